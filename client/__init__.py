@@ -1,0 +1,1 @@
+"""The Python client, what writes and reads chunks, and the command line."""

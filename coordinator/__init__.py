@@ -1,0 +1,1 @@
+"""Namespace, chunks, membership, repair, and the services over them. Knows nothing of datanodes but messages."""

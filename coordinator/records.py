@@ -1,0 +1,84 @@
+"""What the namespace is made of, as values: no SQL, no wire format, no behaviour."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from peacefs.protocol.ids import ChunkId, NodeId, Version
+
+
+class Kind(Enum):
+    """The two kinds of inode."""
+
+    FILE = "FILE"
+    DIRECTORY = "DIRECTORY"
+
+
+@dataclass(frozen=True, slots=True)
+class FileStatus:
+    """What a lister or stat sees. Times are milliseconds since 1970, lengths bytes.
+
+    `name` is the last component of the path; empty for the path that was itself asked for.
+    """
+
+    name: str
+    kind: Kind
+    length: int
+    owner: str
+    group: str
+    permission: int
+    modified_ms: int
+    accessed_ms: int
+    block_bytes: int
+    replication: int
+    inode: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListPage:
+    """A page of a directory, in byte order of the names. `remaining` is how many entries follow it."""
+
+    entries: list[FileStatus]
+    remaining: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileChunk:
+    """A reference of a file to a chunk: the first `length` bytes of it belong to the file."""
+
+    chunk: ChunkId
+    version: Version
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRecord:
+    """A chunk that at least one file refers to. `hint` are the nodes that its completion named."""
+
+    chunk: ChunkId
+    version: Version
+    length: int
+    replication: int
+    hint: tuple[NodeId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ContentSummary:
+    """What `du` and `count` show for a tree."""
+
+    directories: int
+    files: int
+    length: int
+    space_consumed: int
+
+
+class RenameMode(Enum):
+    """The renames that WebHDFS knows."""
+
+    #: Without `renameoptions`: answers true or false, and moves into a target that is a directory.
+    LEGACY = "LEGACY"
+    #: `renameoptions=NONE`: raises where it cannot, never replaces.
+    STRICT = "NONE"
+    #: `renameoptions=OVERWRITE`: replaces a file or an empty directory.
+    OVERWRITE = "OVERWRITE"

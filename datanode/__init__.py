@@ -1,0 +1,1 @@
+"""Chunk store, replication pipeline, heartbeat and the WebHDFS data side."""

@@ -1,0 +1,40 @@
+"""CRC32C over blocks of 64 KiB: computed once by the writer, carried with the data, verified by every hop.
+
+Block checksums travel and are stored packed: 4 bytes each, big-endian. A chunk's own checksum is the CRC32C
+of its packed block checksums, so that every hop knows it for nothing.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from crc32c import crc32c
+
+from .errors import ChecksumMismatch
+from .limits import checksum_block_bytes
+
+Bytes = bytes | bytearray | memoryview
+
+
+def block_checksums(data: Bytes) -> bytes:
+    """Packed checksums of `data`, which starts on a block boundary; the last block may be short."""
+    view = memoryview(data)
+    sums = [crc32c(view[at : at + checksum_block_bytes]) for at in range(0, len(view), checksum_block_bytes)]
+    return struct.pack(f">{len(sums)}I", *sums)
+
+
+def verify_blocks(data: Bytes, packed: Bytes, what: str) -> None:
+    """Raises ChecksumMismatch, naming `what` and the offset of the first bad block."""
+    actual = block_checksums(data)
+    if actual == packed:
+        return
+    if len(actual) != len(packed):
+        raise ChecksumMismatch(f"{what}: {len(packed) // 4} checksums for {len(actual) // 4} blocks")
+    for at in range(0, len(actual), 4):
+        if actual[at : at + 4] != bytes(packed[at : at + 4]):
+            raise ChecksumMismatch(f"{what}: checksum mismatch in the block at {at // 4 * checksum_block_bytes}")
+
+
+def chunk_checksum(packed: Bytes) -> int:
+    """The checksum of a whole chunk from its packed block checksums."""
+    return int(crc32c(packed))

@@ -1,0 +1,308 @@
+"""The vocabulary in which a participant says what it wants done.
+
+A participant (a pipeline hop, the chunk store's commit, a writer, a reader) is a generator: it yields effects
+and is resumed with their results, or with the fault thrown into it. It touches no socket, file or clock of its
+own. `threads.ThreadDriver` performs effects with system calls, one thread a participant; the simulated cluster
+of the tests performs the same ones under a seed and can crash a node at any of them.
+
+Use the small functions below with `yield from`; they carry the types that a bare `yield` would lose:
+
+    frame = yield from receive(connection, timeout_s=5.0)
+
+Faults: network effects and `call` raise `PeerUnreachable`, `PeerTimeout`, `PeerRefused` or `ProtocolViolation`; disk
+effects raise `OSError`. Between two effects a participant runs alone in the simulation but beside others on
+threads: shared state is guarded by an ordinary lock that is never held across a yield.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any, TypeVar
+
+from .checksums import Bytes
+from .errors import ProtocolViolation, from_wire
+from .frames import Frame
+from .limits import control_call_timeout_s
+from .messages import Failure, Message
+
+T = TypeVar("T")
+M = TypeVar("M", bound=Message)
+Address = tuple[str, int]
+
+
+class Effect:
+    """Base of all. Drivers dispatch on the exact class."""
+
+    __slots__ = ()
+
+
+#: A participant in the making: yields effects, returns a T.
+Steps = Generator[Effect, Any, T]
+
+
+class Connection:
+    """A framed connection whose hello is done. Opaque to participants; each driver has its own kind."""
+
+    #: Name of the peer, for messages and blame.
+    peer: str
+
+
+class File:
+    """An open file. Opaque to participants."""
+
+
+# -- network ---------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Connect(Effect):
+    address: Address
+    name: str
+
+
+@dataclass(slots=True)
+class Send(Effect):
+    connection: Connection
+    message: Message
+    payload: Bytes
+    timeout_s: float
+
+
+@dataclass(slots=True)
+class Receive(Effect):
+    connection: Connection
+    timeout_s: float
+
+
+@dataclass(slots=True)
+class Release(Effect):
+    connection: Connection
+
+
+@dataclass(slots=True)
+class Close(Effect):
+    connection: Connection
+
+
+@dataclass(slots=True)
+class Call(Effect):
+    message: Message
+    timeout_s: float
+
+
+# -- disk ------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class OpenFile(Effect):
+    path: str
+    create: bool
+
+
+@dataclass(slots=True)
+class Append(Effect):
+    file: File
+    buffers: Sequence[Bytes]
+
+
+@dataclass(slots=True)
+class ReadAt(Effect):
+    file: File
+    offset: int
+    length: int
+
+
+@dataclass(slots=True)
+class Sync(Effect):
+    file: File
+
+
+@dataclass(slots=True)
+class Truncate(Effect):
+    file: File
+    length: int
+
+
+@dataclass(slots=True)
+class CloseFile(Effect):
+    file: File
+
+
+@dataclass(slots=True)
+class Rename(Effect):
+    source: str
+    target: str
+
+
+@dataclass(slots=True)
+class SyncDirectory(Effect):
+    path: str
+
+
+@dataclass(slots=True)
+class Remove(Effect):
+    path: str
+
+
+@dataclass(slots=True)
+class MakeDirectory(Effect):
+    path: str
+
+
+@dataclass(slots=True)
+class ListDirectory(Effect):
+    path: str
+
+
+# -- time and each other ---------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Now(Effect):
+    """Monotonic seconds."""
+
+
+@dataclass(slots=True)
+class WallClock(Effect):
+    """Seconds since 1970, for what is shown or compared between machines."""
+
+
+@dataclass(slots=True)
+class Sleep(Effect):
+    seconds: float
+
+
+@dataclass(slots=True)
+class Ticket:
+    """Something that one participant waits for and another brings about, once."""
+
+    fired: bool = False
+    _wakers: list[Callable[[], None]] = field(default_factory=list)
+    _lock: Lock = field(default_factory=Lock)
+
+    def fire(self) -> None:
+        with self._lock:
+            self.fired = True
+            wakers, self._wakers = self._wakers, []
+        for wake in wakers:
+            wake()
+
+    def when_fired(self, wake: Callable[[], None]) -> None:
+        """For drivers: calls `wake` once the ticket has fired, at once if it has."""
+        with self._lock:
+            if not self.fired:
+                self._wakers.append(wake)
+                return
+        wake()
+
+
+@dataclass(slots=True)
+class Wait(Effect):
+    ticket: Ticket
+    timeout_s: float
+
+
+# -- the same, typed, for `yield from` -------------------------------------------------------------
+
+
+def connect(address: Address, name: str) -> Steps[Connection]:
+    """A connection to a datanode's data server, kept from earlier use or new."""
+    return (yield Connect(address, name))  # type: ignore[no-any-return]
+
+
+def send(connection: Connection, message: Message, payload: Bytes = b"", *, timeout_s: float) -> Steps[None]:
+    yield Send(connection, message, payload, timeout_s)
+
+
+def receive(connection: Connection, *, timeout_s: float) -> Steps[Frame]:
+    """The next frame; its payload is valid until the next `receive` on this connection."""
+    return (yield Receive(connection, timeout_s))  # type: ignore[no-any-return]
+
+
+def release(connection: Connection) -> Steps[None]:
+    """Gives a connection back for others to use. Only between requests, when nothing is under way on it."""
+    yield Release(connection)
+
+
+def close(connection: Connection) -> Steps[None]:
+    yield Close(connection)
+
+
+def call(message: Message, answer: type[M], *, timeout_s: float = control_call_timeout_s) -> Steps[M]:
+    """Asks the coordinator and gives its answer; raises the error of our tree that its Failure names."""
+    reply = yield Call(message, timeout_s)
+    if isinstance(reply, Failure):
+        raise from_wire(reply.code, reply.message, reply.culprit)
+    if not isinstance(reply, answer):
+        raise ProtocolViolation(f"{answer.__name__} expected, {type(reply).__name__} received")
+    return reply
+
+
+def open_file(path: str, *, create: bool = False) -> Steps[File]:
+    """Opens for reading and appending; `create` makes a new empty one, replacing what was there."""
+    return (yield OpenFile(path, create))  # type: ignore[no-any-return]
+
+
+def append(file: File, *buffers: Bytes) -> Steps[None]:
+    """Writes all of it at the end of the file."""
+    yield Append(file, buffers)
+
+
+def read_at(file: File, offset: int, length: int) -> Steps[bytes]:
+    """Up to `length` bytes; fewer only at the end of the file."""
+    return (yield ReadAt(file, offset, length))  # type: ignore[no-any-return]
+
+
+def sync(file: File) -> Steps[None]:
+    """fsync. After a fault nothing in the file is to be trusted."""
+    yield Sync(file)
+
+
+def truncate(file: File, length: int) -> Steps[None]:
+    yield Truncate(file, length)
+
+
+def close_file(file: File) -> Steps[None]:
+    yield CloseFile(file)
+
+
+def rename(source: str, target: str) -> Steps[None]:
+    yield Rename(source, target)
+
+
+def sync_directory(path: str) -> Steps[None]:
+    yield SyncDirectory(path)
+
+
+def remove(path: str) -> Steps[None]:
+    """Removes a file; that there is none is not a fault."""
+    yield Remove(path)
+
+
+def make_directory(path: str) -> Steps[None]:
+    """Makes a directory and its parents; that it is there is not a fault."""
+    yield MakeDirectory(path)
+
+
+def list_directory(path: str) -> Steps[list[tuple[str, int]]]:
+    """Names and sizes of the files in a directory, sorted; sub-directories have size -1."""
+    return (yield ListDirectory(path))  # type: ignore[no-any-return]
+
+
+def now() -> Steps[float]:
+    return (yield Now())  # type: ignore[no-any-return]
+
+
+def wall_clock() -> Steps[float]:
+    return (yield WallClock())  # type: ignore[no-any-return]
+
+
+def sleep(seconds: float) -> Steps[None]:
+    yield Sleep(seconds)
+
+
+def wait(ticket: Ticket, *, timeout_s: float) -> Steps[bool]:
+    """Until the ticket fires (True) or the time is over (False)."""
+    return (yield Wait(ticket, timeout_s))  # type: ignore[no-any-return]

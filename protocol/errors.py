@@ -1,0 +1,260 @@
+"""One error tree. Each class bears its HTTP status, its Hadoop exception and whether to try again.
+
+    PeacefsError                     500  java.io.IOException
+    ├── PathError
+    │   ├── FileNotFound             404  java.io.FileNotFoundException
+    │   ├── FileAlreadyExists        403  org.apache.hadoop.fs.FileAlreadyExistsException
+    │   ├── ParentNotDirectory       403  org.apache.hadoop.fs.ParentNotDirectoryException
+    │   ├── PathIsNotEmptyDirectory  403  org.apache.hadoop.fs.PathIsNotEmptyDirectoryException
+    │   ├── PathIsDirectory          403  java.io.FileNotFoundException is HDFS's word for it: see the class
+    │   └── PathLimitExceeded        403  org.apache.hadoop.hdfs.protocol.FSLimitException$...
+    ├── RenameRefused                403  java.io.IOException
+    ├── AccessDenied                 403  org.apache.hadoop.security.AccessControlException
+    ├── BadRequest                   400  java.lang.IllegalArgumentException
+    ├── Unsupported                  400  java.lang.UnsupportedOperationException
+    ├── ServiceUnready               403  org.apache.hadoop.ipc.RetriableException     (try again)
+    │   ├── SafeMode                 403  org.apache.hadoop.hdfs.server.namenode.SafeModeException
+    │   └── Overloaded               403  org.apache.hadoop.ipc.RetriableException
+    ├── NoDatanodes                  403  java.io.IOException                          (try again)
+    ├── ChunkUnavailable             403  org.apache.hadoop.hdfs.BlockMissingException (try again)
+    ├── PeerError                    500                                               (try again elsewhere)
+    │   ├── PeerUnreachable
+    │   ├── PeerTimeout
+    │   ├── PeerRefused
+    │   └── ProtocolViolation
+    ├── ChunkError                   500
+    │   ├── ChecksumMismatch
+    │   ├── StaleVersion
+    │   ├── ChunkNotFound
+    │   └── DiskFull
+    └── StartupError                 (never on the wire: a service says it and exits)
+
+A stock Hadoop client looks at `javaClassName` and `message` alone, and takes an unexpected status whose
+JSON names no RemoteException for success: so every error that leaves a service over HTTP goes through
+`remote_exception`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class PeacefsError(Exception):
+    """The root. `message` is one line that says what is wrong and, where it helps, what to do."""
+
+    http_status: ClassVar[int] = 500
+    hadoop_class: ClassVar[str] = "java.io.IOException"
+    retriable: ClassVar[bool] = False
+
+    def __init__(self, message: str, *, culprit: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        #: Id of the datanode that the fault is ascribed to, where one is.
+        self.culprit = culprit
+
+    @property
+    def code(self) -> str:
+        return type(self).__name__
+
+
+class PathError(PeacefsError):
+    """Something about a path of the namespace."""
+
+    http_status = 403
+
+
+class FileNotFound(PathError):
+    """The path names nothing."""
+
+    http_status = 404
+    hadoop_class = "java.io.FileNotFoundException"
+
+
+class FileAlreadyExists(PathError):
+    """The path is taken."""
+
+    hadoop_class = "org.apache.hadoop.fs.FileAlreadyExistsException"
+
+
+class ParentNotDirectory(PathError):
+    """A component before the last is a file."""
+
+    hadoop_class = "org.apache.hadoop.fs.ParentNotDirectoryException"
+
+
+class PathIsNotEmptyDirectory(PathError):
+    """A directory with children, to be deleted without `recursive`."""
+
+    hadoop_class = "org.apache.hadoop.fs.PathIsNotEmptyDirectoryException"
+
+
+class PathIsDirectory(PathError):
+    """A directory where a file is wanted. HDFS answers a FileNotFoundException: "Path is not a file"."""
+
+    http_status = 404
+    hadoop_class = "java.io.FileNotFoundException"
+
+
+class PathLimitExceeded(PathError):
+    """A name longer than `limits.name_bytes_max`."""
+
+    hadoop_class = "org.apache.hadoop.hdfs.protocol.FSLimitException$PathComponentTooLongException"
+
+
+class RenameRefused(PeacefsError):
+    """A rename that HDFS refuses whatever its options: the root, or a directory into itself."""
+
+    http_status = 403
+
+
+class AccessDenied(PeacefsError):
+    """A wrong secret, a token that does not verify or has expired, or a permission that is not there."""
+
+    http_status = 403
+    hadoop_class = "org.apache.hadoop.security.AccessControlException"
+
+
+class BadRequest(PeacefsError):
+    """A parameter, path or frame that is malformed."""
+
+    http_status = 400
+    hadoop_class = "java.lang.IllegalArgumentException"
+
+
+class Unsupported(PeacefsError):
+    """An operation that does not exist or is not there yet."""
+
+    http_status = 400
+    hadoop_class = "java.lang.UnsupportedOperationException"
+
+
+class ServiceUnready(PeacefsError):
+    """Nothing is wrong with the request; the service cannot answer it now."""
+
+    http_status = 403
+    hadoop_class = "org.apache.hadoop.ipc.RetriableException"
+    retriable = True
+
+
+class SafeMode(ServiceUnready):
+    """The coordinator has just started and still waits for its datanodes."""
+
+    hadoop_class = "org.apache.hadoop.hdfs.server.namenode.SafeModeException"
+
+
+class Overloaded(ServiceUnready):
+    """A queue is full."""
+
+
+class NoDatanodes(PeacefsError):
+    """Fewer live datanodes with room than `min_replication`."""
+
+    http_status = 403
+    retriable = True
+
+
+class ChunkUnavailable(PeacefsError):
+    """No replica of a chunk could be read."""
+
+    http_status = 403
+    hadoop_class = "org.apache.hadoop.hdfs.BlockMissingException"
+    retriable = True
+
+
+class PeerError(PeacefsError):
+    """Another service failed us: try another."""
+
+    retriable = True
+
+
+class PeerUnreachable(PeerError):
+    """No connection, or one that broke."""
+
+
+class PeerTimeout(PeerError):
+    """A peer that said nothing until the deadline."""
+
+
+class PeerRefused(PeerError):
+    """A peer that answered, and said no: wrong cluster, wrong secret, wrong protocol version."""
+
+    retriable = False
+
+
+class ProtocolViolation(PeerError):
+    """Bytes that are no frame, or a frame that has no place here."""
+
+
+class ChunkError(PeacefsError):
+    """Something about one replica of a chunk on one datanode."""
+
+
+class ChecksumMismatch(ChunkError):
+    """Bytes that do not match the checksum that travelled or was stored with them."""
+
+    hadoop_class = "org.apache.hadoop.fs.ChecksumException"
+    retriable = True
+
+
+class StaleVersion(ChunkError):
+    """A replica or a writer whose version is older than what the datanode has seen."""
+
+
+class ChunkNotFound(ChunkError):
+    """The datanode holds no such chunk."""
+
+
+class DiskFull(ChunkError):
+    """The datanode has no room beyond what it keeps in reserve."""
+
+    hadoop_class = "org.apache.hadoop.util.DiskChecker$DiskOutOfSpaceException"
+    retriable = True
+
+
+class StartupError(PeacefsError):
+    """Why a service or command cannot start: shown as one line, exit status 1."""
+
+
+def _tree(root: type[PeacefsError]) -> dict[str, type[PeacefsError]]:
+    found = {root.__name__: root}
+    for child in root.__subclasses__():
+        found |= _tree(child)
+    return found
+
+
+#: Every class of the tree by its name, which is also its code on the wire.
+BY_CODE: dict[str, type[PeacefsError]] = _tree(PeacefsError)
+
+_BY_HADOOP_CLASS: dict[str, type[PeacefsError]] = {}
+for _kind in BY_CODE.values():
+    _BY_HADOOP_CLASS.setdefault(_kind.hadoop_class, _kind)
+
+
+def from_wire(code: str, message: str, culprit: str | None = None) -> PeacefsError:
+    """The error that a peer sent by its code; an unknown code becomes the root."""
+    return BY_CODE.get(code, PeacefsError)(message, culprit=culprit)
+
+
+def remote_exception(error: PeacefsError) -> dict[str, Any]:
+    """The WebHDFS error body: `{"RemoteException": {exception, javaClassName, message}}`.
+
+    `peacefsCode` is an addition of ours that stock clients pass over.
+    """
+    return {
+        "RemoteException": {
+            "exception": error.hadoop_class.rsplit(".", 1)[-1].rsplit("$", 1)[-1],
+            "javaClassName": error.hadoop_class,
+            "message": error.message,
+            "peacefsCode": error.code,
+        }
+    }
+
+
+def from_remote_exception(body: dict[str, Any]) -> PeacefsError:
+    """The inverse of `remote_exception`; also reads what other WebHDFS servers send."""
+    remote = body.get("RemoteException", {})
+    message = str(remote.get("message", "the server gave no message"))
+    code = remote.get("peacefsCode")
+    if isinstance(code, str) and code in BY_CODE:
+        return BY_CODE[code](message)
+    return _BY_HADOOP_CLASS.get(str(remote.get("javaClassName")), PeacefsError)(message)

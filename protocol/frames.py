@@ -1,0 +1,115 @@
+"""Frames: bytes to messages and back. No I/O; the shells move the bytes.
+
+0   2  magic "pf"
+2   1  format, 1
+3   1  reserved, 0
+4   4  tag: correlates a reply with its request; 0 where order alone tells
+8   4  length of the message
+12  4  length of the payload
+16  4  CRC32C of the 16 bytes before it and of the message
+20     message (MessagePack), then payload (raw bytes, checked by checksums of their own)
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+import msgspec
+from crc32c import crc32c
+
+from .checksums import Bytes
+from .errors import ProtocolViolation
+from .limits import frame_header_bytes_max, frame_payload_bytes_max
+from .messages import AnyMessage, Message
+
+_PREFIX = struct.Struct(">2sBBIII")
+_CRC = struct.Struct(">I")
+PREFIX_BYTES = _PREFIX.size + _CRC.size
+_MAGIC = b"pf"
+_FORMAT = 1
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[AnyMessage] = msgspec.msgpack.Decoder(AnyMessage)
+
+
+class Frame(NamedTuple):
+    """A message with its payload. A payload received from a connection is valid until its next receive."""
+
+    message: Message
+    payload: Bytes = b""
+    tag: int = 0
+
+
+class Prefix(NamedTuple):
+    """What the first 20 bytes say."""
+
+    tag: int
+    message_bytes: int
+    payload_bytes: int
+    crc: int
+    crc_of_prefix: int
+
+
+def encode(message: Message, payload_bytes: int = 0, tag: int = 0) -> bytes:
+    """The bytes that precede the payload."""
+    body = _encoder.encode(message)
+    assert len(body) <= frame_header_bytes_max, f"{type(message).__name__} of {len(body)} bytes"
+    assert payload_bytes <= frame_payload_bytes_max, f"payload of {payload_bytes} bytes"
+    prefix = _PREFIX.pack(_MAGIC, _FORMAT, 0, tag, len(body), payload_bytes)
+    return b"".join((prefix, _CRC.pack(crc32c(body, crc32c(prefix))), body))
+
+
+def decode_prefix(data: Bytes) -> Prefix:
+    """Raises ProtocolViolation for anything that is not the start of a frame within the limits."""
+    magic, form, _reserved, tag, message_bytes, payload_bytes = _PREFIX.unpack_from(data)
+    if magic != _MAGIC:
+        raise ProtocolViolation("the peer does not speak the peacefs protocol")
+    if form != _FORMAT:
+        raise ProtocolViolation(f"the peer speaks frame format {form}, this service {_FORMAT}")
+    if message_bytes > frame_header_bytes_max or payload_bytes > frame_payload_bytes_max:
+        raise ProtocolViolation(f"a frame of {message_bytes} + {payload_bytes} bytes is over the limit")
+    crc_of_prefix = crc32c(memoryview(data)[: _PREFIX.size])
+    return Prefix(tag, message_bytes, payload_bytes, _CRC.unpack_from(data, _PREFIX.size)[0], crc_of_prefix)
+
+
+def decode_message(prefix: Prefix, body: Bytes) -> Message:
+    """Raises ProtocolViolation for damage, unknown messages and fields of the wrong type."""
+    if crc32c(body, prefix.crc_of_prefix) != prefix.crc:
+        raise ProtocolViolation("a frame arrived damaged")
+    try:
+        return _decoder.decode(body)
+    except msgspec.DecodeError as error:
+        raise ProtocolViolation(f"a frame makes no sense: {error}") from None
+
+
+class FrameReader:
+    """Cuts a stream of bytes into frames, for shells that are handed bytes (asyncio)."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._prefix: Prefix | None = None
+
+    def feed(self, data: Bytes) -> list[Frame]:
+        """Takes bytes as they come, gives the frames that are whole."""
+        self._buffer += data
+        frames = []
+        while (frame := self._next()) is not None:
+            frames.append(frame)
+        return frames
+
+    def _next(self) -> Frame | None:
+        if self._prefix is None:
+            if len(self._buffer) < PREFIX_BYTES:
+                return None
+            self._prefix = decode_prefix(self._buffer)
+            del self._buffer[:PREFIX_BYTES]
+        message_end = self._prefix.message_bytes
+        frame_end = message_end + self._prefix.payload_bytes
+        if len(self._buffer) < frame_end:
+            return None
+        prefix, self._prefix = self._prefix, None
+        message = decode_message(prefix, bytes(self._buffer[:message_end]))
+        payload = bytes(self._buffer[message_end:frame_end])
+        del self._buffer[:frame_end]
+        return Frame(message, payload, prefix.tag)

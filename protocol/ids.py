@@ -1,0 +1,45 @@
+"""Numbers that begin with the epoch, so that neither a crash nor an older backup ever repeats one.
+
+Layout of a number: 23 bits of epoch above 40 bits of counter, which fits SQLite's signed 64-bit integer.
+Chunk ids and chunk versions are both such numbers, drawn from one counter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_COUNTER_BITS = 40
+EPOCH_MAX = (1 << 23) - 1
+
+ChunkId = int
+Version = int
+NodeId = str
+
+
+def first_of_epoch(epoch: int) -> int:
+    """The smallest number of an epoch."""
+    assert 0 <= epoch <= EPOCH_MAX, f"epoch {epoch} out of range"
+    return epoch << _COUNTER_BITS
+
+
+def epoch_of(number: int) -> int:
+    """The epoch in which a number was drawn."""
+    return number >> _COUNTER_BITS
+
+
+@dataclass
+class Numbering:
+    """Draws the numbers of one epoch, in order. Not thread-safe: owned by the coordinator's loop."""
+
+    epoch: int
+    drawn: int = 0
+
+    def next(self) -> int:
+        self.drawn += 1
+        assert self.drawn < 1 << _COUNTER_BITS
+        return first_of_epoch(self.epoch) | self.drawn
+
+
+def show(number: int) -> str:
+    """How people read a number: `epoch-counter`, in hexadecimal."""
+    return f"{epoch_of(number):x}-{number & ((1 << _COUNTER_BITS) - 1):x}"

@@ -1,0 +1,314 @@
+"""The messages that frames carry. One struct each; the tag is the class name.
+
+Who sends what:
+
+    hello         connector -> Hello, acceptor -> Challenge, connector -> Proof, acceptor -> Welcome
+    data plane    writer or hop -> WriteChunk, Packet...; hop -> WriteAck
+                  reader -> ReadChunk; datanode -> Packet...
+    control       datanode -> Register, ReportChunks, Heartbeat, AllocateChunk, CompleteFile, GetLayout,
+                  ReportCorrupt; coordinator -> the replies, ReplicateChunk, DeleteChunks, ReportAgain
+    any           Failure
+
+Every message may be answered by Failure, which carries a code of the error tree.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from .ids import ChunkId, NodeId, Version
+
+PROTOCOL_VERSION = 1
+
+
+class Message(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """Base of all; decoded by `frames`, which refuses unknown tags and wrong types."""
+
+
+# -- hello -----------------------------------------------------------------------------------------
+
+
+class Hello(Message, frozen=True):
+    """The connector's first word. `cluster` is empty when it does not know it yet."""
+
+    version: int
+    cluster: str
+    role: str  # "client", "datanode" or "coordinator"
+    name: str
+    nonce: bytes
+
+
+class Challenge(Message, frozen=True):
+    """The acceptor's answer, with its proof that it knows the secret."""
+
+    version: int
+    cluster: str
+    name: str
+    nonce: bytes
+    proof: bytes
+
+
+class Proof(Message, frozen=True):
+    """The connector's proof; empty from clients, who know no secret and bring tokens instead."""
+
+    proof: bytes
+
+
+class Welcome(Message, frozen=True):
+    """The connection is open."""
+
+
+class Failure(Message, frozen=True):
+    """A refusal or fault: `code` names a class of `errors`, `culprit` the datanode it is ascribed to."""
+
+    code: str
+    message: str
+    culprit: str | None = None
+
+
+# -- data plane ------------------------------------------------------------------------------------
+
+
+class Hop(msgspec.Struct, frozen=True, array_like=True):
+    """A datanode of a pipeline and the address of its data server."""
+
+    node: NodeId
+    host: str
+    port: int
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return self.host, self.port
+
+
+class Receipt(msgspec.Struct, frozen=True, array_like=True):
+    """A datanode's word, signed, that it holds a replica on its disk."""
+
+    node: NodeId
+    mac: bytes
+
+
+class WriteChunk(Message, frozen=True):
+    """Opens a chunk at a hop; `onward` are the hops after it. The payload is the first packet's data.
+
+    With `last` the chunk ends here: a small chunk is one frame down and one frame up.
+    """
+
+    token: str
+    chunk: ChunkId
+    version: Version
+    onward: list[Hop]
+    sums: bytes
+    last: bool = False
+
+
+class Packet(Message, frozen=True):
+    """Data of a chunk in order, on block boundaries; `sums` are the packed checksums of its blocks."""
+
+    offset: int
+    sums: bytes
+    last: bool = False
+
+
+class WriteAck(Message, frozen=True):
+    """The chunk is on the disk of the hop and of all after it, fsynced."""
+
+    chunk: ChunkId
+    version: Version
+    length: int
+    checksum: int
+    receipts: list[Receipt]
+
+
+class ReadChunk(Message, frozen=True):
+    """Asks for a range; answered by packets that begin at the block boundary at or before `offset`."""
+
+    token: str
+    chunk: ChunkId
+    version: Version
+    offset: int
+    length: int
+
+
+# -- control plane ---------------------------------------------------------------------------------
+
+
+class Replica(msgspec.Struct, frozen=True, array_like=True):
+    """One replica as a datanode reports it."""
+
+    chunk: ChunkId
+    version: Version
+    length: int
+
+
+class Usage(msgspec.Struct, frozen=True, array_like=True):
+    """A datanode's disk and load."""
+
+    capacity_bytes: int
+    used_bytes: int
+    available_bytes: int
+    streams: int = 0
+
+
+class Register(Message, frozen=True):
+    """A datanode comes, or comes back. Followed by its ReportChunks frames."""
+
+    node: NodeId
+    data_host: str
+    data_port: int
+    http_host: str
+    http_port: int
+    rack: str
+    usage: Usage
+    epoch_seen: int = 0
+
+
+class Registered(Message, frozen=True):
+    """The coordinator's epoch, which the datanode remembers."""
+
+    epoch: int
+
+
+class ReportChunks(Message, frozen=True):
+    """A part of a full block report; `last` closes it."""
+
+    replicas: list[Replica]
+    last: bool
+
+
+class Heartbeat(Message, frozen=True):
+    """Sent every second, and at once when something changed."""
+
+    usage: Usage
+    added: list[Replica] = []
+    removed: list[Replica] = []
+    corrupt: list[Replica] = []
+
+
+class HeartbeatAck(Message, frozen=True):
+    """Says that the coordinator is there."""
+
+    epoch: int
+
+
+class AllocateChunk(Message, frozen=True):
+    """A writer wants a (further or replacing) chunk for the file of `token`; `exclude` are failed nodes."""
+
+    token: str
+    exclude: list[NodeId] = []
+    abandoned: ChunkId | None = None
+
+
+class Allocated(Message, frozen=True):
+    """Write this chunk through `pipeline` with `token`."""
+
+    chunk: ChunkId
+    version: Version
+    pipeline: list[Hop]
+    token: str
+
+
+class WrittenChunk(msgspec.Struct, frozen=True, array_like=True):
+    """A chunk that its pipeline acknowledged."""
+
+    chunk: ChunkId
+    version: Version
+    length: int
+    checksum: int
+    receipts: list[Receipt]
+
+
+class CompleteFile(Message, frozen=True):
+    """Publish the file of `token` with these chunks, in order."""
+
+    token: str
+    chunks: list[WrittenChunk]
+
+
+class Completed(Message, frozen=True):
+    """The file is there and will stay."""
+
+    length: int
+
+
+class GetLayout(Message, frozen=True):
+    """Where the data of the file of a read token is."""
+
+    token: str
+
+
+class ChunkLayout(msgspec.Struct, frozen=True, array_like=True):
+    """A chunk of a file: `length` bytes of it are used; `replicas` nearest first."""
+
+    chunk: ChunkId
+    version: Version
+    length: int
+    token: str
+    replicas: list[Hop]
+
+
+class Layout(Message, frozen=True):
+    """A file's chunks in order."""
+
+    length: int
+    chunks: list[ChunkLayout]
+
+
+class ReportCorrupt(Message, frozen=True):
+    """A reader met a replica whose bytes fail their checksum."""
+
+    chunk: ChunkId
+    version: Version
+    node: NodeId
+
+
+class Done(Message, frozen=True):
+    """An answer with nothing to say."""
+
+
+class ReplicateChunk(Message, frozen=True):
+    """Copy your replica to `pipeline`; answered by Done or Failure."""
+
+    chunk: ChunkId
+    version: Version
+    pipeline: list[Hop]
+    token: str
+
+
+class DeleteChunks(Message, frozen=True):
+    """Drop these replicas if their version is not above the one named."""
+
+    replicas: list[Replica]
+
+
+class ReportAgain(Message, frozen=True):
+    """Send a full block report: the coordinator has forgotten, or doubts, what you hold."""
+
+
+AnyMessage = (
+    Hello
+    | Challenge
+    | Proof
+    | Welcome
+    | Failure
+    | WriteChunk
+    | Packet
+    | WriteAck
+    | ReadChunk
+    | Register
+    | Registered
+    | ReportChunks
+    | Heartbeat
+    | HeartbeatAck
+    | AllocateChunk
+    | Allocated
+    | CompleteFile
+    | Completed
+    | GetLayout
+    | Layout
+    | ReportCorrupt
+    | Done
+    | ReplicateChunk
+    | DeleteChunks
+    | ReportAgain
+)

@@ -1,0 +1,309 @@
+"""The driver that performs effects with system calls, on the thread that calls it.
+
+Knows sockets, files and the clock, and no role. Blocking calls release the interpreter lock, so that
+participants on many threads overlap where it counts: in the kernel.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from . import effects as fx
+from .checksums import Bytes
+from .errors import PeacefsError, PeerRefused, PeerTimeout, PeerUnreachable, ProtocolViolation
+from .frames import PREFIX_BYTES, Frame, decode_message, decode_prefix, encode
+from .hello import Identity, Peer, accepting, connecting
+from .limits import connect_timeout_s, hello_timeout_s, idle_connection_timeout_s
+from .messages import Failure, Message, Welcome
+
+T = TypeVar("T")
+
+
+class SocketConnection(fx.Connection):
+    """Frames over a blocking TCP socket, with one receive buffer that is used again and again."""
+
+    def __init__(self, sock: socket.socket, peer: str) -> None:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = sock
+        self._buffer = bytearray()
+        self._prefix = bytearray(PREFIX_BYTES)
+        self.peer = peer
+        self.idle_since = 0.0
+
+    def send(self, message: Message, payload: Bytes, timeout_s: float, tag: int = 0) -> None:
+        head = encode(message, len(payload), tag)
+        try:
+            self._socket.settimeout(timeout_s)
+            if not len(payload):
+                self._socket.sendall(head)
+                return
+            sent = self._socket.sendmsg((head, payload))
+            if sent < len(head):
+                self._socket.sendall(memoryview(head)[sent:])
+                sent = len(head)
+            if sent < len(head) + len(payload):
+                self._socket.sendall(memoryview(payload)[sent - len(head) :])
+        except TimeoutError:
+            raise PeerTimeout(f"{self.peer} took nothing for {timeout_s:g} s") from None
+        except OSError as error:
+            raise PeerUnreachable(f"the connection to {self.peer} broke: {error.strerror or error}") from None
+
+    def receive(self, timeout_s: float) -> Frame:
+        try:
+            self._socket.settimeout(timeout_s)
+            self._fill(memoryview(self._prefix))
+            prefix = decode_prefix(self._prefix)
+            total = prefix.message_bytes + prefix.payload_bytes
+            if total > len(self._buffer):
+                self._buffer = bytearray(total)
+            view = memoryview(self._buffer)[:total]
+            self._fill(view)
+        except TimeoutError:
+            raise PeerTimeout(f"{self.peer} said nothing for {timeout_s:g} s") from None
+        except OSError as error:
+            raise PeerUnreachable(f"the connection to {self.peer} broke: {error.strerror or error}") from None
+        message = decode_message(prefix, view[: prefix.message_bytes])
+        return Frame(message, view[prefix.message_bytes :], prefix.tag)
+
+    def _fill(self, view: memoryview) -> None:
+        while len(view):
+            count = self._socket.recv_into(view)
+            if count == 0:
+                raise PeerUnreachable(f"{self.peer} closed the connection")
+            view = view[count:]
+
+    def has_been_closed(self) -> bool:
+        """Whether the peer hung up (or broke the silence) while the connection lay idle."""
+        try:
+            self._socket.setblocking(False)
+            self._socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+        return True
+
+    def shut_down(self) -> None:
+        """Wakes whoever is blocked on the connection; callable from any thread."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def open_connection(address: fx.Address, name: str, me: Identity) -> tuple[SocketConnection, Peer]:
+    """Connects and says hello as `me`. Raises PeerUnreachable, PeerTimeout or PeerRefused."""
+    try:
+        sock = socket.create_connection(address, timeout=connect_timeout_s)
+    except TimeoutError:
+        raise PeerTimeout(f"{name} at {address[0]}:{address[1]} did not answer in time") from None
+    except OSError as error:
+        raise PeerUnreachable(
+            f"cannot connect to {name} at {address[0]}:{address[1]}: {error.strerror or error}"
+        ) from None
+    connection = SocketConnection(sock, name)
+    try:
+        steps = connecting(me, os.urandom(16))
+        message = next(steps)
+        while True:
+            connection.send(message, b"", hello_timeout_s)
+            message = steps.send(connection.receive(hello_timeout_s).message)
+    except StopIteration as stop:
+        peer: Peer = stop.value
+        return connection, peer
+    except BaseException:
+        connection.close()
+        raise
+
+
+def accept_connection(connection: SocketConnection, me: Identity) -> Peer:
+    """Answers a connector's hello as `me`. Raises PeerRefused after it has told the connector why."""
+    try:
+        steps = accepting(me, os.urandom(16), connection.receive(hello_timeout_s).message)
+        reply = next(steps)
+        while not isinstance(reply, Welcome):
+            connection.send(reply, b"", hello_timeout_s)
+            reply = steps.send(connection.receive(hello_timeout_s).message)
+        connection.send(reply, b"", hello_timeout_s)
+        try:
+            next(steps)
+        except StopIteration as stop:
+            peer: Peer = stop.value
+            return peer
+        raise AssertionError("the hello ends with Welcome")
+    except (PeerRefused, ProtocolViolation) as refusal:
+        with contextlib.suppress(PeacefsError):
+            connection.send(Failure(refusal.code, refusal.message), b"", hello_timeout_s)
+        raise
+
+
+class ConnectionPool:
+    """Connections to datanodes that lie idle between requests. Thread-safe."""
+
+    def __init__(self, me: Identity, clock: Callable[[], float] = time.monotonic) -> None:
+        self._me = me
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._idle: dict[fx.Address, list[SocketConnection]] = {}
+        self._address_of: dict[int, fx.Address] = {}
+
+    def connect(self, address: fx.Address, name: str) -> SocketConnection:
+        while (kept := self._take(address)) is not None:
+            if self._clock() - kept.idle_since < idle_connection_timeout_s / 2 and not kept.has_been_closed():
+                return kept
+            self.close(kept)
+        connection, _peer = open_connection(address, name, self._me)
+        with self._lock:
+            self._address_of[id(connection)] = address
+        return connection
+
+    def _take(self, address: fx.Address) -> SocketConnection | None:
+        with self._lock:
+            idle = self._idle.get(address)
+            return idle.pop() if idle else None
+
+    def release(self, connection: SocketConnection) -> None:
+        connection.idle_since = self._clock()
+        with self._lock:
+            self._idle.setdefault(self._address_of[id(connection)], []).append(connection)
+
+    def close(self, connection: SocketConnection) -> None:
+        with self._lock:
+            self._address_of.pop(id(connection), None)
+        connection.close()
+
+    def close_all(self) -> None:
+        """Closes what lies idle; what is in use is closed by its user."""
+        with self._lock:
+            idle = [connection for kept in self._idle.values() for connection in kept]
+            self._idle.clear()
+        for connection in idle:
+            self.close(connection)
+
+
+class DiskFile(fx.File):
+    """A file descriptor and the offset where the next append goes."""
+
+    __slots__ = ("descriptor", "end")
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.end = os.fstat(descriptor).st_size
+
+
+def _write_all(file: DiskFile, buffers: Sequence[Bytes]) -> None:
+    pending = [memoryview(buffer).cast("B") for buffer in buffers if len(buffer)]
+    while pending:
+        written = os.pwritev(file.descriptor, pending, file.end)
+        file.end += written
+        while pending and written >= len(pending[0]):
+            written -= len(pending.pop(0))
+        if written:
+            pending[0] = pending[0][written:]
+
+
+def _sync_directory(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _list_directory(path: str) -> list[tuple[str, int]]:
+    with os.scandir(path) as entries:
+        return sorted(
+            (
+                entry.name,
+                -1 if entry.is_dir(follow_symlinks=False) else entry.stat(follow_symlinks=False).st_size,
+            )
+            for entry in entries
+        )
+
+
+def _wait(ticket: fx.Ticket, timeout_s: float) -> bool:
+    if ticket.fired:
+        return True
+    woken = threading.Event()
+    ticket.when_fired(woken.set)
+    return woken.wait(timeout_s)
+
+
+class ThreadDriver:
+    """Runs participants on the calling thread. One driver serves any number of threads.
+
+    `call_coordinator` sends a control message (with a timeout in seconds) and gives the reply, each in its own
+    way: a datanode over its framed connection, a client over REST.
+    `sync_to_disk` is False only in benchmarks that measure what fsync costs.
+    """
+
+    def __init__(
+        self,
+        pool: ConnectionPool,
+        call_coordinator: Callable[[Message, float], Message],
+        *,
+        sync_to_disk: bool = True,
+    ) -> None:
+        self._sync_to_disk = sync_to_disk
+        self._perform: dict[type[fx.Effect], Callable[[Any], Any]] = {
+            fx.Connect: lambda e: pool.connect(e.address, e.name),
+            fx.Send: lambda e: e.connection.send(e.message, e.payload, e.timeout_s),
+            fx.Receive: lambda e: e.connection.receive(e.timeout_s),
+            fx.Release: lambda e: pool.release(e.connection),
+            fx.Close: lambda e: pool.close(e.connection),
+            fx.Call: lambda e: call_coordinator(e.message, e.timeout_s),
+            fx.OpenFile: self._open_file,
+            fx.Append: lambda e: _write_all(e.file, e.buffers),
+            fx.ReadAt: lambda e: os.pread(e.file.descriptor, e.length, e.offset),
+            fx.Sync: self._sync,
+            fx.Truncate: self._truncate,
+            fx.CloseFile: lambda e: os.close(e.file.descriptor),
+            fx.Rename: lambda e: os.replace(e.source, e.target),  # noqa: PTH105
+            fx.SyncDirectory: lambda e: _sync_directory(e.path) if self._sync_to_disk else None,
+            fx.Remove: lambda e: Path(e.path).unlink(missing_ok=True),
+            fx.MakeDirectory: lambda e: os.makedirs(e.path, exist_ok=True),  # noqa: PTH103
+            fx.ListDirectory: lambda e: _list_directory(e.path),
+            fx.Now: lambda e: time.monotonic(),
+            fx.WallClock: lambda e: time.time(),
+            fx.Sleep: lambda e: time.sleep(e.seconds),
+            fx.Wait: lambda e: _wait(e.ticket, e.timeout_s),
+        }
+
+    def run(self, steps: fx.Steps[T]) -> T:
+        """Runs a participant to its end; what it raises comes out here."""
+        perform = self._perform
+        try:
+            effect = next(steps)
+            while True:
+                try:
+                    result = perform[type(effect)](effect)
+                except (PeacefsError, OSError) as fault:
+                    effect = steps.throw(fault)
+                else:
+                    effect = steps.send(result)
+        except StopIteration as stop:
+            finished: T = stop.value
+            return finished
+
+    def _open_file(self, effect: fx.OpenFile) -> DiskFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_TRUNC if effect.create else 0)
+        return DiskFile(os.open(effect.path, flags, 0o600))
+
+    def _sync(self, effect: fx.Sync) -> None:
+        assert isinstance(effect.file, DiskFile)
+        if self._sync_to_disk:
+            os.fdatasync(effect.file.descriptor)
+
+    def _truncate(self, effect: fx.Truncate) -> None:
+        file = effect.file
+        assert isinstance(file, DiskFile)
+        os.ftruncate(file.descriptor, effect.length)
+        file.end = effect.length

@@ -1,0 +1,126 @@
+"""Tokens and receipts: what the coordinator allows and what datanodes attest, sealed with the cluster secret.
+
+A token is a struct in MessagePack followed by 16 bytes of HMAC-SHA256, in URL-safe base64 without padding.
+Whoever knows the secret can seal; nobody else can change a bit. Keys for different purposes are derived from
+the secret by label, so that no token can pass for a receipt. Times are wall-clock seconds; lifetimes are so
+long (`limits`) that ordinary clock differences do not matter.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+from typing import TypeVar
+
+import msgspec
+
+from .errors import AccessDenied
+from .ids import ChunkId, NodeId, Version
+from .messages import Receipt
+
+_MAC_BYTES = 16
+
+
+class Token(msgspec.Struct, frozen=True, tag=True):
+    """Base of all."""
+
+    expires_s: float
+
+
+class FileWrite(Token, frozen=True):
+    """Leave to write one new file: all that its completion needs, so that CREATE commits nothing."""
+
+    path: str
+    user: str
+    overwrite: bool
+    permission: int
+    replication: int
+    block_bytes: int
+    create_parent: bool
+    request_id: str
+
+
+class FileRead(Token, frozen=True):
+    """Leave to read one file as it is now: the inode, not the name."""
+
+    path: str
+    inode: int
+    user: str
+
+
+class ChunkWrite(Token, frozen=True):
+    """Leave to write one version of one chunk through these nodes, in this order."""
+
+    chunk: ChunkId
+    version: Version
+    nodes: list[NodeId]
+
+
+class ChunkRead(Token, frozen=True):
+    """Leave to read one chunk wherever it is."""
+
+    chunk: ChunkId
+
+
+AnyToken = FileWrite | FileRead | ChunkWrite | ChunkRead
+_decoder: msgspec.msgpack.Decoder[AnyToken] = msgspec.msgpack.Decoder(AnyToken)
+T = TypeVar("T", FileWrite, FileRead, ChunkWrite, ChunkRead)
+
+
+class Seal:
+    """Seals and opens with one cluster secret."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._token_key = self._derive(secret, b"token")
+        self._receipt_key = self._derive(secret, b"receipt")
+        self._hello_key = self._derive(secret, b"hello")
+
+    @staticmethod
+    def _derive(secret: bytes, label: bytes) -> bytes:
+        return hmac.digest(secret, b"peacefs " + label, hashlib.sha256)
+
+    def seal(self, token: Token) -> str:
+        body = msgspec.msgpack.encode(token)
+        mac = hmac.digest(self._token_key, body, hashlib.sha256)[:_MAC_BYTES]
+        return base64.urlsafe_b64encode(body + mac).rstrip(b"=").decode()
+
+    def open(self, text: str, kind: type[T], now_s: float) -> T:
+        """Raises AccessDenied for a token that is malformed, forged, of another kind or expired."""
+        try:
+            raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        except (binascii.Error, ValueError):
+            raise AccessDenied("the token is malformed; ask the coordinator for a new one") from None
+        body, mac = raw[:-_MAC_BYTES], raw[-_MAC_BYTES:]
+        if not hmac.compare_digest(hmac.digest(self._token_key, body, hashlib.sha256)[:_MAC_BYTES], mac):
+            raise AccessDenied("the token was not sealed with this cluster's secret")
+        try:
+            token = _decoder.decode(body)
+        except msgspec.DecodeError:
+            raise AccessDenied("the token is of another version of peacefs") from None
+        if not isinstance(token, kind):
+            raise AccessDenied(f"a {kind.__name__} token is wanted, this is a {type(token).__name__}")
+        if token.expires_s < now_s:
+            raise AccessDenied("the token has expired; ask the coordinator for a new one")
+        return token
+
+    def _receipt_mac(self, node: NodeId, chunk: ChunkId, version: Version, length: int, checksum: int) -> bytes:
+        body = f"{node}\0{chunk}\0{version}\0{length}\0{checksum}".encode()
+        return hmac.digest(self._receipt_key, body, hashlib.sha256)[:_MAC_BYTES]
+
+    def receipt(self, node: NodeId, chunk: ChunkId, version: Version, length: int, checksum: int) -> Receipt:
+        """What a datanode gives once the replica is on its disk."""
+        return Receipt(node, self._receipt_mac(node, chunk, version, length, checksum))
+
+    def verify_receipt(
+        self, receipt: Receipt, chunk: ChunkId, version: Version, length: int, checksum: int
+    ) -> None:
+        """Raises AccessDenied unless the datanode it names gave it for exactly this replica."""
+        expected = self._receipt_mac(receipt.node, chunk, version, length, checksum)
+        if not hmac.compare_digest(expected, receipt.mac):
+            raise AccessDenied(f"the receipt of datanode {receipt.node} does not verify")
+
+    def hello_proof(self, side: bytes, connector_nonce: bytes, acceptor_nonce: bytes) -> bytes:
+        """What a service shows to prove that it knows the secret, never the secret itself."""
+        return hmac.digest(self._hello_key, side + b"\0" + connector_nonce + acceptor_nonce, hashlib.sha256)

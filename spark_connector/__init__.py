@@ -1,0 +1,1 @@
+"""What a Spark user needs: session settings, and the demo that proves them."""

@@ -1,0 +1,1 @@
+"""The network: racks, switches, servers, links, capacities."""
