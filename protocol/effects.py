@@ -9,7 +9,7 @@ Use the small functions below with `yield from`; they carry the types that a bar
 
     frame = yield from receive(connection, timeout_s=5.0)
 
-Faults: network effects and `call` raise `PeerUnreachable`, `PeerTimeout`, `PeerRefused` or `ProtocolViolation`; disk
+Faults: network effects and `call` raise classes of `errors` (`PeerUnreachable`, `PeerTimeout`, ...); disk
 effects raise `OSError`. Between two effects a participant runs alone in the simulation but beside others on
 threads: shared state is guarded by an ordinary lock that is never held across a yield.
 """
