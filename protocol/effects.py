@@ -120,6 +120,11 @@ class Sync(Effect):
 
 
 @dataclass(slots=True)
+class DropCached(Effect):
+    file: File
+
+
+@dataclass(slots=True)
 class Truncate(Effect):
     file: File
     length: int
@@ -258,6 +263,11 @@ def read_at(file: File, offset: int, length: int) -> Steps[bytes]:
 def sync(file: File) -> Steps[None]:
     """fsync. After a fault nothing in the file is to be trusted."""
     yield Sync(file)
+
+
+def drop_cached(file: File) -> Steps[None]:
+    """What is read next comes from the medium, not from memory, except what has not been synced yet."""
+    yield DropCached(file)
 
 
 def truncate(file: File, length: int) -> Steps[None]:

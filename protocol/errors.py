@@ -11,6 +11,7 @@
     ├── RenameRefused                403  java.io.IOException
     ├── AccessDenied                 403  org.apache.hadoop.security.AccessControlException
     ├── BadRequest                   400  java.lang.IllegalArgumentException
+    │   └── InvalidTopology          400  java.lang.IllegalArgumentException
     ├── Unsupported                  400  java.lang.UnsupportedOperationException
     ├── ServiceUnready               403  org.apache.hadoop.ipc.RetriableException     (try again)
     │   ├── SafeMode                 403  org.apache.hadoop.hdfs.server.namenode.SafeModeException
@@ -26,7 +27,8 @@
     │   ├── ChecksumMismatch
     │   ├── StaleVersion
     │   ├── ChunkNotFound
-    │   └── DiskFull
+    │   ├── DiskFull
+    │   └── DiskFault
     └── StartupError                 (never on the wire: a service says it and exits)
 
 A stock Hadoop client looks at `javaClassName` and `message` alone, and takes an unexpected status whose
@@ -121,6 +123,10 @@ class BadRequest(PeacefsError):
     hadoop_class = "java.lang.IllegalArgumentException"
 
 
+class InvalidTopology(BadRequest):
+    """A description of a network that contradicts itself: the message names the line and the mistake."""
+
+
 class Unsupported(PeacefsError):
     """An operation that does not exist or is not there yet."""
 
@@ -208,6 +214,12 @@ class DiskFull(ChunkError):
     """The datanode has no room beyond what it keeps in reserve."""
 
     hadoop_class = "org.apache.hadoop.util.DiskChecker$DiskOutOfSpaceException"
+    retriable = True
+
+
+class DiskFault(ChunkError):
+    """A disk that failed to write, to read or to fsync."""
+
     retriable = True
 
 

@@ -15,6 +15,10 @@ path_characters_max: Final = 8000
 path_depth_max: Final = 1000
 list_page_entries: Final = 1000
 
+# -- topology ------------------------------------------------------------------------------------
+rack_depth_max: Final = 16
+topology_file_bytes_max: Final = 16 * MIB
+
 # -- chunks --------------------------------------------------------------------------------------
 chunk_bytes_max: Final = 64 * MIB
 checksum_block_bytes: Final = 64 * KIB
@@ -22,6 +26,14 @@ packet_bytes: Final = 1 * MIB
 # Chunks up to this size share segment files; larger ones get a file each.
 small_chunk_bytes_max: Final = 256 * KIB
 segment_bytes_max: Final = 64 * MIB
+# What one append and one fsync of a segment carry at most.
+segment_batch_records_max: Final = 256
+segment_batch_bytes_max: Final = 8 * MIB
+# Tombstones wait in memory for the next append, up to this many.
+tombstones_waiting_max: Final = 1000
+# How much of a segment a scan reads at once: for the headers alone, and with the data.
+scan_headers_window_bytes: Final = 64 * KIB
+scan_data_window_bytes: Final = 1 * MIB
 replication_default: Final = 3
 replication_max: Final = 16
 min_replication: Final = 1
@@ -38,9 +50,20 @@ hello_timeout_s: Final = 5.0
 hop_timeout_s: Final = 15.0
 # Each hop further from the writer gives up a little earlier, so that the one nearest to the fault names it.
 hop_timeout_step_s: Final = 2.0
-control_call_timeout_s: Final = 20.0
+# A disk that takes longer than this over one group of small chunks is taken for broken.
+disk_timeout_s: Final = 30.0
+# Longer than a starting coordinator holds a call, shorter than the 60 s a Hadoop client waits for an answer.
+control_call_timeout_s: Final = 50.0
+# The coordinator answers every heartbeat; a link that is silent for this long is broken and made anew.
+link_silence_timeout_s: Final = 8.0
 write_token_lifetime_s: Final = 900.0
 read_token_lifetime_s: Final = 3600.0
+# How long a hop that broke off has to say why.
+last_word_timeout_s: Final = 1.0
+# A producer that brings no byte of its file for this long is given up: its token has expired by then.
+source_silence_s: Final = write_token_lifetime_s
+# A reader that met a corrupt replica goes on with another; saying so must not hold it up for long.
+corrupt_report_timeout_s: Final = 2.0
 idle_connection_timeout_s: Final = 120.0
 write_attempts_max: Final = 4
 read_rounds_max: Final = 2
@@ -53,29 +76,84 @@ reregister_backoff_s: Final = 0.5
 reregister_backoff_max_s: Final = 5.0
 # A coordinator that has just started holds CREATE and OPEN this long while datanodes report.
 startup_hold_s: Final = 45.0
+# ... and waits at least this long for datanodes that it knows from their replicas, unless all are there.
+startup_settle_s: Final = 5.0
 startup_reported_fraction: Final = 0.999
 
 # -- repair --------------------------------------------------------------------------------------
 repairs_in_flight_per_node: Final = 2
 repair_timeout_s: Final = 120.0
+compaction_interval_s: Final = 30.0
 deletes_per_command: Final = 1000
 reclaim_entries_per_commit: Final = 500
+tick_interval_s: Final = 0.25
+floor_interval_s: Final = 60.0
+load_chunks_per_turn: Final = 2000
+order_threads: Final = 4
+# The interpreter's default of 5 ms lets busy threads hold up the event loop of their process.
+thread_switch_interval_s: Final = 0.0005
 
 # -- bounds on memory and work ---------------------------------------------------------------------
 gateway_first_buffer_bytes: Final = 1 * MIB
 gateway_buffer_bytes_max: Final = 512 * MIB
+# What a producer may be ahead of the writer of its file.
+stream_buffer_bytes: Final = 4 * MIB
 gateway_threads: Final = 32
 data_connections_max: Final = 1024
 commit_batch_max: Final = 256
 commit_queue_max: Final = 10_000
+# Metadata up to this size is checked page by page when it is opened (about a second).
+metadata_full_check_bytes_max: Final = 256 * MIB
+# Answers are kept for whoever repeats a request: longer than a write token lives.
+request_memory_s: Final = 86_400.0
+requests_forgotten_per_commit: Final = 1000
+# A rename whose answer was lost is recognised when it is repeated within this time.
+rename_memory_s: Final = 3600.0
+# A page of a listing says how many entries follow it, counted no further than this.
+list_remaining_max: Final = 10_000
 control_requests_in_flight_max: Final = 4096
+link_backlog_bytes_max: Final = 64 * MIB
+control_body_bytes_max: Final = 16 * MIB
+
+# -- client ----------------------------------------------------------------------------------------
+# How long the client asks again when the coordinator refuses for now, or is away after it has answered before.
+client_patience_s: Final = 20.0
+client_backoff_s: Final = 0.1
+client_backoff_max_s: Final = 2.0
+# One answer may take this long: CREATE and OPEN are held while the coordinator waits for reports.
+client_answer_timeout_s: Final = startup_hold_s + control_call_timeout_s
+
+# -- local cluster ---------------------------------------------------------------------------------
+local_datanodes_default: Final = 4
+local_datanodes_max: Final = 64
+local_start_timeout_s: Final = 20.0
+local_stop_timeout_s: Final = 5.0
+
+# -- spark -----------------------------------------------------------------------------------------
+java_probe_timeout_s: Final = 30.0
+java_version_min: Final = 17
+# A query that finishes no batch in this long is given up; the first one starts a JVM besides.
+query_silence_s: Final = 90.0
+query_kill_timeout_s: Final = 3.0
+query_restarts_max: Final = 4
+# How often the demo tries to hit a batch in the middle, and how long it waits for all repairs.
+demo_kills_max: Final = 3
+demo_repair_timeout_s: Final = 60.0
 
 # -- HTTP ------------------------------------------------------------------------------------------
 # The JDK's pool keeps idle connections about 5 s, others longer; a server that closes first breaks requests.
 http_keep_alive_s: Final = 75
 http_first_byte_timeout_s: Final = 60.0
 http_body_idle_timeout_s: Final = 60.0
-http_url_bytes_max: Final = 64 * KIB
+# A client that takes nothing of a pending answer is cut off after this.
+http_write_stall_timeout_s: Final = 60.0
+# An offender may read its refusal before the connection is reset.
+http_linger_s: Final = 1.0
+http_shutdown_grace_s: Final = 5
+http_connections_max: Final = 4096
+# What httptools can parse.
+http_url_bytes_max: Final = 64 * KIB - 1
+http_head_bytes_max: Final = 128 * KIB
 coordinator_http_port_default: Final = 9870
 coordinator_node_port_default: Final = 9820
 datanode_http_port_default: Final = 9864

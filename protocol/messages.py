@@ -6,7 +6,8 @@ Who sends what:
     data plane    writer or hop -> WriteChunk, Packet...; hop -> WriteAck
                   reader -> ReadChunk; datanode -> Packet...
     control       datanode -> Register, ReportChunks, Heartbeat, AllocateChunk, CompleteFile, GetLayout,
-                  ReportCorrupt; coordinator -> the replies, ReplicateChunk, DeleteChunks, ReportAgain
+                  ReportCorrupt; coordinator -> the replies, ReplicateChunk, DeleteChunks,
+                  VerifyChunks, ReportAgain
     any           Failure
 
 Every message may be answered by Failure, which carries a code of the error tree.
@@ -281,6 +282,12 @@ class DeleteChunks(Message, frozen=True):
     replicas: list[Replica]
 
 
+class VerifyChunks(Message, frozen=True):
+    """Read these replicas back; the next heartbeat names those that are corrupt."""
+
+    replicas: list[Replica]
+
+
 class ReportAgain(Message, frozen=True):
     """Send a full block report: the coordinator has forgotten, or doubts, what you hold."""
 
@@ -310,5 +317,6 @@ AnyMessage = (
     | Done
     | ReplicateChunk
     | DeleteChunks
+    | VerifyChunks
     | ReportAgain
 )

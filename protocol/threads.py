@@ -264,6 +264,7 @@ class ThreadDriver:
             fx.Append: lambda e: _write_all(e.file, e.buffers),
             fx.ReadAt: lambda e: os.pread(e.file.descriptor, e.length, e.offset),
             fx.Sync: self._sync,
+            fx.DropCached: self._drop_cached,
             fx.Truncate: self._truncate,
             fx.CloseFile: lambda e: os.close(e.file.descriptor),
             fx.Rename: lambda e: os.replace(e.source, e.target),  # noqa: PTH105
@@ -301,6 +302,10 @@ class ThreadDriver:
         assert isinstance(effect.file, DiskFile)
         if self._sync_to_disk:
             os.fdatasync(effect.file.descriptor)
+
+    def _drop_cached(self, effect: fx.DropCached) -> None:
+        assert isinstance(effect.file, DiskFile)
+        os.posix_fadvise(effect.file.descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def _truncate(self, effect: fx.Truncate) -> None:
         file = effect.file

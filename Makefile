@@ -1,0 +1,47 @@
+# Everything a newcomer or a CI needs. `make demo` and `make test` do all the set-up themselves.
+.PHONY: help setup demo test check bench wheel clean
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+help:
+	@echo 'make demo    install into .venv what is needed, then run the main job: a Spark query that is killed and comes back exact'
+	@echo 'make test    the same set-up, then style, types, architecture and all tests'
+	@echo 'make setup   only the set-up'
+	@echo 'make bench   all benchmarks: tables on the screen, JSON in benchmarks/results'
+	@echo 'make wheel   the package as a wheel, in dist'
+	@echo 'make clean   removes what the other targets made'
+
+setup: $(READY)
+
+$(READY): setup.sh pyproject.toml locks/build.lock locks/workshop.lock locks/java.lock
+	@./setup.sh $(VENV)
+	@touch $@
+
+demo: $(READY)
+	@echo '== the main job: peacefs demo'
+	@$(BIN)/peacefs demo
+
+check: $(READY)
+	@echo '== style'
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@echo '== types'
+	@$(BIN)/mypy
+	@echo '== architecture'
+	@$(BIN)/lint-imports --no-logo
+
+test: check
+	@echo '== tests'
+	@$(BIN)/pytest
+
+bench: $(READY)
+	@$(BIN)/python -m benchmarks
+
+wheel: $(READY)
+	@$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+	@ls dist/*.whl
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis benchmarks/results

@@ -1,0 +1,75 @@
+"""Where a coordinator is, in the forms that people write it in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from peacefs.protocol.errors import BadRequest
+from peacefs.protocol.limits import coordinator_http_port_default
+
+#: All of them mean the coordinator's HTTP port; `webhdfs` is what Spark is given.
+_SCHEMES = ("http", "webhdfs", "peace")
+
+
+@dataclass(frozen=True)
+class CoordinatorAddress:
+    """Host (without the brackets of IPv6) and HTTP port of a coordinator."""
+
+    host: str
+    port: int
+
+    @property
+    def netloc(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+    @property
+    def http(self) -> str:
+        return f"http://{self.netloc}"
+
+    @property
+    def webhdfs(self) -> str:
+        return f"webhdfs://{self.netloc}"
+
+
+DEFAULT_ADDRESS = CoordinatorAddress("127.0.0.1", coordinator_http_port_default)
+
+
+def parse_address(text: str) -> CoordinatorAddress:
+    """Reads `host`, `host:port` or a URI without a path. Raises BadRequest."""
+    address, path = split_uri(text if "://" in text else f"http://{text}")
+    if path.strip("/"):
+        raise BadRequest(f"{text!r} has a path; the address of a coordinator is http://host:port")
+    return address
+
+
+def split_uri(text: str) -> tuple[CoordinatorAddress, str]:
+    """Cuts `scheme://host:port/path` into the coordinator and the path, which is taken literally as Hadoop does.
+
+    Raises BadRequest. The path is `/` where the URI has none.
+    """
+    scheme, mark, rest = text.partition("://")
+    if not mark or scheme.lower() not in _SCHEMES:
+        raise BadRequest(f"{text!r} is no address of a coordinator: http://host:port or webhdfs://host:port/path")
+    netloc, slash, path = rest.partition("/")
+    return _parse_netloc(netloc, text), slash + path or "/"
+
+
+def is_uri(text: str) -> bool:
+    """Whether a path names its coordinator too."""
+    return text.partition("://")[0].lower() in _SCHEMES and "://" in text
+
+
+def _parse_netloc(netloc: str, text: str) -> CoordinatorAddress:
+    if netloc.startswith("["):
+        host, _, port = netloc[1:].partition("]")
+        port = port.removeprefix(":")
+    else:
+        host, _, port = netloc.partition(":")
+    if not host or any(character in host for character in "/@?# "):
+        raise BadRequest(f"{text!r} names no host")
+    if not port:
+        return CoordinatorAddress(host, coordinator_http_port_default)
+    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        raise BadRequest(f"{text!r}: {port!r} is no port")
+    return CoordinatorAddress(host, int(port))

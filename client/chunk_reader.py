@@ -1,0 +1,176 @@
+"""Reads a range of one chunk from whichever replica can give it.
+
+Nothing is handed out before its checksum has been verified here, where the bytes are used. A replica that fails
+is left in the middle of the stream; the next one continues at the first byte that is still missing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+from peacefs.protocol import effects as fx
+from peacefs.protocol.checksums import Bytes, verify_blocks
+from peacefs.protocol.errors import (
+    ChecksumMismatch,
+    ChunkUnavailable,
+    PeacefsError,
+    ProtocolViolation,
+    from_wire,
+)
+from peacefs.protocol.frames import Frame
+from peacefs.protocol.ids import NodeId, show
+from peacefs.protocol.limits import checksum_block_bytes, corrupt_report_timeout_s, read_rounds_max
+from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
+from peacefs.protocol.messages import ChunkLayout, Done, Failure, Hop, Packet, ReadChunk, ReportCorrupt
+
+
+#: Asks where the chunk's replicas are now.
+Relocate = Callable[[], fx.Steps[ChunkLayout]]
+
+
+class ChunkReader:
+    """Gives the bytes from `offset` on, `length` of them, piece by piece; belongs to one participant.
+
+    `avoided` is shared by the readers of one file: nodes that failed any of them are asked last.
+    """
+
+    def __init__(
+        self,
+        layout: ChunkLayout,
+        offset: int,
+        length: int,
+        relocate: Relocate,
+        avoided: set[NodeId],
+        *,
+        hop_timeout_s: float = default_hop_timeout_s,
+    ) -> None:
+        assert 0 <= offset and offset + length <= layout.length
+        self._layout = layout
+        self._position = offset
+        self._end = offset + length
+        self._relocate = relocate
+        self._avoided = avoided
+        self._hop_timeout_s = hop_timeout_s
+        self._rounds = 0
+        self._candidates: list[Hop] = []
+        self._faults: dict[NodeId, PeacefsError] = {}
+        self._replica: _ReplicaStream | None = None
+
+    def next_piece(self) -> fx.Steps[Bytes | None]:
+        """The next bytes, valid until the next call; None at the end.
+
+        Raises ChunkUnavailable, which names every replica's fault, once all have failed
+        `limits.read_rounds_max` times.
+        """
+        while self._position < self._end:
+            replica = self._replica or (yield from self._next_replica())
+            try:
+                piece = yield from replica.next_piece()
+            except PeacefsError as fault:
+                yield from self._leave(replica, fault)
+            else:
+                self._position += len(piece)
+                return piece
+        yield from self.close()
+        return None
+
+    def close(self) -> fx.Steps[None]:
+        """For a consumer that wants no more; after the end there is nothing left to close."""
+        if self._replica is not None:
+            replica, self._replica = self._replica, None
+            yield from replica.finish()
+
+    def _next_replica(self) -> fx.Steps[_ReplicaStream]:
+        if not self._candidates and self._rounds < read_rounds_max:
+            yield from self._begin_round()
+        if not self._candidates:
+            raise self._unavailable()
+        wanted = self._end - self._position
+        self._replica = _ReplicaStream(
+            self._layout, self._candidates.pop(0), self._position, wanted, self._hop_timeout_s
+        )
+        return self._replica
+
+    def _begin_round(self) -> fx.Steps[None]:
+        if self._rounds:
+            # Repair may have moved replicas since the file was opened.
+            try:
+                self._layout = yield from self._relocate()
+            except PeacefsError as fault:
+                self._faults["coordinator"] = fault
+        self._rounds += 1
+        # Stable: nearest first among those that are not avoided, and among those that are.
+        self._candidates = sorted(self._layout.replicas, key=lambda hop: hop.node in self._avoided)
+
+    def _unavailable(self) -> ChunkUnavailable:
+        faults = "; ".join(f"{node}: {fault.message}" for node, fault in self._faults.items())
+        return ChunkUnavailable(
+            f"chunk {show(self._layout.chunk)} cannot be read at byte {self._position}: "
+            f"{faults or 'no datanode holds a replica'}"
+        )
+
+    def _leave(self, replica: _ReplicaStream, fault: PeacefsError) -> fx.Steps[None]:
+        self._replica = None
+        yield from replica.abandon()
+        self._faults[replica.node] = fault
+        self._avoided.add(replica.node)
+        if isinstance(fault, ChecksumMismatch):
+            # The read does not depend on it.
+            with contextlib.suppress(PeacefsError):
+                report = ReportCorrupt(self._layout.chunk, self._layout.version, replica.node)
+                yield from fx.call(report, Done, timeout_s=corrupt_report_timeout_s)
+
+
+class _ReplicaStream:
+    """One datanode's answer to one ReadChunk. After a fault it is only good for `abandon`."""
+
+    def __init__(
+        self, layout: ChunkLayout, hop: Hop, offset: int, length: int, hop_timeout_s: float
+    ) -> None:
+        self.node = hop.node
+        self._hop = hop
+        self._request = ReadChunk(layout.token, layout.chunk, layout.version, offset, length)
+        self._what = f"chunk {show(layout.chunk)} from {hop.node}"
+        self._wanted_from = offset
+        self._end = offset + length
+        self._next_block = offset - offset % checksum_block_bytes
+        self._ended = False
+        self._timeout_s = hop_timeout_s
+        self._connection: fx.Connection | None = None
+
+    def next_piece(self) -> fx.Steps[Bytes]:
+        """Verified bytes, at least one."""
+        if self._connection is None:
+            self._connection = yield from fx.connect(self._hop.address, self.node)
+            yield from fx.send(self._connection, self._request, timeout_s=self._timeout_s)
+        frame = yield from fx.receive(self._connection, timeout_s=self._timeout_s)
+        return self._checked(frame)
+
+    def _checked(self, frame: Frame) -> Bytes:
+        packet, data = frame.message, frame.payload
+        if isinstance(packet, Failure):
+            raise from_wire(packet.code, packet.message, self.node)
+        if not isinstance(packet, Packet) or packet.offset != self._next_block:
+            raise ProtocolViolation(f"{self._what}: something else came than the block at {self._next_block}")
+        verify_blocks(data, packet.sums, self._what)
+        start = self._wanted_from - packet.offset
+        stop = min(len(data), self._end - packet.offset)
+        if stop <= start:
+            raise ChecksumMismatch(f"{self._what}: the replica ends at byte {packet.offset + len(data)}")
+        self._next_block += len(data)
+        self._wanted_from = packet.offset + stop
+        self._ended = packet.last
+        return memoryview(data)[start:stop]
+
+    def finish(self) -> fx.Steps[None]:
+        """Keeps the connection for others if nothing more will come on it."""
+        if self._ended and self._connection is not None:
+            connection, self._connection = self._connection, None
+            yield from fx.release(connection)
+        yield from self.abandon()
+
+    def abandon(self) -> fx.Steps[None]:
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            yield from fx.close(connection)

@@ -1,0 +1,244 @@
+"""Every command that a client needs, declared; `peacefs.command` adds those that start services.
+
+Nothing heavy is imported before a command is chosen: `peacefs ls` pays for no cluster, `peacefs up` for no HTTP.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+import peacefs
+from peacefs.client.addresses import DEFAULT_ADDRESS
+from peacefs.protocol.errors import PeacefsError
+from peacefs.protocol.limits import coordinator_http_port_default, local_datanodes_default
+
+from .complaints import complain
+
+if TYPE_CHECKING:
+    from .session import Session
+
+
+class Commands(TyperGroup):
+    """Says every fault in one line and never shows a traceback of one that the program foresaw."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            result = super().invoke(ctx)
+            # Here, where a reader that has gone is still a fault like others; at exit it would be a warning.
+            sys.stdout.flush()
+        except PeacefsError as error:
+            complain(ctx.invoked_subcommand, error.message)
+            raise typer.Exit(1) from None
+        return result
+
+
+application = typer.Typer(
+    cls=Commands,
+    help="A distributed, replicated file system for stream processors that checkpoint their state.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help"]},
+)
+
+Coordinator = Annotated[
+    str,
+    typer.Option(
+        "--coordinator",
+        "-c",
+        envvar="PEACEFS_COORDINATOR",
+        metavar="URL",
+        help="Where the coordinator is: http://host:port. Paths that are webhdfs:// URIs name their own.",
+    ),
+]
+Paths = Annotated[list[str], typer.Argument(metavar="PATH...", show_default=False)]
+_DEFAULT_COORDINATOR = DEFAULT_ADDRESS.http
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"peacefs {peacefs.__version__}")
+        raise typer.Exit
+
+
+@application.callback()
+def _options(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Options of the program itself."""
+
+
+@contextlib.contextmanager
+def _session(command: str, coordinator: str) -> Iterator[Session]:
+    """Exit status 1 when a path made trouble."""
+    from .session import Session
+
+    with Session(command, coordinator) as session:
+        yield session
+    if session.complaints.any:
+        raise typer.Exit(1)
+
+
+@application.command()
+def up(
+    directory: Annotated[
+        Path | None,
+        typer.Option(
+            "--dir", metavar="DIR", help="Where the cluster keeps everything. [default: peacefs/cluster in XDG data]"
+        ),
+    ] = None,
+    datanodes: Annotated[
+        int | None,
+        typer.Option(
+            "--datanodes",
+            metavar="N",
+            help=f"How many. [default: as many as DIR has; {local_datanodes_default} in a new one]",
+        ),
+    ] = None,
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="The coordinator's HTTP port; 0 for a free one.")
+    ] = coordinator_http_port_default,
+    datanode_port: Annotated[
+        int,
+        typer.Option(
+            "--datanode-port", min=0, max=65535, help="The first of the datanodes' ports, two each; 0 for free ones."
+        ),
+    ] = 0,
+) -> None:
+    """Run a cluster on this machine until Ctrl-C; print the URI to give to Spark."""
+    from peacefs.client.local_cluster import LocalCluster
+
+    from .cluster import default_directory, run_until_stopped
+
+    run_until_stopped(LocalCluster(directory or default_directory(), datanodes, port, datanode_port))
+
+
+@application.command()
+def ls(
+    paths: Paths,
+    recursive: Annotated[bool, typer.Option("--recursive", "-R", help="List directories in directories.")] = False,
+    human: Annotated[bool, typer.Option("--human", "-h", help="Sizes such as 64 M.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+) -> None:
+    """List files and directories."""
+    from .listing import ListStyle, list_places
+
+    with _session("ls", coordinator) as session:
+        list_places(session, paths, ListStyle(recursive, human, as_json))
+
+
+@application.command()
+def stat(
+    arguments: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[FORMAT] PATH...",
+            show_default=False,
+            help="%b bytes, %n name, %o block size, %r replication, %y time (default), %Y in ms, %F kind, "
+            "%u owner, %g group, %a and %A permission, %x and %X last access.",
+        ),
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+) -> None:
+    """Show what is known about paths."""
+    from .listing import show_status
+
+    # As with `hdfs dfs -stat`: a first argument with a percent sign is the format.
+    has_format = "%" in arguments[0]
+    if has_format and len(arguments) == 1:
+        raise typer.BadParameter("a path must follow the format")
+    with _session("stat", coordinator) as session:
+        show_status(
+            session, arguments[has_format:], arguments[0] if has_format else "%y", as_json=as_json
+        )
+
+
+@application.command()
+def put(
+    sources: Annotated[list[str], typer.Argument(metavar="LOCAL...", show_default=False)],
+    target: Annotated[str, typer.Argument(metavar="DEST", show_default=False)],
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace files that are there.")] = False,
+    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+) -> None:
+    """Copy local files and directories into the file system; - is stdin."""
+    from .upload import put
+
+    with _session("put", coordinator) as session:
+        put(session, sources, target, force=force)
+
+
+@application.command()
+def get(
+    sources: Annotated[list[str], typer.Argument(metavar="REMOTE...", show_default=False)],
+    target: Annotated[str, typer.Argument(metavar="LOCAL", show_default=False)],
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace files that are there.")] = False,
+    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+) -> None:
+    """Copy files and directories out of the file system."""
+    from .download import get
+
+    with _session("get", coordinator) as session:
+        get(session, sources, target, force=force)
+
+
+@application.command()
+def cat(paths: Paths, coordinator: Coordinator = _DEFAULT_COORDINATOR) -> None:
+    """Write files to stdout."""
+    from .download import cat
+
+    with _session("cat", coordinator) as session:
+        cat(session, paths)
+
+
+@application.command()
+def mv(
+    sources: Annotated[list[str], typer.Argument(metavar="SOURCE...", show_default=False)],
+    target: Annotated[str, typer.Argument(metavar="DEST", show_default=False)],
+    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+) -> None:
+    """Rename a path, or move paths into a directory."""
+    from .changes import move
+
+    with _session("mv", coordinator) as session:
+        move(session, sources, target)
+
+
+@application.command()
+def rm(
+    paths: Paths,
+    recursive: Annotated[bool, typer.Option("--recursive", "-r", "-R", help="Directories too.")] = False,
+    force: Annotated[bool, typer.Option("--force", "-f", help="It is fine that there is nothing.")] = False,
+    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+) -> None:
+    """Delete files and directories for good."""
+    from .changes import remove
+
+    with _session("rm", coordinator) as session:
+        remove(session, paths, recursive=recursive, force=force)
+
+
+@application.command()
+def mkdir(
+    paths: Paths,
+    parents: Annotated[
+        bool, typer.Option("--parents", "-p", help="Make parents too; it is fine that it is there.")
+    ] = False,
+    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+) -> None:
+    """Make directories."""
+    from .changes import make_directories
+
+    with _session("mkdir", coordinator) as session:
+        make_directories(session, paths, parents=parents)

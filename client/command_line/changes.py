@@ -1,0 +1,66 @@
+"""`peacefs mkdir`, `mv` and `rm`: changes of names, which move no data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from peacefs.protocol.errors import BadRequest
+
+from .listing import print_line
+from .session import Place, Session
+
+
+def make_directories(session: Session, texts: Sequence[str], *, parents: bool) -> None:
+    """With `parents` missing parents are made and existing directories are fine; without, both are faults."""
+    for text in texts:
+        with session.complaints.about(text):
+            place = session.place(text)
+            if not parents and not _can_be_made(session, place):
+                continue
+            place.files.mkdirs(place.path)
+
+
+def _can_be_made(session: Session, place: Place) -> bool:
+    if place.status() is not None:
+        session.complaints.say(place.text, "File exists")
+        return False
+    parent = place.path.rpartition("/")[0] or "/"
+    if not place.files.exists(parent):
+        session.complaints.say(place.text, "No such file or directory")
+        return False
+    return True
+
+
+def move(session: Session, sources: Sequence[str], target: str) -> None:
+    """Renames one path, or moves several into a directory. Never replaces anything."""
+    goal = session.place(target)
+    status = goal.status()
+    into = status is not None and status.is_directory
+    if len(sources) > 1 and not into:
+        session.complaints.say(target, "No such file or directory" if status is None else "Is not a directory")
+        return
+    for text in sources:
+        with session.complaints.about(text):
+            source = session.place(text)
+            if source.files is not goal.files:
+                raise BadRequest(f"`{text}' and `{target}' are in different file systems; get and put instead")
+            source.files.status(source.path)
+            final = goal.child(source.name) if into else goal
+            with session.complaints.about(final.text):
+                source.files.rename(source.path, final.path)
+
+
+def remove(session: Session, texts: Sequence[str], *, recursive: bool, force: bool) -> None:
+    """With `force` it is fine that there is nothing to remove."""
+    for text in texts:
+        with session.complaints.about(text):
+            place = session.place(text)
+            status = place.status()
+            if status is None:
+                if not force:
+                    session.complaints.say(text, "No such file or directory")
+            elif status.is_directory and not recursive:
+                session.complaints.say(text, "Is a directory")
+            else:
+                place.files.delete(place.path, recursive=recursive)
+                print_line(f"Deleted {text}")

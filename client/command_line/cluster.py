@@ -1,0 +1,60 @@
+"""`peacefs up`: a cluster in the foreground, until it is told to stop."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from peacefs.client.local_cluster import LocalCluster
+from peacefs.protocol.errors import PeacefsError
+
+from .complaints import complain
+
+_LOOK_S = 0.2
+
+
+def default_directory() -> Path:
+    """In the user's data directory as XDG has it."""
+    data_home = os.environ.get("XDG_DATA_HOME")
+    return (Path(data_home) if data_home else Path.home() / ".local" / "share") / "peacefs" / "cluster"
+
+
+def run_until_stopped(cluster: LocalCluster) -> None:
+    """Starts the cluster, prints its URI as the one line of stdout, and stops it on Ctrl-C or SIGTERM.
+
+    Raises StartupError, and PeacefsError when the coordinator dies.
+    """
+    signal.signal(signal.SIGTERM, _interrupt)
+    with cluster:
+        try:
+            sys.stdout.write(f"{cluster.webhdfs_uri}\n")
+            sys.stdout.flush()
+            sys.stderr.write(
+                f"{len(cluster.datanodes)} datanodes in 2 racks; data and logs in {cluster.directory}; "
+                "Ctrl-C stops\n"
+            )
+            _watch(cluster)
+        except KeyboardInterrupt:
+            # This is how it is meant to end.
+            sys.stderr.write("stopping\n")
+
+
+def _watch(cluster: LocalCluster) -> NoReturn:
+    """Says so when a datanode dies, and raises when the coordinator does."""
+    living = list(cluster.datanodes)
+    while True:
+        for datanode in [member for member in living if not member.alive]:
+            living.remove(datanode)
+            complain("up", f"{datanode.name} {datanode.end}; it stays away until the cluster starts again")
+        if not cluster.coordinator.alive:
+            raise PeacefsError(f"the coordinator {cluster.coordinator.end}; stopping the datanodes")
+        time.sleep(_LOOK_S)
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt

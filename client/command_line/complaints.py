@@ -1,0 +1,61 @@
+"""What went wrong, said as `hdfs dfs` says it: one line on stderr for each path, and exit status 1 at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+
+from peacefs.protocol.errors import (
+    AccessDenied,
+    ChunkUnavailable,
+    FileAlreadyExists,
+    FileNotFound,
+    ParentNotDirectory,
+    PathError,
+    PathIsDirectory,
+    PathIsNotEmptyDirectory,
+    PeacefsError,
+    RenameRefused,
+)
+
+#: Faults of one path, after which a command goes on with the next; any other ends the command.
+_OF_ONE_PATH = (PathError, RenameRefused, AccessDenied, ChunkUnavailable)
+
+_REASONS: dict[type[PeacefsError], str] = {
+    FileNotFound: "No such file or directory",
+    FileAlreadyExists: "File exists",
+    PathIsDirectory: "Is a directory",
+    ParentNotDirectory: "Not a directory",
+    PathIsNotEmptyDirectory: "Directory is not empty",
+}
+
+
+def complain(command: str, what: str) -> None:
+    """Writes `peacefs: <command>: <what>` to stderr."""
+    one_line = " ".join(what.split())
+    sys.stderr.write(f"peacefs: {command}: {one_line}\n" if command else f"peacefs: {one_line}\n")
+
+
+class Complaints:
+    """The complaints of one command."""
+
+    def __init__(self, command: str) -> None:
+        self._command = command
+        self.any = False
+
+    def say(self, place: str, reason: str) -> None:
+        self.any = True
+        complain(self._command, f"`{place}': {reason}")
+
+    @contextlib.contextmanager
+    def about(self, place: str) -> Iterator[None]:
+        """Turns a fault of this path, or of a local file, into a complaint; the command goes on."""
+        try:
+            yield
+        except _OF_ONE_PATH as error:
+            self.say(place, _REASONS.get(type(error), error.message))
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            self.say(place if error.filename is None else str(error.filename), error.strerror or str(error))

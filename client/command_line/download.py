@@ -1,0 +1,92 @@
+"""`peacefs get` and `peacefs cat`: files and directories out of the file system.
+
+Every byte was verified against its checksum when it was read, or it is not there.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from peacefs.client.file_status import FileStatus
+from peacefs.protocol.errors import ChunkUnavailable
+
+from .copying import copy
+from .progress import TransferProgress, transfer_progress
+from .session import Place, Session
+
+
+def get(session: Session, sources: Sequence[str], target: str, *, force: bool) -> None:
+    """Copies each source to `target`, or into it when it is a directory. `force` replaces files that are there."""
+    goal = Path(target)
+    into = goal.is_dir()
+    if len(sources) > 1 and not into:
+        session.complaints.say(target, "Is not a directory" if goal.exists() else "No such file or directory")
+        return
+    with transfer_progress() as progress:
+        download = _Download(session, progress, force)
+        for text in sources:
+            with session.complaints.about(text):
+                place = session.place(text)
+                status = place.files.status(place.path)
+                download.tree(place, status, goal / place.name if into else goal)
+
+
+def cat(session: Session, sources: Sequence[str]) -> None:
+    """Writes each file to stdout."""
+    for text in sources:
+        with session.complaints.about(text):
+            place = session.place(text)
+            with place.files.open(place.path) as source:
+                copy(source, sys.stdout.buffer, TransferProgress())
+
+
+class _Download:
+    def __init__(self, session: Session, progress: TransferProgress, force: bool) -> None:
+        self._complaints = session.complaints
+        self._progress = progress
+        self._force = force
+
+    def tree(self, place: Place, status: FileStatus, local: Path) -> None:
+        """A file, or a directory with all that is in it."""
+        if not status.is_directory:
+            self._file(place, status, local)
+            return
+        local.mkdir(exist_ok=True)
+        for page in place.files.pages(place.path):
+            for entry in page.entries:
+                child = place.child(entry.name)
+                with self._complaints.about(child.text):
+                    self.tree(child, entry, local / entry.name)
+
+    def _file(self, place: Place, status: FileStatus, local: Path) -> None:
+        if local.exists() and not self._force:
+            self._complaints.say(str(local), "File exists")
+            return
+        self._progress.name(place.name)
+        self._progress.expect(status.length)
+        # Beside the target, so that the rename is one; of fixed length, because the target's name may be as long
+        # as names can be.
+        staged = local.with_name(f".peacefs-{secrets.token_hex(8)}.part")
+        try:
+            with place.files.open(place.path) as source, staged.open("xb", buffering=0) as sink:
+                copied = copy(source, sink, self._progress)
+                if copied != source.length:
+                    raise ChunkUnavailable(f"{copied} of {source.length} bytes could be read")
+                os.fsync(sink.fileno())
+            staged.replace(local)
+        except BaseException:
+            staged.unlink(missing_ok=True)
+            raise
+        _sync_directory(local.parent)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

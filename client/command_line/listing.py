@@ -1,0 +1,79 @@
+"""`peacefs ls` and `peacefs stat`: what is there, and what is known about it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from peacefs.client.file_status import FileStatus
+
+from .presentation import as_record, format_stat, human_size, local_minute, permission_string
+from .session import Place, Session
+
+
+@dataclass(frozen=True)
+class ListStyle:
+    """How `ls` goes about it: into directories, with readable sizes, as one JSON object a line."""
+
+    recursive: bool
+    human: bool
+    as_json: bool
+
+
+def list_places(session: Session, texts: Sequence[str], style: ListStyle) -> None:
+    """Prints what each path holds, a page at a time: a directory of any size needs no more memory than one."""
+    for text in texts:
+        with session.complaints.about(text):
+            _list(session, session.place(text), style, top=True)
+
+
+def _list(session: Session, place: Place, style: ListStyle, *, top: bool) -> None:
+    headed = not top or style.recursive or style.as_json or not place.files.status(place.path).is_directory
+    for page in place.files.pages(place.path):
+        if not headed and (page.entries or page.remaining):
+            print_line(f"Found {len(page.entries) + page.remaining} items")
+        headed = True
+        for status, line in zip(page.entries, _lines(place, page.entries, style), strict=True):
+            print_line(line)
+            if style.recursive and status.is_directory:
+                child = place.child(status.name)
+                with session.complaints.about(child.text):
+                    _list(session, child, style, top=False)
+
+
+def _lines(place: Place, entries: Sequence[FileStatus], style: ListStyle) -> Iterator[str]:
+    """Columns as wide as the page needs, with the least widths of `hdfs dfs -ls`."""
+    if style.as_json:
+        for status in entries:
+            yield msgspec.json.encode(as_record(status)).decode()
+        return
+    sizes = [human_size(status.length) if style.human else str(status.length) for status in entries]
+    owner_width = max((len(status.owner) for status in entries), default=0)
+    group_width = max((len(status.group) for status in entries), default=0)
+    size_width = max((10, *map(len, sizes)))
+    for status, size in zip(entries, sizes, strict=True):
+        replication = "-" if status.is_directory else str(status.replication)
+        shown = place.text if status.path == place.path else place.child(status.name).text
+        yield (
+            f"{permission_string(status)} {replication:>3} {status.owner:<{owner_width}} "
+            f"{status.group:<{group_width}} {size:>{size_width}} {local_minute(status.modified_ms)} {shown}"
+        )
+
+
+def show_status(session: Session, texts: Sequence[str], template: str, *, as_json: bool) -> None:
+    """Prints one line a path."""
+    for text in texts:
+        with session.complaints.about(text):
+            place = session.place(text)
+            status = place.files.status(place.path)
+            print_line(
+                msgspec.json.encode(as_record(status)).decode() if as_json else format_stat(template, status)
+            )
+
+
+def print_line(text: str) -> None:
+    """To stdout; names that are no valid Unicode lose nothing but their looks."""
+    sys.stdout.write(text.encode(errors="backslashreplace").decode() + "\n")

@@ -1,0 +1,98 @@
+"""How `hdfs dfs` shows a status: permission strings, sizes, dates, `-stat` formats."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+from peacefs.client.file_status import FileStatus
+
+_PREFIXES = "KMGTPE"
+_STICKY = 0o1000
+
+
+def permission_string(status: FileStatus) -> str:
+    """`drwxr-xr-x`; the last letter is t or T for a sticky directory."""
+    bits = "".join(
+        letter if status.permission & (1 << place) else "-"
+        for place, letter in zip(range(8, -1, -1), "rwxrwxrwx", strict=True)
+    )
+    if status.permission & _STICKY:
+        bits = bits[:-1] + ("t" if bits.endswith("x") else "T")
+    return ("d" if status.is_directory else "-") + bits
+
+
+def human_size(size: int) -> str:
+    """Bytes with a binary prefix as Hadoop writes them: `64 M`, `1.2 K`, `17`."""
+    if size < 1024:
+        return str(size)
+    power = min((size.bit_length() - 1) // 10, len(_PREFIXES))
+    unit = 1 << (10 * power)
+    shown = str(size // unit) if size % unit == 0 else f"{size / unit:.1f}"
+    return f"{shown} {_PREFIXES[power - 1]}"
+
+
+def local_minute(milliseconds: int) -> str:
+    """`2026-11-20 14:03` in the local time zone."""
+    return datetime.fromtimestamp(milliseconds / 1000).strftime("%Y-%m-%d %H:%M")
+
+
+def utc_second(milliseconds: int) -> str:
+    """`2026-11-20 14:03:59` in UTC."""
+    return datetime.fromtimestamp(milliseconds // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def as_record(status: FileStatus) -> dict[str, Any]:
+    """For `--json`. Lengths are bytes, times milliseconds since 1970, the permission octal."""
+    return {
+        "path": status.path,
+        "type": "DIRECTORY" if status.is_directory else "FILE",
+        "length": status.length,
+        "owner": status.owner,
+        "group": status.group,
+        "permission": f"{status.permission:o}",
+        "replication": status.replication,
+        "blockSize": status.block_bytes,
+        "modificationTime": status.modified_ms,
+        "accessTime": status.accessed_ms,
+    }
+
+
+def format_stat(template: str, status: FileStatus) -> str:
+    """Fills a `-stat` format; a `%` before any other letter stays as it is, and `%%` is a percent sign."""
+    return re.sub(r"%(.)", lambda found: _stat_field(found[1], status), template)
+
+
+def _stat_field(letter: str, status: FileStatus) -> str:
+    match letter:
+        case "a":
+            return f"{status.permission:o}"
+        case "A":
+            return permission_string(status)[1:]
+        case "b":
+            return str(status.length)
+        case "F":
+            return "directory" if status.is_directory else "regular file"
+        case "g":
+            return status.group
+        case "n":
+            return status.name
+        case "o":
+            return str(status.block_bytes)
+        case "r":
+            return str(status.replication)
+        case "u":
+            return status.owner
+        case "x":
+            return utc_second(status.accessed_ms)
+        case "X":
+            return str(status.accessed_ms)
+        case "y":
+            return utc_second(status.modified_ms)
+        case "Y":
+            return str(status.modified_ms)
+        case "%":
+            return "%"
+        case other:
+            return "%" + other

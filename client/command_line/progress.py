@@ -1,0 +1,70 @@
+"""A progress bar on stderr for transfers; nothing at all when stderr is no terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+
+
+class TransferProgress:
+    """What a transfer reports to. This one shows nothing."""
+
+    #: Whether it is worth finding out beforehand how much there is.
+    shown = False
+
+    def expect(self, size: int) -> None:
+        """That many bytes more are to come."""
+
+    def name(self, name: str) -> None:
+        """What is being transferred now."""
+
+    def advance(self, size: int) -> None:
+        """That many bytes have been transferred."""
+
+
+class _Bar(TransferProgress):
+    shown = True
+
+    def __init__(
+        self, update: Callable[..., None], expected: int = 0
+    ) -> None:
+        self._update = update
+        self._expected = expected
+
+    def expect(self, size: int) -> None:
+        self._expected += size
+        self._update(total=self._expected)
+
+    def name(self, name: str) -> None:
+        self._update(description=name)
+
+    def advance(self, size: int) -> None:
+        self._update(advance=size)
+
+
+@contextlib.contextmanager
+def transfer_progress() -> Iterator[TransferProgress]:
+    """Shows bytes and rate while the block runs."""
+    if not sys.stderr.isatty():
+        yield TransferProgress()
+        return
+    # Costs 30 ms, which a command in a script need not pay.
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(binary_units=True),
+        TransferSpeedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task("", total=None)
+
+        def update(*, description: str | None = None, total: int | None = None, advance: int | None = None) -> None:
+            shown = None if description is None else escape(description)
+            progress.update(task, description=shown, total=total, advance=advance)
+
+        yield _Bar(update)

@@ -1,0 +1,68 @@
+"""What one command works with: the file systems that its arguments name, and its complaints."""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from peacefs.client.addresses import CoordinatorAddress, is_uri, parse_address, split_uri
+from peacefs.client.filesystem import PeaceFileSystem
+from peacefs.protocol.errors import FileNotFound
+from peacefs.client.file_status import FileStatus
+
+from .complaints import Complaints
+
+
+@dataclass(frozen=True)
+class Place:
+    """A path of a file system. `text` is how the user wrote it, and how it is shown."""
+
+    files: PeaceFileSystem
+    path: str
+    text: str
+
+    def child(self, name: str) -> Place:
+        return Place(self.files, posixpath.join(self.path, name), posixpath.join(self.text, name))
+
+    @property
+    def name(self) -> str:
+        return posixpath.basename(self.path)
+
+    def status(self) -> FileStatus | None:
+        """None where there is nothing."""
+        try:
+            return self.files.status(self.path)
+        except FileNotFound:
+            return None
+
+
+class Session:
+    """Opens each file system once and closes them all at the end."""
+
+    def __init__(self, command: str, coordinator: str) -> None:
+        self.complaints = Complaints(command)
+        self._default = parse_address(coordinator)
+        self._open: dict[CoordinatorAddress, PeaceFileSystem] = {}
+
+    def place(self, text: str) -> Place:
+        """What a path argument names: a URI with its own coordinator, or a path; relative ones begin at /user/<name>.
+
+        Raises BadRequest.
+        """
+        address, path = split_uri(text) if is_uri(text) else (self._default, text)
+        files = self._open.get(address)
+        if files is None:
+            files = self._open[address] = PeaceFileSystem(address.http)
+        absolute = posixpath.normpath(posixpath.join("/user", files.user, path))
+        return Place(files, "/" + absolute.lstrip("/"), text)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for files in self._open.values():
+            files.close()

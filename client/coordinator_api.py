@@ -1,0 +1,193 @@
+"""What a client asks of the coordinator: names over WebHDFS, chunks over REST.
+
+Knows no datanode and moves no file data. Everything here is safe to repeat, and is repeated (`coordinator_http`).
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import uuid
+from collections.abc import Iterator
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from peacefs.protocol.errors import PeerRefused, ProtocolViolation
+from peacefs.protocol.limits import chunk_bytes_max, control_call_timeout_s
+from peacefs.protocol.messages import (
+    AllocateChunk,
+    Allocated,
+    Completed,
+    CompleteFile,
+    Done,
+    GetLayout,
+    Layout,
+    Message,
+    ReportCorrupt,
+)
+
+from .coordinator_http import Answer, CoordinatorHttp
+from .file_status import ContentSummary, FileStatus, PageReply, StatusReply
+
+S = TypeVar("S")
+
+_ROUTE_OF: dict[type[Message], str] = {
+    AllocateChunk: "allocate",
+    CompleteFile: "complete",
+    GetLayout: "layout",
+    ReportCorrupt: "corrupt",
+}
+_replies: msgspec.json.Decoder[Allocated | Completed | Layout | Done] = msgspec.json.Decoder(
+    Allocated | Completed | Layout | Done
+)
+
+
+class NewFile(msgspec.Struct, frozen=True, kw_only=True):
+    """The wish to write a file. `request_id` stays the same when the wish is repeated.
+
+    Zero for `replication` means the cluster's default; `block_bytes` is where the writer cuts chunks.
+    """
+
+    path: str
+    user: str
+    overwrite: bool = False
+    permission: int = 0o644
+    replication: int = 0
+    block_bytes: int = chunk_bytes_max
+    create_parent: bool = True
+    request_id: str = msgspec.field(default_factory=lambda: uuid.uuid4().hex)
+
+
+class Created(msgspec.Struct, frozen=True):
+    """Leave to write a file, and its first chunk."""
+
+    token: str
+    allocated: Allocated
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """Leave to read a file, and where its data is."""
+
+    token: str
+    layout: Layout
+
+
+class ListingPage(msgspec.Struct, frozen=True):
+    """Entries in byte order of their names, and how many follow."""
+
+    entries: list[FileStatus]
+    remaining: int
+
+
+def current_user() -> str:
+    """Who we are to the coordinator: HADOOP_USER_NAME, else the name of the operating system's user."""
+    named = os.environ.get("HADOOP_USER_NAME")
+    if named:
+        return named
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        # A numeric user id without a name, as containers have them.
+        return f"uid{os.getuid()}"
+
+
+class CoordinatorApi:
+    """Thread-safe. Raises classes of `errors`; owns `http` and closes it."""
+
+    def __init__(self, http: CoordinatorHttp, user: str) -> None:
+        self._http = http
+        self.user = user
+
+    @property
+    def address(self) -> str:
+        return self._http.address.http
+
+    def close(self) -> None:
+        self._http.close()
+
+    # -- names -------------------------------------------------------------------------------------
+
+    def status(self, path: str) -> FileStatus:
+        """Raises FileNotFound."""
+        return self._read(self._webhdfs("GET", path, "GETFILESTATUS"), StatusReply).FileStatus.below(path)
+
+    def pages(self, path: str) -> Iterator[ListingPage]:
+        """A directory page by page; a file lists itself. Raises FileNotFound."""
+        start_after = ""
+        while True:
+            reply = self._read(self._webhdfs("GET", path, "LISTSTATUS_BATCH", startafter=start_after), PageReply)
+            yield ListingPage([entry.below(path) for entry in reply.entries], reply.remaining)
+            if reply.remaining == 0 or not reply.entries:
+                return
+            start_after = reply.entries[-1].path_suffix
+
+    def mkdirs(self, path: str, permission: int = 0o755) -> None:
+        """Makes a directory and its parents; that it is there is fine. Raises FileAlreadyExists, ..."""
+        self._boolean(self._webhdfs("PUT", path, "MKDIRS", permission=f"{permission:o}"))
+
+    def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
+        """Moves atomically to exactly `target`. With `overwrite` a file or empty directory there is replaced.
+
+        The coordinator recognises a repetition by where `target` came from.
+        Raises FileNotFound, FileAlreadyExists, ParentNotDirectory, RenameRefused, ...
+        """
+        options = "OVERWRITE" if overwrite else "NONE"
+        self._webhdfs("PUT", source, "RENAME", destination=target, renameoptions=options)
+
+    def delete(self, path: str, *, recursive: bool = False) -> bool:
+        """Whether there was something to delete. Raises PathIsNotEmptyDirectory."""
+        answer = self._webhdfs("DELETE", path, "DELETE", recursive=str(recursive).lower())
+        # When an earlier attempt's answer was lost, nothing left to delete means that it was carried out.
+        return self._boolean(answer) or answer.after_loss
+
+    def content_summary(self, path: str) -> ContentSummary:
+        """What a tree holds. Raises FileNotFound."""
+        reply = self._read(self._webhdfs("GET", path, "GETCONTENTSUMMARY"), dict[str, ContentSummary])
+        return reply["ContentSummary"]
+
+    def _webhdfs(self, method: str, path: str, operation: str, **parameters: str) -> Answer:
+        parameters = {"op": operation, "user.name": self.user} | parameters
+        return self._http.ask(method, "/webhdfs/v1" + quote(path), params=parameters)
+
+    # -- data --------------------------------------------------------------------------------------
+
+    def create(self, file: NewFile) -> Created:
+        """Asks leave to write; the name appears only with completion. Raises FileAlreadyExists, ..."""
+        return self._read(self._http.ask("POST", "/v1/files/create", body=msgspec.json.encode(file)), Created)
+
+    def open(self, path: str) -> Opened:
+        """Raises FileNotFound, PathIsDirectory, ChunkUnavailable."""
+        body = msgspec.json.encode({"path": path, "user": self.user})
+        return self._read(self._http.ask("POST", "/v1/files/open", body=body), Opened)
+
+    def call(self, message: Message, timeout_s: float = control_call_timeout_s) -> Message:
+        """The control calls of writers and readers, for `threads.ThreadDriver`. Done within `timeout_s`."""
+        route = _ROUTE_OF[type(message)]
+        answer = self._http.ask(
+            "POST",
+            f"/v1/files/{route}",
+            body=msgspec.json.encode(message),
+            patience_s=timeout_s / 2,
+            answer_timeout_s=timeout_s / 2,
+        )
+        try:
+            return _replies.decode(answer.body)
+        except msgspec.DecodeError as error:
+            raise ProtocolViolation(f"the coordinator's answer to {route} makes no sense: {error}") from None
+
+    # -- the cluster -------------------------------------------------------------------------------
+
+    def cluster_status(self) -> dict[str, Any]:
+        """Datanodes, chunks and repairs, as `GET /v1/status` gives them."""
+        return self._read(self._http.ask("GET", "/v1/status"), dict[str, Any])
+
+    def _boolean(self, answer: Answer) -> bool:
+        return self._read(answer, dict[str, bool]).get("boolean", False)
+
+    def _read(self, answer: Answer, kind: type[S]) -> S:
+        try:
+            return msgspec.json.decode(answer.body, type=kind)
+        except msgspec.DecodeError as error:
+            raise PeerRefused(f"{self.address} does not answer like a peacefs coordinator: {error}") from None

@@ -1,0 +1,102 @@
+"""What the coordinator says about a path, as values for people and programs."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class FileStatus(msgspec.Struct, frozen=True):
+    """A file or directory. Times are milliseconds since 1970, lengths bytes."""
+
+    path: str
+    is_directory: bool
+    length: int
+    owner: str
+    group: str
+    permission: int
+    modified_ms: int
+    accessed_ms: int
+    block_bytes: int
+    replication: int
+
+    @property
+    def name(self) -> str:
+        """The last component; empty for the root."""
+        return self.path.rpartition("/")[2]
+
+
+class ContentSummary(
+    msgspec.Struct,
+    frozen=True,
+    rename={"directories": "directoryCount", "files": "fileCount", "space_consumed": "spaceConsumed"},
+):
+    """What a tree holds; `space_consumed` counts every replica. Bytes."""
+
+    directories: int
+    files: int
+    length: int
+    space_consumed: int
+
+
+class WireStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """A status as WebHDFS spells it."""
+
+    path_suffix: str
+    type: str
+    length: int
+    owner: str
+    group: str
+    permission: str
+    access_time: int
+    modification_time: int
+    block_size: int
+    replication: int
+
+    def below(self, asked: str) -> FileStatus:
+        """The status with its full path, given the path that was asked for."""
+        path = f"{asked.rstrip('/')}/{self.path_suffix}" if self.path_suffix else asked
+        return FileStatus(
+            path=path,
+            is_directory=self.type == "DIRECTORY",
+            length=self.length,
+            owner=self.owner,
+            group=self.group,
+            permission=int(self.permission, 8),
+            modified_ms=self.modification_time,
+            accessed_ms=self.access_time,
+            block_bytes=self.block_size,
+            replication=self.replication,
+        )
+
+
+class StatusReply(msgspec.Struct, frozen=True):
+    """The answer to GETFILESTATUS."""
+
+    FileStatus: WireStatus
+
+
+class _Statuses(msgspec.Struct, frozen=True):
+    FileStatus: list[WireStatus]
+
+
+class _Listing(msgspec.Struct, frozen=True):
+    FileStatuses: _Statuses
+
+
+class _Page(msgspec.Struct, frozen=True, rename="camel"):
+    partial_listing: _Listing
+    remaining_entries: int
+
+
+class PageReply(msgspec.Struct, frozen=True):
+    """The answer to LISTSTATUS_BATCH."""
+
+    DirectoryListing: _Page
+
+    @property
+    def entries(self) -> list[WireStatus]:
+        return self.DirectoryListing.partial_listing.FileStatuses.FileStatus
+
+    @property
+    def remaining(self) -> int:
+        return self.DirectoryListing.remaining_entries

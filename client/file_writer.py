@@ -1,0 +1,88 @@
+"""Writes one file: its bytes cut into chunks, each through a pipeline, then published in one step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from peacefs.protocol import effects as fx
+from peacefs.protocol.errors import PeacefsError
+from peacefs.protocol.ids import ChunkId, NodeId
+from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
+from peacefs.protocol.messages import AllocateChunk, Allocated, Completed, CompleteFile, WrittenChunk
+
+from .byte_stream import ByteStream
+from .chunk_buffer import ChunkBuffer
+from .chunk_writer import write_chunk
+
+
+@dataclass(frozen=True)
+class WriteStats:
+    """How a file was written. `replicas` are those that each chunk got, in the order of the chunks."""
+
+    length: int
+    replicas: tuple[int, ...]
+    failed_nodes: tuple[NodeId, ...]
+
+    def short_chunks(self, replication: int) -> int:
+        """How many chunks have fewer replicas than were asked for, until they are repaired."""
+        return sum(replicas < replication for replicas in self.replicas)
+
+
+def write_file(
+    token: str,
+    first: Allocated | None,
+    source: ByteStream,
+    *,
+    block_bytes: int,
+    hop_timeout_s: float = default_hop_timeout_s,
+) -> fx.Steps[tuple[Completed, WriteStats]]:
+    """Writes what `source` brings in chunks of `block_bytes`, and publishes it under the name in `token`.
+
+    `first` is the chunk that the coordinator placed with the token. A file whose source aborts is not published.
+    Whatever is raised, the source is told, so that its producer does not wait for room.
+    """
+    writer = _FileWriter(token, first, source, block_bytes, hop_timeout_s)
+    try:
+        return (yield from writer.write())
+    except PeacefsError as error:
+        source.abort(error)
+        raise
+
+
+class _FileWriter:
+    def __init__(
+        self, token: str, first: Allocated | None, source: ByteStream, block_bytes: int, hop_timeout_s: float
+    ) -> None:
+        self._token = token
+        self._placed = first
+        self._source = source
+        self._block_bytes = block_bytes
+        self._hop_timeout_s = hop_timeout_s
+        self._failed: list[NodeId] = []
+
+    def write(self) -> fx.Steps[tuple[Completed, WriteStats]]:
+        chunks: list[WrittenChunk] = []
+        # Asked before each chunk, so that none is allocated that would stay empty.
+        while (yield from self._source.more()):
+            chunks.append((yield from self._write_next_chunk()))
+        completed = yield from fx.call(CompleteFile(self._token, chunks), Completed)
+        stats = WriteStats(
+            sum(chunk.length for chunk in chunks),
+            tuple(len(chunk.receipts) for chunk in chunks),
+            tuple(self._failed),
+        )
+        return completed, stats
+
+    def _write_next_chunk(self) -> fx.Steps[WrittenChunk]:
+        allocated, self._placed = self._placed, None
+        if allocated is None:
+            allocated = yield from self._allocate(self._failed, None)
+        buffer = ChunkBuffer(self._source, self._block_bytes)
+        return (
+            yield from write_chunk(
+                allocated, buffer, self._allocate, self._failed, hop_timeout_s=self._hop_timeout_s
+            )
+        )
+
+    def _allocate(self, failed: list[NodeId], abandoned: ChunkId | None) -> fx.Steps[Allocated]:
+        return (yield from fx.call(AllocateChunk(self._token, list(failed), abandoned), Allocated))

@@ -1,0 +1,190 @@
+"""One process of a local cluster: started, found ready, watched, stopped.
+
+A member is `python -m peacefs <role> ... --ready-fd R --parent-fd P`. It writes one JSON line to R when it is
+ready, and stops when P, the reading end of a pipe whose writing end only the launcher holds, reaches its end: so
+no member outlives a launcher, however that one dies. It runs in a process group of its own, so that Ctrl-C in a
+terminal reaches the launcher alone, which then stops all members in good order.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from peacefs.protocol.errors import StartupError
+from peacefs.protocol.limits import local_stop_timeout_s
+
+_LOG_TAIL_BYTES = 4096
+
+
+class Readiness(msgspec.Struct, frozen=True):
+    """What a member says once it is ready; fields of the other role keep their defaults."""
+
+    role: str
+    pid: int
+    http_host: str
+    http_port: int
+    cluster: str = ""
+    node_host: str = ""
+    node_port: int = 0
+    node: str = ""
+    data_port: int = 0
+
+
+class Member:
+    """A coordinator or datanode of a local cluster. Not thread-safe.
+
+    `arguments` gives the command line from the readiness of the run before (None at first), so that a restarted
+    member comes back with its ports. `inherited` are descriptors that the process is to have besides.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        arguments: Callable[[Readiness | None], Sequence[str]],
+        new_log: Callable[[], Path],
+        parent_pipe: int,
+        inherited: Sequence[int],
+    ) -> None:
+        self.name = name
+        self._arguments = arguments
+        self._new_log = new_log
+        self._parent_pipe = parent_pipe
+        self._inherited = tuple(inherited)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._ready_pipe: int | None = None
+        self._readiness: Readiness | None = None
+        self.log: Path | None = None
+
+    # -- what it is ----------------------------------------------------------------------------------
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, f"{self.name} was never started"
+        return self._process.pid
+
+    @property
+    def readiness(self) -> Readiness:
+        """What it said when it became ready."""
+        assert self._readiness is not None, f"{self.name} has not been ready yet"
+        return self._readiness
+
+    @property
+    def node(self) -> str:
+        """The id of a datanode; empty for the coordinator."""
+        return self.readiness.node
+
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def last_words(self) -> str:
+        """The last line of its log: why it stopped, as a rule."""
+        assert self.log is not None, f"{self.name} was never started"
+        with self.log.open("rb") as log:
+            log.seek(max(0, self.log.stat().st_size - _LOG_TAIL_BYTES))
+            lines = log.read().decode(errors="replace").split("\n")
+        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+    @property
+    def end(self) -> str:
+        """How it ended, in words."""
+        status = self._process.poll() if self._process else None
+        if status is None:
+            return "is running"
+        if status < 0:
+            return f"was killed by {signal.Signals(-status).name}"
+        return f"ended with status {status}: {self.last_words or 'its log is empty'}"
+
+    # -- what becomes of it --------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Starts the process; `await_ready` tells when it is of use."""
+        assert not self.alive, f"{self.name} is running"
+        self._drop_ready_pipe()
+        self.log = self._new_log()
+        reading, writing = os.pipe()
+        self._ready_pipe = reading
+        # -P keeps the working directory of whoever called us off the import path.
+        command = [
+            *(sys.executable, "-P", "-m", "peacefs"),
+            *self._arguments(self._readiness),
+            *("--ready-fd", str(writing), "--parent-fd", str(self._parent_pipe)),
+        ]
+        try:
+            with self.log.open("ab") as log:
+                self._process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    pass_fds=(writing, self._parent_pipe, *self._inherited),
+                    process_group=0,
+                )
+        finally:
+            os.close(writing)
+
+    def await_ready(self, deadline: float) -> Readiness:
+        """Waits until `deadline` (monotonic seconds). Raises StartupError with the member's own last words."""
+        assert self._ready_pipe is not None, f"{self.name} was not started"
+        line = _read_line(self._ready_pipe, deadline)
+        self._drop_ready_pipe()
+        if line is None:
+            raise StartupError(f"{self.name} did not become ready in time: {self.log} says why")
+        if not line.endswith(b"\n"):
+            # The pipe closed without a word: the process is ending.
+            self.await_end(time.monotonic() + local_stop_timeout_s)
+            raise StartupError(f"{self.name} did not start: {self.last_words.removeprefix('peacefs: ')}")
+        self._readiness = msgspec.json.decode(line, type=Readiness)
+        return self._readiness
+
+    def terminate(self) -> None:
+        """Asks it to stop; `await_end` tells when it has."""
+        if self._process is not None and self.alive:
+            self._process.terminate()
+
+    def await_end(self, deadline: float) -> bool:
+        """Whether it has ended by `deadline` (monotonic seconds)."""
+        if self._process is None:
+            return True
+        try:
+            self._process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def kill(self) -> None:
+        """SIGKILL, and waits for the end; that it has ended already is fine."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        self._drop_ready_pipe()
+
+    def _drop_ready_pipe(self) -> None:
+        if self._ready_pipe is not None:
+            os.close(self._ready_pipe)
+            self._ready_pipe = None
+
+
+def _read_line(pipe: int, deadline: float) -> bytes | None:
+    """What the pipe brings up to a newline or its end; None when the time is over first."""
+    received = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(pipe, selectors.EVENT_READ)
+        while not received.endswith(b"\n"):
+            if not selector.select(max(0.0, deadline - time.monotonic())):
+                return None
+            piece = os.read(pipe, 4096)
+            if not piece:
+                break
+            received += piece
+    return received

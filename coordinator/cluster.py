@@ -1,0 +1,273 @@
+"""The coordinator's view of its datanodes: membership, chunk map, repair and placement as one pure core.
+
+Events and `now` go in; orders (messages for datanodes) come out. No clock, no socket, no SQL, no log. The shell
+(`node_link`, `service`) and the simulated cluster of the tests drive the same class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from peacefs.peace.random_placement import Candidate, PlacementRequest, place_randomly
+from peacefs.protocol.errors import NoDatanodes
+from peacefs.protocol.ids import ChunkId, NodeId
+from peacefs.protocol.limits import (
+    chunk_bytes_max,
+    deletes_per_command,
+    min_replication,
+    startup_hold_s,
+    startup_reported_fraction,
+    startup_settle_s,
+)
+from peacefs.protocol.messages import (
+    DeleteChunks,
+    Heartbeat,
+    Hop,
+    Message,
+    Register,
+    Replica,
+    ReportAgain,
+    ReportChunks,
+    VerifyChunks,
+)
+
+from .chunk_map import ChunkMap
+from .membership import Membership, Node, State, Transition
+from .records import ChunkRecord
+from .repair import Copy, Repair
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A message to be sent to a datanode."""
+
+    node: NodeId
+    message: Message
+
+
+@dataclass(slots=True)
+class Ticked:
+    """What a tick brought: orders, copies to start (the shell mints their tokens), and news for the log."""
+
+    orders: list[Order] = field(default_factory=list)
+    copies: list[Copy] = field(default_factory=list)
+    transitions: list[Transition] = field(default_factory=list)
+
+
+class Cluster:
+    """All soft state of the coordinator about datanodes and replicas."""
+
+    def __init__(self, now_s: float, rng: Random) -> None:
+        self._rng = rng
+        self._started_s = now_s
+        self._loaded = False
+        self._settled = False
+        self._expected_nodes: set[NodeId] = set()
+        self._streams: dict[ChunkId, tuple[list[NodeId], float]] = {}
+        self.members = Membership()
+        self.chunks = ChunkMap()
+        self.repair = Repair()
+        self.replicas_lost_total = 0
+
+    # -- what the namespace says -------------------------------------------------------------------
+
+    def load(self, records: Sequence[ChunkRecord]) -> None:
+        """A page of the chunks that the namespace knew at the start."""
+        for record in records:
+            self.chunks.know(record)
+            self._expected_nodes.update(record.hint)
+
+    def loaded(self) -> None:
+        """That was the last page."""
+        self._loaded = True
+
+    def published(self, records: Sequence[ChunkRecord]) -> None:
+        """A file was completed: its chunks exist, on the nodes that gave receipts."""
+        for record in records:
+            self._streams.pop(record.chunk, None)
+            holders = [node for node in record.hint if self.members.get(node) is not None]
+            self.chunks.know(record, holders)
+
+    def freed(self, records: Sequence[ChunkRecord]) -> list[Order]:
+        """No file refers to these chunks any more."""
+        doomed: dict[NodeId, list[Replica]] = {}
+        for record in records:
+            for node in self.chunks.forget(record.chunk):
+                doomed.setdefault(node, []).append(Replica(record.chunk, record.version, record.length))
+        return _delete_orders(doomed)
+
+    # -- what datanodes say ------------------------------------------------------------------------
+
+    def register(self, now_s: float, registration: Register) -> None:
+        """A datanode comes or comes back; what it held is forgotten until its report says it again."""
+        self.chunks.lose(registration.node)
+        self.repair.node_lost(registration.node)
+        self.members.register(now_s, registration)
+
+    def report(self, now_s: float, node_id: NodeId, part: ReportChunks) -> list[Order]:
+        """A part of a full block report."""
+        node = self.members.get(node_id)
+        if node is None or not self.members.heard(now_s, node_id):
+            return [Order(node_id, ReportAgain())]
+        orders = self._take_in(node_id, part.replicas)
+        if part.last:
+            node.reported = True
+        return orders
+
+    def heartbeat(self, now_s: float, node_id: NodeId, beat: Heartbeat) -> list[Order]:
+        """A sign of life, with what changed since the last."""
+        if not self.members.heard(now_s, node_id, beat.usage):
+            return [Order(node_id, ReportAgain())]
+        orders = self._take_in(node_id, beat.added)
+        for replica in beat.removed:
+            self.chunks.drop(node_id, replica.chunk)
+        for replica in beat.corrupt:
+            self.chunks.spoil(node_id, replica.chunk)
+        return orders
+
+    def suspect_replica(self, node_id: NodeId, replica: Replica) -> list[Order]:
+        """A reader says that a replica is corrupt. Its datanode is asked to look: only its word counts."""
+        return [Order(node_id, VerifyChunks([replica]))]
+
+    def copy_finished(self, chunk: ChunkId, *, copied: bool) -> None:
+        """A source answered to a copy order: its target has acknowledged, or something failed."""
+        copy = self.repair.finished(chunk, copied=copied)
+        state = self.chunks.get(chunk)
+        if copied and copy is not None and state is not None:
+            self.chunks.hold(copy.target, Replica(chunk, copy.version, state.length))
+
+    def _take_in(self, node_id: NodeId, replicas: Sequence[Replica]) -> list[Order]:
+        stale = [replica for replica in replicas if not self.chunks.hold(node_id, replica)]
+        return _delete_orders({node_id: stale})
+
+    # -- time --------------------------------------------------------------------------------------
+
+    def tick(self, now_s: float, floor: ChunkId) -> Ticked:
+        """To be called several times a second. `floor`: unclaimed chunks below it are garbage."""
+        ticked = Ticked(transitions=self.members.tick(now_s))
+        for transition in ticked.transitions:
+            if transition.after is State.DEAD:
+                self.replicas_lost_total += self.chunks.lose(transition.node)
+                self.repair.node_lost(transition.node)
+        self._forget_overdue_streams(now_s)
+        if self.ready(now_s):
+            ticked.copies = self.repair.plan(now_s, self.chunks, self.members, self._choose_target)
+            ticked.orders = self._clean_up(floor)
+        return ticked
+
+    def _clean_up(self, floor: ChunkId) -> list[Order]:
+        doomed: dict[NodeId, list[Replica]] = {}
+        for node, replica in self.chunks.garbage_below(floor):
+            doomed.setdefault(node, []).append(replica)
+        for drop in self.repair.trim(self.chunks, self.members):
+            doomed.setdefault(drop.node, []).append(Replica(drop.chunk, drop.version, drop.length))
+        for node, replicas in doomed.items():
+            for replica in replicas:
+                self.chunks.drop(node, replica.chunk)
+        return _delete_orders(doomed)
+
+    def ready(self, now_s: float) -> bool:
+        """Whether enough is known to judge replication, place chunks and say that data is missing.
+
+        Once true, true for the rest of the epoch.
+        """
+        if self._settled:
+            return True
+        alive = self.members.alive()
+        waited_s = now_s - self._started_s
+        if not self._loaded or len(alive) < min_replication:
+            return False
+        found = len(self.chunks) - len(self.chunks.missing)
+        reports_in = found >= startup_reported_fraction * len(self.chunks)
+        all_here = self._expected_nodes <= {node.id for node in alive if node.reported}
+        self._settled = (reports_in and (all_here or waited_s >= startup_settle_s)) or waited_s >= startup_hold_s
+        return self._settled
+
+    # -- placing and finding -----------------------------------------------------------------------
+
+    def place(
+        self,
+        now_s: float,
+        chunk: ChunkId,
+        writer_host: str | None,
+        replication: int,
+        exclude: frozenset[NodeId],
+        expires_s: float,
+    ) -> list[Node]:
+        """Nodes for a new chunk, the head of the pipeline first. Raises NoDatanodes.
+
+        Fewer than `replication` when fewer are alive; the repair makes up for it when more come.
+        """
+        request = PlacementRequest(writer_host, replication, exclude, chunk_bytes=chunk_bytes_max)
+        chosen = place_randomly(request, self._candidates(), self._rng)
+        if len(chosen) < min_replication:
+            raise NoDatanodes(
+                f"no datanode can take a chunk: {len(self.members.alive())} alive, {len(exclude)} excluded, "
+                f"{chunk_bytes_max} bytes of room wanted"
+            )
+        self._streams[chunk] = list(chosen), now_s + expires_s
+        nodes = [self.members.get(node) for node in chosen]
+        return [node for node in nodes if node is not None]
+
+    def abandoned(self, chunk: ChunkId) -> None:
+        """A writer gave a chunk up."""
+        self._streams.pop(chunk, None)
+
+    def locations(self, chunk: ChunkId, near_host: str | None = None) -> list[Node]:
+        """Who holds a good replica: alive ones first, on the reader's host, then on its rack, then others."""
+        state = self.chunks.get(chunk)
+        if state is None:
+            return []
+        nodes = [node for holder in state.holders if (node := self.members.get(holder)) is not None]
+        near_racks = {node.rack for node in self.members.all() if node.registration.data_host == near_host}
+        self._rng.shuffle(nodes)
+
+        def distance(node: Node) -> tuple[bool, bool, bool]:
+            return (
+                node.state is not State.ALIVE,
+                node.registration.data_host != near_host,
+                node.rack not in near_racks,
+            )
+
+        return sorted(nodes, key=distance)
+
+    def _candidates(self) -> list[Candidate]:
+        streams: dict[NodeId, int] = {}
+        for nodes, _deadline in self._streams.values():
+            for node in nodes:
+                streams[node] = streams.get(node, 0) + 1
+        return [
+            Candidate(
+                node=node.id,
+                host=node.registration.data_host,
+                rack=node.rack,
+                available_bytes=node.usage.available_bytes,
+                streams=streams.get(node.id, 0),
+            )
+            for node in self.members.alive()
+        ]
+
+    def _choose_target(self, holders: Sequence[NodeId], excluded: frozenset[NodeId]) -> NodeId | None:
+        request = PlacementRequest(
+            None, len(holders) + 1, excluded, already=tuple(holders), chunk_bytes=chunk_bytes_max
+        )
+        chosen = place_randomly(request, self._candidates(), self._rng)
+        return chosen[0] if chosen else None
+
+    def _forget_overdue_streams(self, now_s: float) -> None:
+        for chunk in [chunk for chunk, (_nodes, deadline) in self._streams.items() if deadline <= now_s]:
+            del self._streams[chunk]
+
+    def hop(self, node_id: NodeId) -> Hop | None:
+        node = self.members.get(node_id)
+        return None if node is None else node.hop
+
+
+def _delete_orders(doomed: dict[NodeId, list[Replica]]) -> list[Order]:
+    return [
+        Order(node, DeleteChunks(replicas[at : at + deletes_per_command]))
+        for node, replicas in sorted(doomed.items())
+        for at in range(0, len(replicas), deletes_per_command)
+    ]

@@ -1,0 +1,122 @@
+"""Which datanodes there are and how they fare. Pure: events and `now` in, transitions out.
+
+    (unknown) --register--> ALIVE --3 s of silence--> SUSPECT --10 s--> DEAD --register--> ALIVE
+                              ^-------heartbeat----------'
+
+A suspect gets no new writes; a dead one's replicas count as lost. A dead node must register again, with a full
+report, before it counts. A coordinator that finds that it was itself paused forgives everybody the time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from peacefs.protocol.ids import NodeId
+from peacefs.protocol.limits import dead_after_s, suspect_after_s
+from peacefs.protocol.messages import Hop, Register, Usage
+
+
+class State(Enum):
+    """How a datanode fares."""
+
+    ALIVE = "alive"
+    SUSPECT = "suspect"
+    DEAD = "dead"
+
+
+@dataclass(slots=True)
+class Node:
+    """A datanode as it registered, with what it said last."""
+
+    registration: Register
+    usage: Usage
+    heard_s: float
+    state: State = State.ALIVE
+    #: Whether its full report is in.
+    reported: bool = False
+
+    @property
+    def id(self) -> NodeId:
+        return self.registration.node
+
+    @property
+    def rack(self) -> str:
+        return self.registration.rack
+
+    @property
+    def hop(self) -> Hop:
+        return Hop(self.id, self.registration.data_host, self.registration.data_port)
+
+    @property
+    def http_name(self) -> str:
+        return f"{self.registration.http_host}:{self.registration.http_port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """A datanode changed its state."""
+
+    node: NodeId
+    before: State
+    after: State
+
+
+class Membership:
+    """All datanodes that ever registered in this epoch."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[NodeId, Node] = {}
+        self._ticked_s: float | None = None
+
+    def register(self, now_s: float, registration: Register) -> Node:
+        """A datanode comes or comes back; its report is still to come."""
+        node = Node(registration, registration.usage, now_s)
+        self._nodes[node.id] = node
+        return node
+
+    def heard(self, now_s: float, node_id: NodeId, usage: Usage | None = None) -> bool:
+        """A sign of life. False when the node has to register first."""
+        node = self._nodes.get(node_id)
+        if node is None or node.state is State.DEAD:
+            return False
+        node.heard_s = now_s
+        node.state = State.ALIVE
+        if usage is not None:
+            node.usage = usage
+        return True
+
+    def tick(self, now_s: float) -> list[Transition]:
+        """To be called several times a second; finds out who has been silent for too long."""
+        self._forgive_own_pause(now_s)
+        transitions = []
+        for node in self._nodes.values():
+            after = self._judge(node, now_s)
+            if after is not node.state:
+                transitions.append(Transition(node.id, node.state, after))
+                node.state = after
+        return transitions
+
+    @staticmethod
+    def _judge(node: Node, now_s: float) -> State:
+        silence_s = now_s - node.heard_s
+        if node.state is State.DEAD or silence_s >= dead_after_s:
+            return State.DEAD
+        return State.SUSPECT if silence_s >= suspect_after_s else State.ALIVE
+
+    def _forgive_own_pause(self, now_s: float) -> None:
+        gap_s = 0.0 if self._ticked_s is None else now_s - self._ticked_s
+        self._ticked_s = now_s
+        if gap_s > suspect_after_s / 2:
+            for node in self._nodes.values():
+                node.heard_s += gap_s
+
+    def get(self, node_id: NodeId) -> Node | None:
+        return self._nodes.get(node_id)
+
+    def all(self) -> list[Node]:
+        return sorted(self._nodes.values(), key=lambda node: node.id)
+
+    def alive(self) -> list[Node]:
+        """Those that may get new writes, in an order that does not depend on who registered first."""
+        return [node for node in self.all() if node.state is State.ALIVE]

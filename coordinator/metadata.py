@@ -1,0 +1,227 @@
+"""The port behind which the metadata lies: the words in which the namespace reads and writes it.
+
+Words of the schema:
+
+    inode       a file or directory, by number; the name is not part of it
+    entry       (parent, name) -> inode
+    reference   (inode, position) -> chunk and how many bytes of it belong to the file
+    chunk       what datanodes hold replicas of; counted by the references to it
+    discarded   an inode that has lost its name and whose contents wait to be reclaimed
+    request     an answer that was given, for whoever asks again
+
+Inodes, entries and references are valid from one transaction to another. What is superseded goes at once,
+unless a snapshot lies between the two: then it is retired. That is the store's business alone; the namespace
+sees what is valid now.
+
+Knows no path, no HDFS, no SQL. Implementations: `metadata_sqlite`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
+
+from peacefs.protocol.ids import ChunkId
+
+from .records import ChunkRecord, FileChunk, Kind
+
+InodeId = int
+
+#: The root directory: it has an inode and no entry. All other inodes are numbers of an epoch from 1 on.
+ROOT: InodeId = 1
+ROOT_GROUP = "supergroup"
+ROOT_PERMISSION = 0o755
+
+
+class MetadataFault(Exception):
+    """The store can no longer be written or trusted; the coordinator stops rather than guess."""
+
+
+class Inode(NamedTuple):
+    """Directories have zeros for length, block_bytes, replication and accessed_ms."""
+
+    inode: InodeId
+    kind: Kind
+    permission: int
+    owner: str
+    group: str
+    modified_ms: int
+    accessed_ms: int
+    length: int
+    block_bytes: int
+    replication: int
+
+
+class Origin(NamedTuple):
+    """What an entry was renamed from, and when."""
+
+    path: str
+    renamed_ms: int
+
+
+class Discarded(NamedTuple):
+    """An inode of the reclaim queue and the transaction that discarded it."""
+
+    inode: InodeId
+    at_tx: int
+
+
+class Outcome(NamedTuple):
+    """What became of one request of a commit: its answer, or why it changed nothing."""
+
+    answer: Any
+    error: Exception | None
+
+
+class Reader(ABC):
+    """Reads committed state. For one thread at a time."""
+
+    @abstractmethod
+    def view(self) -> AbstractContextManager[None]:
+        """Within it all reads see one state. To be left soon, and not to be nested."""
+
+    @abstractmethod
+    def child(self, parent: InodeId, name: str) -> InodeId | None:
+        """The inode of an entry."""
+
+    @abstractmethod
+    def origin(self, parent: InodeId, name: str) -> Origin | None:
+        """Where an entry came from, if a rename put it there."""
+
+    @abstractmethod
+    def inode(self, inode: InodeId) -> Inode | None: ...
+
+    @abstractmethod
+    def has_children(self, directory: InodeId) -> bool: ...
+
+    @abstractmethod
+    def children(self, directory: InodeId, after: str, limit: int) -> list[tuple[str, Inode]]:
+        """Entries in byte order of their names, those after the name `after` ("" for all)."""
+
+    @abstractmethod
+    def count_children(self, directory: InodeId, after: str, limit: int) -> int:
+        """How many entries follow the name `after`; counts no further than `limit`."""
+
+    @abstractmethod
+    def references(self, inode: InodeId) -> list[FileChunk]:
+        """The chunks of a file, in order."""
+
+    @abstractmethod
+    def chunk(self, chunk: ChunkId) -> ChunkRecord | None: ...
+
+    @abstractmethod
+    def chunks(self, after: ChunkId, limit: int) -> list[ChunkRecord]:
+        """Chunks in order of their ids, those after `after` (0 for all)."""
+
+    @abstractmethod
+    def answer(self, request: str) -> bytes | None:
+        """What `remember` was given for a request id."""
+
+    @abstractmethod
+    def next_discarded(self) -> Discarded | None: ...
+
+    @abstractmethod
+    def epoch(self) -> int: ...
+
+    @abstractmethod
+    def floor(self) -> ChunkId:
+        """Unknown chunks below this number may be deleted by datanodes."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+
+class Transaction(Reader):
+    """What one request reads and writes. It takes effect with all its changes or not at all.
+
+    `at_tx`, where a method takes it, is the transaction in which the thing was discarded, if that was not now.
+    """
+
+    @abstractmethod
+    def add_inode(self, inode: Inode) -> InodeId:
+        """Stores a new inode under a number of its own, which is returned; `inode.inode` does not count."""
+
+    @abstractmethod
+    def change_inode(self, inode: Inode) -> None:
+        """Replaces all but the kind of an inode that exists."""
+
+    @abstractmethod
+    def touch(self, directory: InodeId, now_ms: int) -> None:
+        """Raises a modification time to `now_ms`; never lowers it."""
+
+    @abstractmethod
+    def remove_inode(self, inode: InodeId, at_tx: int | None = None) -> None: ...
+
+    @abstractmethod
+    def add_entry(self, parent: InodeId, name: str, inode: InodeId, origin: Origin | None = None) -> None:
+        """The name must be free."""
+
+    @abstractmethod
+    def remove_entry(self, parent: InodeId, name: str, at_tx: int | None = None) -> None: ...
+
+    @abstractmethod
+    def add_chunk(self, record: ChunkRecord, checksum: int) -> bool:
+        """Stores a chunk that nothing refers to yet; False, and nothing done, if its id is known."""
+
+    @abstractmethod
+    def set_chunk_replication(self, chunk: ChunkId, replication: int) -> None: ...
+
+    @abstractmethod
+    def add_reference(self, inode: InodeId, position: int, chunk: ChunkId, length: int) -> None: ...
+
+    @abstractmethod
+    def drop_references(
+        self, inode: InodeId, limit: int, at_tx: int | None = None
+    ) -> tuple[int, list[ChunkRecord]]:
+        """Drops up to `limit` references of a file. How many, and the chunks that nothing refers to any more."""
+
+    @abstractmethod
+    def discard(self, inode: InodeId, at_tx: int | None = None) -> None:
+        """Queues an inode to be reclaimed."""
+
+    @abstractmethod
+    def undiscard(self, inode: InodeId) -> None:
+        """Takes an inode out of the reclaim queue."""
+
+    @abstractmethod
+    def remember(self, request: str, answer: bytes, now_ms: int) -> None:
+        """Keeps an answer for a request id that has none yet."""
+
+    @abstractmethod
+    def forget_answers(self, before_ms: int, limit: int) -> int:
+        """Drops up to `limit` answers given before `before_ms`, oldest first. How many."""
+
+    @abstractmethod
+    def raise_floor(self, floor: ChunkId) -> None:
+        """Raises the floor; never lowers it."""
+
+
+class Metadata(ABC):
+    """A store of metadata that is open. Thread-safe."""
+
+    #: Drawn at random when the store was made; every service of the cluster knows it.
+    cluster_id: str
+
+    @abstractmethod
+    def begin_epoch(self, at_least: int = 0) -> int:
+        """Commits an epoch above the last, and no smaller than `at_least`; returns it.
+
+        Comes before the first `commit` of every coordinator. Raises MetadataFault.
+        """
+
+    @abstractmethod
+    def commit(self, requests: Sequence[Callable[[Transaction], Any]]) -> list[Outcome]:
+        """Runs the requests one after the other and makes durable what they did, in one commit.
+
+        A request that raises leaves no trace. When this returns, the rest will stay. Raises MetadataFault when
+        the store failed; then nothing is known of any of them.
+        """
+
+    @abstractmethod
+    def reader(self) -> Reader:
+        """A reader of its own for whoever asks; closed with the store if not before."""
+
+    @abstractmethod
+    def close(self) -> None: ...

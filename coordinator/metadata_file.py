@@ -1,0 +1,125 @@
+"""The file that the SQLite store lies in: made whole or not at all, locked, and checked before it is touched.
+
+Everything that could overwrite a file comes after it was found to be ours, whole, and not newer than we are.
+All refusals are StartupError, and say what to do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import sqlite3
+import uuid
+from pathlib import Path
+
+from peacefs.protocol.errors import StartupError
+from peacefs.protocol.limits import metadata_full_check_bytes_max
+
+from .metadata import ROOT
+from .metadata_schema import APPLICATION_ID, LIVE, MIGRATIONS, fill, migrate, schema_version
+
+_MAGIC = b"SQLite format 3\0"
+_ADVICE = (
+    "Nothing was changed. Restore the file from a backup; or, to give up everything in this cluster and begin "
+    "an empty one, move it away together with the -wal file next to it"
+)
+
+
+def lock(path: Path) -> int:
+    """Keeps every other coordinator away from the file until the descriptor is closed."""
+    lock_path = path.with_name(path.name + ".lock")
+    try:
+        descriptor = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StartupError(f"cannot open {lock_path}: {error.strerror}. Is its directory there, and ours?") from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise StartupError(
+            f"{path} is in use by another coordinator. Stop that one first, or give this one another directory"
+        ) from None
+    return descriptor
+
+
+def create(path: Path, owner: str) -> None:
+    """Makes a new store with an empty root directory; a crash leaves either the whole of it or none."""
+    write_ahead = path.with_name(path.name + "-wal")
+    if write_ahead.exists():
+        raise StartupError(f"{write_ahead} is there but {path} is not: the metadata was lost. {_ADVICE}")
+    unfinished = path.with_name(path.name + ".new")
+    try:
+        for leftover in (unfinished, path.with_name(unfinished.name + "-journal")):
+            leftover.unlink(missing_ok=True)
+        with contextlib.closing(sqlite3.connect(unfinished, isolation_level=None)) as connection:
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            migrate(connection)
+            fill(connection, uuid.uuid4().hex, owner)
+        unfinished.rename(path)
+        _sync_directory(path.parent)
+    except (OSError, sqlite3.Error) as error:
+        raise StartupError(f"cannot make {path}: {error}") from None
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def verify(path: Path) -> None:
+    """Raises StartupError unless the file is a whole store of ours that this version can read.
+
+    Reads through a connection that cannot write, not even by a checkpoint when it is closed. Every page is
+    checked up to `metadata_full_check_bytes_max`; of a larger file only its size, its tables and its root.
+    """
+    try:
+        with path.open("rb") as file:
+            magic = file.read(len(_MAGIC))
+    except OSError as error:
+        raise StartupError(f"cannot read {path}: {error.strerror}") from None
+    if magic != _MAGIC:
+        raise StartupError(f"{path} is not peacefs metadata: it does not begin as an SQLite file does. {_ADVICE}")
+    try:
+        with contextlib.closing(
+            sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
+        ) as connection:
+            _verify_identity(path, connection)
+            _verify_contents(path, connection)
+    except sqlite3.Error as error:
+        raise StartupError(f"{path} is damaged ({error}). {_ADVICE}") from None
+
+
+def _verify_identity(path: Path, connection: sqlite3.Connection) -> None:
+    if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+        raise StartupError(f"{path} is an SQLite file, but not peacefs metadata. {_ADVICE}")
+    version = schema_version(connection)
+    if version > len(MIGRATIONS):
+        raise StartupError(
+            f"{path} was written by a newer peacefs: its schema is {version}, this one knows {len(MIGRATIONS)}. "
+            "Nothing was changed. Start the newer peacefs, or restore a backup that was made before the upgrade"
+        )
+    if version == 0:
+        raise StartupError(f"{path} is damaged (it has no schema). {_ADVICE}")
+
+
+def _verify_contents(path: Path, connection: sqlite3.Connection) -> None:
+    page_bytes = connection.execute("PRAGMA page_size").fetchone()[0]
+    expected = connection.execute("PRAGMA page_count").fetchone()[0] * page_bytes
+    actual = path.stat().st_size
+    # With a write-ahead log the last pages may not be in the file yet.
+    write_ahead = path.with_name(path.name + "-wal")
+    if actual < expected and not (write_ahead.exists() and write_ahead.stat().st_size):
+        raise StartupError(f"{path} is cut short: {actual} bytes of {expected}. {_ADVICE}")
+    if actual <= metadata_full_check_bytes_max:
+        verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if verdict != "ok":
+            raise StartupError(f"{path} is damaged ({verdict.splitlines()[-1]}). {_ADVICE}")
+    keys = {key for (key,) in connection.execute("SELECT key FROM meta")}
+    root = connection.execute("SELECT 1 FROM inode WHERE inode = ? AND to_tx = ?", (ROOT, LIVE)).fetchone()
+    if root is None or not keys >= {"cluster_id", "epoch", "floor", "last_tx"}:
+        raise StartupError(f"{path} is damaged (its root or its identity is missing). {_ADVICE}")

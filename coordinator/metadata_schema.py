@@ -1,0 +1,88 @@
+"""The tables of the SQLite store, and how older ones are brought up to date.
+
+A migration is a list of statements; the schema's version is how many have been applied, and is kept in
+`PRAGMA user_version`. Never change one that was released: append another.
+
+Rows of `inode`, `entry` and `reference` are valid in the transactions from_tx <= t < to_tx. What is valid now has
+to_tx = LIVE, so that a name is one exact look-up by primary key and a listing one range scan. A snapshot is one
+row; rows are retired (their to_tx is set) only while a snapshot lies between the two.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Final
+
+from .metadata import ROOT, ROOT_GROUP, ROOT_PERMISSION
+
+#: The largest number SQLite holds: later than any transaction.
+LIVE: Final = 2**63 - 1
+
+#: Marks the file as ours, in SQLite's header ("pcfs").
+APPLICATION_ID: Final = 0x70636673
+
+FILE_KIND: Final = 0
+DIRECTORY_KIND: Final = 1
+
+_FIRST_SCHEMA = (
+    # Keys: cluster_id, epoch, floor, last_tx.
+    "CREATE TABLE meta (key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID",
+    """CREATE TABLE inode (
+        inode INTEGER NOT NULL, to_tx INTEGER NOT NULL, from_tx INTEGER NOT NULL,
+        kind INTEGER NOT NULL, permission INTEGER NOT NULL, owner TEXT NOT NULL, group_name TEXT NOT NULL,
+        modified_ms INTEGER NOT NULL, accessed_ms INTEGER NOT NULL,
+        length INTEGER NOT NULL, block_bytes INTEGER NOT NULL, replication INTEGER NOT NULL,
+        PRIMARY KEY (inode, to_tx)) WITHOUT ROWID""",
+    """CREATE TABLE entry (
+        parent INTEGER NOT NULL, name TEXT NOT NULL, to_tx INTEGER NOT NULL, from_tx INTEGER NOT NULL,
+        inode INTEGER NOT NULL, renamed_from TEXT, renamed_ms INTEGER,
+        PRIMARY KEY (parent, name, to_tx)) WITHOUT ROWID""",
+    """CREATE TABLE reference (
+        inode INTEGER NOT NULL, position INTEGER NOT NULL, to_tx INTEGER NOT NULL, from_tx INTEGER NOT NULL,
+        chunk INTEGER NOT NULL, length INTEGER NOT NULL,
+        PRIMARY KEY (inode, position, to_tx)) WITHOUT ROWID""",
+    # `hint` is a JSON list of the nodes that the completion named.
+    """CREATE TABLE chunk (
+        chunk INTEGER PRIMARY KEY, version INTEGER NOT NULL, length INTEGER NOT NULL, checksum INTEGER NOT NULL,
+        replication INTEGER NOT NULL, referrers INTEGER NOT NULL, hint TEXT NOT NULL)""",
+    "CREATE TABLE discarded (inode INTEGER PRIMARY KEY, at_tx INTEGER NOT NULL)",
+    # `number` rises with time, so that old answers are dropped from the front.
+    """CREATE TABLE request (
+        number INTEGER PRIMARY KEY, request TEXT NOT NULL UNIQUE, answer BLOB NOT NULL, at_ms INTEGER NOT NULL)""",
+    # What a directory was when transaction `at_tx` had taken effect.
+    """CREATE TABLE snapshot (
+        directory INTEGER NOT NULL, name TEXT NOT NULL, at_tx INTEGER NOT NULL, created_ms INTEGER NOT NULL,
+        PRIMARY KEY (directory, name)) WITHOUT ROWID""",
+    "CREATE INDEX snapshot_by_tx ON snapshot (at_tx)",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST_SCHEMA,)
+
+
+def schema_version(connection: sqlite3.Connection) -> int:
+    """The version of the file's schema; 0 for an empty file."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Applies what is missing, each migration in a transaction of its own."""
+    for version in range(schema_version(connection), len(MIGRATIONS)):
+        connection.execute("BEGIN IMMEDIATE")
+        for statement in MIGRATIONS[version]:
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {version + 1}")
+        connection.execute("COMMIT")
+
+
+def fill(connection: sqlite3.Connection, cluster_id: str, owner: str) -> None:
+    """What a new store holds: its identity and the root directory."""
+    connection.execute("BEGIN IMMEDIATE")
+    connection.executemany(
+        "INSERT INTO meta (key, value) VALUES (?, ?)",
+        [("cluster_id", cluster_id), ("epoch", 0), ("floor", 0), ("last_tx", 0)],
+    )
+    connection.execute(
+        "INSERT INTO inode VALUES (?, ?, 0, ?, ?, ?, ?, 0, 0, 0, 0, 0)",
+        (ROOT, LIVE, DIRECTORY_KIND, ROOT_PERMISSION, owner, ROOT_GROUP),
+    )
+    connection.execute("COMMIT")

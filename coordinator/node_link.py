@@ -1,0 +1,298 @@
+"""The framed server that datanodes hold a connection to: bytes in, events for the core out, and back.
+
+Everything runs on the event loop. A connection says hello, then carries both the datanode's requests (answered
+by tag) and the coordinator's orders (sent by node, answered by tag where an answer is wanted).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from typing import Any, cast
+
+from peacefs.protocol.errors import Overloaded, PeacefsError, PeerRefused, ProtocolViolation
+from peacefs.protocol.frames import Frame, FrameReader, encode
+from peacefs.protocol.hello import Identity, Peer, accepting
+from peacefs.protocol.ids import NodeId, show
+from peacefs.protocol.limits import (
+    control_requests_in_flight_max,
+    hello_timeout_s,
+    idle_connection_timeout_s,
+    link_backlog_bytes_max,
+)
+from peacefs.protocol.messages import (
+    AllocateChunk,
+    CompleteFile,
+    Done,
+    Failure,
+    GetLayout,
+    Heartbeat,
+    HeartbeatAck,
+    Message,
+    Register,
+    Registered,
+    ReplicateChunk,
+    ReportChunks,
+    ReportCorrupt,
+)
+
+from .cluster import Cluster, Order
+from .files import Files
+from .repair import Copy
+
+log = logging.getLogger("peacefs.coordinator")
+
+
+class NodeServer:
+    """All connections from datanodes, and who is reachable through which."""
+
+    def __init__(
+        self,
+        me: Identity,
+        cluster: Cluster,
+        epoch: Callable[[], int],
+        on_epoch_seen: Callable[[int], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.me = me
+        self.cluster = cluster
+        self.clock = clock
+        self.epoch = epoch
+        self.on_epoch_seen = on_epoch_seen
+        #: Set by the service, which builds Files with this server's `send`.
+        self.files: Files
+        self._links: dict[NodeId, NodeLink] = {}
+        self._open: set[NodeLink] = set()
+        self._server: asyncio.Server | None = None
+        self._running: set[asyncio.Task[None]] = set()
+
+    async def start(self, host: str, port: int) -> int:
+        """Listens; gives the port. Raises OSError when the address cannot be had."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: NodeLink(self), host, port)
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for link in list(self._open):
+            link.close()
+        for task in list(self._running):
+            task.cancel()
+
+    def send(self, orders: Sequence[Order]) -> None:
+        """Orders for datanodes. One that is away gets none: its next report settles what it should do."""
+        for order in orders:
+            link = self._links.get(order.node)
+            if link is not None:
+                link.write(order.message)
+
+    def start_copy(self, copy: Copy, token: str) -> None:
+        """Tells a source to copy a chunk; its answer goes back to the core."""
+        target = self.cluster.hop(copy.target)
+        link = self._links.get(copy.source)
+        if link is None or target is None:
+            self.cluster.copy_finished(copy.chunk, copied=False)
+            return
+        log.info("copying chunk %s from %s to %s", show(copy.chunk), copy.source, copy.target)
+        link.ask(
+            ReplicateChunk(copy.chunk, copy.version, [target], token),
+            lambda reply: self._copied(copy, reply),
+        )
+
+    def _copied(self, copy: Copy, reply: Message) -> None:
+        copied = isinstance(reply, Done)
+        if not copied:
+            why = reply.message if isinstance(reply, Failure) else type(reply).__name__
+            log.warning(
+                "copying chunk %s from %s to %s failed: %s", show(copy.chunk), copy.source, copy.target, why
+            )
+        self.cluster.copy_finished(copy.chunk, copied=copied)
+
+    # -- called by links ---------------------------------------------------------------------------
+
+    def opened(self, link: NodeLink) -> None:
+        self._open.add(link)
+
+    def closed(self, link: NodeLink) -> None:
+        self._open.discard(link)
+        if self._links.get(link.name) is link:
+            del self._links[link.name]
+
+    def registered(self, link: NodeLink) -> None:
+        self._links[link.name] = link
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Runs a request that may wait. Raises Overloaded when too many are under way."""
+        if len(self._running) >= control_requests_in_flight_max:
+            work.close()
+            raise Overloaded(f"{len(self._running)} requests are under way already; try again")
+        task = asyncio.get_running_loop().create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+
+class NodeLink(asyncio.Protocol):
+    """One connection from a datanode."""
+
+    def __init__(self, server: NodeServer) -> None:
+        self._server = server
+        self._frames = FrameReader()
+        self._transport: asyncio.Transport
+        self._hello: Generator[Message, Message, Peer] | None = None
+        self._peer: Peer | None = None
+        self._asked: dict[int, Callable[[Message], None]] = {}
+        self._next_tag = 1
+        self._deadline: asyncio.TimerHandle
+        self._heard_s = 0.0
+        self.name: NodeId = ""
+        self._host: str | None = None
+
+    # -- the connection ----------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._server.opened(self)
+        loop = asyncio.get_running_loop()
+        self._deadline = loop.call_later(hello_timeout_s, self._close_if_no_hello)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._deadline.cancel()
+        self._server.closed(self)
+        asked, self._asked = self._asked, {}
+        for answered in asked.values():
+            answered(Failure("PeerUnreachable", f"the connection to {self.name} broke"))
+
+    def data_received(self, data: bytes) -> None:
+        self._heard_s = self._server.clock()
+        try:
+            for frame in self._frames.feed(data):
+                self._received(frame)
+        except PeacefsError as error:
+            log.warning("connection from %s closed: %s", self.name or "an unknown peer", error.message)
+            self.write(Failure(error.code, error.message))
+            self.close()
+
+    def write(self, message: Message, tag: int = 0) -> None:
+        """Queues a message. A peer that does not read what it is sent is cut off rather than waited for."""
+        if self._transport.is_closing():
+            return
+        if self._transport.get_write_buffer_size() > link_backlog_bytes_max:
+            log.warning("%s does not read what it is sent; its connection is closed", self.name)
+            self._transport.abort()
+            return
+        self._transport.write(encode(message, tag=tag))
+
+    def ask(self, message: Message, answered: Callable[[Message], None]) -> None:
+        """Sends an order; `answered` gets the reply, or a Failure when the connection breaks first."""
+        tag = self._next_tag
+        self._next_tag += 1
+        self._asked[tag] = answered
+        self.write(message, tag)
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def _close_if_no_hello(self) -> None:
+        if self._peer is None:
+            self._transport.abort()
+            return
+        idle_s = self._server.clock() - self._heard_s
+        if idle_s >= idle_connection_timeout_s:
+            self._transport.abort()
+            return
+        loop = asyncio.get_running_loop()
+        self._deadline = loop.call_later(idle_connection_timeout_s - idle_s, self._close_if_no_hello)
+
+    # -- what comes --------------------------------------------------------------------------------
+
+    def _received(self, frame: Frame) -> None:
+        if self._peer is None:
+            self._continue_hello(frame.message)
+            return
+        message = frame.message
+        answered = self._asked.pop(frame.tag, None) if isinstance(message, Done | Failure) else None
+        if answered is not None:
+            answered(message)
+        elif isinstance(message, Register | ReportChunks | Heartbeat):
+            self._tell_cluster(message, frame.tag)
+        elif isinstance(message, AllocateChunk | CompleteFile | GetLayout | ReportCorrupt):
+            try:
+                self._server.spawn(self._answer(message, frame.tag))
+            except Overloaded as error:
+                self.write(Failure(error.code, error.message), frame.tag)
+        else:
+            raise ProtocolViolation(f"{type(message).__name__} has no place here")
+
+    def _continue_hello(self, message: Message) -> None:
+        try:
+            if self._hello is None:
+                self._hello = accepting(self._server.me, os.urandom(16), message)
+                self.write(next(self._hello))
+                return
+            self.write(self._hello.send(message))
+            next(self._hello)
+        except StopIteration as stop:
+            self._peer = cast(Peer, stop.value)
+            if not self._peer.trusted:
+                raise PeerRefused("only datanodes of this cluster connect here; clients use HTTP") from None
+            self.name = self._peer.name
+
+    def _tell_cluster(self, message: Register | ReportChunks | Heartbeat, tag: int) -> None:
+        server, now_s = self._server, self._server.clock()
+        if isinstance(message, Register):
+            if message.node != self.name:
+                raise ProtocolViolation(f"{self.name} registers as {message.node}")
+            server.on_epoch_seen(message.epoch_seen)
+            server.cluster.register(now_s, message)
+            server.registered(self)
+            self._host = message.data_host
+            log.info(
+                "datanode %s registered: %s:%d, rack %s",
+                message.node,
+                message.data_host,
+                message.data_port,
+                message.rack,
+            )
+            self.write(Registered(server.epoch()), tag)
+        elif isinstance(message, ReportChunks):
+            self._send_back(server.cluster.report(now_s, self.name, message))
+            self.write(Done(), tag)
+        else:
+            self._send_back(server.cluster.heartbeat(now_s, self.name, message))
+            self.write(HeartbeatAck(server.epoch()), tag)
+
+    def _send_back(self, orders: Sequence[Order]) -> None:
+        # Not through `server.send`: a node that has still to register is known by this link alone.
+        for order in orders:
+            self.write(order.message)
+
+    async def _answer(self, message: Message, tag: int) -> None:
+        reply: Message
+        try:
+            reply = await self._call(message)
+        except PeacefsError as error:
+            reply = Failure(error.code, error.message, error.culprit)
+        except Exception:
+            log.exception("a %s of %s failed", type(message).__name__, self.name)
+            reply = Failure("PeacefsError", "an internal error of the coordinator; its log says more")
+        with contextlib.suppress(RuntimeError):
+            self.write(reply, tag)
+
+    async def _call(self, message: Message) -> Message:
+        files = self._server.files
+        match message:
+            case AllocateChunk():
+                return await files.allocate(message, self._host)
+            case CompleteFile():
+                return await files.complete(message)
+            case GetLayout():
+                return await files.layout(message, self._host)
+            case ReportCorrupt():
+                return await files.report_corrupt(message)
+            case _:
+                raise AssertionError(f"{type(message).__name__} is not dispatched here")

@@ -1,0 +1,88 @@
+"""Paths of the namespace: parsed once at the edge, handed on as components.
+
+Paths are normalised as Hadoop's `Path` does it: runs of slashes count as one and a trailing slash as none.
+`.` and `..` are refused, not resolved. What a *new* name may be is HDFS's rule too, and stricter: see
+`check_creatable` and `check_name_length`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from peacefs.protocol.errors import BadRequest, PathLimitExceeded
+from peacefs.protocol.limits import name_bytes_max, path_characters_max, path_depth_max
+
+#: Names that HDFS keeps for itself: below `.snapshot` a directory shows its snapshots.
+_RESERVED_NAME = ".snapshot"
+_RESERVED_AT_ROOT = ".reserved"
+
+
+@dataclass(frozen=True, slots=True)
+class NamespacePath:
+    """An absolute path; the root has no components."""
+
+    components: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "/" + "/".join(self.components)
+
+    @property
+    def is_root(self) -> bool:
+        return not self.components
+
+    @property
+    def name(self) -> str:
+        """The last component; empty for the root."""
+        return self.components[-1] if self.components else ""
+
+    def child(self, name: str) -> NamespacePath:
+        return NamespacePath((*self.components, name))
+
+    def is_under(self, other: NamespacePath) -> bool:
+        """Whether this lies somewhere below `other`, and is not `other` itself."""
+        depth = len(other.components)
+        return len(self.components) > depth and self.components[:depth] == other.components
+
+    def ancestor(self, depth: int) -> NamespacePath:
+        """The path of the first `depth` components."""
+        return NamespacePath(self.components[:depth])
+
+
+def parse_path(text: str) -> NamespacePath:
+    """Raises BadRequest for what is no path, PathLimitExceeded for one too long or too deep."""
+    if not text.startswith("/"):
+        raise BadRequest(f"Invalid path name {text!r}: it is not absolute")
+    if len(text) > path_characters_max:
+        raise PathLimitExceeded(f"The path is {len(text)} characters long; the limit is {path_characters_max}")
+    if "\0" in text or not _is_unicode(text):
+        raise BadRequest(f"Invalid path name {text!r}: it holds what no name can hold")
+    components = tuple(component for component in text.split("/") if component)
+    if len(components) > path_depth_max:
+        raise PathLimitExceeded(f"The path has {len(components)} levels; the limit is {path_depth_max}")
+    if "." in components or ".." in components:
+        raise BadRequest(f"Invalid path name {text!r}: '.' and '..' are not resolved here")
+    return NamespacePath(components)
+
+
+def _is_unicode(text: str) -> bool:
+    """Python's strings may hold halves of surrogate pairs, which no UTF-8 can express."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def check_creatable(path: NamespacePath) -> None:
+    """Raises BadRequest where HDFS refuses to make the path: a colon, or a reserved name."""
+    if any(":" in component for component in path.components):
+        raise BadRequest(f"Invalid path name {path}: Hadoop's paths cannot hold a colon")
+    if _RESERVED_NAME in path.components or path.components[:1] == (_RESERVED_AT_ROOT,):
+        raise BadRequest(f"Invalid path name {path}: {_RESERVED_NAME} and /{_RESERVED_AT_ROOT} are reserved names")
+
+
+def check_name_length(name: str) -> None:
+    """Raises PathLimitExceeded for a component that is too long to be made."""
+    length = len(name.encode())
+    if length > name_bytes_max:
+        raise PathLimitExceeded(f"A component of the path is {length} bytes long; the limit is {name_bytes_max}")

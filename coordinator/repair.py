@@ -1,0 +1,173 @@
+"""What to copy and what to drop next. Pure: looks at membership and chunk map, gives orders.
+
+The chunk with the fewest good replicas comes first. A node takes part in a few copies at a time. A copy that
+is refused or overdue is planned again, elsewhere if there is an elsewhere. Replicas in excess are dropped so
+that no rack is left out; corrupt ones once a good one exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from heapq import nsmallest
+
+from peacefs.protocol.ids import ChunkId, NodeId
+from peacefs.protocol.limits import repair_timeout_s, repairs_in_flight_per_node
+
+from .chunk_map import ChunkMap, ChunkState
+from .membership import Membership, State
+
+#: Chooses a node for one more replica: (existing holders, nodes that must not get it) -> node, or None.
+ChooseTarget = Callable[[Sequence[NodeId], frozenset[NodeId]], NodeId | None]
+
+_CONSIDERED_PER_PLAN = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """Copy a chunk from one node to another."""
+
+    chunk: ChunkId
+    version: int
+    source: NodeId
+    target: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Drop a replica."""
+
+    chunk: ChunkId
+    version: int
+    length: int
+    node: NodeId
+
+
+class Repair:
+    """The copies under way and how many were done."""
+
+    def __init__(self) -> None:
+        self._under_way: dict[ChunkId, tuple[Copy, float]] = {}
+        self._failed_targets: dict[ChunkId, set[NodeId]] = {}
+        self.repaired_total = 0
+
+    @property
+    def under_way(self) -> int:
+        return len(self._under_way)
+
+    def plan(self, now_s: float, chunks: ChunkMap, members: Membership, choose_target: ChooseTarget) -> list[Copy]:
+        """New copies to start now."""
+        self._give_up_overdue(now_s)
+        busy = self._load()
+        candidates = nsmallest(
+            _CONSIDERED_PER_PLAN,
+            (chunk for chunk in chunks.under if chunk not in self._under_way),
+            key=lambda chunk: (len(_state(chunks, chunk).holders), chunk),
+        )
+        copies = []
+        for chunk in candidates:
+            copy = self._plan_one(chunk, _state(chunks, chunk), members, busy, choose_target)
+            if copy is not None:
+                copies.append(copy)
+                self._under_way[chunk] = copy, now_s + repair_timeout_s
+                for node in (copy.source, copy.target):
+                    busy[node] = busy.get(node, 0) + 1
+        return copies
+
+    def _plan_one(
+        self,
+        chunk: ChunkId,
+        state: ChunkState,
+        members: Membership,
+        busy: dict[NodeId, int],
+        choose_target: ChooseTarget,
+    ) -> Copy | None:
+        full = {node for node, load in busy.items() if load >= repairs_in_flight_per_node}
+        sources = [node for node in state.holders if node not in full and _is_alive(members, node)]
+        if not sources:
+            return None
+        failed = self._failed_targets.get(chunk, set())
+        excluded = frozenset(full | failed | set(state.corrupt))
+        target = choose_target(state.holders, excluded)
+        if target is None:
+            # Where every other node has failed, the failed ones get another chance at the next plan.
+            self._failed_targets.pop(chunk, None)
+            return None
+        source = min(sources, key=lambda node: (busy.get(node, 0), node))
+        return Copy(chunk, state.version, source, target)
+
+    def finished(self, chunk: ChunkId, *, copied: bool) -> Copy | None:
+        """A source answered; the copy that this ends, if it was still under way."""
+        entry = self._under_way.pop(chunk, None)
+        if entry is None:
+            return None
+        if copied:
+            self.repaired_total += 1
+            self._failed_targets.pop(chunk, None)
+        else:
+            self._failed_targets.setdefault(chunk, set()).add(entry[0].target)
+        return entry[0]
+
+    def node_lost(self, node: NodeId) -> None:
+        """Copies from or to a dead node are over."""
+        for chunk, (copy, _deadline) in list(self._under_way.items()):
+            if node in (copy.source, copy.target):
+                del self._under_way[chunk]
+
+    def trim(self, chunks: ChunkMap, members: Membership) -> list[Drop]:
+        """Replicas in excess, and corrupt ones that a good one stands in for."""
+        drops = []
+        for chunk in list(chunks.over)[:_CONSIDERED_PER_PLAN]:
+            state = _state(chunks, chunk)
+            drops += [Drop(chunk, state.version, state.length, node) for node in state.corrupt]
+            excess = len(state.holders) - state.replication
+            # While a holder is suspect, what looks like one replica too many may be one too few.
+            if excess > 0 and all(_is_alive(members, node) for node in state.holders):
+                drops += [
+                    Drop(chunk, state.version, state.length, node) for node in _dispensable(state, members, excess)
+                ]
+        return drops
+
+    def _give_up_overdue(self, now_s: float) -> None:
+        for chunk, (_copy, deadline_s) in list(self._under_way.items()):
+            if deadline_s <= now_s:
+                self.finished(chunk, copied=False)
+
+    def _load(self) -> dict[NodeId, int]:
+        load: dict[NodeId, int] = {}
+        for copy, _deadline in self._under_way.values():
+            for node in (copy.source, copy.target):
+                load[node] = load.get(node, 0) + 1
+        return load
+
+
+def _state(chunks: ChunkMap, chunk: ChunkId) -> ChunkState:
+    state = chunks.get(chunk)
+    assert state is not None, "marked chunks are known"
+    return state
+
+
+def _is_alive(members: Membership, node_id: NodeId) -> bool:
+    node = members.get(node_id)
+    return node is not None and node.state is State.ALIVE
+
+
+def _dispensable(state: ChunkState, members: Membership, excess: int) -> list[NodeId]:
+    """Which holders to drop: from the rack with the most replicas first, the fullest node of it first."""
+    kept = list(state.holders)
+    dropped = []
+    for _ in range(excess):
+        racks = {node: found.rack for node in kept if (found := members.get(node)) is not None}
+        crowd = {rack: list(racks.values()).count(rack) for rack in racks.values()}
+
+        def burden(
+            node_id: NodeId, racks: dict[NodeId, str] = racks, crowd: dict[str, int] = crowd
+        ) -> tuple[int, int, str]:
+            node = members.get(node_id)
+            available = node.usage.available_bytes if node is not None else 0
+            return -crowd.get(racks.get(node_id, ""), 0), available, node_id
+
+        victim = min(kept, key=burden)
+        kept.remove(victim)
+        dropped.append(victim)
+    return dropped

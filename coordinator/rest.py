@@ -1,0 +1,222 @@
+"""REST under `/v1`: what people and tools ask, and the control calls of our own client.
+
+Bodies are JSON. The control calls carry the same messages as the framed protocol. Errors are the
+RemoteException bodies of WebHDFS with their status.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+
+import peacefs
+from peacefs.protocol.errors import BadRequest, PeacefsError, remote_exception
+from peacefs.protocol.limits import control_body_bytes_max
+from peacefs.protocol.messages import (
+    AllocateChunk,
+    CompleteFile,
+    GetLayout,
+    Message,
+    ReportCorrupt,
+)
+
+from .cluster import Cluster
+from .files import CreateFile, Files
+
+M = TypeVar("M", bound=Message)
+
+
+class CreateBody(BaseModel):
+    """A file to be written; zero means the cluster's default."""
+
+    path: str
+    user: str
+    overwrite: bool = False
+    permission: int = Field(0o644, ge=0, le=0o1777)
+    replication: int = 0
+    block_bytes: int = 0
+    create_parent: bool = True
+    request_id: str = ""
+
+
+class OpenBody(BaseModel):
+    """A file to be read."""
+
+    path: str
+    user: str
+
+
+class DatanodeStatus(BaseModel):
+    """One datanode as the coordinator sees it."""
+
+    node: str
+    host: str
+    http_port: int
+    data_port: int
+    rack: str
+    state: str
+    capacity_bytes: int
+    used_bytes: int
+    available_bytes: int
+    replicas: int
+
+
+class ChunkCounts(BaseModel):
+    """Chunks by the state of their replication."""
+
+    total: int
+    under_replicated: int
+    missing: int
+    being_repaired: int
+
+
+class ClusterStatus(BaseModel):
+    """The cluster at a glance."""
+
+    cluster: str
+    epoch: int
+    ready: bool
+    address: str
+    datanodes: list[DatanodeStatus]
+    chunks: ChunkCounts
+    repaired_total: int
+    replicas_lost_total: int
+
+
+def build_rest(
+    files: Files,
+    cluster: Cluster,
+    cluster_id: str,
+    epoch: Callable[[], int],
+    address: Callable[[], str],
+    clock: Callable[[], float] = time.monotonic,
+) -> FastAPI:
+    """The FastAPI application with all `/v1` routes."""
+    app = FastAPI(
+        title="peacefs", version=peacefs.__version__, docs_url="/v1/docs", openapi_url="/v1/openapi.json"
+    )
+
+    @app.get("/v1/status")
+    async def status() -> ClusterStatus:
+        return ClusterStatus(
+            cluster=cluster_id,
+            epoch=epoch(),
+            ready=cluster.ready(clock()),
+            address=address(),
+            datanodes=_datanodes(cluster),
+            chunks=ChunkCounts(
+                total=len(cluster.chunks),
+                under_replicated=len(cluster.chunks.under),
+                missing=len(cluster.chunks.missing),
+                being_repaired=cluster.repair.under_way,
+            ),
+            repaired_total=cluster.repair.repaired_total,
+            replicas_lost_total=cluster.replicas_lost_total,
+        )
+
+    @app.post("/v1/files/create")
+    async def create(body: CreateBody, request: Request) -> Response:
+        wanted = CreateFile(**body.model_dump(), client_host=_client_host(request))
+        ticket = await files.create(wanted)
+        return _json({"token": ticket.token, "allocated": ticket.allocated})
+
+    @app.post("/v1/files/open")
+    async def open_file(body: OpenBody, request: Request) -> Response:
+        token, layout, found = await files.open_direct(body.path, body.user, _client_host(request))
+        status = {"length": found.length, "modified_ms": found.modified_ms, "replication": found.replication}
+        return _json({"token": token, "layout": layout, "status": status})
+
+    @app.post("/v1/files/allocate", openapi_extra=_documented(AllocateChunk))
+    async def allocate(request: Request) -> Response:
+        return _json(await files.allocate(await _message(request, AllocateChunk), _client_host(request)))
+
+    @app.post("/v1/files/complete", openapi_extra=_documented(CompleteFile))
+    async def complete(request: Request) -> Response:
+        return _json(await files.complete(await _message(request, CompleteFile)))
+
+    @app.post("/v1/files/layout", openapi_extra=_documented(GetLayout))
+    async def layout(request: Request) -> Response:
+        return _json(await files.layout(await _message(request, GetLayout), _client_host(request)))
+
+    @app.post("/v1/files/corrupt", openapi_extra=_documented(ReportCorrupt))
+    async def corrupt(request: Request) -> Response:
+        return _json(await files.report_corrupt(await _message(request, ReportCorrupt)))
+
+    _answer_errors(app)
+    return app
+
+
+def _datanodes(cluster: Cluster) -> list[DatanodeStatus]:
+    return [
+        DatanodeStatus(
+            node=node.id,
+            host=node.registration.data_host,
+            http_port=node.registration.http_port,
+            data_port=node.registration.data_port,
+            rack=node.rack,
+            state=node.state.value,
+            capacity_bytes=node.usage.capacity_bytes,
+            used_bytes=node.usage.used_bytes,
+            available_bytes=node.usage.available_bytes,
+            replicas=cluster.chunks.held_by(node.id),
+        )
+        for node in cluster.members.all()
+    ]
+
+
+def _client_host(request: Request) -> str | None:
+    return request.client.host if request.client else None
+
+
+async def _message(request: Request, kind: type[M]) -> M:
+    body = b""
+    async for piece in request.stream():
+        body += piece
+        if len(body) > control_body_bytes_max:
+            raise BadRequest(f"a body of more than {control_body_bytes_max} bytes is over the limit")
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.DecodeError as error:
+        raise BadRequest(f"the body is no {kind.__name__}: {error}") from None
+
+
+def _json(content: Any) -> Response:
+    return Response(msgspec.json.encode(content), media_type="application/json")
+
+
+def _documented(kind: type[Message]) -> dict[str, Any]:
+    """The OpenAPI description of a body that is one of our messages."""
+    (schema,), components = msgspec.json.schema_components([kind], ref_template="#/components/schemas/{name}")
+    inline = components.get(kind.__name__, schema)
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": inline}}}}
+
+
+def _answer_errors(app: FastAPI) -> None:
+    """Every answer that is not a success is a RemoteException, those of the framework included."""
+
+    @app.exception_handler(PeacefsError)
+    async def ours(_request: Request, error: PeacefsError) -> JSONResponse:
+        return JSONResponse(remote_exception(error), error.http_status)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_request: Request, error: RequestValidationError) -> JSONResponse:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        return JSONResponse(remote_exception(BadRequest(f"{where}: {first['msg']}")), 400)
+
+    @app.exception_handler(HTTPException)
+    async def routing(_request: Request, error: HTTPException) -> JSONResponse:
+        return JSONResponse(remote_exception(BadRequest(str(error.detail))), error.status_code)
+
+    @app.exception_handler(Exception)
+    async def internal(_request: Request, _error: Exception) -> JSONResponse:
+        hidden = PeacefsError("an internal error of the coordinator; its log says more")
+        return JSONResponse(remote_exception(hidden), 500)

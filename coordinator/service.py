@@ -1,0 +1,262 @@
+"""The coordinator as a process: opens the metadata, wires the parts, serves HTTP and the datanodes' links."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import random
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import uvloop
+
+from peacefs.protocol.errors import StartupError
+from peacefs.protocol.hello import Identity
+from peacefs.protocol.http_server import build_server, listen
+from peacefs.protocol.ids import Numbering, first_of_epoch
+from peacefs.protocol.lifeline import announce
+from peacefs.protocol.limits import (
+    coordinator_http_port_default,
+    coordinator_node_port_default,
+    floor_interval_s,
+    load_chunks_per_turn,
+    thread_switch_interval_s,
+    tick_interval_s,
+    write_token_lifetime_s,
+)
+from peacefs.protocol.process import log_to_stderr, stop_event
+from peacefs.protocol.secret import (
+    find_secret_file,
+    read_or_make_secret,
+    read_secret,
+    require_secret_for,
+)
+from peacefs.protocol.tokens import Seal
+
+from . import namespace
+from .cluster import Cluster, Ticked
+from .commits import GroupCommit
+from .files import Files
+from .membership import State
+from .metadata import Transaction
+from .metadata_sqlite import SqliteMetadata
+from .node_link import NodeServer
+from .rest import build_rest
+from .webhdfs import WebHdfs
+
+log = logging.getLogger("peacefs.coordinator")
+T = TypeVar("T")
+
+_EXIT_AFTER_DISK_FAULT = 74  # EX_IOERR
+
+
+@dataclass(frozen=True)
+class CoordinatorOptions:
+    """How a coordinator is started. Ports 0 are chosen freely; `advertise` is the host that others reach it by."""
+
+    directory: Path
+    host: str = "127.0.0.1"
+    port: int = coordinator_http_port_default
+    node_port: int = coordinator_node_port_default
+    advertise: str | None = None
+    secret_file: Path | None = None
+    ready_fd: int | None = None
+    parent_fd: int | None = None
+
+
+def run(options: CoordinatorOptions) -> None:
+    """Serves until it is told to stop. Raises StartupError when it cannot start."""
+    log_to_stderr()
+    sys.setswitchinterval(thread_switch_interval_s)
+    secret_file = find_secret_file(options.secret_file)
+    require_secret_for(options.host, secret_file)
+    _make_directory(options.directory)
+    metadata = SqliteMetadata.open(options.directory / "metadata.sqlite")
+    try:
+        secret = (
+            read_secret(secret_file) if secret_file else read_or_make_secret(options.directory / "cluster.secret")
+        )
+        uvloop.run(Coordinator(options, metadata, Seal(secret)).serve())
+    finally:
+        metadata.close()
+
+
+def _make_directory(directory: Path) -> None:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StartupError(f"cannot use {directory} for the metadata: {error.strerror}") from None
+
+
+class Coordinator:
+    """All parts of a running coordinator. Owned by its event loop, but for the writer thread of the commits."""
+
+    def __init__(self, options: CoordinatorOptions, metadata: SqliteMetadata, seal: Seal) -> None:
+        self._options = options
+        self._metadata = metadata
+        self._numbering = Numbering(metadata.begin_epoch())
+        self._cluster = Cluster(time.monotonic(), random.Random())
+        self._commits = GroupCommit(metadata, self._stop_at_once)
+        self._reader = metadata.reader()
+        self._advertised = options.advertise or options.host
+        self._address = ""
+        self._drawn_at: deque[tuple[float, int]] = deque()
+        self._nodes = NodeServer(
+            Identity(metadata.cluster_id, "coordinator", "coordinator", seal),
+            self._cluster,
+            epoch=lambda: self._numbering.epoch,
+            on_epoch_seen=self._epoch_seen,
+        )
+        self._files = Files(self._reader, self._commit, self._cluster, seal, self._numbering, self._nodes.send)
+        self._nodes.files = self._files
+
+    async def serve(self) -> None:
+        """Until a signal, or the parent's death."""
+        options = self._options
+        stop = stop_event(options.parent_fd)
+        sock = listen(options.host, options.port)
+        http_port = sock.getsockname()[1]
+        self._address = f"{self._advertised}:{http_port}"
+        rest = build_rest(
+            self._files,
+            self._cluster,
+            self._metadata.cluster_id,
+            epoch=lambda: self._numbering.epoch,
+            address=lambda: self._address,
+        )
+        server = build_server(WebHdfs(self._files, rest))
+        try:
+            node_port = await self._nodes.start(options.host, options.node_port)
+        except OSError as error:
+            sock.close()
+            raise StartupError(
+                f"cannot listen on {options.host} port {options.node_port}: {error.strerror or error}"
+            ) from None
+        background = [
+            asyncio.create_task(work)
+            for work in (
+                server.serve(sockets=[sock]),
+                self._load_chunks(),
+                self._keep_ticking(),
+            )
+        ]
+        log.info(
+            "cluster %s, epoch %d: HTTP on %s, datanodes on %s:%d",
+            self._metadata.cluster_id,
+            self._numbering.epoch,
+            self._address,
+            options.host,
+            node_port,
+        )
+        announce(
+            options.ready_fd,
+            {
+                "role": "coordinator",
+                "pid": os.getpid(),
+                "http_host": self._advertised,
+                "http_port": http_port,
+                "node_host": self._advertised,
+                "node_port": node_port,
+                "cluster": self._metadata.cluster_id,
+            },
+        )
+        await self._until_stopped(stop, background)
+        server.should_exit = True
+        await self._nodes.stop()
+        await background[0]
+        for task in background[1:]:
+            task.cancel()
+        await asyncio.gather(*background, return_exceptions=True)
+        self._commits.close()
+        self._reader.close()
+        log.info("stopped")
+
+    @staticmethod
+    async def _until_stopped(stop: asyncio.Event, background: list[asyncio.Task[None]]) -> None:
+        """Until told to stop, or until a part that should never end has failed: then the whole service does."""
+        told = asyncio.create_task(stop.wait())
+        await asyncio.wait([told, *background[2:]], return_when=asyncio.FIRST_COMPLETED)
+        for task in background[2:]:
+            if task.done():
+                log.critical("a background task failed: stopping", exc_info=task.exception())
+        told.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await told
+
+    async def _commit(self, change: Callable[[Transaction], T]) -> T:
+        return await asyncio.wrap_future(self._commits.submit(change))
+
+    # -- in the background -------------------------------------------------------------------------
+
+    async def _load_chunks(self) -> None:
+        after, count = -1, 0
+        while page := namespace.chunk_page(self._reader, after, load_chunks_per_turn):
+            self._cluster.load(page)
+            after, count = page[-1].chunk, count + len(page)
+            await asyncio.sleep(0)
+        self._cluster.loaded()
+        log.info("%d chunks are known; waiting for the datanodes' reports", count)
+
+    async def _keep_ticking(self) -> None:
+        was_ready = False
+        while True:
+            now_s = time.monotonic()
+            self._act(self._cluster.tick(now_s, self._metadata.floor))
+            if not was_ready and self._cluster.ready(now_s):
+                was_ready = True
+                log.info("ready: %d datanodes alive", len(self._cluster.members.alive()))
+            await self._raise_floor(now_s)
+            await self._files.reclaim()
+            await asyncio.sleep(tick_interval_s)
+
+    def _act(self, ticked: Ticked) -> None:
+        for transition in ticked.transitions:
+            level = logging.INFO if transition.after is State.ALIVE else logging.WARNING
+            log.log(level, "datanode %s is %s", transition.node, transition.after.value)
+        self._nodes.send(ticked.orders)
+        for copy in ticked.copies:
+            self._nodes.start_copy(copy, self._files.write_token(copy.chunk, copy.version, [copy.target]))
+
+    # -- epochs and floors -------------------------------------------------------------------------
+
+    def _epoch_seen(self, seen: int) -> None:
+        """A datanode remembers a later epoch than ours: this metadata was restored from an older backup.
+
+        Our numbers move above all that were ever drawn, and the floor is held, so that nothing that datanodes
+        hold from the time after the backup is taken for garbage.
+        """
+        if seen <= self._numbering.epoch:
+            return
+        log.warning(
+            "a datanode has seen epoch %d, this metadata is of epoch %d: it was restored from a backup. "
+            "Chunks that it does not know are kept",
+            seen,
+            self._numbering.epoch,
+        )
+        self._metadata.hold_floor()
+        self._numbering.epoch = self._metadata.begin_epoch(seen)
+        self._numbering.drawn = 0
+
+    async def _raise_floor(self, now_s: float) -> None:
+        """Commits now and then that all numbers drawn a token's lifetime ago are settled."""
+        if self._drawn_at and now_s - self._drawn_at[-1][0] < floor_interval_s:
+            return
+        self._drawn_at.append((now_s, first_of_epoch(self._numbering.epoch) | self._numbering.drawn))
+        floor = None
+        while self._drawn_at and self._drawn_at[0][0] <= now_s - write_token_lifetime_s:
+            floor = self._drawn_at.popleft()[1]
+        if floor is not None and floor > self._metadata.floor:
+            await self._commit(lambda tx: tx.raise_floor(floor))
+
+    def _stop_at_once(self, fault: BaseException) -> None:
+        """A commit failed with a disk fault: nobody may be told anything about what was in it."""
+        log.critical("the metadata cannot be written (%s): stopping. Check the disk, then start again", fault)
+        logging.shutdown()
+        os._exit(_EXIT_AFTER_DISK_FAULT)

@@ -1,0 +1,50 @@
+"""What changed on this datanode since its last heartbeat. Thread-safe; every pipeline thread writes to it."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+
+from peacefs.protocol.limits import report_chunks_per_frame
+from peacefs.protocol.messages import Replica
+
+
+@dataclass
+class Changes:
+    """Replicas that came, went, or were found corrupt, in the order in which that happened."""
+
+    _added: list[Replica] = field(default_factory=list)
+    _removed: list[Replica] = field(default_factory=list)
+    _corrupt: list[Replica] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def added(self, replica: Replica) -> None:
+        with self._lock:
+            self._added.append(replica)
+
+    def removed(self, replica: Replica) -> None:
+        with self._lock:
+            # One that came and went between two heartbeats is not worth a word.
+            if replica in self._added:
+                self._added.remove(replica)
+            self._removed.append(replica)
+
+    def corrupt(self, replica: Replica) -> None:
+        with self._lock:
+            self._corrupt.append(replica)
+
+    def take(self) -> tuple[list[Replica], list[Replica], list[Replica]]:
+        """A frame's worth of what is pending: added, removed, corrupt."""
+        with self._lock:
+            taken = []
+            for pending in (self._added, self._removed, self._corrupt):
+                taken.append(pending[:report_chunks_per_frame])
+                del pending[:report_chunks_per_frame]
+            return taken[0], taken[1], taken[2]
+
+    def forget(self) -> None:
+        """A full report is about to be made, which says it all."""
+        with self._lock:
+            self._added.clear()
+            self._removed.clear()
+            self._corrupt.clear()

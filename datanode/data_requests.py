@@ -1,0 +1,89 @@
+"""What may be asked on a data connection, and the loop that answers it.
+
+Every request carries a token, so it makes no difference who asks. An answer is the request's own, or Failure;
+after one that leaves unread packets on the way the connection is closed.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from peacefs.protocol import effects as fx
+from peacefs.protocol.checksums import Bytes
+from peacefs.protocol.errors import ChunkError, PeacefsError, PeerError, ProtocolViolation
+from peacefs.protocol.ids import NodeId
+from peacefs.protocol.limits import idle_connection_timeout_s, last_word_timeout_s
+from peacefs.protocol.messages import Failure, Message, ReadChunk, WriteChunk
+
+from .chunk_server import ChunkServer
+from .pipeline import PipelineHop
+
+
+class DataRequests:
+    """Answers requests of all connections of a datanode; knows neither sockets nor threads."""
+
+    def __init__(self, node: NodeId, hop: PipelineHop, server: ChunkServer) -> None:
+        self._node = node
+        self._hop = hop
+        self._server = server
+        self._lock = threading.Lock()
+        self._streams = 0
+
+    @property
+    def streams(self) -> int:
+        """How many chunks are being received or sent: the load that heartbeats tell."""
+        return self._streams
+
+    def serve_connection(self, connection: fx.Connection) -> fx.Steps[None]:
+        """Until the peer hangs up, falls silent or breaks the protocol. Raises nothing that a peer can cause."""
+        while (yield from self._serve_request(connection)):
+            pass
+        yield from fx.close(connection)
+
+    def _serve_request(self, connection: fx.Connection) -> fx.Steps[bool]:
+        """Whether another request may follow."""
+        try:
+            request, data, _tag = yield from fx.receive(connection, timeout_s=idle_connection_timeout_s)
+        except ProtocolViolation as fault:
+            yield from self._refuse(connection, fault)
+            return False
+        except PeerError:
+            return False
+        self._count(1)
+        try:
+            yield from self._answer(connection, request, data)
+        except (PeacefsError, OSError) as fault:
+            told = yield from self._refuse(connection, fault)
+            return told and _read_in_full(request)
+        finally:
+            self._count(-1)
+        return True
+
+    def _answer(self, connection: fx.Connection, request: Message, data: Bytes) -> fx.Steps[None]:
+        match request:
+            case WriteChunk():
+                yield from self._hop.receive_chunk(connection, request, data)
+            case ReadChunk():
+                yield from self._server.send_chunk(connection, request)
+            case _:
+                raise ProtocolViolation(f"{type(request).__name__} is nothing to ask a data server")
+
+    def _refuse(self, connection: fx.Connection, fault: PeacefsError | OSError) -> fx.Steps[bool]:
+        """Sends the Failure; False if it cannot be told."""
+        if isinstance(fault, OSError):
+            fault = ChunkError(f"disk of {self._node}: {fault.strerror or fault}", culprit=self._node)
+        try:
+            failure = Failure(fault.code, fault.message, fault.culprit)
+            yield from fx.send(connection, failure, timeout_s=last_word_timeout_s)
+        except PeerError:
+            return False
+        return True
+
+    def _count(self, change: int) -> None:
+        with self._lock:
+            self._streams += change
+
+
+def _read_in_full(request: Message) -> bool:
+    """Whether nothing more of a failed request can be on its way."""
+    return isinstance(request, ReadChunk) or (isinstance(request, WriteChunk) and request.last)

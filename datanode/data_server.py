@@ -1,0 +1,121 @@
+"""The datanode's data port: a thread a connection, each running `DataRequests`."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import threading
+
+from peacefs.protocol.effects import Address
+from peacefs.protocol.errors import Overloaded, PeacefsError, StartupError
+from peacefs.protocol.hello import Identity
+from peacefs.protocol.limits import data_connections_max, last_word_timeout_s
+from peacefs.protocol.messages import Failure
+from peacefs.protocol.threads import SocketConnection, ThreadDriver, accept_connection
+
+from .data_requests import DataRequests
+
+log = logging.getLogger("peacefs.datanode")
+_ACCEPT_RETRY_S = 0.1
+
+
+class DataServer:
+    """Listens from construction on, serves from `start` to `stop`.
+
+    Participants that wait for another datanode are woken by the connection pool's `shut_down`, which belongs
+    before `stop`.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        me: Identity,
+        driver: ThreadDriver,
+        requests: DataRequests,
+        *,
+        connections_max: int = data_connections_max,
+    ) -> None:
+        """Port 0 chooses a free one. Raises StartupError."""
+        self._me = me
+        self._driver = driver
+        self._requests = requests
+        self._connections_max = connections_max
+        self._lock = threading.Lock()
+        self._serving: dict[SocketConnection, threading.Thread] = {}
+        self._stopping = threading.Event()
+        self._acceptor = threading.Thread(target=self._accept, name="data-acceptor", daemon=True)
+        self._listener = _listen(host, port)
+
+    @property
+    def address(self) -> Address:
+        host, port = self._listener.getsockname()[:2]
+        return str(host), int(port)
+
+    def start(self) -> None:
+        self._acceptor.start()
+
+    def stop(self) -> None:
+        """Hangs up on everybody and returns when the last thread has ended."""
+        self._stopping.set()
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        if self._acceptor.ident is not None:
+            self._acceptor.join()
+        self._listener.close()
+        with self._lock:
+            serving = dict(self._serving)
+        for connection in serving:
+            connection.shut_down()
+        for thread in serving.values():
+            thread.join()
+
+    def _accept(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                sock, address = self._listener.accept()
+            except OSError as error:
+                # Out of descriptors, for instance: connections that end will free some.
+                if not self._stopping.wait(_ACCEPT_RETRY_S):
+                    log.warning("cannot accept a data connection: %s", error.strerror or error)
+                continue
+            connection = SocketConnection(sock, f"{address[0]}:{address[1]}")
+            if not self._admit(connection):
+                self._turn_away(connection)
+
+    def _admit(self, connection: SocketConnection) -> bool:
+        thread = threading.Thread(target=self._serve, args=(connection,), name="data-connection", daemon=True)
+        with self._lock:
+            if self._stopping.is_set() or len(self._serving) >= self._connections_max:
+                return False
+            self._serving[connection] = thread
+        thread.start()
+        return True
+
+    def _turn_away(self, connection: SocketConnection) -> None:
+        refusal = Overloaded(f"{self._me.name} has {self._connections_max} data connections, its limit")
+        with contextlib.suppress(PeacefsError):
+            connection.send(Failure(refusal.code, refusal.message), b"", last_word_timeout_s)
+        connection.close()
+
+    def _serve(self, connection: SocketConnection) -> None:
+        try:
+            connection.peer = accept_connection(connection, self._me).name
+            self._driver.run(self._requests.serve_connection(connection))
+        except PeacefsError as refusal:
+            log.debug("data connection from %s: %s", connection.peer, refusal.message)
+        except Exception:
+            log.exception("a data connection ended in a way that is a bug of this datanode")
+        finally:
+            connection.close()
+            with self._lock:
+                del self._serving[connection]
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=128)
+    except OSError as error:
+        raise StartupError(f"cannot listen on {host}:{port} for data: {error.strerror or error}") from None

@@ -1,0 +1,170 @@
+"""This datanode as one hop of a pipeline: takes a chunk in, passes it on and stores it at once.
+
+    upstream                       this hop                          next hop
+    WriteChunk(first packet)  ->   check token, stage
+                                   forward, verify, store        ->  WriteChunk(first packet)
+    Packet ...                ->   forward, verify, store        ->  Packet ...
+    Packet(last)              ->   forward, verify, store        ->  Packet(last)
+                                   seal (fsync)                  <-  WriteAck(their receipts)
+                              <-   WriteAck(own receipt + theirs)
+
+Every hop verifies what it stores and compares its successor's acknowledgement with what it holds itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+
+from peacefs.client.next_hop import NextHop, link_timeout_s
+from peacefs.protocol import effects as fx
+from peacefs.protocol.checksums import Bytes
+from peacefs.protocol.errors import (
+    AccessDenied,
+    BadRequest,
+    ChunkError,
+    PeacefsError,
+    PeerError,
+    ProtocolViolation,
+    StaleVersion,
+)
+from peacefs.protocol.ids import NodeId
+from peacefs.protocol.limits import chunk_bytes_max
+from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
+from peacefs.protocol.messages import Packet, Receipt, Replica, WriteAck, WriteChunk
+from peacefs.protocol.tokens import ChunkWrite, Seal
+
+from .changes import Changes
+from .chunk_store import ChunkStore, Sealed, Staged
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where this node stands in one chunk's pipeline."""
+
+    upstream: NodeId | None
+    link_timeout_s: float
+
+
+class PipelineHop:
+    """Receives chunks; one instance serves all connections of a datanode."""
+
+    def __init__(
+        self,
+        node: NodeId,
+        seal: Seal,
+        store: ChunkStore,
+        changes: Changes,
+        *,
+        hop_timeout_s: float = default_hop_timeout_s,
+    ) -> None:
+        self._node = node
+        self._seal = seal
+        self._store = store
+        self._changes = changes
+        self._hop_timeout_s = hop_timeout_s
+
+    def receive_chunk(self, upstream: fx.Connection, opening: WriteChunk, data: Bytes) -> fx.Steps[None]:
+        """From the opening frame, which has been received, to the acknowledgement.
+
+        Raises, with the culprit, what this hop or one after it failed at. A replica that was sealed before
+        another hop failed stays: the same replica may have been acknowledged to somebody, and what nobody
+        refers to is reclaimed by the coordinator.
+        """
+        place = self._place((yield from fx.wall_clock()), opening)
+        onward = NextHop(opening.onward, place.link_timeout_s) if opening.onward else None
+        try:
+            sealed, forwarded_at = yield from self._take_in(upstream, opening, data, onward)
+            receipts = [
+                self._seal.receipt(self._node, opening.chunk, opening.version, sealed.length, sealed.checksum)
+            ]
+            if onward is not None:
+                receipts += yield from self._compare(opening, sealed, onward, place, forwarded_at)
+        except (PeacefsError, OSError) as fault:
+            if onward is not None:
+                yield from onward.abandon()
+            raise self._ascribed(fault, place) from None
+        ack = WriteAck(opening.chunk, opening.version, sealed.length, sealed.checksum, receipts)
+        yield from fx.send(upstream, ack, timeout_s=self._hop_timeout_s)
+
+    def _place(self, now_s: float, opening: WriteChunk) -> _Place:
+        """Checks the token. Raises AccessDenied."""
+        token = self._seal.open(opening.token, ChunkWrite, now_s)
+        if (token.chunk, token.version) != (opening.chunk, opening.version):
+            raise AccessDenied("the token is for another chunk")
+        if self._node not in token.nodes:
+            raise AccessDenied(f"the token is not for datanode {self._node}")
+        position = token.nodes.index(self._node)
+        if [hop.node for hop in opening.onward] != token.nodes[position + 1 :]:
+            raise AccessDenied("the token is for another pipeline")
+        return _Place(
+            token.nodes[position - 1] if position else None,
+            link_timeout_s(position, len(token.nodes), self._hop_timeout_s),
+        )
+
+    def _take_in(
+        self, upstream: fx.Connection, opening: WriteChunk, data: Bytes, onward: NextHop | None
+    ) -> fx.Steps[tuple[Sealed, float]]:
+        """Stores and forwards up to the last packet and seals; when it was forwarded is the second result."""
+        staged = yield from self._store.stage(opening.chunk, opening.version)
+        try:
+            if onward is not None:
+                yield from onward.connect()
+                yield from onward.open(
+                    opening.token, opening.chunk, opening.version, opening.sums, data, last=opening.last
+                )
+            yield from self._store.write(staged, opening.sums, data)
+            if not opening.last:
+                yield from self._take_packets(upstream, staged, len(data), onward)
+            forwarded_at = yield from fx.now()
+            sealed = yield from self._store.seal(staged)
+        except (PeacefsError, OSError):
+            with contextlib.suppress(OSError):
+                yield from self._store.discard(staged)
+            raise
+        self._changes.added(Replica(opening.chunk, opening.version, sealed.length))
+        return sealed, forwarded_at
+
+    def _take_packets(
+        self, upstream: fx.Connection, staged: Staged, length: int, onward: NextHop | None
+    ) -> fx.Steps[None]:
+        last = False
+        while not last:
+            packet, data, _tag = yield from fx.receive(upstream, timeout_s=self._hop_timeout_s)
+            if not isinstance(packet, Packet):
+                raise ProtocolViolation(f"{type(packet).__name__} in the middle of a chunk")
+            if packet.offset != length:
+                raise ProtocolViolation(f"a packet for byte {packet.offset} came after byte {length}")
+            length += len(data)
+            if length > chunk_bytes_max:
+                raise BadRequest(f"a chunk is at most {chunk_bytes_max} bytes long")
+            if onward is not None:
+                yield from onward.send(packet, data)
+            # A writer whose source is slow sends empty packets, so that it is not taken for dead.
+            if len(data):
+                yield from self._store.write(staged, packet.sums, data)
+            last = packet.last
+
+    def _compare(
+        self, opening: WriteChunk, sealed: Sealed, onward: NextHop, place: _Place, forwarded_at: float
+    ) -> fx.Steps[list[Receipt]]:
+        """The receipts of the hops after this one, for exactly what this one holds."""
+        waited_s = (yield from fx.now()) - forwarded_at
+        # However long this hop's own disk took, an acknowledgement that lies ready is still taken.
+        timeout_s = max(place.link_timeout_s - waited_s, self._hop_timeout_s / 10)
+        receipts = yield from onward.acknowledgement(
+            opening.chunk, opening.version, sealed.length, sealed.checksum, timeout_s=timeout_s
+        )
+        yield from onward.release()
+        return receipts
+
+    def _ascribed(self, fault: PeacefsError | OSError, place: _Place) -> PeacefsError:
+        """The fault with its culprit. Those of the next hop have theirs already."""
+        if isinstance(fault, OSError):
+            return ChunkError(f"disk of {self._node}: {fault.strerror or fault}", culprit=self._node)
+        if fault.culprit is None:
+            if isinstance(fault, PeerError):
+                fault.culprit = place.upstream
+            elif isinstance(fault, ChunkError) and not isinstance(fault, StaleVersion):
+                fault.culprit = self._node
+        return fault

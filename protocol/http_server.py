@@ -1,0 +1,213 @@
+"""The HTTP server of coordinator and datanodes: uvicorn with the bounds that it lacks.
+
+uvicorn waits for ever for a first byte, for the rest of a head, and for a client that takes nothing; it puts no
+limit on a URL or head, and it answers what it cannot parse in plain text. Here silence has deadlines, sizes
+have limits, and every refusal is a RemoteException, which is the only error that Hadoop's client understands.
+
+A head leaves together with the first of its body, in one system call and one segment: uvicorn writes them one
+by one, which Nagle's algorithm and delayed ACKs can turn into 40 ms a request. (uvloop sets TCP_NODELAY, too.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from .asgi import App
+from .errors import BadRequest, StartupError
+from .limits import (
+    http_connections_max,
+    http_first_byte_timeout_s,
+    http_head_bytes_max,
+    http_keep_alive_s,
+    http_linger_s,
+    http_shutdown_grace_s,
+    http_url_bytes_max,
+    http_write_stall_timeout_s,
+)
+from .webhdfs_answers import Answer, error_answer, wants_content_type
+
+log = logging.getLogger("peacefs.http")
+
+_REASONS = {400: b"Bad Request", 414: b"URI Too Long", 431: b"Request Header Fields Too Large"}
+
+
+class HeadWithBody:
+    """The transport as one answer sees it: the head waits for the body's first piece."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._head: bytes | None = None
+        self._begun = False
+        self.close = transport.close
+        self.is_closing = transport.is_closing
+
+    def write(self, data: bytes) -> None:
+        if self._head is not None:
+            self._transport.writelines((self._head, data) if data else (self._head,))
+            self._head = None
+        elif self._begun or data.startswith(b"HTTP/1.1 100 "):
+            self._transport.write(data)
+        else:
+            self._begun, self._head = True, data
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """One connection. Between requests, silence and slowness end it; within one, the application sets the pace."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._deadline: asyncio.TimerHandle | None = None
+        self._write_deadline: asyncio.TimerHandle | None = None
+        self._in_head = False
+        self._head_bytes = 0
+        self._refused = False
+
+    # -- the connection's life -----------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > http_connections_max:
+            log.warning(
+                "%d HTTP connections are open, which is the limit: closing a new one", http_connections_max
+            )
+            transport.abort()
+            return
+        self._set_deadline()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._clear_deadline()
+        self._clear_write_deadline()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._refused:
+            return
+        super().data_received(data)
+        if self._in_head and not self._refused:
+            self._head_bytes += len(data)
+            if self._head_bytes > http_head_bytes_max:
+                self._refuse(431, f"the head of the request is over {http_head_bytes_max} bytes")
+        if self._answering():
+            self._clear_deadline()
+        else:
+            self._set_deadline()
+
+    def _answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    # -- the parser's calls --------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        self._in_head = True
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        super().on_url(url)
+        if len(self.url) > http_url_bytes_max:
+            self._refuse(414, f"the URL is over {http_url_bytes_max} bytes")
+            raise ValueError("the parser need not go on")
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        self._head_bytes = 0
+        super().on_headers_complete()
+        if self.scope["method"] != "HEAD":
+            self.cycle.transport = HeadWithBody(self.transport)  # type: ignore[assignment]
+
+    def send_400_response(self, msg: str) -> None:
+        if not self._refused:
+            self._refuse(400, "the request is malformed: it is not HTTP/1.1, or its URL is not percent-encoded")
+
+    # -- deadlines -----------------------------------------------------------------------------------
+
+    def _set_deadline(self) -> None:
+        """For the rest of a head, or of a body that the answer did not wait for: slow bytes do not extend it."""
+        if self._deadline is None:
+            self._deadline = self.loop.call_later(http_first_byte_timeout_s, self.transport.abort)
+
+    def _clear_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._clear_write_deadline()
+        self._write_deadline = self.loop.call_later(http_write_stall_timeout_s, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._clear_write_deadline()
+        super().resume_writing()
+
+    def _clear_write_deadline(self) -> None:
+        if self._write_deadline is not None:
+            self._write_deadline.cancel()
+            self._write_deadline = None
+
+    # -- refusals ------------------------------------------------------------------------------------
+
+    def _refuse(self, status: int, message: str) -> None:
+        """Answers and listens no more; closes a little later, so that a client still sending reads the answer."""
+        self._refused = True
+        if self._answering():
+            self.transport.abort()  # the refusal would land in the middle of another answer
+            return
+        with_type = wants_content_type({"headers": self.headers or []})
+        self.transport.write(_encode(error_answer(BadRequest(message), status), with_type=with_type))
+        self._clear_deadline()
+        self._deadline = self.loop.call_later(http_linger_s, self.transport.abort)
+
+
+def _encode(answer: Answer, *, with_type: bool) -> bytes:
+    head = [b"HTTP/1.1 %d %s" % (answer.status, _REASONS[answer.status])]
+    head += [b"%s: %s" % pair for pair in answer.headers(with_type=with_type)]
+    return b"\r\n".join((*head, b"connection: close", b"", answer.body))
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket for `Server.serve(sockets=[...])`; port 0 takes a free one. Raises StartupError."""
+    try:
+        family, _kind, _protocol, _name, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        return socket.create_server(address[:2], family=family, backlog=http_connections_max)
+    except OSError as error:
+        raise StartupError(f"cannot listen on {host} port {port}: {error.strerror or error}") from None
+
+
+class Server(uvicorn.Server):
+    """Leaves signals to the service that it is a part of; that sets `should_exit`."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def build_server(app: App) -> Server:
+    """A server for `await server.serve(sockets=[listen(...)])`, on a uvloop loop; ends by `should_exit = True`."""
+    return Server(
+        uvicorn.Config(
+            app,
+            loop="uvloop",
+            http=BoundedProtocol,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            log_level="error",
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            date_header=False,
+            backlog=http_connections_max,
+            timeout_keep_alive=http_keep_alive_s,
+            timeout_graceful_shutdown=http_shutdown_grace_s,
+        )
+    )

@@ -1,0 +1,36 @@
+"""How a service and whoever started it keep in touch, over two pipes.
+
+`announce`: the service writes one line of JSON when it is ready to serve, then closes the pipe.
+`when_parent_dies`: the parent holds the other end of a pipe and never writes; its end comes with the parent's,
+however that came about, so that no service is left behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+from collections.abc import Callable
+
+
+def announce(ready_fd: int | None, what: dict[str, object]) -> None:
+    """Says on the pipe that the service is ready; a parent that has gone in the meantime is no fault."""
+    if ready_fd is None:
+        return
+    with contextlib.suppress(OSError), os.fdopen(ready_fd, "w") as pipe:
+        pipe.write(json.dumps(what) + "\n")
+
+
+def when_parent_dies(parent_fd: int | None, stop: Callable[[], None]) -> None:
+    """Calls `stop` from a thread of its own once the pipe reaches its end."""
+    if parent_fd is None:
+        return
+
+    def watch(descriptor: int = parent_fd) -> None:
+        with contextlib.suppress(OSError):
+            while os.read(descriptor, 64):
+                pass
+        stop()
+
+    threading.Thread(target=watch, name="lifeline", daemon=True).start()

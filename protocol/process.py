@@ -1,0 +1,33 @@
+"""What every service does as a process: logging, and an orderly stop on SIGTERM, SIGINT or its parent's death."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+
+from .lifeline import when_parent_dies
+
+_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+
+
+def log_to_stderr() -> None:
+    """One line an event on standard error. Libraries speak from WARNING up."""
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format=_FORMAT)
+    logging.getLogger("peacefs").setLevel(logging.INFO)
+
+
+def stop_event(parent_fd: int | None) -> asyncio.Event:
+    """An event that is set when the service should stop. To be called on the service's loop."""
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    when_parent_dies(parent_fd, lambda: _set_from_thread(loop, stop))
+    return stop
+
+
+def _set_from_thread(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(stop.set)

@@ -1,0 +1,64 @@
+"""The cluster secret: a file of at least 32 characters that every service of a cluster has, and no client."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import secrets
+from pathlib import Path
+
+from .errors import StartupError
+
+_CHARACTERS_MIN = 32
+SECRET_FILE_VARIABLE = "PEACEFS_SECRET_FILE"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address to bind is reachable from this machine alone."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def find_secret_file(given: Path | None) -> Path | None:
+    """The file named by the option, else by the environment."""
+    named = os.environ.get(SECRET_FILE_VARIABLE)
+    return given or (Path(named) if named else None)
+
+
+def require_secret_for(host: str, secret_file: Path | None) -> None:
+    """Raises StartupError for an address beyond loopback without a secret that was handed out on purpose."""
+    if secret_file is None and not is_loopback(host):
+        raise StartupError(
+            f"{host} is reachable from other machines: that needs a cluster secret that all services share. "
+            f"Make one (`head -c 32 /dev/urandom | base64 > cluster.secret`) and pass --secret-file"
+        )
+
+
+def read_secret(path: Path) -> bytes:
+    """The secret, without surrounding white space. Raises StartupError with what is wrong with the file."""
+    try:
+        secret = path.read_bytes().strip()
+    except OSError as error:
+        raise StartupError(f"cannot read the cluster secret {path}: {error.strerror}") from None
+    if len(secret) < _CHARACTERS_MIN:
+        raise StartupError(f"the cluster secret in {path} is shorter than {_CHARACTERS_MIN} characters")
+    return secret
+
+
+def read_or_make_secret(path: Path) -> bytes:
+    """The secret, made at random with mode 0600 when the file is not there yet."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return read_secret(path)
+    except OSError as error:
+        raise StartupError(f"cannot make the cluster secret {path}: {error.strerror}") from None
+    with os.fdopen(descriptor, "w") as file:
+        file.write(secrets.token_urlsafe(32) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    return read_secret(path)

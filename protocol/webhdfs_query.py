@@ -1,0 +1,133 @@
+"""Paths and query parameters of WebHDFS URLs: percent-decoding, and parameters of the types that Hadoop has.
+
+Pure. Whatever is malformed raises BadRequest, in the words that Hadoop's server uses for it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+from urllib.parse import unquote_to_bytes
+
+from .asgi import Scope
+from .errors import AccessDenied, BadRequest
+
+PREFIX: Final = "/webhdfs/v1"
+#: Who is asking when nobody says so: HDFS's name for it.
+NOBODY: Final = "dr.who"
+
+_ROOT: Final = b"/webhdfs"
+_BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+_OCTAL = re.compile(r"[0-7]{1,6}")
+_USER = re.compile(r"[A-Za-z_][A-Za-z0-9._-]*[$]?")
+_INTEGER_MAX: Final = 2**63 - 1
+_PERMISSION_MAX: Final = 0o1777
+
+
+def is_webhdfs(scope: Scope) -> bool:
+    """Whether a request is ours to answer, be it with an error."""
+    raw: bytes = scope["raw_path"]
+    return raw == _ROOT or raw.startswith(b"/webhdfs/")
+
+
+def path_of(scope: Scope) -> str:
+    """The path in the file system, percent-decoded exactly once. Raises BadRequest."""
+    raw: bytes = scope["raw_path"]
+    prefix = PREFIX.encode()
+    if raw != prefix and not raw.startswith(prefix + b"/"):
+        raise BadRequest(f"there is nothing here: WebHDFS is at {PREFIX}/<path>?op=<operation>")
+    return checked_path(_decode(raw[len(prefix) :], "path") or "/", "path")
+
+
+def checked_path(path: str, name: str) -> str:
+    """Refuses what can be no path whatever the file system holds; its own rules are the namespace's."""
+    if not path.startswith("/"):
+        raise invalid(name, f'"{path}" is not an absolute path.')
+    if "\0" in path:
+        raise invalid(name, "a path cannot contain NUL")
+    if "/../" in path + "/":
+        raise invalid(name, f'"{path}" contains ".."')
+    return path
+
+
+def invalid(name: str, why: str) -> BadRequest:
+    """How Hadoop words it; its client looks for these words."""
+    return BadRequest(f'Invalid value for webhdfs parameter "{name}": {why}')
+
+
+class Query:
+    """The parameters of a request. Names are case-insensitive; of a repeated one the first counts, as in HDFS.
+
+    An empty value is an absent one. Every getter raises BadRequest for a value that is not of its type.
+    """
+
+    def __init__(self, raw: bytes) -> None:
+        self._values: dict[str, str] = {}
+        for field in raw.split(b"&"):
+            name, _, value = field.replace(b"+", b" ").partition(b"=")
+            self._values.setdefault(_decode(name, "the query").lower(), _decode(value, name.decode("latin-1")))
+
+    def text(self, name: str) -> str | None:
+        return self._values.get(name) or None
+
+    def required(self, name: str) -> str:
+        value = self.text(name)
+        if value is None:
+            raise invalid(name, "it is missing")
+        return value
+
+    def path(self, name: str) -> str:
+        return checked_path(self.required(name), name)
+
+    def names(self, name: str) -> frozenset[str]:
+        """A list separated by commas, as a set."""
+        return frozenset(filter(None, self._values.get(name, "").split(",")))
+
+    def boolean(self, name: str, default: bool) -> bool:
+        value = self.text(name)
+        if value is None:
+            return default
+        if value.lower() not in ("true", "false"):
+            raise invalid(name, f'Failed to parse "{value}" to Boolean.')
+        return value.lower() == "true"
+
+    def integer(self, name: str, default: int, minimum: int) -> int:
+        value = self.text(name)
+        if value is None:
+            return default
+        if not _INTEGER.fullmatch(value) or abs(number := int(value)) > _INTEGER_MAX:
+            raise invalid(name, f'Failed to parse "{value}" as a radix-10 long integer.')
+        if number < minimum:
+            raise invalid(name, f"Invalid parameter range: {name} = {number} < {minimum}")
+        return number
+
+    def permission(self, name: str, default: int) -> int:
+        value = self.text(name)
+        if value is None:
+            return default
+        if not _OCTAL.fullmatch(value):
+            raise invalid(name, f'Failed to parse "{value}" as a radix-8 short integer.')
+        if (bits := int(value, 8)) > _PERMISSION_MAX:
+            raise invalid(name, f"Invalid parameter range: {name} = {bits:o} > {_PERMISSION_MAX:o}")
+        return bits
+
+    def user(self) -> str:
+        """Who is asking. Raises AccessDenied for one who wants to be taken for another."""
+        if (other := self.text("doas")) is not None:
+            raise AccessDenied(f"nobody is allowed to impersonate {other}: doas is not supported")
+        user = self.text("user.name")
+        if user is None:
+            return NOBODY
+        if not _USER.fullmatch(user):
+            raise invalid("user.name", f'"{user}" does not match {_USER.pattern}')
+        return user
+
+
+def _decode(raw: bytes, what: str) -> str:
+    if b"%" in raw and _BAD_ESCAPE.search(raw):
+        raise invalid(what, "an escape is not % and two hexadecimal digits")
+    try:
+        return unquote_to_bytes(raw).decode()
+    except UnicodeDecodeError:
+        raise invalid(what, "it is not UTF-8") from None

@@ -1,0 +1,47 @@
+"""A checkpoint directory of Spark's as peacefs shows it: which batches were begun, which were committed.
+
+Spark writes `offsets/N` before it runs batch N and `commits/N` when all of it is done. In between the batch is
+under way, and a query that starts again from here runs it once more.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from peacefs.client.file_status import ContentSummary, FileStatus
+from peacefs.protocol.errors import FileNotFound
+
+
+class Directories(Protocol):
+    """What is needed of a file system."""
+
+    def list(self, path: str) -> list[FileStatus]: ...
+
+    def content_summary(self, path: str) -> ContentSummary: ...
+
+
+class Checkpoint:
+    """The checkpoint at `path`, which need not exist yet."""
+
+    def __init__(self, files: Directories, path: str) -> None:
+        self._files = files
+        self.path = path
+
+    def begun(self) -> int | None:
+        """The latest batch whose offsets are written."""
+        return self._latest("offsets")
+
+    def committed(self) -> int | None:
+        """The latest batch that is done."""
+        return self._latest("commits")
+
+    def size(self) -> ContentSummary:
+        """Files and bytes of it."""
+        return self._files.content_summary(self.path)
+
+    def _latest(self, log: str) -> int | None:
+        try:
+            entries = self._files.list(f"{self.path}/{log}")
+        except FileNotFound:
+            return None
+        return max((int(entry.name) for entry in entries if entry.name.isdecimal()), default=None)

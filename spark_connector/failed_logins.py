@@ -1,0 +1,179 @@
+"""The demo's streaming query: failed log-ins per source address and window of event time.
+
+Runs as a process of its own, so that it can be killed like one:
+
+    python -m peacefs.spark_connector.failed_logins plan.json
+
+The file sink's log makes it exactly-once across restarts. Before the late lines of a log are dropped by the
+watermark, time passes with every line, not only with those that count: so the stream aggregates all lines and
+drops the windows without failures afterwards. (A filter before the aggregation would be pushed below the
+watermark by Spark's optimizer, and the sentinel line with it.)
+
+The process ends by itself when its standard input does: when whoever started it is gone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming import StreamingQuery
+
+from . import auth_log_columns
+from .auth_log import YearAssumption
+from .session import configure
+
+_PROGRESS_POLL_S = 1
+
+
+class QueryPlan(msgspec.Struct, frozen=True):
+    """All that a run of the query needs. URIs are Spark's, the rest are local paths; `coordinator` is host:port."""
+
+    coordinator: str
+    input: str
+    output: str
+    checkpoint: str
+    years: YearAssumption
+    window_s: int
+    delay_s: int
+    progress: str
+    result: str
+    master: str = "local[2,4]"
+    partitions: int = 4
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class FailureCount:
+    """A row of the result: failed log-ins from `source` in the window that begins at `start` (s since 1970)."""
+
+    start: int
+    source: str
+    failures: int
+
+
+class QueryResult(msgspec.Struct, frozen=True):
+    """The rows that the stream put out, read back from its output, and those of the batch, both in order."""
+
+    streamed: list[FailureCount]
+    batch: list[FailureCount]
+
+
+def start_session(plan: QueryPlan) -> SparkSession:
+    """A local Spark set up for peacefs."""
+    builder = configure(SparkSession.builder, plan.coordinator)
+    session = (
+        builder.master(plan.master)
+        .appName("failed log-ins")
+        .config("spark.sql.shuffle.partitions", str(plan.partitions))
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("WARN")
+    return session
+
+
+def failed_logins(lines: DataFrame, plan: QueryPlan) -> DataFrame:
+    """The aggregation over a table with a column `value`, for streams and batches alike."""
+    line = F.col("value")
+    news = lines.select(
+        auth_log_columns.instant(line, plan.years).alias("at"),
+        auth_log_columns.source(line).alias("source"),
+        auth_log_columns.failures(line).alias("failures"),
+    ).where(F.col("at").isNotNull())
+    return (
+        news.withWatermark("at", f"{plan.delay_s} seconds")
+        .groupBy(F.window("at", f"{plan.window_s} seconds"), "source")
+        .agg(F.sum("failures").alias("failures"))
+        .where(F.col("failures") > 0)
+        .select(F.col("window.start").cast("bigint").alias("start"), "source", "failures")
+    )
+
+
+def start_query(session: SparkSession, plan: QueryPlan) -> StreamingQuery:
+    """Start, or go on from the checkpoint; stops by itself when all input is read."""
+    lines = session.readStream.format("text").option("maxFilesPerTrigger", 1).option("lineSep", "\n").load(plan.input)
+    return (
+        failed_logins(lines, plan)
+        .writeStream.format("parquet")
+        .outputMode("append")
+        .option("path", plan.output)
+        .option("checkpointLocation", plan.checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
+
+
+def batch_rows(session: SparkSession, plan: QueryPlan) -> list[FailureCount]:
+    """The same aggregation over the whole input at once."""
+    lines = session.read.option("lineSep", "\n").text(plan.input)
+    return _rows(failed_logins(lines, plan))
+
+
+def streamed_rows(session: SparkSession, plan: QueryPlan) -> list[FailureCount]:
+    """What the stream has put out so far."""
+    return _rows(session.read.schema("start BIGINT, source STRING, failures BIGINT").parquet(plan.output))
+
+
+def _rows(table: DataFrame) -> list[FailureCount]:
+    return sorted(FailureCount(row.start, row.source, row.failures) for row in table.collect())
+
+
+class ProgressFile:
+    """Appends each batch's StreamingQueryProgress to a file, one JSON line a batch, as it comes."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._last_batch = -1
+
+    def append_news(self, query: StreamingQuery) -> None:
+        news = [json.loads(progress.json) for progress in query.recentProgress]
+        news = [progress for progress in news if progress["batchId"] > self._last_batch]
+        if not news:
+            return
+        with self._path.open("a", encoding="utf-8") as file:
+            for progress in news:
+                file.write(json.dumps(progress) + "\n")
+        self._last_batch = news[-1]["batchId"]
+
+
+def run(plan: QueryPlan) -> None:
+    """Run the query to its end and write the result; raises what stopped the query."""
+    session = start_session(plan)
+    progress = ProgressFile(Path(plan.progress))
+    query = start_query(session, plan)
+    try:
+        while not query.awaitTermination(_PROGRESS_POLL_S):
+            progress.append_news(query)
+    finally:
+        progress.append_news(query)
+    result = QueryResult(streamed_rows(session, plan), batch_rows(session, plan))
+    unfinished = Path(f"{plan.result}.unfinished")
+    unfinished.write_bytes(msgspec.json.encode(result))
+    unfinished.rename(plan.result)
+    session.stop()
+
+
+def _exit_with_standard_input() -> None:
+    while os.read(0, 4096):
+        pass
+    os._exit(1)
+
+
+def main(arguments: list[str]) -> None:
+    plan: Any = msgspec.json.decode(Path(arguments[0]).read_bytes(), type=QueryPlan)
+    threading.Thread(target=_exit_with_standard_input, daemon=True).start()
+    run(plan)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

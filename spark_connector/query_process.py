@@ -1,0 +1,81 @@
+"""The process of a streaming query as its starter sees it: started, watched, killed, started again.
+
+Python and its JVM form one process group, so that one SIGKILL ends both at once, as a machine's failure would.
+The process also ends when its standard input does: it does not outlive its starter, however that one dies.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from peacefs.protocol.limits import query_kill_timeout_s
+
+_LOG_TAIL_BYTES = 64 * 1024
+_POLL_S = 0.02
+
+
+class QueryProcess:
+    """`python -m module plan`, its output appended to `log`. `variables` go on top of our environment."""
+
+    def __init__(self, module: str, plan: Path, log: Path, variables: Mapping[str, str]) -> None:
+        self.log = log
+        self._gone = False
+        with log.open("ab") as output:
+            self._log_begins = output.tell()
+            # -P keeps the working directory of whoever called us off the import path.
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", module, str(plan)],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **variables},
+                start_new_session=True,
+            )
+
+    def __enter__(self) -> QueryProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    @property
+    def status(self) -> int | None:
+        """The exit status, negative for a signal; None while it runs."""
+        return self._process.poll()
+
+    def kill(self) -> None:
+        """SIGKILL to the whole group; returns when nothing of it is left. That it has ended already is fine.
+
+        Orphans whose new parent never reaps them look as if they were left: hence the bound.
+        """
+        if self._gone:
+            return  # its process group id may be another's by now
+        deadline = time.monotonic() + query_kill_timeout_s
+        while self._signal_group() and time.monotonic() < deadline:
+            self._process.poll()
+            time.sleep(_POLL_S)
+        self._process.wait()
+        self._gone = True
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
+    def last_words(self, lines: int) -> list[str]:
+        """The last lines of what this run wrote to the log."""
+        with self.log.open("rb") as log:
+            log.seek(max(self._log_begins, self.log.stat().st_size - _LOG_TAIL_BYTES))
+            written = log.read().decode(errors="replace").splitlines()
+        return [line for line in written if line.strip()][-lines:]
+
+    def _signal_group(self) -> bool:
+        """Whether there was anything left to kill."""
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return False
+        return True

@@ -1,0 +1,68 @@
+"""What Spark reports of each batch, and how much of it went into the checkpoint.
+
+Spark's `durationMs` counts `walCommit` (writing `offsets/N`) and `commitOffsets` (writing `commits/N`) as wall
+time of the batch. The state stores commit inside the batch, each partition on its own; their times are summed up
+by Spark, so a store's share is the sum over the number of stores.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+
+@dataclass(frozen=True, slots=True)
+class BatchProgress:
+    """One batch, durations in ms; `state_commit_ms` is the mean over the batch's state stores."""
+
+    batch: int
+    duration_ms: int
+    log_writes_ms: int
+    state_commit_ms: float
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """Median and 95th percentile (nearest rank)."""
+
+    median: float
+    p95: float
+
+
+def spread(values: Sequence[float]) -> Spread | None:
+    """None of nothing."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    return Spread(statistics.median(ordered), ordered[math.ceil(0.95 * len(ordered)) - 1])
+
+
+def read_progress(path: Path) -> list[BatchProgress]:
+    """The batches of a progress file in order; of one that was run twice, the second run. Ignores a torn last line."""
+    if not path.exists():
+        return []
+    whole_lines = path.read_text(encoding="utf-8").split("\n")[:-1]
+    batches = (_batch(json.loads(line)) for line in whole_lines)
+    return list({batch.batch: batch for batch in batches}.values())
+
+
+def _batch(progress: dict[str, Any]) -> BatchProgress:
+    durations = progress["durationMs"]
+    return BatchProgress(
+        batch=progress["batchId"],
+        duration_ms=durations.get("triggerExecution", 0),
+        log_writes_ms=durations.get("walCommit", 0) + durations.get("commitOffsets", 0),
+        state_commit_ms=_state_commit_ms(progress["stateOperators"]),
+    )
+
+
+def _state_commit_ms(operators: Iterable[dict[str, Any]]) -> float:
+    commits = [(operator["commitTimeMs"], operator["numStateStoreInstances"]) for operator in operators]
+    stores = sum(count for _, count in commits)
+    return sum(spent for spent, _ in commits) / stores if stores else 0.0

@@ -1,0 +1,61 @@
+"""Cuts a log into the parts that the stream reads one by one, and ends it with a sentinel.
+
+A streaming aggregation in append mode gives a window out when the watermark has passed its end, so the last
+windows of any input would never come. The sentinel part holds one line, of nobody's log-in, whose instant is
+far enough after all others.
+
+Parts hold clean UTF-8 and line feeds only, and their modification times rise, which is the order in which
+Spark's file source takes them.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
+from itertools import islice
+from pathlib import Path
+
+from peacefs.protocol.errors import BadRequest
+
+from .log_measure import LogMeasure
+
+_SENTINEL_MARGIN = timedelta(seconds=60)
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """The lines of a log in order, whatever its line ends; bytes that are no UTF-8 become U+FFFD."""
+    with path.open(encoding="utf-8", errors="replace", newline=None) as log:
+        for line in log:
+            yield line.rstrip("\n")
+
+
+def watermark_delay_s(measured: LogMeasure) -> int:
+    """A delay that drops no line of the log, in whole seconds."""
+    return math.ceil(measured.disorder_s) + 1
+
+
+def stage(source: Path, measured: LogMeasure, directory: Path, parts: int, window_s: int) -> list[Path]:
+    """Write at most `parts` parts of about the same number of lines, and the sentinel part. `directory` is made."""
+    if measured.last is None:
+        raise BadRequest(f"{source.name} holds no line with a time stamp")
+    directory.mkdir(parents=True)
+    lines = read_lines(source)
+    written = []
+    for number in range(parts):
+        first, after = (measured.lines * edge // parts for edge in (number, number + 1))
+        if first < after:
+            written.append(_part(directory, len(written), islice(lines, after - first)))
+    horizon = timedelta(seconds=window_s + watermark_delay_s(measured)) + _SENTINEL_MARGIN
+    sentinel = f"{(measured.last + horizon).isoformat(timespec='seconds')} peacefs staging: the log ends here"
+    written.append(_part(directory, len(written), [sentinel]))
+    return written
+
+
+def _part(directory: Path, number: int, lines: Iterable[str]) -> Path:
+    part = directory / f"part-{number:05}.log"
+    with part.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(f"{line}\n" for line in lines)
+    os.utime(part, (number + 1, number + 1))
+    return part

@@ -1,0 +1,350 @@
+"""A world in one thread under one seed: virtual time, a simulated network, simulated disks, nodes that crash.
+
+Participants are the generators (and coroutines) of the real code. The world performs their effects one at a
+time, in an order that the seed decides, and can end a node before any of them: its participants stop where they
+are, its connections break, its disk keeps what the disk's own rules say.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from simulated_disk import SimulatedDisk
+
+from peacefs.protocol import effects as fx
+from peacefs.protocol.errors import PeacefsError, PeerTimeout, PeerUnreachable
+from peacefs.protocol.frames import Frame, FrameReader, encode
+from peacefs.protocol.messages import Message
+
+Steps = Generator[Any, Any, Any] | Coroutine[Any, Any, Any]
+#: Answers a control call of a node: (caller's name, message) -> a coroutine that gives the reply.
+Coordinator = Callable[[str, Message], Coroutine[Any, Any, Message]]
+
+_DISK_EFFECTS = (
+    fx.OpenFile,
+    fx.Append,
+    fx.ReadAt,
+    fx.Sync,
+    fx.Truncate,
+    fx.CloseFile,
+    fx.Rename,
+    fx.SyncDirectory,
+    fx.Remove,
+    fx.MakeDirectory,
+    fx.ListDirectory,
+)
+
+
+class NodeCrashed(BaseException):
+    """Thrown into nobody: the type of what ends a participant whose node is gone."""
+
+
+class SimulatedConnection(fx.Connection):
+    """One end of a connection. What it sends goes through real frames, byte for byte."""
+
+    def __init__(self, node: Node, peer: str) -> None:
+        self.node = node
+        self.peer = peer
+        self.other: SimulatedConnection
+        self.address: fx.Address | None = None
+        self.inbox: deque[Frame] = deque()
+        self.reader = FrameReader()
+        self.receiver: Task | None = None
+        self.broken = False
+        #: A lost message of a byte stream: nothing arrives any more, and nobody is told.
+        self.stalled = False
+        self.arrives_at_s = 0.0
+
+
+@dataclass(eq=False)
+class Node:
+    """A machine: a name, a disk, connections that it keeps, and whether it is up."""
+
+    name: str
+    disk: SimulatedDisk
+    up: bool = True
+    generation: int = 0
+    listeners: dict[fx.Address, Callable[[SimulatedConnection], Steps]] = field(default_factory=dict)
+    connections: list[SimulatedConnection] = field(default_factory=list)
+    idle: dict[fx.Address, list[SimulatedConnection]] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class Task:
+    """A participant under way on a node."""
+
+    node: Node
+    name: str
+    steps: Steps
+    generation: int
+    done: bool = False
+    result: Any = None
+    error: BaseException | None = None
+    #: Rises at every resumption, so that a timer of an earlier effect finds itself out of date.
+    turn: int = 0
+
+
+class World:
+    """Time, network and nodes. `lose` is the chance that a message stalls its connection."""
+
+    def __init__(self, seed: int, *, lose: float = 0.0) -> None:
+        self.random = Random(seed)
+        self.lose = lose
+        self.now_s = 0.0
+        self.nodes: dict[str, Node] = {}
+        self.coordinator: Coordinator | None = None
+        self.messages_lost = 0
+        self.effects_performed = 0
+        #: Called before every effect of a node; a crash may be decided here.
+        self.before_effect: Callable[[Node, fx.Effect], None] = lambda node, effect: None
+        self._order = itertools.count()
+        self._agenda: list[tuple[float, int, Callable[[], None]]] = []
+
+    # -- nodes and participants --------------------------------------------------------------------
+
+    def add_node(self, name: str) -> Node:
+        node = self.nodes[name] = Node(name, SimulatedDisk(Random(self.random.random())))
+        return node
+
+    def spawn(self, node: Node, name: str, steps: Steps) -> Task:
+        task = Task(node, name, steps, node.generation)
+        self._at(self.now_s, lambda: self._resume(task, None, None, task.turn))
+        return task
+
+    def crash(self, node: Node) -> None:
+        """Power off: nothing runs on, nothing unsynced is certain, peers see their connections break."""
+        node.up = False
+        node.generation += 1
+        node.listeners.clear()
+        node.idle.clear()
+        for connection in node.connections:
+            self._break(connection)
+        node.connections.clear()
+        node.disk.crash()
+
+    def restart(self, node: Node) -> None:
+        node.up = True
+
+    def run(self, until: Callable[[], bool], *, limit_s: float) -> bool:
+        """Lets time pass until the condition holds (True) or `limit_s` virtual seconds are over (False)."""
+        end_s = self.now_s + limit_s
+        while not until():
+            if not self._agenda or self._agenda[0][0] > end_s:
+                self.now_s = end_s
+                return until()
+            self.now_s, _order, action = heapq.heappop(self._agenda)
+            action()
+        return True
+
+    def run_task(self, task: Task, *, limit_s: float) -> Any:
+        """Until one participant is done; gives its result or raises its error."""
+        assert self.run(lambda: task.done, limit_s=limit_s), f"{task.name} is still under way after {limit_s} s"
+        if task.error is not None:
+            raise task.error
+        return task.result
+
+    # -- the agenda --------------------------------------------------------------------------------
+
+    def _at(self, time_s: float, action: Callable[[], None]) -> None:
+        heapq.heappush(self._agenda, (time_s, next(self._order), action))
+
+    def _later(self, task: Task, delay_s: float, result: Any = None, error: BaseException | None = None) -> None:
+        turn = task.turn
+        self._at(self.now_s + delay_s, lambda: self._resume(task, result, error, turn))
+
+    def _resume(self, task: Task, result: Any, error: BaseException | None, turn: int) -> None:
+        if task.done or task.turn != turn:
+            return
+        if task.generation != task.node.generation:
+            self._end(task)
+            return
+        task.turn += 1
+        try:
+            effect = task.steps.send(result) if error is None else task.steps.throw(error)
+        except StopIteration as stop:
+            task.done, task.result = True, stop.value
+            return
+        except (PeacefsError, OSError) as fault:
+            task.done, task.error = True, fault
+            return
+        self.effects_performed += 1
+        self.before_effect(task.node, effect)
+        if task.generation != task.node.generation:
+            self._end(task)
+            return
+        self._perform(task, effect)
+
+    @staticmethod
+    def _end(task: Task) -> None:
+        """A crashed participant stops between two effects. Its clean-up code does not run either."""
+        task.done, task.error = True, NodeCrashed()
+        _graveyard.append(task.steps)
+
+    # -- effects -----------------------------------------------------------------------------------
+
+    def _perform(self, task: Task, effect: fx.Effect) -> None:
+        if isinstance(effect, _DISK_EFFECTS):
+            self._perform_on_disk(task, effect)
+            return
+        match effect:
+            case fx.Connect():
+                self._connect(task, effect)
+            case fx.Send():
+                self._send(task, effect)
+            case fx.Receive():
+                self._receive(task, effect)
+            case fx.Release():
+                connection = _end_of(effect.connection)
+                assert connection.address is not None
+                task.node.idle.setdefault(connection.address, []).append(connection)
+                self._later(task, 0.0)
+            case fx.Close():
+                self._break(_end_of(effect.connection))
+                self._later(task, 0.0)
+            case fx.Call():
+                self._call(task, effect)
+            case fx.Now() | fx.WallClock():
+                self._later(task, 0.0, self.now_s)
+            case fx.Sleep():
+                self._later(task, effect.seconds)
+            case fx.Wait():
+                turn = task.turn
+                effect.ticket.when_fired(
+                    lambda: self._at(self.now_s, lambda: self._resume(task, True, None, turn))
+                )
+                self._later(task, effect.timeout_s, False)
+            case _:
+                raise AssertionError(f"the world knows no {type(effect).__name__}")
+
+    def _perform_on_disk(self, task: Task, effect: fx.Effect) -> None:
+        delay_s = self.random.uniform(0.0001, 0.002)
+        try:
+            result = task.node.disk.perform(effect)
+        except OSError as fault:
+            self._later(task, delay_s, error=fault)
+        else:
+            self._later(task, delay_s, result)
+
+    def _call(self, task: Task, effect: fx.Call) -> None:
+        """A control call: there and back take time, and either message may be lost."""
+        overdue = PeerTimeout("the coordinator did not answer in time")
+        self._later(task, effect.timeout_s, error=overdue)
+        if self.coordinator is None or self._loses():
+            return
+        answer, turn = self.coordinator, task.turn
+
+        def arrive() -> None:
+            handler = self.spawn(self.nodes["coordinator"], "call", answer(task.node.name, effect.message))
+            self._when_done(handler, reply)
+
+        def reply(handler: Task) -> None:
+            if self._loses() or isinstance(handler.error, NodeCrashed):
+                return
+            self._at(
+                self.now_s + self._latency_s(), lambda: self._resume(task, handler.result, handler.error, turn)
+            )
+
+        self._at(self.now_s + self._latency_s(), arrive)
+
+    def _when_done(self, task: Task, action: Callable[[Task], None]) -> None:
+        if task.done:
+            action(task)
+        else:
+            self._at(self.now_s + 0.001, lambda: self._when_done(task, action))
+
+    # -- network -----------------------------------------------------------------------------------
+
+    def _latency_s(self) -> float:
+        return self.random.uniform(0.0001, 0.003)
+
+    def _loses(self) -> bool:
+        lost = self.random.random() < self.lose
+        self.messages_lost += lost
+        return lost
+
+    def _connect(self, task: Task, effect: fx.Connect) -> None:
+        idle = task.node.idle.get(effect.address, [])
+        while idle:
+            kept = idle.pop()
+            if not kept.broken:
+                self._later(task, 0.0, kept)
+                return
+        for node in self.nodes.values():
+            serve = node.listeners.get(effect.address)
+            if serve is not None and node.up:
+                here, there = (
+                    SimulatedConnection(task.node, effect.name),
+                    SimulatedConnection(node, task.node.name),
+                )
+                here.other, there.other = there, here
+                here.address = effect.address
+                task.node.connections.append(here)
+                node.connections.append(there)
+                self.spawn(node, f"serving {task.node.name}", serve(there))
+                self._later(task, self._latency_s(), here)
+                return
+        self._later(task, self._latency_s(), error=PeerUnreachable(f"cannot connect to {effect.name}"))
+
+    def _send(self, task: Task, effect: fx.Send) -> None:
+        connection = _end_of(effect.connection)
+        if connection.broken:
+            self._later(task, 0.0, error=PeerUnreachable(f"the connection to {connection.peer} broke"))
+            return
+        wire = encode(effect.message, len(effect.payload)) + bytes(effect.payload)
+        other = connection.other
+        other.stalled = other.stalled or self._loses()
+        if not other.stalled:
+            other.arrives_at_s = max(other.arrives_at_s, self.now_s + self._latency_s())
+            self._at(other.arrives_at_s, lambda: self._arrive(other, wire))
+        self._later(task, 0.00005)
+
+    def _arrive(self, connection: SimulatedConnection, wire: bytes) -> None:
+        if connection.broken:
+            return
+        connection.inbox.extend(connection.reader.feed(wire))
+        self._wake_receiver(connection)
+
+    def _receive(self, task: Task, effect: fx.Receive) -> None:
+        connection = _end_of(effect.connection)
+        connection.receiver = task
+        self._later(task, effect.timeout_s, error=PeerTimeout(f"{connection.peer} said nothing in time"))
+        if connection.inbox or connection.broken:
+            self._wake_receiver(connection)
+
+    def _wake_receiver(self, connection: SimulatedConnection) -> None:
+        task, connection.receiver = connection.receiver, None
+        if task is None or task.done:
+            return
+        if connection.inbox:
+            self._later(task, 0.0, connection.inbox.popleft())
+        else:
+            self._later(task, 0.0, error=PeerUnreachable(f"{connection.peer} closed the connection"))
+
+    def _break(self, connection: SimulatedConnection) -> None:
+        """Hangs up: the other side notices after what is under way, unless it is never told."""
+        connection.broken = True
+        other = connection.other
+        if other.broken or other.stalled:
+            return
+        delay_s = max(self.now_s, other.arrives_at_s) + self._latency_s()
+
+        def notice() -> None:
+            other.broken = True
+            self._wake_receiver(other)
+
+        self._at(delay_s, notice)
+
+
+#: Generators of crashed participants are kept from being closed, which would run their `finally` blocks.
+_graveyard: list[Steps] = []
+
+
+def _end_of(connection: fx.Connection) -> SimulatedConnection:
+    assert isinstance(connection, SimulatedConnection)
+    return connection

@@ -1,0 +1,24 @@
+"""Every decision page has a tracer, and every tracer runs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_PAGES = sorted((Path(__file__).parent.parent / "docs" / "decisions").glob("0*.md"))
+
+
+@pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.stem)
+def test_the_tracer_of_a_decision_runs(page: Path) -> None:
+    (tracer,) = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
+    done = subprocess.run([sys.executable, "-c", tracer], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_index_names_every_page() -> None:
+    index = (_PAGES[0].parent / "README.md").read_text()
+    assert re.findall(r"\((0\d+-[a-z-]+\.md)\)", index) == [page.name for page in _PAGES]

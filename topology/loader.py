@@ -1,0 +1,29 @@
+"""The one place where this package touches a disk: reads a description of the network from a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from peacefs.protocol.errors import InvalidTopology
+from peacefs.protocol.limits import topology_file_bytes_max
+
+from .model import Topology
+from .rack_table import parse_rack_table
+from .toml_file import parse_toml
+
+
+def load_topology(path: Path) -> Topology:
+    """TOML if the name ends in .toml, else a rack table. Raises InvalidTopology, which names the file."""
+    try:
+        with path.open("rb") as file:
+            raw = file.read(topology_file_bytes_max + 1)
+        if len(raw) > topology_file_bytes_max:
+            raise InvalidTopology(f"larger than {topology_file_bytes_max} bytes")
+        text = raw.decode()
+        return parse_toml(text) if path.suffix == ".toml" else parse_rack_table(text)
+    except OSError as error:
+        raise InvalidTopology(f"{path}: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise InvalidTopology(f"{path}: not UTF-8 at byte {error.start}") from None
+    except InvalidTopology as mistake:
+        raise InvalidTopology(f"{path}: {mistake.message}") from None

@@ -1,0 +1,44 @@
+"""A topology seen as a tree from its root: what both drawings follow."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from .model import Link, Topology
+
+
+@dataclass(slots=True)
+class Branch:
+    """A switch or server, the link that leads to it, and what hangs below. `cross` are its other links."""
+
+    name: str
+    link: Link | None
+    depth: int
+    is_server: bool
+    below: list[Branch] = field(default_factory=list)
+    cross: list[Link] = field(default_factory=list)
+
+    def leaves(self) -> int:
+        """How many ends it has, itself if nothing hangs below."""
+        return sum(branch.leaves() for branch in self.below) or 1
+
+
+def spanning_tree(topology: Topology) -> Branch:
+    """Breadth first, so that a switch hangs as near to the root as it is; switches before servers, by name."""
+    root = Branch(topology.root, None, 0, False)
+    placed = {root.name: root}
+    waiting = deque([root])
+    while waiting:
+        branch = waiting.popleft()
+        onward = {link.other(branch.name): link for link in topology.links_at[branch.name] if link != branch.link}
+        for name in sorted(onward, key=lambda name: (name in topology.servers, name)):
+            if name in placed:
+                if onward[name] != placed[name].link and onward[name] not in placed[name].cross:
+                    branch.cross.append(onward[name])
+                continue
+            is_server = name in topology.servers
+            child = placed[name] = Branch(name, onward[name], branch.depth + 1, is_server)
+            branch.below.append(child)
+            waiting.append(child)
+    return root

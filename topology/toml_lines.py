@@ -1,0 +1,38 @@
+"""Where in a TOML file a table, a key or a value stands: what tomllib does not tell, and mistakes need."""
+
+from __future__ import annotations
+
+import re
+
+_HEADER = re.compile(r"^\s*\[\[?\s*([A-Za-z_]+)\s*\]\]?\s*(?:#.*)?$")
+
+
+class TomlLines:
+    """The lines of a file, by the table they belong to. Lines count from 1."""
+
+    def __init__(self, text: str) -> None:
+        self._lines = text.splitlines()
+        headers = [
+            (number, found.group(1))
+            for number, line in enumerate(self._lines, 1)
+            if (found := _HEADER.match(line)) is not None
+        ]
+        ends = [number - 1 for number, _ in headers[1:]] + [len(self._lines)]
+        self._spans: dict[str, list[range]] = {}
+        for (start, table), end in zip(headers, ends, strict=False):
+            self._spans.setdefault(table, []).append(range(start, end + 1))
+        self._top = range(1, headers[0][0] if headers else len(self._lines) + 1)
+
+    def find(self, table: str | None, index: int, word: str | None = None) -> int | None:
+        """The last line of the `index`th table so named (None: before all tables) that mentions `word` as a
+        key or a quoted value; else the table's first line; None where the table has no header of its own."""
+        spans = self._spans.get(table, []) if table else [self._top]
+        if index >= len(spans):
+            return None
+        span = spans[index]
+        if word is not None:
+            mention = re.compile(rf"^\s*{re.escape(word)}\s*=|[\"']{re.escape(word)}[\"']")
+            for number in reversed(span):
+                if mention.search(self._lines[number - 1]):
+                    return number
+        return span.start
