@@ -69,7 +69,7 @@ class ByteStream:
         _fire(readable)
 
     def abort(self, error: PeacefsError) -> None:
-        """The rest will never come, or will never be taken. The first error stands; after the end it is too late."""
+        """The rest will never come, or never be taken. The first error stands; after the end it is too late."""
         with self._lock:
             if self._error is None and not self._ended():
                 self._error = error

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 from peacefs.protocol import effects as fx
 from peacefs.protocol.checksums import Bytes, block_checksums
-from peacefs.protocol.limits import packet_bytes
+from peacefs.protocol.limits import packet_bytes, source_silence_s
 
 from .byte_stream import ByteStream
 

@@ -24,7 +24,6 @@ from peacefs.protocol.limits import checksum_block_bytes, corrupt_report_timeout
 from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
 from peacefs.protocol.messages import ChunkLayout, Done, Failure, Hop, Packet, ReadChunk, ReportCorrupt
 
-
 #: Asks where the chunk's replicas are now.
 Relocate = Callable[[], fx.Steps[ChunkLayout]]
 
@@ -45,7 +44,7 @@ class ChunkReader:
         *,
         hop_timeout_s: float = default_hop_timeout_s,
     ) -> None:
-        assert 0 <= offset and offset + length <= layout.length
+        assert 0 <= offset < offset + length <= layout.length
         self._layout = layout
         self._position = offset
         self._end = offset + length
@@ -125,9 +124,7 @@ class ChunkReader:
 class _ReplicaStream:
     """One datanode's answer to one ReadChunk. After a fault it is only good for `abandon`."""
 
-    def __init__(
-        self, layout: ChunkLayout, hop: Hop, offset: int, length: int, hop_timeout_s: float
-    ) -> None:
+    def __init__(self, layout: ChunkLayout, hop: Hop, offset: int, length: int, hop_timeout_s: float) -> None:
         self.node = hop.node
         self._hop = hop
         self._request = ReadChunk(layout.token, layout.chunk, layout.version, offset, length)

@@ -43,7 +43,11 @@ def write_chunk(
                 raise
             if fault.culprit is not None and fault.culprit not in failed:
                 failed.append(fault.culprit)
-        allocated = yield from allocate_again(failed, allocated.chunk)
+            reason = fault.message
+        try:
+            allocated = yield from allocate_again(failed, allocated.chunk)
+        except PeacefsError as refusal:
+            raise type(refusal)(f"{refusal.message} (another pipeline was needed because {reason})") from None
     raise AssertionError("the last attempt returns or raises")
 
 

@@ -9,6 +9,7 @@ terminal reaches the launcher alone, which then stops all members in good order.
 from __future__ import annotations
 
 import os
+import re
 import selectors
 import signal
 import subprocess
@@ -21,6 +22,7 @@ import msgspec
 
 from peacefs.protocol.errors import StartupError
 from peacefs.protocol.limits import local_stop_timeout_s
+from peacefs.protocol.secret import SECRET_FILE_VARIABLE
 
 _LOG_TAIL_BYTES = 4096
 
@@ -105,6 +107,11 @@ class Member:
             return f"was killed by {signal.Signals(-status).name}"
         return f"ended with status {status}: {self.last_words or 'its log is empty'}"
 
+    def _complaint(self) -> str:
+        """Its last words, without the `peacefs: <command>: ` that a service's refusal begins with."""
+        words = self.last_words
+        return words.split(": ", 2)[2] if re.match(r"peacefs: \w+: ", words) else words
+
     # -- what becomes of it --------------------------------------------------------------------------
 
     def start(self) -> None:
@@ -124,6 +131,8 @@ class Member:
             with self.log.open("ab") as log:
                 self._process = subprocess.Popen(
                     command,
+                    # A secret file of the caller's belongs to another cluster.
+                    env={name: value for name, value in os.environ.items() if name != SECRET_FILE_VARIABLE},
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
@@ -143,7 +152,7 @@ class Member:
         if not line.endswith(b"\n"):
             # The pipe closed without a word: the process is ending.
             self.await_end(time.monotonic() + local_stop_timeout_s)
-            raise StartupError(f"{self.name} did not start: {self.last_words.removeprefix('peacefs: ')}")
+            raise StartupError(f"{self.name} did not start: {self._complaint() or 'it said nothing'}")
         self._readiness = msgspec.json.decode(line, type=Readiness)
         return self._readiness
 

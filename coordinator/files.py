@@ -172,20 +172,20 @@ class Files:
 
     async def set_times(self, path: str, user: str, modified_ms: int | None, accessed_ms: int | None) -> None:
         parsed = parse_path(path)
-        await self._commit(lambda tx: namespace.set_times(tx, parsed, modified_ms, accessed_ms, self._now_ms()))
+        await self._commit(lambda tx: namespace.set_times(tx, parsed, modified_ms, accessed_ms))
 
     async def set_permission(self, path: str, user: str, permission: int) -> None:
         parsed = parse_path(path)
-        await self._commit(lambda tx: namespace.set_permission(tx, parsed, permission, self._now_ms()))
+        await self._commit(lambda tx: namespace.set_permission(tx, parsed, permission))
 
     async def set_owner(self, path: str, user: str, owner: str | None, group: str | None) -> None:
         parsed = parse_path(path)
-        await self._commit(lambda tx: namespace.set_owner(tx, parsed, owner, group, self._now_ms()))
+        await self._commit(lambda tx: namespace.set_owner(tx, parsed, owner, group))
 
     async def set_replication(self, path: str, user: str, replication: int) -> bool:
         parsed = parse_path(path)
         wanted = _replication(replication)
-        result = await self._commit(lambda tx: namespace.set_replication(tx, parsed, wanted, self._now_ms()))
+        result = await self._commit(lambda tx: namespace.set_replication(tx, parsed, wanted))
         self._cluster.load(result.changed)
         return result.done
 

@@ -123,11 +123,8 @@ class Reader(ABC):
     def next_discarded(self) -> Discarded | None: ...
 
     @abstractmethod
-    def epoch(self) -> int: ...
-
-    @abstractmethod
     def floor(self) -> ChunkId:
-        """Unknown chunks below this number may be deleted by datanodes."""
+        """Datanodes may delete chunks below this number that the metadata does not know."""
 
     @abstractmethod
     def close(self) -> None: ...
@@ -166,7 +163,8 @@ class Transaction(Reader):
         """Stores a chunk that nothing refers to yet; False, and nothing done, if its id is known."""
 
     @abstractmethod
-    def set_chunk_replication(self, chunk: ChunkId, replication: int) -> None: ...
+    def set_chunk_replication(self, chunk: ChunkId, replication: int) -> bool:
+        """Whether that changed it: of several references to a chunk none can lower what it is to have."""
 
     @abstractmethod
     def add_reference(self, inode: InodeId, position: int, chunk: ChunkId, length: int) -> None: ...
@@ -195,7 +193,7 @@ class Transaction(Reader):
 
     @abstractmethod
     def raise_floor(self, floor: ChunkId) -> None:
-        """Raises the floor; never lowers it."""
+        """Raises the floor unless it is held; never lowers it."""
 
 
 class Metadata(ABC):
@@ -205,10 +203,17 @@ class Metadata(ABC):
     cluster_id: str
 
     @abstractmethod
-    def begin_epoch(self, at_least: int = 0) -> int:
-        """Commits an epoch above the last, and no smaller than `at_least`; returns it.
+    def begin_epoch(self, above: int = 0) -> int:
+        """Commits an epoch above the last one and above `above`; returns it. Inode numbers begin with it.
 
-        Comes before the first `commit` of every coordinator. Raises MetadataFault.
+        Every coordinator begins one before its first `commit`. Raises MetadataFault.
+        """
+
+    @abstractmethod
+    def hold_floor(self) -> None:
+        """Commits that the floor stays where it is, now and after restarts: unknown chunks may be precious.
+
+        Raises MetadataFault.
         """
 
     @abstractmethod

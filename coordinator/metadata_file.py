@@ -17,7 +17,7 @@ from peacefs.protocol.errors import StartupError
 from peacefs.protocol.limits import metadata_full_check_bytes_max
 
 from .metadata import ROOT
-from .metadata_schema import APPLICATION_ID, LIVE, MIGRATIONS, fill, migrate, schema_version
+from .metadata_schema import APPLICATION_ID, LIVE, META_KEYS, MIGRATIONS, fill, migrate, schema_version
 
 _MAGIC = b"SQLite format 3\0"
 _ADVICE = (
@@ -32,7 +32,9 @@ def lock(path: Path) -> int:
     try:
         descriptor = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise StartupError(f"cannot open {lock_path}: {error.strerror}. Is its directory there, and ours?") from None
+        raise StartupError(
+            f"cannot open {lock_path}: {error.strerror}. Is its directory there, and ours?"
+        ) from None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -121,5 +123,5 @@ def _verify_contents(path: Path, connection: sqlite3.Connection) -> None:
             raise StartupError(f"{path} is damaged ({verdict.splitlines()[-1]}). {_ADVICE}")
     keys = {key for (key,) in connection.execute("SELECT key FROM meta")}
     root = connection.execute("SELECT 1 FROM inode WHERE inode = ? AND to_tx = ?", (ROOT, LIVE)).fetchone()
-    if root is None or not keys >= {"cluster_id", "epoch", "floor", "last_tx"}:
+    if root is None or not keys >= set(META_KEYS):
         raise StartupError(f"{path} is damaged (its root or its identity is missing). {_ADVICE}")

@@ -25,7 +25,7 @@ FILE_KIND: Final = 0
 DIRECTORY_KIND: Final = 1
 
 _FIRST_SCHEMA = (
-    # Keys: cluster_id, epoch, floor, last_tx.
+    # The single values: see META_KEYS.
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID",
     """CREATE TABLE inode (
         inode INTEGER NOT NULL, to_tx INTEGER NOT NULL, from_tx INTEGER NOT NULL,
@@ -56,6 +56,8 @@ _FIRST_SCHEMA = (
     "CREATE INDEX snapshot_by_tx ON snapshot (at_tx)",
 )
 
+META_KEYS: Final = ("cluster_id", "epoch", "floor", "floor_held", "last_tx")
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST_SCHEMA,)
 
 
@@ -79,7 +81,7 @@ def fill(connection: sqlite3.Connection, cluster_id: str, owner: str) -> None:
     connection.execute("BEGIN IMMEDIATE")
     connection.executemany(
         "INSERT INTO meta (key, value) VALUES (?, ?)",
-        [("cluster_id", cluster_id), ("epoch", 0), ("floor", 0), ("last_tx", 0)],
+        [("cluster_id", cluster_id), *((key, 0) for key in META_KEYS[1:])],
     )
     connection.execute(
         "INSERT INTO inode VALUES (?, ?, 0, ?, ?, ?, ?, 0, 0, 0, 0, 0)",

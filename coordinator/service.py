@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import getpass
 import logging
 import os
 import random
@@ -78,7 +79,7 @@ def run(options: CoordinatorOptions) -> None:
     secret_file = find_secret_file(options.secret_file)
     require_secret_for(options.host, secret_file)
     _make_directory(options.directory)
-    metadata = SqliteMetadata.open(options.directory / "metadata.sqlite")
+    metadata = SqliteMetadata.open(options.directory / "metadata.sqlite", owner=getpass.getuser())
     try:
         secret = (
             read_secret(secret_file) if secret_file else read_or_make_secret(options.directory / "cluster.secret")
@@ -107,6 +108,7 @@ class Coordinator:
         self._reader = metadata.reader()
         self._advertised = options.advertise or options.host
         self._address = ""
+        self._floor_held = False
         self._drawn_at: deque[tuple[float, int]] = deque()
         self._nodes = NodeServer(
             Identity(metadata.cluster_id, "coordinator", "coordinator", seal),
@@ -196,7 +198,7 @@ class Coordinator:
     # -- in the background -------------------------------------------------------------------------
 
     async def _load_chunks(self) -> None:
-        after, count = -1, 0
+        after, count = 0, 0
         while page := namespace.chunk_page(self._reader, after, load_chunks_per_turn):
             self._cluster.load(page)
             after, count = page[-1].chunk, count + len(page)
@@ -208,7 +210,7 @@ class Coordinator:
         was_ready = False
         while True:
             now_s = time.monotonic()
-            self._act(self._cluster.tick(now_s, self._metadata.floor))
+            self._act(self._cluster.tick(now_s, self._reader.floor()))
             if not was_ready and self._cluster.ready(now_s):
                 was_ready = True
                 log.info("ready: %d datanodes alive", len(self._cluster.members.alive()))
@@ -240,7 +242,7 @@ class Coordinator:
             seen,
             self._numbering.epoch,
         )
-        self._metadata.hold_floor()
+        self._floor_held = True
         self._numbering.epoch = self._metadata.begin_epoch(seen)
         self._numbering.drawn = 0
 
@@ -252,7 +254,7 @@ class Coordinator:
         floor = None
         while self._drawn_at and self._drawn_at[0][0] <= now_s - write_token_lifetime_s:
             floor = self._drawn_at.popleft()[1]
-        if floor is not None and floor > self._metadata.floor:
+        if floor is not None and floor > self._reader.floor() and not self._floor_held:
             await self._commit(lambda tx: tx.raise_floor(floor))
 
     def _stop_at_once(self, fault: BaseException) -> None:

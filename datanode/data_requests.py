@@ -10,8 +10,7 @@ import threading
 
 from peacefs.protocol import effects as fx
 from peacefs.protocol.checksums import Bytes
-from peacefs.protocol.errors import ChunkError, PeacefsError, PeerError, ProtocolViolation
-from peacefs.protocol.ids import NodeId
+from peacefs.protocol.errors import PeacefsError, PeerError, ProtocolViolation
 from peacefs.protocol.limits import idle_connection_timeout_s, last_word_timeout_s
 from peacefs.protocol.messages import Failure, Message, ReadChunk, WriteChunk
 
@@ -22,8 +21,7 @@ from .pipeline import PipelineHop
 class DataRequests:
     """Answers requests of all connections of a datanode; knows neither sockets nor threads."""
 
-    def __init__(self, node: NodeId, hop: PipelineHop, server: ChunkServer) -> None:
-        self._node = node
+    def __init__(self, hop: PipelineHop, server: ChunkServer) -> None:
         self._hop = hop
         self._server = server
         self._lock = threading.Lock()
@@ -52,7 +50,7 @@ class DataRequests:
         self._count(1)
         try:
             yield from self._answer(connection, request, data)
-        except (PeacefsError, OSError) as fault:
+        except PeacefsError as fault:
             told = yield from self._refuse(connection, fault)
             return told and _read_in_full(request)
         finally:
@@ -68,10 +66,8 @@ class DataRequests:
             case _:
                 raise ProtocolViolation(f"{type(request).__name__} is nothing to ask a data server")
 
-    def _refuse(self, connection: fx.Connection, fault: PeacefsError | OSError) -> fx.Steps[bool]:
+    def _refuse(self, connection: fx.Connection, fault: PeacefsError) -> fx.Steps[bool]:
         """Sends the Failure; False if it cannot be told."""
-        if isinstance(fault, OSError):
-            fault = ChunkError(f"disk of {self._node}: {fault.strerror or fault}", culprit=self._node)
         try:
             failure = Failure(fault.code, fault.message, fault.culprit)
             yield from fx.send(connection, failure, timeout_s=last_word_timeout_s)

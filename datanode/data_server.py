@@ -75,12 +75,12 @@ class DataServer:
         while not self._stopping.is_set():
             try:
                 sock, address = self._listener.accept()
+                connection = SocketConnection(sock, f"{address[0]}:{address[1]}")
             except OSError as error:
                 # Out of descriptors, for instance: connections that end will free some.
                 if not self._stopping.wait(_ACCEPT_RETRY_S):
                     log.warning("cannot accept a data connection: %s", error.strerror or error)
                 continue
-            connection = SocketConnection(sock, f"{address[0]}:{address[1]}")
             if not self._admit(connection):
                 self._turn_away(connection)
 

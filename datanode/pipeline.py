@@ -13,7 +13,6 @@ Every hop verifies what it stores and compares its successor's acknowledgement w
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
 
 from peacefs.client.next_hop import NextHop, link_timeout_s
@@ -80,10 +79,11 @@ class PipelineHop:
             ]
             if onward is not None:
                 receipts += yield from self._compare(opening, sealed, onward, place, forwarded_at)
-        except (PeacefsError, OSError) as fault:
+        except PeacefsError as fault:
             if onward is not None:
                 yield from onward.abandon()
-            raise self._ascribed(fault, place) from None
+            self._ascribe(fault, place)
+            raise
         ack = WriteAck(opening.chunk, opening.version, sealed.length, sealed.checksum, receipts)
         yield from fx.send(upstream, ack, timeout_s=self._hop_timeout_s)
 
@@ -118,9 +118,8 @@ class PipelineHop:
                 yield from self._take_packets(upstream, staged, len(data), onward)
             forwarded_at = yield from fx.now()
             sealed = yield from self._store.seal(staged)
-        except (PeacefsError, OSError):
-            with contextlib.suppress(OSError):
-                yield from self._store.discard(staged)
+        except PeacefsError:
+            yield from self._store.discard(staged)
             raise
         self._changes.added(Replica(opening.chunk, opening.version, sealed.length))
         return sealed, forwarded_at
@@ -158,13 +157,11 @@ class PipelineHop:
         yield from onward.release()
         return receipts
 
-    def _ascribed(self, fault: PeacefsError | OSError, place: _Place) -> PeacefsError:
-        """The fault with its culprit. Those of the next hop have theirs already."""
-        if isinstance(fault, OSError):
-            return ChunkError(f"disk of {self._node}: {fault.strerror or fault}", culprit=self._node)
-        if fault.culprit is None:
-            if isinstance(fault, PeerError):
-                fault.culprit = place.upstream
-            elif isinstance(fault, ChunkError) and not isinstance(fault, StaleVersion):
-                fault.culprit = self._node
-        return fault
+    def _ascribe(self, fault: PeacefsError, place: _Place) -> None:
+        """Names the culprit of a fault on this hop or before it; the next hop's have theirs already."""
+        if fault.culprit is not None:
+            return
+        if isinstance(fault, PeerError):
+            fault.culprit = place.upstream
+        elif isinstance(fault, ChunkError) and not isinstance(fault, StaleVersion):
+            fault.culprit = self._node

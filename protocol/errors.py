@@ -29,7 +29,8 @@
     │   ├── ChunkNotFound
     │   ├── DiskFull
     │   └── DiskFault
-    └── StartupError                 (never on the wire: a service says it and exits)
+    ├── StartupError                 (never on the wire: a service says it and exits)
+    └── QueryFailed                  (never on the wire: a streaming query stopped for good)
 
 A stock Hadoop client looks at `javaClassName` and `message` alone, and takes an unexpected status whose
 JSON names no RemoteException for success: so every error that leaves a service over HTTP goes through
@@ -225,6 +226,10 @@ class DiskFault(ChunkError):
 
 class StartupError(PeacefsError):
     """Why a service or command cannot start: shown as one line, exit status 1."""
+
+
+class QueryFailed(PeacefsError):
+    """A streaming query that stops again and again, or does nothing any more."""
 
 
 def _tree(root: type[PeacefsError]) -> dict[str, type[PeacefsError]]:

@@ -68,6 +68,9 @@ idle_connection_timeout_s: Final = 120.0
 write_attempts_max: Final = 4
 read_rounds_max: Final = 2
 
+# What a datanode leaves free on its disk for others.
+reserved_bytes_default: Final = 1024 * MIB
+
 # -- liveness ------------------------------------------------------------------------------------
 heartbeat_interval_s: Final = 1.0
 suspect_after_s: Final = 3.0
@@ -98,7 +101,11 @@ gateway_first_buffer_bytes: Final = 1 * MIB
 gateway_buffer_bytes_max: Final = 512 * MIB
 # What a producer may be ahead of the writer of its file.
 stream_buffer_bytes: Final = 4 * MIB
+# Threads for files longer than the first buffer, each held as long as its client sends; and threads for
+# small files and pieces to be read, which are soon free again.
 gateway_threads: Final = 32
+gateway_quick_threads: Final = 32
+gateway_downloads_max: Final = 256
 data_connections_max: Final = 1024
 commit_batch_max: Final = 256
 commit_queue_max: Final = 10_000
@@ -145,11 +152,12 @@ demo_repair_timeout_s: Final = 60.0
 http_keep_alive_s: Final = 75
 http_first_byte_timeout_s: Final = 60.0
 http_body_idle_timeout_s: Final = 60.0
-# A client that takes nothing of a pending answer is cut off after this.
-http_write_stall_timeout_s: Final = 60.0
+# A client that takes nothing of a pending answer is cut off after this. A Spark task may chew on a row group for
+# minutes before it reads on; HDFS's datanodes wait as long.
+http_write_stall_timeout_s: Final = 480.0
 # An offender may read its refusal before the connection is reset.
 http_linger_s: Final = 1.0
-http_shutdown_grace_s: Final = 5
+http_shutdown_grace_s: Final = 3
 http_connections_max: Final = 4096
 # What httptools can parse.
 http_url_bytes_max: Final = 64 * KIB - 1

@@ -153,7 +153,8 @@ class ConnectionPool:
         self._clock = clock
         self._lock = threading.Lock()
         self._idle: dict[fx.Address, list[SocketConnection]] = {}
-        self._address_of: dict[int, fx.Address] = {}
+        self._address_of: dict[SocketConnection, fx.Address] = {}
+        self._shut_down = False
 
     def connect(self, address: fx.Address, name: str) -> SocketConnection:
         while (kept := self._take(address)) is not None:
@@ -162,8 +163,11 @@ class ConnectionPool:
             self.close(kept)
         connection, _peer = open_connection(address, name, self._me)
         with self._lock:
-            self._address_of[id(connection)] = address
-        return connection
+            if not self._shut_down:
+                self._address_of[connection] = address
+                return connection
+        connection.close()
+        raise PeerUnreachable(f"cannot connect to {name}: {self._me.name} is stopping")
 
     def _take(self, address: fx.Address) -> SocketConnection | None:
         with self._lock:
@@ -173,12 +177,20 @@ class ConnectionPool:
     def release(self, connection: SocketConnection) -> None:
         connection.idle_since = self._clock()
         with self._lock:
-            self._idle.setdefault(self._address_of[id(connection)], []).append(connection)
+            self._idle.setdefault(self._address_of[connection], []).append(connection)
 
     def close(self, connection: SocketConnection) -> None:
         with self._lock:
-            self._address_of.pop(id(connection), None)
+            self._address_of.pop(connection, None)
         connection.close()
+
+    def shut_down(self) -> None:
+        """Wakes every participant that waits for a peer, with PeerUnreachable, and connects no more."""
+        with self._lock:
+            self._shut_down = True
+            opened = list(self._address_of)
+        for connection in opened:
+            connection.shut_down()
 
     def close_all(self) -> None:
         """Closes what lies idle; what is in use is closed by its user."""

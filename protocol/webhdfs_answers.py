@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from .asgi import Scope, Send, header
+from .asgi import Receive, Scope, Send, client_watch, header
 from .errors import PeacefsError, remote_exception
 
 log = logging.getLogger("peacefs.webhdfs")
@@ -33,11 +33,12 @@ class Answer:
     status: int
     body: bytes = b""
     extra: tuple[tuple[bytes, bytes], ...] = ()
+    content_type: bytes = _JSON
 
     def headers(self, *, with_type: bool) -> Headers:
         headers = [(b"content-length", b"%d" % len(self.body)), *self.extra]
-        if self.body and with_type:
-            headers.append((b"content-type", _JSON))
+        if self.body and (with_type or self.content_type != _JSON):
+            headers.append((b"content-type", self.content_type))
         return headers
 
 
@@ -94,10 +95,20 @@ async def send_answer(scope: Scope, send: Send, answer: Answer) -> None:
     await send({"type": "http.response.body", "body": answer.body})
 
 
-async def send_stream(scope: Scope, send: Send, stream: JsonStream) -> None:
-    """Sends the pieces as chunks of one answer. A fault among them ends the connection, not the answer."""
+async def send_stream(scope: Scope, receive: Receive, send: Send, stream: JsonStream) -> None:
+    """Sends the pieces as parts of one answer, as long as somebody reads them.
+
+    After a fault among them the answer stays without its end, upon which the server hangs up.
+    """
     headers = [(b"content-type", _JSON)] if wants_content_type(scope) else []
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-    async for piece in stream.pieces:
-        await send({"type": "http.response.body", "body": piece, "more_body": True})
-    await send({"type": "http.response.body", "body": b""})
+    async with client_watch(receive) as hung_up:
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        try:
+            async for piece in stream.pieces:
+                if hung_up.done():
+                    return
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        except PeacefsError as fault:
+            log.warning("%s broke off: %s", scope["path"], fault)
+            return
+        await send({"type": "http.response.body", "body": b""})

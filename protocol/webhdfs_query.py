@@ -6,16 +6,31 @@ Pure. Whatever is malformed raises BadRequest, in the words that Hadoop's server
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, TypeVar
 from urllib.parse import unquote_to_bytes
 
 from .asgi import Scope
-from .errors import AccessDenied, BadRequest
+from .errors import AccessDenied, BadRequest, Unsupported
+
+T = TypeVar("T")
 
 PREFIX: Final = "/webhdfs/v1"
 #: Who is asking when nobody says so: HDFS's name for it.
 NOBODY: Final = "dr.who"
 
+#: Operations of HDFS that peacefs has not: named as such, so that nobody takes them for misspelled.
+_NOT_SUPPORTED: Final = frozenset(
+    """
+    ALLOWSNAPSHOT APPEND CANCELDELEGATIONTOKEN CONCAT CREATESNAPSHOT CREATESYMLINK DELETESNAPSHOT
+    DISABLEECPOLICY DISALLOWSNAPSHOT ENABLEECPOLICY GETACLSTATUS GETALLSTORAGEPOLICY GETDELEGATIONTOKEN
+    GETECCODECS GETECPOLICIES GETECPOLICY GETFILECHECKSUM GETLINKTARGET GETQUOTAUSAGE GETSNAPSHOTDIFF
+    GETSNAPSHOTDIFFLISTING GETSNAPSHOTLIST GETSNAPSHOTTABLEDIRECTORYLIST GETSTATUS GETSTORAGEPOLICY
+    GETTRASHROOTS GETXATTRS LISTXATTRS MODIFYACLENTRIES REMOVEACL REMOVEACLENTRIES REMOVEDEFAULTACL
+    REMOVEXATTR RENAMESNAPSHOT RENEWDELEGATIONTOKEN SATISFYSTORAGEPOLICY SETACL SETECPOLICY SETQUOTA
+    SETQUOTABYSTORAGETYPE SETSTORAGEPOLICY SETXATTR TRUNCATE UNSETECPOLICY UNSETSTORAGEPOLICY
+    """.split()  # noqa: SIM905 (as a list it is a page)
+)
 _ROOT: Final = b"/webhdfs"
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
@@ -32,23 +47,12 @@ def is_webhdfs(scope: Scope) -> bool:
 
 
 def path_of(scope: Scope) -> str:
-    """The path in the file system, percent-decoded exactly once. Raises BadRequest."""
+    """The path in the file system, percent-decoded exactly once; what a path may be is the namespace's to say."""
     raw: bytes = scope["raw_path"]
     prefix = PREFIX.encode()
     if raw != prefix and not raw.startswith(prefix + b"/"):
         raise BadRequest(f"there is nothing here: WebHDFS is at {PREFIX}/<path>?op=<operation>")
-    return checked_path(_decode(raw[len(prefix) :], "path") or "/", "path")
-
-
-def checked_path(path: str, name: str) -> str:
-    """Refuses what can be no path whatever the file system holds; its own rules are the namespace's."""
-    if not path.startswith("/"):
-        raise invalid(name, f'"{path}" is not an absolute path.')
-    if "\0" in path:
-        raise invalid(name, "a path cannot contain NUL")
-    if "/../" in path + "/":
-        raise invalid(name, f'"{path}" contains ".."')
-    return path
+    return _decode(raw[len(prefix) :], "path") or "/"
 
 
 def invalid(name: str, why: str) -> BadRequest:
@@ -76,9 +80,6 @@ class Query:
         if value is None:
             raise invalid(name, "it is missing")
         return value
-
-    def path(self, name: str) -> str:
-        return checked_path(self.required(name), name)
 
     def names(self, name: str) -> frozenset[str]:
         """A list separated by commas, as a set."""
@@ -122,6 +123,26 @@ class Query:
         if not _USER.fullmatch(user):
             raise invalid("user.name", f'"{user}" does not match {_USER.pattern}')
         return user
+
+
+def find_operation(method: str, query: Query, known: Mapping[str, Mapping[str, T]]) -> T:
+    """What `known` holds for the operation that a query names, by HTTP method and name.
+
+    Raises BadRequest for a name that HDFS does not have or has for another method, Unsupported for one that it
+    has and we have not.
+    """
+    name = query.required("op").upper()
+    if (found := known.get(method, {}).get(name)) is not None:
+        return found
+    elsewhere = [other for other, names in known.items() if name in names]
+    if elsewhere:
+        advice = f"{name} is asked with {elsewhere[0]}"
+    else:
+        advice = "there are " + ", ".join(name for names in known.values() for name in names)
+    if name in _NOT_SUPPORTED:
+        raise Unsupported(f"{name} is not supported; {advice}")
+    enum = f"org.apache.hadoop.hdfs.web.resources.{method.capitalize()}OpParam.Op"
+    raise invalid("op", f"No enum constant {enum}.{name}; {advice}")
 
 
 def _decode(raw: bytes, what: str) -> str:

@@ -1,50 +1,41 @@
 """The operations that a client asks of the name side, as values. Pure: scope in, request or BadRequest out.
 
-One small class an operation, which reads its own parameters; the table at the end holds them all. What the
+One small class an operation, which reads its own parameters; the table at the end holds them all. Parameters
+that ask for nothing here (`buffersize`, and `unmaskedpermission`, which is for ACLs) are passed over. What the
 data side is asked is in `webhdfs_redirects`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from .asgi import Scope
 from .errors import BadRequest, Unsupported
 from .limits import replication_default
-from .webhdfs_query import Query, checked_path, invalid, path_of
+from .webhdfs_query import Query, find_operation, invalid, path_of
+
+Reader = Callable[[str, str, Query], "Request"]
 
 #: What HDFS gives when nobody says: files, directories.
 _FILE_PERMISSION: Final = 0o644
 _DIRECTORY_PERMISSION: Final = 0o755
-_CREATE_FLAGS: Final = frozenset(
-    "CREATE OVERWRITE APPEND SYNC_BLOCK LAZY_PERSIST NEW_BLOCK NO_LOCAL_WRITE SHOULD_REPLICATE "
-    "IGNORE_CLIENT_LOCALITY NO_LOCAL_RACK".split()
+#: Those of Hadoop's CreateFlag that ask for nothing here, and the two that do.
+_CREATE_FLAG = re.compile(
+    "CREATE|OVERWRITE|APPEND|SYNC_BLOCK|LAZY_PERSIST|NEW_BLOCK|NO_LOCAL_WRITE|SHOULD_REPLICATE"
+    "|IGNORE_CLIENT_LOCALITY|NO_LOCAL_RACK"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What every request says: of which path, and who asks."""
-
-    path: str
-    user: str
+_FS_ACTION = re.compile("[r-][w-][x-]")
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Base of all."""
+    """Base of all: of which path, and who asks."""
 
-    asked: Asked
-
-    @property
-    def path(self) -> str:
-        return self.asked.path
-
-    @property
-    def user(self) -> str:
-        return self.asked.user
+    path: str
+    user: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +55,8 @@ class ListStatusBatch(Request):
     start_after: str | None
 
     @classmethod
-    def read(cls, asked: Asked, query: Query) -> ListStatusBatch:
-        return cls(asked, query.text("startafter"))
+    def read(cls, path: str, user: str, query: Query) -> ListStatusBatch:
+        return cls(path, user, query.text("startafter"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +72,8 @@ class GetBlockLocations(Request):
     length: int
 
     @classmethod
-    def read(cls, asked: Asked, query: Query) -> GetBlockLocations:
-        return cls(asked, query.integer("offset", 0, 0), query.integer("length", 2**63 - 1, 0))
+    def read(cls, path: str, user: str, query: Query) -> GetBlockLocations:
+        return cls(path, user, query.integer("offset", 0, 0), query.integer("length", 2**63 - 1, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +96,11 @@ class CheckAccess(Request):
     """CHECKACCESS"""
 
     @classmethod
-    def read(cls, asked: Asked, query: Query) -> CheckAccess:
+    def read(cls, path: str, user: str, query: Query) -> CheckAccess:
         action = query.required("fsaction")
-        if len(action) != 3 or any(letter not in (right, "-") for letter, right in zip(action, "rwx", strict=True)):
+        if not _FS_ACTION.fullmatch(action):
             raise invalid("fsaction", f'"{action}" is not like r-x')
-        return cls(asked)
+        return cls(path, user)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +122,9 @@ class Open(Redirected):
     length: int | None
 
     @classmethod
-    def read(cls, asked: Asked, query: Query) -> Open:
+    def read(cls, path: str, user: str, query: Query) -> Open:
         length = query.integer("length", -1, 0)
-        return cls(asked, *_redirection(query), query.integer("offset", 0, 0), None if length < 0 else length)
+        return cls(path, user, *_redirection(query), query.integer("offset", 0, 0), None if length < 0 else length)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,15 +138,15 @@ class Create(Redirected):
     create_parent: bool
 
     @classmethod
-    def read(cls, asked: Asked, query: Query) -> Create:
+    def read(cls, path: str, user: str, query: Query) -> Create:
         flags = frozenset(flag.strip().upper() for flag in query.names("createflag"))
-        if unknown := flags - _CREATE_FLAGS:
-            raise invalid("createflag", f"No enum constant {', '.join(sorted(unknown))}")
+        for unknown in sorted(flag for flag in flags if not _CREATE_FLAG.fullmatch(flag)):
+            raise invalid("createflag", f"No enum constant org.apache.hadoop.fs.CreateFlag.{unknown}")
         if "APPEND" in flags:
             raise Unsupported("createflag=append is not supported: files cannot be appended to")
-        query.permission("unmaskedpermission", _FILE_PERMISSION)
         return cls(
-            asked,
+            path,
+            user,
             *_redirection(query),
             overwrite="OVERWRITE" in flags or query.boolean("overwrite", False),
             permission=query.permission("permission", _FILE_PERMISSION),
@@ -172,9 +163,8 @@ class MakeDirectories(Request):
     permission: int
 
     @classmethod
-    def read(cls, asked: Asked, query: Query) -> MakeDirectories:
-        query.permission("unmaskedpermission", _DIRECTORY_PERMISSION)
-        return cls(asked, query.permission("permission", _DIRECTORY_PERMISSION))
+    def read(cls, path: str, user: str, query: Query) -> MakeDirectories:
+        return cls(path, user, query.permission("permission", _DIRECTORY_PERMISSION))
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,11 +175,12 @@ class Rename(Request):
     options: frozenset[str]
 
     @classmethod
-    def read(cls, asked: Asked, query: Query) -> Rename:
+    def read(cls, path: str, user: str, query: Query) -> Rename:
         options = frozenset(option.strip().upper() for option in query.names("renameoptions"))
         if unknown := options - {"NONE", "OVERWRITE"}:
-            raise invalid("renameoptions", f"No enum constant {', '.join(sorted(unknown))}")
-        return cls(asked, query.path("destination"), options)
+            constant = f"org.apache.hadoop.fs.Options.Rename.{min(unknown)}"
+            raise invalid("renameoptions", f"No enum constant {constant}")
+        return cls(path, user, query.required("destination"), options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,8 +190,8 @@ class Delete(Request):
     recursive: bool
 
     @classmethod
-    def read(cls, asked: Asked, query: Query) -> Delete:
-        return cls(asked, query.boolean("recursive", False))
+    def read(cls, path: str, user: str, query: Query) -> Delete:
+        return cls(path, user, query.boolean("recursive", False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,9 +202,9 @@ class SetTimes(Request):
     accessed_ms: int | None
 
     @classmethod
-    def read(cls, asked: Asked, query: Query) -> SetTimes:
+    def read(cls, path: str, user: str, query: Query) -> SetTimes:
         modified, accessed = (query.integer(name, -1, -1) for name in ("modificationtime", "accesstime"))
-        return cls(asked, None if modified < 0 else modified, None if accessed < 0 else accessed)
+        return cls(path, user, None if modified < 0 else modified, None if accessed < 0 else accessed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,8 +214,8 @@ class SetPermission(Request):
     permission: int
 
     @classmethod
-    def read(cls, asked: Asked, query: Query) -> SetPermission:
-        return cls(asked, query.permission("permission", _DIRECTORY_PERMISSION))
+    def read(cls, path: str, user: str, query: Query) -> SetPermission:
+        return cls(path, user, query.permission("permission", _DIRECTORY_PERMISSION))
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,11 +226,11 @@ class SetOwner(Request):
     group: str | None
 
     @classmethod
-    def read(cls, asked: Asked, query: Query) -> SetOwner:
+    def read(cls, path: str, user: str, query: Query) -> SetOwner:
         owner, group = query.text("owner"), query.text("group")
         if owner is None and group is None:
             raise BadRequest("Both owner and group are empty.")
-        return cls(asked, owner, group)
+        return cls(path, user, owner, group)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,21 +240,21 @@ class SetReplication(Request):
     replication: int
 
     @classmethod
-    def read(cls, asked: Asked, query: Query) -> SetReplication:
-        return cls(asked, query.integer("replication", replication_default, 1))
+    def read(cls, path: str, user: str, query: Query) -> SetReplication:
+        return cls(path, user, query.integer("replication", replication_default, 1))
 
 
 def _redirection(query: Query) -> tuple[frozenset[str], bool]:
     return query.names("excludedatanodes"), query.boolean("noredirect", False)
 
 
-def _plain(kind: Callable[[Asked], Request]) -> Callable[[Asked, Query], Request]:
+def _plain(kind: type[Request]) -> Reader:
     """For an operation without parameters."""
-    return lambda asked, _query: kind(asked)
+    return lambda path, user, _query: kind(path, user)
 
 
 #: Every operation that is supported, under the HTTP method that it is asked with.
-OPERATIONS: Final[dict[str, dict[str, Callable[[Asked, Query], Request]]]] = {
+OPERATIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
     "GET": {
         "GETFILESTATUS": _plain(GetStatus),
         "GETFILELINKSTATUS": _plain(GetStatus),
@@ -289,29 +280,11 @@ OPERATIONS: Final[dict[str, dict[str, Callable[[Asked, Query], Request]]]] = {
     "DELETE": {
         "DELETE": Delete.read,
     },
-    "POST": {},
 }
-
-#: What HDFS has besides: named as not supported, so that nobody takes it for a misspelling.
-ELSEWHERE: Final = frozenset(
-    """
-    ALLOWSNAPSHOT APPEND CANCELDELEGATIONTOKEN CONCAT CREATESNAPSHOT CREATESYMLINK DELETESNAPSHOT
-    DISALLOWSNAPSHOT ENABLEECPOLICY DISABLEECPOLICY GETACLSTATUS GETALLSTORAGEPOLICY GETDELEGATIONTOKEN
-    GETECCODECS GETECPOLICIES GETECPOLICY GETFILECHECKSUM GETLINKTARGET GETQUOTAUSAGE GETSNAPSHOTDIFF
-    GETSNAPSHOTDIFFLISTING GETSNAPSHOTLIST GETSNAPSHOTTABLEDIRECTORYLIST GETSTATUS GETSTORAGEPOLICY
-    GETTRASHROOTS GETXATTRS LISTXATTRS MODIFYACLENTRIES REMOVEACL REMOVEACLENTRIES REMOVEDEFAULTACL
-    REMOVEXATTR RENAMESNAPSHOT RENEWDELEGATIONTOKEN SATISFYSTORAGEPOLICY SETACL SETECPOLICY SETQUOTA
-    SETQUOTABYSTORAGETYPE SETSTORAGEPOLICY SETXATTR TRUNCATE UNSETECPOLICY UNSETSTORAGEPOLICY
-    """.split()
-)
 
 
 def parse_request(scope: Scope) -> Request:
     """What an HTTP request asks for. Raises BadRequest, Unsupported or AccessDenied, and nothing else."""
     query = Query(scope["query_string"])
-    name = operation_of(scope, query, OPERATIONS)
-    return OPERATIONS[scope["method"]][name](Asked(path_of(scope), query.user()), query)
-
-
-def operation_of(scope: Scope, query: Query, known: dict[str, dict[str, object]]) -> str:
-    raise NotImplementedError
+    read = find_operation(scope["method"], query, OPERATIONS)
+    return read(path_of(scope), query.user(), query)

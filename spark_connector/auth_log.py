@@ -2,13 +2,13 @@
 
 A line is read as far as its instant and, if it reports failed log-ins, their source address and number:
 
-    Dec 10 07:13:56 LabSZ sshd[24227]: message repeated 5 times: [ Failed password for root from 5.36.59.76 port 42393 ssh2]
-    2025-03-01T23:59:59.123456+01:00 gate sshd-session[7]: Failed none for invalid user x from 2001:db8::7 port 22 ssh2
+    Dec 10 07:13:56 gate sshd[2]: message repeated 5 times: [ Failed password for root from 192.0.2.7 port 22 ssh2]
+    2025-03-01T23:59:59.123+01:00 db sshd-session[7]: Failed none for invalid user x from 2001:db8::7 port 9 ssh2
 
 The regular expressions are written in what Python and Java understand alike, because `auth_log_columns` builds
 Spark's expressions from the same ones: no `\\d`, `.`, `$` or named group, whose meanings differ.
 
-A user name is the attacker's to choose and may hold ` from 1.2.3.4 port 5 ssh2`: the last address of the line counts.
+A user name is the attacker's to choose and may hold ` from 192.0.2.9 port 5`: the last address of the line counts.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class YearAssumption:
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """What a line tells. `at` is None without a stamp that names an instant; `failures` is 0 for all other news."""
+    """What a line tells: `at` is None unless its stamp names an instant, `failures` is 0 for all other news."""
 
     at: datetime | None
     source: str | None

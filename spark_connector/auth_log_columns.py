@@ -38,7 +38,9 @@ def _group(line: Column, pattern: str, group: int) -> Column:
 
 
 def _traditional_instant(line: Column, years: YearAssumption) -> Column:
-    month_numbers = F.create_map(*[F.lit(entry) for pair in zip(MONTHS, range(1, 13), strict=True) for entry in pair])
+    month_numbers = F.create_map(
+        *[F.lit(entry) for pair in zip(MONTHS, range(1, 13), strict=True) for entry in pair]
+    )
     month = month_numbers[_group(line, TRADITIONAL_STAMP, 1)]
     day = F.trim(_group(line, TRADITIONAL_STAMP, 2)).try_cast("int")
     first_day = years.month * 100 + years.day

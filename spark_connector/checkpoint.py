@@ -6,16 +6,18 @@ under way, and a query that starts again from here runs it once more.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Protocol
 
-from peacefs.client.file_status import ContentSummary, FileStatus
+from peacefs.client.coordinator_api import ListingPage
+from peacefs.client.file_status import ContentSummary
 from peacefs.protocol.errors import FileNotFound
 
 
 class Directories(Protocol):
-    """What is needed of a file system."""
+    """What is needed of a file system: `PeaceFileSystem` and `CoordinatorApi` both have it."""
 
-    def list(self, path: str) -> list[FileStatus]: ...
+    def pages(self, path: str) -> Iterator[ListingPage]: ...
 
     def content_summary(self, path: str) -> ContentSummary: ...
 
@@ -41,7 +43,7 @@ class Checkpoint:
 
     def _latest(self, log: str) -> int | None:
         try:
-            entries = self._files.list(f"{self.path}/{log}")
+            names = [entry.name for page in self._files.pages(f"{self.path}/{log}") for entry in page.entries]
         except FileNotFound:
             return None
-        return max((int(entry.name) for entry in entries if entry.name.isdecimal()), default=None)
+        return max((int(name) for name in names if name.isdecimal()), default=None)

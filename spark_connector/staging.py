@@ -37,12 +37,12 @@ def watermark_delay_s(measured: LogMeasure) -> int:
 
 
 def stage(source: Path, measured: LogMeasure, directory: Path, parts: int, window_s: int) -> list[Path]:
-    """Write at most `parts` parts of about the same number of lines, and the sentinel part. `directory` is made."""
+    """Write at most `parts` parts of about the same number of lines, then the sentinel part. Makes `directory`."""
     if measured.last is None:
         raise BadRequest(f"{source.name} holds no line with a time stamp")
     directory.mkdir(parents=True)
     lines = read_lines(source)
-    written = []
+    written: list[Path] = []
     for number in range(parts):
         first, after = (measured.lines * edge // parts for edge in (number, number + 1))
         if first < after:

@@ -13,7 +13,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from .disks import MB, PAPER_DISK, DiskCurve
+from peacefs.protocol.errors import InvalidTopology
+
+from .rate_curve import MB, PAPER_DISK, RateCurve
 
 ROOT = "/"
 
@@ -42,7 +44,7 @@ class Server:
 
     name: str
     rack: str
-    disk: DiskCurve = PAPER_DISK
+    disk: RateCurve = PAPER_DISK
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class Defaults:
 
     server_link_bytes_s: float = 125.0 * MB
     switch_link_bytes_s: float = 125.0 * MB
-    disk: DiskCurve = PAPER_DISK
+    disk: RateCurve = PAPER_DISK
 
 
 @dataclass(frozen=True)
@@ -108,15 +110,20 @@ class Topology:
     # -- changes ---------------------------------------------------------------------------------
 
     def with_server(
-        self, name: str, rack: str, *, disk: DiskCurve | None = None, bytes_s: float | None = None
+        self, name: str, rack: str, *, disk: RateCurve | None = None, bytes_s: float | None = None
     ) -> Topology:
-        """A server came, or moved to another rack. A rack nobody described grows along its path."""
+        """A server came, or moved to another rack. A rack nobody described grows along its path.
+
+        Raises InvalidTopology for a server and a switch of one name.
+        """
         known = self.servers.get(name)
         if known is not None and known.rack == rack and disk is None and bytes_s is None:
             return self
         disk = disk or (known.disk if known else self.defaults.disk)
+        rate = bytes_s or (self.server_links(name)[0].bytes_s if known else self.defaults.server_link_bytes_s)
         grown = self.without_server(name).with_switch(rack)
-        rate = bytes_s or self.defaults.server_link_bytes_s
+        if name in grown.switches:
+            raise InvalidTopology(f"{name} is a switch and cannot be a server too")
         return replace(
             grown,
             servers={**grown.servers, name: Server(name, rack, disk)},
@@ -137,6 +144,8 @@ class Topology:
         """A rack nobody described grows below the deepest rack of its path that is known, else below `root`."""
         if name in self.switches:
             return self
+        if name in self.servers:
+            raise InvalidTopology(f"{name} is a server and cannot be a rack too")
         above = name.rpartition("/")[0]
         parent = above or self.root
         grown = self.with_switch(parent)

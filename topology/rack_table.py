@@ -27,13 +27,17 @@ def parse_rack(text: str) -> str:
 def parse_rack_table(text: str, defaults: Defaults | None = None) -> Topology:
     """The tree of all racks below "/", with the default rates. Raises InvalidTopology with the line."""
     seen: dict[str, tuple[str, int]] = {}
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         columns = line.split()
         if not columns or columns[0].startswith("#"):
             continue
         if len(columns) != 2:
             raise InvalidTopology(f"line {number}: two columns are wanted, host and rack; here are {len(columns)}")
         host = columns[0]
+        if "/" in host:
+            raise InvalidTopology(
+                f"line {number}: {host} is no host; the first column is the host, the second its rack"
+            )
         if host in seen:
             raise InvalidTopology(f"line {number}: host {host} is listed twice, first in line {seen[host][1]}")
         try:

@@ -28,17 +28,20 @@ def spanning_tree(topology: Topology) -> Branch:
     """Breadth first, so that a switch hangs as near to the root as it is; switches before servers, by name."""
     root = Branch(topology.root, None, 0, False)
     placed = {root.name: root}
+    crossing: dict[Link, Branch] = {}
     waiting = deque([root])
     while waiting:
         branch = waiting.popleft()
         onward = {link.other(branch.name): link for link in topology.links_at[branch.name] if link != branch.link}
         for name in sorted(onward, key=lambda name: (name in topology.servers, name)):
-            if name in placed:
-                if onward[name] != placed[name].link and onward[name] not in placed[name].cross:
-                    branch.cross.append(onward[name])
-                continue
             is_server = name in topology.servers
+            is_second_card = is_server and topology.servers[name].rack != branch.name
+            if name in placed or is_second_card:
+                crossing.setdefault(onward[name], branch)
+                continue
             child = placed[name] = Branch(name, onward[name], branch.depth + 1, is_server)
             branch.below.append(child)
             waiting.append(child)
+    for link, branch in crossing.items():
+        branch.cross.append(link)
     return root

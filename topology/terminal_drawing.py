@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .disks import MB
 from .model import Topology
+from .rate_curve import MB
 from .spanning import Branch, spanning_tree
 
 

@@ -52,8 +52,8 @@ import msgspec
 
 from peacefs.protocol.errors import InvalidTopology
 
-from .disks import PAPER_DISK, DiskCurve
 from .model import Defaults, Link, Server, Topology
+from .rate_curve import PAPER_DISK, RateCurve
 from .toml_lines import TomlLines
 
 
@@ -142,7 +142,7 @@ class _Reading:
     def __init__(self, described: _File, lines: TomlLines) -> None:
         self._file = described
         self._lines = lines
-        self._disks: dict[str, DiskCurve] = {}
+        self._disks: dict[str, RateCurve] = {}
         self._switches: dict[str, int | None] = {}
         self._servers: dict[str, int | None] = {}
         self._members: dict[str, Server] = {}
@@ -177,7 +177,7 @@ class _Reading:
                 raise _mistake(f"disk {disk.name}: streams must rise, from 1 on", line)
             for rate in disk.bytes_s:
                 self._check_rate(rate, f"disk {disk.name}", line)
-            self._disks[disk.name] = DiskCurve(tuple(zip(disk.streams, disk.bytes_s, strict=True)))
+            self._disks[disk.name] = RateCurve(tuple(zip(disk.streams, disk.bytes_s, strict=True)))
 
     def _read_defaults(self) -> Defaults:
         given = self._file.defaults
@@ -191,6 +191,7 @@ class _Reading:
             raise InvalidTopology("no [[switch]]: a network has at least one")
         for index, switch in enumerate(self._file.switch):
             line = self._lines.find("switch", index, switch.name)
+            self._check_name(switch.name, line)
             if switch.name in self._switches:
                 raise _mistake(
                     f"switch {switch.name} is described twice, first in line {self._switches[switch.name]}", line
@@ -203,15 +204,16 @@ class _Reading:
             self._check_switch(group.rack, here)
             disk = self._disk(group.disk, defaults.disk, self._lines.find("servers", index, group.disk))
             for name in group.names:
-                line = self._lines.find("servers", index, name)
+                line = self._lines.find("servers", index, name, last=True)
+                self._check_name(name, line)
                 if name in self._servers:
                     raise _mistake(f"server {name} is listed twice, first in line {self._servers[name]}", line)
                 if name in self._switches:
                     raise _mistake(f"{name} is a switch, see line {self._switches[name]}", line)
-                self._servers[name] = line
+                self._servers[name] = self._lines.find("servers", index, name)
                 self._members[name] = Server(name, group.rack, disk)
                 rate = defaults.server_link_bytes_s if group.bytes_s is None else group.bytes_s
-                self._add(Link(name, group.rack, rate, group.cost), self._lines.find("servers", index, "bytes_s"))
+                self._add(Link(name, group.rack, rate, group.cost), "servers", index, "rack")
 
     def _read_links(self, defaults: Defaults) -> None:
         between_switches = defaults.switch_link_bytes_s
@@ -220,21 +222,24 @@ class _Reading:
                 line = self._lines.find("switch", index, "uplink")
                 self._check_switch(switch.uplink, line)
                 rate = between_switches if switch.bytes_s is None else switch.bytes_s
-                self._add(Link(switch.name, switch.uplink, rate, switch.cost), line)
+                self._add(Link(switch.name, switch.uplink, rate, switch.cost), "switch", index, "uplink")
         for index, link in enumerate(self._file.link):
-            line = self._lines.find("link", index)
-            ends = sorted(link.between, key=lambda end: end not in self._servers)
-            self._check_switch(ends[1], line)
-            if ends[0] not in self._servers:
-                self._check_switch(ends[0], line)
-            default = defaults.server_link_bytes_s if ends[0] in self._servers else between_switches
-            self._add(Link(*ends, default if link.bytes_s is None else link.bytes_s, link.cost), line)
+            line = self._lines.find("link", index, "between")
+            a, b = sorted(link.between, key=lambda end: end not in self._servers)
+            self._check_switch(b, line)
+            if a not in self._servers:
+                self._check_switch(a, line)
+            default = defaults.server_link_bytes_s if a in self._servers else between_switches
+            rate = default if link.bytes_s is None else link.bytes_s
+            self._add(Link(a, b, rate, link.cost), "link", index, "between")
 
-    def _add(self, link: Link, line: int | None) -> None:
+    def _add(self, link: Link, table: str, index: int, key: str) -> None:
+        """`key` of the `index`th `table` is what said that there is such a link."""
         name = f"link {link.a} - {link.b}"
-        self._check_rate(link.bytes_s, name, line)
+        line = self._lines.find(table, index, key)
+        self._check_rate(link.bytes_s, name, self._lines.find(table, index, "bytes_s"))
         if link.cost < 0:
-            raise _mistake(f"{name}: cost {link.cost} is negative", line)
+            raise _mistake(f"{name}: cost {link.cost} is negative", self._lines.find(table, index, "cost"))
         if link.a == link.b:
             raise _mistake(f"{name} leads back to where it began", line)
         if link.ends in self._links:
@@ -252,10 +257,14 @@ class _Reading:
             raise _mistake(f"root: there is no switch {root}", self._lines.find(None, 0, "root"))
         return root or next(iter(self._switches))
 
-    def _disk(self, name: str | None, default: DiskCurve, line: int | None) -> DiskCurve:
+    def _disk(self, name: str | None, default: RateCurve, line: int | None) -> RateCurve:
         if name is not None and name not in self._disks:
             raise _mistake(f"there is no disk {name}", line)
         return self._disks[name] if name else default
+
+    def _check_name(self, name: str, line: int | None) -> None:
+        if not name or not name.isprintable():
+            raise _mistake(f"{name!r} is no name", line)
 
     def _check_switch(self, name: str, line: int | None) -> None:
         if name not in self._switches:

@@ -59,7 +59,7 @@ Coordinator = Annotated[
         help="Where the coordinator is: http://host:port. Paths that are webhdfs:// URIs name their own.",
     ),
 ]
-Paths = Annotated[list[str], typer.Argument(metavar="PATH...", show_default=False)]
+Paths = Annotated[list[str], typer.Argument(metavar="PATH", show_default=False)]
 _DEFAULT_COORDINATOR = DEFAULT_ADDRESS.http
 
 
@@ -94,7 +94,9 @@ def up(
     directory: Annotated[
         Path | None,
         typer.Option(
-            "--dir", metavar="DIR", help="Where the cluster keeps everything. [default: peacefs/cluster in XDG data]"
+            "--dir",
+            metavar="DIR",
+            help="Where the cluster keeps everything. [default: peacefs/cluster in XDG data]",
         ),
     ] = None,
     datanodes: Annotated[
@@ -111,11 +113,17 @@ def up(
     datanode_port: Annotated[
         int,
         typer.Option(
-            "--datanode-port", min=0, max=65535, help="The first of the datanodes' ports, two each; 0 for free ones."
+            "--datanode-port",
+            min=0,
+            max=65535,
+            help="The first of the datanodes' ports, two each; 0 for free ones.",
         ),
     ] = 0,
 ) -> None:
-    """Run a cluster on this machine until Ctrl-C; print the URI to give to Spark."""
+    """Run a whole cluster on this machine.
+
+    Prints the URI to give to Spark, and runs until Ctrl-C.
+    """
     from peacefs.client.local_cluster import LocalCluster
 
     from .cluster import default_directory, run_until_stopped
@@ -143,7 +151,7 @@ def stat(
     arguments: Annotated[
         list[str],
         typer.Argument(
-            metavar="[FORMAT] PATH...",
+            metavar="[FORMAT] PATH",
             show_default=False,
             help="%b bytes, %n name, %o block size, %r replication, %y time (default), %Y in ms, %F kind, "
             "%u owner, %g group, %a and %A permission, %x and %X last access.",
@@ -160,19 +168,20 @@ def stat(
     if has_format and len(arguments) == 1:
         raise typer.BadParameter("a path must follow the format")
     with _session("stat", coordinator) as session:
-        show_status(
-            session, arguments[has_format:], arguments[0] if has_format else "%y", as_json=as_json
-        )
+        show_status(session, arguments[has_format:], arguments[0] if has_format else "%y", as_json=as_json)
 
 
 @application.command()
 def put(
-    sources: Annotated[list[str], typer.Argument(metavar="LOCAL...", show_default=False)],
+    sources: Annotated[list[str], typer.Argument(metavar="LOCAL", show_default=False)],
     target: Annotated[str, typer.Argument(metavar="DEST", show_default=False)],
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace files that are there.")] = False,
     coordinator: Coordinator = _DEFAULT_COORDINATOR,
 ) -> None:
-    """Copy local files and directories into the file system; - is stdin."""
+    """Copy local files and directories in.
+
+    A LOCAL of - is standard input.
+    """
     from .upload import put
 
     with _session("put", coordinator) as session:
@@ -181,12 +190,12 @@ def put(
 
 @application.command()
 def get(
-    sources: Annotated[list[str], typer.Argument(metavar="REMOTE...", show_default=False)],
+    sources: Annotated[list[str], typer.Argument(metavar="REMOTE", show_default=False)],
     target: Annotated[str, typer.Argument(metavar="LOCAL", show_default=False)],
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace files that are there.")] = False,
     coordinator: Coordinator = _DEFAULT_COORDINATOR,
 ) -> None:
-    """Copy files and directories out of the file system."""
+    """Copy files and directories out."""
     from .download import get
 
     with _session("get", coordinator) as session:
@@ -204,7 +213,7 @@ def cat(paths: Paths, coordinator: Coordinator = _DEFAULT_COORDINATOR) -> None:
 
 @application.command()
 def mv(
-    sources: Annotated[list[str], typer.Argument(metavar="SOURCE...", show_default=False)],
+    sources: Annotated[list[str], typer.Argument(metavar="SOURCE", show_default=False)],
     target: Annotated[str, typer.Argument(metavar="DEST", show_default=False)],
     coordinator: Coordinator = _DEFAULT_COORDINATOR,
 ) -> None:

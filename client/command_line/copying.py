@@ -10,26 +10,24 @@ from .progress import TransferProgress
 
 
 class Source(Protocol):
-    """What `readinto` of binary files does."""
+    """A binary file that is read to its end."""
 
-    def readinto(self, buffer: bytearray, /) -> int | None: ...
+    def read(self, size: int, /) -> bytes: ...
 
 
 class Sink(Protocol):
-    """What `write` of binary files does."""
+    """A binary file; without a buffer of its own, `write` may take only a part."""
 
-    def write(self, data: memoryview, /) -> int | None: ...
+    def write(self, data: memoryview | bytes, /) -> int | None: ...
 
 
 def copy(source: Source, sink: Sink, progress: TransferProgress) -> int:
     """Until the source ends; returns how many bytes there were."""
-    buffer = bytearray(packet_bytes)
-    view = memoryview(buffer)
     copied = 0
-    while count := source.readinto(buffer):
-        piece = view[:count]
-        while piece:
-            piece = piece[sink.write(piece) or 0 :]
-        copied += count
-        progress.advance(count)
+    while piece := source.read(packet_bytes):
+        taken = sink.write(piece) or 0
+        while taken < len(piece):
+            taken += sink.write(memoryview(piece)[taken:]) or 0
+        copied += len(piece)
+        progress.advance(len(piece))
     return copied

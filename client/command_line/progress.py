@@ -26,9 +26,7 @@ class TransferProgress:
 class _Bar(TransferProgress):
     shown = True
 
-    def __init__(
-        self, update: Callable[..., None], expected: int = 0
-    ) -> None:
+    def __init__(self, update: Callable[..., None], expected: int = 0) -> None:
         self._update = update
         self._expected = expected
 
@@ -63,7 +61,9 @@ def transfer_progress() -> Iterator[TransferProgress]:
     with Progress(*columns, console=Console(stderr=True)) as progress:
         task = progress.add_task("", total=None)
 
-        def update(*, description: str | None = None, total: int | None = None, advance: int | None = None) -> None:
+        def update(
+            *, description: str | None = None, total: int | None = None, advance: int | None = None
+        ) -> None:
             shown = None if description is None else escape(description)
             progress.update(task, description=shown, total=total, advance=advance)
 

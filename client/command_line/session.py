@@ -8,9 +8,9 @@ from types import TracebackType
 from typing import Self
 
 from peacefs.client.addresses import CoordinatorAddress, is_uri, parse_address, split_uri
+from peacefs.client.file_status import FileStatus
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.protocol.errors import FileNotFound
-from peacefs.client.file_status import FileStatus
 
 from .complaints import Complaints
 
@@ -47,7 +47,7 @@ class Session:
         self._open: dict[CoordinatorAddress, PeaceFileSystem] = {}
 
     def place(self, text: str) -> Place:
-        """What a path argument names: a URI with its own coordinator, or a path; relative ones begin at /user/<name>.
+        """What a path argument names: a URI with its own coordinator, or a path, relative to /user/<name>.
 
         Raises BadRequest.
         """

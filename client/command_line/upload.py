@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import stat
 import sys
 from collections.abc import Sequence
@@ -55,9 +54,9 @@ class _Upload:
         else:
             with self._complaints.about(place.text):
                 place.files.mkdirs(place.path)
-                for name in sorted(os.listdir(local)):
-                    with self._complaints.about(str(local / name)):
-                        self.tree(local / name, place.child(name), (*above, identity))
+                for child in sorted(local.iterdir()):
+                    with self._complaints.about(str(child)):
+                        self.tree(child, place.child(child.name), (*above, identity))
 
     def standard_input(self, place: Place) -> None:
         self._progress.name(place.name)
@@ -68,7 +67,7 @@ class _Upload:
         self._progress.name(local.name)
         self._progress.expect(size)
         with (
-            local.open("rb", buffering=0) as source,
+            local.open("rb") as source,
             self._complaints.about(place.text),
             place.files.open_for_writing(place.path, overwrite=self._force, make_parents=False) as sink,
         ):

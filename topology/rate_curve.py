@@ -1,4 +1,4 @@
-"""How fast a node's disk takes data in, depending on how many streams write to it at once."""
+"""How fast something is, depending on how many streams use it at once: a disk, a client."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ MB = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class DiskCurve:
-    """Aggregate write rate, in bytes a second, at so many concurrent incoming streams.
+class RateCurve:
+    """The rate of all concurrent streams together, in bytes a second, at so many of them.
 
     `points` are (streams, bytes a second) with rising streams; between them the rate is linear, outside flat.
     """
@@ -18,7 +18,7 @@ class DiskCurve:
     points: tuple[tuple[int, float], ...]
 
     def rate(self, streams: int) -> float:
-        """Aggregate bytes a second of `streams` writers together."""
+        """Bytes a second of `streams` together."""
         at = bisect_right(self.points, streams, key=lambda point: point[0])
         if at == 0:
             return self.points[0][1]
@@ -29,7 +29,7 @@ class DiskCurve:
 
     @property
     def best_streams(self) -> int:
-        """The fewest streams at which the disk is fastest."""
+        """The fewest streams at which the rate is highest."""
         best_rate = self.best_rate
         return next(streams for streams, rate in self.points if rate == best_rate)
 
@@ -38,10 +38,13 @@ class DiskCurve:
         """Bytes a second at `best_streams`."""
         return max(rate for _, rate in self.points)
 
-    def scaled(self, factor: float) -> DiskCurve:
-        """A disk of the same character, `factor` times as fast."""
-        return DiskCurve(tuple((streams, rate * factor) for streams, rate in self.points))
+    def scaled(self, factor: float) -> RateCurve:
+        """A curve of the same shape, `factor` times as high."""
+        return RateCurve(tuple((streams, rate * factor) for streams, rate in self.points))
 
 
 #: A datanode's disk in the SGuard paper: the write column of its Table 8, smoothed.
-PAPER_DISK = DiskCurve(((1, 30.0 * MB), (2, 45.0 * MB), (4, 41.0 * MB), (8, 41.0 * MB), (16, 41.0 * MB)))
+PAPER_DISK = RateCurve(((1, 30.0 * MB), (2, 45.0 * MB), (4, 41.0 * MB), (8, 41.0 * MB), (16, 41.0 * MB)))
+
+#: What one HDFS client sends with so many threads: they share the work of computing checksums (Table 8).
+PAPER_CLIENT = RateCurve(((1, 64.0 * MB), (2, 91.0 * MB), (4, 105.0 * MB)))

@@ -1,0 +1,153 @@
+"""What the metadata store takes and gives on this machine: durable creates, status look-ups, pages of a listing.
+
+    python benchmarks/metadata.py [directory] [--files 100000] [--submitters 16]
+
+Creates are completions of one-chunk files, each acknowledged after its commit is on the disk of `directory`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from peacefs.coordinator import namespace
+from peacefs.coordinator.commits import GroupCommit
+from peacefs.coordinator.metadata import Reader, Transaction
+from peacefs.coordinator.metadata_sqlite import SqliteMetadata
+from peacefs.coordinator.paths import parse_path
+from peacefs.coordinator.reclaim import reclaim_step
+from peacefs.protocol.limits import list_page_entries, reclaim_entries_per_commit
+from peacefs.protocol.messages import Receipt, WrittenChunk
+
+NOW_MS = 1_700_000_000_000
+DIRECTORY = "/checkpoints/query/state/0/17"
+
+
+def completion(number: int) -> Callable[[Transaction], namespace.Publication]:
+    receipts = [Receipt(f"node-{(number + hop) % 9}", b"") for hop in range(3)]
+    file = namespace.FileToComplete(
+        path=parse_path(f"{DIRECTORY}/{number:08}.delta"),
+        user="spark",
+        overwrite=False,
+        permission=0o644,
+        replication=3,
+        block_bytes=1 << 26,
+        create_parent=True,
+        request_id=f"{random.getrandbits(128):032x}",
+        chunks=[WrittenChunk(number + 1, number + 1, 1000, 7, receipts)],
+    )
+    return lambda tx: namespace.complete_file(tx, file, NOW_MS)
+
+
+def measure_creates(commits: GroupCommit, first: int, seconds: float, submitters: int) -> int:
+    """Submitters that wait for each create before they ask for the next. The number after the last file's."""
+    numbers = iter(range(first, 1 << 40))
+    lock = threading.Lock()
+    end = time.perf_counter() + seconds
+    waits: list[float] = []
+
+    def submit() -> None:
+        while time.perf_counter() < end:
+            with lock:
+                number = next(numbers)
+            asked = time.perf_counter()
+            commits.submit(completion(number)).result()
+            waits.append(time.perf_counter() - asked)
+
+    commits_before, cpu_before, begun = commits.commits, time.process_time(), time.perf_counter()
+    threads = [threading.Thread(target=submit) for _ in range(submitters)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    elapsed, cpu = time.perf_counter() - begun, time.process_time() - cpu_before
+    waits.sort()
+    print(
+        f"{submitters:3} submitters: {len(waits) / elapsed:7.0f} durable creates/s, "
+        f"{len(waits) / (commits.commits - commits_before):5.1f} a commit, "
+        f"p50 {waits[len(waits) // 2] * 1e3:.2f} ms, p99 {waits[len(waits) * 99 // 100] * 1e3:.2f} ms, "
+        f"{cpu / len(waits) * 1e6:.0f} us of CPU each"
+    )
+    return next(numbers)
+
+
+def fill(commits: GroupCommit, first: int, last: int) -> None:
+    begun = time.perf_counter()
+    waiting = []
+    for number in range(first, last):
+        waiting.append(commits.submit(completion(number)))
+        if len(waiting) == 4096:
+            for future in waiting:
+                future.result()
+            waiting.clear()
+    for future in waiting:
+        future.result()
+    if last > first:
+        print(f"filling up to {last} files, pipelined: {(last - first) / (time.perf_counter() - begun):.0f}/s")
+
+
+def measure_reads(reader: Reader, files: int) -> None:
+    randomly = random.Random(1)
+    paths = [parse_path(f"{DIRECTORY}/{randomly.randrange(files):08}.delta") for _ in range(20_000)]
+    begun = time.perf_counter()
+    for path in paths:
+        namespace.status(reader, path)
+    elapsed = (time.perf_counter() - begun) / len(paths) * 1e6
+    components = len(paths[0].components)
+    print(f"status: {elapsed:.1f} us, {elapsed / components:.1f} us for each of {components} components")
+    directory, after, pages = parse_path(DIRECTORY), None, 0
+    begun = time.perf_counter()
+    while True:
+        page = namespace.list_page(reader, directory, after)
+        pages += 1
+        if not page.remaining:
+            break
+        after = page.entries[-1].name
+    elapsed = time.perf_counter() - begun
+    print(f"list: {elapsed / pages * 1e3:.2f} ms a page of {list_page_entries}, {elapsed:.2f} s for {files} files")
+
+
+def measure_delete(commits: GroupCommit, files: int) -> None:
+    begun = time.perf_counter()
+    top = parse_path("/checkpoints")
+    assert commits.submit(lambda tx: namespace.delete(tx, top, True, NOW_MS)).result().done
+    print(f"delete of the tree: {(time.perf_counter() - begun) * 1e3:.2f} ms")
+    steps, more = 0, True
+    begun = time.perf_counter()
+    while more:
+        _, more = commits.submit(lambda tx: reclaim_step(tx, reclaim_entries_per_commit)).result()
+        steps += 1
+    elapsed = time.perf_counter() - begun
+    print(f"reclaim: {elapsed / steps * 1e3:.2f} ms a step, {files / elapsed:.0f} files/s")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("directory", nargs="?", default=".", type=Path)
+    parser.add_argument("--files", type=int, default=100_000)
+    parser.add_argument("--submitters", type=int, default=16)
+    parser.add_argument("--seconds", type=float, default=3.0)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=arguments.directory) as scratch:
+        metadata = SqliteMetadata.open(Path(scratch) / "metadata.sqlite", owner="root")
+        metadata.begin_epoch()
+        commits = GroupCommit(metadata, lambda fault: os._exit(1))
+        number = measure_creates(commits, 0, arguments.seconds, 1)
+        number = measure_creates(commits, number, arguments.seconds, arguments.submitters)
+        files = max(number, arguments.files)
+        fill(commits, number, files)
+        measure_reads(metadata.reader(), files)
+        print(f"{(Path(scratch) / 'metadata.sqlite').stat().st_size / files:.0f} bytes of metadata a file")
+        measure_delete(commits, files)
+        commits.close()
+        metadata.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""The Python client: a file system whose data goes straight between this process and the datanodes."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, Self
+
+from peacefs.protocol.errors import BadRequest, FileNotFound
+from peacefs.protocol.hello import Identity
+from peacefs.protocol.limits import checksum_block_bytes, chunk_bytes_max
+from peacefs.protocol.threads import ConnectionPool, ThreadDriver
+
+from .addresses import DEFAULT_ADDRESS, parse_address
+from .coordinator_api import CoordinatorApi, ListingPage, NewFile, current_user
+from .coordinator_http import CoordinatorHttp
+from .file_objects import FileSink, FileSource
+from .file_reader import read_whole
+from .file_status import ContentSummary, FileStatus
+
+# Inside the class, `list` is its method.
+_Entries = list[FileStatus]
+
+
+class PeaceFileSystem:
+    """A cluster's files. Thread-safe; owns its connections until `close`, and no thread.
+
+    `address` is `http://host:port` (or the `webhdfs://host:port` that Spark is given) of the coordinator, `user`
+    who owns what is written: by default HADOOP_USER_NAME, else the operating system's user. Paths are absolute.
+    All methods raise classes of `peacefs.protocol.errors`.
+    """
+
+    def __init__(self, address: str = DEFAULT_ADDRESS.http, user: str | None = None) -> None:
+        self._api = CoordinatorApi(CoordinatorHttp(parse_address(address)), user or current_user())
+        name = f"client {socket.gethostname()}/{os.getpid()}"
+        self._connections = ConnectionPool(Identity(cluster="", role="client", name=name, seal=None))
+        self._driver = ThreadDriver(self._connections, self._api.call)
+
+    @property
+    def user(self) -> str:
+        return self._api.user
+
+    @property
+    def address(self) -> str:
+        """The coordinator's, `http://host:port`."""
+        return self._api.address
+
+    def close(self) -> None:
+        """Closes all connections; files that are still open end with an error."""
+        self._connections.close_all()
+        self._api.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- data --------------------------------------------------------------------------------------
+
+    def open(self, path: str) -> FileSource:
+        """Opens a file for reading, as it is now. Raises FileNotFound, PathIsDirectory."""
+        return FileSource(self._driver, self._api.open(path))
+
+    def open_for_writing(
+        self,
+        path: str,
+        *,
+        overwrite: bool = False,
+        make_parents: bool = True,
+        replication: int | None = None,
+        block_bytes: int = chunk_bytes_max,
+        permission: int = 0o644,
+    ) -> FileSink:
+        """Begins a file that appears, whole, when it is closed. With `overwrite` it may replace one.
+
+        `replication` None means the cluster's default; `block_bytes` is where the file is cut into chunks, a
+        multiple of 64 KiB up to 64 MiB.
+        Raises FileAlreadyExists, ParentNotDirectory, NoDatanodes, ... now, and again by `close` for what has
+        changed in the meantime.
+        """
+        if block_bytes % checksum_block_bytes or not 0 < block_bytes <= chunk_bytes_max:
+            raise BadRequest(
+                f"a block size of {block_bytes} bytes is out of range: "
+                f"multiples of {checksum_block_bytes} up to {chunk_bytes_max}"
+            )
+        file = NewFile(
+            path=path,
+            user=self.user,
+            overwrite=overwrite,
+            create_parent=make_parents,
+            replication=replication or 0,
+            block_bytes=block_bytes,
+            permission=permission,
+        )
+        return FileSink(self._driver, self._api.create(file), block_bytes)
+
+    def read(self, path: str) -> bytes:
+        """A whole file."""
+        opened = self._api.open(path)
+        return self._driver.run(read_whole(opened.token, opened.layout))
+
+    def write(self, path: str, data: bytes, *, overwrite: bool = False, replication: int | None = None) -> None:
+        """A whole file in one call, on the caller's thread; the rest as with `open_for_writing`."""
+        with self.open_for_writing(path, overwrite=overwrite, replication=replication) as sink:
+            sink.write(data)
+
+    # -- names -------------------------------------------------------------------------------------
+
+    def status(self, path: str) -> FileStatus:
+        """Raises FileNotFound."""
+        return self._api.status(path)
+
+    def exists(self, path: str) -> bool:
+        try:
+            self._api.status(path)
+        except FileNotFound:
+            return False
+        return True
+
+    def list(self, path: str) -> _Entries:
+        """What a directory holds, in byte order of the names; a file lists itself. Raises FileNotFound."""
+        return [entry for page in self._api.pages(path) for entry in page.entries]
+
+    def pages(self, path: str) -> Iterator[ListingPage]:
+        """The same page by page, for directories of any size. Not a snapshot: entries may come and go."""
+        return self._api.pages(path)
+
+    def walk(self, path: str) -> Iterator[tuple[str, _Entries, _Entries]]:
+        """For each directory from `path` down: its path, its directories, its files.
+
+        Directories taken out of the list by the caller are not entered; those that vanish meanwhile are passed
+        over. Raises FileNotFound when `path` itself is not there.
+        """
+        pending = [path]
+        while pending:
+            directory = pending.pop()
+            try:
+                entries = self.list(directory)
+            except FileNotFound:
+                if directory == path:
+                    raise
+                continue
+            directories = [entry for entry in entries if entry.is_directory]
+            yield directory, directories, [entry for entry in entries if not entry.is_directory]
+            pending += [entry.path for entry in reversed(directories)]
+
+    def mkdirs(self, path: str, permission: int = 0o755) -> None:
+        """Makes a directory and its parents; that it is there is fine. Raises FileAlreadyExists, ..."""
+        self._api.mkdirs(path, permission)
+
+    def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
+        """Moves a file or directory atomically to exactly `target`.
+
+        With `overwrite` a file or empty directory there is replaced.
+        Raises FileNotFound, FileAlreadyExists, ParentNotDirectory, RenameRefused, ...
+        """
+        self._api.rename(source, target, overwrite=overwrite)
+
+    def delete(self, path: str, *, recursive: bool = False) -> bool:
+        """Whether there was something to delete. Raises PathIsNotEmptyDirectory unless `recursive`."""
+        return self._api.delete(path, recursive=recursive)
+
+    def content_summary(self, path: str) -> ContentSummary:
+        """How much a tree holds. Raises FileNotFound."""
+        return self._api.content_summary(path)
+
+    # -- the cluster -------------------------------------------------------------------------------
+
+    def cluster_status(self) -> dict[str, Any]:
+        """Datanodes, chunks and repairs, as `GET /v1/status` gives them."""
+        return self._api.cluster_status()

@@ -1,0 +1,173 @@
+"""Writing the SQLite store: what one request changes, on the one connection that writes."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import sqlite3
+from bisect import bisect_left
+from contextlib import AbstractContextManager
+from typing import Any
+
+import msgspec
+
+from peacefs.protocol.ids import ChunkId, Numbering
+
+from .metadata import Inode, InodeId, Origin, Transaction
+from .metadata_reads import CHUNK_COLUMNS, SqliteReader, chunk_record
+from .metadata_schema import DIRECTORY_KIND, FILE_KIND, LIVE
+from .records import ChunkRecord, Kind
+
+_KIND_NUMBERS = {Kind.FILE: FILE_KIND, Kind.DIRECTORY: DIRECTORY_KIND}
+
+_ADD_INODE = f"INSERT INTO inode VALUES (?, {LIVE}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_CHANGE_INODE = f"""
+    UPDATE inode SET permission = ?, owner = ?, group_name = ?, modified_ms = ?, accessed_ms = ?,
+        length = ?, block_bytes = ?, replication = ? WHERE inode = ? AND to_tx = {LIVE}"""
+_TOUCH = f"UPDATE inode SET modified_ms = max(modified_ms, ?) WHERE inode = ? AND to_tx = {LIVE}"
+_COPY_INODE = f"""
+    INSERT INTO inode
+    SELECT inode, ?, from_tx, kind, permission, owner, group_name, modified_ms, accessed_ms,
+        length, block_bytes, replication FROM inode WHERE inode = ? AND to_tx = {LIVE}"""
+_ADD_ENTRY = f"INSERT INTO entry VALUES (?, ?, {LIVE}, ?, ?, ?, ?)"
+_ADD_REFERENCE = f"INSERT INTO reference VALUES (?, ?, {LIVE}, ?, ?, ?)"
+_ADD_CHUNK = "INSERT OR IGNORE INTO chunk VALUES (?, ?, ?, ?, ?, 0, ?)"
+_SET_CHUNK_REPLICATION = """
+    UPDATE chunk SET replication = ?
+    WHERE chunk = ? AND (replication < ? OR (replication > ? AND referrers = 1))"""
+_REFERENCES_TO_DROP = f"""
+    SELECT position, chunk, from_tx FROM reference WHERE inode = ? AND to_tx = {LIVE} ORDER BY position LIMIT ?"""
+
+
+class SqliteTransaction(SqliteReader, Transaction):
+    """Changes on the writing connection. One instance serves all requests, one after the other."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        super().__init__(connection)
+        self.tx: int = self.meta("last_tx")
+        #: Draws inode numbers; there is none before an epoch has begun.
+        self.numbering: Numbering | None = None
+        self._snapshots: list[int] | None = None
+
+    def begin(self) -> None:
+        """The next request begins, with a number of its own."""
+        self.tx += 1
+        self._snapshots = None
+
+    def view(self) -> AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    def _snapshot_txs(self) -> list[int]:
+        """The transactions that snapshots show, in order."""
+        if self._snapshots is None:
+            rows = self._execute("SELECT at_tx FROM snapshot ORDER BY at_tx").fetchall()
+            self._snapshots = [row[0] for row in rows]
+        return self._snapshots
+
+    def _is_shown(self, from_tx: int, to_tx: int) -> bool:
+        """Whether a snapshot shows what was valid in from_tx <= t < to_tx."""
+        snapshots = self._snapshot_txs()
+        first = bisect_left(snapshots, from_tx)
+        return first < len(snapshots) and snapshots[first] < to_tx
+
+    def _supersede(self, row: str, values: tuple[Any, ...], at_tx: int | None) -> None:
+        """Deletes a live row, given as "table WHERE key", or retires it if a snapshot shows it."""
+        if self._snapshot_txs():
+            at_tx = at_tx or self.tx
+            (from_tx,) = self._execute(f"SELECT from_tx FROM {row} AND to_tx = {LIVE}", values).fetchone()
+            if self._is_shown(from_tx, at_tx):
+                table, where = row.split(" ", 1)
+                self._execute(f"UPDATE {table} SET to_tx = ? {where} AND to_tx = {LIVE}", (at_tx, *values))
+                return
+        deleted = self._execute(f"DELETE FROM {row} AND to_tx = {LIVE}", values).rowcount
+        assert deleted == 1, f"{deleted} live rows in {row} for {values}"
+
+    def _keep_inode(self, inode: InodeId) -> None:
+        """Before an inode is changed: leaves the old row behind if a snapshot shows it."""
+        if not self._snapshot_txs():
+            return
+        where = f"WHERE inode = ? AND to_tx = {LIVE}"
+        (from_tx,) = self._execute(f"SELECT from_tx FROM inode {where}", (inode,)).fetchone()
+        if self._is_shown(from_tx, self.tx):
+            self._execute(_COPY_INODE, (self.tx, inode))
+            self._execute(f"UPDATE inode SET from_tx = ? {where}", (self.tx, inode))
+
+    def add_inode(self, inode: Inode) -> InodeId:
+        assert self.numbering is not None, "an epoch begins before anything is written"
+        number = self.numbering.next()
+        self._execute(_ADD_INODE, (number, self.tx, _KIND_NUMBERS[inode.kind], *inode[2:]))
+        return number
+
+    def change_inode(self, inode: Inode) -> None:
+        self._keep_inode(inode.inode)
+        self._execute(_CHANGE_INODE, (*inode[2:], inode.inode))
+
+    def touch(self, directory: InodeId, now_ms: int) -> None:
+        self._keep_inode(directory)
+        self._execute(_TOUCH, (now_ms, directory))
+
+    def remove_inode(self, inode: InodeId, at_tx: int | None = None) -> None:
+        self._supersede("inode WHERE inode = ?", (inode,), at_tx)
+
+    def add_entry(self, parent: InodeId, name: str, inode: InodeId, origin: Origin | None = None) -> None:
+        self._execute(_ADD_ENTRY, (parent, name, self.tx, inode, *(origin or (None, None))))
+
+    def remove_entry(self, parent: InodeId, name: str, at_tx: int | None = None) -> None:
+        self._supersede("entry WHERE parent = ? AND name = ?", (parent, name), at_tx)
+
+    def add_chunk(self, record: ChunkRecord, checksum: int) -> bool:
+        hint = msgspec.json.encode(record.hint).decode()
+        values = (record.chunk, record.version, record.length, checksum, record.replication, hint)
+        return self._execute(_ADD_CHUNK, values).rowcount == 1
+
+    def set_chunk_replication(self, chunk: ChunkId, replication: int) -> bool:
+        return self._execute(_SET_CHUNK_REPLICATION, (replication, chunk, replication, replication)).rowcount == 1
+
+    def add_reference(self, inode: InodeId, position: int, chunk: ChunkId, length: int) -> None:
+        self._execute(_ADD_REFERENCE, (inode, position, self.tx, chunk, length))
+        self._execute("UPDATE chunk SET referrers = referrers + 1 WHERE chunk = ?", (chunk,))
+
+    def drop_references(
+        self, inode: InodeId, limit: int, at_tx: int | None = None
+    ) -> tuple[int, list[ChunkRecord]]:
+        at_tx = at_tx or self.tx
+        rows = self._execute(_REFERENCES_TO_DROP, (inode, limit)).fetchall()
+        freed = []
+        for position, chunk, from_tx in rows:
+            self._supersede("reference WHERE inode = ? AND position = ?", (inode, position), at_tx)
+            if not self._is_shown(from_tx, at_tx):
+                freed += self._unrefer(chunk)
+        return len(rows), freed
+
+    def _unrefer(self, chunk: ChunkId) -> list[ChunkRecord]:
+        """One reference less; the chunk itself when that was the last."""
+        row = self._execute(f"SELECT {CHUNK_COLUMNS}, referrers FROM chunk WHERE chunk = ?", (chunk,)).fetchone()
+        if row[-1] > 1:
+            self._execute("UPDATE chunk SET referrers = referrers - 1 WHERE chunk = ?", (chunk,))
+            return []
+        self._execute("DELETE FROM chunk WHERE chunk = ?", (chunk,))
+        return [chunk_record(row[:-1])]
+
+    def discard(self, inode: InodeId, at_tx: int | None = None) -> None:
+        self._execute("INSERT INTO discarded VALUES (?, ?)", (inode, at_tx or self.tx))
+
+    def undiscard(self, inode: InodeId) -> None:
+        self._execute("DELETE FROM discarded WHERE inode = ?", (inode,))
+
+    def remember(self, request: str, answer: bytes, now_ms: int) -> None:
+        self._execute("INSERT INTO request VALUES (NULL, ?, ?, ?)", (request, answer, now_ms))
+
+    def forget_answers(self, before_ms: int, limit: int) -> int:
+        rows = self._execute("SELECT number, at_ms FROM request ORDER BY number LIMIT ?", (limit,)).fetchall()
+        old = list(itertools.takewhile(lambda row: row[1] < before_ms, rows))
+        if old:
+            self._execute("DELETE FROM request WHERE number <= ?", (old[-1][0],))
+        return len(old)
+
+    def raise_floor(self, floor: ChunkId) -> None:
+        if not self.meta("floor_held"):
+            self.set_meta("floor", max(floor, self.floor()))
+
+    def set_meta(self, key: str, value: int) -> None:
+        """Replaces a value of the table of single values."""
+        self._execute("UPDATE meta SET value = ? WHERE key = ?", (value, key))

@@ -1,0 +1,140 @@
+"""Making files: CREATE checks and commits nothing; completion makes the name and publishes, in one commit."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from peacefs.protocol.errors import BadRequest, FileAlreadyExists, FileNotFound
+from peacefs.protocol.messages import WrittenChunk
+
+from .metadata import Inode, InodeId, Reader, Transaction
+from .new_directories import make_directories, only_mode_bits
+from .paths import NamespacePath, check_creatable, check_name_length
+from .reclaim import discard
+from .records import ChunkRecord, Kind
+from .resolution import Way, existing_inode, find_place
+
+
+@dataclass(frozen=True, slots=True)
+class FileToComplete:
+    """A file whose chunks lie on datanodes, acknowledged; the caller has verified their receipts."""
+
+    path: NamespacePath
+    user: str
+    overwrite: bool
+    permission: int
+    replication: int
+    block_bytes: int
+    create_parent: bool
+    request_id: str
+    chunks: Sequence[WrittenChunk]
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """The file is there: its length, the chunks it brought, and those that the file it replaced has freed.
+
+    For a completion that was repeated both lists are empty.
+    """
+
+    length: int
+    added: list[ChunkRecord]
+    freed: list[ChunkRecord]
+
+
+class _Answer(msgspec.Struct, frozen=True, array_like=True):
+    """What is remembered of a completion: the fingerprint of what was asked, and the answer."""
+
+    fingerprint: bytes
+    length: int
+
+
+def check_create(reader: Reader, path: NamespacePath, overwrite: bool, create_parent: bool) -> None:
+    """Raises what HDFS answers to a CREATE that cannot be; what can be now may still fail at completion."""
+    check_creatable(path)
+    with reader.view():
+        _place_for_file(reader, path, overwrite, create_parent)
+
+
+def complete_file(tx: Transaction, file: FileToComplete, now_ms: int) -> Publication:
+    """Publishes the file, with its parents if they are missing, in place of the file that was there.
+
+    Asked again with the same request id it gives the first answer; with the same id and another file, or with
+    chunks that already belong to one, it raises BadRequest. Else it raises what `check_create` does.
+    """
+    fingerprint = _fingerprint(file)
+    remembered = tx.answer(file.request_id)
+    if remembered is not None:
+        return _answer_again(file, fingerprint, remembered)
+    check_creatable(file.path)
+    way = _place_for_file(tx, file.path, file.overwrite, file.create_parent)
+    replaced = existing_inode(tx, way.last) if way.is_whole else None
+    if replaced is None:
+        existing = existing_inode(tx, way.last)
+        parent = make_directories(tx, existing, way.missing[:-1], file.user, existing.permission | 0o300, now_ms)
+    else:
+        parent = existing_inode(tx, way.parent)
+        tx.remove_entry(parent.inode, file.path.name)
+    length = sum(chunk.length for chunk in file.chunks)
+    inode = tx.add_inode(
+        Inode(
+            inode=0,
+            kind=Kind.FILE,
+            permission=only_mode_bits(file.permission),
+            owner=file.user,
+            group=parent.group,
+            modified_ms=now_ms,
+            accessed_ms=now_ms,
+            length=length,
+            block_bytes=file.block_bytes,
+            replication=file.replication,
+        )
+    )
+    tx.add_entry(parent.inode, file.path.name, inode)
+    tx.touch(parent.inode, now_ms)
+    added = _add_chunks(tx, inode, file)
+    tx.remember(file.request_id, msgspec.msgpack.encode(_Answer(fingerprint, length)), now_ms)
+    return Publication(length, added, discard(tx, replaced) if replaced else [])
+
+
+def _place_for_file(reader: Reader, path: NamespacePath, overwrite: bool, create_parent: bool) -> Way:
+    way = find_place(reader, path)
+    if way.is_whole:
+        if existing_inode(reader, way.last).kind is Kind.DIRECTORY:
+            raise FileAlreadyExists(f"{path} already exists as a directory")
+        if not overwrite:
+            raise FileAlreadyExists(f"{path} already exists")
+    elif len(way.missing) > 1 and not create_parent:
+        raise FileNotFound(f"Parent directory doesn't exist: {path.ancestor(len(path.components) - 1)}")
+    for name in way.missing:
+        check_name_length(name)
+    return way
+
+
+def _add_chunks(tx: Transaction, inode: InodeId, file: FileToComplete) -> list[ChunkRecord]:
+    added = []
+    for position, chunk in enumerate(file.chunks):
+        hint = tuple(receipt.node for receipt in chunk.receipts)
+        record = ChunkRecord(chunk.chunk, chunk.version, chunk.length, file.replication, hint)
+        if not tx.add_chunk(record, chunk.checksum):
+            raise BadRequest(f"a chunk of {file.path} already belongs to a file")
+        tx.add_reference(inode, position, chunk.chunk, chunk.length)
+        added.append(record)
+    return added
+
+
+def _fingerprint(file: FileToComplete) -> bytes:
+    """Tells two completions apart; who holds the replicas makes no difference."""
+    chunks = [(chunk.chunk, chunk.version, chunk.length, chunk.checksum) for chunk in file.chunks]
+    return hashlib.blake2b(msgspec.msgpack.encode((str(file.path), chunks)), digest_size=16).digest()
+
+
+def _answer_again(file: FileToComplete, fingerprint: bytes, remembered: bytes) -> Publication:
+    answer = msgspec.msgpack.decode(remembered, type=_Answer)
+    if answer.fingerprint != fingerprint:
+        raise BadRequest(f"the request that completes {file.path} has completed something else before")
+    return Publication(answer.length, [], [])

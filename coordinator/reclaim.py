@@ -1,0 +1,83 @@
+"""What becomes of files and directories that have lost their names.
+
+A file goes at once. A tree goes into a queue, as one row, and is taken apart later in small steps, so that
+deleting it is one short commit and none that follows is long. Nobody can see it any more: its top has no name.
+"""
+
+from __future__ import annotations
+
+from peacefs.protocol.limits import reclaim_entries_per_commit, request_memory_s, requests_forgotten_per_commit
+
+from .metadata import Discarded, Inode, Transaction
+from .records import ChunkRecord, Kind
+
+
+def discard(tx: Transaction, inode: Inode) -> list[ChunkRecord]:
+    """Reclaims a file or an empty directory now, all else later. The chunks that were freed now."""
+    if inode.kind is Kind.DIRECTORY:
+        if tx.has_children(inode.inode):
+            tx.discard(inode.inode)
+        else:
+            tx.remove_inode(inode.inode)
+        return []
+    _, freed = _reclaim_file(tx, inode, reclaim_entries_per_commit, None)
+    return freed
+
+
+def reclaim_step(tx: Transaction, limit: int) -> tuple[list[ChunkRecord], bool]:
+    """Reclaims about `limit` entries and chunks. What was freed, and whether there is more to do."""
+    freed: list[ChunkRecord] = []
+    left = limit
+    while left > 0:
+        discarded = tx.next_discarded()
+        if discarded is None:
+            return freed, False
+        left -= _reclaim_part(tx, discarded, left, freed)
+    return freed, tx.next_discarded() is not None
+
+
+def forget_answers_step(tx: Transaction, now_ms: int) -> bool:
+    """Drops answers that nobody will ask for any more. Whether there may be more to drop."""
+    before_ms = now_ms - int(request_memory_s * 1000)
+    return tx.forget_answers(before_ms, requests_forgotten_per_commit) == requests_forgotten_per_commit
+
+
+def _reclaim_part(tx: Transaction, discarded: Discarded, limit: int, freed: list[ChunkRecord]) -> int:
+    """Takes the first of the queue apart, at least a little. How much work that was."""
+    inode = tx.inode(discarded.inode)
+    assert inode is not None, f"inode {discarded.inode} is queued and does not exist"
+    tx.undiscard(inode.inode)
+    if inode.kind is Kind.FILE:
+        work, of_file = _reclaim_file(tx, inode, limit, discarded.at_tx)
+        freed += of_file
+        return work
+    work = 1
+    for name, child in tx.children(inode.inode, "", limit):
+        tx.remove_entry(inode.inode, name, discarded.at_tx)
+        if child.kind is Kind.DIRECTORY:
+            tx.discard(child.inode, discarded.at_tx)
+            work += 1
+        else:
+            done, of_file = _reclaim_file(tx, child, limit, discarded.at_tx)
+            freed += of_file
+            work += done
+        if work > limit:
+            break
+    if tx.has_children(inode.inode):
+        tx.discard(inode.inode, discarded.at_tx)
+    else:
+        tx.remove_inode(inode.inode, discarded.at_tx)
+    return work
+
+
+def _reclaim_file(tx: Transaction, inode: Inode, limit: int, at_tx: int | None) -> tuple[int, list[ChunkRecord]]:
+    """Drops up to `limit` chunks of a file, and the file with the last; queues what is left of it.
+
+    How much work that was, and the chunks that were freed.
+    """
+    dropped, freed = tx.drop_references(inode.inode, limit, at_tx)
+    if dropped < limit:
+        tx.remove_inode(inode.inode, at_tx)
+    else:
+        tx.discard(inode.inode, at_tx)
+    return dropped + 1, freed

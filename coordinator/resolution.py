@@ -1,0 +1,82 @@
+"""From paths to inodes: how far a path leads, and HDFS's words for why it leads no further."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from peacefs.protocol.errors import AccessDenied, FileNotFound, ParentNotDirectory, PeacefsError
+
+from .metadata import ROOT, Inode, InodeId, Reader
+from .paths import NamespacePath
+from .records import Kind
+
+
+class Way(NamedTuple):
+    """The inodes that a path leads through, the root's first, as far as its names exist."""
+
+    path: NamespacePath
+    inodes: list[InodeId]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the path itself exists."""
+        return len(self.inodes) > len(self.path.components)
+
+    @property
+    def last(self) -> InodeId:
+        return self.inodes[-1]
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The names that do not exist."""
+        return self.path.components[len(self.inodes) - 1 :]
+
+    @property
+    def parent(self) -> InodeId:
+        """The directory that holds the path. The path must exist and not be the root, or only it be missing."""
+        return self.inodes[len(self.path.components) - 1]
+
+
+def follow(reader: Reader, path: NamespacePath) -> Way:
+    """Follows a path as far as it leads. Files have no children, so a path through a file ends there."""
+    inodes = [ROOT]
+    for name in path.components:
+        child = reader.child(inodes[-1], name)
+        if child is None:
+            break
+        inodes.append(child)
+    return Way(path, inodes)
+
+
+def existing_inode(reader: Reader, inode: InodeId) -> Inode:
+    """The inode that an entry, seen in the same view, names."""
+    found = reader.inode(inode)
+    assert found is not None, f"an entry names inode {inode}, which does not exist"
+    return found
+
+
+def find(reader: Reader, path: NamespacePath) -> Way:
+    """For operations on what exists. Raises AccessDenied, as HDFS does, for a path through a file."""
+    way = follow(reader, path)
+    _refuse_file_on_the_way(reader, way, AccessDenied)
+    return way
+
+
+def find_existing(reader: Reader, path: NamespacePath) -> Inode:
+    """Raises FileNotFound where there is nothing, AccessDenied for a path through a file."""
+    way = find(reader, path)
+    if not way.is_whole:
+        raise FileNotFound(f"File does not exist: {path}")
+    return existing_inode(reader, way.last)
+
+
+def find_place(reader: Reader, path: NamespacePath) -> Way:
+    """For operations that make something at `path`. Raises ParentNotDirectory for a path through a file."""
+    way = follow(reader, path)
+    _refuse_file_on_the_way(reader, way, ParentNotDirectory)
+    return way
+
+
+def _refuse_file_on_the_way(reader: Reader, way: Way, error: type[PeacefsError]) -> None:
+    if not way.is_whole and existing_inode(reader, way.last).kind is Kind.FILE:
+        raise error(f"{way.path.ancestor(len(way.inodes) - 1)} (is not a directory)")

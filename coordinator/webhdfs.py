@@ -1,0 +1,232 @@
+"""The name side of WebHDFS: parsed requests to the file system's operations, their outcomes to answers.
+
+A bare ASGI application. What is not WebHDFS goes to the application that it is given. Nothing here reads a
+request's body: a client that sends one with CREATE is redirected all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from peacefs.protocol.asgi import App, Receive, Scope, Send, client_host, header
+from peacefs.protocol.errors import PathError
+from peacefs.protocol.limits import list_page_entries
+from peacefs.protocol.webhdfs_answers import (
+    Answer,
+    JsonStream,
+    boolean_answer,
+    empty_answer,
+    fault_answer,
+    json_answer,
+    send_answer,
+    send_stream,
+)
+from peacefs.protocol.webhdfs_query import is_webhdfs
+from peacefs.protocol.webhdfs_redirects import ReadFile, WriteFile, location
+from peacefs.protocol.webhdfs_requests import (
+    CheckAccess,
+    Create,
+    Delete,
+    GetBlockLocations,
+    GetContentSummary,
+    GetHomeDirectory,
+    GetServerDefaults,
+    GetStatus,
+    GetTrashRoot,
+    ListStatus,
+    ListStatusBatch,
+    MakeDirectories,
+    Open,
+    Redirected,
+    Rename,
+    Request,
+    SetOwner,
+    SetPermission,
+    SetReplication,
+    SetTimes,
+    parse_request,
+)
+
+from .files import CreateFile, Files
+from .records import ListPage, RenameMode
+from .webhdfs_shapes import (
+    SERVER_DEFAULTS,
+    block_locations_shape,
+    content_summary_shape,
+    page_shape,
+    status_shape,
+    statuses_shape,
+)
+
+_encode_json = msgspec.json.Encoder().encode
+Handler = Callable[[Any, Scope], Awaitable[Answer | JsonStream]]
+
+
+class WebHdfs:
+    """Answers everything under `/webhdfs`; `fallback` answers the rest."""
+
+    def __init__(
+        self, files: Files, fallback: App, new_request_id: Callable[[], str] = lambda: uuid.uuid4().hex
+    ) -> None:
+        self._files = files
+        self._fallback = fallback
+        self._new_request_id = new_request_id
+        self._server_defaults = json_answer(SERVER_DEFAULTS)
+        self._handlers: dict[type[Request], Handler] = {
+            GetStatus: self._get_status,
+            ListStatus: self._list_status,
+            ListStatusBatch: self._list_status_batch,
+            GetContentSummary: self._get_content_summary,
+            GetBlockLocations: self._get_block_locations,
+            GetServerDefaults: self._get_server_defaults,
+            GetHomeDirectory: self._get_home_directory,
+            GetTrashRoot: self._get_trash_root,
+            CheckAccess: self._check_access,
+            Open: self._open,
+            Create: self._create,
+            MakeDirectories: self._make_directories,
+            Rename: self._rename,
+            Delete: self._delete,
+            SetTimes: self._set_times,
+            SetPermission: self._set_permission,
+            SetOwner: self._set_owner,
+            SetReplication: self._set_replication,
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not is_webhdfs(scope):
+            await self._fallback(scope, receive, send)
+            return
+        answer = await self._answer(scope)
+        if isinstance(answer, JsonStream):
+            await send_stream(scope, receive, send, answer)
+        else:
+            await send_answer(scope, send, answer)
+
+    async def _answer(self, scope: Scope) -> Answer | JsonStream:
+        try:
+            request = parse_request(scope)
+            return await self._handlers[type(request)](request, scope)
+        except Exception as fault:
+            return fault_answer(fault, scope)
+
+    # -- looking -----------------------------------------------------------------------------------
+
+    async def _get_status(self, asked: GetStatus, _scope: Scope) -> Answer:
+        return json_answer({"FileStatus": status_shape(await self._files.status(asked.path, asked.user))})
+
+    async def _list_status(self, asked: ListStatus, _scope: Scope) -> Answer | JsonStream:
+        page = await self._files.list_page(asked.path, asked.user, None, list_page_entries)
+        if page.remaining == 0:
+            return json_answer(statuses_shape(page.entries))
+        return JsonStream(self._listing(asked, page))
+
+    async def _listing(self, asked: ListStatus, page: ListPage) -> AsyncIterator[bytes]:
+        """A long listing in pieces, each a look-up of its own: others get their turn between them."""
+        yield b'{"FileStatuses":{"FileStatus":['
+        while True:
+            yield _encode_json([status_shape(status) for status in page.entries])[1:-1]
+            if page.remaining == 0:
+                break
+            await asyncio.sleep(0)
+            last = page.entries[-1].name
+            page = await self._files.list_page(asked.path, asked.user, last, list_page_entries)
+            if page.entries:
+                yield b","
+        yield b"]}}"
+
+    async def _list_status_batch(self, asked: ListStatusBatch, _scope: Scope) -> Answer:
+        page = await self._files.list_page(asked.path, asked.user, asked.start_after, list_page_entries)
+        return json_answer(page_shape(page))
+
+    async def _get_content_summary(self, asked: GetContentSummary, _scope: Scope) -> Answer:
+        return json_answer(content_summary_shape(await self._files.content_summary(asked.path, asked.user)))
+
+    async def _get_block_locations(self, asked: GetBlockLocations, _scope: Scope) -> Answer:
+        locations = await self._files.block_locations(asked.path, asked.user, asked.offset, asked.length)
+        return json_answer(block_locations_shape(locations))
+
+    async def _get_server_defaults(self, _asked: GetServerDefaults, _scope: Scope) -> Answer:
+        return self._server_defaults
+
+    async def _get_home_directory(self, asked: GetHomeDirectory, _scope: Scope) -> Answer:
+        return json_answer({"Path": f"/user/{asked.user}"})
+
+    async def _get_trash_root(self, asked: GetTrashRoot, _scope: Scope) -> Answer:
+        return json_answer({"Path": f"/user/{asked.user}/.Trash"})
+
+    async def _check_access(self, asked: CheckAccess, _scope: Scope) -> Answer:
+        """Permission bits are kept and shown, and deny nobody: what exists can be reached."""
+        await self._files.status(asked.path, asked.user)
+        return empty_answer()
+
+    # -- data, which is elsewhere --------------------------------------------------------------------
+
+    async def _open(self, asked: Open, scope: Scope) -> Answer:
+        ticket = await self._files.open(
+            asked.path, asked.user, client_host(scope), asked.exclude, offset=asked.offset
+        )
+        if asked.offset >= ticket.length > 0:
+            raise PathError(
+                f"Offset={asked.offset} out of the range [0, {ticket.length}); OPEN, path={asked.path}"
+            )
+        wanted = ReadFile(asked.path, ticket.token, asked.offset, asked.length)
+        return _redirect(asked, location(wanted, scope["scheme"], ticket.http_host, ticket.http_port))
+
+    async def _create(self, asked: Create, scope: Scope) -> Answer:
+        wanted = CreateFile(
+            path=asked.path,
+            user=asked.user,
+            overwrite=asked.overwrite,
+            permission=asked.permission,
+            replication=asked.replication,
+            block_bytes=asked.block_bytes,
+            create_parent=asked.create_parent,
+            client_host=client_host(scope),
+            exclude=asked.exclude,
+            request_id=self._new_request_id(),
+        )
+        ticket = await self._files.create(wanted)
+        written = WriteFile(asked.path, ticket.token, ticket.allocated, header(scope, b"host") or "")
+        return _redirect(asked, location(written, scope["scheme"], ticket.http_host, ticket.http_port))
+
+    # -- changing ----------------------------------------------------------------------------------
+
+    async def _make_directories(self, asked: MakeDirectories, _scope: Scope) -> Answer:
+        return boolean_answer(await self._files.mkdirs(asked.path, asked.user, asked.permission))
+
+    async def _rename(self, asked: Rename, _scope: Scope) -> Answer:
+        if not asked.options:
+            done = await self._files.rename(asked.path, asked.destination, asked.user, RenameMode.LEGACY)
+            return boolean_answer(done)
+        mode = RenameMode.OVERWRITE if "OVERWRITE" in asked.options else RenameMode.STRICT
+        await self._files.rename(asked.path, asked.destination, asked.user, mode)
+        return empty_answer()
+
+    async def _delete(self, asked: Delete, _scope: Scope) -> Answer:
+        return boolean_answer(await self._files.delete(asked.path, asked.recursive, asked.user))
+
+    async def _set_times(self, asked: SetTimes, _scope: Scope) -> Answer:
+        await self._files.set_times(asked.path, asked.user, asked.modified_ms, asked.accessed_ms)
+        return empty_answer()
+
+    async def _set_permission(self, asked: SetPermission, _scope: Scope) -> Answer:
+        await self._files.set_permission(asked.path, asked.user, asked.permission)
+        return empty_answer()
+
+    async def _set_owner(self, asked: SetOwner, _scope: Scope) -> Answer:
+        await self._files.set_owner(asked.path, asked.user, asked.owner, asked.group)
+        return empty_answer()
+
+    async def _set_replication(self, asked: SetReplication, _scope: Scope) -> Answer:
+        done = await self._files.set_replication(asked.path, asked.user, asked.replication)
+        return boolean_answer(done)
+
+
+def _redirect(asked: Redirected, url: str) -> Answer:
+    return json_answer({"Location": url}) if asked.direct else empty_answer(307, location=url)

@@ -1,0 +1,353 @@
+"""The chunk store of a datanode: sealed, checksummed, immutable replicas on one disk.
+
+A chunk is staged, written block by block, and sealed: only then does it exist, whole and fsynced. Large chunks
+get a file each, small ones share segment files. Every byte is verified before it is stored and again before it
+leaves. Versions fence: whoever writes an older version of a chunk than the store has seen is refused.
+
+All methods that do I/O are participants (see `effects`), to be run from any number of threads. They raise
+classes of `ChunkError`; no OSError leaves the store.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
+
+from peacefs.protocol import effects as fx
+from peacefs.protocol.checksums import Bytes, chunk_checksum, verify_blocks
+from peacefs.protocol.errors import (
+    BadRequest,
+    ChunkError,
+    DiskFault,
+    DiskFull,
+    StaleVersion,
+    StartupError,
+)
+from peacefs.protocol.ids import ChunkId, Version, show
+from peacefs.protocol.limits import (
+    checksum_block_bytes,
+    disk_timeout_s,
+    segment_bytes_max,
+    small_chunk_bytes_max,
+    tombstones_waiting_max,
+)
+from peacefs.protocol.messages import Replica, Usage
+
+from .chunk_index import ChunkIndex, Place
+from .compaction import Compaction, Compactor
+from .disk_faults import named_fault
+from .large_chunks import LargeChunks, StagedFile
+from .recovery import Recovery
+from .replica_reader import Blocks, ReadPlan, ReplicaReader
+from .segment_log import SegmentLog
+from .segment_recovery import SegmentRecovery
+from .segments import NewRecord, Segments
+from .store_layout import StorePaths, describe
+
+__all__ = ["Blocks", "ChunkStore", "ReadPlan", "Recovery", "Sealed", "Staged"]
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True, eq=False)
+class Staged:
+    """A chunk that is being written; owned by one participant until it is sealed or discarded."""
+
+    chunk: ChunkId
+    version: Version
+    length: int = 0
+    sums: bytearray = field(default_factory=bytearray)
+    #: The data of a chunk that is still small; empty once it has a file.
+    buffered: bytearray = field(default_factory=bytearray)
+    file: StagedFile | None = None
+    #: Somebody stages a higher version.
+    is_fenced: bool = False
+    is_over: bool = False
+
+
+class Sealed(NamedTuple):
+    """What the store holds now; `checksum` is the CRC32C of the packed block checksums."""
+
+    length: int
+    checksum: int
+
+
+class ChunkStore:
+    """All replicas of one datanode.
+
+    `available_bytes` says what the file system has left; below `reserved_bytes` nothing more is taken in.
+    (Without it the disk alone says when it is full.) `rng` gives segments their salts. `on_lost` hears of a
+    sealed replica that turned out unreadable for good, on the thread that found out.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        reserved_bytes: int,
+        *,
+        available_bytes: Callable[[], int] = lambda: sys.maxsize,
+        rng: random.Random | None = None,
+        on_lost: Callable[[Replica], None] = lambda replica: None,
+        segment_bytes: int = segment_bytes_max,
+    ) -> None:
+        self._paths = StorePaths(directory)
+        self._reserved_bytes = reserved_bytes
+        self._available_bytes = available_bytes
+        self._index = ChunkIndex()
+        self._large = LargeChunks(self._paths, self._index)
+        self._segments = Segments(self._index, on_lost)
+        self._log = SegmentLog(self._paths, self._segments, rng or random.SystemRandom(), segment_bytes)
+        self._compactor = Compactor(self._paths, self._index, self._segments, self._log)
+        self._reader = ReplicaReader(self._index, self._large, self._segments)
+        self._lock = threading.Lock()
+        self._staged: dict[ChunkId, list[Staged]] = {}
+        self._turns: dict[ChunkId, fx.Ticket] = {}
+
+    # -- start and end -----------------------------------------------------------------------------
+
+    def recover(self) -> fx.Steps[Recovery]:
+        """Reads what is there; to be run once, before anything else. Raises StartupError."""
+        recovery = Recovery()
+        try:
+            yield from self._make_directories()
+            yield from SegmentRecovery(self._paths, self._index, self._segments, self._log, recovery).run()
+            for chunk, loser in (yield from self._large.recover(recovery)):
+                yield from self._drop(chunk, loser)
+        except OSError as error:
+            raise StartupError(f"cannot read the store in {self._paths.directory}: {error}") from None
+        recovery.replicas = len(self._index)
+        return recovery
+
+    def _make_directories(self) -> fx.Steps[None]:
+        paths = self._paths
+        for path in (paths.staging, paths.chunks, paths.segments, paths.damaged):
+            yield from fx.make_directory(path)
+        yield from fx.sync_directory(paths.directory)
+        present = {f"{paths.chunks}/{name}" for name, _size in (yield from fx.list_directory(paths.chunks))}
+        for folder in paths.folders():
+            if folder not in present:
+                yield from fx.make_directory(folder)
+        yield from fx.sync_directory(paths.chunks)
+
+    def close(self) -> fx.Steps[None]:
+        """Writes what deletes left waiting and closes the active segment. No method may be used after it."""
+        # What could not be written comes back at the next start, which does no harm.
+        with contextlib.suppress(ChunkError):
+            yield from self._log.flush()
+        yield from self._log.close()
+
+    # -- writing -----------------------------------------------------------------------------------
+
+    def stage(self, chunk: ChunkId, version: Version) -> fx.Steps[Staged]:
+        """Begins a chunk, and fences those who write older versions of it.
+
+        Raises StaleVersion if a higher version is here or on its way, DiskFull if there is no room.
+        """
+        yield from ()
+        self._refuse_when_full()
+        staged = Staged(chunk, version)
+        with self._lock:
+            others = self._staged.get(chunk, [])
+            present = self._index.find(chunk)
+            seen = max([present.version if present else 0, *(other.version for other in others)])
+            if version < seen:
+                raise StaleVersion(f"{describe(chunk, version)} is stale: version {show(seen)} has been seen")
+            for other in others:
+                other.is_fenced |= other.version < version
+            self._staged[chunk] = [*others, staged]
+        return staged
+
+    def write(self, staged: Staged, sums: Bytes, data: Bytes) -> fx.Steps[None]:
+        """Appends data whose packed block checksums are `sums`; only the last may end inside a block.
+
+        Raises ChecksumMismatch, StaleVersion, DiskFull or DiskFault; after the last two it is discarded.
+        """
+        self._refuse_if_fenced(staged)
+        if staged.length % checksum_block_bytes:
+            raise BadRequest(f"data of {describe(staged.chunk, staged.version)} after a block that was not full")
+        verify_blocks(data, sums, describe(staged.chunk, staged.version))
+        yield from self._or_discard(staged, self._write(staged, data))
+        staged.length += len(data)
+        staged.sums += sums
+
+    def _write(self, staged: Staged, data: Bytes) -> fx.Steps[None]:
+        self._refuse_when_full()
+        if staged.file is None and staged.length + len(data) <= small_chunk_bytes_max:
+            staged.buffered += data
+            return
+        if staged.file is None:
+            staged.file = yield from self._large.stage(staged.chunk, staged.version)
+        yield from fx.append(staged.file.file, staged.buffered, data)
+        staged.buffered = bytearray()
+
+    def seal(self, staged: Staged) -> fx.Steps[Sealed]:
+        """Makes the chunk exist: when this returns it is whole, fsynced, and replaces any older version.
+
+        The same chunk and version with the same content may be sealed again. Raises StaleVersion if a higher
+        version came in between, ChunkError for the same version with other content, DiskFull or DiskFault;
+        after any fault it is discarded.
+        """
+        return (yield from self._or_discard(staged, self._in_turn(staged.chunk, self._seal(staged))))
+
+    def discard(self, staged: Staged) -> fx.Steps[None]:
+        """Forgets a chunk that will not be sealed; harmless when it was sealed or discarded before."""
+        if staged.is_over:
+            return
+        self._end(staged)
+        if staged.file is not None:
+            yield from self._large.discard(staged.file)
+
+    def _seal(self, staged: Staged) -> fx.Steps[Sealed]:
+        self._refuse_if_fenced(staged)
+        sealed = Sealed(staged.length, chunk_checksum(staged.sums))
+        present = self._index.find(staged.chunk)
+        if present is not None and present.version > staged.version:
+            raise self._stale(staged)
+        if present is not None and present.version == staged.version:
+            yield from self._compare(staged, sealed)
+            yield from self.discard(staged)
+            return sealed
+        if staged.file is None:
+            superseded = yield from self._seal_small(staged)
+        else:
+            place = Place(staged.version, staged.length)
+            yield from self._large.publish(staged.file, staged.chunk, place, bytes(staged.sums))
+            superseded = self._index.publish(staged.chunk, place)
+        self._end(staged)
+        if superseded is not None:
+            yield from self._drop(staged.chunk, superseded)
+        return sealed
+
+    def _seal_small(self, staged: Staged) -> fx.Steps[Place | None]:
+        """Gives the file that the record replaced; a record that it replaced is dead already."""
+        record = NewRecord(staged.chunk, staged.version, bytes(staged.sums), staged.buffered)
+        yield from self._log.append((record,))
+        if not record.is_published:
+            raise self._stale(staged)
+        return record.superseded_file
+
+    def _compare(self, staged: Staged, sealed: Sealed) -> fx.Steps[None]:
+        plan = yield from self._reader.open(staged.chunk, staged.version, 0, 0)
+        yield from self._reader.close(plan)
+        if Sealed(plan.length, chunk_checksum(plan.sums)) != sealed:
+            raise ChunkError(f"{describe(staged.chunk, staged.version)} is already sealed with other content")
+
+    def _refuse_when_full(self) -> None:
+        if self._available_bytes() < self._reserved_bytes:
+            raise DiskFull(f"less than the reserve of {self._reserved_bytes} bytes is left on the disk")
+
+    def _refuse_if_fenced(self, staged: Staged) -> None:
+        assert not staged.is_over, "a staged chunk is written by its owner alone, until it is sealed or discarded"
+        if staged.is_fenced:
+            raise self._stale(staged)
+
+    def _stale(self, staged: Staged) -> StaleVersion:
+        return StaleVersion(f"{describe(staged.chunk, staged.version)} is stale: a higher version was begun")
+
+    def _end(self, staged: Staged) -> None:
+        with self._lock:
+            staged.is_over = True
+            others = [other for other in self._staged[staged.chunk] if other is not staged]
+            if others:
+                self._staged[staged.chunk] = others
+            else:
+                del self._staged[staged.chunk]
+
+    def _or_discard(self, staged: Staged, steps: fx.Steps[T]) -> fx.Steps[T]:
+        try:
+            return (yield from steps)
+        except OSError as error:
+            yield from self.discard(staged)
+            raise named_fault(error, f"cannot store {describe(staged.chunk, staged.version)}") from None
+        except ChunkError:
+            yield from self.discard(staged)
+            raise
+
+    def _in_turn(self, chunk: ChunkId, steps: fx.Steps[T]) -> fx.Steps[T]:
+        """Runs `steps` when no other seal or delete of the chunk is under way."""
+        mine = fx.Ticket()
+        while True:
+            with self._lock:
+                busy = self._turns.setdefault(chunk, mine)
+            if busy is mine:
+                break
+            if not (yield from fx.wait(busy, timeout_s=disk_timeout_s)):
+                raise DiskFault(f"another seal or delete of chunk {show(chunk)} does not end")
+        try:
+            return (yield from steps)
+        finally:
+            with self._lock:
+                del self._turns[chunk]
+            mine.fire()
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    def open_read(self, chunk: ChunkId, version: Version, offset: int, length: int) -> fx.Steps[ReadPlan]:
+        """Opens a replica of at least `version` for the blocks that hold the range, cut to the chunk's length.
+
+        A delete or compaction after this does not disturb the reader. `read_blocks` closes the replica with
+        the last block and after a fault; who stops earlier calls `close_read`. Raises ChunkNotFound,
+        StaleVersion, ChecksumMismatch or DiskFault.
+        """
+        return self._reader.open(chunk, version, offset, length)
+
+    def read_blocks(self, plan: ReadPlan) -> fx.Steps[Blocks | None]:
+        """The next blocks, `packet_bytes` at most, verified; None after the last.
+
+        Raises ChecksumMismatch or DiskFault.
+        """
+        return self._reader.read_blocks(plan)
+
+    def close_read(self, plan: ReadPlan) -> fx.Steps[None]:
+        """Lets go of a replica; harmless when that was done before."""
+        return self._reader.close(plan)
+
+    # -- the rest ----------------------------------------------------------------------------------
+
+    def delete(self, chunk: ChunkId, version: Version) -> fx.Steps[bool]:
+        """Drops the replica if its version is not above `version`; says whether it did."""
+        return (yield from self._in_turn(chunk, self._delete(chunk, version)))
+
+    def _delete(self, chunk: ChunkId, version: Version) -> fx.Steps[bool]:
+        place = self._index.drop(chunk, version)
+        if place is None:
+            return False
+        yield from self._drop(chunk, place)
+        if self._segments.tombstones_waiting >= tombstones_waiting_max:
+            yield from self._log.flush()
+        return True
+
+    def _drop(self, chunk: ChunkId, place: Place) -> fx.Steps[None]:
+        """Disposes of a place that the index no longer points at."""
+        if place.has_own_file:
+            yield from self._large.remove(chunk, place)
+        else:
+            self._segments.kill(chunk, place)
+
+    def compact(self) -> fx.Steps[Compaction]:
+        """One round of giving room back; to be called now and then, and again while it removes segments.
+
+        Raises DiskFull or DiskFault; what was done until then stays done.
+        """
+        try:
+            return (yield from self._compactor.run())
+        except OSError as error:
+            raise named_fault(error, "cannot compact segments") from None
+
+    def find(self, chunk: ChunkId) -> Replica | None:
+        place = self._index.find(chunk)
+        return None if place is None else Replica(chunk, place.version, place.length)
+
+    def replicas(self) -> list[Replica]:
+        return self._index.replicas()
+
+    def usage(self) -> Usage:
+        """What chunks use and may still use; the capacity is both together."""
+        used_bytes = self._large.used_bytes + self._segments.used_bytes
+        available_bytes = max(0, self._available_bytes() - self._reserved_bytes)
+        return Usage(used_bytes + available_bytes, used_bytes, available_bytes)

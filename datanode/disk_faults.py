@@ -1,0 +1,41 @@
+"""Faults of the disk: given their names, and kept from leaving files open."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from typing import TypeVar
+
+from peacefs.protocol import effects as fx
+from peacefs.protocol.errors import ChunkError, DiskFault, DiskFull
+
+T = TypeVar("T")
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+
+
+def is_no_room(error: OSError) -> bool:
+    """Whether the disk (or the quota) is full, which leaves what was written before as it was."""
+    return error.errno in _NO_ROOM
+
+
+def named_fault(error: OSError, doing: str) -> ChunkError:
+    """The error of our tree for what the disk said while `doing`."""
+    kind = DiskFull if is_no_room(error) else DiskFault
+    return kind(f"{doing}: {error.strerror or error}")
+
+
+def close_quietly(file: fx.File) -> fx.Steps[None]:
+    """Closes a file about which everything that matters is known already."""
+    with contextlib.suppress(OSError):
+        yield from fx.close_file(file)
+
+
+def closing(file: fx.File, steps: fx.Steps[T]) -> fx.Steps[T]:
+    """Runs `steps` and then closes `file`, after a fault too."""
+    try:
+        result = yield from steps
+    except Exception:
+        yield from close_quietly(file)
+        raise
+    yield from close_quietly(file)
+    return result

@@ -1,0 +1,209 @@
+"""The data side of WebHDFS: a client of the cluster that lives in a datanode and serves those who speak HTTP.
+
+A bare ASGI application. It writes and reads with the participants of `peacefs.client`, on threads; the event
+loop only moves bytes. A file whose body is at its end within the first buffer is written at once by a pool of
+its own, so that long uploads by slow clients are in nobody's way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+from urllib.parse import quote
+
+from peacefs.client.file_reader import FileReader
+from peacefs.client.file_writer import WriteStats, write_file
+from peacefs.protocol import effects as fx
+from peacefs.protocol import limits
+from peacefs.protocol.asgi import Receive, Scope, Send
+from peacefs.protocol.errors import (
+    AccessDenied,
+    FileNotFound,
+    Overloaded,
+    PathError,
+    PeacefsError,
+    PeerUnreachable,
+)
+from peacefs.protocol.messages import GetLayout, Layout
+from peacefs.protocol.threads import ThreadDriver
+from peacefs.protocol.tokens import FileRead, FileWrite, Seal
+from peacefs.protocol.webhdfs_answers import Answer, empty_answer, fault_answer, send_answer
+from peacefs.protocol.webhdfs_query import is_webhdfs
+from peacefs.protocol.webhdfs_redirects import ReadFile, WriteFile, parse_redirected
+
+from .download import Download
+from .gateway_budget import BufferBudget
+from .upload import Upload, body_pieces
+
+log = logging.getLogger("peacefs.gateway")
+T = TypeVar("T")
+
+_HELLO = b"A datanode of peacefs. Files are read and written through the coordinator's address.\n"
+
+
+@dataclass(frozen=True)
+class GatewayLimits:
+    """See `protocol.limits` for each."""
+
+    first_buffer_bytes: int = limits.gateway_first_buffer_bytes
+    buffer_bytes_max: int = limits.gateway_buffer_bytes_max
+    threads: int = limits.gateway_threads
+    quick_threads: int = limits.gateway_quick_threads
+    downloads_max: int = limits.gateway_downloads_max
+    body_idle_timeout_s: float = limits.http_body_idle_timeout_s
+
+
+class Gateway:
+    """One a datanode. To be made on the event loop that serves it, and closed after the server has ended."""
+
+    def __init__(
+        self,
+        seal: Seal,
+        driver: ThreadDriver,
+        *,
+        wall_clock: Callable[[], float] = time.time,
+        bounds: GatewayLimits | None = None,
+    ) -> None:
+        self._seal = seal
+        self._driver = driver
+        self._wall_clock = wall_clock
+        self._bounds = bounds = bounds or GatewayLimits()
+        self._budget = BufferBudget(bounds.buffer_bytes_max, bounds.body_idle_timeout_s)
+        self._long_uploads = asyncio.Semaphore(bounds.threads)
+        self._downloads = asyncio.Semaphore(bounds.downloads_max)
+        self._long = ThreadPoolExecutor(bounds.threads, thread_name_prefix="gateway-long")
+        self._quick = ThreadPoolExecutor(bounds.quick_threads, thread_name_prefix="gateway-quick")
+
+    def close(self) -> None:
+        """Takes no more work; what is under way ends by its own deadlines."""
+        self._long.shutdown(wait=False, cancel_futures=True)
+        self._quick.shutdown(wait=False, cancel_futures=True)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        assert scope["type"] == "http", "the server runs without lifespan and websockets"
+        try:
+            answer = await self._answer(scope, receive, send)
+        except Exception as fault:
+            answer = fault_answer(fault, scope)
+        if answer is not None:
+            await send_answer(scope, send, answer)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> Answer | None:
+        """None where the answer has been sent already."""
+        if not is_webhdfs(scope):
+            return _greeting(scope)
+        wanted = parse_redirected(scope)
+        if isinstance(wanted, WriteFile):
+            return await self._write(wanted, receive)
+        async with self._slot(self._downloads, "too many files are being read here"):
+            download = await self._opened(wanted)
+            await download.send(receive, send)
+            return None
+
+    # -- writing -----------------------------------------------------------------------------------
+
+    async def _write(self, wanted: WriteFile, receive: Receive) -> Answer:
+        now_s = self._wall_clock()
+        token = self._seal.open(wanted.token, FileWrite, now_s)
+        pieces = body_pieces(receive, self._bounds.body_idle_timeout_s)
+        upload = Upload(pieces, self._budget, token.block_bytes)
+        try:
+            async with asyncio.timeout(token.expires_s - now_s):
+                stats = await self._carry(upload, wanted, token)
+        except TimeoutError:
+            raise AccessDenied(f"the leave to write {token.path} expired before its last byte came") from None
+        headers = {"location": f"webhdfs://{wanted.namenode}{quote(token.path)}"}
+        if stats.short_chunks(token.replication):
+            fewest = min(stats.replicas)
+            log.warning("%s has %d of %d replicas until it is repaired", token.path, fewest, token.replication)
+            headers["x_peacefs_replicas"] = f"{fewest}/{token.replication}"
+        return empty_answer(201, **headers)
+
+    async def _carry(self, upload: Upload, wanted: WriteFile, token: FileWrite) -> WriteStats:
+        """Until the file is published, or is certain not to be. Whatever ends this early ends the writer too."""
+        writing: asyncio.Future[WriteStats] | None = None
+        try:
+            if await upload.receive_up_to(self._bounds.first_buffer_bytes):
+                writing = self._start(self._quick, upload, wanted, token)
+                return await asyncio.shield(writing)
+            async with self._slot(self._long_uploads, "too many long files are being written here"):
+                writing = self._start(self._long, upload, wanted, token)
+                await upload.receive_rest()
+                return await asyncio.shield(writing)
+        except PeacefsError as error:
+            upload.abort(error)
+            raise
+        except asyncio.CancelledError:
+            upload.abort(PeerUnreachable(f"the write of {token.path} was called off"))
+            raise
+        finally:
+            if writing is None:
+                upload.close()
+
+    def _start(
+        self, pool: ThreadPoolExecutor, upload: Upload, wanted: WriteFile, token: FileWrite
+    ) -> asyncio.Future[WriteStats]:
+        writing = self._run(pool, _write(wanted, upload, token.block_bytes))
+        writing.add_done_callback(lambda ended: _closed(upload, ended))
+        return writing
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    async def _opened(self, wanted: ReadFile) -> Download:
+        self._seal.open(wanted.token, FileRead, self._wall_clock())
+        length, reader = await self._run(self._quick, _find(wanted))
+        download = Download(wanted.path, length, reader, lambda steps: self._run(self._quick, steps))
+        await download.fetch_first()
+        return download
+
+    # ----------------------------------------------------------------------------------------------
+
+    def _run(self, pool: ThreadPoolExecutor, steps: fx.Steps[T]) -> asyncio.Future[T]:
+        return asyncio.get_running_loop().run_in_executor(pool, self._driver.run, steps)
+
+    @contextlib.asynccontextmanager
+    async def _slot(self, slots: asyncio.Semaphore, trouble: str) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(self._bounds.body_idle_timeout_s):
+                await slots.acquire()
+        except TimeoutError:
+            raise Overloaded(f"{trouble}; try again later") from None
+        try:
+            yield
+        finally:
+            slots.release()
+
+
+def _closed(upload: Upload, writing: asyncio.Future[WriteStats]) -> None:
+    """The thread is done with the upload. Its error, where the request did not wait for it, is known already."""
+    upload.close()
+    if not writing.cancelled():
+        writing.exception()
+
+
+def _write(wanted: WriteFile, upload: Upload, block_bytes: int) -> fx.Steps[WriteStats]:
+    _completed, stats = yield from write_file(wanted.token, wanted.first, upload.stream, block_bytes=block_bytes)
+    return stats
+
+
+def _find(wanted: ReadFile) -> fx.Steps[tuple[int, FileReader]]:
+    """How many bytes the answer will have, and what gives them."""
+    layout = yield from fx.call(GetLayout(wanted.token), Layout)
+    if wanted.offset > layout.length:
+        raise PathError(f"Offset={wanted.offset} out of the range [0, {layout.length}]; OPEN, path={wanted.path}")
+    rest = layout.length - wanted.offset
+    length = rest if wanted.length is None else min(rest, wanted.length)
+    return length, FileReader(wanted.token, layout, wanted.offset, length)
+
+
+def _greeting(scope: Scope) -> Answer:
+    """What somebody sees who points a browser here."""
+    if scope["raw_path"] != b"/" or scope["method"] not in ("GET", "HEAD"):
+        raise FileNotFound("there is nothing here; the file system is under /webhdfs/v1 of the coordinator")
+    return Answer(200, _HELLO, (), b"text/plain")

@@ -1,0 +1,72 @@
+"""What the uploads through a datanode may hold in memory, all together.
+
+A writer holds its chunk until the pipeline has acknowledged it, so uploads that grow side by side could use up
+the budget with none of them able to finish. Hence one upload at a time may overdraw, until it has given
+something back: it finishes its chunk, the others follow. The overdraft is at most one chunk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from peacefs.protocol.errors import Overloaded
+
+
+class BufferBudget:
+    """Belongs to one event loop."""
+
+    def __init__(self, bytes_max: int, patience_s: float) -> None:
+        self._free_bytes = bytes_max
+        self._patience_s = patience_s
+        self._overdrawing: BufferShare | None = None
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def take(self, share: BufferShare, count: int) -> None:
+        """Waits until `count` bytes are free. Raises Overloaded when that takes too long."""
+        try:
+            async with asyncio.timeout(self._patience_s):
+                while not self._grant(share, count):
+                    turn = asyncio.get_running_loop().create_future()
+                    self._waiting.append(turn)
+                    await turn
+        except TimeoutError:
+            raise Overloaded("the datanode's memory is full of other uploads; try again later") from None
+
+    def _grant(self, share: BufferShare, count: int) -> bool:
+        if count > self._free_bytes:
+            if self._overdrawing not in (None, share):
+                return False
+            self._overdrawing = share
+        self._free_bytes -= count
+        return True
+
+    def give_back(self, share: BufferShare, count: int) -> None:
+        self._free_bytes += count
+        if self._overdrawing is share:
+            self._overdrawing = None
+        # All look again, in the order in which they came.
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+
+
+class BufferShare:
+    """One upload's part of the budget."""
+
+    def __init__(self, budget: BufferBudget) -> None:
+        self._budget = budget
+        self._held_bytes = 0
+
+    async def take(self, count: int) -> None:
+        await self._budget.take(self, count)
+        self._held_bytes += count
+
+    def give_back(self, count: int) -> None:
+        self._held_bytes -= count
+        self._budget.give_back(self, count)
+
+    def close(self) -> None:
+        """Gives back the rest."""
+        self.give_back(self._held_bytes)

@@ -1,0 +1,24 @@
+"""What a start found in the store directory, and what became of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Recovery:
+    """Counts, and the names of files that somebody may want to look at."""
+
+    replicas: int = 0
+    #: Chunks whose writing had not ended: removed.
+    unfinished: int = 0
+    #: Older versions beside a newer one: files removed, records left to compaction.
+    stale: int = 0
+    #: Bytes behind the last readable record of a segment: cut off.
+    torn_bytes: int = 0
+    #: Bytes between readable records: passed over; what else is in those segments will be copied elsewhere.
+    damaged_bytes: int = 0
+    #: Chunk files whose size contradicts their name: moved to damaged/.
+    damaged_files: list[str] = field(default_factory=list)
+    #: What no version of this store writes: left alone.
+    foreign: list[str] = field(default_factory=list)

@@ -1,0 +1,124 @@
+"""Reads replicas: whole blocks, each verified against its stored checksum before it leaves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from peacefs.protocol import effects as fx
+from peacefs.protocol.checksums import verify_blocks
+from peacefs.protocol.errors import BadRequest, ChunkError, ChunkNotFound, StaleVersion
+from peacefs.protocol.ids import ChunkId, Version, show
+from peacefs.protocol.limits import checksum_block_bytes, packet_bytes
+
+from .chunk_index import ChunkIndex, Place
+from .disk_faults import close_quietly, named_fault
+from .large_chunks import LargeChunks
+from .segments import Segments
+from .store_layout import describe
+
+# A reader that finds a replica gone looks again: it was moved, or replaced by a newer version.
+_LOOKS_MAX = 4
+
+
+class Blocks(NamedTuple):
+    """Verified data of a chunk that begins on a block boundary."""
+
+    offset: int
+    sums: bytes
+    data: bytes
+
+
+@dataclass(slots=True, eq=False)
+class ReadPlan:
+    """An open replica, and the blocks of it that are still to be read. `length` is that of the whole chunk."""
+
+    chunk: ChunkId
+    version: Version
+    length: int
+    sums: bytes
+    at: int
+    end: int
+    #: The data of a small chunk, or the open file of a large one; neither once the plan is closed.
+    data: bytes | None
+    file: fx.File | None
+
+
+class ReplicaReader:
+    """Opens and reads what the index points at. Thread-safe; a plan belongs to one participant."""
+
+    def __init__(self, index: ChunkIndex, large: LargeChunks, segments: Segments) -> None:
+        self._index = index
+        self._large = large
+        self._segments = segments
+
+    def open(self, chunk: ChunkId, version: Version, offset: int, length: int) -> fx.Steps[ReadPlan]:
+        if offset < 0 or length < 0:
+            raise BadRequest(f"cannot read {length} bytes at {offset}")
+        for _look in range(_LOOKS_MAX):
+            place = self._find(chunk, version)
+            try:
+                return (yield from self._open(chunk, place, offset, length))
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise named_fault(error, f"cannot open {describe(chunk, place.version)}") from None
+        raise ChunkNotFound(f"the file of chunk {show(chunk)} is not there")
+
+    def _find(self, chunk: ChunkId, version: Version) -> Place:
+        place = self._index.find(chunk)
+        if place is None:
+            raise ChunkNotFound(f"chunk {show(chunk)} is not here")
+        if place.version < version:
+            raise StaleVersion(f"{describe(chunk, version)} is wanted, version {show(place.version)} is here")
+        return place
+
+    def _open(self, chunk: ChunkId, place: Place, offset: int, length: int) -> fx.Steps[ReadPlan]:
+        data, file = None, None
+        if place.has_own_file:
+            file, sums = yield from self._large.open(chunk, place)
+        else:
+            sums, data = yield from self._segments.read(chunk, place)
+        at = min(offset, place.length) // checksum_block_bytes * checksum_block_bytes
+        end = min(_round_up(offset + length), place.length) if length else at
+        plan = ReadPlan(chunk, place.version, place.length, sums, at, end, data, file)
+        if plan.at >= plan.end:
+            yield from self.close(plan)
+        return plan
+
+    def read_blocks(self, plan: ReadPlan) -> fx.Steps[Blocks | None]:
+        if plan.at >= plan.end:
+            return None
+        try:
+            blocks = yield from self._read_blocks(plan)
+        except OSError as error:
+            yield from self.close(plan)
+            raise named_fault(error, f"cannot read {describe(plan.chunk, plan.version)}") from None
+        except ChunkError:
+            yield from self.close(plan)
+            raise
+        plan.at += len(blocks.data)
+        if plan.at >= plan.end:
+            yield from self.close(plan)
+        return blocks
+
+    def _read_blocks(self, plan: ReadPlan) -> fx.Steps[Blocks]:
+        end = min(plan.at + packet_bytes, plan.end)
+        if plan.file is not None:
+            data = yield from fx.read_at(plan.file, plan.at, end - plan.at)
+        else:
+            assert plan.data is not None
+            data = plan.data[plan.at : end]
+        sums = plan.sums[plan.at // checksum_block_bytes * 4 : _round_up(end) // checksum_block_bytes * 4]
+        verify_blocks(data, sums, f"{describe(plan.chunk, plan.version)} from {plan.at}")
+        return Blocks(plan.at, sums, data)
+
+    def close(self, plan: ReadPlan) -> fx.Steps[None]:
+        file, plan.file, plan.data = plan.file, None, None
+        plan.at = plan.end
+        if file is not None:
+            yield from close_quietly(file)
+
+
+def _round_up(offset: int) -> int:
+    return -(-offset // checksum_block_bytes) * checksum_block_bytes

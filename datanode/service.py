@@ -1,0 +1,240 @@
+"""The datanode as a process: learns its cluster, claims its directory, recovers its store, then serves."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import random
+import shutil
+import socket
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvloop
+
+from peacefs.protocol.effects import Address
+from peacefs.protocol.errors import PeacefsError, PeerRefused, StartupError
+from peacefs.protocol.hello import Identity
+from peacefs.protocol.http_server import build_server, listen
+from peacefs.protocol.lifeline import announce
+from peacefs.protocol.limits import (
+    compaction_interval_s,
+    datanode_data_port_default,
+    datanode_http_port_default,
+    order_threads,
+    reregister_backoff_max_s,
+    reserved_bytes_default,
+    thread_switch_interval_s,
+)
+from peacefs.protocol.messages import Message, Register, Replica, Usage
+from peacefs.protocol.process import log_to_stderr, stop_event
+from peacefs.protocol.secret import SECRET_FILE_VARIABLE, find_secret_file, read_secret, require_secret_for
+from peacefs.protocol.threads import ConnectionPool, ThreadDriver, open_connection
+from peacefs.protocol.tokens import Seal
+
+from .changes import Changes
+from .chunk_server import ChunkServer
+from .chunk_store import ChunkStore
+from .coordinator_link import CoordinatorLink, Respond
+from .data_requests import DataRequests
+from .data_server import DataServer
+from .gateway import Gateway
+from .orders import Orders
+from .pipeline import PipelineHop
+from .replicator import Replicator
+from .store_directory import StoreDirectory
+
+log = logging.getLogger("peacefs.datanode")
+
+
+@dataclass(frozen=True)
+class DatanodeOptions:
+    """How a datanode is started. Ports 0 are chosen freely; `advertise` is the host that others reach it by."""
+
+    directory: Path
+    coordinator: Address
+    host: str = "127.0.0.1"
+    http_port: int = datanode_http_port_default
+    data_port: int = datanode_data_port_default
+    advertise: str | None = None
+    rack: str = "/default-rack"
+    secret_file: Path | None = None
+    reserved_bytes: int = reserved_bytes_default
+    ready_fd: int | None = None
+    parent_fd: int | None = None
+
+
+def run(options: DatanodeOptions) -> None:
+    """Serves until it is told to stop. Raises StartupError when it cannot start."""
+    log_to_stderr()
+    sys.setswitchinterval(thread_switch_interval_s)
+    secret_file = find_secret_file(options.secret_file)
+    require_secret_for(options.host, secret_file)
+    if secret_file is None:
+        raise StartupError(
+            f"a datanode needs the cluster's secret: pass --secret-file or set {SECRET_FILE_VARIABLE} "
+            f"(a coordinator on loopback keeps it as cluster.secret in its directory)"
+        )
+    uvloop.run(_serve(options, Seal(read_secret(secret_file))))
+
+
+async def _serve(options: DatanodeOptions, seal: Seal) -> None:
+    stop = stop_event(options.parent_fd)
+    cluster = StoreDirectory.cluster_of(options.directory)
+    if cluster is None:
+        cluster = await _learn_cluster(options, seal, stop)
+        if cluster is None:
+            return
+    with StoreDirectory.claim(options.directory, cluster, f"dn-{uuid.uuid4().hex[:12]}") as directory:
+        await Datanode(options, directory, seal).serve(stop)
+
+
+async def _learn_cluster(options: DatanodeOptions, seal: Seal, stop: asyncio.Event) -> str | None:
+    """The cluster that the coordinator belongs to, however long it takes to come up; None when told to stop."""
+    me = Identity("", "datanode", "a new datanode", seal)
+    while not stop.is_set():
+        try:
+            connection, peer = await asyncio.to_thread(
+                open_connection, options.coordinator, "the coordinator", me
+            )
+            connection.close()
+            return peer.cluster
+        except PeerRefused as refusal:
+            raise StartupError(f"the coordinator refuses this datanode: {refusal.message}") from None
+        except PeacefsError as error:
+            log.warning("%s; trying again", error.message)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), reregister_backoff_max_s / 5)
+    return None
+
+
+class Datanode:
+    """All parts of a running datanode."""
+
+    def __init__(self, options: DatanodeOptions, directory: StoreDirectory, seal: Seal) -> None:
+        self._options = options
+        self._directory = directory
+        self._seal = seal
+        self._node = directory.node
+        self._advertised = options.advertise or options.host
+        self._me = Identity(directory.cluster, "datanode", self._node, seal)
+        self._pool = ConnectionPool(self._me)
+        self._changes = Changes()
+        self._link = CoordinatorLink(options.coordinator, self._me, self, self._changes)
+        self._driver = ThreadDriver(self._pool, self._link.call)
+        self._store = ChunkStore(
+            str(options.directory),
+            reserved_bytes=options.reserved_bytes,
+            available_bytes=lambda: shutil.disk_usage(options.directory).free,
+            rng=random.Random(),
+            on_lost=self._changes.removed,
+        )
+        self._requests = DataRequests(
+            self._node,
+            PipelineHop(self._node, seal, self._store, self._changes),
+            ChunkServer(seal, self._store, self._changes),
+        )
+        self._orders = Orders(self._store, self._changes, Replicator(self._store, self._changes))
+        self._order_pool = ThreadPoolExecutor(order_threads, thread_name_prefix="orders")
+        self._stopping = threading.Event()
+        self._http_socket: socket.socket
+        self._data_server: DataServer
+
+    async def serve(self, stop: asyncio.Event) -> None:
+        """Until told to stop."""
+        recovery = await asyncio.to_thread(self._driver.run, self._store.recover())
+        log.info("datanode %s of cluster %s: %s", self._node, self._me.cluster, recovery)
+        options = self._options
+        self._data_server = DataServer(options.host, options.data_port, self._me, self._driver, self._requests)
+        self._http_socket = listen(options.host, options.http_port)
+        self._data_server.start()
+        gateway = Gateway(self._seal, self._driver)
+        server = build_server(gateway)
+        serving = asyncio.create_task(server.serve(sockets=[self._http_socket]))
+        compactor = threading.Thread(target=self._keep_compacting, name="compactor")
+        compactor.start()
+        self._link.start()
+        try:
+            await self._announce_when_registered(stop)
+            await stop.wait()
+        finally:
+            server.should_exit = True
+            self._stopping.set()
+            await asyncio.to_thread(self._link.stop)
+            self._pool.shut_down()
+            await serving
+            gateway.close()
+            await asyncio.to_thread(self._data_server.stop)
+            self._order_pool.shutdown(wait=True, cancel_futures=True)
+            compactor.join()
+            await asyncio.to_thread(self._driver.run, self._store.close())
+            self._pool.close_all()
+            log.info("stopped")
+
+    async def _announce_when_registered(self, stop: asyncio.Event) -> None:
+        while not stop.is_set():
+            if await asyncio.to_thread(self._link.wait_until_registered, 0.2):
+                registration = self.registration()
+                announce(
+                    self._options.ready_fd,
+                    {
+                        "role": "datanode",
+                        "pid": os.getpid(),
+                        "node": self._node,
+                        "http_host": registration.http_host,
+                        "http_port": registration.http_port,
+                        "data_port": registration.data_port,
+                    },
+                )
+                return
+
+    def _keep_compacting(self) -> None:
+        while not self._stopping.wait(compaction_interval_s):
+            try:
+                self._driver.run(self._store.compact())
+            except (PeacefsError, OSError) as fault:
+                log.warning("compaction failed and will be tried again: %s", fault)
+
+    # -- what the link asks ------------------------------------------------------------------------
+
+    def registration(self) -> Register:
+        return Register(
+            node=self._node,
+            data_host=self._advertised,
+            data_port=self._data_server.address[1],
+            http_host=self._advertised,
+            http_port=int(self._http_socket.getsockname()[1]),
+            rack=self._options.rack,
+            usage=self.usage(),
+            epoch_seen=self._directory.epoch_seen,
+        )
+
+    def replicas(self) -> Sequence[Replica]:
+        return self._store.replicas()
+
+    def usage(self) -> Usage:
+        usage = self._store.usage()
+        return Usage(usage.capacity_bytes, usage.used_bytes, usage.available_bytes, self._requests.streams)
+
+    def epoch_seen(self, epoch: int) -> None:
+        self._directory.remember_epoch(epoch)
+
+    def ordered(self, order: Message, respond: Respond) -> None:
+        if not self._stopping.is_set():
+            self._order_pool.submit(self._obey, order, respond)
+
+    def _obey(self, order: Message, respond: Respond) -> None:
+        started_s = time.monotonic()
+        try:
+            respond(self._driver.run(self._orders.obey(order)))
+        except Exception:
+            log.exception("an order of the coordinator failed in a way that is a bug of this datanode")
+        log.debug("%s took %.3f s", type(order).__name__, time.monotonic() - started_s)

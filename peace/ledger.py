@@ -1,0 +1,118 @@
+"""The books that every policy keeps: which sets wait for what, and which grants are in flight."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class WriteSet:
+    """All that one writer writes for one checkpoint: the paper's triple (w, r, k), with sizes in bytes.
+
+    `writer` is the writer's server, or None if it is none of ours; `exclude` are nodes that it has seen fail.
+    """
+
+    name: str
+    writer: str | None
+    replication: int
+    chunks: tuple[int, ...]
+    exclude: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Leave to write chunk number `chunk` of a set now, through `chain`: the nodes in pipeline order."""
+
+    number: int
+    write_set: str
+    writer: str | None
+    chunk: int
+    chunk_bytes: int
+    chain: tuple[str, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Pending:
+    """A set that has not been written in full. `unfinished_bytes` counts what waits and what is in flight."""
+
+    write_set: WriteSet
+    asked_s: float
+    order: int
+    waiting: deque[int]
+    unfinished_bytes: int
+    exclude: frozenset[str]
+    in_flight: int = 0
+    started: bool = False
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Sets by name and grants by number. A grant is closed at most once; a set is forgotten with its last."""
+
+    _sets: dict[str, Pending] = field(default_factory=dict)
+    _grants: dict[int, tuple[Grant, Pending]] = field(default_factory=dict)
+    _submitted: int = 0
+    _granted: int = 0
+
+    def submit(self, write_set: WriteSet, now_s: float) -> None:
+        assert write_set.replication >= 1
+        assert all(chunk_bytes > 0 for chunk_bytes in write_set.chunks)
+        known = self.withdraw(write_set.name)
+        if not write_set.chunks:
+            return
+        self._submitted += 1
+        self._sets[write_set.name] = Pending(
+            write_set,
+            asked_s=known.asked_s if known else now_s,
+            order=known.order if known else self._submitted,
+            waiting=deque(range(len(write_set.chunks))),
+            unfinished_bytes=sum(write_set.chunks),
+            exclude=write_set.exclude | (known.exclude if known else frozenset()),
+        )
+
+    def withdraw(self, name: str) -> Pending | None:
+        """Forgets the set but not its grants in flight; gives what was forgotten."""
+        pending = self._sets.pop(name, None)
+        if pending is not None:
+            pending.waiting.clear()
+        return pending
+
+    def grant(self, pending: Pending, chain: Iterable[str]) -> Grant:
+        """Grants the set's next chunk."""
+        chunk = pending.waiting.popleft()
+        self._granted += 1
+        write_set = pending.write_set
+        grant = Grant(
+            self._granted, write_set.name, write_set.writer, chunk, write_set.chunks[chunk], tuple(chain)
+        )
+        self._grants[grant.number] = grant, pending
+        pending.in_flight += 1
+        pending.started = True
+        return grant
+
+    def close(self, number: int, *, aborted: bool, failed: frozenset[str]) -> Grant | None:
+        """Ends a grant; None for one that is unknown or was closed before."""
+        grant, pending = self._grants.pop(number, (None, None))
+        if grant is None or pending is None:
+            return None
+        pending.in_flight -= 1
+        pending.exclude |= failed
+        if self._sets.get(grant.write_set) is not pending:
+            return grant
+        if aborted:
+            pending.waiting.appendleft(grant.chunk)
+            return grant
+        pending.unfinished_bytes -= grant.chunk_bytes
+        if not pending.waiting and not pending.in_flight:
+            del self._sets[grant.write_set]
+        return grant
+
+    def pending(self) -> list[Pending]:
+        """Sets in the order in which they were first submitted."""
+        return list(self._sets.values())
+
+    def in_flight(self) -> list[Grant]:
+        """Grants in the order in which they were given."""
+        return [grant for grant, _ in self._grants.values()]

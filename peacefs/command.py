@@ -1,0 +1,150 @@
+"""The command `peacefs`: what clients need (`client.command_line`) and what starts services.
+
+The one module that may import every package; it does so only in the command that needs it.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from peacefs.client.command_line.application import application
+from peacefs.client.command_line.complaints import complain
+from peacefs.protocol.limits import (
+    coordinator_http_port_default,
+    coordinator_node_port_default,
+    datanode_data_port_default,
+    datanode_http_port_default,
+    reserved_bytes_default,
+)
+
+Directory = Annotated[Path, typer.Option("--dir", metavar="DIR", help="Where it keeps everything.")]
+Host = Annotated[str, typer.Option("--host", help="The address to bind. Others than loopback need --secret-file.")]
+Advertise = Annotated[
+    str | None,
+    typer.Option("--advertise", metavar="HOST", help="How others reach this service. [default: --host]"),
+]
+SecretFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--secret-file", metavar="FILE", envvar="PEACEFS_SECRET_FILE", help="The secret that all services share."
+    ),
+]
+ReadyDescriptor = Annotated[
+    int | None,
+    typer.Option("--ready-fd", metavar="FD", help="Write one line of JSON there when ready, then close it."),
+]
+ParentDescriptor = Annotated[
+    int | None,
+    typer.Option("--parent-fd", metavar="FD", help="Stop when this pipe comes to its end."),
+]
+
+
+def _port(flag: str, what: str) -> typer.models.OptionInfo:
+    option: typer.models.OptionInfo = typer.Option(flag, min=0, max=65535, help=f"{what}; 0 for a free one.")
+    return option
+
+
+@application.command()
+def coordinator(
+    directory: Directory,
+    host: Host = "127.0.0.1",
+    port: Annotated[int, _port("--port", "For WebHDFS and REST")] = coordinator_http_port_default,
+    node_port: Annotated[int, _port("--node-port", "For datanodes")] = coordinator_node_port_default,
+    advertise: Advertise = None,
+    secret_file: SecretFile = None,
+    ready_fd: ReadyDescriptor = None,
+    parent_fd: ParentDescriptor = None,
+) -> None:
+    """Run the coordinator: names, chunks, datanodes, repair."""
+    from peacefs.coordinator.service import CoordinatorOptions, run
+
+    run(
+        CoordinatorOptions(
+            directory=directory,
+            host=host,
+            port=port,
+            node_port=node_port,
+            advertise=advertise,
+            secret_file=secret_file,
+            ready_fd=ready_fd,
+            parent_fd=parent_fd,
+        )
+    )
+
+
+@application.command()
+def datanode(
+    directory: Directory,
+    coordinator: Annotated[
+        str, typer.Option("--coordinator", metavar="HOST:PORT", help="The coordinator's port for datanodes.")
+    ] = f"127.0.0.1:{coordinator_node_port_default}",
+    host: Host = "127.0.0.1",
+    port: Annotated[int, _port("--port", "For WebHDFS")] = datanode_http_port_default,
+    data_port: Annotated[int, _port("--data-port", "For data")] = datanode_data_port_default,
+    advertise: Advertise = None,
+    rack: Annotated[str, typer.Option("--rack", metavar="PATH", help="Where it stands.")] = "/default-rack",
+    reserved_bytes: Annotated[
+        int, typer.Option("--reserved-bytes", min=0, help="What the disk keeps free for others.")
+    ] = reserved_bytes_default,
+    secret_file: SecretFile = None,
+    ready_fd: ReadyDescriptor = None,
+    parent_fd: ParentDescriptor = None,
+) -> None:
+    """Run a datanode: chunks on a disk."""
+    from peacefs.datanode.service import DatanodeOptions, run
+
+    run(
+        DatanodeOptions(
+            directory=directory,
+            coordinator=_node_address(coordinator),
+            host=host,
+            http_port=port,
+            data_port=data_port,
+            advertise=advertise,
+            rack=rack,
+            secret_file=secret_file,
+            reserved_bytes=reserved_bytes,
+            ready_fd=ready_fd,
+            parent_fd=parent_fd,
+        )
+    )
+
+
+def _node_address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise typer.BadParameter(f"{text!r} is not HOST:PORT", param_hint="--coordinator")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+@application.command()
+def demo(
+    log: Annotated[
+        Path | None, typer.Option("--input", metavar="FILE", help="An sshd log. [default: the demo's own]")
+    ] = None,
+    directory: Annotated[
+        Path | None, typer.Option("--dir", metavar="DIR", help="Where it works. [default: a temporary directory]")
+    ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave everything there afterwards.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Only the report, as JSON, on stdout.")] = False,
+) -> None:
+    """See a Spark query survive what it should."""
+    from peacefs.spark_connector.demo import DemoOptions, run_demo
+
+    raise typer.Exit(run_demo(DemoOptions(input=log, directory=directory, keep=keep, json=as_json)))
+
+
+def main() -> None:
+    """The entry point. Exit status 0, 1 for faults, 2 for wrong usage, 130 after Ctrl-C."""
+    try:
+        application(prog_name="peacefs")
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename is not None else ""
+        complain("", f"{where}{error.strerror or error}")
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,100 @@
+"""The second URL of a CREATE or OPEN: the name side writes it, the data side reads it. Pure.
+
+All that the data side needs is in the URL, sealed where it matters, so that it asks the coordinator nothing
+before the first byte. The path is in it for people and logs; what counts is in the token. The addresses of the
+first chunk's pipeline are not sealed: who tampers with them meets a hello that needs the cluster's secret, and
+the chunk's own token names the datanodes.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+
+from .asgi import Scope
+from .errors import PathLimitExceeded
+from .limits import http_url_bytes_max
+from .messages import Allocated
+from .webhdfs_query import PREFIX, Query, find_operation, invalid, path_of
+
+_NAMENODE = re.compile(r"[A-Za-z0-9.:\[\]_-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class WriteFile:
+    """Write the body as the file of `token`, beginning with the chunk `first`.
+
+    `namenode` is the coordinator as the client calls it, for the URL of the new file; empty where unknown.
+    """
+
+    path: str
+    token: str
+    first: Allocated
+    namenode: str
+
+    @property
+    def query(self) -> str:
+        first = base64.urlsafe_b64encode(msgspec.msgpack.encode(self.first)).rstrip(b"=").decode()
+        namenode = f"&namenoderpcaddress={self.namenode}" if _NAMENODE.fullmatch(self.namenode) else ""
+        return f"op=CREATE&token={self.token}&first={first}{namenode}"
+
+    @classmethod
+    def read(cls, path: str, query: Query) -> WriteFile:
+        first, namenode = query.required("first"), query.text("namenoderpcaddress") or ""
+        if not _NAMENODE.fullmatch(namenode):
+            raise invalid("namenoderpcaddress", "it is not host:port")
+        try:
+            raw = base64.b64decode(first + "=" * (-len(first) % 4), altchars=b"-_", validate=True)
+            allocated = msgspec.msgpack.decode(raw, type=Allocated)
+        except (ValueError, msgspec.DecodeError):
+            raise invalid("first", "it is not what the coordinator wrote") from None
+        if not allocated.pipeline:
+            raise invalid("first", "the pipeline is empty")
+        return cls(path, query.required("token"), allocated, namenode)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFile:
+    """Send the file of `token` from `offset` on, `length` bytes or (None) all."""
+
+    path: str
+    token: str
+    offset: int
+    length: int | None
+
+    @property
+    def query(self) -> str:
+        length = "" if self.length is None else f"&length={self.length}"
+        return f"op=OPEN&token={self.token}&offset={self.offset}{length}"
+
+    @classmethod
+    def read(cls, path: str, query: Query) -> ReadFile:
+        length = query.integer("length", -1, 0)
+        return cls(path, query.required("token"), query.integer("offset", 0, 0), None if length < 0 else length)
+
+
+_OPERATIONS: Final[Mapping[str, Mapping[str, type[WriteFile] | type[ReadFile]]]] = {
+    "PUT": {"CREATE": WriteFile},
+    "GET": {"OPEN": ReadFile},
+}
+
+
+def parse_redirected(scope: Scope) -> WriteFile | ReadFile:
+    """What the second request asks for. Raises BadRequest or Unsupported, and nothing else."""
+    query = Query(scope["query_string"])
+    return find_operation(scope["method"], query, _OPERATIONS).read(path_of(scope), query)
+
+
+def location(wanted: WriteFile | ReadFile, scheme: str, host: str, port: int) -> str:
+    """The URL at a datanode. Raises PathLimitExceeded if a server would not take it for its length."""
+    authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    url = f"{scheme}://{authority}{PREFIX}{quote(wanted.path)}?{wanted.query}"
+    if len(url) > http_url_bytes_max:
+        raise PathLimitExceeded(f"The path is too long for the URL that leads to its data: {len(url)} bytes")
+    return url

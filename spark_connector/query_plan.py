@@ -1,0 +1,41 @@
+"""What goes into the process of the demo's query, and what comes out of it. Knows no Spark."""
+
+from __future__ import annotations
+
+import msgspec
+
+from .auth_log import YearAssumption
+
+
+class QueryPlan(msgspec.Struct, frozen=True):
+    """All that a run of the query needs. `coordinator` is host:port, URIs are Spark's, the rest are local paths.
+
+    A run appends to the file `progress` and, when all input is read, makes the file `result`.
+    """
+
+    coordinator: str
+    input_uri: str
+    output_uri: str
+    checkpoint_uri: str
+    years: YearAssumption
+    window_s: int
+    delay_s: int
+    progress: str
+    result: str
+    master: str = "local[2,4]"
+    partitions: int = 4
+
+
+class FailureCount(msgspec.Struct, frozen=True, order=True):
+    """A row of the result: failed log-ins from `source` in the window that begins at `start` (s since 1970)."""
+
+    start: int
+    source: str
+    failures: int
+
+
+class QueryResult(msgspec.Struct, frozen=True):
+    """The rows that the stream put out, read back from its output, and those of the batch; both sorted."""
+
+    streamed: list[FailureCount]
+    batch: list[FailureCount]

@@ -1,0 +1,60 @@
+"""A real cluster for the tests of this folder, one for all that leave it as they found it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from peacefs.client.filesystem import PeaceFileSystem
+from peacefs.client.local_cluster import LocalCluster
+
+
+def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 15.0) -> None:
+    """Fails the test when the condition has not come about in time."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"{what}: not within {timeout_s:g} s"
+        time.sleep(0.02)
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a process has ended; one that nobody has waited for yet counts."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return state == "Z"
+
+
+@pytest.fixture(name="wait_until")
+def _wait_until() -> Callable[..., None]:
+    return wait_until
+
+
+@pytest.fixture(name="has_ended")
+def _has_ended() -> Callable[[int], bool]:
+    return has_ended
+
+
+@pytest.fixture(scope="session")
+def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with LocalCluster(tmp_path_factory.mktemp("shared-cluster"), datanodes=3, port=0) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def files(shared_cluster: LocalCluster) -> Iterator[PeaceFileSystem]:
+    with PeaceFileSystem(shared_cluster.http_address, user="alice") as opened:
+        yield opened
+
+
+@pytest.fixture
+def home(files: PeaceFileSystem, request: pytest.FixtureRequest) -> str:
+    """A directory of the cluster for one test."""
+    path = f"/tests/{os.urandom(4).hex()}"
+    files.mkdirs(path)
+    return path

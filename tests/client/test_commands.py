@@ -1,0 +1,265 @@
+"""The command line on a real cluster: what `hdfs dfs` users type, and what they then see."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import peacefs
+from peacefs.client.filesystem import PeaceFileSystem
+from peacefs.client.local_cluster import LocalCluster
+
+pytestmark = pytest.mark.cluster
+
+Outcome = subprocess.CompletedProcess[bytes]
+Run = Callable[..., Outcome]
+
+
+@pytest.fixture
+def run(shared_cluster: LocalCluster, tmp_path: Path) -> Run:
+    """Runs `peacefs` as its users do; the time zone is UTC, the user alice, the working directory a new one."""
+    environment = os.environ | {
+        "PEACEFS_COORDINATOR": shared_cluster.http_address,
+        "HADOOP_USER_NAME": "alice",
+        "TZ": "UTC",
+        # Where nothing listens: a client that asked it would fail.
+        "http_proxy": "http://127.0.0.1:1",
+    }
+
+    def run(*arguments: str, stdin: bytes = b"", **changes: str) -> Outcome:
+        return subprocess.run(
+            [sys.executable, "-m", "peacefs", *arguments],
+            input=stdin,
+            capture_output=True,
+            cwd=tmp_path,
+            env=environment | changes,
+            timeout=60,
+            check=False,
+        )
+
+    return run
+
+
+def complaints(outcome: Outcome) -> list[str]:
+    return outcome.stderr.decode().splitlines()
+
+
+def test_ls_looks_like_hdfs_dfs_ls(run: Run, files: PeaceFileSystem, home: str) -> None:
+    files.write(f"{home}/part-0", b"x" * 1234)
+    files.mkdirs(f"{home}/sub")
+    outcome = run("ls", home)
+    assert outcome.returncode == 0
+    header, first, second = outcome.stdout.decode().splitlines()
+    assert header == "Found 2 items"
+    when = r"\d{4}-\d\d-\d\d \d\d:\d\d"
+    assert re.fullmatch(rf"-rw-r--r--   3 alice \S+ +1234 {when} {home}/part-0", first)
+    assert re.fullmatch(rf"drwxr-xr-x   - alice \S+ +0 {when} {home}/sub", second)
+    assert first.index("1234") + 4 == second.index(" 0 ") + 2, "sizes end in one column"
+
+
+def test_ls_of_a_file_of_many_paths_and_of_a_tree(run: Run, files: PeaceFileSystem, home: str) -> None:
+    files.write(f"{home}/a/1", b"x" * 2048)
+    files.write(f"{home}/b", b"")
+    one = run("ls", "--human", f"{home}/a/1").stdout.decode()
+    assert one.startswith("-rw-r--r--")
+    assert " 2 K " in one
+    tree = run("ls", "-R", home).stdout.decode().splitlines()
+    assert [line.split()[-1] for line in tree] == [f"{home}/a", f"{home}/a/1", f"{home}/b"]
+    both = run("ls", f"{home}/nothing", f"{home}/b")
+    assert both.returncode == 1
+    assert complaints(both) == [f"peacefs: ls: `{home}/nothing': No such file or directory"]
+    assert both.stdout.decode().rstrip().endswith(f"{home}/b")
+
+
+def test_ls_and_stat_speak_json_too(run: Run, files: PeaceFileSystem, home: str) -> None:
+    files.write(f"{home}/ä\n", b"12345")
+    (listed,) = [json.loads(line) for line in run("ls", "--json", home).stdout.splitlines()]
+    assert (listed["path"], listed["type"], listed["length"]) == (f"{home}/ä\n", "FILE", 5)
+    assert json.loads(run("stat", "--json", f"{home}/ä\n").stdout) == listed
+
+
+def test_stat_fills_its_format(run: Run, files: PeaceFileSystem, home: str) -> None:
+    files.write(f"{home}/file", b"12345")
+    assert run("stat", "%b %n %r %F %u", f"{home}/file").stdout == b"5 file 3 regular file alice\n"
+    assert re.fullmatch(rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\n", run("stat", f"{home}/file").stdout)
+    assert run("stat", "%b").returncode == 2
+
+
+def test_a_tree_goes_in_and_comes_out_the_same(run: Run, home: str, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    contents = {"a": b"", "b.bin": os.urandom(3_000_000), "deep/er/c d": b"c", "deep/ü": b"u"}
+    for name, data in contents.items():
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_bytes(data)
+    (source / "empty").mkdir()
+    assert run("put", "source", home).returncode == 0
+    assert run("get", f"{home}/source", "copy").returncode == 0
+    copied = {
+        str(path.relative_to(tmp_path / "copy")): path.read_bytes()
+        for path in (tmp_path / "copy").rglob("*")
+        if path.is_file()
+    }
+    assert copied == contents
+    assert (tmp_path / "copy" / "empty").is_dir()
+
+
+def test_put_and_cat_are_pipes(run: Run, home: str) -> None:
+    data = os.urandom(2_500_000)
+    assert run("put", "-", f"{home}/piped", stdin=data).returncode == 0
+    assert run("cat", f"{home}/piped", f"{home}/piped").stdout == data + data
+
+
+def test_put_replaces_only_by_force_and_needs_a_parent(run: Run, home: str, tmp_path: Path) -> None:
+    (tmp_path / "local").write_bytes(b"first")
+    assert run("put", "local", f"{home}/file").returncode == 0
+    (tmp_path / "local").write_bytes(b"second")
+    refused = run("put", "local", f"{home}/file")
+    assert refused.returncode == 1
+    assert complaints(refused) == [f"peacefs: put: `{home}/file': File exists"]
+    assert run("put", "-f", "local", f"{home}/file").returncode == 0
+    assert run("cat", f"{home}/file").stdout == b"second"
+    assert complaints(run("put", "local", f"{home}/no/file")) == [
+        f"peacefs: put: `{home}/no/file': No such file or directory"
+    ]
+    assert complaints(run("put", "nothing", home)) == ["peacefs: put: `nothing': No such file or directory"]
+
+
+def test_several_sources_need_a_directory_and_the_good_ones_arrive(run: Run, home: str, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"a")
+    (tmp_path / "b").write_bytes(b"b")
+    outcome = run("put", "a", "nothing", "b", home)
+    assert outcome.returncode == 1
+    assert complaints(outcome) == ["peacefs: put: `nothing': No such file or directory"]
+    assert run("cat", f"{home}/a", f"{home}/b").stdout == b"ab"
+    refused = run("put", "a", "b", f"{home}/a")
+    assert complaints(refused) == [f"peacefs: put: `{home}/a': Is not a directory"]
+
+
+def test_put_follows_links_but_not_in_circles(run: Run, home: str, tmp_path: Path) -> None:
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "circle").symlink_to(tmp_path / "tree")
+    (tmp_path / "file").write_bytes(b"linked")
+    (tmp_path / "tree" / "link").symlink_to(tmp_path / "file")
+    outcome = run("put", "tree", home)
+    assert complaints(outcome) == ["peacefs: put: `tree/circle': Is a link to a directory that it lies in"]
+    assert run("cat", f"{home}/tree/link").stdout == b"linked"
+
+
+def test_get_leaves_an_existing_file_alone_and_no_rubbish(
+    run: Run, files: PeaceFileSystem, home: str, tmp_path: Path
+) -> None:
+    files.write(f"{home}/file", b"remote")
+    (tmp_path / "file").write_bytes(b"local")
+    refused = run("get", f"{home}/file", ".")
+    assert (refused.returncode, complaints(refused)) == (1, ["peacefs: get: `file': File exists"])
+    assert (tmp_path / "file").read_bytes() == b"local"
+    assert run("get", "-f", f"{home}/file", ".").returncode == 0
+    assert (tmp_path / "file").read_bytes() == b"remote"
+    assert complaints(run("get", f"{home}/file", "no/where")) == [
+        "peacefs: get: `no/where': No such file or directory"
+    ]
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_mv_renames_moves_into_directories_and_never_replaces(run: Run, files: PeaceFileSystem, home: str) -> None:
+    for name in ("a", "b", "c"):
+        files.write(f"{home}/{name}", name.encode())
+    files.mkdirs(f"{home}/dir")
+    assert run("mv", f"{home}/a", f"{home}/z").returncode == 0
+    assert run("mv", f"{home}/z", f"{home}/b", f"{home}/dir").returncode == 0
+    assert [entry.name for entry in files.list(f"{home}/dir")] == ["b", "z"]
+    refused = run("mv", f"{home}/c", f"{home}/dir/b")
+    assert (refused.returncode, complaints(refused)) == (1, [f"peacefs: mv: `{home}/dir/b': File exists"])
+    missing = run("mv", f"{home}/nothing", f"{home}/dir")
+    assert complaints(missing) == [f"peacefs: mv: `{home}/nothing': No such file or directory"]
+
+
+def test_rm_asks_for_r_with_directories_and_f_forgives(run: Run, files: PeaceFileSystem, home: str) -> None:
+    files.write(f"{home}/dir/file", b"")
+    refused = run("rm", f"{home}/dir", f"{home}/nothing")
+    assert refused.returncode == 1
+    assert complaints(refused) == [
+        f"peacefs: rm: `{home}/dir': Is a directory",
+        f"peacefs: rm: `{home}/nothing': No such file or directory",
+    ]
+    outcome = run("rm", "-r", "-f", f"{home}/dir", f"{home}/nothing")
+    assert (outcome.returncode, outcome.stdout.decode()) == (0, f"Deleted {home}/dir\n")
+    assert not files.exists(f"{home}/dir")
+
+
+def test_mkdir_is_strict_without_p(run: Run, files: PeaceFileSystem, home: str) -> None:
+    refused = run("mkdir", f"{home}/a/b", home)
+    assert complaints(refused) == [
+        f"peacefs: mkdir: `{home}/a/b': No such file or directory",
+        f"peacefs: mkdir: `{home}': File exists",
+    ]
+    assert run("mkdir", "-p", f"{home}/a/b", home).returncode == 0
+    assert files.status(f"{home}/a/b").is_directory
+    files.write(f"{home}/file", b"")
+    assert run("mkdir", "-p", f"{home}/file").returncode == 1
+
+
+def test_a_path_may_be_the_uri_that_spark_was_given(run: Run, shared_cluster: LocalCluster, home: str) -> None:
+    uri = f"{shared_cluster.webhdfs_uri}{home}"
+    elsewhere = "http://127.0.0.1:1"
+    assert run("put", "-", f"{uri}/file", stdin=b"data", PEACEFS_COORDINATOR=elsewhere).returncode == 0
+    listed = run("ls", f"{uri}/file", PEACEFS_COORDINATOR=elsewhere).stdout.decode()
+    assert listed.rstrip().endswith(f" {uri}/file")
+    assert (
+        run("cat", "-c", shared_cluster.http_address, f"{home}/file", PEACEFS_COORDINATOR=elsewhere).stdout
+        == b"data"
+    )
+
+
+def test_relative_paths_begin_at_the_users_home(run: Run, files: PeaceFileSystem) -> None:
+    assert run("mkdir", "-p", "here/below").returncode == 0
+    assert files.status("/user/alice/here/below").is_directory
+    assert b"here/below\n" in run("ls", "here/./").stdout
+    files.delete("/user/alice/here", recursive=True)
+
+
+def test_an_absent_coordinator_is_one_line_that_says_what_to_do(run: Run) -> None:
+    outcome = run("ls", "/", PEACEFS_COORDINATOR="http://127.0.0.1:1")
+    assert outcome.returncode == 1
+    (line,) = complaints(outcome)
+    assert line.startswith("peacefs: ls: no coordinator at http://127.0.0.1:1: is `peacefs up` running?")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("ls",), ("ls", "--no-such-option", "/"), ("no-such-command",), ("put", "x"), ("up", "--port", "-1")],
+)
+def test_wrong_usage_has_status_2_and_no_traceback(run: Run, arguments: tuple[str, ...]) -> None:
+    outcome = run(*arguments)
+    assert outcome.returncode == 2
+    assert b"Traceback" not in outcome.stderr
+    assert b"Usage: peacefs" in outcome.stderr
+
+
+def test_a_bad_address_is_one_line(run: Run) -> None:
+    outcome = run("ls", "-c", "ftp://name", "/")
+    assert outcome.returncode == 1
+    assert len(complaints(outcome)) == 1
+
+
+def test_a_reader_that_goes_away_is_no_reason_for_a_traceback(run: Run, files: PeaceFileSystem, home: str) -> None:
+    for number in range(2):
+        files.write(f"{home}/{number}", b"line\n" * 500_000)
+    command = [sys.executable, "-m", "peacefs", "cat", "-c", files.address, f"{home}/0", f"{home}/1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout and process.stderr
+        assert process.stdout.readline() == b"line\n"
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(20) == 1
+
+
+def test_the_version_is_shown(run: Run) -> None:
+    assert run("--version").stdout.decode() == f"peacefs {peacefs.__version__}\n"

@@ -1,0 +1,180 @@
+"""What the client asks for arrives as WebHDFS and REST have it, and their answers as values."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+from urllib.parse import parse_qs, unquote
+
+import httpx
+import pytest
+
+from peacefs.client.addresses import CoordinatorAddress
+from peacefs.client.coordinator_api import CoordinatorApi, NewFile, current_user
+from peacefs.client.coordinator_http import CoordinatorHttp
+from peacefs.protocol.errors import PeerRefused, ProtocolViolation
+from peacefs.protocol.messages import (
+    AllocateChunk,
+    Allocated,
+    Completed,
+    CompleteFile,
+    GetLayout,
+    Hop,
+    Layout,
+    Receipt,
+    WrittenChunk,
+)
+
+Reply = dict[str, Any] | list[Any] | httpx.TransportError
+
+
+class Recorder:
+    """Gives the prepared replies in turn and keeps the requests."""
+
+    def __init__(self, *replies: Reply) -> None:
+        self._replies = list(replies)
+        self.requests: list[httpx.Request] = []
+        http = CoordinatorHttp(
+            CoordinatorAddress("c.example", 9870),
+            transport=httpx.MockTransport(self._react),
+            sleep=lambda _s: None,
+        )
+        self.api = CoordinatorApi(http, "alice")
+
+    def _react(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        reply = self._replies.pop(0)
+        if isinstance(reply, httpx.TransportError):
+            raise reply
+        return httpx.Response(200, content=json.dumps(reply).encode())
+
+    def query(self, index: int = -1) -> dict[str, str]:
+        found = parse_qs(self.requests[index].url.query.decode(), keep_blank_values=True)
+        return {name: values[0] for name, values in found.items()}
+
+    def body(self, index: int = -1) -> dict[str, Any]:
+        decoded: dict[str, Any] = json.loads(self.requests[index].content)
+        return decoded
+
+
+def wire_status(name: str, **changes: object) -> dict[str, object]:
+    return {
+        "pathSuffix": name,
+        "type": "FILE",
+        "length": 7,
+        "owner": "alice",
+        "group": "users",
+        "permission": "640",
+        "accessTime": 1,
+        "modificationTime": 2,
+        "blockSize": 65536,
+        "replication": 3,
+        "fileId": 99,
+    } | changes
+
+
+def page(names: list[str], remaining: int) -> dict[str, object]:
+    statuses = {"FileStatuses": {"FileStatus": [wire_status(name) for name in names]}}
+    return {"DirectoryListing": {"partialListing": statuses, "remainingEntries": remaining}}
+
+
+def test_a_status_is_read_with_its_octal_permission_and_its_full_path() -> None:
+    recorder = Recorder({"FileStatus": wire_status("", permission="1777", type="DIRECTORY")})
+    status = recorder.api.status("/a/b")
+    assert (status.path, status.name, status.is_directory, status.permission) == ("/a/b", "b", True, 0o1777)
+    assert recorder.query() == {"op": "GETFILESTATUS", "user.name": "alice"}
+
+
+@pytest.mark.parametrize("name", ["50% off?", "a#b", "x&y=z+1", "ä ö", "semi;colon", "a%2Fb"])
+def test_names_with_signs_that_mean_something_in_a_url_arrive_as_they_are(name: str) -> None:
+    recorder = Recorder({"FileStatus": wire_status("")}, {"boolean": True})
+    recorder.api.status(f"/dir/{name}")
+    assert unquote(recorder.requests[0].url.raw_path.partition(b"?")[0].decode()) == f"/webhdfs/v1/dir/{name}"
+    recorder.api.rename("/a", f"/dir/{name}")
+    assert recorder.query()["destination"] == f"/dir/{name}"
+
+
+def test_a_directory_is_listed_page_after_page_from_the_last_name_on() -> None:
+    recorder = Recorder(page(["a", "b"], 3), page(["c", "d"], 1), page(["e"], 0))
+    listed = [entry.path for found in recorder.api.pages("/dir") for entry in found.entries]
+    assert listed == ["/dir/a", "/dir/b", "/dir/c", "/dir/d", "/dir/e"]
+    assert [recorder.query(i)["startafter"] for i in range(3)] == ["", "b", "d"]
+
+
+def test_a_listing_ends_even_if_the_coordinator_promises_entries_that_never_come() -> None:
+    recorder = Recorder(page(["a"], 2), page([], 2))
+    assert len(list(recorder.api.pages("/dir"))) == 2
+
+
+def test_the_root_and_files_list_with_sound_paths() -> None:
+    assert next(Recorder(page(["a"], 0)).api.pages("/")).entries[0].path == "/a"
+    assert next(Recorder(page([""], 0)).api.pages("/dir/file")).entries[0].path == "/dir/file"
+
+
+def test_a_delete_whose_first_answer_was_lost_counts_as_done() -> None:
+    lost = httpx.ReadError("lost")
+    assert Recorder({"boolean": False}).api.delete("/a") is False
+    assert Recorder(lost, {"boolean": False}).api.delete("/a") is True
+
+
+def test_a_rename_never_replaces_unless_told_to() -> None:
+    recorder = Recorder({"boolean": True}, {"boolean": True})
+    recorder.api.rename("/a", "/b")
+    assert recorder.query()["renameoptions"] == "NONE"
+    recorder.api.rename("/a", "/b", overwrite=True)
+    assert recorder.query()["renameoptions"] == "OVERWRITE"
+
+
+ALLOCATED = Allocated(7, 8, [Hop("n1", "127.0.0.1", 5)], "chunk-token")
+ALLOCATED_JSON = {
+    "type": "Allocated",
+    "chunk": 7,
+    "version": 8,
+    "pipeline": [["n1", "127.0.0.1", 5]],
+    "token": "chunk-token",
+}
+
+
+def test_a_create_that_is_repeated_keeps_its_request_id_and_two_wishes_have_two() -> None:
+    created = {"token": "t", "allocated": ALLOCATED_JSON}
+    recorder = Recorder(httpx.ReadError("lost"), created, created)
+    first = recorder.api.create(NewFile(path="/a", user="alice"))
+    recorder.api.create(NewFile(path="/a", user="alice"))
+    ids = [recorder.body(i)["request_id"] for i in range(3)]
+    assert ids[0] == ids[1] != ids[2]
+    assert first.allocated == ALLOCATED
+
+
+def test_control_calls_carry_the_messages_of_the_framed_protocol_as_json() -> None:
+    receipt = Receipt("n1", b"\x00\xffmac")
+    recorder = Recorder(
+        ALLOCATED_JSON,
+        {"type": "Completed", "length": 5},
+        {"type": "Layout", "length": 0, "chunks": []},
+    )
+    assert recorder.api.call(AllocateChunk("t", ["n2"], 7), 5) == ALLOCATED
+    assert recorder.body() == {"type": "AllocateChunk", "token": "t", "exclude": ["n2"], "abandoned": 7}
+    assert recorder.api.call(CompleteFile("t", [WrittenChunk(7, 8, 5, 1, [receipt])]), 5) == Completed(5)
+    assert base64.b64decode(recorder.body()["chunks"][0][4][0][1]) == receipt.mac
+    assert recorder.api.call(GetLayout("t"), 5) == Layout(0, [])
+    assert [request.url.path.rpartition("/")[2] for request in recorder.requests] == [
+        "allocate",
+        "complete",
+        "layout",
+    ]
+
+
+def test_answers_that_make_no_sense_are_faults_and_not_values() -> None:
+    with pytest.raises(PeerRefused, match="does not answer like a peacefs coordinator"):
+        Recorder({"FileStatus": {"length": "seven"}}).api.status("/a")
+    with pytest.raises(ProtocolViolation):
+        Recorder({"type": "Welcome"}).api.call(GetLayout("t"), 5)
+
+
+def test_who_we_are_is_hadoops_name_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HADOOP_USER_NAME", "spark")
+    assert current_user() == "spark"
+    monkeypatch.delenv("HADOOP_USER_NAME")
+    monkeypatch.setenv("LOGNAME", "bob")
+    assert current_user() == "bob"

@@ -1,0 +1,145 @@
+"""A request to the coordinator meets what can happen to it; time and chance are the test's own."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+
+import httpx
+import pytest
+
+from peacefs.client.addresses import CoordinatorAddress
+from peacefs.client.coordinator_http import CoordinatorHttp
+from peacefs.protocol.errors import (
+    FileNotFound,
+    NoDatanodes,
+    PeacefsError,
+    PeerRefused,
+    PeerTimeout,
+    PeerUnreachable,
+    SafeMode,
+    remote_exception,
+)
+
+Reaction = Callable[[httpx.Request], httpx.Response]
+
+
+class Script:
+    """A coordinator that reacts to each request with the next item of a script, the last one for ever."""
+
+    def __init__(self, *reactions: Reaction) -> None:
+        self._reactions = list(reactions)
+        self.requests: list[httpx.Request] = []
+        self.now = 0.0
+        self.pauses: list[float] = []
+
+    def react(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        reaction = self._reactions.pop(0) if len(self._reactions) > 1 else self._reactions[0]
+        return reaction(request)
+
+    def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.now += seconds
+
+    def connected(self) -> CoordinatorHttp:
+        return CoordinatorHttp(
+            CoordinatorAddress("coordinator.example", 9870),
+            transport=httpx.MockTransport(self.react),
+            clock=lambda: self.now,
+            sleep=self.sleep,
+            rng=random.Random(1),
+        )
+
+
+def answers(body: bytes = b"{}", status: int = 200) -> Reaction:
+    return lambda _request: httpx.Response(status, content=body)
+
+
+def refuses(error: PeacefsError) -> Reaction:
+    return answers(json.dumps(remote_exception(error)).encode(), error.http_status)
+
+
+def fails(fault: type[httpx.TransportError]) -> Reaction:
+    def react(request: httpx.Request) -> httpx.Response:
+        raise fault("it broke", request=request)
+
+    return react
+
+
+def test_an_answer_comes_back_at_once() -> None:
+    script = Script(answers(b"yes"))
+    answer = script.connected().ask("GET", "/v1/status")
+    assert answer.body == b"yes"
+    assert not answer.after_loss
+    assert script.pauses == []
+
+
+def test_a_coordinator_that_was_never_there_is_reported_at_once_with_what_to_do() -> None:
+    script = Script(fails(httpx.ConnectError))
+    with pytest.raises(PeerUnreachable, match=r"no coordinator at http://coordinator.example:9870.*peacefs up"):
+        script.connected().ask("GET", "/v1/status")
+    assert len(script.requests) == 1
+
+
+def test_a_coordinator_that_restarts_is_waited_for() -> None:
+    script = Script(answers(), *[fails(httpx.ConnectError)] * 5, answers(b"back"))
+    http = script.connected()
+    http.ask("GET", "/v1/status")
+    answer = http.ask("GET", "/v1/status")
+    assert answer.body == b"back"
+    assert not answer.after_loss, "a refused connection carried nothing"
+
+
+def test_a_coordinator_that_stays_away_is_not_waited_for_longer_than_the_patience() -> None:
+    script = Script(answers(), fails(httpx.ConnectError))
+    http = script.connected()
+    http.ask("GET", "/v1/status")
+    with pytest.raises(PeerUnreachable):
+        http.ask("GET", "/v1/status", patience_s=10)
+    assert 5 < script.now <= 10
+
+
+def test_the_pauses_grow_but_not_beyond_their_limit() -> None:
+    script = Script(refuses(SafeMode("starting")))
+    with pytest.raises(SafeMode):
+        script.connected().ask("POST", "/v1/files/create", patience_s=30)
+    assert script.pauses[0] < 0.3
+    assert max(script.pauses) <= 2.0
+    assert len(script.pauses) < 60
+
+
+@pytest.mark.parametrize("fault", [SafeMode("starting"), NoDatanodes("none yet")])
+def test_a_refusal_that_may_pass_is_met_with_another_try(fault: PeacefsError) -> None:
+    script = Script(refuses(fault), refuses(fault), answers(b"now"))
+    assert script.connected().ask("POST", "/v1/files/create").body == b"now"
+
+
+def test_a_refusal_that_stands_is_raised_as_it_was_meant() -> None:
+    script = Script(refuses(FileNotFound("no /a")))
+    with pytest.raises(FileNotFound, match="no /a"):
+        script.connected().ask("GET", "/webhdfs/v1/a")
+    assert len(script.requests) == 1
+
+
+@pytest.mark.parametrize("fault", [httpx.ReadError, httpx.RemoteProtocolError, httpx.ReadTimeout])
+def test_a_lost_answer_is_remembered_when_the_next_one_comes(fault: type[httpx.TransportError]) -> None:
+    script = Script(fails(fault), answers(b"again"))
+    answer = script.connected().ask("PUT", "/webhdfs/v1/a")
+    assert answer.body == b"again"
+    assert answer.after_loss
+
+
+def test_a_coordinator_that_says_nothing_is_given_up_in_the_end() -> None:
+    script = Script(fails(httpx.ReadTimeout))
+    with pytest.raises(PeerTimeout, match="said nothing for 3 s"):
+        script.connected().ask("GET", "/v1/status", patience_s=1, answer_timeout_s=3)
+
+
+@pytest.mark.parametrize("body", [b"<html>Not Found</html>", b"[]", b'{"detail": "Not Found"}', b"\xff"])
+def test_some_other_web_server_is_told_from_a_coordinator(body: bytes) -> None:
+    script = Script(answers(body, 404))
+    with pytest.raises(PeerRefused, match="does not answer like a peacefs coordinator"):
+        script.connected().ask("GET", "/v1/status")
+    assert len(script.requests) == 1

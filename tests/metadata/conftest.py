@@ -1,0 +1,113 @@
+"""A namespace over a store in memory, spoken to in plain paths, and ways to look behind it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import pytest
+
+from peacefs.coordinator import namespace
+from peacefs.coordinator.commits import run_now
+from peacefs.coordinator.metadata import Reader, Transaction
+from peacefs.coordinator.metadata_sqlite import SqliteMetadata
+from peacefs.coordinator.paths import parse_path
+from peacefs.coordinator.reclaim import reclaim_step
+from peacefs.coordinator.records import ChunkRecord, ContentSummary, FileStatus, ListPage, RenameMode
+from peacefs.protocol.messages import Receipt, WrittenChunk
+
+T = TypeVar("T")
+
+
+class Space:
+    """Each operation is a commit of its own. The clock advances a second before each."""
+
+    def __init__(self, metadata: SqliteMetadata) -> None:
+        self.metadata = metadata
+        self.reader: Reader = metadata.reader()
+        self.now_ms = 1_000_000
+        self._numbers = itertools.count(1)
+
+    def commit(self, request: Callable[[Transaction], T]) -> T:
+        self.now_ms += 1000
+        return run_now(self.metadata, request)
+
+    def sql(self, statement: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+        """Looks at, or alters, the tables themselves."""
+        return self.metadata._writer.execute(statement, values).fetchall()
+
+    def chunks(self, *lengths: int) -> list[WrittenChunk]:
+        """Chunks with new ids, as a pipeline of two acknowledges them."""
+        receipts = [Receipt("node-a", b"signed"), Receipt("node-b", b"signed")]
+        return [WrittenChunk(n, n + 1000, length, 7, receipts) for length, n in zip(lengths, self._numbers)]
+
+    def completion(self, path: str, *lengths: int, **changes: Any) -> namespace.FileToComplete:
+        given: dict[str, Any] = {
+            "path": parse_path(path),
+            "user": "ann",
+            "overwrite": False,
+            "permission": 0o644,
+            "replication": 2,
+            "block_bytes": 1 << 26,
+            "create_parent": True,
+            "request_id": f"request-{next(self._numbers)}",
+            "chunks": self.chunks(*lengths),
+        }
+        return namespace.FileToComplete(**(given | changes))
+
+    def complete(self, file: namespace.FileToComplete) -> namespace.Publication:
+        return self.commit(lambda tx: namespace.complete_file(tx, file, self.now_ms))
+
+    def create(self, path: str, *lengths: int, **changes: Any) -> namespace.Publication:
+        return self.complete(self.completion(path, *lengths, **changes))
+
+    def mkdirs(self, path: str, user: str = "ann", permission: int = 0o755) -> bool:
+        return self.commit(lambda tx: namespace.mkdirs(tx, parse_path(path), user, permission, self.now_ms))
+
+    def delete(self, path: str, recursive: bool = True) -> namespace.DeleteResult:
+        return self.commit(lambda tx: namespace.delete(tx, parse_path(path), recursive, self.now_ms))
+
+    def rename(self, source: str, target: str, mode: RenameMode = RenameMode.STRICT) -> namespace.RenameResult:
+        return self.commit(
+            lambda tx: namespace.rename(tx, parse_path(source), parse_path(target), mode, self.now_ms)
+        )
+
+    def reclaim(self, limit: int = 1000) -> list[ChunkRecord]:
+        """Takes apart all that is queued, in steps of `limit`."""
+        freed: list[ChunkRecord] = []
+        more = True
+        while more:
+            step, more = self.commit(lambda tx: reclaim_step(tx, limit))
+            freed += step
+        return freed
+
+    def status(self, path: str) -> FileStatus:
+        return namespace.status(self.reader, parse_path(path))
+
+    def list_page(self, path: str, after: str | None = None, limit: int = 1000) -> ListPage:
+        return namespace.list_page(self.reader, parse_path(path), after, limit)
+
+    def names(self, path: str) -> list[str]:
+        return [entry.name for entry in self.list_page(path).entries]
+
+    def summary(self, path: str) -> ContentSummary:
+        return namespace.content_summary(self.reader, parse_path(path))
+
+    def check_references(self) -> None:
+        """Every chunk is counted as often as it is referred to, and there is no chunk without a reference."""
+        counted = self.sql("SELECT chunk, referrers FROM chunk ORDER BY chunk")
+        assert counted == self.sql("SELECT chunk, count(*) FROM reference GROUP BY chunk ORDER BY chunk")
+
+
+def space_in_memory() -> Space:
+    metadata = SqliteMetadata.in_memory(owner="root")
+    metadata.begin_epoch()
+    return Space(metadata)
+
+
+@pytest.fixture
+def space() -> Iterator[Space]:
+    made = space_in_memory()
+    yield made
+    made.metadata.close()

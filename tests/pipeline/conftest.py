@@ -1,0 +1,357 @@
+"""Data servers on loopback, with real stores, and what stands between and around them in these tests."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from peacefs.client.byte_stream import ByteStream
+from peacefs.client.file_reader import FileReader
+from peacefs.client.file_writer import WriteStats, write_file
+from peacefs.datanode.changes import Changes
+from peacefs.datanode.chunk_server import ChunkServer
+from peacefs.datanode.chunk_store import ChunkStore
+from peacefs.datanode.data_requests import DataRequests
+from peacefs.datanode.data_server import DataServer
+from peacefs.datanode.pipeline import PipelineHop
+from peacefs.datanode.replicator import Replicator
+from peacefs.protocol.checksums import block_checksums
+from peacefs.protocol.effects import Connection, close, connect, receive, send
+from peacefs.protocol.errors import NoDatanodes, Unsupported
+from peacefs.protocol.hello import Identity
+from peacefs.protocol.messages import (
+    AllocateChunk,
+    Allocated,
+    ChunkLayout,
+    Completed,
+    CompleteFile,
+    Done,
+    GetLayout,
+    Hop,
+    Layout,
+    Message,
+    ReportCorrupt,
+    WriteChunk,
+    WrittenChunk,
+)
+from peacefs.protocol.threads import ConnectionPool, SocketConnection, ThreadDriver
+from peacefs.protocol.tokens import ChunkRead, ChunkWrite, Seal
+
+CLUSTER = "test-cluster"
+BLOCK_BYTES = 8 * 1024 * 1024
+
+
+class Relay:
+    """Stands before a data server and may lose, hold back or falsify what passes.
+
+    Counters tell how many bytes went `down` (to the server) and `up` on the connection at hand.
+    """
+
+    def __init__(self, target: tuple[str, int]) -> None:
+        self._target = target
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._sockets: list[socket.socket] = []
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+        self.cut_down_after: int | None = None
+        self.cut_up_after: int | None = None
+        self.hold_down_after: int | None = None
+        self.flip_down_at: int | None = None
+        self.flip_up_at: int | None = None
+        self.dead = False
+        self.connections = 0
+        self._released = threading.Event()
+        self._threads[0].start()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        host, port = self._listener.getsockname()
+        return host, port
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                near, _ = self._listener.accept()
+            except OSError:
+                return
+            if self.dead:
+                near.close()
+                continue
+            self.connections += 1
+            far = socket.create_connection(self._target)
+            self._sockets += [near, far]
+            for end in (near, far):
+                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for source, sink, down in ((near, far, True), (far, near, False)):
+                thread = threading.Thread(target=self._pass_on, args=(source, sink, down), daemon=True)
+                self._threads.append(thread)
+                thread.start()
+
+    def _pass_on(self, source: socket.socket, sink: socket.socket, down: bool) -> None:
+        passed = 0
+        buffer = bytearray(1 << 18)
+        with contextlib.suppress(OSError):
+            while count := source.recv_into(buffer):
+                cut = self.cut_down_after if down else self.cut_up_after
+                if cut is not None and passed + count > cut:
+                    self.dead = True
+                    break
+                if down and self.hold_down_after is not None and passed + count > self.hold_down_after:
+                    self._released.wait(30)
+                    break
+                flip = self.flip_down_at if down else self.flip_up_at
+                if flip is not None and passed <= flip < passed + count:
+                    buffer[flip - passed] ^= 1
+                sink.sendall(memoryview(buffer)[:count])
+                passed += count
+        for end in (source, sink):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def die(self) -> None:
+        """Breaks every connection and refuses new ones, as a killed process does."""
+        self.dead = True
+        for end in list(self._sockets):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def stop(self) -> None:
+        self._released.set()
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._threads[0].join()
+        self._listener.close()
+        self.die()
+        for thread in self._threads:
+            thread.join()
+        for end in self._sockets:
+            end.close()
+
+
+class Node:
+    """A datanode's data path with its own store and connection pool, behind a relay."""
+
+    def __init__(self, name: str, directory: Path, seal: Seal, cluster: Cluster, hop_timeout_s: float) -> None:
+        self.name = name
+        self.directory = directory
+        me = Identity(CLUSTER, "datanode", name, seal)
+        self.pool = ConnectionPool(me)
+        self.driver = ThreadDriver(self.pool, cluster.coordinator.call, sync_to_disk=False)
+        self.changes = Changes()
+        directory.mkdir(parents=True)
+        self.available_bytes = 1 << 40
+        self.store = ChunkStore(
+            str(directory), 0, available_bytes=lambda: self.available_bytes, rng=random.Random(name)
+        )
+        self.driver.run(self.store.recover())
+        hop = PipelineHop(name, seal, self.store, self.changes, hop_timeout_s=hop_timeout_s)
+        server = ChunkServer(seal, self.store, self.changes, hop_timeout_s=hop_timeout_s)
+        self.replicator = Replicator(self.store, self.changes, hop_timeout_s=hop_timeout_s)
+        self.requests = DataRequests(hop, server)
+        self.server = DataServer("127.0.0.1", 0, me, self.driver, self.requests)
+        self.server.start()
+        self.relay = Relay(self.server.address)
+
+    @property
+    def hop(self) -> Hop:
+        return Hop(self.name, *self.relay.address)
+
+    def staged_files(self) -> list[Path]:
+        return list((self.directory / "staging").iterdir())
+
+    def stop(self) -> None:
+        self.relay.stop()
+        self.pool.shut_down()
+        self.server.stop()
+        self.pool.close_all()
+        self.driver.run(self.store.close())
+
+
+class Coordinator:
+    """Answers control calls as the coordinator would: in the order of the nodes, without judgement."""
+
+    def __init__(self, seal: Seal) -> None:
+        self.seal = seal
+        self.nodes: dict[str, Node] = {}
+        self.replication = 3
+        self.completed: list[CompleteFile] = []
+        self.corrupt: list[ReportCorrupt] = []
+        self.allocations: list[AllocateChunk] = []
+        self._drawn = 0
+        self._lock = threading.Lock()
+
+    def call(self, message: Message, timeout_s: float) -> Message:
+        with self._lock:
+            match message:
+                case AllocateChunk():
+                    self.allocations.append(message)
+                    return self._allocate(message)
+                case CompleteFile():
+                    self.completed.append(message)
+                    for chunk in message.chunks:
+                        self.verify(chunk)
+                    return Completed(sum(chunk.length for chunk in message.chunks))
+                case GetLayout():
+                    return self.layout(self.completed[-1].chunks)
+                case ReportCorrupt():
+                    self.corrupt.append(message)
+                    return Done()
+        raise Unsupported(type(message).__name__)
+
+    def verify(self, chunk: WrittenChunk) -> None:
+        """Raises AccessDenied unless every receipt is good."""
+        for receipt in chunk.receipts:
+            self.seal.verify_receipt(receipt, chunk.chunk, chunk.version, chunk.length, chunk.checksum)
+
+    def _allocate(self, request: AllocateChunk) -> Allocated:
+        chosen = [node for node in self.nodes if node not in request.exclude][: self.replication]
+        if not chosen:
+            raise NoDatanodes("no datanode is left")
+        return self.allocated(chosen)
+
+    def allocated(self, nodes: list[str], lifetime_s: float = 60.0) -> Allocated:
+        self._drawn += 2
+        chunk, version = self._drawn, self._drawn + 1
+        token = self.seal.seal(ChunkWrite(time.time() + lifetime_s, chunk, version, nodes))
+        return Allocated(chunk, version, [self.nodes[node].hop for node in nodes], token)
+
+    def layout(self, chunks: list[WrittenChunk]) -> Layout:
+        layouts = [
+            ChunkLayout(
+                chunk.chunk,
+                chunk.version,
+                chunk.length,
+                self.seal.seal(ChunkRead(time.time() + 60, chunk.chunk)),
+                [self.nodes[receipt.node].hop for receipt in chunk.receipts],
+            )
+            for chunk in chunks
+        ]
+        return Layout(sum(chunk.length for chunk in chunks), layouts)
+
+
+class Cluster:
+    """Three datanodes and a client."""
+
+    def __init__(self, directory: Path, *, nodes: int = 3, hop_timeout_s: float = 10.0) -> None:
+        seal = Seal(b"a secret of the tests")
+        self.seal = seal
+        self.hop_timeout_s = hop_timeout_s
+        self.coordinator = Coordinator(seal)
+        for number in range(nodes):
+            name = f"n{number}"
+            self.coordinator.nodes[name] = Node(name, directory / name, seal, self, hop_timeout_s)
+        self.pool = ConnectionPool(Identity(CLUSTER, "client", "test", None))
+        self.driver = ThreadDriver(self.pool, self.coordinator.call)
+        self.by_hand: list[Connection] = []
+
+    @property
+    def nodes(self) -> list[Node]:
+        return list(self.coordinator.nodes.values())
+
+    def write(self, source: ByteStream | bytes, block_bytes: int = BLOCK_BYTES) -> tuple[Completed, WriteStats]:
+        if isinstance(source, bytes):
+            source = ByteStream.of(source)
+        return self.driver.run(
+            write_file("file-token", None, source, block_bytes=block_bytes, hop_timeout_s=self.hop_timeout_s)
+        )
+
+    def layout(self) -> Layout:
+        """Of the file written last."""
+        return self.coordinator.layout(self.coordinator.completed[-1].chunks)
+
+    def read(self, offset: int = 0, length: int | None = None, layout: Layout | None = None) -> bytes:
+        """Of the file written last, through the participant that clients and gateways use."""
+        layout = layout or self.layout()
+        wanted = layout.length - offset if length is None else length
+        reader = FileReader("file-token", layout, offset, wanted, hop_timeout_s=self.hop_timeout_s)
+        pieces = []
+        while (piece := self.driver.run(reader.next_piece())) is not None:
+            pieces.append(bytes(piece))
+        return b"".join(pieces)
+
+    def layout_on(self, *names: str) -> Layout:
+        """The layout of the file written last, with the replicas of these nodes alone, in this order."""
+        layout = self.layout()
+        for chunk in layout.chunks:
+            chunk.replicas[:] = [self.coordinator.nodes[name].hop for name in names]
+        return layout
+
+    def send_first(self, connection: Connection, allocated: Allocated, data: bytes, *, last: bool) -> None:
+        """Opens a chunk by hand, for tests that then do something that our writer would not."""
+        opening = WriteChunk(
+            allocated.token,
+            allocated.chunk,
+            allocated.version,
+            allocated.pipeline[1:],
+            block_checksums(data),
+            last,
+        )
+        self.driver.run(send(connection, opening, data, timeout_s=5.0))
+
+    def connect(self, name: str) -> Connection:
+        """To a node's data server, as a client that knows no secret."""
+        connection = self.driver.run(connect(self.coordinator.nodes[name].relay.address, name))
+        self.by_hand.append(connection)
+        return connection
+
+    def answer(self, connection: Connection) -> Message:
+        return self.driver.run(receive(connection, timeout_s=5.0)).message
+
+    def stop(self) -> None:
+        self.pool.shut_down()
+        for node in self.nodes:
+            node.stop()
+        for connection in self.by_hand:
+            self.driver.run(close(connection))
+        self.pool.close_all()
+
+
+@pytest.fixture
+def make_cluster(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
+    made: list[Cluster] = []
+
+    def make(**options: float) -> Cluster:
+        made.append(Cluster(tmp_path / str(len(made)), **options))
+        return made[-1]
+
+    yield make
+    for cluster in made:
+        cluster.stop()
+
+
+@pytest.fixture
+def cluster(make_cluster: Callable[..., Cluster]) -> Cluster:
+    return make_cluster()
+
+
+@pytest.fixture
+def until() -> Callable[..., None]:
+    """Waits for something that another thread brings about."""
+
+    def wait(condition: Callable[[], bool], what: str, timeout_s: float = 10.0) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not condition():
+            assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
+            time.sleep(0.002)
+
+    return wait
+
+
+@pytest.fixture
+def messages_sent(monkeypatch: pytest.MonkeyPatch) -> list[Message]:
+    """Every message that any participant of the test sends from now on."""
+    sent: list[Message] = []
+    send = SocketConnection.send
+
+    def record(self: SocketConnection, message: Message, *rest: object) -> None:
+        sent.append(message)
+        send(self, message, *rest)
+
+    monkeypatch.setattr(SocketConnection, "send", record)
+    return sent

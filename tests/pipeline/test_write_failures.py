@@ -1,0 +1,337 @@
+"""Pipelines that break: another takes over, the culprit is named, and nothing false is ever acknowledged."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+
+import msgspec
+import pytest
+
+from peacefs.protocol import effects as fx
+from peacefs.protocol.checksums import block_checksums
+from peacefs.protocol.errors import AccessDenied, ChunkError, DiskFull, PeerError, StaleVersion
+from peacefs.protocol.limits import MIB, chunk_bytes_max, packet_bytes, write_attempts_max
+from peacefs.protocol.messages import Failure, Packet, WriteAck, WriteChunk
+from peacefs.protocol.tokens import ChunkRead, ChunkWrite, Seal
+
+DATA = os.urandom(3 * MIB + 17)
+
+
+def kill_at_start(relay):
+    relay.die()
+
+
+def kill_in_the_middle(relay):
+    relay.cut_down_after = MIB + MIB // 2
+
+
+def kill_before_the_acknowledgement(relay):
+    # Challenge and Welcome are some 150 bytes; the acknowledgement does not fit in what is left.
+    relay.cut_up_after = 200
+
+
+KILLS = [kill_at_start, kill_in_the_middle, kill_before_the_acknowledgement]
+
+
+@pytest.mark.parametrize("kill", KILLS)
+@pytest.mark.parametrize("victim", ["n0", "n1", "n2"])
+def test_a_hop_that_dies_is_named_and_the_chunk_goes_through_another_pipeline(make_cluster, kill, victim):
+    cluster = make_cluster(nodes=4)
+    kill(cluster.coordinator.nodes[victim].relay)
+    completed, stats = cluster.write(DATA)
+    assert completed.length == len(DATA)
+    assert stats.failed_nodes == (victim,)
+    assert stats.replicas == (3,)
+    first, second = cluster.coordinator.allocations
+    assert (first.exclude, second.exclude) == ([], [victim])
+    assert second.abandoned is not None
+    for receipt in cluster.coordinator.completed[0].chunks[0].receipts:
+        assert cluster.read(layout=cluster.layout_on(receipt.node)) == DATA
+
+
+@pytest.mark.parametrize("victim", ["n0", "n1", "n2"])
+def test_a_small_chunk_too_survives_the_death_of_a_hop(make_cluster, victim):
+    cluster = make_cluster(nodes=4)
+    kill_before_the_acknowledgement(cluster.coordinator.nodes[victim].relay)
+    _, stats = cluster.write(b"offsets")
+    assert stats.failed_nodes == (victim,)
+    assert cluster.read() == b"offsets"
+
+
+@pytest.mark.parametrize("victim", ["n0", "n1", "n2"])
+@pytest.mark.parametrize("hold_after", [1000, 2 * MIB])
+def test_a_hop_that_hangs_is_given_up_at_its_deadline_by_the_one_before_it(make_cluster, victim, hold_after):
+    cluster = make_cluster(nodes=4, hop_timeout_s=0.8)
+    cluster.coordinator.nodes[victim].relay.hold_down_after = hold_after
+    started = time.monotonic()
+    _, stats = cluster.write(DATA)
+    assert time.monotonic() - started < 3
+    assert stats.failed_nodes == (victim,)
+    assert cluster.read() == DATA
+
+
+def test_two_hops_that_die_one_after_the_other_are_both_left_out(make_cluster):
+    cluster = make_cluster(nodes=5)
+    kill_in_the_middle(cluster.coordinator.nodes["n0"].relay)
+    kill_before_the_acknowledgement(cluster.coordinator.nodes["n2"].relay)
+    _, stats = cluster.write(DATA)
+    assert stats.failed_nodes == ("n0", "n2")
+    assert stats.replicas == (3,)
+    assert cluster.read() == DATA
+
+
+def test_a_node_that_failed_one_chunk_is_not_asked_for_the_next(make_cluster):
+    cluster = make_cluster(nodes=4)
+    kill_in_the_middle(cluster.coordinator.nodes["n1"].relay)
+    cluster.write(DATA, block_bytes=2 * MIB)
+    assert [request.exclude for request in cluster.coordinator.allocations] == [[], ["n1"], ["n1"]]
+
+
+def test_the_number_of_attempts_is_bounded(make_cluster):
+    cluster = make_cluster(nodes=write_attempts_max + 3)
+    for node in cluster.nodes:
+        node.relay.die()
+    with pytest.raises(PeerError) as caught:
+        cluster.write(b"x")
+    assert caught.value.culprit == f"n{write_attempts_max - 1}"
+    assert len(cluster.coordinator.allocations) == write_attempts_max
+    assert cluster.coordinator.completed == []
+
+
+def test_what_a_broken_pipeline_had_staged_is_dropped(make_cluster, until):
+    cluster = make_cluster(nodes=4)
+    kill_in_the_middle(cluster.coordinator.nodes["n1"].relay)
+    cluster.write(DATA)
+    until(lambda: all(node.requests.streams == 0 for node in cluster.nodes), "every hop has let go")
+    assert [len(node.store.replicas()) for node in cluster.nodes] == [1, 0, 1, 1]
+    assert all(node.staged_files() == [] for node in cluster.nodes)
+
+
+@pytest.mark.parametrize("victim", ["n0", "n1", "n2"])
+def test_a_bit_that_flips_on_the_way_is_refused_by_the_hop_that_gets_it(make_cluster, victim):
+    cluster = make_cluster(nodes=4)
+    cluster.coordinator.nodes[victim].relay.flip_down_at = 500_000
+    _, stats = cluster.write(DATA)
+    assert stats.failed_nodes == (victim,)
+    for receipt in cluster.coordinator.completed[0].chunks[0].receipts:
+        assert cluster.read(layout=cluster.layout_on(receipt.node)) == DATA
+
+
+def test_a_writer_whose_own_sums_are_wrong_gets_no_acknowledgement(cluster):
+    allocated = cluster.coordinator.allocated(["n0"])
+    connection = cluster.connect("n0")
+    opening = WriteChunk(allocated.token, allocated.chunk, allocated.version, [], b"\0\0\0\0", last=True)
+    cluster.driver.run(fx.send(connection, opening, b"data", timeout_s=5.0))
+    answer = cluster.answer(connection)
+    assert isinstance(answer, Failure) and answer.code == "ChecksumMismatch"
+    assert cluster.nodes[0].store.replicas() == []
+
+
+def test_a_full_disk_is_left_out_and_says_so(make_cluster, monkeypatch):
+    cluster = make_cluster(nodes=4)
+
+    def full(chunk, version):
+        raise DiskFull("no room")
+        yield
+
+    monkeypatch.setattr(cluster.nodes[1].store, "stage", full)
+    _, stats = cluster.write(DATA)
+    assert stats.failed_nodes == ("n1",)
+    assert cluster.read() == DATA
+
+
+@pytest.mark.parametrize("step", ["stage", "write", "seal"])
+@pytest.mark.parametrize("data", [DATA, b"small"], ids=["large", "small"])
+def test_a_disk_that_fails_anywhere_is_the_fault_of_its_node(make_cluster, monkeypatch, step, data, until):
+    cluster = make_cluster(nodes=4)
+
+    def broken(*arguments):
+        raise OSError(errno.EIO, "Input/output error")
+        yield
+
+    monkeypatch.setattr(cluster.nodes[2].store, step, broken)
+    _, stats = cluster.write(data)
+    assert stats.failed_nodes == ("n2",)
+    until(lambda: all(node.requests.streams == 0 for node in cluster.nodes), "every hop has let go")
+    assert all(node.staged_files() == [] for node in cluster.nodes)
+    assert cluster.nodes[2].store.replicas() == []
+    assert cluster.read() == data
+
+
+def test_a_stale_version_is_written_again_with_a_new_one_and_excludes_nobody(cluster, monkeypatch):
+    stage = cluster.nodes[1].store.stage
+    refused = []
+
+    def once_stale(chunk, version):
+        if not refused:
+            refused.append(chunk)
+            raise StaleVersion("a higher version is here")
+        return (yield from stage(chunk, version))
+
+    monkeypatch.setattr(cluster.nodes[1].store, "stage", once_stale)
+    _, stats = cluster.write(b"data")
+    assert stats.failed_nodes == ()
+    assert [request.exclude for request in cluster.coordinator.allocations] == [[], []]
+
+
+def test_a_hop_that_acknowledges_something_else_is_not_believed(make_cluster, monkeypatch):
+    cluster = make_cluster(nodes=4)
+    seal = cluster.nodes[1].store.seal
+
+    def forgetful(staged):
+        sealed = yield from seal(staged)
+        return type(sealed)(sealed.length - 1, sealed.checksum)
+
+    monkeypatch.setattr(cluster.nodes[1].store, "seal", forgetful)
+    _, stats = cluster.write(DATA)
+    # n1 finds that n2 holds something else than itself; with n2 gone, n0 finds the same of n1.
+    assert "n1" in stats.failed_nodes
+    assert all(receipt.node != "n1" for receipt in cluster.coordinator.completed[0].chunks[0].receipts)
+    assert cluster.read() == DATA
+
+
+# -- what a hop refuses ----------------------------------------------------------------------------
+
+
+def refusal(cluster, allocated, data=b"data"):
+    connection = cluster.connect("n0")
+    cluster.send_first(connection, allocated, data, last=True)
+    answer = cluster.answer(connection)
+    assert isinstance(answer, Failure)
+    assert cluster.nodes[0].store.replicas() == []
+    return answer
+
+
+def test_an_expired_token_is_refused(cluster):
+    answer = refusal(cluster, cluster.coordinator.allocated(["n0"], lifetime_s=-1))
+    assert answer.code == "AccessDenied" and "expired" in answer.message
+
+
+def test_a_token_that_is_sealed_with_another_secret_is_refused(cluster):
+    allocated = cluster.coordinator.allocated(["n0"])
+    forged = Seal(b"guessed").seal(ChunkWrite(time.time() + 60, allocated.chunk, allocated.version, ["n0"]))
+    assert refusal(cluster, msgspec.structs.replace(allocated, token=forged)).code == "AccessDenied"
+
+
+def test_a_token_with_a_changed_bit_is_refused(cluster):
+    allocated = cluster.coordinator.allocated(["n0"])
+    changed = ("A" if allocated.token[0] != "A" else "B") + allocated.token[1:]
+    assert refusal(cluster, msgspec.structs.replace(allocated, token=changed)).code == "AccessDenied"
+
+
+def test_a_token_for_reading_does_not_open_a_chunk_for_writing(cluster):
+    allocated = cluster.coordinator.allocated(["n0"])
+    token = cluster.seal.seal(ChunkRead(time.time() + 60, allocated.chunk))
+    assert refusal(cluster, msgspec.structs.replace(allocated, token=token)).code == "AccessDenied"
+
+
+@pytest.mark.parametrize("field", ["chunk", "version"])
+def test_a_token_for_another_chunk_or_version_is_refused(cluster, field):
+    allocated = cluster.coordinator.allocated(["n0"])
+    other = msgspec.structs.replace(allocated, **{field: getattr(allocated, field) + 1})
+    assert refusal(cluster, other).code == "AccessDenied"
+
+
+def test_a_token_for_other_nodes_is_refused(cluster):
+    allocated = cluster.coordinator.allocated(["n1", "n2"])
+    assert "not for datanode n0" in refusal(cluster, allocated).message
+
+
+def test_a_pipeline_other_than_the_tokens_is_refused(cluster):
+    allocated = cluster.coordinator.allocated(["n0", "n1"])
+    shorter = msgspec.structs.replace(allocated, pipeline=allocated.pipeline[:1])
+    assert "another pipeline" in refusal(cluster, shorter).message
+
+
+def test_a_refused_token_is_not_tried_elsewhere(cluster, monkeypatch):
+    allocated = cluster.coordinator.allocated
+    monkeypatch.setattr(cluster.coordinator, "allocated", lambda nodes: allocated(nodes, lifetime_s=-1))
+    with pytest.raises(AccessDenied, match="expired"):
+        cluster.write(b"x")
+    assert len(cluster.coordinator.allocations) == 1
+
+
+def test_after_a_refusal_the_connection_serves_on_if_nothing_more_is_under_way(cluster):
+    connection = cluster.connect("n0")
+    cluster.send_first(connection, cluster.coordinator.allocated(["n1"]), b"data", last=True)
+    assert isinstance(cluster.answer(connection), Failure)
+    cluster.send_first(connection, cluster.coordinator.allocated(["n0"]), b"data", last=True)
+    assert isinstance(cluster.answer(connection), WriteAck)
+
+
+def test_after_a_refusal_the_connection_is_closed_if_packets_may_follow(cluster):
+    connection = cluster.connect("n0")
+    cluster.send_first(connection, cluster.coordinator.allocated(["n1"]), bytes(packet_bytes), last=False)
+    assert isinstance(cluster.answer(connection), Failure)
+    with pytest.raises(PeerError):
+        cluster.answer(connection)
+
+
+MISPLACED = {
+    "a gap": Packet(2 * packet_bytes, b""),
+    "a repetition": Packet(0, b""),
+    "another message": Failure("BadRequest", "what?"),
+}
+
+
+@pytest.mark.parametrize("wrong", MISPLACED.values(), ids=MISPLACED.keys())
+def test_packets_out_of_order_are_refused(cluster, wrong, until):
+    connection = cluster.connect("n0")
+    allocated = cluster.coordinator.allocated(["n0", "n1"])
+    cluster.send_first(connection, allocated, bytes(packet_bytes), last=False)
+    cluster.driver.run(fx.send(connection, wrong, b"", timeout_s=5.0))
+    answer = cluster.answer(connection)
+    assert isinstance(answer, Failure) and answer.code == "ProtocolViolation"
+    until(lambda: all(node.requests.streams == 0 for node in cluster.nodes), "every hop has let go")
+    assert all(node.store.replicas() == [] and node.staged_files() == [] for node in cluster.nodes)
+
+
+def test_a_chunk_that_never_ends_is_refused_at_the_limit(cluster):
+    connection = cluster.connect("n0")
+    data = bytes(packet_bytes)
+    sums = block_checksums(data)
+    cluster.send_first(connection, cluster.coordinator.allocated(["n0"]), data, last=False)
+    for offset in range(packet_bytes, chunk_bytes_max + packet_bytes, packet_bytes):
+        cluster.driver.run(fx.send(connection, Packet(offset, sums), data, timeout_s=5.0))
+    answer = cluster.answer(connection)
+    assert isinstance(answer, Failure) and answer.code == "BadRequest"
+
+
+def test_a_writer_that_falls_silent_in_the_middle_is_given_up(make_cluster, until):
+    cluster = make_cluster(hop_timeout_s=0.3)
+    connection = cluster.connect("n0")
+    cluster.send_first(connection, cluster.coordinator.allocated(["n0", "n1"]), bytes(packet_bytes), last=False)
+    answer = cluster.answer(connection)
+    assert isinstance(answer, Failure) and answer.code == "PeerTimeout"
+    until(lambda: all(node.requests.streams == 0 for node in cluster.nodes), "every hop has let go")
+    assert all(node.staged_files() == [] for node in cluster.nodes)
+
+
+def test_a_replica_that_was_acknowledged_survives_a_repetition_that_fails(cluster):
+    """The writer sends again, because it did not hear the answer, and a hop has died meanwhile."""
+    allocated = cluster.coordinator.allocated(["n0", "n1"])
+    data = b"acknowledged"
+    connection = cluster.connect("n0")
+    cluster.send_first(connection, allocated, data, last=True)
+    assert isinstance(cluster.answer(connection), WriteAck)
+    cluster.nodes[1].relay.die()
+    cluster.send_first(connection, allocated, data, last=True)
+    answer = cluster.answer(connection)
+    assert isinstance(answer, Failure) and answer.culprit == "n1"
+    assert [replica.chunk for replica in cluster.nodes[0].store.replicas()] == [allocated.chunk]
+    assert [replica.chunk for replica in cluster.nodes[1].store.replicas()] == [allocated.chunk]
+
+
+def test_errors_of_the_disk_are_told_in_our_own_words(cluster, monkeypatch):
+    def broken(*arguments):
+        raise OSError(errno.EIO, "Input/output error")
+        yield
+
+    for node in cluster.nodes:
+        monkeypatch.setattr(node.store, "stage", broken)
+    cluster.coordinator.replication = 1
+    with pytest.raises(Exception, match="disk of n2: Input/output error") as caught:
+        cluster.write(b"x")
+    assert not isinstance(caught.value, ChunkError)

@@ -1,0 +1,36 @@
+"""One Spark session, set up as the connector says, for all tests that need one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from peacefs.spark_connector.java import find_java, java_environment
+from peacefs.spark_connector.session import configure
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    from pyspark.sql import SparkSession
+
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in java_environment(find_java(), tmp_path_factory.mktemp("java")).items():
+            environment.setenv(name, value)
+        environment.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        session = (
+            configure(SparkSession.builder, "127.0.0.1:9870")
+            .master("local[2]")
+            .config("spark.ui.enabled", "false")
+            .config("spark.ui.showConsoleProgress", "false")
+            .config("spark.sql.shuffle.partitions", "2")
+            # Not UTC: no result may depend on it.
+            .config("spark.sql.session.timeZone", "Asia/Kathmandu")
+            .getOrCreate()
+        )
+        yield session
+        session.stop()

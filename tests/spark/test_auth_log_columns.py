@@ -1,0 +1,76 @@
+"""Spark's expressions and the Python parser read every line alike."""
+
+from __future__ import annotations
+
+import string
+from datetime import date
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from peacefs.spark_connector.auth_log import LogLine, YearAssumption, parse_line
+from peacefs.spark_connector.demo_input import REAL_LOG
+from peacefs.spark_connector.log_generator import generate_log
+from peacefs.spark_connector.log_measure import assume_years
+from peacefs.spark_connector.staging import read_lines
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+MICROSECOND = 1_000_000
+ALPHABET = string.digits + string.ascii_letters + " :.[]+-Z\t\r\u00a0\u2028\u0663\U0001f600"
+
+
+def mutated(rng: Random, line: str) -> str:
+    """The line with a few characters dropped, doubled or replaced."""
+    characters = list(line)
+    for _ in range(rng.randrange(1, 4)):
+        if not characters:
+            break
+        position = rng.randrange(len(characters))
+        characters[position] = rng.choice(["", characters[position] * 2, rng.choice(ALPHABET)])
+    return "".join(characters)
+
+
+def sample() -> list[str]:
+    rng = Random(11)
+    lines = generate_log(5, 1000)
+    if REAL_LOG.is_file():
+        lines += read_lines(REAL_LOG)
+    stamps = [f"{month} {day:2} 12:00:00 h sshd: x" for month in ("Feb", "Apr", "Dec") for day in range(33)]
+    return lines + stamps + [mutated(rng, line) for line in lines for _ in range(3)]
+
+
+def spark_reads(
+    spark: SparkSession, lines: list[str], years: YearAssumption
+) -> list[tuple[int | None, str | None, int]]:
+    from pyspark.sql import functions as F
+
+    from peacefs.spark_connector import auth_log_columns
+
+    line = F.col("value")
+    table = spark.createDataFrame(list(enumerate(lines)), "number INT, value STRING").select(
+        "number",
+        F.unix_micros(auth_log_columns.instant(line, years)).alias("at"),
+        auth_log_columns.source(line).alias("source"),
+        auth_log_columns.failures(line).alias("failures"),
+    )
+    return [(row.at, row.source, row.failures) for row in sorted(table.collect())]
+
+
+def as_spark_says(line: LogLine) -> tuple[int | None, str | None, int]:
+    at = None if line.at is None else int(line.at.timestamp()) * MICROSECOND + line.at.microsecond
+    return at, line.source, line.failures
+
+
+@pytest.mark.parametrize("years", [YearAssumption(2023, 12, 10), YearAssumption(2024)])
+def test_spark_reads_every_line_as_the_parser_does(spark: SparkSession, years: YearAssumption) -> None:
+    lines = sample()
+    expected = [as_spark_says(parse_line(line, years)) for line in lines]
+    assert sum(failures for _, _, failures in expected) > 1500
+    found = spark_reads(spark, lines, years)
+    assert [pair for pair in zip(lines, found, expected, strict=True) if pair[1] != pair[2]] == []

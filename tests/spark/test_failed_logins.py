@@ -1,0 +1,83 @@
+"""The streaming query on local files: it counts what the parser counts, also when it starts again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from peacefs.spark_connector.auth_log import parse_line
+from peacefs.spark_connector.log_generator import generate_log
+from peacefs.spark_connector.log_measure import LogMeasure, assume_years, measure
+from peacefs.spark_connector.query_plan import FailureCount, QueryPlan
+from peacefs.spark_connector.query_progress import read_progress
+from peacefs.spark_connector.staging import read_lines, stage, watermark_delay_s
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+WINDOW_S = 600
+
+
+def counted(log: Path, measured: LogMeasure) -> list[FailureCount]:
+    """The same aggregation without Spark."""
+    counts: Counter[tuple[int, str]] = Counter()
+    for line in read_lines(log):
+        parsed = parse_line(line, measured.years)
+        if parsed.at is not None and parsed.source is not None:
+            counts[int(parsed.at.timestamp()) // WINDOW_S * WINDOW_S, parsed.source] += parsed.failures
+    return sorted(FailureCount(start, source, failures) for (start, source), failures in counts.items())
+
+
+def run(spark: SparkSession, plan: QueryPlan) -> None:
+    from peacefs.spark_connector.failed_logins import ProgressFile, start_query
+
+    query = start_query(spark, plan)
+    assert query.awaitTermination(60)
+    ProgressFile(Path(plan.progress)).append_news(query)
+
+
+def test_stream_batch_and_parser_count_alike_also_over_a_restart(spark: SparkSession, tmp_path: Path) -> None:
+    from peacefs.spark_connector.failed_logins import batch_rows, streamed_rows
+
+    log = tmp_path / "auth.log"
+    log.write_text("\n".join(generate_log(2, 600)), encoding="utf-8")
+    measured = measure(read_lines(log), assume_years(read_lines(log), date(2025, 6, 1)))
+    assert measured.disorder_s > 0
+    parts = stage(log, measured, tmp_path / "staged", 3, WINDOW_S)
+    arrived = tmp_path / "arrived"
+    arrived.mkdir()
+    plan = QueryPlan(
+        coordinator="127.0.0.1:9870",
+        input_uri=f"file://{arrived}",
+        output_uri=f"file://{tmp_path}/output",
+        checkpoint_uri=f"file://{tmp_path}/checkpoint",
+        years=measured.years,
+        window_s=WINDOW_S,
+        delay_s=watermark_delay_s(measured),
+        progress=str(tmp_path / "progress.jsonl"),
+        result=str(tmp_path / "result.json"),
+    )
+    assert msgspec.json.decode(msgspec.json.encode(plan), type=QueryPlan) == plan
+    for part in parts[:2]:
+        part.rename(arrived / part.name)
+    run(spark, plan)
+    assert streamed_rows(spark, plan) != batch_rows(spark, plan), "open windows are not put out yet"
+    for part in parts[2:]:
+        part.rename(arrived / part.name)
+    run(spark, plan)
+
+    assert streamed_rows(spark, plan) == batch_rows(spark, plan) == counted(log, measured)
+    batches = read_progress(Path(plan.progress))
+    assert [batch.batch for batch in batches] == list(range(len(batches)))
+    assert len(batches) > len(parts)
+    assert all(batch.log_writes_ms > 0 and batch.state_commit_ms >= 0 for batch in batches)
+    assert list((tmp_path / "checkpoint" / "state").rglob("*_*.changelog")), (
+        "RocksDB, change logs, format version 2"
+    )

@@ -1,0 +1,157 @@
+"""Keeping a query going, and killing it in the middle of a batch, played with a made-up query and checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from peacefs.protocol import limits
+from peacefs.protocol.errors import QueryFailed
+from peacefs.spark_connector import query_supervisor
+from peacefs.spark_connector.query_supervisor import QuerySupervisor, why_stopped
+
+Turn = tuple[int | None, int | None, int | None]
+
+
+class World:
+    """Plays a query turn by turn: (begun, committed, exit status). The clock moves with each sleep."""
+
+    def __init__(self, turns: list[Turn]) -> None:
+        self.turns = turns
+        self.now = 0.0
+        self.starts = 0
+        self.kills = 0
+        self.log = ["java.io.IOException: gateway gone"]
+        self.observed: list[int] = []
+        self.told: list[str] = []
+
+    # what the supervisor takes for a process
+
+    @property
+    def status(self) -> int | None:
+        return self.turns[0][2]
+
+    def kill(self) -> None:
+        self.kills += 1
+
+    def last_words(self, lines: int) -> list[str]:
+        return self.log[-lines:]
+
+    # what it takes for a checkpoint
+
+    def begun(self) -> int | None:
+        return self.turns[0][0]
+
+    def committed(self) -> int | None:
+        return self.turns[0][1]
+
+    # what it takes for time
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        if len(self.turns) > 1:
+            self.turns.pop(0)
+
+    def start(self) -> Any:
+        self.starts += 1
+        return self
+
+
+@pytest.fixture
+def supervise(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[Turn]], tuple[World, QuerySupervisor]]:
+    def build(turns: list[Turn]) -> tuple[World, QuerySupervisor]:
+        world = World([(None, None, None), *turns])
+        monkeypatch.setattr(query_supervisor, "time", world)
+        checkpoint: Any = world
+        return world, QuerySupervisor(world.start, checkpoint, world.observed.append, world.told.append)
+
+    return build
+
+
+Supervise = Callable[[list[Turn]], tuple[World, QuerySupervisor]]
+
+
+def test_it_kills_in_the_first_batch_that_is_begun_and_not_committed(supervise: Supervise) -> None:
+    world, supervisor = supervise([(0, None, None), (1, 1, None), (3, 2, None), (3, 2, None), (3, 2, None)])
+    with supervisor:
+        assert supervisor.kill_in_batch(3, lambda: 0.1) == 3
+        assert world.kills == 1
+    assert world.starts == 1
+    assert supervisor.restarts == []
+
+
+def test_a_batch_that_was_committed_after_all_does_not_count(supervise: Supervise) -> None:
+    world, supervisor = supervise(
+        [(3, 2, None), (3, 2, None), (3, 3, None), (3, 3, None), (4, 3, None), (4, 3, None), (4, 3, None)]
+    )
+    with supervisor:
+        assert supervisor.kill_in_batch(3, lambda: 0.1) == 4
+    assert world.starts == 2
+    assert supervisor.restarts == ["batch 3 was committed before the kill"]
+
+
+def test_a_batch_left_over_from_the_run_before_is_not_the_middle_of_one(supervise: Supervise) -> None:
+    _, supervisor = supervise(
+        [(3, 2, 1), (3, 2, None), (3, 2, None), (4, 3, None), (4, 3, None), (4, 3, None)],
+    )
+    with supervisor:
+        assert supervisor.kill_in_batch(3, lambda: 0.1) == 4
+    assert supervisor.restarts == ["java.io.IOException: gateway gone"]
+
+
+def test_it_gives_up_to_hit_a_batch_in_the_end(supervise: Supervise) -> None:
+    turns: list[Turn] = []
+    for batch in range(3, 10):
+        turns += [(batch, batch - 1, None), (batch, batch - 1, None), (batch, batch, None)]
+    _, supervisor = supervise(turns)
+    with supervisor, pytest.raises(QueryFailed, match="no batch could be hit"):
+        supervisor.kill_in_batch(3, lambda: 0.1)
+    assert len(supervisor.restarts) == limits.demo_kills_max
+
+
+def test_a_query_that_ends_before_it_can_be_killed_is_said_so(supervise: Supervise) -> None:
+    _, supervisor = supervise([(2, 2, None), (2, 2, 0)])
+    with supervisor, pytest.raises(QueryFailed, match="ended before batch 3"):
+        supervisor.kill_in_batch(3, lambda: 0.1)
+
+
+def test_a_query_that_stops_is_started_again_and_the_reason_is_told(supervise: Supervise) -> None:
+    world, supervisor = supervise([(4, 3, None), (4, 3, 1), (4, 3, None), (5, 5, None), (5, 5, 0)])
+    with supervisor:
+        supervisor.run_to_end()
+    assert world.starts == 2
+    assert supervisor.restarts == ["java.io.IOException: gateway gone"]
+    assert world.told == ["the query stopped: java.io.IOException: gateway gone"]
+    assert world.observed == [4, 6]
+
+
+def test_a_query_that_stops_again_and_again_is_given_up(supervise: Supervise) -> None:
+    world, supervisor = supervise([(4, 3, 1)])
+    with supervisor, pytest.raises(QueryFailed, match="stopped more than"):
+        supervisor.run_to_end()
+    assert world.starts == 1 + limits.query_restarts_max
+
+
+def test_a_query_that_does_nothing_is_given_up(supervise: Supervise) -> None:
+    world, supervisor = supervise([(4, 3, None)])
+    with supervisor, pytest.raises(QueryFailed, match="did nothing"):
+        supervisor.run_to_end()
+    assert limits.query_silence_s <= world.now <= limits.query_silence_s + 1
+
+
+def test_the_innermost_cause_that_sparks_log_names_is_the_reason() -> None:
+    log = [
+        "26/11/20 WARN TaskSetManager: Lost task",
+        "Caused by: java.io.IOException: all datanodes are gone",
+        "\tat org.apache.hadoop.hdfs.web.WebHdfsFileSystem",
+        "Caused by: java.net.ConnectException: Connection refused",
+        "pyspark.errors.exceptions.captured.StreamingQueryException: [STREAM_FAILED] Query terminated",
+    ]
+    assert why_stopped(log) == "java.net.ConnectException: Connection refused"
+    assert why_stopped(log[-1:]) == log[-1]
+    assert why_stopped(["nothing of the kind"]) is None

@@ -1,0 +1,58 @@
+"""A coordinator's soft state with datanodes that exist only as words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+from peacefs.coordinator.cluster import Cluster, Ticked
+from peacefs.coordinator.records import ChunkRecord
+from peacefs.protocol.messages import Heartbeat, Register, Replica, ReportChunks, Usage
+
+USAGE = Usage(capacity_bytes=1 << 40, used_bytes=0, available_bytes=1 << 39)
+
+
+def registration(node: str, rack: str = "/rack-1", host: str | None = None) -> Register:
+    return Register(
+        node=node,
+        data_host=host or f"{node}.example",
+        data_port=9866,
+        http_host=host or f"{node}.example",
+        http_port=9864,
+        rack=rack,
+        usage=USAGE,
+    )
+
+
+def record(chunk: int, replication: int = 3, hint: tuple[str, ...] = (), version: int = 1) -> ChunkRecord:
+    return ChunkRecord(chunk, version, 1000, replication, hint)
+
+
+class Play:
+    """A cluster and a clock that the test moves; nodes named in `beating` send heartbeats meanwhile."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+        self.cluster = Cluster(self.now_s, Random(1))
+        self.beating: set[str] = set()
+        self.floor = 0
+
+    def join(self, *nodes: str, rack: str = "/rack-1", holding: tuple[Replica, ...] = ()) -> None:
+        for node in nodes:
+            self.cluster.register(self.now_s, registration(node, rack))
+            self.cluster.report(self.now_s, node, ReportChunks(list(holding), last=True))
+            self.beating.add(node)
+
+    def open_for_business(self) -> None:
+        self.cluster.loaded()
+        assert self.cluster.ready(self.now_s)
+
+    def ticks(self, seconds: float) -> Iterator[Ticked]:
+        for _ in range(round(seconds * 2)):
+            self.now_s += 0.5
+            for node in self.beating:
+                self.cluster.heartbeat(self.now_s, node, Heartbeat(USAGE))
+            yield self.cluster.tick(self.now_s, self.floor)
+
+    def let_pass(self, seconds: float) -> list[Ticked]:
+        return list(self.ticks(seconds))

@@ -1,0 +1,72 @@
+"""Networks that several tests look at."""
+
+from __future__ import annotations
+
+import pytest
+
+from peacefs.topology.model import Topology
+from peacefs.topology.toml_file import parse_toml
+
+FIGURE_5 = """
+[[switch]]
+name = "SW1"
+
+[[switch]]
+name = "SW2"
+uplink = "SW1"
+
+[[servers]]
+rack = "SW1"
+names = ["SVR1.1", "SVR1.2"]
+
+[[servers]]
+rack = "SW2"
+names = ["SVR2.1", "SVR2.2"]
+"""
+
+LEAF_AND_SPINE = """
+shape = "mesh"
+root = "spine-1"
+
+[[switch]]
+name = "spine-1"
+[[switch]]
+name = "spine-2"
+[[switch]]
+name = "/leaf-1"
+uplink = "spine-1"
+bytes_s = 1e9
+[[switch]]
+name = "/leaf-2"
+uplink = "spine-1"
+bytes_s = 1e9
+
+[[servers]]
+rack = "/leaf-1"
+names = ["a", "b"]
+[[servers]]
+rack = "/leaf-2"
+names = ["c", "d"]
+
+[[link]]
+between = ["/leaf-1", "spine-2"]
+bytes_s = 2e9
+[[link]]
+between = ["/leaf-2", "spine-2"]
+bytes_s = 2e9
+[[link]]   # the second network card of d
+between = ["/leaf-1", "d"]
+cost = 3
+"""
+
+
+@pytest.fixture
+def figure_5() -> Topology:
+    """The four servers and two switches of the paper's Figure 5."""
+    return parse_toml(FIGURE_5)
+
+
+@pytest.fixture
+def leaf_and_spine() -> Topology:
+    """Two leaves, two spines, one server with two network cards: more than one way anywhere."""
+    return parse_toml(LEAF_AND_SPINE)

@@ -1,0 +1,234 @@
+"""Both sides of WebHDFS in this process: real namespace, real chunk store, real HTTP server, ports chosen freely."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import json
+import random
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+import uvloop
+
+from peacefs.coordinator.cluster import Cluster
+from peacefs.coordinator.commits import GroupCommit
+from peacefs.coordinator.files import Files
+from peacefs.coordinator.metadata_sqlite import SqliteMetadata
+from peacefs.coordinator.webhdfs import WebHdfs
+from peacefs.datanode.changes import Changes
+from peacefs.datanode.chunk_server import ChunkServer
+from peacefs.datanode.chunk_store import ChunkStore
+from peacefs.datanode.data_requests import DataRequests
+from peacefs.datanode.data_server import DataServer
+from peacefs.datanode.gateway import Gateway, GatewayLimits
+from peacefs.datanode.pipeline import PipelineHop
+from peacefs.protocol.asgi import App, Receive, Scope, Send
+from peacefs.protocol.hello import Identity
+from peacefs.protocol.http_server import build_server, listen
+from peacefs.protocol.ids import Numbering
+from peacefs.protocol.messages import (
+    AllocateChunk,
+    CompleteFile,
+    GetLayout,
+    Message,
+    Register,
+    ReportChunks,
+    ReportCorrupt,
+    Usage,
+)
+from peacefs.protocol.threads import ConnectionPool, ThreadDriver
+from peacefs.protocol.tokens import Seal
+
+JAVA = {"user-agent": "Java/17.0.15"}
+GIB = 1 << 30
+
+
+@dataclass
+class Reply:
+    """An HTTP answer as it came over the socket."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def error(self) -> tuple[int, str, str]:
+        """Status, Java class and message of a RemoteException."""
+        remote = self.json["RemoteException"]
+        assert remote["exception"] == remote["javaClassName"].rsplit(".", 1)[-1].rsplit("$", 1)[-1]
+        return self.status, remote["javaClassName"], remote["message"]
+
+
+def request(
+    port: int, method: str, target: str, body: Any = None, headers: dict[str, str] | None = None
+) -> Reply:
+    """One request on a connection of its own, exactly as given: nothing is encoded or followed."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    try:
+        connection.request(method, target, body=body, headers=headers or {})
+        response = connection.getresponse()
+        return Reply(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read())
+    finally:
+        connection.close()
+
+
+class Served:
+    """An application behind a real server, on a thread with an event loop of its own."""
+
+    def __init__(self, build: Callable[[], App]) -> None:
+        self._socket = listen("127.0.0.1", 0)
+        self.port: int = self._socket.getsockname()[1]
+        self._build = build
+        self._started = threading.Event()
+        self.loop: asyncio.AbstractEventLoop
+        self._thread = threading.Thread(target=lambda: uvloop.run(self._serve()))
+
+    async def _serve(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.app = self._build()
+        self._server = build_server(self.app)
+        self._started.set()
+        await self._server.serve(sockets=[self._socket])
+
+    def __enter__(self) -> Served:
+        self._thread.start()
+        assert self._started.wait(10)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.should_exit = True
+        self._thread.join(20)
+        assert not self._thread.is_alive()
+
+    def run(self, coroutine: Any) -> Any:
+        """Runs a coroutine on the server's loop, from the test's thread."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(20)
+
+
+async def elsewhere(scope: Scope, receive: Receive, send: Send) -> None:
+    """What is not WebHDFS."""
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]})
+    await send({"type": "http.response.body", "body": b"REST"})
+
+
+class NameSide:
+    """A coordinator's namespace and cluster behind WebHDFS."""
+
+    def __init__(self, directory: Path, seal: Seal) -> None:
+        self._metadata = SqliteMetadata.open(directory / "metadata.sqlite", owner="hdfs")
+        self._commits = GroupCommit(self._metadata, lambda fault: None)
+        self._reader = self._metadata.reader()
+        self.cluster = Cluster(time.monotonic(), random.Random(1))
+        self.cluster.loaded()
+        self._numbering = Numbering(self._metadata.begin_epoch())
+        self._seal = seal
+        self.files: Files
+        self.served = Served(self._build)
+
+    def _build(self) -> App:
+        self.files = Files(
+            self._reader, self._commits, self.cluster, self._seal, self._numbering, lambda orders: None
+        )
+        return WebHdfs(self.files, elsewhere)
+
+    @property
+    def port(self) -> int:
+        return self.served.port
+
+    def register(self, node: str, data_port: int, http_port: int) -> None:
+        usage = Usage(100 * GIB, 0, 100 * GIB)
+        now = time.monotonic()
+        registration = Register(node, "127.0.0.1", data_port, "127.0.0.1", http_port, f"/rack-{node}", usage)
+        self.cluster.register(now, registration)
+        self.cluster.report(now, node, ReportChunks([], True))
+
+    def call(self, message: Message, timeout_s: float) -> Message:
+        """The control calls of writers and readers, as a datanode's link carries them."""
+        answers: dict[type[Message], Callable[[Any], Any]] = {
+            AllocateChunk: lambda m: self.files.allocate(m, None),
+            CompleteFile: self.files.complete,
+            GetLayout: lambda m: self.files.layout(m, None),
+            ReportCorrupt: self.files.report_corrupt,
+        }
+        answer: Message = self.served.run(answers[type(message)](message))
+        return answer
+
+    def ask(self, method: str, path: str, op: str, headers: dict[str, str] | None = None, **query: object) -> Reply:
+        """An operation on a path, which is percent-encoded here."""
+        named = "".join(f"&{name.replace('_', '.')}={quote(str(value))}" for name, value in query.items())
+        return request(self.port, method, f"/webhdfs/v1{quote(path)}?op={op}{named}", headers=headers)
+
+    def close(self) -> None:
+        self._commits.close()
+        self._reader.close()
+        self._metadata.close()
+
+
+@dataclass
+class DataSide:
+    """A datanode's store and data server, with the gateway before them."""
+
+    node: str
+    directory: Path
+    names: NameSide
+    seal: Seal
+    limits: GatewayLimits = field(default_factory=GatewayLimits)
+
+    def __post_init__(self) -> None:
+        me = Identity("test", "datanode", self.node, self.seal)
+        self.pool = ConnectionPool(me)
+        self.driver = ThreadDriver(self.pool, self.names.call, sync_to_disk=False)
+        self.store = ChunkStore(
+            str(self.directory), reserved_bytes=0, available_bytes=lambda: 100 * GIB, rng=random.Random(1)
+        )
+        self.driver.run(self.store.recover())
+        changes = Changes()
+        hop = PipelineHop(self.node, self.seal, self.store, changes)
+        requests = DataRequests(self.node, hop, ChunkServer(self.seal, self.store, changes))
+        self.server = DataServer("127.0.0.1", 0, me, self.driver, requests)
+        self.server.start()
+        self.served = Served(lambda: Gateway(self.seal, self.driver, bounds=self.limits))
+
+    @property
+    def port(self) -> int:
+        return self.served.port
+
+    def close(self) -> None:
+        self.pool.shut_down()
+        self.served.app.close()  # type: ignore[attr-defined]
+        self.server.stop()
+        self.pool.close_all()
+
+
+@pytest.fixture(scope="session")
+def seal() -> Seal:
+    return Seal(b"a secret of the tests")
+
+
+@pytest.fixture(scope="module")
+def names(tmp_path_factory: pytest.TempPathFactory, seal: Seal) -> Iterator[NameSide]:
+    """A name side that knows one datanode, which nobody asks for data."""
+    side = NameSide(tmp_path_factory.mktemp("names"), seal)
+    with contextlib.closing(side), side.served:
+        side.register("dn-1", 9866, 9864)
+        yield side
+
+
+@pytest.fixture
+def wire(names: NameSide) -> Iterator[socket.socket]:
+    """A raw connection to the name side."""
+    with socket.create_connection(("127.0.0.1", names.port), timeout=20) as connection:
+        yield connection
