@@ -9,7 +9,14 @@ from collections.abc import Sequence
 
 from peacefs.protocol import effects as fx
 from peacefs.protocol.checksums import Bytes
-from peacefs.protocol.errors import ChecksumMismatch, PeacefsError, PeerError, ProtocolViolation, from_wire
+from peacefs.protocol.errors import (
+    ChecksumMismatch,
+    PeacefsError,
+    PeerError,
+    PeerTimeout,
+    ProtocolViolation,
+    from_wire,
+)
 from peacefs.protocol.ids import ChunkId, NodeId, Version
 from peacefs.protocol.limits import hop_timeout_step_s, last_word_timeout_s
 from peacefs.protocol.messages import Failure, Hop, Message, Receipt, WriteAck, WriteChunk
@@ -55,7 +62,8 @@ class NextHop:
         try:
             yield from fx.send(self._connection, message, payload, timeout_s=self._timeout_s)
         except PeerError as fault:
-            failure = yield from self._last_word()
+            # One that has hung up may have said why; one that takes nothing has nothing to say.
+            failure = None if isinstance(fault, PeerTimeout) else (yield from self._last_word())
             if failure is not None:
                 raise failure from None
             self._blame(fault)

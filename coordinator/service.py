@@ -108,7 +108,6 @@ class Coordinator:
         self._reader = metadata.reader()
         self._advertised = options.advertise or options.host
         self._address = ""
-        self._floor_held = False
         self._drawn_at: deque[tuple[float, int]] = deque()
         self._nodes = NodeServer(
             Identity(metadata.cluster_id, "coordinator", "coordinator", seal),
@@ -242,7 +241,7 @@ class Coordinator:
             seen,
             self._numbering.epoch,
         )
-        self._floor_held = True
+        self._metadata.hold_floor()
         self._numbering.epoch = self._metadata.begin_epoch(seen)
         self._numbering.drawn = 0
 
@@ -254,7 +253,7 @@ class Coordinator:
         floor = None
         while self._drawn_at and self._drawn_at[0][0] <= now_s - write_token_lifetime_s:
             floor = self._drawn_at.popleft()[1]
-        if floor is not None and floor > self._reader.floor() and not self._floor_held:
+        if floor is not None and floor > self._reader.floor():
             await self._commit(lambda tx: tx.raise_floor(floor))
 
     def _stop_at_once(self, fault: BaseException) -> None:

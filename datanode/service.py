@@ -138,7 +138,6 @@ class Datanode:
             on_lost=self._changes.removed,
         )
         self._requests = DataRequests(
-            self._node,
             PipelineHop(self._node, seal, self._store, self._changes),
             ChunkServer(seal, self._store, self._changes),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import random
 import socket
 import threading
@@ -23,7 +24,7 @@ from peacefs.datanode.data_server import DataServer
 from peacefs.datanode.pipeline import PipelineHop
 from peacefs.datanode.replicator import Replicator
 from peacefs.protocol.checksums import block_checksums
-from peacefs.protocol.effects import Connection, close, connect, receive, send
+from peacefs.protocol.effects import Connection, Effect, close, connect, receive, send
 from peacefs.protocol.errors import NoDatanodes, Unsupported
 from peacefs.protocol.hello import Identity
 from peacefs.protocol.messages import (
@@ -164,6 +165,14 @@ class Node:
 
     def staged_files(self) -> list[Path]:
         return list((self.directory / "staging").iterdir())
+
+    def break_disk(self, kind: type[Effect]) -> None:
+        """From now on the disk fails whenever this is asked of it."""
+
+        def fail(effect: Effect) -> None:
+            raise OSError(errno.EIO, "Input/output error")
+
+        self.driver._perform[kind] = fail
 
     def stop(self) -> None:
         self.relay.stop()

@@ -136,8 +136,7 @@ def test_a_producer_is_told_when_the_writer_has_failed(cluster):
     for node in cluster.nodes:
         node.relay.die()
     stream = ByteStream()
-    stream.feed(b"x")
-    stream.finish()
+    stream.feed(bytes(packet_bytes))
     with pytest.raises(NoDatanodes, match=r"no datanode is left \(another pipeline was needed because .* n2 "):
         cluster.write(stream)
     assert isinstance(stream.error, NoDatanodes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import time
 
@@ -11,7 +10,7 @@ import pytest
 
 from peacefs.protocol import effects as fx
 from peacefs.protocol.checksums import block_checksums
-from peacefs.protocol.errors import AccessDenied, ChunkError, DiskFull, PeerError, StaleVersion
+from peacefs.protocol.errors import AccessDenied, DiskFull, NoDatanodes, PeerError, StaleVersion
 from peacefs.protocol.limits import MIB, chunk_bytes_max, packet_bytes, write_attempts_max
 from peacefs.protocol.messages import Failure, Packet, WriteAck, WriteChunk
 from peacefs.protocol.tokens import ChunkRead, ChunkWrite, Seal
@@ -142,16 +141,20 @@ def test_a_full_disk_is_left_out_and_says_so(make_cluster, monkeypatch):
     assert cluster.read() == DATA
 
 
-@pytest.mark.parametrize("step", ["stage", "write", "seal"])
-@pytest.mark.parametrize("data", [DATA, b"small"], ids=["large", "small"])
-def test_a_disk_that_fails_anywhere_is_the_fault_of_its_node(make_cluster, monkeypatch, step, data, until):
+STEPS = [
+    pytest.param(DATA, fx.OpenFile, id="large, when its file is made"),
+    pytest.param(DATA, fx.Append, id="large, when it is written"),
+    pytest.param(DATA, fx.Sync, id="large, when it is synced"),
+    pytest.param(DATA, fx.Rename, id="large, when it is published"),
+    pytest.param(b"small", fx.Append, id="small, when it is written"),
+    pytest.param(b"small", fx.Sync, id="small, when it is synced"),
+]
+
+
+@pytest.mark.parametrize(("data", "effect"), STEPS)
+def test_a_disk_that_fails_anywhere_is_the_fault_of_its_node(make_cluster, data, effect, until):
     cluster = make_cluster(nodes=4)
-
-    def broken(*arguments):
-        raise OSError(errno.EIO, "Input/output error")
-        yield
-
-    monkeypatch.setattr(cluster.nodes[2].store, step, broken)
+    cluster.nodes[2].break_disk(effect)
     _, stats = cluster.write(data)
     assert stats.failed_nodes == ("n2",)
     until(lambda: all(node.requests.streams == 0 for node in cluster.nodes), "every hop has let go")
@@ -324,14 +327,8 @@ def test_a_replica_that_was_acknowledged_survives_a_repetition_that_fails(cluste
     assert [replica.chunk for replica in cluster.nodes[1].store.replicas()] == [allocated.chunk]
 
 
-def test_errors_of_the_disk_are_told_in_our_own_words(cluster, monkeypatch):
-    def broken(*arguments):
-        raise OSError(errno.EIO, "Input/output error")
-        yield
-
-    for node in cluster.nodes:
-        monkeypatch.setattr(node.store, "stage", broken)
-    cluster.coordinator.replication = 1
-    with pytest.raises(Exception, match="disk of n2: Input/output error") as caught:
-        cluster.write(b"x")
-    assert not isinstance(caught.value, ChunkError)
+def test_the_reason_reaches_the_writer_in_plain_words(make_cluster):
+    cluster = make_cluster(nodes=1)
+    cluster.nodes[0].break_disk(fx.Append)
+    with pytest.raises(NoDatanodes, match=r"no datanode is left \(another .* because cannot store .*Input/output"):
+        cluster.write(DATA)

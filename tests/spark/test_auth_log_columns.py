@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 import string
-from datetime import date
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -13,7 +13,6 @@ import pytest
 from peacefs.spark_connector.auth_log import LogLine, YearAssumption, parse_line
 from peacefs.spark_connector.demo_input import REAL_LOG
 from peacefs.spark_connector.log_generator import generate_log
-from peacefs.spark_connector.log_measure import assume_years
 from peacefs.spark_connector.staging import read_lines
 
 if TYPE_CHECKING:
@@ -46,20 +45,26 @@ def sample() -> list[str]:
 
 
 def spark_reads(
-    spark: SparkSession, lines: list[str], years: YearAssumption
+    spark: SparkSession, lines: list[str], years: YearAssumption, directory: Path
 ) -> list[tuple[int | None, str | None, int]]:
     from pyspark.sql import functions as F
 
     from peacefs.spark_connector import auth_log_columns
 
-    line = F.col("value")
-    table = spark.createDataFrame(list(enumerate(lines)), "number INT, value STRING").select(
-        "number",
-        F.unix_micros(auth_log_columns.instant(line, years)).alias("at"),
-        auth_log_columns.source(line).alias("source"),
-        auth_log_columns.failures(line).alias("failures"),
+    table = directory / "lines.json"
+    table.write_text("".join(json.dumps({"number": at, "line": line}) + "\n" for at, line in enumerate(lines)))
+    line = F.col("line")
+    read = (
+        spark.read.schema("number INT, line STRING")
+        .json(f"file://{table}")
+        .select(
+            "number",
+            F.unix_micros(auth_log_columns.instant(line, years)).alias("at"),
+            auth_log_columns.source(line).alias("source"),
+            auth_log_columns.failures(line).alias("failures"),
+        )
     )
-    return [(row.at, row.source, row.failures) for row in sorted(table.collect())]
+    return [(row.at, row.source, row.failures) for row in sorted(read.collect(), key=lambda row: row.number)]
 
 
 def as_spark_says(line: LogLine) -> tuple[int | None, str | None, int]:
@@ -68,9 +73,11 @@ def as_spark_says(line: LogLine) -> tuple[int | None, str | None, int]:
 
 
 @pytest.mark.parametrize("years", [YearAssumption(2023, 12, 10), YearAssumption(2024)])
-def test_spark_reads_every_line_as_the_parser_does(spark: SparkSession, years: YearAssumption) -> None:
+def test_spark_reads_every_line_as_the_parser_does(
+    spark: SparkSession, years: YearAssumption, tmp_path: Path
+) -> None:
     lines = sample()
     expected = [as_spark_says(parse_line(line, years)) for line in lines]
     assert sum(failures for _, _, failures in expected) > 1500
-    found = spark_reads(spark, lines, years)
+    found = spark_reads(spark, lines, years, tmp_path)
     assert [pair for pair in zip(lines, found, expected, strict=True) if pair[1] != pair[2]] == []

@@ -1,4 +1,4 @@
-"""Both sides of WebHDFS in this process: real namespace, real chunk store, real HTTP server, ports chosen freely."""
+"""Both sides of WebHDFS in this process: real namespace, chunk store and HTTP servers, ports chosen freely."""
 
 from __future__ import annotations
 
@@ -48,7 +48,6 @@ from peacefs.protocol.messages import (
 from peacefs.protocol.threads import ConnectionPool, ThreadDriver
 from peacefs.protocol.tokens import Seal
 
-JAVA = {"user-agent": "Java/17.0.15"}
 GIB = 1 << 30
 
 
@@ -70,19 +69,6 @@ class Reply:
         remote = self.json["RemoteException"]
         assert remote["exception"] == remote["javaClassName"].rsplit(".", 1)[-1].rsplit("$", 1)[-1]
         return self.status, remote["javaClassName"], remote["message"]
-
-
-def request(
-    port: int, method: str, target: str, body: Any = None, headers: dict[str, str] | None = None
-) -> Reply:
-    """One request on a connection of its own, exactly as given: nothing is encoded or followed."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
-    try:
-        connection.request(method, target, body=body, headers=headers or {})
-        response = connection.getresponse()
-        return Reply(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read())
-    finally:
-        connection.close()
 
 
 class Served:
@@ -113,6 +99,19 @@ class Served:
         self._thread.join(20)
         assert not self._thread.is_alive()
 
+    def request(self, method: str, target: str, body: Any = None, headers: dict[str, str] | None = None) -> Reply:
+        """One request on a connection of its own, exactly as given: nothing is encoded or followed."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        try:
+            connection.request(method, target, body=body, headers=headers or {})
+            response = connection.getresponse()
+            return Reply(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read())
+        finally:
+            connection.close()
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=20)
+
     def run(self, coroutine: Any) -> Any:
         """Runs a coroutine on the server's loop, from the test's thread."""
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(20)
@@ -140,9 +139,12 @@ class NameSide:
 
     def _build(self) -> App:
         self.files = Files(
-            self._reader, self._commits, self.cluster, self._seal, self._numbering, lambda orders: None
+            self._reader, self._commit, self.cluster, self._seal, self._numbering, lambda orders: None
         )
         return WebHdfs(self.files, elsewhere)
+
+    async def _commit(self, change: Callable[[Any], Any]) -> Any:
+        return await asyncio.wrap_future(self._commits.submit(change))
 
     @property
     def port(self) -> int:
@@ -166,10 +168,12 @@ class NameSide:
         answer: Message = self.served.run(answers[type(message)](message))
         return answer
 
-    def ask(self, method: str, path: str, op: str, headers: dict[str, str] | None = None, **query: object) -> Reply:
+    def ask(
+        self, method: str, path: str, op: str, headers: dict[str, str] | None = None, **query: object
+    ) -> Reply:
         """An operation on a path, which is percent-encoded here."""
         named = "".join(f"&{name.replace('_', '.')}={quote(str(value))}" for name, value in query.items())
-        return request(self.port, method, f"/webhdfs/v1{quote(path)}?op={op}{named}", headers=headers)
+        return self.served.request(method, f"/webhdfs/v1{quote(path)}?op={op}{named}", headers=headers)
 
     def close(self) -> None:
         self._commits.close()
@@ -225,10 +229,3 @@ def names(tmp_path_factory: pytest.TempPathFactory, seal: Seal) -> Iterator[Name
     with contextlib.closing(side), side.served:
         side.register("dn-1", 9866, 9864)
         yield side
-
-
-@pytest.fixture
-def wire(names: NameSide) -> Iterator[socket.socket]:
-    """A raw connection to the name side."""
-    with socket.create_connection(("127.0.0.1", names.port), timeout=20) as connection:
-        yield connection

@@ -1,0 +1,344 @@
+"""A disk in memory that performs the disk effects and is as unkind as real ones are allowed to be.
+
+What was written since the last `Sync` of a file may be lost in a crash, wholly, from some point on, or sector by
+sector; a name that was made, replaced or removed since the last `SyncDirectory` may be as before. A `Sync` that
+fails behaves as on Linux: an arbitrary part reached the medium, the rest stays readable from memory, and no later
+`Sync` writes it. Everything that is arbitrary is drawn from one `Random`, so a seed replays exactly.
+
+    disk = SimulatedDisk(Random(seed))
+    file = disk.perform(fx.OpenFile("/store/a", create=True))     # any of DISK_EFFECTS; raises OSError
+    disk.fail(fx.Sync, errno.EIO)                                 # the next one fails
+    disk.crash()                                                  # open files are gone, unsynced data maybe
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from random import Random
+from typing import Any
+
+from peacefs.protocol import effects as fx
+
+_SECTOR_BYTES = 512
+
+DISK_EFFECTS = (
+    fx.OpenFile,
+    fx.Append,
+    fx.ReadAt,
+    fx.Sync,
+    fx.DropCached,
+    fx.Truncate,
+    fx.CloseFile,
+    fx.Rename,
+    fx.SyncDirectory,
+    fx.Remove,
+    fx.MakeDirectory,
+    fx.ListDirectory,
+)
+
+
+@dataclass(frozen=True)
+class _Write:
+    offset: int
+    data: bytes
+
+    def apply(self, content: bytearray) -> None:
+        if len(content) < self.offset:
+            content.extend(bytes(self.offset - len(content)))
+        content[self.offset : self.offset + len(self.data)] = self.data
+
+    def sectors(self) -> list[_Write]:
+        starts = range(0, len(self.data), _SECTOR_BYTES)
+        return [_Write(self.offset + at, self.data[at : at + _SECTOR_BYTES]) for at in starts]
+
+
+@dataclass(frozen=True)
+class _Truncate:
+    length: int
+
+    def apply(self, content: bytearray) -> None:
+        del content[self.length :]
+
+    def sectors(self) -> list[_Truncate]:
+        return [self]
+
+
+@dataclass(eq=False)
+class _Inode:
+    """A file: what a reader sees, what the medium holds, and what is still to be written there."""
+
+    cached: bytearray = field(default_factory=bytearray)
+    medium: bytearray = field(default_factory=bytearray)
+    pending: list[_Write | _Truncate] = field(default_factory=list)
+
+    def change(self, operation: _Write | _Truncate) -> None:
+        operation.apply(self.cached)
+        self.pending.append(operation)
+
+    def sync(self) -> None:
+        for operation in self.pending:
+            operation.apply(self.medium)
+        self.pending.clear()
+
+    def sync_in_part(self, random: Random) -> None:
+        """Some of what is pending reaches the medium; the rest is forgotten."""
+        parts = [part for operation in self.pending for part in operation.sectors()]
+        match random.randrange(4):
+            case 0:
+                parts = []
+            case 1:
+                parts = parts[: random.randint(0, len(parts))]
+            case 2:
+                parts = [part for part in parts if random.random() < 0.5]
+        for part in parts:
+            part.apply(self.medium)
+        self.pending.clear()
+
+    def drop_cached(self) -> None:
+        self.cached[:] = self.medium
+        for operation in self.pending:
+            operation.apply(self.cached)
+
+
+@dataclass(eq=False)
+class _Directory:
+    """Names as they are, and as they would be after a crash if none of the changes were kept."""
+
+    names: dict[str, _Inode | _Directory] = field(default_factory=dict)
+    durable: dict[str, _Inode | _Directory] = field(default_factory=dict)
+
+    def sync(self) -> None:
+        self.durable = dict(self.names)
+
+    def crash(self, random: Random) -> None:
+        for name in sorted(self.names.keys() | self.durable.keys()):
+            before, after = self.durable.get(name), self.names.get(name)
+            kept = after if random.random() < 0.5 else before
+            if kept is None:
+                self.names.pop(name, None)
+            else:
+                self.names[name] = kept
+        self.sync()
+        for node in self.names.values():
+            if isinstance(node, _Directory):
+                node.crash(random)
+            else:
+                node.sync_in_part(random)
+                node.drop_cached()
+
+
+class SimulatedFile(fx.File):
+    """An open file; useless after a crash."""
+
+    def __init__(self, path: str, inode: _Inode, boot: int) -> None:
+        self.path = path
+        self.inode = inode
+        self.boot = boot
+        self.is_open = True
+
+
+@dataclass
+class _Fault:
+    kind: type[fx.Effect]
+    code: int
+    path: str
+    skip: int
+
+
+class SimulatedDisk:
+    """One machine's disk. `capacity_bytes` may be changed at any time; beyond it appends fail with ENOSPC."""
+
+    def __init__(self, random: Random, capacity_bytes: int = sys.maxsize) -> None:
+        self.capacity_bytes = capacity_bytes
+        self._random = random
+        self._root = _Directory()
+        self._boot = 0
+        self._faults: list[_Fault] = []
+        self._open_files: set[SimulatedFile] = set()
+        self._performers: dict[type[fx.Effect], Callable[[Any], Any]] = {
+            fx.OpenFile: self._open_file,
+            fx.Append: self._append,
+            fx.ReadAt: lambda e: bytes(self._inode(e.file).cached[e.offset : e.offset + e.length]),
+            fx.Sync: lambda e: self._inode(e.file).sync(),
+            fx.DropCached: lambda e: self._inode(e.file).drop_cached(),
+            fx.Truncate: lambda e: self._inode(e.file).change(_Truncate(e.length)),
+            fx.CloseFile: self._close_file,
+            fx.Rename: self._rename,
+            fx.SyncDirectory: lambda e: self._directory(e.path).sync(),
+            fx.Remove: self._remove,
+            fx.MakeDirectory: self._make_directory,
+            fx.ListDirectory: self._list_directory,
+        }
+
+    def perform(self, effect: fx.Effect) -> Any:
+        """The effect's result. Raises OSError."""
+        fault = self._fault_for(effect)
+        if fault is not None:
+            self._leave_traces(effect)
+            raise OSError(fault.code, os.strerror(fault.code))
+        return self._performers[type(effect)](effect)
+
+    # -- what goes wrong ---------------------------------------------------------------------------
+
+    def crash(self) -> None:
+        """Power off and on: open files are gone, and unsynced changes as far as chance will have it."""
+        self._boot += 1
+        self._faults.clear()
+        self._open_files.clear()
+        self._root.crash(self._random)
+
+    def fail(self, kind: type[fx.Effect], code: int, *, path: str = "", skip: int = 0) -> None:
+        """The next effect of this kind on a path that contains `path` fails with this errno, once.
+
+        `skip` lets that many pass first. An append that fails has written a part, a sync has as well.
+        """
+        self._faults.append(_Fault(kind, code, path, skip))
+
+    def flip_bit(self, path: str, offset: int, bit: int = 0) -> None:
+        """The medium rots."""
+        inode = self._file(path)
+        inode.sync()
+        inode.medium[offset] ^= 1 << bit
+        inode.drop_cached()
+
+    def overwrite(self, path: str, content: bytes) -> None:
+        """Somebody puts a file there, durably, past the store."""
+        directory, name = self._parent(path)
+        directory.names[name] = directory.durable[name] = _Inode(bytearray(content), bytearray(content))
+
+    # -- what is there -----------------------------------------------------------------------------
+
+    @property
+    def open_files(self) -> int:
+        """How many files are open."""
+        return len(self._open_files)
+
+    def available_bytes(self) -> int:
+        return self.capacity_bytes - sum(len(content) for _path, content in self.files())
+
+    def files(self) -> Iterator[tuple[str, bytes]]:
+        """Path and content, as a reader sees it, of every file."""
+        for path, inode in _walk("", self._root):
+            yield path, bytes(inode.cached)
+
+    # -- effects -----------------------------------------------------------------------------------
+
+    def _open_file(self, effect: fx.OpenFile) -> SimulatedFile:
+        if effect.create:
+            directory, name = self._parent(effect.path)
+            directory.names[name] = _Inode()
+        file = SimulatedFile(effect.path, self._file(effect.path), self._boot)
+        self._open_files.add(file)
+        return file
+
+    def _append(self, effect: fx.Append) -> None:
+        inode = self._inode(effect.file)
+        data = b"".join(effect.buffers)
+        room = len(data) if self.capacity_bytes == sys.maxsize else max(0, self.available_bytes())
+        inode.change(_Write(len(inode.cached), data[:room]))
+        if room < len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def _close_file(self, effect: fx.CloseFile) -> None:
+        file = effect.file
+        self._inode(file)
+        assert isinstance(file, SimulatedFile)
+        file.is_open = False
+        self._open_files.discard(file)
+
+    def _rename(self, effect: fx.Rename) -> None:
+        source, name = self._parent(effect.source)
+        if name not in source.names:
+            raise _not_found(effect.source)
+        target, new_name = self._parent(effect.target)
+        target.names[new_name] = source.names.pop(name)
+
+    def _remove(self, effect: fx.Remove) -> None:
+        directory, name = self._parent(effect.path)
+        directory.names.pop(name, None)
+
+    def _make_directory(self, effect: fx.MakeDirectory) -> None:
+        node = self._root
+        for part in PurePosixPath(effect.path).parts[1:]:
+            child = node.names.setdefault(part, _Directory())
+            if not isinstance(child, _Directory):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), effect.path)
+            node = child
+
+    def _list_directory(self, effect: fx.ListDirectory) -> list[tuple[str, int]]:
+        names = self._directory(effect.path).names
+        return [(n, -1 if isinstance(e, _Directory) else len(e.cached)) for n, e in sorted(names.items())]
+
+    # -- faults ------------------------------------------------------------------------------------
+
+    def _fault_for(self, effect: fx.Effect) -> _Fault | None:
+        path = _path_of(effect)
+        for fault in self._faults:
+            if type(effect) is fault.kind and fault.path in path:
+                if fault.skip == 0:
+                    self._faults.remove(fault)
+                    return fault
+                fault.skip -= 1
+        return None
+
+    def _leave_traces(self, effect: fx.Effect) -> None:
+        """What an effect does although it fails."""
+        if isinstance(effect, fx.Append):
+            inode = self._inode(effect.file)
+            data = b"".join(effect.buffers)
+            inode.change(_Write(len(inode.cached), data[: self._random.randint(0, len(data))]))
+        elif isinstance(effect, fx.Sync):
+            self._inode(effect.file).sync_in_part(self._random)
+
+    # -- looking up --------------------------------------------------------------------------------
+
+    def _inode(self, file: fx.File) -> _Inode:
+        assert isinstance(file, SimulatedFile)
+        assert file.boot == self._boot, f"{file.path} was opened before the crash"
+        assert file.is_open, f"{file.path} has been closed"
+        return file.inode
+
+    def _parent(self, path: str) -> tuple[_Directory, str]:
+        pure = PurePosixPath(path)
+        return self._directory(str(pure.parent)), pure.name
+
+    def _directory(self, path: str) -> _Directory:
+        node: _Inode | _Directory = self._root
+        for part in PurePosixPath(path).parts[1:]:
+            if not isinstance(node, _Directory) or part not in node.names:
+                raise _not_found(path)
+            node = node.names[part]
+        if not isinstance(node, _Directory):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+        return node
+
+    def _file(self, path: str) -> _Inode:
+        directory, name = self._parent(path)
+        inode = directory.names.get(name)
+        if not isinstance(inode, _Inode):
+            raise _not_found(path)
+        return inode
+
+
+def _walk(path: str, directory: _Directory) -> Iterator[tuple[str, _Inode]]:
+    for name, node in sorted(directory.names.items()):
+        if isinstance(node, _Directory):
+            yield from _walk(f"{path}/{name}", node)
+        else:
+            yield f"{path}/{name}", node
+
+
+def _path_of(effect: Any) -> str:
+    if isinstance(effect, fx.Rename):
+        return effect.target
+    file = getattr(effect, "file", None)
+    return file.path if isinstance(file, SimulatedFile) else str(getattr(effect, "path", ""))
+
+
+def _not_found(path: str) -> FileNotFoundError:
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
