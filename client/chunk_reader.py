@@ -53,6 +53,7 @@ class ChunkReader:
         self._hop_timeout_s = hop_timeout_s
         self._rounds = 0
         self._candidates: list[Hop] = []
+        #: The first fault of each, which says most.
         self._faults: dict[NodeId, PeacefsError] = {}
         self._replica: _ReplicaStream | None = None
 
@@ -97,7 +98,7 @@ class ChunkReader:
             try:
                 self._layout = yield from self._relocate()
             except PeacefsError as fault:
-                self._faults["coordinator"] = fault
+                self._faults.setdefault("coordinator", fault)
         self._rounds += 1
         # Stable: nearest first among those that are not avoided, and among those that are.
         self._candidates = sorted(self._layout.replicas, key=lambda hop: hop.node in self._avoided)
@@ -112,7 +113,7 @@ class ChunkReader:
     def _leave(self, replica: _ReplicaStream, fault: PeacefsError) -> fx.Steps[None]:
         self._replica = None
         yield from replica.abandon()
-        self._faults[replica.node] = fault
+        self._faults.setdefault(replica.node, fault)
         self._avoided.add(replica.node)
         if isinstance(fault, ChecksumMismatch):
             # The read does not depend on it.
@@ -138,6 +139,8 @@ class _ReplicaStream:
 
     def next_piece(self) -> fx.Steps[Bytes]:
         """Verified bytes, at least one."""
+        if self._ended:
+            raise ChecksumMismatch(f"{self._what}: the replica ends at byte {self._next_block}")
         if self._connection is None:
             self._connection = yield from fx.connect(self._hop.address, self.node)
             yield from fx.send(self._connection, self._request, timeout_s=self._timeout_s)
@@ -154,7 +157,7 @@ class _ReplicaStream:
         start = self._wanted_from - packet.offset
         stop = min(len(data), self._end - packet.offset)
         if stop <= start:
-            raise ChecksumMismatch(f"{self._what}: the replica ends at byte {packet.offset + len(data)}")
+            raise ProtocolViolation(f"{self._what}: a packet of {len(data)} bytes has nothing that was asked for")
         self._next_block += len(data)
         self._wanted_from = packet.offset + stop
         self._ended = packet.last

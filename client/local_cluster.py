@@ -85,20 +85,23 @@ class LocalCluster:
     # -- its life ------------------------------------------------------------------------------------
 
     def start(self) -> Self:
-        """Starts all members and waits until they are of use. Raises StartupError, and leaves nothing running."""
+        """Starts all members and waits until they are of use.
+
+        Raises StartupError, and leaves nothing running, when one fails or none gets ready within
+        `limits.local_start_timeout_s` of the one before.
+        """
         assert self._claimed is None, "the cluster is running"
-        deadline = time.monotonic() + local_start_timeout_s
         self._claimed = ClusterDirectory.claim(self._path, self._wanted_datanodes)
         try:
             self._parent_pipe = os.pipe()
             self._coordinator = self._member("coordinator", self._coordinator_arguments)
             self._coordinator.start()
-            self._coordinator.await_ready(deadline)
+            self._coordinator.await_ready(_start_deadline())
             for number in range(1, self._claimed.datanodes + 1):
                 self.datanodes.append(self._member(f"datanode-{number}", self._datanode_arguments(number)))
                 self.datanodes[-1].start()
             for datanode in self.datanodes:
-                datanode.await_ready(deadline)
+                datanode.await_ready(_start_deadline())
         except BaseException:
             self.stop()
             raise
@@ -110,7 +113,7 @@ class LocalCluster:
         Raises StartupError.
         """
         member.start()
-        member.await_ready(time.monotonic() + local_start_timeout_s)
+        member.await_ready(_start_deadline())
 
     def stop(self) -> None:
         """Stops all members: asked first, killed when they have not ended in time. May be called twice."""
@@ -182,3 +185,7 @@ class LocalCluster:
             ]
 
         return arguments
+
+
+def _start_deadline() -> float:
+    return time.monotonic() + local_start_timeout_s

@@ -130,8 +130,7 @@ class SqliteMetadata(Metadata):
         connection = _connect(self._path)
         connection.execute("PRAGMA query_only = ON")
         reader = SqliteReader(connection)
-        with self._guard:
-            self._readers.append(reader)
+        self._readers.append(reader)
         return reader
 
     def close(self) -> None:

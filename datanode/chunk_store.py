@@ -128,11 +128,6 @@ class ChunkStore:
         for path in (paths.staging, paths.chunks, paths.segments, paths.damaged):
             yield from fx.make_directory(path)
         yield from fx.sync_directory(paths.directory)
-        present = {f"{paths.chunks}/{name}" for name, _size in (yield from fx.list_directory(paths.chunks))}
-        for folder in paths.folders():
-            if folder not in present:
-                yield from fx.make_directory(folder)
-        yield from fx.sync_directory(paths.chunks)
 
     def close(self) -> fx.Steps[None]:
         """Writes what deletes left waiting and closes the active segment. No method may be used after it."""

@@ -85,7 +85,8 @@ class DataServer:
                 self._turn_away(connection)
 
     def _admit(self, connection: SocketConnection) -> bool:
-        thread = threading.Thread(target=self._serve, args=(connection,), name="data-connection", daemon=True)
+        name = f"data-{self._me.name}"
+        thread = threading.Thread(target=self._serve, args=(connection,), name=name, daemon=True)
         with self._lock:
             if self._stopping.is_set() or len(self._serving) >= self._connections_max:
                 return False

@@ -43,6 +43,8 @@ class LargeChunks:
         self._serials = itertools.count(1)
         self._lock = threading.Lock()
         self._used_bytes = 0
+        #: Folders whose names are durable.
+        self._folders: set[str] = set()
 
     @property
     def used_bytes(self) -> int:
@@ -64,14 +66,22 @@ class LargeChunks:
 
         On OSError nothing of it is left, as far as the disk allows.
         """
+        folder = self._paths.folder(chunk)
+        if folder not in self._folders:
+            yield from self._make_folder(folder)
         target = self._paths.chunk_file(chunk, place.version, place.length)
         yield from fx.append(staged.file, sums, pack_footer(chunk, place.version, place.length, sums))
         yield from fx.sync(staged.file)
         yield from fx.rename(staged.path, target)
         staged.path = target
-        yield from fx.sync_directory(self._paths.folder(chunk))
+        yield from fx.sync_directory(folder)
         self._count(chunk_file_bytes(place.length))
         yield from close_quietly(staged.file)
+
+    def _make_folder(self, folder: str) -> fx.Steps[None]:
+        yield from fx.make_directory(folder)
+        yield from fx.sync_directory(self._paths.chunks)
+        self._folders.add(folder)
 
     def discard(self, staged: StagedFile) -> fx.Steps[None]:
         """Removes a file that is not to be published; what cannot be removed goes at the next start."""
@@ -117,13 +127,17 @@ class LargeChunks:
                 continue
             yield from fx.remove(f"{self._paths.staging}/{name}")
             recovery.unfinished += 1
+        # The process may have been killed before its own fsync, of this directory or of those in it.
+        yield from fx.sync_directory(self._paths.chunks)
         losers = []
-        for folder in self._paths.folders():
-            listing = yield from fx.list_directory(folder)
-            if listing:
-                # The process may have been killed between rename and fsync.
-                yield from fx.sync_directory(folder)
-            for name, size in listing:
+        for folder_name, folder_size in (yield from fx.list_directory(self._paths.chunks)):
+            folder = f"{self._paths.chunks}/{folder_name}"
+            if folder_size >= 0:
+                recovery.foreign.append(folder)
+                continue
+            yield from fx.sync_directory(folder)
+            self._folders.add(folder)
+            for name, size in (yield from fx.list_directory(folder)):
                 loser = yield from self._recover_file(folder, name, size, recovery)
                 if loser is not None:
                     losers.append(loser)

@@ -79,8 +79,9 @@ class ReplicaReader:
             file, sums = yield from self._large.open(chunk, place)
         else:
             sums, data = yield from self._segments.read(chunk, place)
-        at = min(offset, place.length) // checksum_block_bytes * checksum_block_bytes
-        end = min(_round_up(offset + length), place.length) if length else at
+        is_empty = length == 0 or offset >= place.length
+        at = 0 if is_empty else offset // checksum_block_bytes * checksum_block_bytes
+        end = 0 if is_empty else min(_round_up(offset + length), place.length)
         plan = ReadPlan(chunk, place.version, place.length, sums, at, end, data, file)
         if plan.at >= plan.end:
             yield from self.close(plan)

@@ -31,6 +31,8 @@ class SegmentRecovery:
         self._recovery = recovery
 
     def run(self) -> fx.Steps[None]:
+        # The process may have been killed between the creation of a segment and this fsync.
+        yield from fx.sync_directory(self._paths.segments)
         found = []
         for name, size in (yield from fx.list_directory(self._paths.segments)):
             parsed = parse_segment_file_name(name)

@@ -80,7 +80,7 @@ class StoreDirectory:
         """
         _read_identity(path)  # A directory that is somebody else's gets not even a lock file.
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            _make_durably(path)
             lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise StartupError(f"cannot use {path} as a datanode directory: {error.strerror}") from None
@@ -89,6 +89,13 @@ class StoreDirectory:
             yield StoreDirectory(path, _load_or_create(path, cluster, new_node))
         finally:
             os.close(lock)
+
+
+def _make_durably(path: Path) -> None:
+    missing = [each for each in (path, *path.parents) if not each.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for each in missing:
+        _sync_directory(each.parent)
 
 
 def _lock(lock: int, path: Path) -> None:
@@ -155,6 +162,10 @@ def _write_identity(path: Path, identity: _Identity) -> None:
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path / _IDENTITY)
+    _sync_directory(path)
+
+
+def _sync_directory(path: Path) -> None:
     directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(directory)

@@ -40,7 +40,6 @@ All numbers are big-endian.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -66,11 +65,8 @@ class StorePaths:
         self.segments = f"{directory}/segments"
         self.damaged = f"{directory}/damaged"
 
-    def folders(self) -> Iterator[str]:
-        """The directories that hold chunk files."""
-        return (f"{self.chunks}/{number:02x}" for number in range(256))
-
     def folder(self, chunk: ChunkId) -> str:
+        """The directory for the chunk's file, if it is large."""
         return f"{self.chunks}/{chunk & 0xFF:02x}"
 
     def chunk_file(self, chunk: ChunkId, version: Version, length: int) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+
+from peacefs.protocol.limits import small_chunk_bytes_max
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,8 @@ class Grant:
 
 @dataclass(slots=True, eq=False)
 class Pending:
-    """A set that has not been written in full. `unfinished_bytes` counts what waits and what is in flight."""
+    """A set that has not been written in full. `unfinished_bytes` counts what waits and what is in flight;
+    of what waits, small chunks are at the front."""
 
     write_set: WriteSet
     asked_s: float
@@ -45,6 +48,17 @@ class Pending:
     exclude: frozenset[str]
     in_flight: int = 0
     started: bool = False
+    #: Since when a policy that counts on it has had no room for the set; None after each grant.
+    refused_since_s: float | None = None
+
+    @property
+    def next_bytes(self) -> int:
+        """The size of the chunk that is next."""
+        return self.write_set.chunks[self.waiting[0]]
+
+
+def _small_first(chunks: Sequence[int]) -> deque[int]:
+    return deque(sorted(range(len(chunks)), key=lambda chunk: chunks[chunk] > small_chunk_bytes_max))
 
 
 @dataclass(slots=True)
@@ -67,7 +81,7 @@ class Ledger:
             write_set,
             asked_s=known.asked_s if known else now_s,
             order=known.order if known else self._submitted,
-            waiting=deque(range(len(write_set.chunks))),
+            waiting=_small_first(write_set.chunks),
             unfinished_bytes=sum(write_set.chunks),
             exclude=write_set.exclude | (known.exclude if known else frozenset()),
         )
@@ -90,6 +104,7 @@ class Ledger:
         self._grants[grant.number] = grant, pending
         pending.in_flight += 1
         pending.started = True
+        pending.refused_since_s = None
         return grant
 
     def close(self, number: int, *, aborted: bool, failed: frozenset[str]) -> Grant | None:

@@ -16,7 +16,7 @@ from random import Random
 from peacefs.topology.graph import Graph, Streams
 from peacefs.topology.model import Topology
 
-from .ledger import Grant, Pending
+from .ledger import Grant
 from .paper import THREE_REPLICAS, Request, Template, schedule_timestep
 from .policy import Policy
 
@@ -58,7 +58,9 @@ class PaperPolicy(Policy):
             self._scheduled.clear()
             self._written = 0
         waiting = [pending for pending in self._ledger.pending() if pending.waiting]
-        requests = [Request(p.write_set.writer or "", p.write_set.replication, len(p.waiting), p.exclude) for p in waiting]
+        requests = [
+            Request(p.write_set.writer or "", p.write_set.replication, len(p.waiting), p.exclude) for p in waiting
+        ]
         plan = schedule_timestep(requests, self._graph, self._residual, self._templates, self._rng)
         self._residual = plan.residual
         grants = [self._ledger.grant(waiting[index], nodes) for index, nodes in plan.paths]

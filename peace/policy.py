@@ -9,6 +9,7 @@ already heard of, a policy passes over.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -63,8 +64,13 @@ class Policy(ABC):
     def __init__(self) -> None:
         self._ledger = Ledger()
 
-    def handle(self, event: Event, now_s: float) -> list[Grant]:
-        """The chunks whose writing may start now because of this event. `now_s` never goes back."""
+    def handle(self, events: Iterable[Event], now_s: float) -> list[Grant]:
+        """The chunks whose writing may start now because of these events. `now_s` never goes back."""
+        for event in events:
+            self._hear(event, now_s)
+        return self._admit(now_s)
+
+    def _hear(self, event: Event, now_s: float) -> None:
         match event:
             case Submitted(write_set):
                 self._ledger.submit(write_set, now_s)
@@ -78,7 +84,6 @@ class Policy(ABC):
                 self._use(topology)
             case _:
                 assert_never(event)
-        return self._admit(now_s)
 
     def _close(self, number: int, *, aborted: bool = False, failed: frozenset[str] = frozenset()) -> None:
         grant = self._ledger.close(number, aborted=aborted, failed=failed)

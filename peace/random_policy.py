@@ -8,9 +8,7 @@ from peacefs.topology.model import Topology
 
 from .ledger import Grant
 from .policy import Policy
-from .random_placement import Candidate, CandidateIndex, PlacementRequest, choose_randomly
-
-_AMPLE_BYTES = 1 << 62
+from .random_chains import RandomChains
 
 
 class RandomPolicy(Policy):
@@ -29,27 +27,18 @@ class RandomPolicy(Policy):
         self._use(topology)
 
     def _use(self, topology: Topology) -> None:
-        self._index = CandidateIndex(
-            Candidate(server.name, server.name, server.rack, _AMPLE_BYTES, 0)
-            for server in topology.servers.values()
-        )
+        self._chains = RandomChains(topology, self._rng, writer_holds_replica=self._writer_holds_replica)
 
     def _release(self, grant: Grant) -> None:
         """Nothing was reserved."""
 
     def _admit(self, now_s: float) -> list[Grant]:
-        grants = []
+        grants: list[Grant] = []
         for pending in self._ledger.pending():
+            write_set = pending.write_set
             while pending.waiting and pending.in_flight < self._chunks_per_writer:
-                chain = self._place(pending.write_set.writer, pending.write_set.replication, pending.exclude)
-                if not chain:
+                nodes = self._chains.draw(write_set.writer, write_set.replication, pending.exclude)
+                if not nodes:
                     break
-                grants.append(self._ledger.grant(pending, chain))
+                grants.append(self._ledger.grant(pending, nodes))
         return grants
-
-    def _place(self, writer: str | None, replication: int, failed: frozenset[str]) -> list[str]:
-        exclude = failed
-        others = len(self._index.all) - (writer in self._index.by_node)
-        if writer is not None and not self._writer_holds_replica and others >= replication:
-            exclude = failed | {writer}
-        return choose_randomly(PlacementRequest(writer, replication, exclude), self._index, self._rng)

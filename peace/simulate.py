@@ -120,7 +120,7 @@ class _Simulation:
 
     def _tell(self) -> None:
         self._now_s, _, event = heappop(self._news)
-        for grant in self._policy.handle(event, self._now_s):
+        for grant in self._policy.handle([event], self._now_s):
             times = self._times[grant.write_set]
             if times.granted_s < 0:
                 times.granted_s = self._now_s

@@ -39,7 +39,7 @@ from .query_plan import QueryPlan, QueryResult
 from .query_process import QueryProcess
 from .query_progress import read_progress, spread
 from .query_supervisor import QuerySupervisor
-from .staging import stage, watermark_delay_s
+from .staging import read_lines, stage, watermark_delay_s
 
 _QUERY_MODULE = "peacefs.spark_connector.failed_logins"
 _CHECKPOINT = "/demo/checkpoint"
@@ -186,7 +186,7 @@ class _Demo:
     def _prepare(self, cluster: LocalCluster) -> tuple[Path, int]:
         """Stages the input; the plan's file, and how many batches there will be at least."""
         measured = self._log.measured
-        parts = stage(self._log.path, measured, self._directory / "input", _PARTS, _WINDOW_S)
+        parts = stage(read_lines(self._log.logs), measured, self._directory / "input", _PARTS, _WINDOW_S)
         plan = QueryPlan(
             coordinator=cluster.address.netloc,
             input_uri=f"file://{self._directory / 'input'}",  # as it is: Hadoop decodes no percent signs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,9 +21,9 @@ _GENERATED_SEED = 1
 
 @dataclass(frozen=True, slots=True)
 class DemoInput:
-    """A log, its measures, and how it is called in the report."""
+    """Logs in order of arrival, their measures as one, and how they are called in the report."""
 
-    path: Path
+    logs: tuple[Path, ...]
     measured: LogMeasure
     description: str
 
@@ -40,12 +41,21 @@ def choose_input(named: Path | None, directory: Path) -> DemoInput:
 
 def _examined(path: Path, description: str) -> DemoInput:
     try:
-        written = datetime.fromtimestamp(path.stat().st_mtime, UTC).date()
-        measured = measure(read_lines(path), assume_years(read_lines(path), written))
-    except OSError as error:
-        raise StartupError(f"cannot read {path}: {error.strerror}") from None
+        logs = _logs(path)
+        written = datetime.fromtimestamp(max((log.stat().st_mtime for log in logs), default=0), UTC).date()
+        measured = measure(read_lines(logs), assume_years(read_lines(logs), written))
+    except (OSError, EOFError, zlib.error) as error:
+        raise StartupError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
     except PeacefsError as error:
         raise StartupError(f"{path}: {error.message}") from None
     if measured.failures == 0:
         raise StartupError(f"{path} reports no failed log-in of sshd: there is nothing to count")
-    return DemoInput(path, measured, description)
+    return DemoInput(logs, measured, description)
+
+
+def _logs(path: Path) -> tuple[Path, ...]:
+    """The file, or the files of the directory, the one written last coming last as rotation leaves them."""
+    if not path.is_dir():
+        return (path,)
+    files = [entry for entry in path.iterdir() if entry.is_file() and not entry.name.startswith(".")]
+    return tuple(sorted(files, key=lambda file: (file.stat().st_mtime, file.name)))

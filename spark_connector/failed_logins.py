@@ -19,6 +19,7 @@ import sys
 from pathlib import Path
 
 import msgspec
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
@@ -137,7 +138,11 @@ def run(plan: QueryPlan) -> None:
 def main(arguments: list[str]) -> None:
     plan = msgspec.json.decode(Path(arguments[0]).read_bytes(), type=QueryPlan)
     when_parent_dies(sys.stdin.fileno(), lambda: os._exit(1))
-    run(plan)
+    try:
+        run(plan)
+    except StreamingQueryException as error:
+        # The first line says why; the rest is the query's plan. The stack is in the log already.
+        sys.exit(str(error).split("\n", 1)[0])
 
 
 if __name__ == "__main__":

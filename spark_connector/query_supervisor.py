@@ -133,6 +133,12 @@ class QuerySupervisor:
 def why_stopped(log: list[str]) -> str | None:
     """The root cause that a log of Spark's names last: the innermost `Caused by`, else the last exception."""
     causes = [line.strip() for line in log if re.match(r"\s*Caused by: ", line)]
-    errors = [line.strip() for line in log if re.match(r"[\w.$]+(Exception|Error): ", line)]
-    named = causes or errors
-    return named[-1].removeprefix("Caused by: ")[:_REASON_CHARACTERS_MAX] if named else None
+    errors = [line.strip() for line in log if re.match(r"[\w.$]+(Exception|Error): |\[STREAM_FAILED\] ", line)]
+    if not (causes or errors):
+        return None
+    named = (
+        causes[-1].removeprefix("Caused by: ")
+        if causes
+        else re.sub(r".*terminated with exception: ", "", errors[-1])
+    )
+    return named[:_REASON_CHARACTERS_MAX]

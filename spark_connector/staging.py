@@ -10,6 +10,7 @@ Spark's file source takes them.
 
 from __future__ import annotations
 
+import gzip
 import math
 import os
 from collections.abc import Iterable, Iterator
@@ -24,11 +25,16 @@ from .log_measure import LogMeasure
 _SENTINEL_MARGIN = timedelta(seconds=60)
 
 
-def read_lines(path: Path) -> Iterator[str]:
-    """The lines of a log in order, whatever its line ends; bytes that are no UTF-8 become U+FFFD."""
-    with path.open(encoding="utf-8", errors="replace", newline=None) as log:
-        for line in log:
-            yield line.rstrip("\n")
+def read_lines(logs: Iterable[Path]) -> Iterator[str]:
+    """The lines of logs one after the other, whatever their line ends; bytes that are no UTF-8 become U+FFFD.
+
+    A name that ends in `.gz` means a compressed log.
+    """
+    for path in logs:
+        opened = gzip.open if path.suffix == ".gz" else open
+        with opened(path, "rt", encoding="utf-8", errors="replace", newline=None) as log:
+            for line in log:
+                yield line.rstrip("\n")
 
 
 def watermark_delay_s(measured: LogMeasure) -> int:
@@ -36,12 +42,14 @@ def watermark_delay_s(measured: LogMeasure) -> int:
     return math.ceil(measured.disorder_s) + 1
 
 
-def stage(source: Path, measured: LogMeasure, directory: Path, parts: int, window_s: int) -> list[Path]:
-    """Write at most `parts` parts of about the same number of lines, then the sentinel part. Makes `directory`."""
+def stage(lines: Iterator[str], measured: LogMeasure, directory: Path, parts: int, window_s: int) -> list[Path]:
+    """Write at most `parts` parts of about the same number of lines, then the sentinel part. Makes `directory`.
+
+    `measured` are the measures of these lines.
+    """
     if measured.last is None:
-        raise BadRequest(f"{source.name} holds no line with a time stamp")
+        raise BadRequest("the log holds no line with a time stamp")
     directory.mkdir(parents=True)
-    lines = read_lines(source)
     written: list[Path] = []
     for number in range(parts):
         first, after = (measured.lines * edge // parts for edge in (number, number + 1))

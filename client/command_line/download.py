@@ -5,6 +5,7 @@ Every byte was verified against its checksum when it was read, or it is not ther
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import sys
@@ -78,10 +79,14 @@ class _Download:
                     raise ChunkUnavailable(f"{copied} of {source.length} bytes could be read")
                 os.fsync(sink.fileno())
             staged.replace(local)
-        except BaseException:
-            staged.unlink(missing_ok=True)
+            _sync_directory(local.parent)
+        except BaseException as fault:
+            with contextlib.suppress(OSError):
+                staged.unlink()
+            if isinstance(fault, OSError):
+                # Whoever asked for `local` has never heard of the other name.
+                fault.filename = str(local)
             raise
-        _sync_directory(local.parent)
 
 
 def _sync_directory(directory: Path) -> None:

@@ -31,9 +31,10 @@ def list_places(session: Session, texts: Sequence[str], style: ListStyle) -> Non
 
 
 def _list(session: Session, place: Place, style: ListStyle, *, top: bool) -> None:
-    headed = not top or style.recursive or style.as_json or not place.files.status(place.path).is_directory
+    headed = not top or style.recursive or style.as_json
     for page in place.files.pages(place.path):
-        if not headed and (page.entries or page.remaining):
+        # A file lists itself, and is not counted.
+        if not headed and page.entries and page.entries[0].path != place.path:
             print_line(f"Found {len(page.entries) + page.remaining} items")
         headed = True
         for status, line in zip(page.entries, _lines(place, page.entries, style), strict=True):

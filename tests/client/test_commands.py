@@ -2,47 +2,82 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import peacefs
+from peacefs.client.command_line.application import application
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster import LocalCluster
+from peacefs.protocol.limits import MIB
 
 pytestmark = pytest.mark.cluster
 
-Outcome = subprocess.CompletedProcess[bytes]
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command left: its exit status and what it wrote."""
+
+    returncode: int
+    stdout: bytes
+    stderr: bytes
+
+
 Run = Callable[..., Outcome]
 
 
 @pytest.fixture
-def run(shared_cluster: LocalCluster, tmp_path: Path) -> Run:
-    """Runs `peacefs` as its users do; the time zone is UTC, the user alice, the working directory a new one."""
-    environment = os.environ | {
+def environment(shared_cluster: LocalCluster) -> dict[str, str]:
+    return {
         "PEACEFS_COORDINATOR": shared_cluster.http_address,
         "HADOOP_USER_NAME": "alice",
-        "TZ": "UTC",
         # Where nothing listens: a client that asked it would fail.
         "http_proxy": "http://127.0.0.1:1",
     }
 
+
+@pytest.fixture
+def run(environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs a command in this process; the user is alice, the working directory a new one."""
+    monkeypatch.chdir(tmp_path)
+
     def run(*arguments: str, stdin: bytes = b"", **changes: str) -> Outcome:
-        return subprocess.run(
+        result = CliRunner().invoke(
+            application, arguments, input=stdin, env=environment | changes, prog_name="peacefs"
+        )
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return Outcome(result.exit_code, result.stdout_bytes, result.stderr_bytes)
+
+    return run
+
+
+@pytest.fixture
+def run_process(environment: dict[str, str], tmp_path: Path) -> Run:
+    """The same in a process of its own, as users run it."""
+
+    def run(*arguments: str, stdin: bytes = b"", **changes: str) -> Outcome:
+        done = subprocess.run(
             [sys.executable, "-m", "peacefs", *arguments],
             input=stdin,
             capture_output=True,
             cwd=tmp_path,
-            env=environment | changes,
+            env=os.environ | environment | changes,
             timeout=60,
             check=False,
         )
+        return Outcome(done.returncode, done.stdout, done.stderr)
 
     return run
 
@@ -110,10 +145,10 @@ def test_a_tree_goes_in_and_comes_out_the_same(run: Run, home: str, tmp_path: Pa
     assert (tmp_path / "copy" / "empty").is_dir()
 
 
-def test_put_and_cat_are_pipes(run: Run, home: str) -> None:
+def test_put_and_cat_are_pipes(run_process: Run, home: str) -> None:
     data = os.urandom(2_500_000)
-    assert run("put", "-", f"{home}/piped", stdin=data).returncode == 0
-    assert run("cat", f"{home}/piped", f"{home}/piped").stdout == data + data
+    assert run_process("put", "-", f"{home}/piped", stdin=data).returncode == 0
+    assert run_process("cat", f"{home}/piped", f"{home}/piped").stdout == data + data
 
 
 def test_put_replaces_only_by_force_and_needs_a_parent(run: Run, home: str, tmp_path: Path) -> None:
@@ -221,12 +256,12 @@ def test_a_path_may_be_the_uri_that_spark_was_given(run: Run, shared_cluster: Lo
 def test_relative_paths_begin_at_the_users_home(run: Run, files: PeaceFileSystem) -> None:
     assert run("mkdir", "-p", "here/below").returncode == 0
     assert files.status("/user/alice/here/below").is_directory
-    assert b"here/below\n" in run("ls", "here/./").stdout
+    assert run("ls", "./here/").stdout.endswith(b" ./here/below\n")
     files.delete("/user/alice/here", recursive=True)
 
 
-def test_an_absent_coordinator_is_one_line_that_says_what_to_do(run: Run) -> None:
-    outcome = run("ls", "/", PEACEFS_COORDINATOR="http://127.0.0.1:1")
+def test_an_absent_coordinator_is_one_line_that_says_what_to_do(run_process: Run) -> None:
+    outcome = run_process("ls", "/", PEACEFS_COORDINATOR="http://127.0.0.1:1")
     assert outcome.returncode == 1
     (line,) = complaints(outcome)
     assert line.startswith("peacefs: ls: no coordinator at http://127.0.0.1:1: is `peacefs up` running?")
@@ -261,5 +296,43 @@ def test_a_reader_that_goes_away_is_no_reason_for_a_traceback(run: Run, files: P
         assert process.wait(20) == 1
 
 
-def test_the_version_is_shown(run: Run) -> None:
-    assert run("--version").stdout.decode() == f"peacefs {peacefs.__version__}\n"
+def test_ctrl_c_in_the_middle_of_a_put_leaves_no_file(
+    environment: dict[str, str], files: PeaceFileSystem, home: str
+) -> None:
+    command = [sys.executable, "-m", "peacefs", "put", "-", f"{home}/file"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, env=os.environ | environment, **pipes) as process:
+        assert process.stdin and process.stderr
+        # More than a pipe holds: once it is taken, the command is at work.
+        process.stdin.write(bytes(8 * MIB))
+        process.stdin.flush()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+        assert process.stderr.read() == b""
+    assert files.list(home) == []
+
+
+def test_a_terminal_sees_how_a_transfer_goes(environment: dict[str, str], home: str, tmp_path: Path) -> None:
+    (tmp_path / "big").write_bytes(bytes(3 * MIB))
+    terminal, other_end = os.openpty()
+    command = [sys.executable, "-m", "peacefs", "put", "big", f"{home}/big"]
+    seen = b""
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=os.environ | environment, stdout=subprocess.PIPE, stderr=other_end
+    ) as process:
+        os.close(other_end)
+        # Linux ends the reading of a terminal whose other end is closed with EIO.
+        with contextlib.suppress(OSError):
+            while piece := os.read(terminal, 65536):
+                seen += piece
+        assert process.stdout
+        assert process.stdout.read() == b""
+    os.close(terminal)
+    assert process.returncode == 0
+    assert b"big" in seen
+    assert b"3.0/3.0 MiB" in seen
+    assert b"/s" in seen
+
+
+def test_the_version_is_shown(run_process: Run) -> None:
+    assert run_process("--version").stdout.decode() == f"peacefs {peacefs.__version__}\n"

@@ -27,7 +27,9 @@ class Space:
         self.metadata = metadata
         self.reader: Reader = metadata.reader()
         self.now_ms = 1_000_000
-        self._numbers = itertools.count(1)
+        # Of chunks and requests: like the coordinator's they begin with the epoch.
+        ((epoch,),) = self.sql("SELECT value FROM meta WHERE key = 'epoch'")
+        self._numbers = itertools.count(epoch * 1_000_000 + 1)
 
     def commit(self, request: Callable[[Transaction], T]) -> T:
         self.now_ms += 1000
@@ -58,6 +60,15 @@ class Space:
 
     def complete(self, file: namespace.FileToComplete) -> namespace.Publication:
         return self.commit(lambda tx: namespace.complete_file(tx, file, self.now_ms))
+
+    def create_many(self, paths: list[str]) -> None:
+        """Files of ten bytes, in one commit."""
+        for outcome in self.metadata.commit([self._creation(path) for path in paths]):
+            assert outcome.error is None
+
+    def _creation(self, path: str) -> Callable[[Transaction], namespace.Publication]:
+        file = self.completion(path, 10)
+        return lambda tx: namespace.complete_file(tx, file, self.now_ms)
 
     def create(self, path: str, *lengths: int, **changes: Any) -> namespace.Publication:
         return self.complete(self.completion(path, *lengths, **changes))

@@ -95,25 +95,35 @@ class Relay:
                 thread.start()
 
     def _pass_on(self, source: socket.socket, sink: socket.socket, down: bool) -> None:
+        broken_off = False
+        with contextlib.suppress(OSError):
+            broken_off = not self._pass_all(source, sink, down)
+        with contextlib.suppress(OSError):
+            sink.shutdown(socket.SHUT_WR)
+        # What the server says last comes up even when nothing more goes down to it.
+        if broken_off or not down:
+            for end in (source, sink):
+                with contextlib.suppress(OSError):
+                    end.shutdown(socket.SHUT_RDWR)
+
+    def _pass_all(self, source: socket.socket, sink: socket.socket, down: bool) -> bool:
+        """Until the source ends; False when the relay was told to break off before."""
         passed = 0
         buffer = bytearray(1 << 18)
-        with contextlib.suppress(OSError):
-            while count := source.recv_into(buffer):
-                cut = self.cut_down_after if down else self.cut_up_after
-                if cut is not None and passed + count > cut:
-                    self.dead = True
-                    break
-                if down and self.hold_down_after is not None and passed + count > self.hold_down_after:
-                    self._released.wait(30)
-                    break
-                flip = self.flip_down_at if down else self.flip_up_at
-                if flip is not None and passed <= flip < passed + count:
-                    buffer[flip - passed] ^= 1
-                sink.sendall(memoryview(buffer)[:count])
-                passed += count
-        for end in (source, sink):
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
+        while count := source.recv_into(buffer):
+            cut = self.cut_down_after if down else self.cut_up_after
+            if cut is not None and passed + count > cut:
+                self.dead = True
+                return False
+            if down and self.hold_down_after is not None and passed + count > self.hold_down_after:
+                self._released.wait(30)
+                return False
+            flip = self.flip_down_at if down else self.flip_up_at
+            if flip is not None and passed <= flip < passed + count:
+                buffer[flip - passed] ^= 1
+            sink.sendall(memoryview(buffer)[:count])
+            passed += count
+        return True
 
     def die(self) -> None:
         """Breaks every connection and refuses new ones, as a killed process does."""
@@ -174,6 +184,24 @@ class Node:
 
         self.driver._perform[kind] = fail
 
+    def damage(self, fragment: bytes) -> None:
+        """Flips a bit in the middle of these bytes, wherever they are on the disk."""
+        for path in self.directory.rglob("*"):
+            content = path.read_bytes() if path.is_file() else b""
+            at = content.find(fragment)
+            if at >= 0:
+                changed = content[at + len(fragment) // 2] ^ 1
+                with path.open("r+b") as file:
+                    file.seek(at + len(fragment) // 2)
+                    file.write(bytes([changed]))
+                return
+        raise AssertionError(f"{self.name} has no such bytes")
+
+    def forget(self) -> None:
+        self.changes.forget()
+        for replica in self.store.replicas():
+            self.driver.run(self.store.delete(replica.chunk, replica.version))
+
     def stop(self) -> None:
         self.relay.stop()
         self.pool.shut_down()
@@ -212,6 +240,10 @@ class Coordinator:
                     self.corrupt.append(message)
                     return Done()
         raise Unsupported(type(message).__name__)
+
+    def forget(self) -> None:
+        for record in (self.completed, self.corrupt, self.allocations):
+            record.clear()
 
     def verify(self, chunk: WrittenChunk) -> None:
         """Raises AccessDenied unless every receipt is good."""
@@ -312,6 +344,13 @@ class Cluster:
     def answer(self, connection: Connection) -> Message:
         return self.driver.run(receive(connection, timeout_s=5.0)).message
 
+    def forget(self) -> None:
+        for connection in self.by_hand:
+            self.driver.run(close(connection))
+        for node in self.nodes:
+            node.forget()
+        self.coordinator.forget()
+
     def stop(self) -> None:
         self.pool.shut_down()
         for node in self.nodes:
@@ -334,9 +373,18 @@ def make_cluster(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
         cluster.stop()
 
 
+@pytest.fixture(scope="session")
+def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    cluster = Cluster(tmp_path_factory.mktemp("shared"))
+    yield cluster
+    cluster.stop()
+
+
 @pytest.fixture
-def cluster(make_cluster: Callable[..., Cluster]) -> Cluster:
-    return make_cluster()
+def cluster(shared_cluster: Cluster) -> Cluster:
+    """For tests that break nothing for good; empty and without memory of the tests before."""
+    shared_cluster.forget()
+    return shared_cluster
 
 
 @pytest.fixture

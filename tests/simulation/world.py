@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from simulated_disk import SimulatedDisk
+from store.simulated_disk import DISK_EFFECTS, SimulatedDisk
 
 from peacefs.protocol import effects as fx
 from peacefs.protocol.errors import PeacefsError, PeerTimeout, PeerUnreachable
@@ -25,20 +25,6 @@ from peacefs.protocol.messages import Message
 Steps = Generator[Any, Any, Any] | Coroutine[Any, Any, Any]
 #: Answers a control call of a node: (caller's name, message) -> a coroutine that gives the reply.
 Coordinator = Callable[[str, Message], Coroutine[Any, Any, Message]]
-
-_DISK_EFFECTS = (
-    fx.OpenFile,
-    fx.Append,
-    fx.ReadAt,
-    fx.Sync,
-    fx.Truncate,
-    fx.CloseFile,
-    fx.Rename,
-    fx.SyncDirectory,
-    fx.Remove,
-    fx.MakeDirectory,
-    fx.ListDirectory,
-)
 
 
 class NodeCrashed(BaseException):
@@ -149,6 +135,17 @@ class World:
             raise task.error
         return task.result
 
+    def later(self, delay_s: float, action: Callable[[], None]) -> None:
+        """Something that happens to the world rather than in it."""
+        self._at(self.now_s + delay_s, action)
+
+    def when_done(self, task: Task, action: Callable[[Task], None]) -> None:
+        """Calls `action` once a participant has come to its end, whichever that is."""
+        if task.done:
+            action(task)
+        else:
+            self._at(self.now_s + 0.001, lambda: self.when_done(task, action))
+
     # -- the agenda --------------------------------------------------------------------------------
 
     def _at(self, time_s: float, action: Callable[[], None]) -> None:
@@ -189,7 +186,7 @@ class World:
     # -- effects -----------------------------------------------------------------------------------
 
     def _perform(self, task: Task, effect: fx.Effect) -> None:
-        if isinstance(effect, _DISK_EFFECTS):
+        if isinstance(effect, DISK_EFFECTS):
             self._perform_on_disk(task, effect)
             return
         match effect:
@@ -235,16 +232,16 @@ class World:
         """A control call: there and back take time, and either message may be lost."""
         overdue = PeerTimeout("the coordinator did not answer in time")
         self._later(task, effect.timeout_s, error=overdue)
-        if self.coordinator is None or self._loses():
+        if self.coordinator is None or self.loses():
             return
         answer, turn = self.coordinator, task.turn
 
         def arrive() -> None:
             handler = self.spawn(self.nodes["coordinator"], "call", answer(task.node.name, effect.message))
-            self._when_done(handler, reply)
+            self.when_done(handler, reply)
 
         def reply(handler: Task) -> None:
-            if self._loses() or isinstance(handler.error, NodeCrashed):
+            if self.loses() or isinstance(handler.error, NodeCrashed):
                 return
             self._at(
                 self.now_s + self._latency_s(), lambda: self._resume(task, handler.result, handler.error, turn)
@@ -252,18 +249,13 @@ class World:
 
         self._at(self.now_s + self._latency_s(), arrive)
 
-    def _when_done(self, task: Task, action: Callable[[Task], None]) -> None:
-        if task.done:
-            action(task)
-        else:
-            self._at(self.now_s + 0.001, lambda: self._when_done(task, action))
-
     # -- network -----------------------------------------------------------------------------------
 
     def _latency_s(self) -> float:
         return self.random.uniform(0.0001, 0.003)
 
-    def _loses(self) -> bool:
+    def loses(self) -> bool:
+        """Whether the next message is lost."""
         lost = self.random.random() < self.lose
         self.messages_lost += lost
         return lost
@@ -298,7 +290,7 @@ class World:
             return
         wire = encode(effect.message, len(effect.payload)) + bytes(effect.payload)
         other = connection.other
-        other.stalled = other.stalled or self._loses()
+        other.stalled = other.stalled or self.loses()
         if not other.stalled:
             other.arrives_at_s = max(other.arrives_at_s, self.now_s + self._latency_s())
             self._at(other.arrives_at_s, lambda: self._arrive(other, wire))

@@ -39,7 +39,7 @@ def sample() -> list[str]:
     rng = Random(11)
     lines = generate_log(5, 1000)
     if REAL_LOG.is_file():
-        lines += read_lines(REAL_LOG)
+        lines += read_lines([REAL_LOG])
     stamps = [f"{month} {day:2} 12:00:00 h sshd: x" for month in ("Feb", "Apr", "Dec") for day in range(33)]
     return lines + stamps + [mutated(rng, line) for line in lines for _ in range(3)]
 

@@ -19,7 +19,7 @@ def test_the_log_that_is_named_is_read_and_taken_for_no_later_than_it_was_writte
     log.write_text(LINE)
     os.utime(log, (1_577_836_800, 1_577_836_800))  # 2020-01-01
     chosen = choose_input(log, tmp_path)
-    assert (chosen.path, chosen.measured.failures, chosen.measured.years.year) == (log, 1, 2019)
+    assert (chosen.logs, chosen.measured.failures, chosen.measured.years.year) == ((log,), 1, 2019)
 
 
 def test_without_a_real_log_at_hand_one_is_made_up_and_said_to_be(
@@ -27,7 +27,7 @@ def test_without_a_real_log_at_hand_one_is_made_up_and_said_to_be(
 ) -> None:
     monkeypatch.setattr(demo_input, "REAL_LOG", tmp_path / "absent.log")
     chosen = choose_input(None, tmp_path)
-    assert chosen.path.parent == tmp_path
+    assert chosen.logs[0].parent == tmp_path
     assert "made up" in chosen.description
     assert chosen.measured.failures > 500
 
@@ -36,7 +36,7 @@ def test_a_real_log_at_hand_comes_before_a_made_up_one(tmp_path: Path, monkeypat
     real = tmp_path / "real.log"
     real.write_text(LINE)
     monkeypatch.setattr(demo_input, "REAL_LOG", real)
-    assert choose_input(None, tmp_path).path == real
+    assert choose_input(None, tmp_path).logs == (real,)
 
 
 @pytest.mark.parametrize(

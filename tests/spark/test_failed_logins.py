@@ -28,7 +28,7 @@ WINDOW_S = 600
 def counted(log: Path, measured: LogMeasure) -> list[FailureCount]:
     """The same aggregation without Spark."""
     counts: Counter[tuple[int, str]] = Counter()
-    for line in read_lines(log):
+    for line in read_lines([log]):
         parsed = parse_line(line, measured.years)
         if parsed.at is not None and parsed.source is not None:
             counts[int(parsed.at.timestamp()) // WINDOW_S * WINDOW_S, parsed.source] += parsed.failures
@@ -48,9 +48,9 @@ def test_stream_batch_and_parser_count_alike_also_over_a_restart(spark: SparkSes
 
     log = tmp_path / "auth.log"
     log.write_text("\n".join(generate_log(2, 600)), encoding="utf-8")
-    measured = measure(read_lines(log), assume_years(read_lines(log), date(2025, 6, 1)))
+    measured = measure(read_lines([log]), assume_years(read_lines([log]), date(2025, 6, 1)))
     assert measured.disorder_s > 0
-    parts = stage(log, measured, tmp_path / "staged", 3, WINDOW_S)
+    parts = stage(read_lines([log]), measured, tmp_path / "staged", 3, WINDOW_S)
     arrived = tmp_path / "arrived"
     arrived.mkdir()
     plan = QueryPlan(

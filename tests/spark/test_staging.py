@@ -17,7 +17,7 @@ WINDOW_S = 600
 
 
 def measured(path: Path) -> LogMeasure:
-    return measure(read_lines(path), assume_years(read_lines(path), date(2025, 6, 1)))
+    return measure(read_lines([path]), assume_years(read_lines([path]), date(2025, 6, 1)))
 
 
 @pytest.fixture
@@ -28,15 +28,15 @@ def log(tmp_path: Path) -> Path:
 
 
 def test_the_parts_hold_the_lines_of_the_log_in_order(log: Path, tmp_path: Path) -> None:
-    parts = stage(log, measured(log), tmp_path / "parts", 12, WINDOW_S)
+    parts = stage(read_lines([log]), measured(log), tmp_path / "parts", 12, WINDOW_S)
     assert len(parts) == 13
-    assert [line for part in parts[:-1] for line in read_lines(part)] == list(read_lines(log))
-    assert {len(list(read_lines(part))) for part in parts[:-1]} == {83, 84}
+    assert [line for part in parts[:-1] for line in read_lines([part])] == list(read_lines([log]))
+    assert {len(list(read_lines([part]))) for part in parts[:-1]} == {83, 84}
     assert sorted(part.name for part in parts) == [part.name for part in parts]
 
 
 def test_modification_times_rise_from_part_to_part(log: Path, tmp_path: Path) -> None:
-    parts = stage(log, measured(log), tmp_path / "parts", 12, WINDOW_S)
+    parts = stage(read_lines([log]), measured(log), tmp_path / "parts", 12, WINDOW_S)
     times = [part.stat().st_mtime for part in parts]
     assert times == sorted(set(times))
 
@@ -45,8 +45,8 @@ def test_the_sentinel_moves_the_watermark_past_the_last_window_and_counts_for_no
     log: Path, tmp_path: Path
 ) -> None:
     measures = measured(log)
-    *_, sentinel = stage(log, measures, tmp_path / "parts", 12, WINDOW_S)
-    [line] = read_lines(sentinel)
+    *_, sentinel = stage(read_lines([log]), measures, tmp_path / "parts", 12, WINDOW_S)
+    [line] = read_lines([sentinel])
     parsed = parse_line(line, measures.years)
     assert parsed.at is not None and parsed.failures == 0
     assert measures.last is not None
@@ -63,18 +63,18 @@ def test_the_watermark_tolerates_the_disorder_that_was_measured() -> None:
 def test_foreign_line_ends_and_bytes_become_clean_text(tmp_path: Path) -> None:
     log = tmp_path / "auth.log"
     log.write_bytes(b"2024-01-01T00:00:00Z a\r\nb \xff\xfe\n\r\nlast")
-    parts = stage(log, measured(log), tmp_path / "parts", 1, WINDOW_S)
+    parts = stage(read_lines([log]), measured(log), tmp_path / "parts", 1, WINDOW_S)
     assert parts[0].read_text(encoding="utf-8") == "2024-01-01T00:00:00Z a\nb \ufffd\ufffd\n\nlast\n"
 
 
 def test_a_log_shorter_than_the_number_of_parts_gets_fewer(tmp_path: Path) -> None:
     log = tmp_path / "auth.log"
     log.write_text("2024-01-01T00:00:00Z a\n2024-01-01T00:00:01Z b\n")
-    assert len(stage(log, measured(log), tmp_path / "parts", 12, WINDOW_S)) == 3
+    assert len(stage(read_lines([log]), measured(log), tmp_path / "parts", 12, WINDOW_S)) == 3
 
 
 def test_a_log_without_any_stamp_is_refused(tmp_path: Path) -> None:
     log = tmp_path / "auth.log"
     log.write_text("nothing\nof use\n")
     with pytest.raises(BadRequest, match="no line with a time stamp"):
-        stage(log, measured(log), tmp_path / "parts", 12, WINDOW_S)
+        stage(read_lines([log]), measured(log), tmp_path / "parts", 12, WINDOW_S)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, TypeVar
 
-from simulated_disk import SimulatedDisk
+from store.simulated_disk import SimulatedDisk
 
 from peacefs.protocol import effects as fx
 from peacefs.protocol.errors import PeacefsError

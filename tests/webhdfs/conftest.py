@@ -201,7 +201,7 @@ class DataSide:
         self.driver.run(self.store.recover())
         changes = Changes()
         hop = PipelineHop(self.node, self.seal, self.store, changes)
-        requests = DataRequests(self.node, hop, ChunkServer(self.seal, self.store, changes))
+        requests = DataRequests(hop, ChunkServer(self.seal, self.store, changes))
         self.server = DataServer("127.0.0.1", 0, me, self.driver, requests)
         self.server.start()
         self.served = Served(lambda: Gateway(self.seal, self.driver, bounds=self.limits))
@@ -209,6 +209,31 @@ class DataSide:
     @property
     def port(self) -> int:
         return self.served.port
+
+    def write(self, path: str, data: bytes, **query: object) -> Reply:
+        """CREATE in its two steps."""
+        redirect = self.names.ask("PUT", path, "CREATE", **query)
+        assert redirect.status == 307, redirect
+        return self.follow("PUT", redirect, data)
+
+    def read(self, path: str, **query: object) -> Reply:
+        """OPEN in its two steps."""
+        redirect = self.names.ask("GET", path, "OPEN", **query)
+        assert redirect.status == 307, redirect
+        return self.follow("GET", redirect)
+
+    def follow(self, method: str, redirect: Reply, body: bytes | None = None) -> Reply:
+        return self.served.request(method, self.target(redirect), body)
+
+    def target(self, redirect: Reply) -> str:
+        """The second step's request target."""
+        prefix = f"http://127.0.0.1:{self.port}/"
+        assert redirect.headers["location"].startswith(prefix)
+        return redirect.headers["location"].removeprefix(prefix[:-1])
+
+    def staged(self) -> list[Path]:
+        """Chunks that are being written to files of their own."""
+        return [entry for entry in self.directory.rglob("*") if entry.is_file() and "staging" in entry.parts]
 
     def close(self) -> None:
         self.pool.shut_down()
@@ -229,3 +254,22 @@ def names(tmp_path_factory: pytest.TempPathFactory, seal: Seal) -> Iterator[Name
     with contextlib.closing(side), side.served:
         side.register("dn-1", 9866, 9864)
         yield side
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory, seal: Seal) -> Iterator[DataSide]:
+    """A datanode with short patience, registered at a name side of its own: `data.names`."""
+    names = NameSide(tmp_path_factory.mktemp("names"), seal)
+    with contextlib.closing(names), names.served:
+        limits = GatewayLimits(body_idle_timeout_s=1.0, threads=1, downloads_max=2)
+        side = DataSide("dn-1", tmp_path_factory.mktemp("data"), names, seal, limits)
+        with side.served:
+            names.register("dn-1", side.server.address[1], side.port)
+            yield side
+        side.close()
+
+
+@pytest.fixture
+def serve() -> Callable[[Callable[[], App]], Served]:
+    """Puts an application behind a real server: `with serve(build) as served`."""
+    return Served

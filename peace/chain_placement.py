@@ -1,0 +1,208 @@
+"""Where the replicas of one chunk go, and what their pipeline reserves: all of it or nothing.
+
+A chain goes from the writer through nodes of its own rack to nodes of one other rack, so that every chunk is
+on two racks and crosses between them once. It reserves a slot on each node, a stream on each switch link that
+it crosses, and a sending stream on each node that passes the chunk on.
+
+Where the cluster leaves no choice this gives way, in this order: that all other replicas are on one rack; that
+there are two racks; that slow nodes get nothing; that the writer's node holds none; the number of replicas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from random import Random
+from statistics import fmean
+
+from peacefs.topology.calibration import Calibration
+from peacefs.topology.model import Topology
+from peacefs.topology.routes import Routes
+
+from .rack_load import NodeLoad, RackLoad
+from .reach import Reach, Reaches
+
+_NO_LIMIT = 1 << 30
+
+
+@dataclass(slots=True)
+class Chain:
+    """A place for one chunk: the nodes that store it, those of ours that send it, and the numbers of the
+    switch links that it crosses."""
+
+    nodes: list[NodeLoad]
+    senders: list[NodeLoad]
+    links: list[int]
+
+
+class ChainPlacement:
+    """One cluster's load under the chains that are reserved."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        calibration: Calibration,
+        rng: Random,
+        *,
+        sends_max: int,
+        writer_holds_replica: bool,
+    ) -> None:
+        self._rng = rng
+        self._sends_max = sends_max
+        self._writer_holds_replica = writer_holds_replica
+        self.racks = [RackLoad(rack, index) for index, rack in enumerate(topology.racks)]
+        by_name = {rack.name: rack for rack in self.racks}
+        self.nodes = {
+            name: NodeLoad(name, by_name[server.rack], calibration.slots[name], calibration.bytes_s[name])
+            for name, server in sorted(topology.servers.items())
+        }
+        for node in self.nodes.values():
+            if node.slots:
+                node.rack.add(node)
+        number = {hop: number for number, hop in enumerate(calibration.link_streams)}
+        self.link_free = list(calibration.link_streams.values())
+        routes = Routes(topology)
+        self._ways = [
+            [[number[hop] for hop in routes.between_racks(a, b)] for b in topology.racks] for a in topology.racks
+        ]
+        self._reaches = Reaches(self.racks, self._recruit_slow_nodes)
+
+    def _recruit_slow_nodes(self) -> bool:
+        slow = [node for node in self.nodes.values() if not node.slots]
+        for node in slow:
+            node.slots = 1
+            node.rack.add(node)
+        return bool(slow)
+
+    # -- finding ---------------------------------------------------------------------------------
+
+    def can_place(self, exclude: frozenset[str]) -> bool:
+        """Whether the cluster at rest has any node for a chunk that avoids these."""
+        return not self.nodes.keys() <= exclude
+
+    def place(self, writer: str | None, replicas: int, exclude: frozenset[str]) -> Chain | None:
+        """A chain for one chunk, not reserved yet; None if there is no room for all of it now."""
+        at_writer = self.nodes.get(writer) if writer is not None else None
+        home = at_writer.rack if at_writer is not None else max(self.racks, key=lambda r: r.share, default=None)
+        if home is None:
+            return None
+        reach = self._reaches.of(at_writer, home, replicas, exclude)
+        own = at_writer if self._may_hold_replica(at_writer, reach, exclude) else None
+        other = self._roomiest_other(home) if reach.elsewhere else None
+        if (reach.needs_writer and own is None) or (reach.elsewhere and other is None and replicas > 1):
+            return None
+        more_here = other is None or home.free_slots > other.free_slots
+        for here in reach.splits(own is not None, more_here):
+            away = reach.replicas - here
+            barred = {*exclude, at_writer.name} if at_writer is not None else set(exclude)
+            chain = Chain([own] if own else [], [], [])
+            if not self._pick(chain, home, here - len(chain.nodes), away > 0, barred):
+                continue
+            if away and not self._leave_rack(chain, home, other, away, reach, barred):
+                continue
+            chain.senders = chain.nodes[:-1]
+            if at_writer is not None and own is None:
+                chain.senders.append(at_writer)
+            return chain
+        return None
+
+    def _may_hold_replica(self, at_writer: NodeLoad | None, reach: Reach, exclude: frozenset[str]) -> bool:
+        if at_writer is None or not (reach.needs_writer or self._writer_holds_replica):
+            return False
+        return at_writer.receiving < at_writer.slots and at_writer.name not in exclude
+
+    def _roomiest_other(self, home: RackLoad) -> RackLoad | None:
+        """Of the racks that the links let a chunk reach now, that with the largest share of free slots."""
+        best, best_share = None, 0.0
+        ways, free = self._ways[home.index], self.link_free
+        for rack in self.racks:
+            if rack.share > best_share and rack is not home:
+                for link in ways[rack.index]:
+                    if free[link] <= 0:
+                        break
+                else:
+                    best, best_share = rack, rack.share
+        return best
+
+    def _leave_rack(
+        self, chain: Chain, home: RackLoad, other: RackLoad | None, away: int, reach: Reach, barred: set[str]
+    ) -> bool:
+        if other is None:
+            return False
+        if not reach.one_rack_is_enough:
+            return self._pick_around(chain, home, away, barred)
+        chain.links.extend(self._ways[home.index][other.index])
+        return self._pick(chain, other, away, False, barred)
+
+    def _pick(self, chain: Chain, rack: RackLoad, count: int, sends_on: bool, barred: set[str]) -> bool:
+        """Adds nodes of one rack; the last need not send unless the chain goes on after it."""
+        if rack.free_nodes < count:
+            return False
+        for left in range(count, 0, -1):
+            limit = self._sends_max if sends_on or left > 1 else _NO_LIMIT
+            node = rack.least_loaded(self._rng, barred, limit)
+            if node is None:
+                return False
+            barred.add(node.name)
+            chain.nodes.append(node)
+        return True
+
+    def _pick_around(self, chain: Chain, home: RackLoad, away: int, barred: set[str]) -> bool:
+        """Adds nodes of several racks: the next is always the nearest, so that no link is crossed twice."""
+        at, unvisited = home, [rack for rack in self.racks if rack is not home]
+        while away and unvisited:
+            ways = self._ways[at.index]
+            rack = min(unvisited, key=lambda rack: (len(ways[rack.index]), -rack.share, rack.index))
+            unvisited.remove(rack)
+            if any(self.link_free[link] <= chain.links.count(link) for link in ways[rack.index]):
+                continue
+            before = away
+            while away and self._pick(chain, rack, 1, away > 1, barred):
+                away -= 1
+            if away < before:
+                chain.links.extend(ways[rack.index])
+                at = rack
+        return not away
+
+    # -- reserving -------------------------------------------------------------------------------
+
+    def reserve(self, chain: Chain, chunk_bytes: int) -> None:
+        """Takes all that the chain needs."""
+        for node in chain.nodes:
+            node.rack.take(node)
+            node.assigned_s += chunk_bytes / node.bytes_s
+        for sender in chain.senders:
+            sender.sending += 1
+        for link in chain.links:
+            self.link_free[link] -= 1
+
+    def give_back(self, chain: Chain) -> None:
+        """Gives back all that `reserve` took, but for the bytes: those stay on the disks."""
+        for node in chain.nodes:
+            node.rack.give_back(node)
+        for sender in chain.senders:
+            sender.sending -= 1
+            assert sender.sending >= 0
+        for link in chain.links:
+            self.link_free[link] += 1
+
+    # -- taking over -----------------------------------------------------------------------------
+
+    def adopt(self, writer: str | None, names: Sequence[str]) -> Chain:
+        """Reserves for a chunk that is on its way already, however full the cluster is. Nodes that are gone
+        are left out."""
+        nodes = [self.nodes[name] for name in names if name in self.nodes]
+        at_writer = self.nodes.get(writer) if writer is not None else None
+        route = [at_writer, *nodes] if at_writer is not None and at_writer not in nodes else nodes
+        links = [link for a, b in pairwise(route) for link in self._ways[a.rack.index][b.rack.index]]
+        chain = Chain(nodes, route[:-1], links)
+        self.reserve(chain, 0)
+        return chain
+
+    def inherit(self, earlier: ChainPlacement) -> None:
+        """Remembers what nodes were given before; one that is new starts level with the others."""
+        given = {name: node.assigned_s for name, node in earlier.nodes.items()}
+        level = fmean(given.values()) if given else 0.0
+        for name, node in self.nodes.items():
+            node.assigned_s = given.get(name, level)

@@ -1,0 +1,151 @@
+"""Peace without timesteps: a chunk may start as soon as its whole pipeline has room. The default policy.
+
+Whenever a set arrives or a chunk ends, sets are served in order of what they still have to write, less what
+they have waited (shortest remaining first, with ageing). A set that finds no room lets others pass, which
+keeps disks and links busy.
+
+Waiting is bounded. The first set in order that wants a chunk and gets none stops all others once it has been
+refused for `patience_s`: what is in flight ends, within D say, and then there is room. So the set in front
+gets a chunk at least every `patience_s + D`. Sets that come later are in front of it for only as long as
+ageing needs to outweigh their smaller size: its unfinished bytes divided by `age_bytes_s` seconds at most.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from peacefs.protocol.limits import small_chunk_bytes_max
+from peacefs.topology.calibration import calibrate
+from peacefs.topology.model import Topology
+from peacefs.topology.rate_curve import MB
+
+from .chain_placement import Chain, ChainPlacement
+from .ledger import Grant, Pending
+from .policy import Policy
+from .small_lane import SmallLane
+
+#: Ageing: a second of waiting counts as much as so many bytes less to write.
+AGE_BYTES_S = 20 * MB
+
+#: Chunks of one writer that are in flight at once, where disks are the limit and where network cards are.
+CHUNKS_PER_WRITER = 4
+CHUNKS_PER_WRITER_NETWORK_BOUND = 2
+
+#: Outgoing streams of a node that passes chunks on.
+SENDS_MAX = 4
+
+
+class ExpressPolicy(Policy):
+    """Event-driven admission. `writer_holds_replica` is HDFS's way: the first replica on the writer's node
+    if it is one of ours and has a free slot; the paper's measurements keep it off (footnote 6)."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        rng: Random,
+        *,
+        writer_holds_replica: bool = False,
+        patience_s: float = 30.0,
+    ) -> None:
+        super().__init__()
+        self._rng = rng
+        self._writer_holds_replica = writer_holds_replica
+        self._patience_s = patience_s
+        self._chains: dict[int, Chain] = {}
+        self._in_flight: dict[str, int] = {}
+        self._lane = SmallLane(topology, rng, writer_holds_replica=writer_holds_replica)
+        self._placement = self._placement_for(topology)
+
+    def _placement_for(self, topology: Topology) -> ChainPlacement:
+        calibration = calibrate(topology)
+        bound = calibration.network_bound
+        self._chunks_per_writer = CHUNKS_PER_WRITER_NETWORK_BOUND if bound else CHUNKS_PER_WRITER
+        return ChainPlacement(
+            topology,
+            calibration,
+            self._rng,
+            sends_max=SENDS_MAX,
+            writer_holds_replica=self._writer_holds_replica,
+        )
+
+    # -- what the policy is told -------------------------------------------------------------------
+
+    def _use(self, topology: Topology) -> None:
+        earlier, self._placement = self._placement, self._placement_for(topology)
+        self._placement.inherit(earlier)
+        self._lane.use(topology)
+        for grant in self.grants_in_flight:
+            if grant.number in self._chains:
+                self._chains[grant.number] = self._placement.adopt(grant.writer, grant.chain)
+
+    def _release(self, grant: Grant) -> None:
+        chain = self._chains.pop(grant.number, None)
+        if chain is None:
+            self._lane.give_back(grant)
+            return
+        self._placement.give_back(chain)
+        writer = grant.writer or grant.write_set
+        self._in_flight[writer] -= 1
+        if not self._in_flight[writer]:
+            del self._in_flight[writer]
+
+    # -- what it decides ---------------------------------------------------------------------------
+
+    def _admit(self, now_s: float) -> list[Grant]:
+        waiting = [pending for pending in self._ledger.pending() if pending.waiting]
+        grants = self._admit_small(waiting)
+        waiting.sort(key=lambda pending: self._priority(pending, now_s))
+        nobody_refused = True
+        for pending in waiting:
+            while self._wants_more(pending) and (chain := self._place(pending)) is not None:
+                grants.append(self._reserve(pending, chain))
+            if nobody_refused and self._wants_more(pending):
+                nobody_refused = False
+                if pending.refused_since_s is None:
+                    pending.refused_since_s = now_s
+                if now_s - pending.refused_since_s >= self._patience_s:
+                    break
+        return grants
+
+    @staticmethod
+    def _priority(pending: Pending, now_s: float) -> tuple[float, bool, int]:
+        waited_s = now_s - pending.asked_s
+        return pending.unfinished_bytes - AGE_BYTES_S * waited_s, not pending.started, pending.order
+
+    def _wants_more(self, pending: Pending) -> bool:
+        """Whether the set has a chunk that only lacks room."""
+        return (
+            bool(pending.waiting)
+            and self._in_flight.get(_writer_of(pending), 0) < self._chunks_per_writer
+            and self._placement.can_place(pending.exclude)
+        )
+
+    def _place(self, pending: Pending) -> Chain | None:
+        write_set = pending.write_set
+        return self._placement.place(write_set.writer, write_set.replication, pending.exclude)
+
+    def _reserve(self, pending: Pending, chain: Chain) -> Grant:
+        grant = self._ledger.grant(pending, [node.name for node in chain.nodes])
+        self._placement.reserve(chain, grant.chunk_bytes)
+        self._chains[grant.number] = chain
+        writer = _writer_of(pending)
+        self._in_flight[writer] = self._in_flight.get(writer, 0) + 1
+        return grant
+
+    def _admit_small(self, waiting: list[Pending]) -> list[Grant]:
+        """Small chunks, which a set has at the front, never wait for a slot."""
+        grants: list[Grant] = []
+        for pending in waiting:
+            while pending.waiting and pending.next_bytes <= small_chunk_bytes_max:
+                nodes = self._lane.place(pending.write_set, pending.exclude)
+                if not nodes:
+                    break
+                grant = self._ledger.grant(pending, nodes)
+                self._lane.reserve(grant)
+                grants.append(grant)
+        return grants
+
+
+def _writer_of(pending: Pending) -> str:
+    """Whose chunks in flight are counted together: a server's, or those of a set from elsewhere."""
+    return pending.write_set.writer or pending.write_set.name

@@ -1,0 +1,53 @@
+"""A process that commits until it is killed, and says on stdout what was acknowledged."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from pathlib import Path
+
+from peacefs.coordinator import namespace
+from peacefs.coordinator.commits import GroupCommit
+from peacefs.coordinator.metadata_sqlite import SqliteMetadata
+from peacefs.coordinator.paths import parse_path
+from peacefs.coordinator.records import RenameMode
+from peacefs.protocol.ids import first_of_epoch
+from peacefs.protocol.messages import Receipt, WrittenChunk
+
+
+def work(commits: GroupCommit, epoch: int, worker: int) -> None:
+    """Creates, renames and deletes in turn. A line is what must be so from then on: + is there, - is not."""
+    for number in range(1 << 30):
+        temporary, final = f"/{epoch}/{worker}/.{number}.tmp", f"/{epoch}/{worker}/{number}"
+        chunk = WrittenChunk(first_of_epoch(epoch) | worker << 30 | number, 1, 100, 7, [Receipt("node", b"")])
+        file = namespace.FileToComplete(
+            parse_path(temporary), "ann", False, 0o644, 1, 1 << 26, True, temporary, [chunk]
+        )
+        commits.submit(lambda tx, file=file: namespace.complete_file(tx, file, 1)).result()  # type: ignore[misc]
+        source, target = parse_path(temporary), parse_path(final)
+        commits.submit(
+            lambda tx, source=source, target=target: namespace.rename(tx, source, target, RenameMode.STRICT, 1)  # type: ignore[misc]
+        ).result()
+        os.write(1, f"+{final}\n-{temporary}\n".encode())
+        if number >= 3:
+            old = f"/{epoch}/{worker}/{number - 3}"
+            commits.submit(
+                lambda tx, old=old: namespace.delete(tx, parse_path(old), False, 1)  # type: ignore[misc]
+            ).result()
+            os.write(1, f"-{old}\n".encode())
+
+
+def main() -> None:
+    metadata = SqliteMetadata.open(Path(sys.argv[1]), owner="root")
+    epoch = metadata.begin_epoch()
+    commits = GroupCommit(metadata, lambda fault: os._exit(3))
+    threads = [threading.Thread(target=work, args=(commits, epoch, worker), daemon=True) for worker in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,247 @@
+"""Group commit: shared, isolated, bounded, and fatal when the disk fails. Its twin keeps the same promises."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from peacefs.coordinator import namespace
+from peacefs.coordinator.commits import Commits, GroupCommit, ImmediateCommit, run_now
+from peacefs.coordinator.metadata import MetadataFault, Transaction
+from peacefs.coordinator.metadata_sqlite import SqliteMetadata
+from peacefs.coordinator.paths import parse_path
+from peacefs.protocol.errors import FileAlreadyExists, FileNotFound, Overloaded, ServiceUnready
+
+PATIENCE_S = 20.0
+
+
+def mkdirs(path: str) -> Callable[[Transaction], bool]:
+    return lambda tx: namespace.mkdirs(tx, parse_path(path), "ann", 0o755, 1)
+
+
+def names(metadata: SqliteMetadata, path: str = "/") -> list[str]:
+    return [entry.name for entry in namespace.list_page(metadata.reader(), parse_path(path)).entries]
+
+
+@pytest.fixture
+def metadata(tmp_path: Path) -> Iterator[SqliteMetadata]:
+    made = SqliteMetadata.open(tmp_path / "metadata.sqlite", owner="root")
+    made.begin_epoch()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def faults() -> list[MetadataFault]:
+    return []
+
+
+class MakeGroup(Protocol):
+    def __call__(self, batch_max: int = ..., queue_max: int = ...) -> GroupCommit: ...
+
+
+@pytest.fixture
+def group(metadata: SqliteMetadata, faults: list[MetadataFault]) -> Iterator[MakeGroup]:
+    made: list[GroupCommit] = []
+
+    def make(batch_max: int = 100, queue_max: int = 100) -> GroupCommit:
+        made.append(GroupCommit(metadata, faults.append, batch_max=batch_max, queue_max=queue_max))
+        return made[-1]
+
+    yield make
+    for commits in made:
+        commits.close()
+
+
+@pytest.fixture(params=["group", "immediate"])
+def commits(
+    request: pytest.FixtureRequest, metadata: SqliteMetadata, faults: list[MetadataFault], group: MakeGroup
+) -> Commits:
+    return group() if request.param == "group" else ImmediateCommit(metadata, faults.append)
+
+
+class Gate:
+    """A request that holds the writer thread until it is opened."""
+
+    def __init__(self, commits: GroupCommit) -> None:
+        self._reached, self._opened = threading.Event(), threading.Event()
+        self.passed = commits.submit(self._pass)
+        assert self._reached.wait(PATIENCE_S)
+
+    def _pass(self, tx: Transaction) -> None:
+        self._reached.set()
+        assert self._opened.wait(PATIENCE_S)
+
+    def open(self) -> None:
+        self._opened.set()
+
+
+# -- what both keep --------------------------------------------------------------------------------
+
+
+def test_an_answer_comes_when_the_change_is_committed(commits: Commits, metadata: SqliteMetadata) -> None:
+    assert commits.submit(mkdirs("/a")).result(PATIENCE_S) is True
+    assert names(metadata) == ["a"]
+
+
+def test_a_request_that_fails_leaves_no_trace_and_gets_its_error(
+    commits: Commits, metadata: SqliteMetadata
+) -> None:
+    def half(tx: Transaction) -> None:
+        mkdirs("/half")(tx)
+        raise FileNotFound("the other half")
+
+    def wrong(tx: Transaction) -> None:
+        mkdirs("/wrong")(tx)
+        raise ZeroDivisionError
+
+    failed, broken, good = commits.submit(half), commits.submit(wrong), commits.submit(mkdirs("/good"))
+    with pytest.raises(FileNotFound, match="the other half"):
+        failed.result(PATIENCE_S)
+    with pytest.raises(ZeroDivisionError):
+        broken.result(PATIENCE_S)
+    assert good.result(PATIENCE_S)
+    assert names(metadata) == ["good"]
+
+
+def test_a_request_that_breaks_a_constraint_is_its_own_fault_alone(
+    commits: Commits, metadata: SqliteMetadata, faults: list[MetadataFault]
+) -> None:
+    commits.submit(mkdirs("/a")).result(PATIENCE_S)
+    with pytest.raises(sqlite3.IntegrityError):
+        commits.submit(lambda tx: tx.add_entry(1, "a", 99)).result(PATIENCE_S)
+    assert commits.submit(mkdirs("/b")).result(PATIENCE_S) and faults == []
+
+
+def test_a_full_disk_is_fatal_and_nothing_is_acknowledged_afterwards(
+    commits: Commits, metadata: SqliteMetadata, faults: list[MetadataFault]
+) -> None:
+    commits.submit(mkdirs("/before")).result(PATIENCE_S)
+    metadata._writer.execute("PRAGMA max_page_count = 1")
+    with pytest.raises(ServiceUnready):
+        for number in range(1000):
+            commits.submit(mkdirs(f"/{number:0200}")).result(PATIENCE_S)
+    with pytest.raises(ServiceUnready):
+        commits.submit(mkdirs("/after")).result(PATIENCE_S)
+    with pytest.raises(MetadataFault):
+        run_now(metadata, mkdirs("/after"))
+    assert len(faults) == 1 and "full" in str(faults[0])
+    assert "after" not in names(metadata)
+
+
+# -- the group -------------------------------------------------------------------------------------
+
+
+def test_requests_that_wait_share_a_commit_and_are_isolated_in_it(
+    group: MakeGroup, metadata: SqliteMetadata
+) -> None:
+    commits = group()
+    gate = Gate(commits)
+
+    def taken(tx: Transaction) -> None:
+        mkdirs("/a/undone")(tx)
+        raise FileAlreadyExists("taken")
+
+    first = commits.submit(mkdirs("/a"))
+    failed = commits.submit(taken)
+    seen = commits.submit(lambda tx: tx.has_children(1))
+    more = [commits.submit(mkdirs(f"/a/{number}")) for number in range(20)]
+    assert names(metadata) == [] and not first.done()
+    gate.open()
+    assert all(future.result(PATIENCE_S) for future in more)
+    assert first.result() and seen.result(), "a request sees those before it in the same commit"
+    assert isinstance(failed.exception(), FileAlreadyExists)
+    assert len(names(metadata, "/a")) == 20
+    commits.close()
+    assert (commits.commits, commits.requests) == (2, 24)
+
+
+def test_a_commit_carries_no_more_than_its_limit(group: MakeGroup) -> None:
+    commits = group(batch_max=4)
+    gate = Gate(commits)
+    waiting = [commits.submit(mkdirs(f"/{number}")) for number in range(10)]
+    gate.open()
+    assert all(future.result(PATIENCE_S) for future in waiting)
+    commits.close()
+    assert commits.commits == 1 + 3
+
+
+def test_too_many_waiting_are_turned_away_at_once(group: MakeGroup, metadata: SqliteMetadata) -> None:
+    commits = group(queue_max=2)
+    gate = Gate(commits)
+    waiting = [commits.submit(mkdirs(f"/{number}")) for number in range(2)]
+    with pytest.raises(Overloaded):
+        commits.submit(mkdirs("/2"))
+    gate.open()
+    assert all(future.result(PATIENCE_S) for future in waiting)
+    assert commits.submit(mkdirs("/2")).result(PATIENCE_S)
+
+
+def test_a_request_that_was_given_up_while_it_waited_is_not_run(
+    group: MakeGroup, metadata: SqliteMetadata
+) -> None:
+    commits = group()
+    gate = Gate(commits)
+    given_up = commits.submit(mkdirs("/unwanted"))
+    assert given_up.cancel() and not gate.passed.cancel()
+    gate.open()
+    assert commits.submit(mkdirs("/wanted")).result(PATIENCE_S)
+    assert names(metadata) == ["wanted"]
+
+
+def test_closing_commits_what_waits_and_takes_nothing_more(group: MakeGroup, metadata: SqliteMetadata) -> None:
+    commits = group()
+    gate = Gate(commits)
+    waiting = [commits.submit(mkdirs(f"/{number}")) for number in range(5)]
+    gate.open()
+    commits.close()
+    assert all(future.done() and future.result() for future in waiting)
+    with pytest.raises(ServiceUnready):
+        commits.submit(mkdirs("/late"))
+    assert len(names(metadata)) == 5
+
+
+def test_a_fault_fails_all_that_wait(
+    group: MakeGroup, metadata: SqliteMetadata, faults: list[MetadataFault]
+) -> None:
+    commits = group(batch_max=2)
+    gate = Gate(commits)
+    waiting: list[Future[bool]] = [commits.submit(mkdirs(f"/{number}")) for number in range(5)]
+    waiting[4].cancel()
+    metadata._writer.execute("PRAGMA query_only = ON")
+    gate.open()
+    for future in waiting[:4]:
+        with pytest.raises(ServiceUnready, match="stopping"):
+            future.result(PATIENCE_S)
+    commits.close()
+    assert len(faults) == 1
+    assert names(metadata) == []
+
+
+def test_a_view_shows_one_state_and_only_what_is_committed(group: MakeGroup, metadata: SqliteMetadata) -> None:
+    commits = group()
+    reader = metadata.reader()
+    with reader.view():
+        assert not reader.has_children(1)
+        commits.submit(mkdirs("/a")).result(PATIENCE_S)
+        assert not reader.has_children(1)
+    assert reader.has_children(1)
+
+
+def test_a_request_that_changes_nothing_costs_no_sync(
+    group: MakeGroup, metadata: SqliteMetadata, tmp_path: Path
+) -> None:
+    commits = group()
+    commits.submit(mkdirs("/a")).result(PATIENCE_S)
+    log = tmp_path / "metadata.sqlite-wal"
+    before = log.stat().st_size
+    assert commits.submit(mkdirs("/a")).result(PATIENCE_S)
+    missing = commits.submit(lambda tx: namespace.delete(tx, parse_path("/x"), True, 1))
+    assert not missing.result(PATIENCE_S).done
+    assert log.stat().st_size == before

@@ -1,0 +1,208 @@
+"""The data port against everything that may be at the other end of a connection."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import struct
+import threading
+import time
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from peacefs.datanode.data_server import DataServer
+from peacefs.protocol import effects as fx
+from peacefs.protocol.errors import PeerError, PeerRefused, StartupError
+from peacefs.protocol.frames import encode
+from peacefs.protocol.hello import Identity
+from peacefs.protocol.limits import MIB, packet_bytes
+from peacefs.protocol.messages import Failure, GetLayout, Hello, Packet, Proof, ReportAgain, WriteChunk
+from peacefs.protocol.threads import ConnectionPool, open_connection
+from peacefs.protocol.tokens import Seal
+
+
+def raw(node):
+    return socket.create_connection(node.server.address, timeout=5)
+
+
+def everything_received(sock):
+    sock.shutdown(socket.SHUT_WR)
+    received = b""
+    try:
+        while piece := sock.recv(65536):
+            received += piece
+    except ConnectionResetError:
+        pass
+    return received
+
+
+def framed(message, payload=b""):
+    return encode(message, len(payload)) + payload
+
+
+pieces_of_frames = st.one_of(
+    st.binary(max_size=300),
+    st.sampled_from(
+        [
+            framed(Hello(1, "test-cluster", "client", "x", b"nonce")),
+            framed(Proof(b"")),
+            framed(WriteChunk("token", 1, 2, [], b"1234"), b"data"),
+            framed(Packet(0, b"")),
+            b"GET / HTTP/1.1\r\n\r\n",
+            struct.pack(">2sBBIIII", b"pf", 1, 0, 0, 1 << 31, 1 << 31, 0),
+        ]
+    ),
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(pieces=st.lists(pieces_of_frames, max_size=5), cut=st.integers(0, 400))
+def test_no_bytes_whatever_do_harm(cluster, caplog, pieces, cut):
+    with raw(cluster.nodes[0]) as sock:
+        data = b"".join(pieces)
+        try:
+            sock.sendall(data[: len(data) - cut] if cut < len(data) else data)
+            everything_received(sock)
+        except OSError:
+            pass
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+    cluster.write(b"it serves on")
+    assert cluster.read() == b"it serves on"
+
+
+def test_a_service_with_another_secret_is_told_and_turned_away(cluster):
+    stranger = Identity("test-cluster", "datanode", "stranger", Seal(b"another secret"))
+    with pytest.raises(PeerRefused, match="does not know this cluster's secret"):
+        open_connection(cluster.nodes[0].server.address, "n0", stranger)
+
+
+def test_a_client_of_another_cluster_is_turned_away(cluster):
+    stranger = Identity("another-cluster", "client", "stranger", None)
+    with pytest.raises(PeerRefused, match="belongs to cluster"):
+        open_connection(cluster.nodes[0].server.address, "n0", stranger)
+
+
+@pytest.mark.parametrize("request_", [GetLayout("token"), ReportAgain(), Packet(0, b"")])
+def test_what_is_no_business_of_a_data_server_is_refused_and_the_connection_closed(cluster, request_):
+    connection = cluster.connect("n0")
+    cluster.driver.run(fx.send(connection, request_, timeout_s=5.0))
+    answer = cluster.answer(connection)
+    assert isinstance(answer, Failure) and answer.code == "ProtocolViolation"
+    with pytest.raises(PeerError):
+        cluster.answer(connection)
+
+
+def test_a_damaged_frame_is_refused_and_the_connection_closed(make_cluster):
+    cluster = make_cluster(nodes=1)
+    connection = cluster.connect("n0")
+    cluster.driver.run(fx.send(connection, Packet(0, b"x" * 100), timeout_s=5.0))
+    assert isinstance(cluster.answer(connection), Failure)
+    cluster.nodes[0].relay.flip_down_at = 180
+    connection = cluster.connect("n0")
+    cluster.driver.run(fx.send(connection, Packet(0, b"x" * 100), timeout_s=5.0))
+    answer = cluster.answer(connection)
+    assert isinstance(answer, Failure) and "damaged" in answer.message
+
+
+def server_like(node, **options):
+    me = Identity("test-cluster", "datanode", node.name, Seal(b"a secret of the tests"))
+    server = DataServer("127.0.0.1", 0, me, node.driver, node.requests, **options)
+    server.start()
+    return server
+
+
+def test_connections_beyond_the_limit_are_told_why_and_closed(cluster, until):
+    server = server_like(cluster.nodes[0], connections_max=2)
+    client = Identity("test-cluster", "client", "test", None)
+    kept = [open_connection(server.address, "n0", client)[0] for _ in range(2)]
+    with pytest.raises(PeerRefused, match="2 data connections, its limit"):
+        open_connection(server.address, "n0", client)
+    kept.pop().close()
+
+    def admitted():
+        try:
+            kept.append(open_connection(server.address, "n0", client)[0])
+        except PeerRefused:
+            return False
+        return True
+
+    until(admitted, "a connection that ends makes room for another")
+    for connection in kept:
+        connection.close()
+    server.stop()
+
+
+def test_a_port_that_is_taken_is_a_startup_error(cluster):
+    node = cluster.nodes[0]
+    me = Identity("test-cluster", "datanode", "x", Seal(b"s"))
+    with pytest.raises(StartupError, match=r"cannot listen on 127\.0\.0\.1"):
+        DataServer("127.0.0.1", node.server.address[1], me, node.driver, node.requests)
+
+
+def test_it_stops_promptly_with_streams_under_way_and_ends_all_its_threads(make_cluster, until):
+    cluster = make_cluster(hop_timeout_s=20.0)
+    before = set(threading.enumerate())
+    # One hop waits for its successor, one for its writer, and one connection lies idle.
+    cluster.nodes[1].relay.hold_down_after = MIB // 2
+    for nodes, last in ((["n0", "n1"], True), (["n0"], False)):
+        connection = cluster.connect("n0")
+        allocated = cluster.coordinator.allocated(nodes)
+        cluster.send_first(connection, allocated, bytes(packet_bytes), last=last)
+    cluster.connect("n0")
+    until(lambda: cluster.nodes[0].requests.streams == 2, "both streams are under way")
+    started = time.monotonic()
+    cluster.nodes[0].pool.shut_down()
+    cluster.nodes[0].server.stop()
+    assert time.monotonic() - started < 2
+    left = [thread.name for thread in set(threading.enumerate()) - before]
+    assert "data-n0" not in left
+    assert cluster.nodes[0].staged_files() == []
+    with pytest.raises(OSError, match="refused"):
+        raw(cluster.nodes[0])
+
+
+def test_a_server_that_was_never_started_can_be_stopped(cluster):
+    me = Identity("test-cluster", "datanode", "x", Seal(b"s"))
+    DataServer("127.0.0.1", 0, me, cluster.nodes[0].driver, cluster.nodes[0].requests).stop()
+
+
+def test_streams_are_counted_while_they_last(cluster, until):
+    connection = cluster.connect("n0")
+    data = os.urandom(packet_bytes)
+    cluster.send_first(connection, cluster.coordinator.allocated(["n0"]), data, last=False)
+    until(lambda: cluster.nodes[0].requests.streams == 1, "the stream is counted")
+    cluster.driver.run(fx.close(connection))
+    until(lambda: cluster.nodes[0].requests.streams == 0, "and is not when it has gone")
+
+
+def test_a_bug_in_one_connection_is_logged_and_the_others_go_on(cluster, caplog, monkeypatch, until):
+    def bug(chunk, version):
+        raise RuntimeError("a bug")
+        yield
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cluster.nodes[0].store, "stage", bug)
+        connection = cluster.connect("n0")
+        cluster.send_first(connection, cluster.coordinator.allocated(["n0"]), b"x", last=True)
+        with pytest.raises(PeerError):
+            cluster.answer(connection)
+    until(lambda: any("bug" in record.message for record in caplog.records), "it is logged")
+    cluster.write(b"still here")
+    assert cluster.read() == b"still here"
+
+
+def test_after_shut_down_a_pool_connects_no_more(cluster):
+    pool = ConnectionPool(Identity("test-cluster", "client", "test", None))
+    pool.shut_down()
+    with pytest.raises(PeerError, match="stopping"):
+        pool.connect(cluster.nodes[0].server.address, "n0")
+
+
+def test_an_address_is_known_before_anything_is_served(cluster):
+    host, port = cluster.nodes[0].server.address
+    assert host == "127.0.0.1" and port > 0
+    assert msgspec.structs.astuple(cluster.nodes[0].hop)[0] == "n0"

@@ -1,0 +1,216 @@
+"""Replicas that fail a reader: another gives the rest, what is corrupt is reported, no bad byte comes out."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import msgspec
+import pytest
+
+from peacefs.client.file_reader import FileReader
+from peacefs.protocol import effects as fx
+from peacefs.protocol.errors import ChunkUnavailable, PeerUnreachable
+from peacefs.protocol.limits import MIB, packet_bytes
+from peacefs.protocol.messages import Failure, Layout, Packet, ReadChunk, ReportCorrupt
+from peacefs.protocol.tokens import ChunkRead, ChunkWrite, Seal
+
+DATA = os.urandom(4 * MIB + 5)
+
+
+@pytest.fixture
+def written(make_cluster):
+    cluster = make_cluster()
+    cluster.write(DATA)
+    for node in cluster.nodes:
+        node.changes.forget()
+    return cluster
+
+
+def reported(cluster):
+    return [(report.chunk, report.node) for report in cluster.coordinator.corrupt]
+
+
+@pytest.mark.parametrize("at", [0, packet_bytes + 100, 4 * MIB])
+def test_a_bit_that_flipped_on_a_disk_is_never_read_and_its_replica_is_reported(written, at):
+    written.nodes[0].damage(DATA[at : at + 64])
+    assert written.read() == DATA
+    (chunk,) = written.coordinator.completed[0].chunks
+    assert reported(written) == [(chunk.chunk, "n0")]
+    _, _, corrupt = written.nodes[0].changes.take()
+    assert [replica.chunk for replica in corrupt] == [chunk.chunk], "the datanode itself reports it too"
+
+
+def test_a_small_replica_is_verified_as_well(make_cluster):
+    cluster = make_cluster()
+    data = os.urandom(2000)
+    cluster.write(data)
+    cluster.nodes[0].damage(data[500:600])
+    assert cluster.read() == data
+    assert [node for _, node in reported(cluster)] == ["n0"]
+
+
+def test_a_bit_that_flips_on_the_way_is_found_by_the_reader(written):
+    written.nodes[0].relay.flip_up_at = packet_bytes + 4000
+    assert written.read() == DATA
+    assert [node for _, node in reported(written)] == ["n0"]
+
+
+def test_damage_outside_the_range_disturbs_nobody(written):
+    written.nodes[0].damage(DATA[:64])
+    assert written.read(2 * MIB, MIB) == DATA[2 * MIB : 3 * MIB]
+    assert reported(written) == []
+
+
+def test_a_server_that_dies_in_the_middle_is_replaced_at_the_byte_where_it_stopped(written, messages_sent):
+    written.nodes[0].relay.cut_up_after = 2 * MIB
+    assert written.read() == DATA
+    asked = [message.offset for message in messages_sent if isinstance(message, ReadChunk)]
+    assert asked[0] == 0
+    assert asked[1] >= packet_bytes, "what was read is not read again"
+    assert reported(written) == []
+
+
+def test_a_server_that_is_not_there_is_passed_over(written):
+    written.nodes[0].relay.die()
+    written.nodes[1].relay.die()
+    assert written.read() == DATA
+
+
+def test_a_server_that_hangs_is_left_at_the_deadline(make_cluster):
+    cluster = make_cluster(hop_timeout_s=0.3)
+    cluster.write(DATA)
+    cluster.nodes[0].relay.hold_down_after = 0
+    started = time.monotonic()
+    assert cluster.read() == DATA
+    assert 0.3 <= time.monotonic() - started < 3
+
+
+def test_two_replicas_with_damage_in_different_places_still_make_one_file(make_cluster):
+    cluster = make_cluster(nodes=2)
+    cluster.write(DATA)
+    cluster.nodes[0].damage(DATA[3 * MIB : 3 * MIB + 64])
+    cluster.nodes[1].damage(DATA[100:164])
+    assert cluster.read() == DATA
+
+
+def test_a_node_that_failed_is_asked_last_for_the_chunks_after(make_cluster, messages_sent):
+    cluster = make_cluster()
+    cluster.write(DATA, block_bytes=MIB)
+    cluster.nodes[0].damage(DATA[100:164])
+    messages_sent.clear()
+    assert cluster.read() == DATA
+    requests = [message for message in messages_sent if isinstance(message, ReadChunk)]
+    assert len(requests) == 5 + 1, "one replica failed once, and none of the other four chunks met it"
+
+
+def test_when_no_replica_is_good_the_error_names_each_ones_fault(written):
+    for node in written.nodes[:2]:
+        node.damage(DATA[2 * MIB : 2 * MIB + 64])
+    written.nodes[2].relay.die()
+    reader = FileReader("file-token", written.layout(), 0, len(DATA))
+    before = [bytes(written.driver.run(reader.next_piece())) for _ in range(2)]
+    assert b"".join(before) == DATA[: 2 * MIB]
+    with pytest.raises(ChunkUnavailable) as caught:
+        written.driver.run(reader.next_piece())
+    message = caught.value.message
+    assert f"cannot be read at byte {2 * MIB}" in message
+    for part in ("n0: ", "n1: ", "n2: ", "checksum mismatch"):
+        assert part in message
+
+
+def test_a_chunk_without_replicas_is_unavailable_and_says_so(written):
+    for chunk in written.coordinator.completed[-1].chunks:
+        chunk.receipts.clear()
+    with pytest.raises(ChunkUnavailable, match="no datanode holds a replica"):
+        written.read()
+
+
+def test_a_replica_that_was_moved_since_the_file_was_opened_is_found(written):
+    opened = written.layout_on("n0")
+    written.nodes[0].relay.die()
+    assert written.read(layout=opened) == DATA
+
+
+def test_a_report_that_cannot_be_made_does_not_stop_the_read(written, monkeypatch):
+    def away(message, timeout_s):
+        raise PeerUnreachable("the coordinator is away")
+
+    layout = written.layout()
+    written.nodes[0].damage(DATA[:64])
+    monkeypatch.setattr(written, "driver", type(written.driver)(written.pool, away))
+    assert written.read(layout=layout) == DATA
+
+
+def test_a_replica_that_is_shorter_than_the_file_knows_is_reported(written):
+    layout = written.layout_on("n0", "n1")
+    longer = [msgspec.structs.replace(chunk, length=chunk.length + 1000) for chunk in layout.chunks]
+    with pytest.raises(ChunkUnavailable, match=f"n0: .*the replica ends at byte {len(DATA)}"):
+        written.read(layout=Layout(len(DATA) + 1000, longer))
+    assert [node for _, node in reported(written)] == ["n0"]
+
+
+# -- what a server refuses -------------------------------------------------------------------------
+
+
+def ask(cluster, **changed):
+    (chunk,) = cluster.layout().chunks
+    request = ReadChunk(chunk.token, chunk.chunk, chunk.version, 0, 10)
+    connection = cluster.connect("n0")
+    cluster.driver.run(fx.send(connection, msgspec.structs.replace(request, **changed), timeout_s=5.0))
+    return cluster.answer(connection)
+
+
+def test_a_good_request_is_answered_with_one_block(cluster):
+    cluster.write(DATA)
+    answer = ask(cluster)
+    assert isinstance(answer, Packet) and answer.last
+
+
+def test_tokens_that_are_forged_expired_foreign_or_of_another_kind_open_nothing(cluster):
+    cluster.write(DATA)
+    (chunk,) = cluster.layout().chunks
+    later = time.time() + 60
+    tokens = {
+        "forged": Seal(b"guessed").seal(ChunkRead(later, chunk.chunk)),
+        "expired": cluster.seal.seal(ChunkRead(time.time() - 1, chunk.chunk)),
+        "foreign": cluster.seal.seal(ChunkRead(later, chunk.chunk + 1)),
+        "of another kind": cluster.seal.seal(ChunkWrite(later, chunk.chunk, chunk.version, ["n0"])),
+        "no token": "",
+        "garbage": "%%%",
+    }
+    for what, token in tokens.items():
+        answer = ask(cluster, token=token)
+        assert isinstance(answer, Failure) and answer.code == "AccessDenied", what
+
+
+@pytest.mark.parametrize("range_", [(-1, 10), (0, -1), (0, 0), (len(DATA), 1), (1 << 62, 1 << 62)])
+def test_a_range_without_a_byte_is_a_bad_request(cluster, range_):
+    cluster.write(DATA)
+    answer = ask(cluster, offset=range_[0], length=range_[1])
+    assert isinstance(answer, Failure) and answer.code == "BadRequest"
+
+
+def test_a_chunk_that_is_not_here_is_not_found_and_the_connection_serves_on(cluster):
+    cluster.write(DATA)
+    (chunk,) = cluster.layout().chunks
+    token = cluster.seal.seal(ChunkRead(time.time() + 60, 12345))
+    connection = cluster.connect("n0")
+    for request, expected in (
+        (ReadChunk(token, 12345, chunk.version, 0, 10), "ChunkNotFound"),
+        (ReadChunk(chunk.token, chunk.chunk, chunk.version + 1, 0, 10), "StaleVersion"),
+    ):
+        cluster.driver.run(fx.send(connection, request, timeout_s=5.0))
+        answer = cluster.answer(connection)
+        assert isinstance(answer, Failure) and answer.code == expected
+    cluster.driver.run(
+        fx.send(connection, ReadChunk(chunk.token, chunk.chunk, chunk.version, 0, 1), timeout_s=5.0)
+    )
+    assert isinstance(cluster.answer(connection), Packet)
+
+
+def test_a_report_names_the_version_that_was_read(written):
+    written.nodes[0].damage(DATA[:64])
+    written.read()
+    (chunk,) = written.coordinator.completed[0].chunks
+    assert written.coordinator.corrupt == [ReportCorrupt(chunk.chunk, chunk.version, "n0")]

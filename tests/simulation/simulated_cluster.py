@@ -1,0 +1,365 @@
+"""A whole cluster in the simulated world, made of the real logic of all its parts.
+
+Coordinator: `Cluster`, `Files` and the namespace over SQLite in memory, which outlives its crashes. Datanodes:
+`ChunkStore`, `PipelineHop`, `ChunkServer`, `Orders`, over simulated disks. Clients: `write_file`, `FileReader`.
+Only the shells are missing: sockets, threads, uvicorn, group commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from random import Random
+from typing import Any, TypeVar
+
+from simulation.world import Node, SimulatedConnection, Task, World
+
+from peacefs.client.byte_stream import ByteStream
+from peacefs.client.file_reader import read_whole
+from peacefs.client.file_writer import write_file
+from peacefs.coordinator.cluster import Cluster, Order
+from peacefs.coordinator.commits import ImmediateCommit
+from peacefs.coordinator.files import CreateFile, Files
+from peacefs.coordinator.metadata import Transaction
+from peacefs.coordinator.metadata_sqlite import SqliteMetadata
+from peacefs.coordinator.records import RenameMode
+from peacefs.coordinator.repair import Copy
+from peacefs.datanode.changes import Changes
+from peacefs.datanode.chunk_server import ChunkServer
+from peacefs.datanode.chunk_store import ChunkStore
+from peacefs.datanode.data_requests import DataRequests
+from peacefs.datanode.orders import Orders
+from peacefs.datanode.pipeline import PipelineHop
+from peacefs.datanode.replicator import Replicator
+from peacefs.protocol import effects as fx
+from peacefs.protocol.errors import PeacefsError, PeerError
+from peacefs.protocol.ids import Numbering
+from peacefs.protocol.limits import heartbeat_interval_s, tick_interval_s
+from peacefs.protocol.messages import (
+    AllocateChunk,
+    Allocated,
+    CompleteFile,
+    Done,
+    Failure,
+    GetLayout,
+    Heartbeat,
+    HeartbeatAck,
+    Layout,
+    Message,
+    Register,
+    Registered,
+    ReplicateChunk,
+    ReportAgain,
+    ReportChunks,
+    ReportCorrupt,
+    Usage,
+)
+from peacefs.protocol.tokens import Seal
+
+T = TypeVar("T")
+SEAL = Seal(b"the secret of the simulated cluster")
+CHUNK_BYTES = 1 << 20
+_HOP_TIMEOUT_S = 4.0
+_CALL_TIMEOUT_S = 5.0
+
+
+class Create(Message, frozen=True):
+    path: str
+    request_id: str
+
+
+class Created(Message, frozen=True):
+    token: str
+    allocated: Allocated
+
+
+class Open(Message, frozen=True):
+    path: str
+
+
+class Opened(Message, frozen=True):
+    token: str
+    layout: Layout
+
+
+class Delete(Message, frozen=True):
+    path: str
+
+
+class Move(Message, frozen=True):
+    source: str
+    target: str
+
+
+class _Sleep:
+    """What a coroutine of the real code awaits in place of asyncio's sleep."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def __await__(self) -> Generator[fx.Effect, Any, None]:
+        yield fx.Sleep(self._seconds)
+
+
+async def _sleep(seconds: float) -> None:
+    await _Sleep(seconds)
+
+
+def _fatal(fault: Exception) -> None:
+    raise AssertionError(f"SQLite in memory failed: {fault}")
+
+
+class SimulatedCoordinator:
+    """The coordinator's node. `metadata` is on its disk; everything else is lost in a crash."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.node = world.add_node("coordinator")
+        self.metadata = SqliteMetadata.in_memory()
+        self.datanodes: dict[str, SimulatedDatanode] = {}
+        self.cluster: Cluster
+        self.files: Files
+        self.start()
+
+    def start(self) -> None:
+        world = self.world
+        world.restart(self.node)
+        commits = ImmediateCommit(self.metadata, _fatal)
+        reader = self.metadata.reader()
+        self.cluster = Cluster(world.now_s, Random(world.random.random()))
+        self._numbering = Numbering(self.metadata.begin_epoch())
+
+        async def commit(change: Callable[[Transaction], T]) -> T:
+            return commits.submit(change).result()
+
+        self.files = Files(
+            reader,
+            commit,
+            self.cluster,
+            SEAL,
+            self._numbering,
+            self._send,
+            monotonic=lambda: world.now_s,
+            wall_clock=lambda: world.now_s,
+            sleep=_sleep,
+        )
+        self.cluster.load(reader.chunks(0, 1_000_000))
+        self.cluster.loaded()
+        world.coordinator = self.answer
+        world.spawn(self.node, "ticking", self._keep_ticking())
+
+    def crash(self) -> None:
+        self.world.coordinator = None
+        self.world.crash(self.node)
+
+    def _keep_ticking(self) -> fx.Steps[None]:
+        while True:
+            ticked = self.cluster.tick(self.world.now_s, self.metadata.reader().floor())
+            self._send(ticked.orders)
+            for copy in ticked.copies:
+                self._start_copy(copy)
+            yield from self._reclaim()
+            yield from fx.sleep(tick_interval_s)
+
+    def _reclaim(self) -> fx.Steps[None]:
+        self.world.spawn(self.node, "reclaiming", self.files.reclaim())
+        yield from ()
+
+    def _start_copy(self, copy: Copy) -> None:
+        target = self.cluster.hop(copy.target)
+        assert target is not None
+        token = self.files.write_token(copy.chunk, copy.version, [copy.target])
+        order = ReplicateChunk(copy.chunk, copy.version, [target], token)
+        cluster = self.cluster
+
+        def finished(reply: Message) -> None:
+            cluster.copy_finished(copy.chunk, copied=isinstance(reply, Done))
+
+        self.datanodes[copy.source].order(order, finished)
+
+    def _send(self, orders: Sequence[Order]) -> None:
+        for order in orders:
+            self.datanodes[order.node].order(order.message, lambda _reply: None)
+
+    async def answer(self, caller: str, message: Message) -> Message:
+        """What `node_link` and the fronts do with a message."""
+        try:
+            return await self._answer(caller, message)
+        except PeacefsError as error:
+            return Failure(error.code, error.message, error.culprit)
+
+    async def _answer(self, caller: str, message: Message) -> Message:
+        now_s = self.world.now_s
+        match message:
+            case Register():
+                self.cluster.register(now_s, message)
+                return Registered(self._numbering.epoch)
+            case ReportChunks():
+                self._send(self.cluster.report(now_s, caller, message))
+                return Done()
+            case Heartbeat():
+                orders = self.cluster.heartbeat(now_s, caller, message)
+                if any(isinstance(order.message, ReportAgain) for order in orders):
+                    return ReportAgain()
+                self._send(orders)
+                return HeartbeatAck(self._numbering.epoch)
+            case AllocateChunk():
+                return await self.files.allocate(message, None)
+            case CompleteFile():
+                return await self.files.complete(message)
+            case GetLayout():
+                return await self.files.layout(message, None)
+            case ReportCorrupt():
+                return await self.files.report_corrupt(message)
+            case Create():
+                wanted = CreateFile(
+                    message.path, "simulated", True, block_bytes=CHUNK_BYTES, request_id=message.request_id
+                )
+                ticket = await self.files.create(wanted)
+                return Created(ticket.token, ticket.allocated)
+            case Open():
+                token, layout, _status = await self.files.open_direct(message.path, "simulated", None)
+                return Opened(token, layout)
+            case Delete():
+                await self.files.delete(message.path, True, "simulated")
+                return Done()
+            case Move():
+                await self.files.rename(message.source, message.target, "simulated", RenameMode.STRICT)
+                return Done()
+            case _:
+                raise AssertionError(f"nobody answers {type(message).__name__}")
+
+
+class SimulatedDatanode:
+    """A datanode's node and what runs on it."""
+
+    def __init__(self, world: World, name: str, rack: str) -> None:
+        self.world = world
+        self.node = world.add_node(name)
+        self.rack = rack
+        self.address = (f"{name}.simulated", 9866)
+        self.store: ChunkStore
+        self.start()
+
+    def start(self) -> None:
+        world, node = self.world, self.node
+        world.restart(node)
+        changes = Changes()
+        self.store = ChunkStore(
+            "/store",
+            0,
+            available_bytes=lambda: 1 << 40,
+            rng=Random(world.random.random()),
+            on_lost=changes.removed,
+        )
+        hop = PipelineHop(node.name, SEAL, self.store, changes, hop_timeout_s=_HOP_TIMEOUT_S)
+        server = ChunkServer(SEAL, self.store, changes, hop_timeout_s=_HOP_TIMEOUT_S)
+        requests = DataRequests(hop, server)
+        replicator = Replicator(self.store, changes, hop_timeout_s=_HOP_TIMEOUT_S)
+        self._orders = Orders(self.store, changes, replicator)
+
+        def serve(connection: SimulatedConnection) -> fx.Steps[None]:
+            return requests.serve_connection(connection)
+
+        def live() -> fx.Steps[None]:
+            yield from fx.make_directory("/store")
+            yield from fx.sync_directory("/")
+            yield from self.store.recover()
+            node.listeners[self.address] = serve
+            while True:
+                try:
+                    yield from self._stay_registered(changes)
+                except PeerError:
+                    yield from fx.sleep(0.5)
+
+        world.spawn(node, "living", live())
+        world.spawn(node, "compacting", self._keep_compacting())
+
+    def _keep_compacting(self) -> fx.Steps[None]:
+        yield from fx.sleep(5.0)
+        while True:
+            yield from self.store.compact()
+            yield from fx.sleep(5.0)
+
+    def crash(self) -> None:
+        self.world.crash(self.node)
+
+    def order(self, order: Message, answered: Callable[[Message], None]) -> None:
+        """Obeyed by the real `Orders`; an order for a node that is down is lost, and so may be any."""
+        if not self.node.up or self.world.loses():
+            return
+        task = self.world.spawn(self.node, type(order).__name__, self._orders.obey(order))
+        self.world.when_done(task, lambda done: answered(done.result) if done.error is None else None)
+
+    def _stay_registered(self, changes: Changes) -> fx.Steps[None]:
+        """What `CoordinatorLink` does, without its threads."""
+        usage = Usage(1 << 40, 0, 1 << 40)
+        registration = Register(self.node.name, *self.address, *self.address, self.rack, usage)
+        yield from fx.call(registration, Registered, timeout_s=_CALL_TIMEOUT_S)
+        changes.forget()
+        report = ReportChunks(list(self.store.replicas()), last=True)
+        yield from fx.call(report, Done, timeout_s=_CALL_TIMEOUT_S)
+        while True:
+            beat = Heartbeat(usage, *changes.take())
+            yield from fx.call(beat, HeartbeatAck, timeout_s=_CALL_TIMEOUT_S)
+            yield from fx.sleep(heartbeat_interval_s)
+
+
+class SimulatedCluster:
+    """A coordinator, datanodes in two racks, and clients."""
+
+    def __init__(self, seed: int, *, datanodes: int = 4, lose: float = 0.0) -> None:
+        self.world = World(seed, lose=lose)
+        self.coordinator = SimulatedCoordinator(self.world)
+        for number in range(datanodes):
+            name = f"dn-{number + 1}"
+            self.coordinator.datanodes[name] = SimulatedDatanode(self.world, name, f"/rack-{number % 2}")
+
+    @property
+    def datanodes(self) -> list[SimulatedDatanode]:
+        return list(self.coordinator.datanodes.values())
+
+    def client(self, name: str) -> Node:
+        return self.world.add_node(name)
+
+    def start(self, node: Node, what: str, steps: fx.Steps[Any]) -> Task:
+        return self.world.spawn(node, what, steps)
+
+    def until_ready(self) -> None:
+        alive = len(self.datanodes)
+        assert self.world.run(
+            lambda: (
+                self.coordinator.cluster.ready(self.world.now_s)
+                and len(self.coordinator.cluster.members.alive()) == alive
+            ),
+            limit_s=60.0,
+        )
+
+    def fully_replicated(self) -> bool:
+        chunks = self.coordinator.cluster.chunks
+        return not chunks.under and not chunks.missing and not chunks.over
+
+
+def write(path: str, data: bytes, request_id: str) -> fx.Steps[None]:
+    """A client writes a file."""
+    created = yield from fx.call(Create(path, request_id), Created, timeout_s=_CALL_TIMEOUT_S)
+    yield from write_file(
+        created.token,
+        created.allocated,
+        ByteStream.of(data),
+        block_bytes=CHUNK_BYTES,
+        hop_timeout_s=_HOP_TIMEOUT_S,
+    )
+
+
+def read(path: str) -> fx.Steps[bytes]:
+    """A client reads a file."""
+    opened = yield from fx.call(Open(path), Opened, timeout_s=_CALL_TIMEOUT_S)
+    return (yield from read_whole(opened.token, opened.layout, hop_timeout_s=_HOP_TIMEOUT_S))
+
+
+def delete(path: str) -> fx.Steps[None]:
+    yield from fx.call(Delete(path), Done, timeout_s=_CALL_TIMEOUT_S)
+
+
+def move(source: str, target: str) -> fx.Steps[None]:
+    yield from fx.call(Move(source, target), Done, timeout_s=_CALL_TIMEOUT_S)

@@ -1,0 +1,246 @@
+"""The whole cluster in one thread under a seed, against a model that remembers what was acknowledged.
+
+Clients write, rename, delete and read while nodes crash in the middle of what they do and messages are lost.
+Whatever was acknowledged must be read back, byte for byte; what failed may have happened or not, but not by half.
+A failing seed replays exactly: PEACEFS_SEED=n.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+import pytest
+from simulation.simulated_cluster import (
+    CHUNK_BYTES,
+    SimulatedCluster,
+    SimulatedDatanode,
+    delete,
+    move,
+    read,
+    write,
+)
+from simulation.world import Node
+
+from peacefs.protocol import effects as fx
+from peacefs.protocol.errors import FileNotFound, PeacefsError
+
+_SEEDS = [int(os.environ["PEACEFS_SEED"])] if "PEACEFS_SEED" in os.environ else list(range(1, 13))
+_SIZES = (0, 1, 700, 64 * 1024, 300 * 1024, CHUNK_BYTES, 2 * CHUNK_BYTES + 5)
+
+
+@dataclass
+class Model:
+    """For each path, the contents that it may have; None stands for "not there"."""
+
+    possible: dict[str, set[bytes | None]] = field(default_factory=dict)
+    acknowledged: int = 0
+    failed: int = 0
+    reads: int = 0
+
+    def of(self, path: str) -> set[bytes | None]:
+        return self.possible.get(path, {None})
+
+    def settle(self, path: str, content: bytes | None) -> None:
+        self.possible[path] = {content}
+
+    def doubt(self, path: str, content: bytes | None) -> None:
+        self.possible[path] = self.of(path) | {content}
+
+
+def busy_client(name: str, model: Model, random: Random, operations: int) -> fx.Steps[None]:
+    """Does one thing after the other to files that nobody else touches."""
+    for number in range(operations):
+        path = f"/{name}/{random.randrange(3)}"
+        try:
+            match random.choice(("write", "write", "write", "read", "read", "delete", "move")):
+                case "write":
+                    yield from _write(path, random.randbytes(random.choice(_SIZES)), f"{name}-{number}", model)
+                case "read":
+                    yield from check(path, model)
+                case "delete":
+                    model.doubt(path, None)
+                    yield from delete(path)
+                    model.settle(path, None)
+                case "move":
+                    yield from _move(path, f"{path}-{number}", model)
+            model.acknowledged += 1
+        except PeacefsError:
+            model.failed += 1
+        yield from fx.sleep(random.uniform(0.0, 1.0))
+
+
+def _write(path: str, data: bytes, request_id: str, model: Model) -> fx.Steps[None]:
+    model.doubt(path, data)
+    yield from write(path, data, request_id)
+    model.settle(path, data)
+
+
+def _move(source: str, target: str, model: Model) -> fx.Steps[None]:
+    if None in model.of(source):
+        return
+    contents = model.of(source)
+    model.doubt(source, None)
+    model.possible[target] = contents | {None}
+    yield from move(source, target)
+    model.settle(source, None)
+    model.possible[target] = contents
+
+
+def check(path: str, model: Model) -> fx.Steps[None]:
+    """Reads a file and compares; afterwards there is no doubt about it."""
+    try:
+        content: bytes | None = yield from read(path)
+    except FileNotFound:
+        content = None
+    assert content in model.of(path), (
+        f"{path} has {_brief(content)}, acknowledged was one of {[_brief(c) for c in model.of(path)]}"
+    )
+    model.settle(path, content)
+    model.reads += 1
+
+
+def _brief(content: bytes | None) -> str:
+    return "nothing" if content is None else f"{len(content)} bytes {content[:4].hex()}"
+
+
+class Saboteur:
+    """Crashes a node now and then, in the middle of whatever it is doing, and brings it back later."""
+
+    def __init__(self, cluster: SimulatedCluster, random: Random, effects_between: int) -> None:
+        self.cluster = cluster
+        self.random = random
+        self.effects_between = effects_between
+        self.crashes = 0
+        self._down = False
+        self._budget = random.randrange(effects_between)
+        cluster.world.before_effect = self._before_effect
+
+    def rest(self) -> None:
+        self.cluster.world.before_effect = lambda node, effect: None
+
+    def _before_effect(self, node: Node, effect: fx.Effect) -> None:
+        if self._down or node.name.startswith("client"):
+            return
+        self._budget -= 1
+        if self._budget > 0:
+            return
+        self._budget = self.random.randrange(self.effects_between)
+        self._down = True
+        self.crashes += 1
+        victim = self.cluster.coordinator.datanodes.get(node.name, self.cluster.coordinator)
+        victim.crash()
+        self.cluster.world.later(self.random.choice((0.5, 2.0, 5.0, 14.0)), self._back(victim.start))
+
+    def _back(self, start: Callable[[], None]) -> Callable[[], None]:
+        def come_back() -> None:
+            start()
+            self._down = False
+
+        return come_back
+
+
+def holders_on_disk(cluster: SimulatedCluster, chunk: int) -> list[SimulatedDatanode]:
+    return [datanode for datanode in cluster.datanodes if datanode.store.find(chunk) is not None]
+
+
+@pytest.mark.parametrize("seed", _SEEDS)
+def test_what_was_acknowledged_survives_crashes_and_lost_messages(seed: int) -> None:
+    print(f"seed {seed}")
+    cluster = SimulatedCluster(seed, lose=0.002)
+    random = Random(seed)
+    cluster.until_ready()
+    saboteur = Saboteur(cluster, random, effects_between=300)
+    model = Model()
+    clients = [
+        cluster.start(
+            cluster.client(f"client-{number}"),
+            f"client-{number}",
+            busy_client(f"client-{number}", model, Random(random.random()), operations=80),
+        )
+        for number in range(3)
+    ]
+    for client in clients:
+        cluster.world.run_task(client, limit_s=4000.0)
+
+    saboteur.rest()
+    cluster.world.lose = 0.0
+    assert cluster.world.run(lambda: all(node.up for node in cluster.world.nodes.values()), limit_s=60.0)
+    cluster.until_ready()
+    assert cluster.world.run(cluster.fully_replicated, limit_s=400.0), "repair does not come to an end"
+    reader = cluster.client("client-reader")
+    for path in sorted(model.possible):
+        cluster.world.run_task(cluster.start(reader, path, check(path, model)), limit_s=100.0)
+
+    assert saboteur.crashes >= 3
+    assert cluster.world.messages_lost > 0
+    assert model.acknowledged > 100
+    print(
+        f"{model.acknowledged} acknowledged, {model.failed} failed, {saboteur.crashes} crashes, "
+        f"{cluster.world.messages_lost} messages lost, {cluster.world.effects_performed} effects, "
+        f"{cluster.world.now_s:.0f} virtual seconds"
+    )
+
+
+def test_a_datanode_that_never_comes_back_is_made_up_for() -> None:
+    cluster = SimulatedCluster(seed=1)
+    cluster.until_ready()
+    client = cluster.client("client")
+    data = Random(1).randbytes(2 * CHUNK_BYTES + 77)
+    cluster.world.run_task(cluster.start(client, "write", write("/f", data, "w")), limit_s=60.0)
+    chunks = [record.chunk for record in cluster.coordinator.metadata.reader().chunks(0, 10)]
+    assert len(chunks) == 3
+    victim = holders_on_disk(cluster, chunks[0])[0]
+    victim.crash()
+    held = cluster.coordinator.cluster.chunks.held_by(victim.node.name)
+    assert cluster.world.run(
+        lambda: cluster.coordinator.cluster.replicas_lost_total == held and cluster.fully_replicated(),
+        limit_s=60.0,
+    )
+    for chunk in chunks:
+        assert len([node for node in holders_on_disk(cluster, chunk) if node is not victim]) == 3
+    assert cluster.world.run_task(cluster.start(client, "read", read("/f")), limit_s=60.0) == data
+
+
+def test_a_reader_never_gets_bytes_that_rotted_and_the_replica_is_replaced() -> None:
+    cluster = SimulatedCluster(seed=2)
+    cluster.until_ready()
+    client = cluster.client("client")
+    data = Random(2).randbytes(CHUNK_BYTES)
+    cluster.world.run_task(cluster.start(client, "write", write("/f", data, "w")), limit_s=60.0)
+    (record,) = cluster.coordinator.metadata.reader().chunks(0, 10)
+    victims = holders_on_disk(cluster, record.chunk)[:2]
+    for victim in victims:
+        (path,) = [path for path, content in victim.node.disk.files() if data[:64] in content]
+        victim.node.disk.flip_bit(path, 70_000)
+    for _ in range(30):
+        assert cluster.world.run_task(cluster.start(client, "read", read("/f")), limit_s=60.0) == data
+        cluster.world.run(lambda: False, limit_s=2.0)
+        if cluster.coordinator.cluster.repair.repaired_total == len(victims):
+            break
+    assert cluster.world.run(cluster.fully_replicated, limit_s=100.0)
+    assert cluster.coordinator.cluster.repair.repaired_total == len(victims)
+    good = [
+        node
+        for node in holders_on_disk(cluster, record.chunk)
+        if data in b"".join(c for _p, c in node.node.disk.files())
+    ]
+    assert len(good) == 3
+
+
+def test_the_same_seed_plays_the_same_story() -> None:
+    def story() -> tuple[float, int, int]:
+        cluster = SimulatedCluster(seed=3, lose=0.01)
+        cluster.until_ready()
+        saboteur = Saboteur(cluster, Random(3), effects_between=500)
+        client = cluster.client("client")
+        model = Model()
+        task = cluster.start(client, "client", busy_client("client", model, Random(3), operations=15))
+        cluster.world.run_task(task, limit_s=2000.0)
+        return cluster.world.now_s, cluster.world.effects_performed, saboteur.crashes
+
+    first = story()
+    assert first == story()
+    assert first[2] > 0

@@ -1,0 +1,214 @@
+"""The bounds of the HTTP server: silence, slowness, size and nonsense end a connection, if it can, in words."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import socket
+import statistics
+import time
+
+import pytest
+
+from peacefs.protocol import http_server
+from peacefs.protocol.asgi import client_watch
+from peacefs.protocol.errors import StartupError
+from peacefs.protocol.http_server import listen
+from peacefs.protocol.webhdfs_answers import json_answer, send_answer
+
+
+async def application(scope, receive, send):
+    """Answers with the length of the path; /body reads the body; /stream sends until it is stopped."""
+    if scope["path"] == "/body":
+        while (await receive()).get("more_body"):
+            pass
+    if scope["path"] == "/stream":
+        async with client_watch(receive) as hung_up:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            while not hung_up.done():
+                await send({"type": "http.response.body", "body": bytes(1 << 20), "more_body": True})
+                await asyncio.sleep(0)
+        return
+    await send_answer(scope, send, json_answer(len(scope["path"])))
+
+
+@pytest.fixture
+def served(serve, monkeypatch):
+    monkeypatch.setattr(http_server, "http_linger_s", 0.1)
+    with serve(lambda: application) as served:
+        yield served
+
+
+def until_closed(wire: socket.socket) -> bytes:
+    received = b""
+    try:
+        while piece := wire.recv(1 << 16):
+            received += piece
+    except ConnectionResetError:
+        pass
+    return received
+
+
+def refusal(raw: bytes) -> tuple[int, str]:
+    head, _, body = raw.partition(b"\r\n\r\n")
+    assert f"content-length: {len(body)}".encode() in head
+    return int(head.split()[1]), json.loads(body)["RemoteException"]["message"]
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"", b"GET / HTTP/1.1\r\nhost: x\r\n", b"GET /sl"],
+    ids=["nothing", "headers without an end", "half a request line"],
+)
+def test_a_client_that_does_not_get_to_the_point_is_cut_off(served, monkeypatch, sent):
+    monkeypatch.setattr(http_server, "http_first_byte_timeout_s", 0.2)
+    with served.connect() as wire:
+        wire.sendall(sent)
+        began = time.monotonic()
+        assert until_closed(wire) == b""
+        assert time.monotonic() - began < 5
+
+
+def test_a_drip_of_header_bytes_does_not_extend_the_deadline(served, monkeypatch):
+    monkeypatch.setattr(http_server, "http_first_byte_timeout_s", 0.3)
+    with served.connect() as wire:
+        wire.sendall(b"GET / HTTP/1.1\r\nx: ")
+        began = time.monotonic()
+        with contextlib.suppress(ConnectionResetError, BrokenPipeError):
+            while time.monotonic() - began < 10:
+                wire.sendall(b"y")
+                time.sleep(0.02)
+        assert time.monotonic() - began < 5
+
+
+def test_a_connection_that_was_answered_outlives_the_first_byte_deadline(served, monkeypatch):
+    """The JDK's pool keeps sockets for 5 s, others longer: keep-alive has a time of its own."""
+    monkeypatch.setattr(http_server, "http_first_byte_timeout_s", 0.1)
+    with served.connect() as wire:
+        for _ in range(2):
+            wire.sendall(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+            assert wire.recv(65536).endswith(b"\r\n\r\n1")
+            time.sleep(0.3)
+        wire.sendall(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert wire.recv(65536).endswith(b"\r\n\r\n1")
+
+
+def test_a_body_that_nobody_waits_for_has_a_deadline(served, monkeypatch):
+    monkeypatch.setattr(http_server, "http_first_byte_timeout_s", 0.2)
+    with served.connect() as wire:
+        wire.sendall(b"PUT / HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n")
+        assert wire.recv(65536).endswith(b"\r\n\r\n1")
+        wire.sendall(b"half of it")
+        assert until_closed(wire) == b""
+
+
+def test_the_application_sets_the_pace_of_a_body_that_it_reads(served, monkeypatch):
+    monkeypatch.setattr(http_server, "http_first_byte_timeout_s", 0.1)
+    with served.connect() as wire:
+        wire.sendall(b"PUT /body HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\n\r\nab")
+        time.sleep(0.4)
+        wire.sendall(b"cd")
+        assert wire.recv(65536).endswith(b"\r\n\r\n5")
+
+
+def test_a_client_that_takes_nothing_is_cut_off(served, monkeypatch):
+    monkeypatch.setattr(http_server, "http_write_stall_timeout_s", 0.2)
+    with served.connect() as wire:
+        wire.sendall(b"GET /stream HTTP/1.1\r\nhost: x\r\n\r\n")
+        time.sleep(1)
+        assert not until_closed(wire).endswith(b"0\r\n\r\n")
+
+
+def test_a_url_up_to_the_limit_is_taken_and_one_byte_more_is_refused_in_words(served):
+    longest = http_server.http_url_bytes_max
+    assert served.request("GET", "/" + "a" * (longest - 1)).json == longest
+    for size in (longest, 700_000):
+        with served.connect() as wire:
+            wire.sendall(b"GET /" + b"a" * size + b" HTTP/1.1\r\nhost: x\r\n\r\n")
+            assert refusal(until_closed(wire)) == (414, "the URL is over 65535 bytes")
+
+
+def test_endless_headers_are_refused_in_words(served):
+    with served.connect() as wire:
+        wire.sendall(b"GET / HTTP/1.1\r\nhost: x\r\nx: " + b"a" * 300_000)
+        assert refusal(until_closed(wire)) == (431, "the head of the request is over 131072 bytes")
+
+
+@pytest.mark.parametrize("sent", [b"HELLO\r\n\r\n", b"\x16\x03\x01\x02\x00\x01", b"GET /\xff HTTP/1.1\r\n\r\n"])
+def test_what_is_not_http_is_refused_in_words(served, sent):
+    with served.connect() as wire:
+        wire.sendall(sent)
+        status, message = refusal(until_closed(wire))
+    assert status == 400
+    assert message.startswith("the request is malformed")
+
+
+def test_a_refusal_never_lands_in_another_answer(served):
+    with served.connect() as wire:
+        wire.sendall(b"GET /stream HTTP/1.1\r\nhost: x\r\n\r\nnonsense\r\n\r\n")
+        assert b"RemoteException" not in until_closed(wire)
+
+
+def test_a_connection_beyond_the_limit_is_closed_and_the_next_after_a_leave_is_served(served, monkeypatch):
+    monkeypatch.setattr(http_server, "http_connections_max", 2)
+    kept = [served.connect() for _ in range(2)]
+    try:
+        for wire in kept:
+            wire.sendall(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+            assert wire.recv(65536).endswith(b"1")
+        with served.connect() as surplus:
+            assert until_closed(surplus) == b""
+    finally:
+        for wire in kept:
+            wire.close()
+    deadline = time.monotonic() + 5
+    while True:
+        with served.connect() as wire:
+            wire.sendall(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+            if until_closed(wire).endswith(b"1"):
+                break
+        assert time.monotonic() < deadline
+
+
+def test_head_and_body_come_in_one_segment_and_without_delay(served):
+    """Written one by one they cost each request 40 ms with some clients."""
+    took = []
+    with served.connect() as wire:
+        for _ in range(30):
+            began = time.perf_counter()
+            wire.sendall(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+            assert wire.recv(65536).endswith(b"\r\n\r\n1")
+            took.append(time.perf_counter() - began)
+    assert statistics.median(took) < 0.02
+
+
+def test_a_head_request_gets_the_head_alone(served):
+    with served.connect() as wire:
+        wire.sendall(b"HEAD / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        received = until_closed(wire)
+    assert received.startswith(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n")
+    assert received.endswith(b"\r\n\r\n")
+
+
+def test_expect_100_continue_is_answered_when_the_body_is_wanted(served):
+    with served.connect() as wire:
+        wire.sendall(b"PUT /body HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\nexpect: 100-continue\r\n\r\n")
+        assert wire.recv(65536) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        wire.sendall(b"ab")
+        assert wire.recv(65536).startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_port_that_is_taken_says_so():
+    with listen("127.0.0.1", 0) as taken, pytest.raises(StartupError, match="Address already in use"):
+        listen("127.0.0.1", taken.getsockname()[1])
+    with pytest.raises(StartupError, match=r"cannot listen on no-such-host\.invalid"):
+        listen("no-such-host.invalid", 0)
+
+
+def test_nothing_above_is_logged_as_a_fault(served, caplog):
+    with caplog.at_level(logging.WARNING), served.connect() as wire:
+        wire.sendall(b"HELLO\r\n\r\n")
+        until_closed(wire)
+    assert caplog.text == ""

@@ -1,0 +1,176 @@
+"""The parsers of both sides: every URL is a request or an error with a name, and nothing gets lost on the way."""
+
+from __future__ import annotations
+
+import contextlib
+import string
+from urllib.parse import quote, urlsplit
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peacefs.protocol.errors import AccessDenied, BadRequest, PathLimitExceeded, Unsupported
+from peacefs.protocol.messages import Allocated, Hop
+from peacefs.protocol.webhdfs_query import is_webhdfs
+from peacefs.protocol.webhdfs_redirects import ReadFile, WriteFile, location, parse_redirected
+from peacefs.protocol.webhdfs_requests import OPERATIONS, Create, Open, Rename, Request, SetTimes, parse_request
+
+PARAMETERS = [
+    "user.name",
+    "doas",
+    "offset",
+    "length",
+    "overwrite",
+    "permission",
+    "unmaskedpermission",
+    "replication",
+    "blocksize",
+    "createparent",
+    "createflag",
+    "destination",
+    "renameoptions",
+    "recursive",
+    "modificationtime",
+    "accesstime",
+    "owner",
+    "group",
+    "fsaction",
+    "startafter",
+    "noredirect",
+    "excludedatanodes",
+    "token",
+    "first",
+    "namenoderpcaddress",
+    "delegation",
+]
+OPS = [op for ops in OPERATIONS.values() for op in ops]
+
+
+def scope(method: str, raw_path: bytes, query: bytes) -> dict[str, object]:
+    return {"type": "http", "method": method, "raw_path": raw_path, "query_string": query, "headers": []}
+
+
+def ask(method: str, op: str, query: str = "", path: str = "/f") -> Request:
+    return parse_request(scope(method, f"/webhdfs/v1{path}".encode(), f"op={op}&{query}".encode()))
+
+
+values = st.one_of(
+    st.text(max_size=8),
+    st.integers(-(2**70), 2**70).map(str),
+    st.sampled_from(["true", "FALSE", "rwx", "755", "1777", "NONE", "OVERWRITE", "null", "", "/a/b", "%00"]),
+)
+encoded = values.map(lambda value: quote(value, safe="").encode()) | st.binary(max_size=12)
+queries = st.lists(st.tuples(st.sampled_from(PARAMETERS), encoded), max_size=6)
+paths = st.text(max_size=12).map(lambda path: quote(path).encode()) | st.binary(max_size=12)
+
+
+@given(
+    method=st.sampled_from(["GET", "PUT", "POST", "DELETE", "HEAD", "OPTIONS"]),
+    op=st.sampled_from(OPS) | st.text(string.printable, max_size=6),
+    query=queries,
+    path=paths,
+)
+def test_any_url_is_a_request_or_a_named_error(method, op, query, path):
+    pairs = [b"op=" + quote(op).encode(), *(name.encode() + b"=" + value for name, value in query)]
+    asked = scope(method, b"/webhdfs/v1/" + path, b"&".join(pairs))
+    assert is_webhdfs(asked)
+    for parse, result in ((parse_request, Request), (parse_redirected, (WriteFile, ReadFile))):
+        with contextlib.suppress(BadRequest, Unsupported, AccessDenied):
+            assert isinstance(parse(asked), result)
+
+
+@given(path=st.text(min_size=1).filter(lambda text: all(not 0xD800 <= ord(char) < 0xE000 for char in text)))
+def test_an_encoded_path_comes_back_as_it_was(path):
+    assert ask("GET", "OPEN", path="/" + quote(path, safe="")).path == "/" + path
+
+
+@given(
+    path=st.text(max_size=40).filter(lambda text: all(not 0xD800 <= ord(char) < 0xE000 for char in text)),
+    token=st.text(string.ascii_letters + string.digits + "-_", min_size=1),
+    chunk=st.integers(0, 2**63 - 1),
+    hosts=st.lists(st.text(string.ascii_letters, min_size=1, max_size=10), min_size=1, max_size=4),
+    offset=st.integers(0, 2**63 - 1),
+    length=st.none() | st.integers(0, 2**63 - 1),
+)
+def test_what_the_name_side_writes_the_data_side_reads(path, token, chunk, hosts, offset, length):
+    hops = [Hop(f"node-{host}", host, 9866) for host in hosts]
+    sent = (
+        WriteFile("/" + path, token, Allocated(chunk, 7, hops, "chunk-token"), "coordinator:9870"),
+        ReadFile("/" + path, token, offset, length),
+    )
+    for wanted, method in zip(sent, ("PUT", "GET"), strict=True):
+        url = urlsplit(location(wanted, "http", "datanode", 9864))
+        assert url.netloc == "datanode:9864"
+        assert url.query, "Hadoop's client appends &offset=N to whatever it got"
+        assert parse_redirected(scope(method, url.path.encode(), url.query.encode())) == wanted
+
+
+def test_an_ipv6_datanode_stands_in_brackets():
+    assert location(ReadFile("/f", "t", 0, None), "http", "::1", 80).startswith("http://[::1]:80/webhdfs/v1/f?")
+
+
+def test_a_redirect_that_no_server_would_take_is_refused_where_it_is_made():
+    with pytest.raises(PathLimitExceeded, match="too long for the URL"):
+        location(ReadFile("/" + "ü" * 8000, "t" * 40000, 0, None), "http", "datanode", 80)
+
+
+def test_an_odd_host_header_gets_into_no_url():
+    allocated = Allocated(1, 2, [Hop("n", "h", 1)], "t")
+    assert "evil" not in WriteFile("/f", "token", allocated, "evil/../?x=&op=DELETE").query
+
+
+@pytest.mark.parametrize("first", ["", "AAAA", "!!!", "gA", "ä", "k5OTkw"])
+def test_a_damaged_first_chunk_is_refused(first):
+    query = f"op=CREATE&token=t&first={quote(first)}".encode()
+    with pytest.raises(BadRequest, match="first"):
+        parse_redirected(scope("PUT", b"/webhdfs/v1/f", query))
+
+
+def test_defaults_are_those_of_hdfs():
+    assert ask("PUT", "CREATE") == Create(
+        path="/f",
+        user="dr.who",
+        exclude=frozenset(),
+        direct=False,
+        overwrite=False,
+        permission=0o644,
+        replication=0,
+        block_bytes=0,
+        create_parent=True,
+    )
+    assert ask("GET", "OPEN") == Open("/f", "dr.who", frozenset(), False, 0, None)
+    assert ask("PUT", "RENAME", "destination=/g") == Rename("/f", "dr.who", "/g", frozenset())
+    assert ask("PUT", "SETTIMES", "modificationtime=-1") == SetTimes("/f", "dr.who", None, None)
+
+
+def test_what_hadoops_client_sends_with_create_is_understood():
+    """The query of Spark 4.3's bundled client, parameters in its order."""
+    asked = ask(
+        "PUT",
+        "CREATE",
+        "user.name=spark&blocksize=134217728&buffersize=4096&createflag=&createparent=true&overwrite=true"
+        "&permission=644&replication=3&unmaskedpermission=666&excludedatanodes=10.0.0.1:9864,10.0.0.2:9864",
+    )
+    assert isinstance(asked, Create)
+    assert (asked.user, asked.overwrite, asked.permission) == ("spark", True, 0o644)
+    assert (asked.replication, asked.block_bytes) == (3, 134217728)
+    assert asked.exclude == {"10.0.0.1:9864", "10.0.0.2:9864"}
+
+
+def test_create_flags_stand_for_overwrite():
+    flagged = ask("PUT", "CREATE", "createflag=CREATE,overwrite&createparent=false")
+    assert isinstance(flagged, Create)
+    assert flagged.overwrite and not flagged.create_parent
+
+
+@pytest.mark.parametrize(
+    ("user", "accepted"),
+    [("alice", True), ("_svc-1.a$", True), ("", True), ("1alice", False), ("a b", False), ("a$b", False)],
+)
+def test_users_follow_hdfss_pattern(user, accepted):
+    if accepted:
+        assert ask("GET", "LISTSTATUS", f"user.name={quote(user)}").user == (user or "dr.who")
+    else:
+        with pytest.raises(BadRequest, match=r"user\.name"):
+            ask("GET", "LISTSTATUS", f"user.name={quote(user)}")
