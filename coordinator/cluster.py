@@ -123,6 +123,7 @@ class Cluster:
         orders = self._take_in(node_id, beat.added)
         for replica in beat.removed:
             self.chunks.drop(node_id, replica.chunk)
+            self.repair.dropped(replica.chunk, node_id)
         for replica in beat.corrupt:
             self.chunks.spoil(node_id, replica.chunk)
         return orders
@@ -154,14 +155,14 @@ class Cluster:
         self._forget_overdue_streams(now_s)
         if self.ready(now_s):
             ticked.copies = self.repair.plan(now_s, self.chunks, self.members, self._choose_target)
-            ticked.orders = self._clean_up(floor)
+            ticked.orders = self._clean_up(now_s, floor)
         return ticked
 
-    def _clean_up(self, floor: ChunkId) -> list[Order]:
+    def _clean_up(self, now_s: float, floor: ChunkId) -> list[Order]:
         doomed: dict[NodeId, list[Replica]] = {}
         for node, replica in self.chunks.garbage_below(floor):
             doomed.setdefault(node, []).append(replica)
-        for drop in self.repair.trim(self.chunks, self.members):
+        for drop in self.repair.trim(now_s, self.chunks, self.members):
             doomed.setdefault(drop.node, []).append(Replica(drop.chunk, drop.version, drop.length))
         for node, replicas in doomed.items():
             for replica in replicas:

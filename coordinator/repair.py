@@ -49,6 +49,8 @@ class Repair:
     def __init__(self) -> None:
         self._under_way: dict[ChunkId, tuple[Copy, float]] = {}
         self._failed_targets: dict[ChunkId, set[NodeId]] = {}
+        #: Replicas whose deletion was ordered and is not confirmed: a copy sent there would be deleted with them.
+        self._being_dropped: dict[tuple[ChunkId, NodeId], float] = {}
         self.repaired_total = 0
 
     @property
@@ -87,7 +89,8 @@ class Repair:
         if not sources:
             return None
         failed = self._failed_targets.get(chunk, set())
-        excluded = frozenset(full | failed | set(state.corrupt))
+        leaving = {node for dropped, node in self._being_dropped if dropped == chunk}
+        excluded = frozenset(full | failed | leaving | set(state.corrupt))
         target = choose_target(state.holders, excluded)
         if target is None:
             # Where every other node has failed, the failed ones get another chance at the next plan.
@@ -109,12 +112,18 @@ class Repair:
         return entry[0]
 
     def node_lost(self, node: NodeId) -> None:
-        """Copies from or to a dead node are over."""
+        """Copies from or to a node that is dead or starts anew are over, and so are its deletions."""
         for chunk, (copy, _deadline) in list(self._under_way.items()):
             if node in (copy.source, copy.target):
                 del self._under_way[chunk]
+        for key in [key for key in self._being_dropped if key[1] == node]:
+            del self._being_dropped[key]
 
-    def trim(self, chunks: ChunkMap, members: Membership) -> list[Drop]:
+    def dropped(self, chunk: ChunkId, node: NodeId) -> None:
+        """A datanode confirmed that a replica is gone."""
+        self._being_dropped.pop((chunk, node), None)
+
+    def trim(self, now_s: float, chunks: ChunkMap, members: Membership) -> list[Drop]:
         """Replicas in excess, and corrupt ones that a good one stands in for."""
         drops = []
         for chunk in list(chunks.over)[:_CONSIDERED_PER_PLAN]:
@@ -126,12 +135,17 @@ class Repair:
                 drops += [
                     Drop(chunk, state.version, state.length, node) for node in _dispensable(state, members, excess)
                 ]
+        for drop in drops:
+            self._being_dropped[drop.chunk, drop.node] = now_s + repair_timeout_s
         return drops
 
     def _give_up_overdue(self, now_s: float) -> None:
         for chunk, (_copy, deadline_s) in list(self._under_way.items()):
             if deadline_s <= now_s:
                 self.finished(chunk, copied=False)
+        for key, deadline_s in list(self._being_dropped.items()):
+            if deadline_s <= now_s:
+                del self._being_dropped[key]
 
     def _load(self) -> dict[NodeId, int]:
         load: dict[NodeId, int] = {}

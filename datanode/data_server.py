@@ -47,11 +47,7 @@ class DataServer:
         self._stopping = threading.Event()
         self._acceptor = threading.Thread(target=self._accept, name="data-acceptor", daemon=True)
         self._listener = _listen(host, port)
-
-    @property
-    def address(self) -> Address:
-        host, port = self._listener.getsockname()[:2]
-        return str(host), int(port)
+        self.address: Address = self._listener.getsockname()[:2]
 
     def start(self) -> None:
         self._acceptor.start()

@@ -49,8 +49,8 @@ _PARTS = 12
 _WINDOW_S = 600
 # The batches before this one are left alone, so that there is state to lose.
 _KILL_FROM_BATCH = 3
-# How far into a batch the kill goes, as a share of what the batches before it took.
-_KILL_AFTER = 0.4
+# How far into a batch the kill goes, as a share of what the shortest batch before it took.
+_KILL_AFTER = 0.3
 _REPAIR_POLL_S = 0.25
 _LOG_LINES_SHOWN = 15
 
@@ -209,8 +209,8 @@ class _Demo:
         return QueryProcess(_QUERY_MODULE, plan, self._directory / "query.log", variables)
 
     def _into_batch_s(self) -> float:
-        usual = spread([batch.duration_ms for batch in read_progress(self._progress)])
-        return _KILL_AFTER * usual.median / 1000 if usual else 0.0
+        shortest_ms = min((batch.duration_ms for batch in read_progress(self._progress)), default=0)
+        return _KILL_AFTER * shortest_ms / 1000
 
     def _kill_datanode(self, cluster: LocalCluster, coordinator: CoordinatorApi) -> tuple[str, int]:
         """SIGKILLs the datanode with most replicas: its id, and how many it held."""

@@ -46,7 +46,6 @@ application = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["--help"]},
 )
 
 Coordinator = Annotated[

@@ -27,16 +27,20 @@ WaitUntil = Callable[..., None]
 HasEnded = Callable[[int], bool]
 
 
-def test_what_was_written_is_there_after_the_next_start(tmp_path: Path, has_ended: HasEnded) -> None:
+def test_what_was_written_is_there_after_the_next_start(
+    tmp_path: Path, has_ended: HasEnded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Of some other cluster; it must not get in the way.
+    monkeypatch.setenv("PEACEFS_SECRET_FILE", str(tmp_path / "nowhere"))
     contents = {f"/job/{number}": os.urandom(number * 70_000) for number in range(4)}
-    with LocalCluster(tmp_path, datanodes=2, port=0) as cluster:
+    with LocalCluster(tmp_path / "c", datanodes=2, port=0) as cluster:
         with PeaceFileSystem(cluster.webhdfs_uri) as files:
             for path, data in contents.items():
                 files.write(path, data, replication=2)
         pids = [member.pid for member in cluster.members]
     assert all(has_ended(pid) for pid in pids)
     cluster.stop()
-    with LocalCluster(tmp_path, port=0) as cluster, PeaceFileSystem(cluster.http_address) as files:
+    with LocalCluster(tmp_path / "c", port=0) as cluster, PeaceFileSystem(cluster.http_address) as files:
         assert len(cluster.datanodes) == 2
         assert {path: files.read(path) for path in contents} == contents
 

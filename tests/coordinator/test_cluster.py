@@ -104,6 +104,15 @@ class TestCorruption:
         assert "dn-2" not in {node.id for node in play.cluster.locations(7)}
         assert deletions(play, 1.0) == [("dn-2", 7)]
 
+    def test_no_copy_is_sent_to_where_a_deletion_is_still_under_way(self, play: Play) -> None:
+        play.join("dn-1", "dn-2")
+        play.open_for_business()
+        play.cluster.published([record(7, replication=2, hint=("dn-1", "dn-2"))])
+        play.cluster.heartbeat(play.now_s, "dn-2", Heartbeat(USAGE, corrupt=[Replica(7, 1, 1000)]))
+        assert copies(play, 5.0) == []
+        play.cluster.heartbeat(play.now_s, "dn-2", Heartbeat(USAGE, removed=[Replica(7, 1, 1000)]))
+        assert [copy.target for copy in copies(play, 1.0)] == ["dn-2"]
+
     def test_the_last_replica_is_kept_however_corrupt(self, play: Play) -> None:
         play.join("dn-1")
         play.open_for_business()

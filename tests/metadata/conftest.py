@@ -42,7 +42,8 @@ class Space:
     def chunks(self, *lengths: int) -> list[WrittenChunk]:
         """Chunks with new ids, as a pipeline of two acknowledges them."""
         receipts = [Receipt("node-a", b"signed"), Receipt("node-b", b"signed")]
-        return [WrittenChunk(n, n + 1000, length, 7, receipts) for length, n in zip(lengths, self._numbers)]
+        ids = itertools.islice(self._numbers, len(lengths))
+        return [WrittenChunk(n, n + 1000, length, 7, receipts) for n, length in zip(ids, lengths, strict=True)]
 
     def completion(self, path: str, *lengths: int, **changes: Any) -> namespace.FileToComplete:
         given: dict[str, Any] = {

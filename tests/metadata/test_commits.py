@@ -124,15 +124,15 @@ def test_a_full_disk_is_fatal_and_nothing_is_acknowledged_afterwards(
 ) -> None:
     commits.submit(mkdirs("/before")).result(PATIENCE_S)
     metadata._writer.execute("PRAGMA max_page_count = 1")
+    too_much = commits.submit(lambda tx: [mkdirs(f"/{number:0200}")(tx) for number in range(1000)])
     with pytest.raises(ServiceUnready):
-        for number in range(1000):
-            commits.submit(mkdirs(f"/{number:0200}")).result(PATIENCE_S)
+        too_much.result(PATIENCE_S)
     with pytest.raises(ServiceUnready):
         commits.submit(mkdirs("/after")).result(PATIENCE_S)
     with pytest.raises(MetadataFault):
         run_now(metadata, mkdirs("/after"))
     assert len(faults) == 1 and "full" in str(faults[0])
-    assert "after" not in names(metadata)
+    assert names(metadata) == ["before"]
 
 
 # -- the group -------------------------------------------------------------------------------------

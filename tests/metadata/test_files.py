@@ -9,8 +9,8 @@ import pytest
 
 from peacefs.coordinator import namespace
 from peacefs.coordinator.paths import parse_path
-from peacefs.coordinator.records import ChunkRecord, FileChunk
 from peacefs.coordinator.reclaim import forget_answers_step
+from peacefs.coordinator.records import ChunkRecord, FileChunk
 from peacefs.protocol.errors import (
     BadRequest,
     FileAlreadyExists,

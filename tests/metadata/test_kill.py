@@ -10,7 +10,6 @@ from pathlib import Path
 
 from peacefs.coordinator import namespace
 from peacefs.coordinator.metadata_sqlite import SqliteMetadata
-from peacefs.coordinator.paths import parse_path
 from peacefs.protocol.errors import FileNotFound
 
 from .conftest import Space

@@ -1,238 +1,132 @@
-"""Random operations against a model: a tree of dictionaries that knows HDFS's rules in its own, simpler words."""
+"""Random sequences of operations: outcomes and trees are the model's, and no chunk is lost or freed too early."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+import hypothesis.strategies as st
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from peacefs.coordinator import namespace
 from peacefs.coordinator.paths import parse_path
-from peacefs.coordinator.records import ContentSummary, Kind, RenameMode
 from peacefs.coordinator.reclaim import reclaim_step
-from peacefs.protocol.errors import (
-    AccessDenied,
-    FileAlreadyExists,
-    FileNotFound,
-    ParentNotDirectory,
-    PathIsNotEmptyDirectory,
-    PeacefsError,
-    RenameRefused,
-)
+from peacefs.coordinator.records import ChunkRecord, ContentSummary, Kind, RenameMode
+from peacefs.protocol.errors import PeacefsError
+from peacefs.protocol.limits import rename_memory_s
 
-from .conftest import Space, space_in_memory
+from .conftest import space_in_memory
+from .tree_model import Names, Refused, Tree, TreeModel, chunks_of
 
-#: A directory is a dictionary, a file the tuple of its chunks' ids.
-Tree = dict[str, Any]
-Names = tuple[str, ...]
-
-
-class Refused(Exception):
-    """The model's error: the class that is expected."""
-
-    def __init__(self, error: type[PeacefsError]) -> None:
-        self.error = error
-
-
-class Model:
-    """Says what should be. Rename replays are told by `came_from`: the target's path and where it came from."""
-
-    def __init__(self) -> None:
-        self.root: Tree = {}
-        self.came_from: dict[int, str] = {}
-
-    def at(self, names: Names, through_file: type[PeacefsError]) -> Any:
-        """What is there, or None."""
-        node: Any = self.root
-        for name in names:
-            if not isinstance(node, dict):
-                raise Refused(through_file)
-            node = node.get(name)
-            if node is None:
-                return None
-        return node
-
-    def parent(self, names: Names, make: bool) -> Tree:
-        node = self.root
-        for name in names[:-1]:
-            node = node.setdefault(name, {}) if make else node[name]
-        return node
-
-    def mkdirs(self, names: Names) -> None:
-        there = self.at(names, ParentNotDirectory)
-        if isinstance(there, tuple):
-            raise Refused(FileAlreadyExists)
-        if there is None:
-            self.parent(names, make=True)[names[-1]] = {}
-
-    def create(self, names: Names, chunks: tuple[int, ...], overwrite: bool, create_parent: bool) -> None:
-        there = self.at(names, ParentNotDirectory)
-        if isinstance(there, dict) or (isinstance(there, tuple) and not overwrite):
-            raise Refused(FileAlreadyExists)
-        if there is None and not create_parent and self.at(names[:-1], ParentNotDirectory) is None:
-            raise Refused(FileNotFound)
-        self.parent(names, make=True)[names[-1]] = Entry(chunks)
-
-    def delete(self, names: Names, recursive: bool) -> bool:
-        there = self.at(names, AccessDenied)
-        if there is None:
-            return False
-        if isinstance(there, dict) and there and not recursive:
-            raise Refused(PathIsNotEmptyDirectory)
-        if not names:
-            return False
-        del self.parent(names, make=False)[names[-1]]
-        return True
-
-
-class Entry(tuple[int, ...]):
-    """A file's chunks; a class of its own so that two empty files are not the same object."""
-
-
-def rename_in_model(model: Model, source: Names, target: Names, mode: RenameMode) -> bool:
-    """LEGACY first as HDFS describes it: like `mv` into a directory, and false instead of an error."""
-    moved = model.at(source, AccessDenied)
-    if mode is RenameMode.LEGACY:
-        if isinstance(model.at(target, ParentNotDirectory), dict) and source:
-            target = (*target, source[-1])
-        if moved is not None and source and source == target:
-            return True
-        if model.at(target, ParentNotDirectory) is not None:
-            return False
-    there = model.at(target, ParentNotDirectory)
-    try:
-        if moved is None:
-            raise Refused(FileNotFound)
-        if source == () or (target != source and (target == () or target[: len(source)] == source)):
-            raise Refused(RenameRefused)
-        if source == target:
-            raise Refused(FileAlreadyExists)
-        if there is not None:
-            if isinstance(there, dict) != isinstance(moved, dict):
-                raise Refused(RenameRefused)
-            if mode is not RenameMode.OVERWRITE:
-                raise Refused(FileAlreadyExists)
-            if isinstance(there, dict) and there:
-                raise Refused(RenameRefused)
-        elif model.at(target[:-1], ParentNotDirectory) is None:
-            raise Refused(FileNotFound)
-    except Refused:
-        if mode is RenameMode.LEGACY:
-            return False
-        raise
-    model.parent(target, make=False)[target[-1]] = moved
-    del model.parent(source, make=False)[source[-1]]
-    return True
+PATHS = st.lists(st.sampled_from("abc"), max_size=3).map(tuple)
+PATHS_OF_FILES = st.lists(st.sampled_from("abc"), min_size=1, max_size=4).map(tuple)
+CHUNK_BYTES = 10
 
 
 def text(names: Names) -> str:
     return "/" + "/".join(names)
 
 
-def compare(space: Space, tree: Tree, names: Names = ()) -> ContentSummary:
-    """Walks both trees. What a summary of this directory should be."""
-    entries = space.list_page(text(names)).entries
-    assert [entry.name for entry in entries] == sorted(tree), text(names)
-    directories, files, length = 1, 0, 0
-    for entry in entries:
-        node = tree[entry.name]
-        path = (*names, entry.name)
-        status = space.status(text(path))
-        assert (status.kind, status.inode) == (entry.kind, entry.inode)
-        if isinstance(node, dict):
-            assert entry.kind is Kind.DIRECTORY
-            below = compare(space, node, path)
-            directories, files, length = (
-                directories + below.directories, files + below.files, length + below.length,
-            )  # fmt: skip
-        else:
-            assert entry.kind is Kind.FILE
-            assert tuple(chunk.chunk for chunk in namespace.layout(space.reader, entry.inode)) == tuple(node)
-            assert entry.length == 10 * len(node)
-            files, length = files + 1, length + entry.length
-    summary = ContentSummary(directories, files, length, 2 * length)
-    assert space.summary(text(names)) == summary
-    return summary
-
-
-def chunks_of(tree: Tree) -> set[int]:
-    return {chunk for node in tree.values() for chunk in (chunks_of(node) if isinstance(node, dict) else node)}
-
-
-names = st.lists(st.sampled_from("abc"), max_size=3).map(tuple)
-below_root = st.lists(st.sampled_from("abc"), min_size=1, max_size=4).map(tuple)
-operations = st.one_of(
-    st.tuples(st.just("mkdirs"), names),
-    st.tuples(st.just("create"), below_root, st.integers(0, 3), st.booleans(), st.booleans()),
-    st.tuples(st.just("rename"), names, names, st.sampled_from(RenameMode)),
-    st.tuples(st.just("delete"), names, st.booleans()),
-    st.tuples(st.just("reclaim"), st.integers(1, 5)),
-)
-
-
-def attempt(operation: Callable[[], Any], error: type[Exception]) -> Any:
-    """The answer, or the class of the error that it raised."""
+def outcome(operation: Callable[[], Any]) -> Any:
+    """The answer, or the class of the error."""
     try:
         return operation()
-    except error as raised:
-        return raised.error if isinstance(raised, Refused) else type(raised)
+    except PeacefsError as error:
+        return type(error)
+    except Refused as refused:
+        return refused.error
 
 
-@settings(max_examples=150, stateful_step_count=30, deadline=None)
-@given(st.lists(operations, max_size=25))
-def test_any_sequence_of_operations_does_what_the_model_says(sequence: list[tuple[Any, ...]]) -> None:
-    space, model = space_in_memory(), Model()
-    freed: list[int] = []
-    for name, *arguments in sequence:
-        # An hour passes between any two: a rename of what is gone is no replay, and the model need not know of them.
-        space.now_ms += 3_600_000
-        if name == "mkdirs":
-            (path,) = arguments
-            done = attempt(lambda path=path: space.mkdirs(text(path)), PeacefsError)
-            expected = attempt(lambda path=path: model.mkdirs(path), Refused) or True
-        elif name == "create":
-            path, chunks, overwrite, create_parent = arguments
-            file = space.completion(text(path), *[10] * chunks, overwrite=overwrite, create_parent=create_parent)
-            checked = attempt(
-                lambda: namespace.check_create(space.reader, parse_path(text(path)), overwrite, create_parent),
-                PeacefsError,
-            )
-            done = attempt(lambda: space.complete(file), PeacefsError)
-            if isinstance(done, namespace.Publication):
-                freed += [chunk.chunk for chunk in done.freed]
-                done = None
-            assert checked == done
-            ids = tuple(chunk.chunk for chunk in file.chunks)
-            expected = attempt(lambda: model.create(path, ids, overwrite, create_parent), Refused)
-        elif name == "rename":
-            source, target, mode = arguments
-            done = attempt(lambda: space.rename(text(source), text(target), mode), PeacefsError)
-            if isinstance(done, namespace.RenameResult):
-                freed += [chunk.chunk for chunk in done.freed]
-                done = done.done
-            expected = attempt(lambda: rename_in_model(model, source, target, mode), Refused)
-        elif name == "delete":
-            path, recursive = arguments
-            done = attempt(lambda: space.delete(text(path), recursive), PeacefsError)
-            if isinstance(done, namespace.DeleteResult):
-                freed += [chunk.chunk for chunk in done.freed]
-                done = done.done
-            expected = attempt(lambda: model.delete(path, recursive), Refused)
-        else:
-            (limit,) = arguments
-            freed += [chunk.chunk for chunk in space.commit(lambda tx: reclaim_step(tx, limit))[0]]
-            done = expected = None
-        assert done == expected, (name, arguments)
-        space.check_references()
-    compare(space, model.root)
-    freed += [chunk.chunk for chunk in space.reclaim(limit=2)]
-    compare(space, model.root)
-    space.check_references()
-    there = {chunk.chunk for chunk in namespace.chunk_page(space.reader, 0, 1000)}
-    assert there == chunks_of(model.root)
-    assert len(freed) == len(set(freed)) and not there & set(freed), "freed once, and never what is in use"
-    ((inodes,),), ((entries,),) = space.sql("SELECT count(*) FROM inode"), space.sql("SELECT count(*) FROM entry")
-    assert inodes == entries + 1, "nothing is left of what was deleted"
-    space.metadata.close()
+class NamespaceMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.space = space_in_memory()
+        self.model = TreeModel()
+        self.freed: list[int] = []
+
+    def free(self, records: list[ChunkRecord]) -> None:
+        self.freed += [record.chunk for record in records]
+
+    @rule(path=PATHS)
+    def mkdirs(self, path: Names) -> None:
+        assert outcome(lambda: self.space.mkdirs(text(path))) == outcome(lambda: self.model.mkdirs(path))
+
+    @rule(path=PATHS_OF_FILES, chunks=st.integers(0, 3), overwrite=st.booleans(), create_parent=st.booleans())
+    def create(self, path: Names, chunks: int, overwrite: bool, create_parent: bool) -> None:
+        file = self.space.completion(
+            text(path), *[CHUNK_BYTES] * chunks, overwrite=overwrite, create_parent=create_parent
+        )
+        ids = tuple(chunk.chunk for chunk in file.chunks)
+        expected = outcome(lambda: self.model.create(path, ids, overwrite, create_parent))
+        reader = self.space.reader
+        assert expected == outcome(lambda: namespace.check_create(reader, file.path, overwrite, create_parent))
+        assert expected == outcome(lambda: self.free(self.space.complete(file).freed))
+
+    @rule(source=PATHS, onto=PATHS, mode=st.sampled_from(RenameMode))
+    def rename(self, source: Names, onto: Names, mode: RenameMode) -> None:
+        # Too late to be taken for a replay of an earlier one, which the model knows nothing of.
+        self.space.now_ms += int(rename_memory_s * 1000)
+
+        def rename() -> bool:
+            result = self.space.rename(text(source), text(onto), mode)
+            self.free(result.freed)
+            return result.done
+
+        assert outcome(rename) == outcome(lambda: self.model.rename(source, onto, mode))
+
+    @rule(path=PATHS, recursive=st.booleans())
+    def delete(self, path: Names, recursive: bool) -> None:
+        def delete() -> bool:
+            result = self.space.delete(text(path), recursive)
+            self.free(result.freed)
+            return result.done
+
+        assert outcome(delete) == outcome(lambda: self.model.delete(path, recursive))
+
+    @rule(limit=st.integers(1, 5))
+    def reclaim_a_little(self, limit: int) -> None:
+        self.free(self.space.commit(lambda tx: reclaim_step(tx, limit))[0])
+
+    @invariant()
+    def chunks_are_counted(self) -> None:
+        self.space.check_references()
+
+    def teardown(self) -> None:
+        self.compare(self.model.root, ())
+        self.free(self.space.reclaim(limit=2))
+        self.compare(self.model.root, ())
+        there = {record.chunk for record in namespace.chunk_page(self.space.reader, 0, 10_000)}
+        assert there == chunks_of(self.model.root)
+        assert len(self.freed) == len(set(self.freed)) and not there & set(self.freed)
+        ((inodes,),) = self.space.sql("SELECT count(*) FROM inode")
+        assert self.space.sql("SELECT count(*) FROM entry") == [(inodes - 1,)], "only the root has no name"
+        self.space.metadata.close()
+
+    def compare(self, tree: Tree, names: Names) -> ContentSummary:
+        """Holds a directory and all below it against the model's. What its summary should be, and is."""
+        entries = self.space.list_page(text(names)).entries
+        assert [entry.name for entry in entries] == sorted(tree)
+        directories, files, length = 1, 0, 0
+        for entry in entries:
+            node, path = tree[entry.name], (*names, entry.name)
+            assert self.space.status(text(path)).inode == entry.inode
+            assert entry.kind is (Kind.DIRECTORY if isinstance(node, dict) else Kind.FILE)
+            if isinstance(node, dict):
+                below = self.compare(node, path)
+                directories += below.directories
+                files += below.files
+                length += below.length
+            else:
+                chunks = namespace.layout(self.space.reader, entry.inode)
+                assert tuple(chunk.chunk for chunk in chunks) == node
+                assert entry.length == CHUNK_BYTES * len(node)
+                files += 1
+                length += entry.length
+        summary = ContentSummary(directories, files, length, 2 * length)
+        assert namespace.content_summary(self.space.reader, parse_path(text(names))) == summary
+        return summary
+
+
+TestNamespaceAgainstModel = NamespaceMachine.TestCase
+TestNamespaceAgainstModel.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)

@@ -8,6 +8,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from peacefs.coordinator import webhdfs
+
 JAVA = {"user-agent": "Java/17.0.15"}
 NOT_FOUND = "java.io.FileNotFoundException"
 ILLEGAL = "java.lang.IllegalArgumentException"
@@ -73,8 +75,9 @@ def test_a_batch_begins_after_a_name(names, home):
     assert [status["pathSuffix"] for status in batch] == ["b", "c"]
 
 
-def test_a_long_listing_comes_whole_and_in_order_while_others_are_answered(names, home):
-    wanted = [f"{number:05d}" for number in range(2500)]
+def test_a_long_listing_comes_whole_and_in_order_page_by_page(names, home, monkeypatch):
+    monkeypatch.setattr(webhdfs, "list_page_entries", 100)
+    wanted = [f"{number:05d}" for number in range(250)]
 
     def make(name):
         assert names.ask("PUT", f"{home}/{name}", "MKDIRS").json == {"boolean": True}
@@ -86,7 +89,8 @@ def test_a_long_listing_comes_whole_and_in_order_while_others_are_answered(names
     assert listed == wanted
     assert reply.headers["transfer-encoding"] == "chunked"
     batch = names.ask("GET", home, "LISTSTATUS_BATCH").json["DirectoryListing"]
-    assert batch["remainingEntries"] == 2500 - len(batch["partialListing"]["FileStatuses"]["FileStatus"]) > 0
+    assert len(batch["partialListing"]["FileStatuses"]["FileStatus"]) == 100
+    assert batch["remainingEntries"] == 150
 
 
 # -- what is answered from memory ------------------------------------------------------------------------

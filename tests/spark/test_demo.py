@@ -1,0 +1,91 @@
+"""The main job, as its user runs it: `peacefs demo`."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from peacefs.spark_connector.log_generator import generate_log
+
+pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.timeout(400)]
+
+DEMO = [sys.executable, "-m", "peacefs", "demo"]
+
+
+def processes_about(directory: Path) -> list[str]:
+    """The command lines of running processes that name the directory."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:
+                continue
+            if str(directory) in command:
+                found.append(command)
+    return found
+
+
+def test_a_killed_query_comes_back_exact(tmp_path: Path) -> None:
+    log = tmp_path / "auth.log"
+    log.write_text("\n".join(generate_log(4, 1200)), encoding="utf-8")
+    work = tmp_path / "work"
+    done = subprocess.run(
+        [*DEMO, "--input", str(log), "--dir", str(work), "--json"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["differences"] == []
+    assert report["rows"] > 50
+    assert report["killed_in_batch"] >= 3
+    assert report["batches"] > report["killed_in_batch"] + 1
+    assert f"SIGKILL in batch {report['killed_in_batch']}" in report["restarts"]
+    assert report["checkpoint_files"] > report["batches"] * 2
+    assert report["replicas_lost"] > 0
+    assert report["chunks_under_replicated"] == 0
+    assert report["log_writes_ms"]["median"] > 0
+    assert f"offsets/{report['killed_in_batch']} is there" in done.stderr
+    assert not work.exists() or not list(work.iterdir())
+    assert processes_about(work) == []
+
+
+def test_ctrl_c_leaves_nothing_running_and_nothing_behind(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    demo = subprocess.Popen(
+        [*DEMO, "--dir", str(work)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    try:
+        query_log = work / "query.log"
+        deadline = time.monotonic() + 60
+        while not (query_log.exists() and query_log.stat().st_size):
+            assert demo.poll() is None and time.monotonic() < deadline
+            time.sleep(0.1)
+        demo.send_signal(signal.SIGINT)
+        said, _ = demo.communicate(timeout=60)
+    finally:
+        demo.kill()
+        demo.wait()
+    assert demo.returncode == 130
+    assert "Traceback" not in said
+    assert processes_about(work) == []
+    assert not work.exists() or not list(work.iterdir())
+
+
+def test_what_cannot_work_is_said_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "something").write_text("")
+    for arguments in (["--input", str(tmp_path / "absent.log")], ["--dir", str(tmp_path)]):
+        done = subprocess.run([*DEMO, *arguments], capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 1
+        assert done.stderr.startswith("peacefs: demo: ")
+        assert done.stderr.count("\n") == 1
+    assert (tmp_path / "something").exists()
