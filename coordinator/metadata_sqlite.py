@@ -25,7 +25,7 @@ from .metadata_writes import SqliteTransaction
 
 _CACHE_KIB = 64 * 1024
 _STATEMENTS = 256
-# 16 MiB of log: a checkpoint syncs the file and holds one commit up; the rarer, the more writes of a page it saves.
+# 16 MiB of log. A checkpoint holds one commit up; the rarer they are, the more writes of one page become one.
 _CHECKPOINT_PAGES = 4096
 
 

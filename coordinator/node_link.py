@@ -39,6 +39,7 @@ from peacefs.protocol.messages import (
     ReportChunks,
     ReportCorrupt,
 )
+from peacefs.protocol.metrics import frames_sent
 
 from .cluster import Cluster, Order
 from .files import Files
@@ -185,6 +186,7 @@ class NodeLink(asyncio.Protocol):
             log.warning("%s does not read what it is sent; its connection is closed", self.name)
             self._transport.abort()
             return
+        frames_sent.inc()
         self._transport.write(encode(message, tag=tag))
 
     def ask(self, message: Message, answered: Callable[[Message], None]) -> None:

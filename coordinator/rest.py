@@ -27,6 +27,7 @@ from peacefs.protocol.messages import (
     Message,
     ReportCorrupt,
 )
+from peacefs.protocol.metrics import CONTENT_TYPE, exposition
 
 from .cluster import Cluster
 from .files import CreateFile, Files
@@ -121,6 +122,10 @@ def build_rest(
             repaired_total=cluster.repair.repaired_total,
             replicas_lost_total=cluster.replicas_lost_total,
         )
+
+    @app.get("/metrics", include_in_schema=False)
+    async def metrics() -> Response:
+        return Response(exposition(), media_type=CONTENT_TYPE)
 
     @app.post("/v1/files/create")
     async def create(body: CreateBody, request: Request) -> Response:

@@ -48,6 +48,7 @@ from .files import Files
 from .membership import State
 from .metadata import Transaction
 from .metadata_sqlite import SqliteMetadata
+from .metrics import watch
 from .node_link import NodeServer
 from .rest import build_rest
 from .webhdfs import WebHdfs
@@ -117,6 +118,7 @@ class Coordinator:
         )
         self._files = Files(self._reader, self._commit, self._cluster, seal, self._numbering, self._nodes.send)
         self._nodes.files = self._files
+        watch(self._cluster, self._commits)
 
     async def serve(self) -> None:
         """Until a signal, or the parent's death."""

@@ -31,6 +31,7 @@ from peacefs.protocol.errors import (
     PeerUnreachable,
 )
 from peacefs.protocol.messages import GetLayout, Layout
+from peacefs.protocol.metrics import CONTENT_TYPE, exposition
 from peacefs.protocol.threads import ThreadDriver
 from peacefs.protocol.tokens import FileRead, FileWrite, Seal
 from peacefs.protocol.webhdfs_answers import Answer, empty_answer, fault_answer, send_answer
@@ -203,7 +204,9 @@ def _find(wanted: ReadFile) -> fx.Steps[tuple[int, FileReader]]:
 
 
 def _greeting(scope: Scope) -> Answer:
-    """What somebody sees who points a browser here."""
+    """What somebody sees who points a browser here, and what Prometheus does."""
+    if scope["raw_path"] == b"/metrics":
+        return Answer(200, exposition(), (), CONTENT_TYPE.encode())
     if scope["raw_path"] != b"/" or scope["method"] not in ("GET", "HEAD"):
         raise FileNotFound("there is nothing here; the file system is under /webhdfs/v1 of the coordinator")
     return Answer(200, _HELLO, (), b"text/plain")

@@ -92,7 +92,7 @@ class ChainPlacement:
         other = self._roomiest_other(home) if reach.elsewhere else None
         if (reach.needs_writer and own is None) or (reach.elsewhere and other is None and replicas > 1):
             return None
-        more_here = other is None or home.free_slots > other.free_slots
+        more_here = other is None or home.share > other.share
         for here in reach.splits(own is not None, more_here):
             away = reach.replicas - here
             barred = {*exclude, at_writer.name} if at_writer is not None else set(exclude)

@@ -119,8 +119,12 @@ class _Simulation:
         heappush(self._news, (self._now_s + self._delay_s, next(self._sequence), Finished(grant.number)))
 
     def _tell(self) -> None:
-        self._now_s, _, event = heappop(self._news)
-        for grant in self._policy.handle([event], self._now_s):
+        """Gives the policy all news of this moment."""
+        self._now_s = self._news[0][0]
+        events: list[Event] = []
+        while self._news and self._news[0][0] <= self._now_s:
+            events.append(heappop(self._news)[2])
+        for grant in self._policy.handle(events, self._now_s):
             times = self._times[grant.write_set]
             if times.granted_s < 0:
                 times.granted_s = self._now_s

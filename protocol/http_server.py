@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -32,10 +33,12 @@ from .limits import (
     http_url_bytes_max,
     http_write_stall_timeout_s,
 )
-from .webhdfs_answers import Answer, error_answer, wants_content_type
+from .metrics import http_requests
+from .webhdfs_answers import error_answer
 
 log = logging.getLogger("peacefs.http")
 
+_BEYOND_ASCII = re.compile(rb"[\x80-\xff]")
 _REASONS = {400: b"Bad Request", 414: b"URI Too Long", 431: b"Request Header Fields Too Large"}
 
 
@@ -66,6 +69,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().__init__(*arguments, **named)
         self._deadline: asyncio.TimerHandle | None = None
         self._write_deadline: asyncio.TimerHandle | None = None
+        self._at_request_line = True
         self._in_head = False
         self._head_bytes = 0
         self._refused = False
@@ -90,6 +94,10 @@ class BoundedProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._refused:
             return
+        if self._at_request_line:
+            end = data.find(b"\n")
+            self._at_request_line = end < 0
+            data = _with_ascii_line(data, len(data) if end < 0 else end)
         super().data_received(data)
         if self._in_head and not self._refused:
             self._head_bytes += len(data)
@@ -116,15 +124,20 @@ class BoundedProtocol(HttpToolsProtocol):
             raise ValueError("the parser need not go on")
 
     def on_headers_complete(self) -> None:
+        http_requests.inc()
         self._in_head = False
         self._head_bytes = 0
         super().on_headers_complete()
         if self.scope["method"] != "HEAD":
             self.cycle.transport = HeadWithBody(self.transport)  # type: ignore[assignment]
 
+    def on_message_complete(self) -> None:
+        self._at_request_line = True
+        super().on_message_complete()
+
     def send_400_response(self, msg: str) -> None:
         if not self._refused:
-            self._refuse(400, "the request is malformed: it is not HTTP/1.1, or its URL is not percent-encoded")
+            self._refuse(400, "the request is malformed: it is not HTTP/1.1")
 
     # -- deadlines -----------------------------------------------------------------------------------
 
@@ -160,16 +173,21 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._answering():
             self.transport.abort()  # the refusal would land in the middle of another answer
             return
-        with_type = wants_content_type({"headers": self.headers or []})
-        self.transport.write(_encode(error_answer(BadRequest(message), status), with_type=with_type))
+        # Not labelled: it may be Hadoop's client, whose headers have not been seen yet.
+        answer = error_answer(BadRequest(message), status)
+        head = [b"HTTP/1.1 %d %s" % (status, _REASONS[status]), b"connection: close"]
+        head += [b"%s: %s" % pair for pair in answer.headers(with_type=False)]
+        self.transport.write(b"\r\n".join((*head, b"", answer.body)))
         self._clear_deadline()
         self._deadline = self.loop.call_later(http_linger_s, self.transport.abort)
 
 
-def _encode(answer: Answer, *, with_type: bool) -> bytes:
-    head = [b"HTTP/1.1 %d %s" % (answer.status, _REASONS[answer.status])]
-    head += [b"%s: %s" % pair for pair in answer.headers(with_type=with_type)]
-    return b"\r\n".join((*head, b"connection: close", b"", answer.body))
+def _with_ascii_line(data: bytes, line_bytes: int) -> bytes:
+    """Escapes what is not ASCII in a request line: Hadoop's client sends UTF-8 as it is, no parser takes it."""
+    line = data[:line_bytes]
+    if line.isascii():
+        return data
+    return _BEYOND_ASCII.sub(lambda byte: b"%%%02X" % byte[0][0], line) + data[line_bytes:]
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -185,6 +203,14 @@ def listen(host: str, port: int) -> socket.socket:
 
 class Server(uvicorn.Server):
     """Leaves signals to the service that it is a part of; that sets `should_exit`."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to the service, which has more to stop than this."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -22,6 +22,7 @@ from .frames import PREFIX_BYTES, Frame, decode_message, decode_prefix, encode
 from .hello import Identity, Peer, accepting, connecting
 from .limits import connect_timeout_s, hello_timeout_s, idle_connection_timeout_s
 from .messages import Failure, Message, Welcome
+from .metrics import frames_sent
 
 T = TypeVar("T")
 
@@ -38,6 +39,7 @@ class SocketConnection(fx.Connection):
         self.idle_since = 0.0
 
     def send(self, message: Message, payload: Bytes, timeout_s: float, tag: int = 0) -> None:
+        frames_sent.inc()
         head = encode(message, len(payload), tag)
         try:
             self._socket.settimeout(timeout_s)

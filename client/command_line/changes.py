@@ -36,14 +36,16 @@ def move(session: Session, sources: Sequence[str], target: str) -> None:
     goal = session.place(target)
     status = goal.status()
     into = status is not None and status.is_directory
-    if len(sources) > 1 and not into:
+    places = list(session.each(sources))
+    if len(places) > 1 and not into:
         session.complaints.say(target, "No such file or directory" if status is None else "Is not a directory")
         return
-    for text in sources:
-        with session.complaints.about(text):
-            source = session.place(text)
+    for source in places:
+        with session.complaints.about(source.text):
             if source.files is not goal.files:
-                raise BadRequest(f"`{text}' and `{target}' are in different file systems; get and put instead")
+                raise BadRequest(
+                    f"`{source.text}' and `{target}' are in different file systems; get and put instead"
+                )
             source.files.status(source.path)
             final = goal.child(source.name) if into else goal
             with session.complaints.about(final.text):
@@ -52,15 +54,14 @@ def move(session: Session, sources: Sequence[str], target: str) -> None:
 
 def remove(session: Session, texts: Sequence[str], *, recursive: bool, force: bool) -> None:
     """With `force` it is fine that there is nothing to remove."""
-    for text in texts:
-        with session.complaints.about(text):
-            place = session.place(text)
+    for place in session.each(texts):
+        with session.complaints.about(place.text):
             status = place.status()
             if status is None:
                 if not force:
-                    session.complaints.say(text, "No such file or directory")
+                    session.complaints.say(place.text, "No such file or directory")
             elif status.is_directory and not recursive:
-                session.complaints.say(text, "Is a directory")
+                session.complaints.say(place.text, "Is a directory")
             else:
                 place.files.delete(place.path, recursive=recursive)
-                print_line(f"Deleted {text}")
+                print_line(f"Deleted {place.text}")

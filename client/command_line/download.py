@@ -24,25 +24,23 @@ def get(session: Session, sources: Sequence[str], target: str, *, force: bool) -
     """Copies each source to `target`, or into it when it is a directory. `force` replaces files that are there."""
     goal = Path(target)
     into = goal.is_dir()
-    if len(sources) > 1 and not into:
+    places = list(session.each(sources))
+    if len(places) > 1 and not into:
         session.complaints.say(target, "Is not a directory" if goal.exists() else "No such file or directory")
         return
     with transfer_progress() as progress:
         download = _Download(session, progress, force)
-        for text in sources:
-            with session.complaints.about(text):
-                place = session.place(text)
+        for place in places:
+            with session.complaints.about(place.text):
                 status = place.files.status(place.path)
                 download.tree(place, status, goal / place.name if into else goal)
 
 
 def cat(session: Session, sources: Sequence[str]) -> None:
     """Writes each file to stdout."""
-    for text in sources:
-        with session.complaints.about(text):
-            place = session.place(text)
-            with place.files.open(place.path) as source:
-                copy(source, sys.stdout.buffer, TransferProgress())
+    for place in session.each(sources):
+        with session.complaints.about(place.text), place.files.open(place.path) as source:
+            copy(source, sys.stdout.buffer, TransferProgress())
 
 
 class _Download:

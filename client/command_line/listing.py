@@ -25,9 +25,9 @@ class ListStyle:
 
 def list_places(session: Session, texts: Sequence[str], style: ListStyle) -> None:
     """Prints what each path holds, a page at a time: a directory of any size needs no more memory than one."""
-    for text in texts:
-        with session.complaints.about(text):
-            _list(session, session.place(text), style, top=True)
+    for place in session.each(texts):
+        with session.complaints.about(place.text):
+            _list(session, place, style, top=True)
 
 
 def _list(session: Session, place: Place, style: ListStyle, *, top: bool) -> None:
@@ -66,9 +66,8 @@ def _lines(place: Place, entries: Sequence[FileStatus], style: ListStyle) -> Ite
 
 def show_status(session: Session, texts: Sequence[str], template: str, *, as_json: bool) -> None:
     """Prints one line a path."""
-    for text in texts:
-        with session.complaints.about(text):
-            place = session.place(text)
+    for place in session.each(texts):
+        with session.complaints.about(place.text):
             status = place.files.status(place.path)
             print_line(
                 msgspec.json.encode(as_record(status)).decode() if as_json else format_stat(template, status)

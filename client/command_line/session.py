@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -13,6 +14,7 @@ from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.protocol.errors import FileNotFound
 
 from .complaints import Complaints
+from .globs import expand, is_glob
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,13 @@ class Place:
     @property
     def name(self) -> str:
         return posixpath.basename(self.path)
+
+    def names_below(self, directory: str) -> list[str]:
+        """Of a directory of the same file system; none where there is no directory."""
+        try:
+            return [entry.name for entry in self.files.list(directory) if entry.path != directory]
+        except FileNotFound:
+            return []
 
     def status(self) -> FileStatus | None:
         """None where there is nothing."""
@@ -57,6 +66,24 @@ class Session:
             files = self._open[address] = PeaceFileSystem(address.http)
         absolute = posixpath.normpath(posixpath.join("/user", files.user, path))
         return Place(files, "/" + absolute.lstrip("/"), text)
+
+    def each(self, texts: Sequence[str]) -> Iterator[Place]:
+        """What path arguments name that may be patterns; complains of a pattern that stands for nothing."""
+        for text in texts:
+            places: list[Place] = []
+            with self.complaints.about(text):
+                places = self._expanded(text)
+            yield from places
+
+    def _expanded(self, text: str) -> list[Place]:
+        place = self.place(text)
+        if not is_glob(place.path):
+            return [place]
+        found = expand(place.path, place.names_below, place.files.exists)
+        if not found:
+            raise FileNotFound(text)
+        scheme_and_host = text.removesuffix(split_uri(text)[1]) if is_uri(text) else ""
+        return [Place(place.files, path, scheme_and_host + path) for path in found]
 
     def __enter__(self) -> Self:
         return self

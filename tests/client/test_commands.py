@@ -260,6 +260,24 @@ def test_relative_paths_begin_at_the_users_home(run: Run, files: PeaceFileSystem
     files.delete("/user/alice/here", recursive=True)
 
 
+def test_patterns_stand_for_paths_and_those_that_match_nothing_are_complained_of(
+    run: Run, files: PeaceFileSystem, shared_cluster: LocalCluster, home: str, tmp_path: Path
+) -> None:
+    for name in ("1/part-0", "1/part-1", "2/part-0", "2/_SUCCESS"):
+        files.write(f"{home}/{name}", name.encode())
+    assert run("cat", f"{home}/*/part-*").stdout == b"1/part-01/part-12/part-0"
+    assert run("get", f"{home}/1/part-[01]", ".").returncode == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["part-0", "part-1"]
+    uri = f"{shared_cluster.webhdfs_uri}{home}"
+    listed = run("ls", f"{uri}/?/_*").stdout.decode()
+    assert listed.rstrip().endswith(f" {uri}/2/_SUCCESS")
+    refused = run("rm", f"{home}/*/none*", f"{home}/{{1,2}}/part-0")
+    assert complaints(refused) == [f"peacefs: rm: `{home}/*/none*': No such file or directory"]
+    assert refused.stdout.decode() == f"Deleted {home}/1/part-0\nDeleted {home}/2/part-0\n"
+    assert run("mv", f"{home}/2/*", f"{home}/1").returncode == 0
+    assert [entry.name for entry in files.list(f"{home}/1")] == ["_SUCCESS", "part-1"]
+
+
 def test_an_absent_coordinator_is_one_line_that_says_what_to_do(run_process: Run) -> None:
     outcome = run_process("ls", "/", PEACEFS_COORDINATOR="http://127.0.0.1:1")
     assert outcome.returncode == 1

@@ -6,6 +6,7 @@ import gc
 import io
 import random
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -212,8 +213,9 @@ def test_a_tree_is_walked_summed_up_and_deleted(files: PeaceFileSystem, home: st
 
 def test_a_directory_of_more_than_a_page_is_listed_in_full(files: PeaceFileSystem, home: str) -> None:
     names = sorted(f"{number:x}" for number in range(2100))
-    for name in names:
-        files.mkdirs(f"{home}/{name}")
+    # From many threads, because their changes share commits.
+    with ThreadPoolExecutor(16) as threads:
+        list(threads.map(lambda name: files.mkdirs(f"{home}/{name}"), names))
     assert [entry.name for entry in files.list(home)] == names
     assert len(list(files.pages(home))) == 3
 

@@ -43,6 +43,13 @@ def run(spark: SparkSession, plan: QueryPlan) -> None:
     ProgressFile(Path(plan.progress)).append_news(query)
 
 
+def uncommit_last_batch(checkpoint: Path) -> None:
+    """What a kill leaves that comes after the sink's commit of a batch and before the query's own."""
+    last = max(int(entry.name) for entry in (checkpoint / "commits").iterdir() if entry.name.isdecimal())
+    for name in (str(last), f".{last}.crc"):
+        (checkpoint / "commits" / name).unlink()
+
+
 def test_stream_batch_and_parser_count_alike_also_over_a_restart(spark: SparkSession, tmp_path: Path) -> None:
     from peacefs.spark_connector.failed_logins import batch_rows, streamed_rows
 
@@ -69,6 +76,7 @@ def test_stream_batch_and_parser_count_alike_also_over_a_restart(spark: SparkSes
         part.rename(arrived / part.name)
     run(spark, plan)
     assert streamed_rows(spark, plan) != batch_rows(spark, plan), "open windows are not put out yet"
+    uncommit_last_batch(tmp_path / "checkpoint")
     for part in parts[2:]:
         part.rename(arrived / part.name)
     run(spark, plan)
@@ -78,6 +86,4 @@ def test_stream_batch_and_parser_count_alike_also_over_a_restart(spark: SparkSes
     assert [batch.batch for batch in batches] == list(range(len(batches)))
     assert len(batches) > len(parts)
     assert all(batch.log_writes_ms > 0 and batch.state_commit_ms >= 0 for batch in batches)
-    assert list((tmp_path / "checkpoint" / "state").rglob("*_*.changelog")), (
-        "RocksDB, change logs, format version 2"
-    )
+    assert list((tmp_path / "checkpoint" / "state").rglob("*.changelog")), "RocksDB with change logs"

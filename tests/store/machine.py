@@ -146,6 +146,9 @@ class SimulatedMachine(Machine):
         self.random = Random(seed)
         self.disk = SimulatedDisk(self.random)
         self.driver = SeededDriver(self.disk, self.random)
+        # Whoever claims the store directory makes it durable.
+        self.disk.perform(fx.MakeDirectory(self.directory))
+        self.disk.perform(fx.SyncDirectory("/"))
 
     def run(self, steps: fx.Steps[T]) -> T:
         return self.driver.run(steps)

@@ -54,6 +54,7 @@ def until_closed(wire: socket.socket) -> bytes:
 def refusal(raw: bytes) -> tuple[int, str]:
     head, _, body = raw.partition(b"\r\n\r\n")
     assert f"content-length: {len(body)}".encode() in head
+    assert b"content-type" not in head
     return int(head.split()[1]), json.loads(body)["RemoteException"]["message"]
 
 
@@ -136,13 +137,24 @@ def test_endless_headers_are_refused_in_words(served):
         assert refusal(until_closed(wire)) == (431, "the head of the request is over 131072 bytes")
 
 
-@pytest.mark.parametrize("sent", [b"HELLO\r\n\r\n", b"\x16\x03\x01\x02\x00\x01", b"GET /\xff HTTP/1.1\r\n\r\n"])
+@pytest.mark.parametrize("sent", [b"HELLO\r\n\r\n", b"\x16\x03\x01\x02\x00\x01", b"GET / / HTTP/1.1\r\n\r\n"])
 def test_what_is_not_http_is_refused_in_words(served, sent):
     with served.connect() as wire:
         wire.sendall(sent)
         status, message = refusal(until_closed(wire))
     assert status == 400
     assert message.startswith("the request is malformed")
+
+
+def test_a_request_line_in_raw_utf_8_is_taken_as_hadoops_client_sends_it(served):
+    """Not percent-encoded, here in two segments and on a connection that has been used."""
+    with served.connect() as wire:
+        for _ in range(2):
+            line = "GET /ü日 HTTP/1.1\r\nhost: x\r\n\r\n".encode()
+            wire.sendall(line[:6])
+            time.sleep(0.05)
+            wire.sendall(line[6:])
+            assert wire.recv(65536).endswith(b"\r\n\r\n3"), "a slash and two letters"
 
 
 def test_a_refusal_never_lands_in_another_answer(served):

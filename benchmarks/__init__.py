@@ -1,0 +1,1 @@
+"""Benchmarks: each beside a peer or a physical limit, in one run, alternating. `python -m benchmarks` runs all."""

@@ -1,0 +1,36 @@
+"""How a benchmark shows what it measured: a table for people, JSON beside it for machines."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def show(name: str, title: str, rows: Sequence[dict[str, Any]]) -> None:
+    """Prints the rows as a table and writes them to `results/<name>.json`, with what machine it was."""
+    table = Table(title=title, title_justify="left")
+    for column in rows[0]:
+        table.add_column(column, justify="left" if isinstance(rows[0][column], str) else "right")
+    for row in rows:
+        table.add_row(*(_text(value) for value in row.values()))
+    Console(width=140).print(table)
+    RESULTS.mkdir(exist_ok=True)
+    machine = {"cores": os.cpu_count(), "python": platform.python_version(), "kernel": platform.release()}
+    result = {"benchmark": name, "taken_s": int(time.time()), "machine": machine, "rows": list(rows)}
+    (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
+
+
+def _text(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.0f}" if value >= 100 else f"{value:.2f}" if value >= 1 else f"{value:.3f}"
+    return str(value)

@@ -1,0 +1,120 @@
+"""Files of 1 KiB, 16 writers, r = 3, every one fsynced and committed: what Spark's checkpoints are made of.
+
+The same files by WebHDFS (two HTTP requests each, as the Hadoop client sends them) and by our own client. The
+counts are differences of the services' own counters, heartbeats included.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import statistics
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from peacefs.client.filesystem import PeaceFileSystem
+from peacefs.client.local_cluster import LocalCluster
+
+from .report import show
+
+_DATA = os.urandom(1024)
+_COUNTED = ("peacefs_http_requests_total", "peacefs_frames_sent_total", "peacefs_commits_made")
+Write = Callable[[str], None]
+
+
+def main(*, quick: bool = False) -> None:
+    files, rounds = (200, 1) if quick else (4000, 3)
+    rows = []
+    with tempfile.TemporaryDirectory() as directory, LocalCluster(Path(directory), datanodes=4, port=0) as cluster:
+        for writers in (1, 16):
+            for front, maker in (("WebHDFS", _over_webhdfs), ("our client", _over_client)):
+                runs = [
+                    _run(cluster, maker, writers, files, f"/{front}/{writers}/{turn}") for turn in range(rounds)
+                ]
+                middle = sorted(runs, key=lambda run: run["files/s"])[len(runs) // 2]
+                rows.append({"front": front, "writers": writers, **middle})
+    show("small_files", f"{files} files of 1 KiB, r = 3, fsync; the median of {rounds} rounds", rows)
+
+
+def _run(
+    cluster: LocalCluster, maker: Callable[[LocalCluster], Write], writers: int, files: int, directory: str
+) -> dict[str, float]:
+    latencies: list[float] = []
+    before = _counters(cluster)
+    started = threading.Barrier(writers + 1)
+
+    def work(writer: int) -> None:
+        write = maker(cluster)
+        write(f"{directory}/warm-{writer}")
+        started.wait()
+        mine = []
+        for number in range(files // writers):
+            begun = time.perf_counter()
+            write(f"{directory}/{writer}-{number}")
+            mine.append(time.perf_counter() - begun)
+        latencies.extend(mine)
+
+    threads = [threading.Thread(target=work, args=(writer,)) for writer in range(writers)]
+    for thread in threads:
+        thread.start()
+    started.wait()
+    begun = time.perf_counter()
+    for thread in threads:
+        thread.join()
+    taken = time.perf_counter() - begun
+    assert len(latencies) == files // writers * writers, "a writer failed"
+    after = _counters(cluster)
+    written = len(latencies) + writers
+    cuts = statistics.quantiles(latencies, n=100)
+    return {
+        "files/s": len(latencies) / taken,
+        "p50 ms": cuts[49] * 1000,
+        "p99 ms": cuts[98] * 1000,
+        **{
+            label: (after[name] - before[name]) / written
+            for label, name in zip(("HTTP/file", "frames/file", "commits/file"), _COUNTED, strict=True)
+        },
+    }
+
+
+def _over_webhdfs(cluster: LocalCluster) -> Write:
+    connections: dict[str, http.client.HTTPConnection] = {}
+
+    def put(url: str, body: bytes | None) -> http.client.HTTPResponse:
+        parts = urlsplit(url)
+        connection = connections.setdefault(parts.netloc, http.client.HTTPConnection(parts.netloc))
+        connection.request("PUT", f"{parts.path}?{parts.query}", body=body)
+        answer = connection.getresponse()
+        answer.read()
+        return answer
+
+    def write(path: str) -> None:
+        name = urllib.request.pathname2url(path)
+        redirect = put(f"{cluster.http_address}/webhdfs/v1{name}?op=CREATE&user.name=bench&replication=3", None)
+        answer = put(redirect.headers["location"], _DATA)
+        assert (redirect.status, answer.status) == (307, 201), (redirect.status, answer.status)
+
+    return write
+
+
+def _over_client(cluster: LocalCluster) -> Write:
+    files = PeaceFileSystem(cluster.http_address)
+    return lambda path: files.write(path, _DATA, replication=3)
+
+
+def _counters(cluster: LocalCluster) -> dict[str, float]:
+    """Sums over all members. The requests that ask for them are counted too, one a member."""
+    totals = dict.fromkeys(_COUNTED, 0.0)
+    for member in cluster.members:
+        address = f"http://{member.readiness.http_host}:{member.readiness.http_port}/metrics"
+        with urllib.request.urlopen(address, timeout=10) as answer:
+            for line in answer.read().decode().splitlines():
+                name, _, value = line.partition(" ")
+                if name in totals:
+                    totals[name] += float(value)
+    return totals

@@ -1,0 +1,121 @@
+"""Patterns in path arguments, as `hdfs dfs` reads them: `*`, `?`, `[a-z]`, `[^a]`, `{one,other}`, and `\\` before a
+character that means itself. No pattern reaches across a `/`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+from peacefs.protocol.errors import BadRequest
+
+#: What a directory holds; empty for what is none.
+Names = Callable[[str], Iterable[str]]
+Exists = Callable[[str], bool]
+
+_SPECIAL = frozenset("*?[{\\")
+
+
+def is_glob(path: str) -> bool:
+    """Whether a path is to be expanded; one with escapes alone is, too."""
+    return not _SPECIAL.isdisjoint(path)
+
+
+def expand(path: str, names: Names, exists: Exists) -> list[str]:
+    """The paths that an absolute pattern stands for, in the order of `names`. Raises BadRequest."""
+    found = [""]
+    must_check = False
+    for component in path.strip("/").split("/"):
+        match = component_pattern(component)
+        if isinstance(match, str):
+            found = [f"{base}/{match}" for base in found]
+            must_check = True
+        else:
+            found = [f"{base}/{name}" for base in found for name in names(base or "/") if match.fullmatch(name)]
+            must_check = False
+    return [candidate for candidate in found if exists(candidate)] if must_check else found
+
+
+def component_pattern(text: str) -> re.Pattern[str] | str:
+    """One component: the name that it is, or a pattern for names. Raises BadRequest when it is not closed."""
+    return _Component(text).parse()
+
+
+class _Component:
+    """Reads a component from left to right."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._expression: list[str] = []
+        self._literal: list[str] = []
+        self._open_braces = 0
+        self._is_pattern = False
+
+    def parse(self) -> re.Pattern[str] | str:
+        while self._at < len(self._text):
+            self._one(self._take())
+        if self._open_braces:
+            raise self._not_closed("{")
+        if not self._is_pattern:
+            return "".join(self._literal)
+        return re.compile("".join(self._expression), re.DOTALL)
+
+    def _one(self, character: str) -> None:
+        match character:
+            case "*":
+                self._special(".*")
+            case "?":
+                self._special(".")
+            case "[":
+                self._special(self._set())
+            case "{":
+                self._open_braces += 1
+                self._special("(?:")
+            case "," if self._open_braces:
+                self._special("|")
+            case "}" if self._open_braces:
+                self._open_braces -= 1
+                self._special(")")
+            case "\\":
+                self._plain(self._take_escaped())
+            case _:
+                self._plain(character)
+
+    def _set(self) -> str:
+        """The rest of `[...]`; `^` or `!` at its beginning turns it round, `-` between two characters is a range."""
+        negated = self._text[self._at : self._at + 1] in ("^", "!") and bool(self._take())
+        body = ""
+        while (character := self._take()) != "]" or not body:
+            if character == "-":
+                body += character if body and self._text[self._at : self._at + 1] != "]" else r"\-"
+            else:
+                body += re.escape(self._take_escaped() if character == "\\" else character)
+        expression = f"[{'^' if negated else ''}{body}]"
+        try:
+            re.compile(expression)
+        except re.error:
+            raise BadRequest(f"the pattern {self._text!r} has a range that runs backwards") from None
+        return expression
+
+    def _special(self, expression: str) -> None:
+        self._is_pattern = True
+        self._expression.append(expression)
+
+    def _plain(self, character: str) -> None:
+        self._literal.append(character)
+        self._expression.append(re.escape(character))
+
+    def _take(self) -> str:
+        if self._at == len(self._text):
+            raise self._not_closed("[")
+        self._at += 1
+        return self._text[self._at - 1]
+
+    def _take_escaped(self) -> str:
+        if self._at == len(self._text):
+            raise BadRequest(f"the pattern {self._text!r} ends with a \\ that escapes nothing")
+        return self._take()
+
+    def _not_closed(self, opening: str) -> BadRequest:
+        return BadRequest(f"the pattern {self._text!r} does not close its {opening}")

@@ -1,0 +1,41 @@
+"""What the coordinator tells Prometheus, beyond what all services count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from prometheus_client import Gauge
+
+from peacefs.protocol.metrics import registry
+
+from .cluster import Cluster
+from .commits import GroupCommit
+from .membership import State
+
+
+def watch(cluster: Cluster, group_commit: GroupCommit) -> None:
+    """Publishes gauges that look at the parts whenever they are asked. Once a process."""
+    for state in State:
+        _gauge(
+            f"peacefs_datanodes_{state.value}",
+            f"Datanodes that are {state.value}",
+            partial(_count, cluster, state),
+        )
+    chunks = cluster.chunks
+    _gauge("peacefs_chunks", "Chunks that files refer to", lambda: len(chunks))
+    _gauge("peacefs_chunks_under_replicated", "Chunks with too few replicas", lambda: len(chunks.under))
+    _gauge("peacefs_chunks_missing", "Chunks without any good replica", lambda: len(chunks.missing))
+    _gauge("peacefs_repairs_under_way", "Copies ordered and not yet answered", lambda: cluster.repair.under_way)
+    _gauge("peacefs_repairs_done", "Copies made since the start", lambda: cluster.repair.repaired_total)
+    _gauge("peacefs_replicas_lost", "Replicas on datanodes that died", lambda: cluster.replicas_lost_total)
+    _gauge("peacefs_commits_made", "Commits of the metadata since the start", lambda: group_commit.commits)
+    _gauge("peacefs_changes_made", "Changes of the metadata that they carried", lambda: group_commit.requests)
+
+
+def _count(cluster: Cluster, state: State) -> int:
+    return sum(node.state is state for node in cluster.members.all())
+
+
+def _gauge(name: str, meaning: str, value: Callable[[], float]) -> None:
+    Gauge(name, meaning, registry=registry).set_function(value)
