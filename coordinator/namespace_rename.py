@@ -58,6 +58,8 @@ def rename(
         to_way = _into_directory(tx, to_way, source.name)
         if _is_repeated(tx, from_way, to_way, now_ms):
             return RenameResult(True, [])
+    if mode is RenameMode.LEGACY and from_way.is_whole and to_way.path == source:
+        return RenameResult(not source.is_root, [])
     try:
         replaced = _check(tx, from_way, to_way, mode)
     except (PathError, RenameRefused):

@@ -65,20 +65,21 @@ class SegmentScan:
             self._at = base + scan_headers_window_bytes
             return []
         is_last = base + len(window) >= self._size or len(window) < self._window_bytes
+        # Data that is read has to lie in the window, data that is passed over merely in the file.
+        limit = len(window) if self._with_data else self._size - base
         found = []
         at = 0
         while at < len(window):
             record = unpack_record(window, at, self._salt)
-            if record is not None and base + at + record_bytes(record.length) <= self._size:
-                if self._with_data and at + record_bytes(record.length) > len(window):
-                    break
+            if record is not None and at + record_bytes(record.length) <= limit:
                 found.append(self._record_at(window, at, base, record))
                 at += record_bytes(record.length)
-            elif at + HEADER_AND_SUMS_BYTES_MAX > len(window) and not is_last:
+            elif not is_last and (at + HEADER_AND_SUMS_BYTES_MAX > len(window) or (record and self._with_data)):
                 break
             else:
                 at = _next_candidate(window, at + 1, is_last=is_last)
-        self._at = self._size if is_last and not window else base + at
+        self._at = base + at if window else self._size
+        assert self._at > base
         return found
 
     def _record_at(self, window: bytes, at: int, base: int, record: Record) -> FoundRecord:

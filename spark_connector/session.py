@@ -99,8 +99,8 @@ def settings(address: str, checkpoint_root: str = "/checkpoints") -> list[Settin
             _STATE_STORE + "checkpointFormatVersion",
             "1",
             "4.0.0",
-            "version 2 names the files of a repeated batch anew, but Spark 4.3 then never starts a query again that was "
-            "killed between its sink's commit and its own, if the sink skips batches that it has, as the file sink does",
+            "under version 2 Spark 4.3 can never restart a query that was killed between its sink's commit and its "
+            "own, if the sink skips batches that it has, as the file sink does; so not its unique file names",
         ),
     ]
 

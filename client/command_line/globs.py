@@ -1,5 +1,7 @@
-"""Patterns in path arguments, as `hdfs dfs` reads them: `*`, `?`, `[a-z]`, `[^a]`, `{one,other}`, and `\\` before a
-character that means itself. No pattern reaches across a `/`.
+"""Patterns in path arguments, as `hdfs dfs` reads them.
+
+`*`, `?`, `[a-z]`, `[^a]`, `{one,other}`, and `\\` before a character that means itself. No pattern reaches across
+a `/`.
 """
 
 from __future__ import annotations
@@ -83,7 +85,7 @@ class _Component:
                 self._plain(character)
 
     def _set(self) -> str:
-        """The rest of `[...]`; `^` or `!` at its beginning turns it round, `-` between two characters is a range."""
+        """The rest of `[...]`: `^` or `!` at its beginning turns it round, `-` makes ranges."""
         negated = self._text[self._at : self._at + 1] in ("^", "!") and bool(self._take())
         body = ""
         while (character := self._take()) != "]" or not body:

@@ -89,22 +89,28 @@ class Relay:
             self._sockets += [near, far]
             for end in (near, far):
                 end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            for source, sink, down in ((near, far, True), (far, near, False)):
-                thread = threading.Thread(target=self._pass_on, args=(source, sink, down), daemon=True)
-                self._threads.append(thread)
-                thread.start()
+            down = threading.Thread(target=self._pass_down, args=(near, far), daemon=True)
+            up = threading.Thread(target=self._pass_up, args=(near, far, down), daemon=True)
+            self._threads += [down, up]
+            down.start()
+            up.start()
 
-    def _pass_on(self, source: socket.socket, sink: socket.socket, down: bool) -> None:
-        broken_off = False
+    def _pass_down(self, near: socket.socket, far: socket.socket) -> None:
+        whole = True
         with contextlib.suppress(OSError):
-            broken_off = not self._pass_all(source, sink, down)
-        with contextlib.suppress(OSError):
-            sink.shutdown(socket.SHUT_WR)
+            whole = self._pass_all(near, far, down=True)
         # What the server says last comes up even when nothing more goes down to it.
-        if broken_off or not down:
-            for end in (source, sink):
-                with contextlib.suppress(OSError):
-                    end.shutdown(socket.SHUT_RDWR)
+        _shut_down(far, socket.SHUT_WR if whole else socket.SHUT_RDWR)
+
+    def _pass_up(self, near: socket.socket, far: socket.socket, way_down: threading.Thread) -> None:
+        with contextlib.suppress(OSError):
+            self._pass_all(far, near, down=False)
+        _shut_down(far, socket.SHUT_RDWR)
+        _shut_down(near, socket.SHUT_RDWR)
+        way_down.join()
+        # Closed, not only shut down: whoever still sends is to notice.
+        near.close()
+        far.close()
 
     def _pass_all(self, source: socket.socket, sink: socket.socket, down: bool) -> bool:
         """Until the source ends; False when the relay was told to break off before."""
@@ -129,20 +135,21 @@ class Relay:
         """Breaks every connection and refuses new ones, as a killed process does."""
         self.dead = True
         for end in list(self._sockets):
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
+            _shut_down(end, socket.SHUT_RDWR)
 
     def stop(self) -> None:
         self._released.set()
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
+        _shut_down(self._listener, socket.SHUT_RDWR)
         self._threads[0].join()
         self._listener.close()
         self.die()
         for thread in self._threads:
             thread.join()
-        for end in self._sockets:
-            end.close()
+
+
+def _shut_down(end: socket.socket, how: int) -> None:
+    with contextlib.suppress(OSError):
+        end.shutdown(how)
 
 
 class Node:

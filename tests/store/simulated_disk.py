@@ -188,7 +188,7 @@ class SimulatedDisk:
     def crash(self) -> None:
         """Power off and on: open files are gone, and unsynced changes as far as chance will have it."""
         self._boot += 1
-        self._faults.clear()
+        self.heal()
         self._open_files.clear()
         self._root.crash(self._random)
 
@@ -198,6 +198,10 @@ class SimulatedDisk:
         `skip` lets that many pass first. An append that fails has written a part, a sync has as well.
         """
         self._faults.append(_Fault(kind, code, path, skip))
+
+    def heal(self) -> None:
+        """Failures that were asked for and have not happened yet will not happen."""
+        self._faults.clear()
 
     def flip_bit(self, path: str, offset: int, bit: int = 0) -> None:
         """The medium rots."""

@@ -83,6 +83,7 @@ def test_whatever_fails_under_a_write_is_an_error_or_nothing_at_all(content: byt
             assert machine.store.find(CHUNK + 1) is None
             assert clean(machine)
         else:
+            machine.disk.heal()
             assert machine.get(CHUNK + 1) == content
         machine.disk.crash()
         machine.start()

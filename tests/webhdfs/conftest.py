@@ -112,6 +112,10 @@ class Served:
     def connect(self) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.port), timeout=20)
 
+    def connections(self) -> int:
+        """How many are open, in the eyes of the server."""
+        return len(self._server.server_state.connections)
+
     def run(self, coroutine: Any) -> Any:
         """Runs a coroutine on the server's loop, from the test's thread."""
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(20)
@@ -269,7 +273,7 @@ def data(tmp_path_factory: pytest.TempPathFactory, seal: Seal) -> Iterator[DataS
         side.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def serve() -> Callable[[Callable[[], App]], Served]:
     """Puts an application behind a real server: `with serve(build) as served`."""
     return Served

@@ -169,12 +169,8 @@ def test_a_chunked_body_without_its_end_is_no_file(data, path):
         wire.sendall(
             f"PUT {target} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n".encode()
         )
-    wait_until(lambda: data.served.run(connections(data)) == 0, "the connection is still there")
+    wait_until(lambda: data.served.connections() == 0, "the connection is still there")
     assert data.names.ask("GET", path, "GETFILESTATUS").status == 404
-
-
-async def connections(data):
-    return len(data.served._server.server_state.connections)
 
 
 def test_a_long_upload_that_dawdles_is_in_nobodys_way(data, path):

@@ -1,0 +1,136 @@
+"""What the tree promises: one-way imports, one tree of errors, deployment files that match the code."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+import peacefs
+from peacefs.command import application
+from peacefs.protocol import errors, limits
+
+_ROOT = Path(__file__).parent.parent
+_PACKAGES = ("protocol", "topology", "peace", "coordinator", "datanode", "client", "spark_connector")
+_SOURCES = sorted(path for package in _PACKAGES for path in (_ROOT / package).rglob("*.py"))
+
+
+def test_imports_point_one_way() -> None:
+    done = subprocess.run(
+        [Path(sys.executable).with_name("lint-imports"), "--no-logo"], cwd=_ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_every_package_is_linked_into_the_distribution() -> None:
+    for package in _PACKAGES:
+        link = _ROOT / "peacefs" / package
+        assert link.is_symlink()
+        assert link.readlink() == Path("..") / package
+
+
+def test_every_error_has_a_status_a_hadoop_class_and_survives_both_wires() -> None:
+    for code, kind in errors.BY_CODE.items():
+        assert kind.http_status in (400, 403, 404, 414, 431, 500, 503), code
+        assert re.fullmatch(r"[a-z]+(\.[a-z]+)+\.[A-Z]\w+(\$\w+)?", kind.hadoop_class), code
+        error = kind("what is wrong", culprit="dn-1")
+        assert type(errors.from_wire(error.code, error.message, error.culprit)) is kind
+        body = errors.remote_exception(error)["RemoteException"]
+        assert body["javaClassName"] == kind.hadoop_class
+        assert type(errors.from_remote_exception({"RemoteException": body})) is kind
+
+
+def test_the_tree_of_errors_is_drawn_in_full() -> None:
+    drawn = set(re.findall(r"[├└]── (\w+)", errors.__doc__ or "")) | {"PeacefsError"}
+    defined = {name for name, kind in errors.BY_CODE.items() if kind.__module__ == errors.__name__}
+    assert drawn == defined
+
+
+@pytest.mark.parametrize("source", _SOURCES, ids=lambda path: str(path.relative_to(_ROOT)))
+def test_a_module_says_what_it_is_for(source: Path) -> None:
+    tree = ast.parse(source.read_text())
+    assert ast.get_docstring(tree), "the module has no docstring"
+
+
+def test_pure_cores_have_no_clock_and_no_chance_of_their_own() -> None:
+    cores = [
+        "coordinator/cluster.py",
+        "coordinator/membership.py",
+        "coordinator/chunk_map.py",
+        "coordinator/repair.py",
+    ]
+    cores += [str(path.relative_to(_ROOT)) for path in (_ROOT / "peace").glob("*.py")]
+    for core in cores:
+        tree = ast.parse((_ROOT / core).read_text())
+        imported = {
+            name.split(".")[0]
+            for node in ast.walk(tree)
+            for name in (
+                [alias.name for alias in node.names]
+                if isinstance(node, ast.Import)
+                else [node.module or ""]
+                if isinstance(node, ast.ImportFrom) and node.level == 0
+                else []
+            )
+        }
+        assert not imported & {"time", "socket", "logging", "asyncio", "threading", "os", "secrets"}, core
+
+
+class TestDeployment:
+    compose = yaml.safe_load((_ROOT / "docker-compose.yml").read_text())
+
+    @pytest.mark.parametrize("name", sorted(compose["services"]))
+    def test_a_service_uses_commands_and_options_that_exist(self, name: str) -> None:
+        words = self.compose["services"][name]["command"].split()
+        shown = CliRunner().invoke(application, [words[0], "--help"], env={"COLUMNS": "200", "NO_COLOR": "1"})
+        assert shown.exit_code == 0
+        for option in (word for word in words if word.startswith("--")):
+            assert option in shown.output, f"peacefs {words[0]} has no {option}"
+
+    def test_the_first_ports_are_the_defaults_of_the_code(self) -> None:
+        services = self.compose["services"]
+        coordinator = services["coordinator"]["command"]
+        assert f"--port {limits.coordinator_http_port_default}" in coordinator
+        assert f"--node-port {limits.coordinator_node_port_default}" in coordinator
+        datanode = services["datanode-1"]["command"]
+        assert f"--port {limits.datanode_http_port_default}" in datanode
+        assert f"--data-port {limits.datanode_data_port_default}" in datanode
+        assert f"--coordinator coordinator:{limits.coordinator_node_port_default}" in datanode
+
+    @pytest.mark.parametrize("name", sorted(compose["services"]))
+    def test_every_port_that_clients_need_is_published_as_it_is(self, name: str) -> None:
+        service = self.compose["services"][name]
+        served = set(re.findall(r"--(?:data-port|port) (\d+)", service["command"]))
+        assert {port.split(":")[0] for port in service["ports"]} == served
+        assert all(len(set(port.split(":"))) == 1 for port in service["ports"])
+
+    def test_everybody_but_loopback_gets_the_secret(self) -> None:
+        for service in self.compose["services"].values():
+            assert "--secret-file /run/secrets/cluster" in service["command"]
+            assert "--advertise" in service["command"]
+            assert service["secrets"] == ["cluster"]
+
+    def test_the_image_copies_what_exists(self) -> None:
+        dockerfile = (_ROOT / "Dockerfile").read_text()
+        for copied in re.findall(r"^COPY (.+) \S+$", dockerfile, re.MULTILINE):
+            for name in copied.split():
+                assert (_ROOT / name).exists(), name
+        assert 'ENTRYPOINT ["peacefs"]' in dockerfile
+
+
+def test_nothing_that_is_locked_has_an_address() -> None:
+    for lock in (_ROOT / "locks").glob("*.lock"):
+        text = lock.read_text()
+        assert "http" + "://" not in text and "https" + "://" not in text
+        for entry in re.split(r"\n(?=[a-z])", text):
+            assert "--hash=sha256:" in entry, f"{lock.name}: {entry.splitlines()[0]} has no hash"
+
+
+def test_the_version_is_told() -> None:
+    assert re.fullmatch(r"\d+\.\d+\.\d+", peacefs.__version__)

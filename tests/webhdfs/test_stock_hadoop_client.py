@@ -1,0 +1,238 @@
+"""The Hadoop client that PySpark bundles, unchanged, against real processes: what Spark does to its checkpoints.
+
+One JVM, without a Spark context. Every class below is Hadoop's or Spark's own.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pyspark_gateway = pytest.importorskip("pyspark.java_gateway")
+py4j_protocol = pytest.importorskip("py4j.protocol")
+
+from peacefs.client.local_cluster import LocalCluster  # noqa: E402
+from peacefs.spark_connector.java import find_java, java_environment  # noqa: E402
+
+pytestmark = [pytest.mark.spark, pytest.mark.cluster]
+MIB = 1 << 20
+
+
+class Hadoop:
+    """A JVM with Hadoop's classes, and its clients for one cluster."""
+
+    def __init__(self, uri: str) -> None:
+        self.gateway = pyspark_gateway.launch_gateway()
+        self.jvm = self.gateway.jvm
+        self.fs_package = self.jvm.org.apache.hadoop.fs
+        self.conf = self.jvm.org.apache.hadoop.conf.Configuration()
+        self.uri = self.jvm.java.net.URI(uri)
+        self.fs = self.fs_package.FileSystem.get(self.uri, self.conf)
+        self.context = self.fs_package.FileContext.getFileContext(self.uri, self.conf)
+        checkpointing = self.jvm.org.apache.spark.sql.execution.streaming.checkpointing
+        self.checkpoints = checkpointing.FileContextBasedCheckpointFileManager(self.path("/"), self.conf)
+
+    def path(self, name: str) -> Any:
+        return self.fs_package.Path(self.uri.toString() + name)
+
+    def write(self, name: str, data: bytes, overwrite: bool = True) -> None:
+        stream = self.fs.create(self.path(name), overwrite)
+        stream.write(data)
+        stream.close()
+
+    def read(self, name: str, offset: int = 0) -> bytes:
+        stream = self.fs.open(self.path(name))
+        try:
+            stream.seek(offset)
+            return bytes(self.jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+        finally:
+            stream.close()
+
+    def rename(self, source: str, target: str, *options: str) -> None:
+        kind = getattr(self.fs_package, "Options$Rename")
+        array = self.gateway.new_array(kind, len(options))
+        for index, option in enumerate(options):
+            array[index] = getattr(kind, option)
+        self.context.rename(self.path(source), self.path(target), array)
+
+    def names(self, directory: str) -> list[str]:
+        return [status.getPath().getName() for status in self.fs.listStatus(self.path(directory))]
+
+    def exists(self, name: str) -> bool:
+        return bool(self.fs.exists(self.path(name)))
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with LocalCluster(tmp_path_factory.mktemp("cluster"), datanodes=3, port=0) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def hadoop(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hadoop]:
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in java_environment(find_java(), tmp_path_factory.mktemp("java")).items():
+            environment.setenv(name, value)
+        hadoop = Hadoop(cluster.webhdfs_uri)
+    yield hadoop
+    hadoop.fs.close()
+    hadoop.gateway.shutdown()
+    hadoop.gateway.proc.stdin.close()
+    hadoop.gateway.proc.wait(20)
+
+
+def raises(java_class: str) -> Any:
+    """Expects an exception of Java, by its class at the start of its stack trace."""
+    return pytest.raises(py4j_protocol.Py4JJavaError, match=rf"\n: {java_class.replace('.', '[.]')}: ")
+
+
+@pytest.mark.parametrize("size", [0, 1, 100_000, 3 * MIB], ids=str)
+def test_what_the_client_writes_it_reads(hadoop, size):
+    data = random.Random(size).randbytes(size)
+    hadoop.write(f"/cycle/{size}", data)
+    assert hadoop.read(f"/cycle/{size}") == data
+    status = hadoop.fs.getFileStatus(hadoop.path(f"/cycle/{size}"))
+    assert (status.getLen(), status.isFile(), status.getReplication()) == (size, True, 3)
+    assert status.getPermission().toString() == "rw-r--r--"
+
+
+def test_a_seek_goes_on_reading_elsewhere(hadoop):
+    data = random.Random(7).randbytes(2 * MIB)
+    hadoop.write("/seek", data)
+    stream = hadoop.fs.open(hadoop.path("/seek"))
+    try:
+        for position in (MIB, 0, 2 * MIB - 1, 17, 17):
+            stream.seek(position)
+            assert stream.read() == data[position]
+            assert stream.getPos() == position + 1
+        stream.seek(2 * MIB)
+        assert stream.read() == -1
+    finally:
+        stream.close()
+    assert hadoop.read("/seek", offset=MIB + 5) == data[MIB + 5 :]
+
+
+def test_an_open_stream_is_no_file_yet_and_a_second_writer_loses(hadoop):
+    first = hadoop.fs.create(hadoop.path("/late/file"), False)
+    first.write(b"one")
+    assert not hadoop.exists("/late/file")
+    second = hadoop.fs.create(hadoop.path("/late/file"), False)
+    second.write(b"two")
+    first.close()
+    with raises("org.apache.hadoop.fs.FileAlreadyExistsException"):
+        second.close()
+    assert hadoop.read("/late/file") == b"one"
+
+
+def test_create_without_overwrite_refuses_what_is_there(hadoop):
+    hadoop.write("/taken", b"x")
+    with raises("org.apache.hadoop.fs.FileAlreadyExistsException"):
+        hadoop.write("/taken", b"y", overwrite=False)
+    hadoop.write("/taken", b"z", overwrite=True)
+    assert hadoop.read("/taken") == b"z"
+
+
+def test_rename_is_strict_and_overwrites_when_asked(hadoop):
+    hadoop.write("/rename/a", b"a")
+    hadoop.write("/rename/b", b"b")
+    with raises("org.apache.hadoop.fs.FileAlreadyExistsException"):
+        hadoop.rename("/rename/a", "/rename/b")
+    hadoop.rename("/rename/a", "/rename/b", "OVERWRITE")
+    assert hadoop.names("/rename") == ["b"]
+    assert hadoop.read("/rename/b") == b"a"
+    with raises("java.io.FileNotFoundException"):
+        hadoop.rename("/rename/none", "/rename/c")
+    assert not hadoop.fs.rename(hadoop.path("/rename/none"), hadoop.path("/rename/c"))
+    assert hadoop.fs.rename(hadoop.path("/rename/b"), hadoop.path("/rename/c"))
+    assert hadoop.names("/rename") == ["c"]
+
+
+def test_sparks_checkpoint_manager_commits_atomically(hadoop):
+    """createAtomic as the offset log and state stores use it: hidden temporary file, then a rename."""
+    manager = hadoop.checkpoints
+    target = hadoop.path("/ck/offsets/0")
+    manager.mkdirs(hadoop.path("/ck/offsets"))
+    stream = manager.createAtomic(target, False)
+    stream.write(b"v1")
+    assert not manager.exists(target)
+    assert hadoop.names("/ck/offsets") == [], "while it is written it has no name, not even a temporary one"
+    stream.close()
+    assert hadoop.names("/ck/offsets") == ["0"]
+    assert hadoop.read("/ck/offsets/0") == b"v1"
+    late = manager.createAtomic(target, False)
+    late.write(b"v2")
+    with raises("org.apache.hadoop.fs.FileAlreadyExistsException"):
+        late.close()
+    over = manager.createAtomic(target, True)
+    over.write(b"v3")
+    over.close()
+    assert hadoop.read("/ck/offsets/0") == b"v3"
+    cancelled = manager.createAtomic(hadoop.path("/ck/offsets/1"), False)
+    cancelled.write(b"never")
+    cancelled.cancel()
+    assert not manager.exists(hadoop.path("/ck/offsets/1"))
+    manager.delete(target)
+    assert not manager.exists(target)
+
+
+def test_listing_deleting_and_existence(hadoop):
+    for name in ("b", "a", "c/d"):
+        hadoop.write(f"/tree/{name}", b"x")
+    assert hadoop.names("/tree") == ["a", "b", "c"]
+    assert hadoop.names("/tree/a") == ["a"], "a file lists itself"
+    iterator = hadoop.fs.listStatusIterator(hadoop.path("/tree"))
+    seen = []
+    while iterator.hasNext():
+        seen.append(iterator.next().getPath().getName())
+    assert seen == ["a", "b", "c"]
+    with raises("org.apache.hadoop.fs.PathIsNotEmptyDirectoryException"):
+        hadoop.fs.delete(hadoop.path("/tree"), False)
+    summary = hadoop.fs.getContentSummary(hadoop.path("/tree"))
+    assert (summary.getFileCount(), summary.getDirectoryCount(), summary.getLength()) == (3, 2, 3)
+    assert hadoop.fs.delete(hadoop.path("/tree"), True)
+    assert not hadoop.fs.delete(hadoop.path("/tree"), True)
+    assert not hadoop.exists("/tree")
+    with raises("java.io.FileNotFoundException"):
+        hadoop.names("/tree")
+    with raises("java.io.FileNotFoundException"):
+        hadoop.read("/tree/a")
+
+
+def test_attributes_are_set_and_shown(hadoop):
+    hadoop.write("/attributes", b"x")
+    path = hadoop.path("/attributes")
+    hadoop.fs.setTimes(path, 1_000_000, 2_000_000)
+    hadoop.fs.setPermission(path, hadoop.fs_package.permission.FsPermission("600"))
+    hadoop.fs.setOwner(path, "alice", "staff")
+    assert hadoop.fs.setReplication(path, 2)
+    status = hadoop.fs.getFileStatus(path)
+    assert (status.getModificationTime(), status.getOwner(), status.getGroup()) == (1_000_000, "alice", "staff")
+    assert (status.getPermission().toString(), status.getReplication()) == ("rw-------", 2)
+
+
+def test_blocks_have_hosts(hadoop):
+    hadoop.write("/blocks", bytes(100))
+    (block,) = hadoop.fs.getFileBlockLocations(hadoop.path("/blocks"), 0, 100)
+    assert (block.getOffset(), block.getLength(), list(block.getHosts())) == (0, 100, ["127.0.0.1"] * 3)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["with space", "per%cent", "at=10%3A00", "a+b", "ümläut 日本 😀", "semi;c", "a=b&c", "col#x?y", "quote'\""],
+)
+def test_names_that_partitions_have(hadoop, name):
+    hadoop.write(f"/names/{name}/part", b"x")
+    assert name in hadoop.names("/names")
+    hadoop.rename(f"/names/{name}/part", f"/names/{name}/{name}")
+    assert hadoop.read(f"/names/{name}/{name}") == b"x"
+
+
+def test_what_is_not_supported_is_said_as_such(hadoop):
+    hadoop.write("/unsupported", b"x")
+    with raises("java.lang.UnsupportedOperationException"):
+        hadoop.fs.getAclStatus(hadoop.path("/unsupported"))
+    with pytest.raises(py4j_protocol.Py4JJavaError, match="APPEND is not supported"):
+        hadoop.fs.append(hadoop.path("/unsupported"))
