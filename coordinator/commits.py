@@ -80,7 +80,7 @@ class GroupCommit:
     def _run(self) -> None:
         while (batch := self._next_batch()) is not None:
             # A caller may have given up while it waited; from here on its request is not taken back.
-            batch = [waiting for waiting in batch if True]
+            batch = [waiting for waiting in batch if waiting.future.set_running_or_notify_cancel()]
             if not batch:
                 continue
             try:

@@ -37,7 +37,10 @@ class FileStatus:
 
 @dataclass(frozen=True, slots=True)
 class ListPage:
-    """A page of a directory, in byte order of the names. `remaining` is how many entries follow it."""
+    """A page of a directory, in byte order of the names.
+
+    `remaining` is how many entries follow it, counted no further than `limits.list_remaining_max`.
+    """
 
     entries: list[FileStatus]
     remaining: int

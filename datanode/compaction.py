@@ -24,8 +24,9 @@ class Compaction(NamedTuple):
     """What a round did."""
 
     removed_segments: int = 0
+    #: Sizes of the segments that are gone; what lived in them takes room elsewhere now.
+    removed_bytes: int = 0
     moved_chunks: int = 0
-    freed_bytes: int = 0
 
 
 class Compactor:
@@ -55,28 +56,32 @@ class Compactor:
             self._is_running = False
 
     def _round(self) -> fx.Steps[Compaction]:
+        dead = [segment for segment, needed_bytes in self._segments.closed() if needed_bytes == 0]
+        yield from self._remove(dead)
+        # Only now, so that no tombstones are written for what was in them.
         yield from self._log.flush()
-        closed = self._segments.closed()
-        dead = [segment for segment, needed_bytes in closed if needed_bytes == 0]
-        wasteful = [
-            (not segment.is_suspect, needed_bytes / segment.end, segment.number, segment)
-            for segment, needed_bytes in closed
-            if needed_bytes and (segment.is_suspect or 2 * needed_bytes < segment.end)
-        ]
-        freed_bytes = sum(segment.end for segment in dead)
         moved_chunks = 0
-        if wasteful:
-            *_order, segment = min(wasteful)
-            end_before = self._segments.used_bytes
-            moved_chunks = yield from self._empty(segment)
-            freed_bytes += segment.end - (self._segments.used_bytes - end_before)
-            dead.append(segment)
+        wasteful = self._most_wasteful()
+        if wasteful is not None:
+            moved_chunks = yield from self._empty(wasteful)
+            yield from self._remove([wasteful])
+            dead.append(wasteful)
+        return Compaction(len(dead), sum(segment.end for segment in dead), moved_chunks)
+
+    def _remove(self, dead: list[Segment]) -> fx.Steps[None]:
         for segment in dead:
             yield from fx.remove(segment.path)
             self._segments.discard(segment)
         if dead:
             yield from fx.sync_directory(self._paths.segments)
-        return Compaction(len(dead), moved_chunks, freed_bytes)
+
+    def _most_wasteful(self) -> Segment | None:
+        candidates = [
+            (not segment.is_suspect, needed_bytes / segment.end, segment.number, segment)
+            for segment, needed_bytes in self._segments.closed()
+            if segment.is_suspect or 2 * needed_bytes < segment.end
+        ]
+        return min(candidates)[-1] if candidates else None
 
     def _empty(self, segment: Segment) -> fx.Steps[int]:
         file = yield from fx.open_file(segment.path)

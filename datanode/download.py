@@ -43,7 +43,7 @@ class Download:
                 await send({"type": "http.response.start", "status": 200, "headers": octet_headers(self._length)})
                 await self._send_pieces(send, hung_up)
         except PeacefsError as fault:
-            log.warning("%s broke off while it was read: %s", self._path, fault)
+            log.warning("%r broke off while it was read: %s", self._path, fault)
         finally:
             with contextlib.suppress(PeacefsError):
                 await asyncio.shield(self._fetching)

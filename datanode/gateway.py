@@ -58,6 +58,7 @@ class GatewayLimits:
     quick_threads: int = limits.gateway_quick_threads
     downloads_max: int = limits.gateway_downloads_max
     body_idle_timeout_s: float = limits.http_body_idle_timeout_s
+    patience_s: float = limits.gateway_patience_s
 
 
 class Gateway:
@@ -75,7 +76,7 @@ class Gateway:
         self._driver = driver
         self._wall_clock = wall_clock
         self._bounds = bounds = bounds or GatewayLimits()
-        self._budget = BufferBudget(bounds.buffer_bytes_max, bounds.body_idle_timeout_s)
+        self._budget = BufferBudget(bounds.buffer_bytes_max, bounds.patience_s)
         self._long_uploads = asyncio.Semaphore(bounds.threads)
         self._downloads = asyncio.Semaphore(bounds.downloads_max)
         self._long = ThreadPoolExecutor(bounds.threads, thread_name_prefix="gateway-long")
@@ -122,7 +123,7 @@ class Gateway:
         headers = {"location": f"webhdfs://{wanted.namenode}{quote(token.path)}"}
         if stats.short_chunks(token.replication):
             fewest = min(stats.replicas)
-            log.warning("%s has %d of %d replicas until it is repaired", token.path, fewest, token.replication)
+            log.warning("%r has %d of %d replicas until it is repaired", token.path, fewest, token.replication)
             headers["x_peacefs_replicas"] = f"{fewest}/{token.replication}"
         return empty_answer(201, **headers)
 
@@ -171,7 +172,7 @@ class Gateway:
     @contextlib.asynccontextmanager
     async def _slot(self, slots: asyncio.Semaphore, trouble: str) -> AsyncIterator[None]:
         try:
-            async with asyncio.timeout(self._bounds.body_idle_timeout_s):
+            async with asyncio.timeout(self._bounds.patience_s):
                 await slots.acquire()
         except TimeoutError:
             raise Overloaded(f"{trouble}; try again later") from None

@@ -63,9 +63,7 @@ def _jobs_on_disks(topology: Topology, arrivals: Sequence[Arrival], client: Rate
     ]
 
 
-def _jobs_out_of_racks(
-    topology: Topology, arrivals: Sequence[Arrival], client: RateCurve
-) -> Iterable[list[_Job]]:
+def _jobs_out_of_racks(topology: Topology, arrivals: Sequence[Arrival], client: RateCurve) -> Iterable[list[_Job]]:
     """The sets of each rack's writers, as the links see them that lead out of the rack."""
     if len(topology.racks) < 2:
         return

@@ -1,13 +1,15 @@
 """Peace without timesteps: a chunk may start as soon as its whole pipeline has room. The default policy.
 
-Whenever a set arrives or a chunk ends, sets are served in order of what they still have to write, less what
-they have waited (shortest remaining first, with ageing). A set that finds no room lets others pass, which
-keeps disks and links busy.
+Whenever a set arrives or a chunk ends, sets are served in the order of what they still have to write
+(shortest remaining first), where each second that a set has waited counts as `AGE_BYTES_S` less. So does each
+second that the links out of its writer's rack need for all that waits behind them: where racks compete for
+disks, the one that will be last goes first. And what has been begun is finished first. A set that finds no
+room lets others pass, which keeps disks and links busy.
 
-Waiting is bounded. The first set in order that wants a chunk and gets none stops all others once it has been
-refused for `patience_s`: what is in flight ends, within D say, and then there is room. So the set in front
-gets a chunk at least every `patience_s + D`. Sets that come later are in front of it for only as long as
-ageing needs to outweigh their smaller size: its unfinished bytes divided by `age_bytes_s` seconds at most.
+Waiting is bounded. The first set in order that lacks room stops all others once it has been refused for
+`patience_s`: what is in flight ends, within D say, and then there is room. So the set in front gets a chunk
+at least every `patience_s + D`. A set that comes later is in front of one that came before only until that
+one has waited for its own unfinished bytes / `AGE_BYTES_S` + the longest such backlog + `BEGUN_S`.
 """
 
 from __future__ import annotations
@@ -26,6 +28,9 @@ from .small_lane import SmallLane
 
 #: Ageing: a second of waiting counts as much as so many bytes less to write.
 AGE_BYTES_S = 20 * MB
+
+#: A set of which something is written or in flight is served as if it had waited so much longer.
+BEGUN_S = 1.5
 
 #: Chunks of one writer that are in flight at once, where disks are the limit and where network cards are.
 CHUNKS_PER_WRITER = 4
@@ -60,6 +65,10 @@ class ExpressPolicy(Policy):
         calibration = calibrate(topology)
         bound = calibration.network_bound
         self._chunks_per_writer = CHUNKS_PER_WRITER_NETWORK_BOUND if bound else CHUNKS_PER_WRITER
+        self._bytes_s_out_of_rack: dict[str | None, float] = {}
+        for link in topology.switch_links():
+            for end in link.ends & topology.racks.keys():
+                self._bytes_s_out_of_rack[end] = self._bytes_s_out_of_rack.get(end, 0.0) + link.bytes_s
         return ChainPlacement(
             topology,
             calibration,
@@ -94,9 +103,8 @@ class ExpressPolicy(Policy):
     def _admit(self, now_s: float) -> list[Grant]:
         waiting = [pending for pending in self._ledger.pending() if pending.waiting]
         grants = self._admit_small(waiting)
-        waiting.sort(key=lambda pending: self._priority(pending, now_s))
         nobody_refused = True
-        for pending in waiting:
+        for pending in self._in_order(waiting, now_s):
             while self._wants_more(pending) and (chain := self._place(pending)) is not None:
                 grants.append(self._reserve(pending, chain))
             if nobody_refused and self._wants_more(pending):
@@ -107,10 +115,29 @@ class ExpressPolicy(Policy):
                     break
         return grants
 
-    @staticmethod
-    def _priority(pending: Pending, now_s: float) -> tuple[float, bool, int]:
-        waited_s = now_s - pending.asked_s
-        return pending.unfinished_bytes - AGE_BYTES_S * waited_s, not pending.started, pending.order
+    def _in_order(self, waiting: list[Pending], now_s: float) -> list[Pending]:
+        backlog_s = self._backlog_s()
+
+        def priority(pending: Pending) -> tuple[float, int]:
+            counts_s = now_s - pending.asked_s + backlog_s.get(self._rack_of(pending), 0.0)
+            if pending.started:
+                counts_s += BEGUN_S
+            return pending.unfinished_bytes - AGE_BYTES_S * counts_s, pending.order
+
+        return sorted(waiting, key=priority)
+
+    def _backlog_s(self) -> dict[str | None, float]:
+        """How long the links out of each rack need for all that its writers have not finished."""
+        unfinished: dict[str | None, int] = {}
+        for pending in self._ledger.pending():
+            rack = self._rack_of(pending)
+            unfinished[rack] = unfinished.get(rack, 0) + pending.unfinished_bytes
+        leaves = self._bytes_s_out_of_rack
+        return {rack: total / leaves[rack] for rack, total in unfinished.items() if rack in leaves}
+
+    def _rack_of(self, pending: Pending) -> str | None:
+        node = self._placement.nodes.get(pending.write_set.writer or "")
+        return node.rack.name if node is not None else None
 
     def _wants_more(self, pending: Pending) -> bool:
         """Whether the set has a chunk that only lacks room."""

@@ -32,6 +32,9 @@ from .limits import (
     http_shutdown_grace_s,
     http_url_bytes_max,
     http_write_stall_timeout_s,
+    tcp_keepalive_idle_s,
+    tcp_keepalive_interval_s,
+    tcp_keepalive_probes_max,
 )
 from .metrics import http_requests
 from .webhdfs_answers import error_answer
@@ -196,9 +199,15 @@ def listen(host: str, port: int) -> socket.socket:
         family, _kind, _protocol, _name, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        return socket.create_server(address[:2], family=family, backlog=http_connections_max)
+        listener = socket.create_server(address[:2], family=family, backlog=http_connections_max)
     except OSError as error:
         raise StartupError(f"cannot listen on {host} port {port}: {error.strerror or error}") from None
+    # Connections inherit it.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, tcp_keepalive_idle_s)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, tcp_keepalive_interval_s)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, tcp_keepalive_probes_max)
+    return listener
 
 
 class Server(uvicorn.Server):

@@ -101,10 +101,13 @@ gateway_first_buffer_bytes: Final = 1 * MIB
 gateway_buffer_bytes_max: Final = 512 * MIB
 # What a producer may be ahead of the writer of its file.
 stream_buffer_bytes: Final = 4 * MIB
-# Threads for files longer than the first buffer, each held as long as its client sends; and threads for
-# small files and pieces to be read, which are soon free again.
-gateway_threads: Final = 32
+# Threads for files longer than the first buffer, each held as long as its client sends, which a Spark task may
+# do for minutes; most of them sleep, and memory is bounded above. And threads for small files and for pieces to
+# be read, which are soon free again.
+gateway_threads: Final = 256
 gateway_quick_threads: Final = 32
+# How long a request waits for one of them, or for memory, before it is told to come again.
+gateway_patience_s: Final = 60.0
 gateway_downloads_max: Final = 256
 data_connections_max: Final = 1024
 commit_batch_max: Final = 256
@@ -151,7 +154,12 @@ demo_repair_timeout_s: Final = 60.0
 # The JDK's pool keeps idle connections about 5 s, others longer; a server that closes first breaks requests.
 http_keep_alive_s: Final = 75
 http_first_byte_timeout_s: Final = 60.0
-http_body_idle_timeout_s: Final = 60.0
+# A Spark task may be silent until its first row group is full. A client whose machine is gone is found out
+# sooner, by TCP's keep-alive.
+http_body_idle_timeout_s: Final = 600.0
+tcp_keepalive_idle_s: Final = 60
+tcp_keepalive_interval_s: Final = 10
+tcp_keepalive_probes_max: Final = 6
 # A client that takes nothing of a pending answer is cut off after this. A Spark task may chew on a row group for
 # minutes before it reads on; HDFS's datanodes wait as long.
 http_write_stall_timeout_s: Final = 480.0

@@ -72,7 +72,7 @@ def fault_answer(fault: Exception, scope: Scope) -> Answer:
     """The answer to a request that failed: an error of our tree as it is, a bug only in the log."""
     if isinstance(fault, PeacefsError):
         return error_answer(fault)
-    log.error("%s %s failed", scope["method"], scope["path"], exc_info=fault)
+    log.error("%s %r failed", scope["method"], scope["path"], exc_info=fault)
     return error_answer(PeacefsError("an internal fault; the log of the service that answered tells more"))
 
 
@@ -109,6 +109,6 @@ async def send_stream(scope: Scope, receive: Receive, send: Send, stream: JsonSt
                     return
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
         except PeacefsError as fault:
-            log.warning("%s broke off: %s", scope["path"], fault)
+            log.warning("%r broke off: %s", scope["path"], fault)
             return
         await send({"type": "http.response.body", "body": b""})

@@ -99,7 +99,7 @@ def settings(address: str, checkpoint_root: str = "/checkpoints") -> list[Settin
             _STATE_STORE + "checkpointFormatVersion",
             "1",
             "4.0.0",
-            "under version 2 Spark 4.3 can never restart a query that was killed between its sink's commit and its "
+            "with version 2 Spark 4.3 can never restart a query that was killed between its sink's commit and its "
             "own, if the sink skips batches that it has, as the file sink does; so not its unique file names",
         ),
     ]

@@ -83,7 +83,6 @@ def test_a_directory_that_is_not_there_is_not_made(path: Path) -> None:
 
 def test_what_an_interrupted_creation_left_is_cleared_away(path: Path) -> None:
     path.with_name("metadata.sqlite.new").write_bytes(b"half a store")
-    path.with_name("metadata.sqlite.new-journal").write_bytes(b"and its journal")
     fill(path, 1)
     assert sorted(contents(path.parent)) == ["metadata.sqlite"]
 

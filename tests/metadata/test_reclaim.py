@@ -52,11 +52,19 @@ def test_steps_of_any_size_free_everything_and_nothing_else(space: Space, limit:
         freed += step
         work_after = left(space)
         gone = sum(max(0, work_before[table] - work_after[table]) for table in ("entry", "reference"))
-        assert gone <= 3 * limit + 3
+        assert gone <= 3 * limit
         space.check_references()
     assert sorted(record.chunk for record in freed) == chunks
     assert left(space) == before
     assert space.commit(lambda tx: reclaim_step(tx, limit)) == ([], False)
+
+
+def test_a_step_is_bounded_by_chunks_as_well_as_by_entries(space: Space) -> None:
+    for number in range(10):
+        space.create(f"/t/{number}", *[1] * 8)
+    space.delete("/t")
+    freed, more = space.commit(lambda tx: reclaim_step(tx, 20))
+    assert 20 <= len(freed) <= 30 and more
 
 
 def test_a_file_of_very_many_chunks_is_freed_in_steps_too(space: Space, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,26 +21,27 @@ def take_snapshot(space: Space) -> int:
     return at_tx
 
 
-def tree_at(space: Space, at_tx: int, directory: int = ROOT, path: str = "") -> dict[str, tuple[int, int]]:
-    """The files of a snapshot: path -> (mode, sum of the chunks' lengths)."""
+def tree_at(space: Space, at_tx: int, directory: int = ROOT, path: str = "") -> dict[str, tuple[int, int, int]]:
+    """What a snapshot shows: path -> (mode, time of modification, sum of the chunks' lengths)."""
     valid = "from_tx <= ? AND to_tx > ?"
-    found: dict[str, tuple[int, int]] = {}
+    found: dict[str, tuple[int, int, int]] = {}
     for name, inode in space.sql(
         f"SELECT name, inode FROM entry WHERE parent = ? AND {valid}", (directory, at_tx, at_tx)
     ):
-        ((kind, permission, length),) = space.sql(
-            f"SELECT kind, permission, length FROM inode WHERE inode = ? AND {valid}", (inode, at_tx, at_tx)
+        ((kind, *shown, length),) = space.sql(
+            f"SELECT kind, permission, modified_ms, length FROM inode WHERE inode = ? AND {valid}",
+            (inode, at_tx, at_tx),
         )
+        found[f"{path}/{name}"] = (*shown, length)
         if kind:
             found |= tree_at(space, at_tx, inode, f"{path}/{name}")
-        else:
-            chunks = space.sql(
-                "SELECT coalesce(sum(r.length), 0) FROM reference r JOIN chunk USING (chunk) "
-                f"WHERE inode = ? AND {valid}",
-                (inode, at_tx, at_tx),
-            )
-            assert chunks == [(length,)], "the snapshot's chunks are there"
-            found[f"{path}/{name}"] = (permission, length)
+            continue
+        chunks = space.sql(
+            "SELECT coalesce(sum(r.length), 0) FROM reference r JOIN chunk USING (chunk) "
+            f"WHERE inode = ? AND {valid}",
+            (inode, at_tx, at_tx),
+        )
+        assert chunks == [(length,)], "the snapshot's chunks are there"
     return found
 
 
@@ -64,7 +65,7 @@ def grown(space: Space) -> Space:
 def test_a_snapshot_shows_everything_as_it_was(grown: Space) -> None:
     at_tx = take_snapshot(grown)
     before = tree_at(grown, at_tx)
-    assert len(before) == 13
+    assert len(before) == 13 + 5
     change_everything(grown)
     assert tree_at(grown, at_tx) == before
     assert grown.names("/") == ["d", "elsewhere"]

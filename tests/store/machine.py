@@ -6,7 +6,6 @@ Both kinds do the same, so that one contract holds the store to its promises ove
 from __future__ import annotations
 
 import contextlib
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
@@ -132,9 +131,9 @@ class RealMachine(Machine):
 
     def open_files(self) -> int:
         count = 0
-        for descriptor in os.listdir("/proc/self/fd"):
+        for descriptor in Path("/proc/self/fd").iterdir():
             with contextlib.suppress(FileNotFoundError):  # That of the listing itself.
-                count += os.readlink(f"/proc/self/fd/{descriptor}").startswith(self.directory)
+                count += str(descriptor.readlink()).startswith(self.directory)
         return count
 
 

@@ -203,12 +203,12 @@ class SimulatedDisk:
         """Failures that were asked for and have not happened yet will not happen."""
         self._faults.clear()
 
-    def flip_bit(self, path: str, offset: int, bit: int = 0) -> None:
-        """The medium rots."""
+    def flip_bit(self, path: str, offset: int, *, in_memory_too: bool = True) -> None:
+        """The medium rots; until it is read again, memory may still hold the sound byte."""
         inode = self._file(path)
-        inode.sync()
-        inode.medium[offset] ^= 1 << bit
-        inode.drop_cached()
+        inode.medium[offset] ^= 1
+        if in_memory_too:
+            inode.drop_cached()
 
     def overwrite(self, path: str, content: bytes) -> None:
         """Somebody puts a file there, durably, past the store."""

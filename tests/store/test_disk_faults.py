@@ -127,7 +127,7 @@ def test_what_a_failed_fsync_turns_out_to_have_cost_is_dropped_and_reported(
     simulated.put(CHUNK, 5, SMALL)
     simulated.put(CHUNK + 1, 5, SMALL)
     (name,) = simulated.segment_files()
-    simulated.disk.flip_bit(f"/store/{name}", 500)
+    simulated.disk.flip_bit(f"/store/{name}", 500, in_memory_too=False)
     simulated.disk.fail(fx.Sync, errno.EIO)
     with pytest.raises(DiskFault):
         simulated.put(CHUNK + 2, 5, SMALL)

@@ -123,7 +123,7 @@ def test_blocks_are_where_the_datanode_is(data, path):
 
 def test_fewer_replicas_than_asked_for_are_said_and_logged(data, path, caplog):
     assert data.write(path, b"x", replication=3).headers["x-peacefs-replicas"] == "1/3"
-    assert f"{path} has 1 of 3 replicas until it is repaired" in caplog.text
+    assert f"{path!r} has 1 of 3 replicas until it is repaired" in caplog.text
     assert "x-peacefs-replicas" not in data.write(path + "-2", b"x", replication=1).headers
 
 
@@ -305,3 +305,30 @@ def test_many_small_files_at_once(data, path):
 
     with ThreadPoolExecutor(16) as pool:
         list(pool.map(cycle, range(200)))
+
+
+def test_fsspecs_client_reads_lists_and_moves(data, path):
+    """Its way of writing needs APPEND, which is not supported."""
+    fsspec = pytest.importorskip("fsspec")
+    content = os.urandom(3 * MIB)
+    assert data.write(f"{path}/a", content).status == 201
+    files = fsspec.filesystem(
+        "webhdfs", host="127.0.0.1", port=data.names.port, user="alice", skip_instance_cache=True
+    )
+    try:
+        assert files.ls(path) == [f"{path}/a"]
+        assert files.info(f"{path}/a")["size"] == len(content)
+        assert files.cat_file(f"{path}/a", 100, 2 * MIB) == content[100 : 2 * MIB]
+        with files.open(f"{path}/a", "rb") as opened:
+            opened.seek(MIB + 1)
+            assert opened.read(10) == content[MIB + 1 : MIB + 11]
+        files.mkdir(f"{path}/b")
+        files.mv(f"{path}/a", f"{path}/b/c")
+        assert files.exists(f"{path}/b/c") and not files.exists(f"{path}/a")
+        files.rm(path, recursive=True)
+        with pytest.raises(FileNotFoundError):
+            files.info(path)
+        with pytest.raises(ValueError, match="GETFILECHECKSUM is not supported"):
+            files.ukey(path)
+    finally:
+        files.session.close()

@@ -223,6 +223,14 @@ def test_a_port_that_is_taken_says_so():
         listen("no-such-host.invalid", 0)
 
 
+def test_a_client_whose_machine_is_gone_is_found_out():
+    with listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 60
+
+
 def test_nothing_above_is_logged_as_a_fault(served, caplog):
     with caplog.at_level(logging.WARNING), served.connect() as wire:
         wire.sendall(b"HELLO\r\n\r\n")
