@@ -47,7 +47,7 @@ from .cluster import Cluster, Order
 from .membership import Node
 from .metadata import Reader, Transaction
 from .paths import parse_path
-from .reclaim import reclaim_step
+from .reclaim import forget_answers_step, reclaim_step
 from .records import (
     ChunkRecord,
     ContentSummary,
@@ -384,6 +384,11 @@ class Files:
             freed, more = await self._commit(lambda tx: reclaim_step(tx, reclaim_entries_per_commit))
             self._free(freed)
             self._to_reclaim = self._to_reclaim or more
+
+    async def forget_answers(self) -> None:
+        """Drops the answers that nobody can ask for again."""
+        while await self._commit(lambda tx: forget_answers_step(tx, self._now_ms())):
+            pass
 
     # ----------------------------------------------------------------------------------------------
 

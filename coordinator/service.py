@@ -26,10 +26,10 @@ from peacefs.protocol.lifeline import announce
 from peacefs.protocol.limits import (
     coordinator_http_port_default,
     coordinator_node_port_default,
-    floor_interval_s,
     load_chunks_per_turn,
     thread_switch_interval_s,
     tick_interval_s,
+    tidy_interval_s,
     write_token_lifetime_s,
 )
 from peacefs.protocol.process import log_to_stderr, stop_event
@@ -109,6 +109,7 @@ class Coordinator:
         self._reader = metadata.reader()
         self._advertised = options.advertise or options.host
         self._address = ""
+        self._tidy_at_s = 0.0
         self._drawn_at: deque[tuple[float, int]] = deque()
         self._nodes = NodeServer(
             Identity(metadata.cluster_id, "coordinator", "coordinator", seal),
@@ -215,7 +216,10 @@ class Coordinator:
             if not was_ready and self._cluster.ready(now_s):
                 was_ready = True
                 log.info("ready: %d datanodes alive", len(self._cluster.members.alive()))
-            await self._raise_floor(now_s)
+            if now_s >= self._tidy_at_s:
+                self._tidy_at_s = now_s + tidy_interval_s
+                await self._raise_floor(now_s)
+                await self._files.forget_answers()
             await self._files.reclaim()
             await asyncio.sleep(tick_interval_s)
 
@@ -249,8 +253,6 @@ class Coordinator:
 
     async def _raise_floor(self, now_s: float) -> None:
         """Commits now and then that all numbers drawn a token's lifetime ago are settled."""
-        if self._drawn_at and now_s - self._drawn_at[-1][0] < floor_interval_s:
-            return
         self._drawn_at.append((now_s, first_of_epoch(self._numbering.epoch) | self._numbering.drawn))
         floor = None
         while self._drawn_at and self._drawn_at[0][0] <= now_s - write_token_lifetime_s:

@@ -90,7 +90,7 @@ compaction_interval_s: Final = 30.0
 deletes_per_command: Final = 1000
 reclaim_entries_per_commit: Final = 500
 tick_interval_s: Final = 0.25
-floor_interval_s: Final = 60.0
+tidy_interval_s: Final = 60.0
 load_chunks_per_turn: Final = 2000
 order_threads: Final = 4
 # The interpreter's default of 5 ms lets busy threads hold up the event loop of their process.
