@@ -74,6 +74,8 @@ class CoordinatorLink:
         self._state = threading.Condition()
         self._connection: SocketConnection | None = None
         self._registered = False
+        self._was_registered = False
+        self._refusal: PeerRefused | None = None
         self._stopping = False
         self._waiting: dict[int, Future[Message]] = {}
         self._tags: Iterator[int] = itertools.count(1)
@@ -97,8 +99,14 @@ class CoordinatorLink:
             thread.join()
 
     def wait_until_registered(self, timeout_s: float) -> bool:
+        """Whether the datanode has been registered. Raises PeerRefused if it was refused before it ever was."""
         with self._state:
-            return self._state.wait_for(lambda: self._registered or self._stopping, timeout_s)
+            self._state.wait_for(
+                lambda: self._was_registered or self._refusal is not None or self._stopping, timeout_s
+            )
+            if self._refusal is not None and not self._was_registered:
+                raise self._refusal
+            return self._was_registered
 
     # -- calls -------------------------------------------------------------------------------------
 
@@ -155,6 +163,9 @@ class CoordinatorLink:
                 backoff_s = reregister_backoff_s
             except PeerRefused as refusal:
                 log.error("the coordinator refuses this datanode: %s", refusal.message)
+                with self._state:
+                    self._refusal = refusal
+                    self._state.notify_all()
                 backoff_s = reregister_backoff_max_s
             except PeacefsError as error:
                 if not self._stopping:
@@ -185,7 +196,7 @@ class CoordinatorLink:
         self._datanode.epoch_seen(reply.epoch)
         self._report(connection)
         with self._state:
-            self._registered = True
+            self._registered = self._was_registered = True
             self._state.notify_all()
         log.info("registered with the coordinator, epoch %d", reply.epoch)
 

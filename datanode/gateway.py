@@ -138,11 +138,9 @@ class Gateway:
                 writing = self._start(self._long, upload, wanted, token)
                 await upload.receive_rest()
                 return await asyncio.shield(writing)
-        except PeacefsError as error:
-            upload.abort(error)
-            raise
-        except asyncio.CancelledError:
-            upload.abort(PeerUnreachable(f"the write of {token.path} was called off"))
+        except BaseException as end:
+            called_off = PeerUnreachable(f"the write of {token.path} was called off")
+            upload.abort(end if isinstance(end, PeacefsError) else called_off)
             raise
         finally:
             if writing is None:

@@ -95,8 +95,11 @@ class Segments:
             return [(each, self._needed_bytes(each)) for each in self._segments.values() if not each.is_open]
 
     def _needed_bytes(self, segment: Segment) -> int:
-        tombstones = segment.tombstones.items()
-        return segment.live_bytes + sum(size for target, size in tombstones if target in self._segments)
+        return segment.live_bytes + sum(
+            size
+            for target, size in segment.tombstones.items()
+            if target != segment.number and target in self._segments
+        )
 
     @property
     def used_bytes(self) -> int:
@@ -110,17 +113,16 @@ class Segments:
         place = Place(new.version, len(new.data), segment.number, offset)
         with self._lock:
             segment.live_bytes += record_bytes(place.length)
-        if new.moved_from is not None and self._index.move(new.chunk, new.moved_from, place):
-            new.is_published = True
+        loser: Place | None = place
+        if new.moved_from is None:
+            loser = self._index.publish(new.chunk, place)
+        elif self._index.move(new.chunk, new.moved_from, place):
+            loser = None
             self.release(new.moved_from)
-            return
-        loser = place if new.moved_from is not None else self._index.publish(new.chunk, place)
         new.is_published = loser != place
-        if loser is None:
-            return
-        if loser.has_own_file:
+        if loser is not None and loser.has_own_file:
             new.superseded_file = loser
-        else:
+        elif loser is not None:
             self.kill(new.chunk, loser)
 
     def release(self, place: Place) -> None:

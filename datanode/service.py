@@ -164,6 +164,8 @@ class Datanode:
         try:
             await self._announce_when_registered(stop)
             await stop.wait()
+        except PeerRefused as refusal:
+            raise StartupError(f"the coordinator refuses this datanode: {refusal.message}") from None
         finally:
             server.should_exit = True
             self._stopping.set()

@@ -66,7 +66,7 @@ class ChainPlacement:
         self._ways = [
             [[number[hop] for hop in routes.between_racks(a, b)] for b in topology.racks] for a in topology.racks
         ]
-        self._reaches = Reaches(self.racks, self._recruit_slow_nodes)
+        self._reaches = Reaches(self.racks, self.nodes, self._recruit_slow_nodes)
 
     def _recruit_slow_nodes(self) -> bool:
         slow = [node for node in self.nodes.values() if not node.slots]

@@ -6,7 +6,7 @@ come and go.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -55,8 +55,9 @@ class Reaches:
     """The reach of each kind of request, worked out once. `recruit` gives slow nodes a slot when a cluster
     cannot do without them, and says whether there were any."""
 
-    def __init__(self, racks: list[RackLoad], recruit: Callable[[], bool]) -> None:
+    def __init__(self, racks: list[RackLoad], nodes: Mapping[str, NodeLoad], recruit: Callable[[], bool]) -> None:
         self._racks = racks
+        self._nodes = nodes
         self._recruit = recruit
         self._known: dict[tuple[NodeLoad | None, int, int, frozenset[str]], Reach] = {}
 
@@ -74,10 +75,11 @@ class Reaches:
     def _work_out(
         self, at_writer: NodeLoad | None, home: RackLoad, replicas: int, exclude: frozenset[str]
     ) -> Reach:
-        usable = {
-            rack.index: sum(node is not at_writer and node.name not in exclude for node in rack.nodes)
-            for rack in self._racks
-        }
+        usable = {rack.index: len(rack.nodes) for rack in self._racks}
+        for name in exclude | {at_writer.name} if at_writer is not None else exclude:
+            node = self._nodes.get(name)
+            if node is not None and node.slots:
+                usable[node.rack.index] -= 1
         if sum(usable.values()) < replicas and self._recruit():
             self._known.clear()
             return self._work_out(at_writer, home, replicas, exclude)

@@ -262,10 +262,12 @@ def names(tmp_path_factory: pytest.TempPathFactory, seal: Seal) -> Iterator[Name
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory, seal: Seal) -> Iterator[DataSide]:
-    """A datanode with short patience, registered at a name side of its own: `data.names`."""
+    """A datanode with little memory and short patience, registered at a name side of its own: `data.names`."""
     names = NameSide(tmp_path_factory.mktemp("names"), seal)
     with contextlib.closing(names), names.served:
-        limits = GatewayLimits(body_idle_timeout_s=1.0, patience_s=1.0, threads=1, downloads_max=2)
+        limits = GatewayLimits(
+            body_idle_timeout_s=1.0, patience_s=1.0, threads=1, downloads_max=2, buffer_bytes_max=16 << 20
+        )
         side = DataSide("dn-1", tmp_path_factory.mktemp("data"), names, seal, limits)
         with side.served:
             names.register("dn-1", side.server.address[1], side.port)

@@ -210,6 +210,20 @@ def test_a_reader_that_hangs_up_frees_its_place(data, path):
     assert len(data.read(path).body) == 8 * MIB
 
 
+def test_a_slow_reader_gets_the_same_bytes(data, path):
+    """Pieces wait to be sent while the next are fetched."""
+    content = os.urandom(12 * MIB)
+    data.write(path, content)
+    target = data.target(data.names.ask("GET", path, "OPEN"))
+    with data.served.connect() as wire:
+        wire.sendall(f"GET {target} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n".encode())
+        received = wire.recv(100)
+        time.sleep(0.3)
+        while piece := wire.recv(1 << 20):
+            received += piece
+    assert received.partition(b"\r\n\r\n")[2] == content
+
+
 def test_damage_in_the_middle_ends_the_connection_and_at_the_start_the_request(data, path, caplog):
     data.write(path, os.urandom(6 * MIB), blocksize=2 * MIB)
     chunks = sorted(

@@ -188,8 +188,33 @@ def test_a_connection_beyond_the_limit_is_closed_and_the_next_after_a_leave_is_s
     assert served.request("GET", "/").json == 1
 
 
-def test_head_and_body_come_in_one_segment_and_without_delay(served):
-    """Written one by one they cost each request 40 ms with some clients."""
+class RecordingTransport:
+    """What a transport is asked for, write by write."""
+
+    def __init__(self):
+        self.writes = []
+        self.close = self.is_closing = lambda: None
+
+    def write(self, data):
+        self.writes.append(data)
+
+    def writelines(self, pieces):
+        self.writes.append(b"".join(pieces))
+
+
+def test_a_head_leaves_with_the_first_of_its_body_in_one_write():
+    transport = RecordingTransport()
+    answer = http_server.HeadWithBody(transport)
+    answer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    assert transport.writes == [b"HTTP/1.1 100 Continue\r\n\r\n"], "nothing follows that it could wait for"
+    answer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+    for piece in (b"body", b" and more", b""):
+        answer.write(piece)
+    assert transport.writes[1:] == [b"HTTP/1.1 200 OK\r\n\r\nbody", b" and more", b""]
+
+
+def test_answers_come_without_delay(served):
+    """Head and body written one by one can cost each request 40 ms."""
     took = []
     with served.connect() as wire:
         for _ in range(30):

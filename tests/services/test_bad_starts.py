@@ -1,0 +1,215 @@
+"""Services that cannot start say in one line why and what to do, and touch nothing that is not theirs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from peacefs.client.filesystem import PeaceFileSystem
+from peacefs.client.local_cluster import LocalCluster
+
+pytestmark = pytest.mark.cluster
+_TIMEOUT_S = 30
+
+
+def peacefs(*arguments: str) -> list[str]:
+    return [sys.executable, "-P", "-m", "peacefs", *arguments]
+
+
+def complaint(*arguments: str) -> str:
+    """What a command that must fail says last; a traceback fails the test."""
+    environment = {**os.environ}
+    environment.pop("PEACEFS_SECRET_FILE", None)
+    done = subprocess.run(peacefs(*arguments), capture_output=True, text=True, timeout=_TIMEOUT_S, env=environment)
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr.strip().splitlines()[-1]
+
+
+class Coordinator:
+    """A coordinator as a process."""
+
+    def __init__(self, directory: Path, *options: str) -> None:
+        ready, theirs = os.pipe()
+        arguments = ["coordinator", f"--dir={directory}", "--port=0", "--node-port=0", f"--ready-fd={theirs}"]
+        self.log = directory.with_suffix(".log")
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(peacefs(*arguments, *options), stderr=log, pass_fds=[theirs])
+        os.close(theirs)
+        with os.fdopen(ready) as pipe:
+            line = pipe.readline()
+        assert line, self.log.read_text()
+        self.said: dict[str, Any] = json.loads(line)
+        self.secret = directory / "cluster.secret"
+
+    @property
+    def node_address(self) -> str:
+        return f"127.0.0.1:{self.said['node_port']}"
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(_TIMEOUT_S)
+
+
+@pytest.fixture
+def coordinator(tmp_path: Path) -> Iterator[Coordinator]:
+    running = Coordinator(tmp_path / "coordinator")
+    yield running
+    assert running.stop() == 0
+
+
+def datanode(directory: Path, coordinator: str, secret: Path, *options: str) -> list[str]:
+    ports = ("--port=0", "--data-port=0")
+    return [
+        "datanode",
+        f"--dir={directory}",
+        f"--coordinator={coordinator}",
+        f"--secret-file={secret}",
+        *ports,
+        *options,
+    ]
+
+
+class TestCoordinator:
+    def test_a_port_in_use(self, tmp_path: Path) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            said = complaint("coordinator", f"--dir={tmp_path / 'c'}", f"--port={port}", "--node-port=0")
+            assert f"port {port}" in said and "in use" in said
+            said = complaint("coordinator", f"--dir={tmp_path / 'c'}", "--port=0", f"--node-port={port}")
+            assert f"port {port}" in said and "in use" in said
+
+    def test_an_address_for_others_without_a_secret(self, tmp_path: Path) -> None:
+        said = complaint("coordinator", f"--dir={tmp_path / 'c'}", "--host=0.0.0.0", "--port=0", "--node-port=0")
+        assert "--secret-file" in said
+        assert not (tmp_path / "c").exists()
+
+    def test_a_secret_that_is_no_secret(self, tmp_path: Path) -> None:
+        secret = tmp_path / "secret"
+        said = complaint("coordinator", f"--dir={tmp_path / 'c'}", f"--secret-file={secret}", "--port=0")
+        assert "No such file" in said
+        secret.write_text("short")
+        said = complaint("coordinator", f"--dir={tmp_path / 'c'}", f"--secret-file={secret}", "--port=0")
+        assert "32 characters" in said
+
+    def test_a_directory_that_cannot_be_made(self, tmp_path: Path) -> None:
+        (tmp_path / "file").write_text("in the way")
+        assert str(tmp_path / "file") in complaint("coordinator", f"--dir={tmp_path / 'file'}", "--port=0")
+
+    def test_a_second_coordinator_on_one_directory(self, coordinator: Coordinator, tmp_path: Path) -> None:
+        said = complaint("coordinator", f"--dir={tmp_path / 'coordinator'}", "--port=0", "--node-port=0")
+        assert "in use" in said or "another" in said
+
+    @pytest.mark.parametrize("damage", ["truncated", "overwritten", "not a database"])
+    def test_a_damaged_database_is_refused_and_left_as_it_is(self, tmp_path: Path, damage: str) -> None:
+        directory = tmp_path / "coordinator"
+        assert Coordinator(directory).stop() == 0
+        database = directory / "metadata.sqlite"
+        content = database.read_bytes()
+        match damage:
+            case "truncated":
+                content = content[: len(content) // 2]
+            case "overwritten":
+                content = content[:4096] + b"\xff" * 4096 + content[8192:]
+            case _:
+                content = b"these are my notes, not a database\n" * 200
+        database.write_bytes(content)
+        said = complaint("coordinator", f"--dir={directory}", "--port=0", "--node-port=0")
+        assert str(database) in said
+        assert database.read_bytes() == content
+
+
+class TestDatanode:
+    def test_no_secret(self, tmp_path: Path) -> None:
+        said = complaint("datanode", f"--dir={tmp_path / 'd'}", "--port=0", "--data-port=0")
+        assert "--secret-file" in said and "PEACEFS_SECRET_FILE" in said
+
+    def test_the_wrong_secret(self, coordinator: Coordinator, tmp_path: Path) -> None:
+        wrong = tmp_path / "wrong"
+        wrong.write_text("x" * 40)
+        said = complaint(*datanode(tmp_path / "d", coordinator.node_address, wrong))
+        assert "secret" in said
+        assert not (tmp_path / "d").exists()
+
+    def test_a_directory_of_another_cluster(self, coordinator: Coordinator, tmp_path: Path) -> None:
+        with LocalCluster(tmp_path / "theirs", datanodes=1, port=0):
+            pass
+        theirs = tmp_path / "theirs" / "datanode-1"
+        said = complaint(*datanode(theirs, coordinator.node_address, coordinator.secret))
+        assert "cluster" in said
+
+    def test_a_directory_that_is_not_ours(self, coordinator: Coordinator, tmp_path: Path) -> None:
+        (tmp_path / "d").mkdir()
+        (tmp_path / "d" / "thesis.tex").write_text("precious")
+        said = complaint(*datanode(tmp_path / "d", coordinator.node_address, coordinator.secret))
+        assert str(tmp_path / "d") in said
+        assert [path.name for path in (tmp_path / "d").iterdir()] == ["thesis.tex"]
+
+    def test_a_port_in_use(self, coordinator: Coordinator, tmp_path: Path) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            for option in (f"--port={port}", f"--data-port={port}"):
+                said = complaint(*datanode(tmp_path / "d", coordinator.node_address, coordinator.secret, option))
+                assert str(port) in said and "in use" in said
+
+    def test_a_coordinator_that_is_not_there_yet_is_waited_for(self, tmp_path: Path) -> None:
+        first = Coordinator(tmp_path / "coordinator")
+        address, secret = first.node_address, first.secret
+        port = int(address.split(":")[1])
+        assert first.stop() == 0
+        log = tmp_path / "datanode.log"
+        with log.open("w") as stream:
+            waiting = subprocess.Popen(peacefs(*datanode(tmp_path / "d", address, secret)), stderr=stream)
+        try:
+            _wait_for(log, "trying again")
+            second = Coordinator(tmp_path / "coordinator", f"--node-port={port}")
+            try:
+                _wait_for(log, "registered with the coordinator")
+            finally:
+                second.stop()
+        finally:
+            waiting.send_signal(signal.SIGTERM)
+            assert waiting.wait(_TIMEOUT_S) == 0
+
+    def test_a_disk_without_room_takes_nothing_and_says_so(self, coordinator: Coordinator, tmp_path: Path) -> None:
+        ready, theirs = os.pipe()
+        arguments = datanode(
+            tmp_path / "d",
+            coordinator.node_address,
+            coordinator.secret,
+            f"--reserved-bytes={1 << 60}",
+            f"--ready-fd={theirs}",
+        )
+        log = tmp_path / "datanode.log"
+        with log.open("w") as stream:
+            full = subprocess.Popen(peacefs(*arguments), stderr=stream, pass_fds=[theirs])
+        os.close(theirs)
+        try:
+            with os.fdopen(ready) as pipe:
+                assert pipe.readline(), log.read_text()
+            url = f"http://127.0.0.1:{coordinator.said['http_port']}"
+            with (
+                PeaceFileSystem(url) as files,
+                pytest.raises(Exception, match="no datanode can take a chunk"),
+            ):
+                files.write("/f", b"x")
+        finally:
+            full.send_signal(signal.SIGTERM)
+            assert full.wait(_TIMEOUT_S) == 0
+
+
+def _wait_for(log: Path, words: str) -> None:
+    deadline = time.monotonic() + _TIMEOUT_S
+    while words not in log.read_text():
+        assert time.monotonic() < deadline, f"{words!r} is not in: {log.read_text()}"
+        time.sleep(0.05)
