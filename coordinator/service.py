@@ -32,7 +32,7 @@ from peacefs.protocol.limits import (
     tidy_interval_s,
     write_token_lifetime_s,
 )
-from peacefs.protocol.process import log_to_stderr, stop_event
+from peacefs.protocol.process import log_to_stderr, raise_open_files_limit, stop_event
 from peacefs.protocol.secret import (
     find_secret_file,
     read_or_make_secret,
@@ -76,6 +76,7 @@ class CoordinatorOptions:
 def run(options: CoordinatorOptions) -> None:
     """Serves until it is told to stop. Raises StartupError when it cannot start."""
     log_to_stderr()
+    raise_open_files_limit()
     sys.setswitchinterval(thread_switch_interval_s)
     secret_file = find_secret_file(options.secret_file)
     require_secret_for(options.host, secret_file)

@@ -35,7 +35,7 @@ from peacefs.protocol.limits import (
     thread_switch_interval_s,
 )
 from peacefs.protocol.messages import Message, Register, Replica, Usage
-from peacefs.protocol.process import log_to_stderr, stop_event
+from peacefs.protocol.process import log_to_stderr, raise_open_files_limit, stop_event
 from peacefs.protocol.secret import SECRET_FILE_VARIABLE, find_secret_file, read_secret, require_secret_for
 from peacefs.protocol.threads import ConnectionPool, ThreadDriver, open_connection
 from peacefs.protocol.tokens import Seal
@@ -75,6 +75,7 @@ class DatanodeOptions:
 def run(options: DatanodeOptions) -> None:
     """Serves until it is told to stop. Raises StartupError when it cannot start."""
     log_to_stderr()
+    raise_open_files_limit()
     sys.setswitchinterval(thread_switch_interval_s)
     secret_file = find_secret_file(options.secret_file)
     require_secret_for(options.host, secret_file)

@@ -56,7 +56,8 @@ disk_timeout_s: Final = 30.0
 control_call_timeout_s: Final = 50.0
 # The coordinator answers every heartbeat; a link that is silent for this long is broken and made anew.
 link_silence_timeout_s: Final = 8.0
-write_token_lifetime_s: Final = 900.0
+# A Spark task may write one file for hours. What a failed write left behind is garbage only after this time.
+write_token_lifetime_s: Final = 6 * 3600.0
 read_token_lifetime_s: Final = 3600.0
 # How long a hop that broke off has to say why.
 last_word_timeout_s: Final = 1.0

@@ -1,9 +1,10 @@
-"""What every service does as a process: logging, and an orderly stop on SIGTERM, SIGINT or its parent's death."""
+"""What every service does as a process: logging, limits, and an orderly stop on SIGTERM, SIGINT or its parent's death."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 import signal
 import sys
 
@@ -16,6 +17,12 @@ def log_to_stderr() -> None:
     """One line an event on standard error. Libraries speak from WARNING up."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format=_FORMAT)
     logging.getLogger("peacefs").setLevel(logging.INFO)
+
+
+def raise_open_files_limit() -> None:
+    """As many open files and connections as the system lets this process have."""
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def stop_event(parent_fd: int | None) -> asyncio.Event:

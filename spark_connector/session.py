@@ -29,10 +29,6 @@ ANY_SPARK = "any"
 # coordinator that starts and waits for its datanodes, then 60 s for a standby or an operator.
 _RETRY_STEPS = "250,20,1000,60,5000,12"
 
-# The JDK keeps 5 idle connections a host. One batch uses more at once: four checksum threads a task, and as
-# many tasks as the executor has cores.
-_IDLE_CONNECTIONS = "-Dhttp.maxConnections=64"
-
 
 @dataclass(frozen=True, slots=True)
 class Setting:
@@ -70,18 +66,6 @@ def settings(address: str, checkpoint_root: str = "/checkpoints") -> list[Settin
             "5s",
             ANY_SPARK,
             "a host that is gone is noticed in 5 s, not 60, and the retry goes to another datanode",
-        ),
-        Setting(
-            "spark.driver.defaultJavaOptions",
-            _IDLE_CONNECTIONS,
-            "3.0.0",
-            "the driver reuses its connections instead of opening some for each batch",
-        ),
-        Setting(
-            "spark.executor.defaultJavaOptions",
-            _IDLE_CONNECTIONS,
-            "3.0.0",
-            "the same for executors, who write the state",
         ),
         Setting(
             _STATE_STORE + "providerClass",
