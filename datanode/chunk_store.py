@@ -99,7 +99,7 @@ class ChunkStore:
         self._reserved_bytes = reserved_bytes
         self._available_bytes = available_bytes
         self._index = ChunkIndex()
-        self._large = LargeChunks(self._paths, self._index)
+        self._large = LargeChunks(self._paths, self._index, on_lost)
         self._segments = Segments(self._index, on_lost)
         self._log = SegmentLog(self._paths, self._segments, rng or random.SystemRandom(), segment_bytes)
         self._compactor = Compactor(self._paths, self._index, self._segments, self._log)
@@ -314,7 +314,9 @@ class ChunkStore:
             return False
         yield from self._drop(chunk, place)
         if self._segments.tombstones_waiting >= tombstones_waiting_max:
-            yield from self._log.flush()
+            # Those that a full disk does not take go on waiting.
+            with contextlib.suppress(ChunkError):
+                yield from self._log.flush()
         return True
 
     def _drop(self, chunk: ChunkId, place: Place) -> fx.Steps[None]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
+from collections.abc import Callable
 
 from peacefs.protocol import effects as fx
 from peacefs.protocol.errors import ChecksumMismatch
 from peacefs.protocol.ids import ChunkId, Version
+from peacefs.protocol.messages import Replica
 
 from .chunk_index import ChunkIndex, Place
 from .disk_faults import close_quietly
@@ -37,9 +39,10 @@ class StagedFile:
 class LargeChunks:
     """The files of large chunks. Thread-safe, if nobody publishes or removes one chunk twice at once."""
 
-    def __init__(self, paths: StorePaths, index: ChunkIndex) -> None:
+    def __init__(self, paths: StorePaths, index: ChunkIndex, on_lost: Callable[[Replica], None]) -> None:
         self._paths = paths
         self._index = index
+        self._on_lost = on_lost
         self._serials = itertools.count(1)
         self._lock = threading.Lock()
         self._used_bytes = 0
@@ -97,6 +100,12 @@ class LargeChunks:
         self._count(-chunk_file_bytes(place.length))
         with contextlib.suppress(OSError):
             yield from fx.remove(self._paths.chunk_file(chunk, place.version, place.length))
+
+    def lose(self, chunk: ChunkId, place: Place) -> None:
+        """A file that should be there is not: says so, unless the replica was dropped or replaced by now."""
+        if self._index.forget(chunk, place):
+            self._count(-chunk_file_bytes(place.length))
+            self._on_lost(Replica(chunk, place.version, place.length))
 
     # -- reading -----------------------------------------------------------------------------------
 

@@ -63,7 +63,9 @@ class ReplicaReader:
                 continue
             except OSError as error:
                 raise named_fault(error, f"cannot open {describe(chunk, place.version)}") from None
-        raise ChunkNotFound(f"the file of chunk {show(chunk)} is not there")
+        owner = self._large if place.has_own_file else self._segments
+        owner.lose(chunk, place)
+        raise ChunkNotFound(f"the file of {describe(chunk, place.version)} has vanished")
 
     def _find(self, chunk: ChunkId, version: Version) -> Place:
         place = self._index.find(chunk)

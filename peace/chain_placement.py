@@ -63,8 +63,10 @@ class ChainPlacement:
         number = {hop: number for number, hop in enumerate(calibration.link_streams)}
         self.link_free = list(calibration.link_streams.values())
         routes = Routes(topology)
+        #: By rack and rack, the cheapest ways between them, as numbers of links.
         self._ways = [
-            [[number[hop] for hop in routes.between_racks(a, b)] for b in topology.racks] for a in topology.racks
+            [[[number[hop] for hop in way] for way in routes.between_racks(a, b)] for b in topology.racks]
+            for a in topology.racks
         ]
         self._reaches = Reaches(self.racks, self.nodes, self._recruit_slow_nodes)
 
@@ -115,24 +117,34 @@ class ChainPlacement:
     def _roomiest_other(self, home: RackLoad) -> RackLoad | None:
         """Of the racks that the links let a chunk reach now, that with the largest share of free slots."""
         best, best_share = None, 0.0
-        ways, free = self._ways[home.index], self.link_free
         for rack in self.racks:
-            if rack.share > best_share and rack is not home:
-                for link in ways[rack.index]:
-                    if free[link] <= 0:
-                        break
-                else:
-                    best, best_share = rack, rack.share
+            if rack.share > best_share and rack is not home and self._open_way(home, rack) is not None:
+                best, best_share = rack, rack.share
+        return best
+
+    def _open_way(self, source: RackLoad, target: RackLoad, used: Sequence[int] = ()) -> list[int] | None:
+        """Of the ways whose links all have a stream to spare, beyond those already `used`, that whose tightest
+        link has the most."""
+        best, most = None, 0
+        for way in self._ways[source.index][target.index]:
+            spare = _NO_LIMIT
+            for link in way:
+                left = self.link_free[link] - (used.count(link) if used else 0)
+                if left < spare:
+                    spare = left
+            if spare > most:
+                best, most = way, spare
         return best
 
     def _leave_rack(
         self, chain: Chain, home: RackLoad, other: RackLoad | None, away: int, reach: Reach, barred: set[str]
     ) -> bool:
-        if other is None:
-            return False
         if not reach.one_rack_is_enough:
             return self._pick_around(chain, home, away, barred)
-        chain.links.extend(self._ways[home.index][other.index])
+        way = self._open_way(home, other) if other is not None else None
+        if other is None or way is None:
+            return False
+        chain.links.extend(way)
         return self._pick(chain, other, away, False, barred)
 
     def _pick(self, chain: Chain, rack: RackLoad, count: int, sends_on: bool, barred: set[str]) -> bool:
@@ -153,15 +165,13 @@ class ChainPlacement:
         at, unvisited = home, [rack for rack in self.racks if rack is not home]
         while away and unvisited:
             ways = self._ways[at.index]
-            rack = min(unvisited, key=lambda rack: (len(ways[rack.index]), -rack.share, rack.index))
+            rack = min(unvisited, key=lambda rack: (len(ways[rack.index][0]), -rack.share, rack.index))
             unvisited.remove(rack)
-            if any(self.link_free[link] <= chain.links.count(link) for link in ways[rack.index]):
-                continue
-            before = away
-            while away and self._pick(chain, rack, 1, away > 1, barred):
+            way, before = self._open_way(at, rack, chain.links), away
+            while away and way is not None and self._pick(chain, rack, 1, away > 1, barred):
                 away -= 1
-            if away < before:
-                chain.links.extend(ways[rack.index])
+            if way is not None and away < before:
+                chain.links.extend(way)
                 at = rack
         return not away
 
@@ -195,7 +205,7 @@ class ChainPlacement:
         nodes = [self.nodes[name] for name in names if name in self.nodes]
         at_writer = self.nodes.get(writer) if writer is not None else None
         route = [at_writer, *nodes] if at_writer is not None and at_writer not in nodes else nodes
-        links = [link for a, b in pairwise(route) for link in self._ways[a.rack.index][b.rack.index]]
+        links = [link for a, b in pairwise(route) for link in self._ways[a.rack.index][b.rack.index][0]]
         chain = Chain(nodes, route[:-1], links)
         self.reserve(chain, 0)
         return chain

@@ -51,11 +51,20 @@ def paper_policy(inter_rack_chunks: int | None = None) -> MakePolicy:
     return make
 
 
+def flow_policy(topology: Topology, rng: Random) -> Policy:
+    """Timesteps like the paper's, planned by minimum cost flows."""
+    from .flow import FlowScheduler  # OR-Tools takes most of a second to import
+
+    streams = Streams(calibrate(topology).stream_bytes_s)
+    return PaperPolicy(topology, streams, rng, schedule=FlowScheduler())
+
+
 POLICIES: dict[str, MakePolicy] = {
     "random": RandomPolicy,
     "paper": paper_policy(),
     "paper-3": paper_policy(3),
     "paper-5": paper_policy(5),
+    "flow": flow_policy,
     "express": ExpressPolicy,
 }
 

@@ -46,15 +46,17 @@ class FluidNetwork:
             used.append(self._resource(("client", sender), curve=self._client))
         for receiver in grant.chain:
             if sender is not None and sender != receiver:
-                used += self._way(sender, receiver)
+                used += self._way(sender, receiver, grant.number)
             disk = self._topology.servers[receiver].disk
             used.append(self._resource(("disk", receiver), curve=disk))
             sender = receiver
         return used
 
-    def _way(self, sender: str, receiver: str) -> list[int]:
+    def _way(self, sender: str, receiver: str, flow: int) -> list[int]:
+        """Of equally cheap ways, one that depends on the flow alone, as in networks that hash its ports."""
         servers = self._topology.servers
-        hops = self._routes.between_racks(servers[sender].rack, servers[receiver].rack)
+        ways = self._routes.between_racks(servers[sender].rack, servers[receiver].rack)
+        hops = ways[flow % len(ways)]
         return [
             self._resource(("out", sender), steady=self._topology.network_bytes_s(sender)),
             *(self._resource(("link", *hop), steady=self._links[hop]) for hop in hops),

@@ -8,7 +8,7 @@ must be a way that data really takes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from heapq import heappop, heappush
 from random import Random
@@ -36,12 +36,14 @@ THREE_REPLICAS = (Template.SAME_RACK, Template.OTHER_RACK, Template.SAME_RACK)
 
 @dataclass(slots=True)
 class Request:
-    """The triple (w, r, k), and nodes that must not be chosen."""
+    """The triple (w, r, k), and nodes that must not be chosen. `on_writer` is for clusters that are too small
+    to do without the writer's own node: the first replica is there, the others are anywhere."""
 
     w: str
     r: int
     k: int
     exclude: frozenset[str] = frozenset()
+    on_writer: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ def schedule_timestep(
         while k > 0:
             found = _place_chunk(request, graph, available, templates, rng)
             if found is None:
-                unscheduled.append(Request(request.w, request.r, k, request.exclude))
+                unscheduled.append(replace(request, k=k))
                 break
             nodes, available = found
             paths.append((index, nodes))
@@ -81,9 +83,9 @@ def _place_chunk(
     residual = list(available)
     source, nodes = request.w, list[str]()
     while len(nodes) < request.r:
-        template = templates[len(nodes)] if len(nodes) < len(templates) else Template.ANYWHERE
+        template = template_for(templates, graph, request, nodes)
         if template is Template.SAME_NODE:
-            path = _loopback(graph, residual, source)
+            path = loopback(graph, residual, source)
         else:
             constraint = create_constraint(template, graph, request, nodes)
             path = randomized_shortest_path(graph, residual, source, constraint, rng)
@@ -94,6 +96,26 @@ def _place_chunk(
         source = graph.vertices[graph.edges[path[-1]].head].name
         nodes.append(source)
     return nodes, residual
+
+
+def template_for(templates: Sequence[Template], graph: Graph, request: Request, nodes: Sequence[str]) -> Template:
+    """The template of the next replica; one that no server of the cluster could meet becomes ANYWHERE."""
+    level = len(nodes)
+    if request.on_writer:
+        return Template.ANYWHERE if level else Template.SAME_NODE
+    template = templates[level] if level < len(templates) else Template.ANYWHERE
+    if template is Template.SAME_NODE:
+        return template if request.w not in request.exclude else Template.ANYWHERE
+    racks, servers = graph.topology.racks, graph.topology.servers
+    sender_rack = servers[nodes[-1] if nodes else request.w].rack
+    if template is Template.SAME_RACK:
+        others = set(racks[sender_rack]) - request.exclude - {request.w, *nodes}
+        return template if others else Template.ANYWHERE
+    if template is Template.OTHER_RACK:
+        used = {servers[node].rack for node in (request.w, *nodes)}
+        is_there = any(rack not in used and not request.exclude.issuperset(racks[rack]) for rack in racks)
+        return template if is_there else Template.ANYWHERE
+    return template
 
 
 def create_constraint(template: Template, graph: Graph, request: Request, nodes: Sequence[str]) -> Constraint:
@@ -148,7 +170,7 @@ def _edges_to(graph: Graph, arrived_by: dict[int, int], at: int) -> list[int]:
     return edges[::-1]
 
 
-def _loopback(graph: Graph, residual: Sequence[int], node: str) -> list[int] | None:
+def loopback(graph: Graph, residual: Sequence[int], node: str) -> list[int] | None:
     """A writer's own disk: only its receiving edge is used."""
     (edge,) = graph.leaving[graph.position[Vertex(Role.DOWN, node)]]
     return [edge] if residual[edge] > 0 else None

@@ -10,21 +10,22 @@ graph; so a set waits for no more steps than there are chunks ahead of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 
 from peacefs.topology.graph import Graph, Streams
 from peacefs.topology.model import Topology
 
-from .ledger import Grant
-from .paper import THREE_REPLICAS, Request, Template, schedule_timestep
+from .ledger import Grant, Pending
+from .paper import THREE_REPLICAS, Plan, Request, Template, schedule_timestep
 from .policy import Policy
 
-_SOME_WRITER = "writer"
+Schedule = Callable[[Iterable[Request], Graph, Sequence[int], Sequence[Template], Random], Plan]
 
 
 class PaperPolicy(Policy):
-    """Algorithm 1, step by step. `streams` are the capacities (2 for sending and receiving in section 6.2)."""
+    """Algorithm 1, or another `schedule` of its kind (`flow.FlowScheduler`), step by step. `streams` are the
+    capacities (2 for sending and receiving in section 6.2)."""
 
     def __init__(
         self,
@@ -34,19 +35,26 @@ class PaperPolicy(Policy):
         *,
         templates: Sequence[Template] = THREE_REPLICAS,
         step_ends_at: float = 0.8,
+        schedule: Schedule = schedule_timestep,
     ) -> None:
         super().__init__()
         self._streams = streams
         self._rng = rng
         self._templates = templates
         self._step_ends_at = step_ends_at
+        self._schedule = schedule
         self._scheduled: set[int] = set()
-        self._written = 0
         self._use(topology)
 
     def _use(self, topology: Topology) -> None:
         self._graph = Graph(topology, self._streams)
+        self._begin_step()
+
+    def _begin_step(self) -> None:
         self._residual = self._graph.capacities()
+        self._scheduled.clear()
+        self._written = 0
+        self._told_not_now: set[Pending] = set()
 
     def _release(self, grant: Grant) -> None:
         if grant.number in self._scheduled:
@@ -54,15 +62,34 @@ class PaperPolicy(Policy):
 
     def _admit(self, now_s: float) -> list[Grant]:
         if self._written >= self._step_ends_at * len(self._scheduled):
-            self._residual = self._graph.capacities()
-            self._scheduled.clear()
-            self._written = 0
-        waiting = [pending for pending in self._ledger.pending() if pending.waiting]
-        requests = [
-            Request(p.write_set.writer or "", p.write_set.replication, len(p.waiting), p.exclude) for p in waiting
+            self._begin_step()
+        asking = [
+            pending for pending in self._ledger.pending() if pending.waiting and pending not in self._told_not_now
         ]
-        plan = schedule_timestep(requests, self._graph, self._residual, self._templates, self._rng)
+        requests = [self._request(pending) for pending in asking]
+        feasible = [(pending, request) for pending, request in zip(asking, requests, strict=True) if request.r]
+        if not feasible:
+            return []
+        plan = self._schedule(
+            (request for _, request in feasible), self._graph, self._residual, self._templates, self._rng
+        )
         self._residual = plan.residual
-        grants = [self._ledger.grant(waiting[index], nodes) for index, nodes in plan.paths]
+        grants = [self._ledger.grant(feasible[index][0], nodes) for index, nodes in plan.paths]
         self._scheduled.update(grant.number for grant in grants)
+        self._told_not_now.update(pending for pending, _ in feasible if pending.waiting)
         return grants
+
+    def _request(self, pending: Pending) -> Request:
+        """With as many replicas as there are nodes. A writer that is none of ours enters by a server drawn at
+        random."""
+        servers = self._graph.topology.servers
+        write_set, exclude = pending.write_set, pending.exclude
+        writer = write_set.writer if write_set.writer in servers else None
+        if writer is None:
+            if not servers:
+                return Request("", 0, 0)
+            writer = self._rng.choice(sorted(servers))
+        others = len(servers.keys() - exclude - {writer})
+        on_writer = others < write_set.replication and writer not in exclude
+        replicas = min(write_set.replication, others + on_writer)
+        return Request(writer, replicas, len(pending.waiting), exclude, on_writer)

@@ -1,4 +1,4 @@
-"""What every service does as a process: logging, limits, and an orderly stop on SIGTERM, SIGINT or its parent's death."""
+"""What every service does as a process: logging, limits, and an orderly stop by a signal or its parent's death."""
 
 from __future__ import annotations
 

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from rich.console import Console
 
 from peacefs.client.coordinator_api import CoordinatorApi, current_user
 from peacefs.client.coordinator_http import CoordinatorHttp
@@ -33,7 +32,7 @@ from peacefs.protocol.limits import demo_repair_timeout_s
 
 from .checkpoint import Checkpoint
 from .demo_input import DemoInput, choose_input
-from .demo_report import DemoReport, DemoScreen, differences, print_report
+from .demo_report import DemoReport, DemoScreen, differences, new_console, print_report
 from .java import JavaRuntime, find_java, java_environment
 from .query_plan import QueryPlan, QueryResult
 from .query_process import QueryProcess
@@ -71,7 +70,7 @@ def run_demo(options: DemoOptions) -> int:
     Raises StartupError if something is missing, QueryFailed if the query comes to no end.
     """
     # With --json standard output is for the report alone.
-    console = Console(stderr=options.json)
+    console = new_console(stderr=options.json)
     if importlib.util.find_spec("pyspark") is None:
         raise StartupError("the demo needs Spark: pip install 'peacefs[spark]'")
     java = find_java()
@@ -123,7 +122,14 @@ class _Demo:
         step = self._screen.step
         measured = self._log.measured
         step("input", self._log.description)
-        step("", f"{measured.lines:,} lines, {measured.failures:,} failed log-ins")
+        step(
+            "",
+            f"{measured.lines:,} lines, {measured.failures:,} failed log-ins, {measured.first} to {measured.last}",
+        )
+        step(
+            "",
+            f"lines come {measured.disorder_s:.0f} s late at most: a watermark of {watermark_delay_s(measured)} s",
+        )
         with LocalCluster(self._directory / "cluster", _DATANODES, port=0) as cluster:
             step("cluster", f"{_DATANODES} datanodes in 2 racks, 3 replicas, {cluster.webhdfs_uri}")
             with contextlib.closing(

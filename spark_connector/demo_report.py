@@ -60,6 +60,11 @@ def _row(row: FailureCount) -> str:
     return f"{datetime.fromtimestamp(row.start, UTC):%Y-%m-%d %H:%M} {row.source} {row.failures}"
 
 
+def new_console(*, stderr: bool) -> Console:
+    """A console that prints text as it is: file names and messages may look like markup."""
+    return Console(stderr=stderr, markup=False, highlight=False)
+
+
 def print_report(console: Console, report: DemoReport) -> None:
     """The table, and the verdict under it."""
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
@@ -71,10 +76,11 @@ def print_report(console: Console, report: DemoReport) -> None:
             f"The stream's {report.rows} rows equal those of the batch, row for row.", style="bold green"
         )
         return
-    console.print(f"The stream's rows differ from the batch's in {len(report.differences)}:", style="bold red")
-    for line in report.differences[:_DIFFERENCES_SHOWN]:
-        console.print(f"  {line}", markup=False, highlight=False)
-    if len(report.differences) > _DIFFERENCES_SHOWN:
+    found = report.differences
+    console.print(f"The stream's rows differ from the batch's in {len(found)}:", style="bold red")
+    for line in found[:_DIFFERENCES_SHOWN]:
+        console.print(f"  {line}")
+    if len(found) > _DIFFERENCES_SHOWN:
         console.print("  ...")
 
 
@@ -107,7 +113,7 @@ class DemoScreen:
             console=console,
             transient=True,
         )
-        self._batches = self._bar.add_task("batches", visible=False, total=None)
+        self._batches = self._bar.add_task("batches", total=None)
 
     @contextlib.contextmanager
     def shown(self) -> Iterator[None]:
@@ -116,11 +122,11 @@ class DemoScreen:
 
     def step(self, subject: str, what: str) -> None:
         """One line; an empty subject goes on with the one before."""
-        self._console.print(f"{subject:8} {what}", markup=False, highlight=False, soft_wrap=True)
+        self._console.print(f"{subject:8} {what}", soft_wrap=True)
 
     def detail(self, lines: Iterable[str]) -> None:
         for line in lines:
-            self._console.print(f"    {line}", markup=False, highlight=False, style="dim")
+            self._console.print(f"    {line}", style="dim", no_wrap=True, overflow="ellipsis")
 
     def batches(self, done: int, expected: int) -> None:
-        self._bar.update(self._batches, completed=done, total=max(done, expected), visible=True)
+        self._bar.update(self._batches, completed=done, total=max(done, expected))

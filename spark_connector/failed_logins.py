@@ -19,7 +19,9 @@ import sys
 from pathlib import Path
 
 import msgspec
-from pyspark.errors import StreamingQueryException
+from py4j.java_gateway import JavaObject
+from py4j.protocol import Py4JJavaError
+from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
@@ -27,7 +29,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from peacefs.protocol.lifeline import when_parent_dies
 
 from . import auth_log_columns
-from .query_plan import FailureCount, QueryPlan, QueryResult
+from .query_plan import STOPPED, FailureCount, QueryPlan, QueryResult
 from .session import configure
 
 _PROGRESS_POLL_S = 1
@@ -135,14 +137,23 @@ def run(plan: QueryPlan) -> None:
     session.stop()
 
 
+def root_cause(thrown: JavaObject) -> str:
+    """The innermost cause of a Java exception, in one line."""
+    while (cause := thrown.getCause()) is not None:
+        thrown = cause
+    first_line = str(thrown.toString()).split("\n", 1)[0]
+    # Of a failed task Spark keeps the text alone, after where it ran.
+    return first_line.rpartition(" executor driver): ")[2]
+
+
 def main(arguments: list[str]) -> None:
     plan = msgspec.json.decode(Path(arguments[0]).read_bytes(), type=QueryPlan)
     when_parent_dies(sys.stdin.fileno(), lambda: os._exit(1))
     try:
         run(plan)
-    except StreamingQueryException as error:
-        # The first line says why; the rest is the query's plan. The stack is in the log already.
-        sys.exit(str(error).split("\n", 1)[0])
+    except (CapturedException, Py4JJavaError) as error:
+        thrown = error.java_exception if isinstance(error, Py4JJavaError) else error._origin
+        sys.exit(STOPPED + root_cause(thrown))
 
 
 if __name__ == "__main__":

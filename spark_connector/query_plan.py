@@ -6,6 +6,9 @@ import msgspec
 
 from .auth_log import YearAssumption
 
+#: Begins the last line that a run prints when Spark stopped it; the reason follows.
+STOPPED = "the query stopped: "
+
 
 class QueryPlan(msgspec.Struct, frozen=True):
     """All that a run of the query needs. `coordinator` is host:port, URIs are Spark's, the rest are local paths.

@@ -66,11 +66,11 @@ class QueryProcess:
             self._process.stdin.close()
 
     def last_words(self, lines: int) -> list[str]:
-        """The last lines of what this run wrote to the log."""
+        """The last lines of what this run wrote to the log, without Java's stack frames."""
         with self.log.open("rb") as log:
             log.seek(max(self._log_begins, self.log.stat().st_size - _LOG_TAIL_BYTES))
             written = log.read().decode(errors="replace").splitlines()
-        return [line for line in written if line.strip()][-lines:]
+        return [line for line in written if line.strip() and not line.startswith("\tat ")][-lines:]
 
     def _signal_group(self) -> bool:
         """Whether there was anything left to kill."""

@@ -5,7 +5,6 @@ Also kills it, on purpose, in the middle of a batch. It judges by the checkpoint
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
 from types import TracebackType
@@ -15,12 +14,12 @@ from peacefs.protocol.errors import QueryFailed
 from peacefs.protocol.limits import demo_kills_max, query_restarts_max, query_silence_s
 
 from .checkpoint import Checkpoint
+from .query_plan import STOPPED
 from .query_process import QueryProcess
 
 _POLL_S = 0.05
 # A rename that the coordinator had in hand when its client was killed is done by then.
 _SETTLE_S = 0.5
-_LOG_LINES_SEARCHED = 400
 _REASON_CHARACTERS_MAX = 160
 
 
@@ -122,23 +121,16 @@ class QuerySupervisor:
             self._ended = True
         elif status is not None:
             self._process.kill()
-            reason = why_stopped(self._process.last_words(_LOG_LINES_SEARCHED)) or f"exit status {status}"
-            self._said(f"the query stopped: {reason}")
+            reason = why_stopped(self._process.last_words(1)) or f"exit status {status}"
+            self._said(STOPPED + reason)
             self.start_again(reason)
         elif time.monotonic() - self._last_news > query_silence_s:
             raise QueryFailed(f"the query did nothing for {query_silence_s:.0f} s")
         return seen
 
 
-def why_stopped(log: list[str]) -> str | None:
-    """The root cause that a log of Spark's names last: the innermost `Caused by`, else the last exception."""
-    causes = [line.strip() for line in log if re.match(r"\s*Caused by: ", line)]
-    errors = [line.strip() for line in log if re.match(r"[\w.$]+(Exception|Error): |\[STREAM_FAILED\] ", line)]
-    if not (causes or errors):
+def why_stopped(last_words: list[str]) -> str | None:
+    """The reason that a run gave at its end, if it still could."""
+    if not last_words or not last_words[-1].startswith(STOPPED):
         return None
-    named = (
-        causes[-1].removeprefix("Caused by: ")
-        if causes
-        else re.sub(r".*terminated with exception: ", "", errors[-1])
-    )
-    return named[:_REASON_CHARACTERS_MAX]
+    return last_words[-1].removeprefix(STOPPED)[:_REASON_CHARACTERS_MAX]

@@ -39,7 +39,7 @@ def report(found: list[str]) -> DemoReport:
 
 def shown(found: list[str]) -> str:
     output = io.StringIO()
-    print_report(Console(file=output, width=120), report(found))
+    print_report(Console(file=output, width=120, markup=False, highlight=False), report(found))
     return output.getvalue()
 
 
@@ -68,7 +68,7 @@ def test_the_table_holds_every_figure_and_the_verdict() -> None:
     ]:
         assert word in text
     assert "median 81 ms, p95 120 ms" in text
-    assert "equal those of the batch, row for row" in text
+    assert "equal the batch's, row for row" in text
 
 
 def test_a_difference_is_shown_with_its_rows() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from datetime import date
 from pathlib import Path
@@ -10,10 +11,12 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from peacefs.spark_connector.auth_log import parse_line
+from peacefs.spark_connector.auth_log import YearAssumption, parse_line
+from peacefs.spark_connector.java import find_java, java_environment
 from peacefs.spark_connector.log_generator import generate_log
 from peacefs.spark_connector.log_measure import LogMeasure, assume_years, measure
-from peacefs.spark_connector.query_plan import FailureCount, QueryPlan
+from peacefs.spark_connector.query_plan import STOPPED, FailureCount, QueryPlan
+from peacefs.spark_connector.query_process import QueryProcess
 from peacefs.spark_connector.query_progress import read_progress
 from peacefs.spark_connector.staging import read_lines, stage, watermark_delay_s
 
@@ -41,6 +44,61 @@ def run(spark: SparkSession, plan: QueryPlan) -> None:
     query = start_query(spark, plan)
     assert query.awaitTermination(60)
     ProgressFile(Path(plan.progress)).append_news(query)
+
+
+class Thrown:
+    """A Java exception as Py4J shows it."""
+
+    def __init__(self, text: str, cause: Thrown | None = None) -> None:
+        self.toString = lambda: text
+        self.getCause = lambda: cause
+
+
+def test_the_innermost_cause_is_the_reason_in_one_line() -> None:
+    from peacefs.spark_connector.failed_logins import root_cause
+
+    cause = Thrown("java.io.IOException: no datanode is alive\n\tat somewhere")
+    assert root_cause(Thrown("a", Thrown("b", cause))) == "java.io.IOException: no datanode is alive"
+
+
+def test_of_a_failed_task_the_reason_is_what_failed_in_it() -> None:
+    from peacefs.spark_connector.failed_logins import root_cause
+
+    text = (
+        "org.apache.spark.SparkException: Job aborted due to stage failure: Task 1 in stage 9.0 failed 4 times, "
+        "most recent failure: Lost task 1.3 in stage 9.0 (TID 31) (127.0.0.1 executor driver): "
+        "java.net.SocketException: Connection reset\n\tat somewhere"
+    )
+    assert root_cause(Thrown(text)) == "java.net.SocketException: Connection reset"
+
+
+def test_a_run_that_spark_stops_says_why_in_its_last_line(tmp_path: Path) -> None:
+    (tmp_path / "input").mkdir()
+    (tmp_path / "file").write_text("in the way")
+    plan = QueryPlan(
+        coordinator="127.0.0.1:9870",
+        input_uri=f"file://{tmp_path}/input",
+        output_uri=f"file://{tmp_path}/output",
+        checkpoint_uri=f"file://{tmp_path}/file/checkpoint",
+        years=YearAssumption(2024),
+        window_s=WINDOW_S,
+        delay_s=1,
+        progress=str(tmp_path / "progress.jsonl"),
+        result=str(tmp_path / "result.json"),
+    )
+    (tmp_path / "plan.json").write_bytes(msgspec.json.encode(plan))
+    variables = {**java_environment(find_java(), tmp_path / "java"), "SPARK_LOCAL_IP": "127.0.0.1"}
+    module = "peacefs.spark_connector.failed_logins"
+    with QueryProcess(module, tmp_path / "plan.json", tmp_path / "query.log", variables) as query:
+        deadline = time.monotonic() + 60
+        while query.status is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert query.status == 1
+        [last] = query.last_words(1)
+    assert last.startswith(STOPPED)
+    assert "file" in last
+    assert not (tmp_path / "result.json").exists()
 
 
 def uncommit_last_batch(checkpoint: Path) -> None:

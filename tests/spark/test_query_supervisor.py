@@ -10,6 +10,7 @@ import pytest
 from peacefs.protocol import limits
 from peacefs.protocol.errors import QueryFailed
 from peacefs.spark_connector import query_supervisor
+from peacefs.spark_connector.query_plan import STOPPED
 from peacefs.spark_connector.query_supervisor import QuerySupervisor, why_stopped
 
 Turn = tuple[int | None, int | None, int | None]
@@ -23,7 +24,7 @@ class World:
         self.now = 0.0
         self.starts = 0
         self.kills = 0
-        self.log = ["java.io.IOException: gateway gone"]
+        self.log = [STOPPED + "java.io.IOException: gateway gone"]
         self.observed: list[int] = []
         self.told: list[str] = []
 
@@ -144,14 +145,11 @@ def test_a_query_that_does_nothing_is_given_up(supervise: Supervise) -> None:
     assert limits.query_silence_s <= world.now <= limits.query_silence_s + 1
 
 
-def test_the_innermost_cause_that_sparks_log_names_is_the_reason() -> None:
-    log = [
-        "26/11/20 WARN TaskSetManager: Lost task",
-        "Caused by: java.io.IOException: all datanodes are gone",
-        "\tat org.apache.hadoop.hdfs.web.WebHdfsFileSystem",
-        "Caused by: java.net.ConnectException: Connection refused",
-        "pyspark.errors.exceptions.captured.StreamingQueryException: [STREAM_FAILED] Query terminated",
-    ]
-    assert why_stopped(log) == "java.net.ConnectException: Connection refused"
-    assert why_stopped(log[-1:]) == log[-1]
-    assert why_stopped(["nothing of the kind"]) is None
+def test_the_reason_is_what_the_run_said_at_its_end() -> None:
+    assert (
+        why_stopped(["WARN x", STOPPED + "java.net.ConnectException: refused"])
+        == "java.net.ConnectException: refused"
+    )
+    assert why_stopped([STOPPED + "x", "Killed"]) is None
+    assert why_stopped([]) is None
+    assert len(why_stopped([STOPPED + "x" * 1000]) or "") < 200

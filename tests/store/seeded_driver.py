@@ -22,9 +22,10 @@ class PowerLoss(BaseException):
 @dataclass(eq=False)
 class _Task:
     steps: fx.Steps[Any]
-    result: Any = None
-    fault: Exception | None = None
-    waits_for: fx.Ticket | None = None
+    #: What it asked for last; None before it has begun.
+    effect: fx.Effect | None = None
+    #: Its result, or the error that it ended with.
+    outcome: Any = None
     is_done: bool = False
 
 
@@ -57,39 +58,35 @@ class SeededDriver:
             for task in tasks:
                 task.steps.close()
             raise
-        return [task.fault or task.result for task in tasks]
+        return [task.outcome for task in tasks]
 
     def _choose(self, tasks: list[_Task]) -> _Task:
-        ready = [task for task in tasks if task.waits_for is None or task.waits_for.fired]
-        task = self._random.choice(ready or tasks)
-        if task.waits_for is not None:
-            task.result = task.waits_for.fired
-            task.waits_for = None
-        return task
+        """Anybody whose wait is over; if there is nobody, somebody's wait times out."""
+        ready = [task for task in tasks if not isinstance(task.effect, fx.Wait) or task.effect.ticket.fired]
+        return self._random.choice(ready or tasks)
 
     def _step(self, task: _Task) -> None:
-        fault, task.fault = task.fault, None
+        """Performs what the participant has asked for and lets it go on until it asks for the next."""
+        result, fault = None, None
         try:
-            effect = task.steps.send(task.result) if fault is None else task.steps.throw(fault)
+            result = self._perform(task.effect)
+        except OSError as error:
+            fault = error
+        try:
+            task.effect = task.steps.send(result) if fault is None else task.steps.throw(fault)
         except StopIteration as stop:
-            task.result, task.is_done = stop.value, True
-            return
+            task.outcome, task.is_done = stop.value, True
         except PeacefsError as error:
-            task.fault, task.is_done = error, True
-            return
-        self._perform(task, effect)
+            task.outcome, task.is_done = error, True
 
-    def _perform(self, task: _Task, effect: fx.Effect) -> None:
-        task.result = None
+    def _perform(self, effect: fx.Effect | None) -> Any:
+        if effect is None:
+            return None
         if isinstance(effect, fx.Wait):
-            task.waits_for = effect.ticket
-            return
+            return effect.ticket.fired
         if self.lives == 0:
             raise PowerLoss
         if self.lives is not None:
             self.lives -= 1
         self.effects.append(effect)
-        try:
-            task.result = self.disk.perform(effect)
-        except OSError as error:
-            task.fault = error
+        return self.disk.perform(effect)

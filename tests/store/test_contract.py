@@ -386,9 +386,10 @@ def test_tombstones_outlive_the_segment_that_they_are_in(machine: Machine) -> No
     old, young = machine.segment_files()
     for number in range(20, 38):
         machine.run(machine.store.delete(CHUNK + number, 5))
-    for number in (40, 41):
-        contents[CHUNK + number] = data_of(1000, number)
-        machine.put(CHUNK + number, 5, contents[CHUNK + number])
+    machine.put(CHUNK + 40, 5, data_of(1000, 40))
+    machine.run(machine.store.delete(CHUNK + 40, 5))
+    machine.put(CHUNK + 41, 5, data_of(1000, 41))
+    contents[CHUNK + 41] = data_of(1000, 41)
     while machine.run(machine.store.compact()).removed_segments:
         pass
     assert old in machine.files() and young not in machine.files()

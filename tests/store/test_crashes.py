@@ -137,6 +137,19 @@ def test_a_deleted_chunk_stays_deleted_once_its_tombstone_was_synced() -> None:
         assert {replica.chunk for replica in machine.store.replicas()} == set(range(CHUNK + 4, CHUNK + 16))
 
 
+def test_a_segment_that_compaction_removed_does_not_come_back() -> None:
+    for seed in range(10):
+        machine = SimulatedMachine(seed)
+        store = machine.start(segment_bytes=SEGMENT_BYTES)
+        for number in range(11):
+            machine.put(CHUNK + number, 5, SMALL)
+        for number in range(10):
+            machine.run(store.delete(CHUNK + number, 5))
+        assert machine.run(store.compact()).removed_segments == 1
+        machine.disk.crash()
+        assert [replica.chunk for replica in machine.start().replicas()] == [CHUNK + 10]
+
+
 def test_a_crash_alone_never_damages_a_segment_that_was_ended() -> None:
     """Its end carries tombstones that nobody had synced; the seal behind them is not durable without them."""
     for seed in range(20):

@@ -217,9 +217,15 @@ def test_files_of_others_are_named_and_left_alone(machine: Machine) -> None:
     assert len(machine.store.replicas()) == 2
 
 
-def test_a_chunk_file_that_vanishes_under_a_running_store_is_not_found(machine: Machine) -> None:
-    machine.put(CHUNK, 5, data_of(MIB))
-    (name,) = machine.chunk_files()
+@pytest.mark.parametrize("length", [LENGTH, MIB])
+def test_a_file_that_vanishes_under_a_running_store_is_noticed_by_the_first_reader(
+    machine: Machine, length: int
+) -> None:
+    machine.put(CHUNK, 5, data_of(length))
+    (name,) = machine.files()
     machine.run(fx.remove(f"{machine.directory}/{name}"))
-    with pytest.raises(ChunkNotFound):
-        machine.get(CHUNK)
+    for _read in range(2):
+        with pytest.raises(ChunkNotFound):
+            machine.get(CHUNK)
+    assert machine.lost == [Replica(CHUNK, 5, length)]
+    assert machine.store.replicas() == []

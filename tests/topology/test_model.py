@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from peacefs.protocol.errors import InvalidTopology
-from peacefs.topology.model import Topology
+from peacefs.topology.model import Link, Topology
 from peacefs.topology.routes import Routes
 
 
@@ -23,17 +25,19 @@ def test_a_deep_rack_grows_with_all_switches_above_it() -> None:
     assert set(topology.switches) == {
         *("/", "/east", "/east/hall-2", "/east/hall-2/rack-7", "/east/hall-3", "/east/hall-3/rack-1"),
     }
-    assert Routes(topology).between_racks("/east/hall-2/rack-7", "/east/hall-3/rack-1") == (
-        ("/east/hall-2/rack-7", "/east/hall-2"),
-        ("/east/hall-2", "/east"),
-        ("/east", "/east/hall-3"),
-        ("/east/hall-3", "/east/hall-3/rack-1"),
-    )
+    assert Routes(topology).between_racks("/east/hall-2/rack-7", "/east/hall-3/rack-1") == [
+        (
+            ("/east/hall-2/rack-7", "/east/hall-2"),
+            ("/east/hall-2", "/east"),
+            ("/east", "/east/hall-3"),
+            ("/east/hall-3", "/east/hall-3/rack-1"),
+        )
+    ]
 
 
 def test_an_unknown_rack_grows_below_the_root_that_the_file_named(figure_5: Topology) -> None:
     grown = figure_5.with_server("n9", "/rack-9")
-    assert Routes(grown).between_racks("/rack-9", "SW2") == (("/rack-9", "SW1"), ("SW1", "SW2"))
+    assert Routes(grown).between_racks("/rack-9", "SW2") == [(("/rack-9", "SW1"), ("SW1", "SW2"))]
 
 
 def test_a_node_that_goes_takes_its_links_with_it(leaf_and_spine: Topology) -> None:
@@ -63,11 +67,30 @@ def test_the_first_of_a_servers_links_leads_to_its_rack(leaf_and_spine: Topology
     assert leaf_and_spine.network_bytes_s("d") == 250e6
 
 
-def test_a_way_takes_the_cheapest_links(leaf_and_spine: Topology) -> None:
+def test_all_cheapest_ways_are_found(leaf_and_spine: Topology) -> None:
     assert not leaf_and_spine.is_tree
-    way = Routes(leaf_and_spine).between_racks("/leaf-1", "/leaf-2")
-    assert way == (("/leaf-1", "spine-1"), ("spine-1", "/leaf-2")), "of two equal ways the first by name"
-    assert Routes(leaf_and_spine).between_racks("/leaf-1", "/leaf-1") == ()
+    assert Routes(leaf_and_spine).between_racks("/leaf-1", "/leaf-2") == [
+        (("/leaf-1", "spine-1"), ("spine-1", "/leaf-2")),
+        (("/leaf-1", "spine-2"), ("spine-2", "/leaf-2")),
+    ]
+    assert Routes(leaf_and_spine).between_racks("/leaf-1", "/leaf-1") == [()]
+
+
+def test_a_dearer_way_is_no_way(leaf_and_spine: Topology) -> None:
+    links = (replace(link, cost=5) if link.b == "spine-2" else link for link in leaf_and_spine.links)
+    dearer = replace(leaf_and_spine, links=tuple(links))
+    ways = Routes(dearer).between_racks("/leaf-1", "/leaf-2")
+    assert ways == [(("/leaf-1", "spine-1"), ("spine-1", "/leaf-2"))]
+
+
+def test_links_that_cost_nothing_do_not_lead_in_circles() -> None:
+    triangle = Topology(
+        switches=("a", "b", "c"),
+        links=(Link("a", "b", 1.0, cost=0), Link("b", "c", 1.0, cost=0), Link("c", "a", 1.0, cost=0)),
+        root="a",
+    )
+    for way in Routes(triangle).between_racks("a", "c"):
+        assert len({tail for tail, _ in way}) == len(way) and way[0][0] == "a" and way[-1][1] == "c"
 
 
 def test_a_server_and_a_rack_cannot_share_a_name() -> None:
@@ -95,5 +118,5 @@ def test_any_history_leaves_one_tree_where_each_server_is_where_it_was_last_put(
     routes = Routes(topology)
     for rack in topology.racks:
         for other in topology.racks:
-            way = routes.between_racks(rack, other)
-            assert [tail for tail, _ in reversed(way)] == [head for _, head in routes.between_racks(other, rack)]
+            (there,), (back,) = routes.between_racks(rack, other), routes.between_racks(other, rack)
+            assert [tail for tail, _ in reversed(there)] == [head for _, head in back]
