@@ -22,7 +22,9 @@ from peacefs.protocol import effects as fx
 from peacefs.protocol.checksums import Bytes, chunk_checksum, verify_blocks
 from peacefs.protocol.errors import (
     BadRequest,
+    ChecksumMismatch,
     ChunkError,
+    ChunkNotFound,
     DiskFault,
     DiskFull,
     StaleVersion,
@@ -183,7 +185,8 @@ class ChunkStore:
     def seal(self, staged: Staged) -> fx.Steps[Sealed]:
         """Makes the chunk exist: when this returns it is whole, fsynced, and replaces any older version.
 
-        The same chunk and version with the same content may be sealed again. Raises StaleVersion if a higher
+        The same chunk and version with the same content may be sealed again, which replaces it if it cannot be
+        read back. Raises StaleVersion if a higher
         version came in between, ChunkError for the same version with other content, DiskFull or DiskFault;
         after any fault it is discarded.
         """
@@ -204,9 +207,11 @@ class ChunkStore:
         if present is not None and present.version > staged.version:
             raise self._stale(staged)
         if present is not None and present.version == staged.version:
-            yield from self._compare(staged, sealed)
-            yield from self.discard(staged)
-            return sealed
+            if (yield from self._is_sound(staged, sealed)):
+                yield from self.discard(staged)
+                return sealed
+            # What is here has rotted since: the fresh bytes take its place.
+            yield from self._delete(staged.chunk, staged.version)
         if staged.file is None:
             superseded = yield from self._seal_small(staged)
         else:
@@ -226,11 +231,21 @@ class ChunkStore:
             raise self._stale(staged)
         return record.superseded_file
 
-    def _compare(self, staged: Staged, sealed: Sealed) -> fx.Steps[None]:
-        plan = yield from self._reader.open(staged.chunk, staged.version, 0, 0)
-        yield from self._reader.close(plan)
-        if Sealed(plan.length, chunk_checksum(plan.sums)) != sealed:
-            raise ChunkError(f"{describe(staged.chunk, staged.version)} is already sealed with other content")
+    def _is_sound(self, staged: Staged, sealed: Sealed) -> fx.Steps[bool]:
+        """Whether the replica that is here can be acknowledged once more: read again, every block of it.
+
+        Raises ChunkError if it was sealed with other content.
+        """
+        try:
+            plan = yield from self._reader.open(staged.chunk, staged.version, 0, sealed.length)
+            if Sealed(plan.length, chunk_checksum(plan.sums)) == sealed:
+                while (yield from self._reader.read_blocks(plan)) is not None:
+                    pass
+                return True
+            yield from self._reader.close(plan)
+        except (ChecksumMismatch, ChunkNotFound, DiskFault):
+            return False
+        raise ChunkError(f"{describe(staged.chunk, staged.version)} is already sealed with other content")
 
     def _refuse_when_full(self) -> None:
         if self._available_bytes() < self._reserved_bytes:

@@ -18,7 +18,7 @@ from statistics import fmean
 
 from peacefs.topology.calibration import Calibration
 from peacefs.topology.model import Topology
-from peacefs.topology.routes import Routes
+from peacefs.topology.routes import Hop, Routes
 
 from .rack_load import NodeLoad, RackLoad
 from .reach import Reach, Reaches
@@ -34,6 +34,14 @@ class Chain:
     nodes: list[NodeLoad]
     senders: list[NodeLoad]
     links: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Loads:
+    """What chunks on their way take, each as (taken, of how many): slots of nodes, streams of switch links."""
+
+    slots: dict[str, tuple[int, int]]
+    links: dict[Hop, tuple[int, int]]
 
 
 class ChainPlacement:
@@ -60,8 +68,9 @@ class ChainPlacement:
         for node in self.nodes.values():
             if node.slots:
                 node.rack.add(node)
-        number = {hop: number for number, hop in enumerate(calibration.link_streams)}
-        self.link_free = list(calibration.link_streams.values())
+        self._link_streams = calibration.link_streams
+        number = {hop: number for number, hop in enumerate(self._link_streams)}
+        self._link_free = list(self._link_streams.values())
         routes = Routes(topology)
         #: By rack and rack, the cheapest ways between them, as numbers of links.
         self._ways = [
@@ -86,7 +95,7 @@ class ChainPlacement:
     def place(self, writer: str | None, replicas: int, exclude: frozenset[str]) -> Chain | None:
         """A chain for one chunk, not reserved yet; None if there is no room for all of it now."""
         at_writer = self.nodes.get(writer) if writer is not None else None
-        home = at_writer.rack if at_writer is not None else max(self.racks, key=lambda r: r.share, default=None)
+        home = at_writer.rack if at_writer is not None else self._home_of_a_stranger(exclude)
         if home is None:
             return None
         reach = self._reaches.of(at_writer, home, replicas, exclude)
@@ -96,6 +105,8 @@ class ChainPlacement:
             return None
         more_here = other is None or home.share > other.share
         for here in reach.splits(own is not None, more_here):
+            if at_writer is None and not here:
+                continue
             away = reach.replicas - here
             barred = {*exclude, at_writer.name} if at_writer is not None else set(exclude)
             chain = Chain([own] if own else [], [], [])
@@ -108,6 +119,11 @@ class ChainPlacement:
                 chain.senders.append(at_writer)
             return chain
         return None
+
+    def _home_of_a_stranger(self, exclude: frozenset[str]) -> RackLoad | None:
+        """The roomiest rack, for a writer that is none of ours: its chain begins there."""
+        racks = [rack for rack in self.racks if any(node.name not in exclude for node in rack.nodes)]
+        return max(racks, key=lambda rack: rack.share, default=None)
 
     def _may_hold_replica(self, at_writer: NodeLoad | None, reach: Reach, exclude: frozenset[str]) -> bool:
         if at_writer is None or not (reach.needs_writer or self._writer_holds_replica):
@@ -129,7 +145,7 @@ class ChainPlacement:
         for way in self._ways[source.index][target.index]:
             spare = _NO_LIMIT
             for link in way:
-                left = self.link_free[link] - (used.count(link) if used else 0)
+                left = self._link_free[link] - (used.count(link) if used else 0)
                 if left < spare:
                     spare = left
             if spare > most:
@@ -139,13 +155,25 @@ class ChainPlacement:
     def _leave_rack(
         self, chain: Chain, home: RackLoad, other: RackLoad | None, away: int, reach: Reach, barred: set[str]
     ) -> bool:
+        """Adds nodes of the roomiest other rack, or of another if that has too few that may be chosen."""
         if not reach.one_rack_is_enough:
             return self._pick_around(chain, home, away, barred)
-        way = self._open_way(home, other) if other is not None else None
-        if other is None or way is None:
+        if other is not None and self._cross(chain, home, other, away, barred):
+            return True
+        rest = [rack for rack in self.racks if rack is not home and rack is not other]
+        rest.sort(key=lambda rack: -rack.share)
+        return any(self._cross(chain, home, rack, away, barred) for rack in rest)
+
+    def _cross(self, chain: Chain, home: RackLoad, rack: RackLoad, count: int, barred: set[str]) -> bool:
+        """Adds the last nodes, all in this rack; or leaves the chain as it was."""
+        if rack.free_nodes < count:
+            return False
+        way, at_home = self._open_way(home, rack), len(chain.nodes)
+        if way is None or not self._pick(chain, rack, count, False, barred):
+            del chain.nodes[at_home:]
             return False
         chain.links.extend(way)
-        return self._pick(chain, other, away, False, barred)
+        return True
 
     def _pick(self, chain: Chain, rack: RackLoad, count: int, sends_on: bool, barred: set[str]) -> bool:
         """Adds nodes of one rack; the last need not send unless the chain goes on after it."""
@@ -185,7 +213,7 @@ class ChainPlacement:
         for sender in chain.senders:
             sender.sending += 1
         for link in chain.links:
-            self.link_free[link] -= 1
+            self._link_free[link] -= 1
 
     def give_back(self, chain: Chain) -> None:
         """Gives back all that `reserve` took, but for the bytes: those stay on the disks."""
@@ -195,7 +223,15 @@ class ChainPlacement:
             sender.sending -= 1
             assert sender.sending >= 0
         for link in chain.links:
-            self.link_free[link] += 1
+            self._link_free[link] += 1
+
+    def loads(self) -> Loads:
+        """What is reserved now."""
+        streams = zip(self._link_streams.items(), self._link_free, strict=True)
+        return Loads(
+            slots={name: (node.receiving, node.slots) for name, node in self.nodes.items()},
+            links={hop: (total - free, total) for (hop, total), free in streams},
+        )
 
     # -- taking over -----------------------------------------------------------------------------
 

@@ -8,8 +8,8 @@ room lets others pass, which keeps disks and links busy.
 
 Waiting is bounded. The first set in order that lacks room stops all others once it has been refused for
 `patience_s`: what is in flight ends, within D say, and then there is room. So the set in front gets a chunk
-at least every `patience_s + D`. A set that comes later is in front of one that came before only until that
-one has waited for its own unfinished bytes / `AGE_BYTES_S` + the longest such backlog + `BEGUN_S`.
+at least every `patience_s + D`; and no set is ever in front of one that was asked for so much earlier that
+ageing outweighs it: unfinished bytes / `AGE_BYTES_S` + the longest such backlog + `BEGUN_S` seconds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from peacefs.topology.calibration import calibrate
 from peacefs.topology.model import Topology
 from peacefs.topology.rate_curve import MB
 
-from .chain_placement import Chain, ChainPlacement
+from .chain_placement import Chain, ChainPlacement, Loads
 from .ledger import Grant, Pending
 from .policy import Policy
 from .small_lane import SmallLane
@@ -77,6 +77,10 @@ class ExpressPolicy(Policy):
             writer_holds_replica=self._writer_holds_replica,
         )
 
+    def loads(self) -> Loads:
+        """What is taken of all capacities."""
+        return self._placement.loads()
+
     # -- what the policy is told -------------------------------------------------------------------
 
     def _use(self, topology: Topology) -> None:
@@ -111,7 +115,7 @@ class ExpressPolicy(Policy):
                 nobody_refused = False
                 if pending.refused_since_s is None:
                     pending.refused_since_s = now_s
-                if now_s - pending.refused_since_s >= self._patience_s:
+                if self._chains and now_s - pending.refused_since_s >= self._patience_s:
                     break
         return grants
 

@@ -109,8 +109,9 @@ def template_for(templates: Sequence[Template], graph: Graph, request: Request, 
     racks, servers = graph.topology.racks, graph.topology.servers
     sender_rack = servers[nodes[-1] if nodes else request.w].rack
     if template is Template.SAME_RACK:
-        others = set(racks[sender_rack]) - request.exclude - {request.w, *nodes}
-        return template if others else Template.ANYWHERE
+        taken = {request.w, *nodes}
+        is_there = any(node not in taken and node not in request.exclude for node in racks[sender_rack])
+        return template if is_there else Template.ANYWHERE
     if template is Template.OTHER_RACK:
         used = {servers[node].rack for node in (request.w, *nodes)}
         is_there = any(rack not in used and not request.exclude.issuperset(racks[rack]) for rack in racks)

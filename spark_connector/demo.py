@@ -106,6 +106,15 @@ def _workplace(options: DemoOptions) -> Iterator[Path]:
             shutil.rmtree(directory, ignore_errors=True)
 
 
+@dataclass(frozen=True, slots=True)
+class _Ordeal:
+    """What the query went through."""
+
+    killed_in_batch: int
+    killed_datanode: str
+    restarts: list[str]
+
+
 class _Demo:
     """One demo in an empty directory."""
 
@@ -118,29 +127,34 @@ class _Demo:
         self._result = directory / "result.json"
 
     def run(self) -> DemoReport:
+        """Raises QueryFailed, having shown the query's last words."""
         began = time.monotonic()
-        step = self._screen.step
-        measured = self._log.measured
-        step("input", self._log.description)
-        step(
-            "",
-            f"{measured.lines:,} lines, {measured.failures:,} failed log-ins, {measured.first} to {measured.last}",
-        )
-        step(
-            "",
-            f"lines come {measured.disorder_s:.0f} s late at most: a watermark of {watermark_delay_s(measured)} s",
-        )
+        self._show_input()
         with LocalCluster(self._directory / "cluster", _DATANODES, port=0) as cluster:
-            step("cluster", f"{_DATANODES} datanodes in 2 racks, 3 replicas, {cluster.webhdfs_uri}")
-            with contextlib.closing(
-                CoordinatorApi(CoordinatorHttp(cluster.address), current_user())
-            ) as coordinator:
-                return self._run_on(cluster, coordinator, began)
+            self._screen.step("cluster", f"{_DATANODES} datanodes in 2 racks, 3 replicas, {cluster.webhdfs_uri}")
+            http = CoordinatorHttp(cluster.address)
+            with contextlib.closing(CoordinatorApi(http, current_user())) as coordinator:
+                checkpoint = Checkpoint(coordinator, _CHECKPOINT)
+                ordeal = self._run_query(cluster, coordinator, checkpoint)
+                self._screen.step("repair", "waiting until every chunk has its replicas again")
+                status = _await_repair(coordinator, ordeal.killed_datanode)
+                return self._report(ordeal, checkpoint, status, time.monotonic() - began)
 
-    def _run_on(self, cluster: LocalCluster, coordinator: CoordinatorApi, began: float) -> DemoReport:
+    def _show_input(self) -> None:
+        log = self._log.measured
+        self._screen.step("input", self._log.description)
+        self._screen.step(
+            "", f"{log.lines:,} lines, {log.failures:,} failed log-ins, from {log.first} to {log.last}"
+        )
+        self._screen.step(
+            "",
+            f"lines come {log.disorder_s:.0f} s late at most: the watermark is {watermark_delay_s(log)} s behind",
+        )
+
+    def _run_query(self, cluster: LocalCluster, coordinator: CoordinatorApi, checkpoint: Checkpoint) -> _Ordeal:
+        """From the query's first start to its result."""
         step = self._screen.step
         plan, batches = self._prepare(cluster)
-        checkpoint = Checkpoint(coordinator, _CHECKPOINT)
         step("query", f"{batches} batches, checkpoint and output on peacefs, Java {self._java.version}")
         with QuerySupervisor(
             start=lambda: self._start_query(plan),
@@ -149,23 +163,25 @@ class _Demo:
             said=lambda what: step("", what),
         ) as query:
             try:
-                batch = query.kill_in_batch(_KILL_FROM_BATCH, self._into_batch_s)
+                killed = query.kill_in_batch(_KILL_FROM_BATCH, self._into_batch_s)
                 step(
                     "kill",
-                    f"the query, in the middle of batch {batch}: offsets/{batch} is there, commits/{batch} is not",
+                    f"the query, in the middle of batch {killed}: offsets/{killed} is there, commits/{killed} is not",
                 )
                 victim, replicas = self._kill_datanode(cluster, coordinator)
-                step("", f"{victim}, which held {replicas:,} replicas")
-                query.start_again(f"SIGKILL in batch {batch}")
+                step("", f"datanode {victim}, which held {replicas:,} replicas")
+                query.start_again(f"SIGKILL in batch {killed}")
                 step("query", "started again from its checkpoint")
                 query.run_to_end()
             except QueryFailed:
                 self._screen.detail(query.last_words(_LOG_LINES_SHOWN))
                 raise
-            restarts = query.restarts
+            return _Ordeal(killed, victim, query.restarts)
+
+    def _report(
+        self, ordeal: _Ordeal, checkpoint: Checkpoint, status: dict[str, Any], seconds: float
+    ) -> DemoReport:
         result = msgspec.json.decode(self._result.read_bytes(), type=QueryResult)
-        step("repair", "waiting until every chunk has its replicas again")
-        status = _await_repair(coordinator, victim)
         held = checkpoint.size()
         progress = read_progress(self._progress)
         return DemoReport(
@@ -174,9 +190,9 @@ class _Demo:
             failed_logins=self._log.measured.failures,
             java=self._java.version,
             batches=(checkpoint.committed() or 0) + 1,
-            killed_in_batch=batch,
-            killed_datanode=victim,
-            restarts=restarts,
+            killed_in_batch=ordeal.killed_in_batch,
+            killed_datanode=ordeal.killed_datanode,
+            restarts=ordeal.restarts,
             checkpoint_files=held.files,
             checkpoint_bytes=held.length,
             replicas_lost=status["replicas_lost_total"],
@@ -186,7 +202,7 @@ class _Demo:
             state_commit_ms=spread([batch.state_commit_ms for batch in progress]),
             rows=len(result.batch),
             differences=differences(result),
-            seconds=round(time.monotonic() - began, 1),
+            seconds=round(seconds, 1),
         )
 
     def _prepare(self, cluster: LocalCluster) -> tuple[Path, int]:

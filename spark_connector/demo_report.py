@@ -72,9 +72,7 @@ def print_report(console: Console, report: DemoReport) -> None:
         table.add_row(name, value)
     console.print(table)
     if report.equal:
-        console.print(
-            f"The stream's {report.rows} rows equal those of the batch, row for row.", style="bold green"
-        )
+        console.print(f"The stream's {report.rows} rows equal the batch's, row for row.", style="bold green")
         return
     found = report.differences
     console.print(f"The stream's rows differ from the batch's in {len(found)}:", style="bold red")

@@ -26,6 +26,11 @@ from peacefs.protocol.threads import ConnectionPool, ThreadDriver
 T = TypeVar("T")
 
 
+def data_of(length: int, seed: int = 0) -> bytes:
+    """Bytes that no other seed gives."""
+    return Random(seed).randbytes(length)
+
+
 class Machine(ABC):
     """A disk, a driver, and the store that was started last."""
 
@@ -160,6 +165,10 @@ class SimulatedMachine(Machine):
 
     def overwrite(self, name: str, content: bytes) -> None:
         self.disk.overwrite(f"/store/{name}", content)
+
+    def damage(self, name: str, offset: int) -> None:
+        # In place, as on a real disk: the store may have the file open.
+        self.disk.flip_bit(f"/store/{name}", offset)
 
     def open_files(self) -> int:
         return self.disk.open_files

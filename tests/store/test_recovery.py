@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from random import Random
-
 import pytest
-from store.machine import Machine
+from store.machine import Machine, data_of
 
 from peacefs.datanode.store_layout import FOOTER_BYTES, HEADER_BYTES, record_bytes
 from peacefs.protocol import effects as fx
@@ -16,10 +14,6 @@ from peacefs.protocol.messages import Replica
 CHUNK = 0x10000000001
 LENGTH = 1000
 RECORD = record_bytes(LENGTH)
-
-
-def data_of(length: int, seed: int = 0) -> bytes:
-    return Random(seed).randbytes(length)
 
 
 def put_small(machine: Machine, count: int) -> dict[int, bytes]:
