@@ -15,6 +15,7 @@ from peacefs.protocol.errors import (
     ChecksumMismatch,
     ChunkUnavailable,
     PeacefsError,
+    PeerUnreachable,
     ProtocolViolation,
     from_wire,
 )
@@ -61,7 +62,7 @@ class ChunkReader:
         """The next bytes, valid until the next call; None at the end.
 
         Raises ChunkUnavailable, which names every replica's fault, once all have failed
-        `limits.read_rounds_max` times.
+        `limits.read_rounds_max` times at the same byte.
         """
         while self._position < self._end:
             replica = self._replica or (yield from self._next_replica())
@@ -71,6 +72,8 @@ class ChunkReader:
                 yield from self._leave(replica, fault)
             else:
                 self._position += len(piece)
+                # Whoever gives something earns all replicas a new chance at what follows.
+                self._rounds, self._candidates = 0, []
                 return piece
         yield from self.close()
         return None
@@ -113,6 +116,9 @@ class ChunkReader:
     def _leave(self, replica: _ReplicaStream, fault: PeacefsError) -> fx.Steps[None]:
         self._replica = None
         yield from replica.abandon()
+        if replica.gave_something and isinstance(fault, PeerUnreachable):
+            # It may only have hung up on a consumer that made a long pause: it is asked again in its turn.
+            return
         self._faults.setdefault(replica.node, fault)
         self._avoided.add(replica.node)
         if isinstance(fault, ChecksumMismatch):
@@ -133,6 +139,7 @@ class _ReplicaStream:
         self._wanted_from = offset
         self._end = offset + length
         self._next_block = offset - offset % checksum_block_bytes
+        self.gave_something = False
         self._ended = False
         self._timeout_s = hop_timeout_s
         self._connection: fx.Connection | None = None
@@ -145,7 +152,9 @@ class _ReplicaStream:
             self._connection = yield from fx.connect(self._hop.address, self.node)
             yield from fx.send(self._connection, self._request, timeout_s=self._timeout_s)
         frame = yield from fx.receive(self._connection, timeout_s=self._timeout_s)
-        return self._checked(frame)
+        piece = self._checked(frame)
+        self.gave_something = True
+        return piece
 
     def _checked(self, frame: Frame) -> Bytes:
         packet, data = frame.message, frame.payload

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from peacefs.protocol import effects as fx
 from peacefs.protocol.errors import AccessDenied, BadRequest, ChecksumMismatch, PeacefsError
-from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
+from peacefs.protocol.limits import idle_connection_timeout_s
 from peacefs.protocol.messages import Packet, ReadChunk
 from peacefs.protocol.tokens import ChunkRead, Seal
 
@@ -16,12 +16,18 @@ class ChunkServer:
     """Sends chunks; one instance serves all connections of a datanode."""
 
     def __init__(
-        self, seal: Seal, store: ChunkStore, changes: Changes, *, hop_timeout_s: float = default_hop_timeout_s
+        self,
+        seal: Seal,
+        store: ChunkStore,
+        changes: Changes,
+        *,
+        reader_timeout_s: float = idle_connection_timeout_s,
     ) -> None:
+        """A reader that takes nothing for `reader_timeout_s` is hung up on: it may come again where it was."""
         self._seal = seal
         self._store = store
         self._changes = changes
-        self._hop_timeout_s = hop_timeout_s
+        self._reader_timeout_s = reader_timeout_s
 
     def send_chunk(self, reader: fx.Connection, request: ReadChunk) -> fx.Steps[None]:
         """Answers one request; an error ends the answer, before the first packet or after any other.
@@ -47,7 +53,7 @@ class ChunkServer:
         try:
             while (blocks := (yield from self._store.read_blocks(plan))) is not None:
                 packet = Packet(blocks.offset, blocks.sums, last=plan.at == plan.end)
-                yield from fx.send(reader, packet, blocks.data, timeout_s=self._hop_timeout_s)
+                yield from fx.send(reader, packet, blocks.data, timeout_s=self._reader_timeout_s)
         except PeacefsError:
             yield from self._store.close_read(plan)
             raise

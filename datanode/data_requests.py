@@ -1,7 +1,7 @@
 """What may be asked on a data connection, and the loop that answers it.
 
 Every request carries a token, so it makes no difference who asks. An answer is the request's own, or Failure;
-after one that leaves unread packets on the way the connection is closed.
+after one that leaves the two sides out of step the connection is closed.
 """
 
 from __future__ import annotations
@@ -51,8 +51,13 @@ class DataRequests:
         try:
             yield from self._answer(connection, request, data)
         except PeacefsError as fault:
-            told = yield from self._refuse(connection, fault)
-            return told and _read_in_full(request)
+            if not _read_in_full(request):
+                yield from self._refuse(connection, fault)
+                return False
+            if isinstance(fault, PeerError) and fault.culprit is None:
+                # The answer itself broke off, perhaps in the middle of a frame.
+                return False
+            return (yield from self._refuse(connection, fault))
         finally:
             self._count(-1)
         return True

@@ -45,11 +45,17 @@ class Pending:
     order: int
     waiting: deque[int]
     unfinished_bytes: int
-    exclude: frozenset[str]
+    #: Nodes that failed while they wrote for this set.
+    failed: frozenset[str] = frozenset()
     in_flight: int = 0
     started: bool = False
     #: Since when a policy that counts on it has had no room for the set; None after each grant.
     refused_since_s: float | None = None
+
+    @property
+    def exclude(self) -> frozenset[str]:
+        """The nodes that the set avoids."""
+        return self.write_set.exclude | self.failed
 
     @property
     def next_bytes(self) -> int:
@@ -83,7 +89,7 @@ class Ledger:
             order=known.order if known else self._submitted,
             waiting=_small_first(write_set.chunks),
             unfinished_bytes=sum(write_set.chunks),
-            exclude=write_set.exclude | (known.exclude if known else frozenset()),
+            failed=known.failed if known else frozenset(),
         )
 
     def withdraw(self, name: str) -> Pending | None:
@@ -113,7 +119,7 @@ class Ledger:
         if grant is None or pending is None:
             return None
         pending.in_flight -= 1
-        pending.exclude |= failed
+        pending.failed |= failed
         if self._sets.get(grant.write_set) is not pending:
             return grant
         if aborted:

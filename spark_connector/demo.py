@@ -164,10 +164,7 @@ class _Demo:
         ) as query:
             try:
                 killed = query.kill_in_batch(_KILL_FROM_BATCH, self._into_batch_s)
-                step(
-                    "kill",
-                    f"the query, in the middle of batch {killed}: offsets/{killed} is there, commits/{killed} is not",
-                )
+                step("kill", f"the query in batch {killed}: offsets/{killed} is there, commits/{killed} is not")
                 victim, replicas = self._kill_datanode(cluster, coordinator)
                 step("", f"datanode {victim}, which held {replicas:,} replicas")
                 query.start_again(f"SIGKILL in batch {killed}")

@@ -21,4 +21,4 @@ def test_the_tracer_of_a_decision_runs(page: Path) -> None:
 
 def test_the_index_names_every_page() -> None:
     index = (_PAGES[0].parent / "README.md").read_text()
-    assert re.findall(r"\((0\d+-[a-z-]+\.md)\)", index) == [page.name for page in _PAGES]
+    assert re.findall(r"\((0\d+-[a-z0-9-]+\.md)\)", index) == [page.name for page in _PAGES]

@@ -155,7 +155,8 @@ def _shut_down(end: socket.socket, how: int) -> None:
 class Node:
     """A datanode's data path with its own store and connection pool, behind a relay."""
 
-    def __init__(self, name: str, directory: Path, seal: Seal, cluster: Cluster, hop_timeout_s: float) -> None:
+    def __init__(self, name: str, directory: Path, cluster: Cluster, reader_timeout_s: float) -> None:
+        seal, hop_timeout_s = cluster.seal, cluster.hop_timeout_s
         self.name = name
         self.directory = directory
         me = Identity(CLUSTER, "datanode", name, seal)
@@ -169,7 +170,7 @@ class Node:
         )
         self.driver.run(self.store.recover())
         hop = PipelineHop(name, seal, self.store, self.changes, hop_timeout_s=hop_timeout_s)
-        server = ChunkServer(seal, self.store, self.changes, hop_timeout_s=hop_timeout_s)
+        server = ChunkServer(seal, self.store, self.changes, reader_timeout_s=reader_timeout_s)
         self.replicator = Replicator(self.store, self.changes, hop_timeout_s=hop_timeout_s)
         self.requests = DataRequests(hop, server)
         self.server = DataServer("127.0.0.1", 0, me, self.driver, self.requests)
@@ -286,14 +287,16 @@ class Coordinator:
 class Cluster:
     """Three datanodes and a client."""
 
-    def __init__(self, directory: Path, *, nodes: int = 3, hop_timeout_s: float = 10.0) -> None:
+    def __init__(
+        self, directory: Path, *, nodes: int = 3, hop_timeout_s: float = 10.0, reader_timeout_s: float = 10.0
+    ) -> None:
         seal = Seal(b"a secret of the tests")
         self.seal = seal
         self.hop_timeout_s = hop_timeout_s
         self.coordinator = Coordinator(seal)
         for number in range(nodes):
             name = f"n{number}"
-            self.coordinator.nodes[name] = Node(name, directory / name, seal, self, hop_timeout_s)
+            self.coordinator.nodes[name] = Node(name, directory / name, self, reader_timeout_s)
         self.pool = ConnectionPool(Identity(CLUSTER, "client", "test", None))
         self.driver = ThreadDriver(self.pool, self.coordinator.call)
         self.by_hand: list[Connection] = []

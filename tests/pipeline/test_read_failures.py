@@ -86,6 +86,22 @@ def test_a_server_that_hangs_is_left_at_the_deadline(make_cluster):
     assert 0.3 <= time.monotonic() - started < 3
 
 
+def test_a_consumer_may_pause_for_longer_than_a_server_waits(make_cluster, messages_sent):
+    cluster = make_cluster(reader_timeout_s=0.05)
+    data = os.urandom(48 * MIB)
+    cluster.write(data, block_bytes=len(data))
+    reader = FileReader("file-token", cluster.layout_on("n0"), 0, len(data))
+    got = []
+    while (piece := cluster.driver.run(reader.next_piece())) is not None:
+        got.append(bytes(piece))
+        if len(got) in (1, 16, 32):
+            time.sleep(0.4)
+    assert b"".join(got) == data
+    requests = [message for message in messages_sent if isinstance(message, ReadChunk)]
+    assert len(requests) > 1, "the server has hung up in between"
+    assert reported(cluster) == []
+
+
 def test_two_replicas_with_damage_in_different_places_still_make_one_file(make_cluster):
     cluster = make_cluster(nodes=2)
     cluster.write(DATA)

@@ -252,7 +252,7 @@ class SimulatedDatanode:
             on_lost=changes.removed,
         )
         hop = PipelineHop(node.name, SEAL, self.store, changes, hop_timeout_s=_HOP_TIMEOUT_S)
-        server = ChunkServer(SEAL, self.store, changes, hop_timeout_s=_HOP_TIMEOUT_S)
+        server = ChunkServer(SEAL, self.store, changes, reader_timeout_s=_HOP_TIMEOUT_S)
         requests = DataRequests(hop, server)
         replicator = Replicator(self.store, changes, hop_timeout_s=_HOP_TIMEOUT_S)
         self._orders = Orders(self.store, changes, replicator)
