@@ -289,12 +289,12 @@ class NodeLink(asyncio.Protocol):
         files = self._server.files
         match message:
             case AllocateChunk():
-                return await files.allocate(message, self._host)
+                return await files.writing.allocate(message, self._host)
             case CompleteFile():
-                return await files.complete(message)
+                return await files.writing.complete(message)
             case GetLayout():
-                return await files.layout(message, self._host)
+                return await files.reading.layout(message, self._host)
             case ReportCorrupt():
-                return await files.report_corrupt(message)
+                return await files.reading.report_corrupt(message)
             case _:
                 raise AssertionError(f"{type(message).__name__} is not dispatched here")

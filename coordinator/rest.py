@@ -30,7 +30,8 @@ from peacefs.protocol.messages import (
 from peacefs.protocol.metrics import CONTENT_TYPE, exposition
 
 from .cluster import Cluster
-from .files import CreateFile, Files
+from .files import Files
+from .writing import CreateFile
 
 M = TypeVar("M", bound=Message)
 
@@ -130,30 +131,30 @@ def build_rest(
     @app.post("/v1/files/create")
     async def create(body: CreateBody, request: Request) -> Response:
         wanted = CreateFile(**body.model_dump(), client_host=_client_host(request))
-        ticket = await files.create(wanted)
+        ticket = await files.writing.create(wanted)
         return _json({"token": ticket.token, "allocated": ticket.allocated})
 
     @app.post("/v1/files/open")
     async def open_file(body: OpenBody, request: Request) -> Response:
-        token, layout, found = await files.open_direct(body.path, body.user, _client_host(request))
+        token, layout, found = await files.reading.open_direct(body.path, body.user, _client_host(request))
         status = {"length": found.length, "modified_ms": found.modified_ms, "replication": found.replication}
         return _json({"token": token, "layout": layout, "status": status})
 
     @app.post("/v1/files/allocate", openapi_extra=_documented(AllocateChunk))
     async def allocate(request: Request) -> Response:
-        return _json(await files.allocate(await _message(request, AllocateChunk), _client_host(request)))
+        return _json(await files.writing.allocate(await _message(request, AllocateChunk), _client_host(request)))
 
     @app.post("/v1/files/complete", openapi_extra=_documented(CompleteFile))
     async def complete(request: Request) -> Response:
-        return _json(await files.complete(await _message(request, CompleteFile)))
+        return _json(await files.writing.complete(await _message(request, CompleteFile)))
 
     @app.post("/v1/files/layout", openapi_extra=_documented(GetLayout))
     async def layout(request: Request) -> Response:
-        return _json(await files.layout(await _message(request, GetLayout), _client_host(request)))
+        return _json(await files.reading.layout(await _message(request, GetLayout), _client_host(request)))
 
     @app.post("/v1/files/corrupt", openapi_extra=_documented(ReportCorrupt))
     async def corrupt(request: Request) -> Response:
-        return _json(await files.report_corrupt(await _message(request, ReportCorrupt)))
+        return _json(await files.reading.report_corrupt(await _message(request, ReportCorrupt)))
 
     _answer_errors(app)
     return app

@@ -52,6 +52,7 @@ from .metrics import watch
 from .node_link import NodeServer
 from .rest import build_rest
 from .webhdfs import WebHdfs
+from .workplace import Workplace
 
 log = logging.getLogger("peacefs.coordinator")
 T = TypeVar("T")
@@ -118,7 +119,9 @@ class Coordinator:
             epoch=lambda: self._numbering.epoch,
             on_epoch_seen=self._epoch_seen,
         )
-        self._files = Files(self._reader, self._commit, self._cluster, seal, self._numbering, self._nodes.send)
+        self._files = Files(
+            Workplace(self._reader, self._commit, self._cluster, seal, self._numbering, self._nodes.send)
+        )
         self._nodes.files = self._files
         watch(self._cluster, self._commits)
 
@@ -220,8 +223,8 @@ class Coordinator:
             if now_s >= self._tidy_at_s:
                 self._tidy_at_s = now_s + tidy_interval_s
                 await self._raise_floor(now_s)
-                await self._files.forget_answers()
-            await self._files.reclaim()
+                await self._files.names.forget_answers()
+            await self._files.names.reclaim()
             await asyncio.sleep(tick_interval_s)
 
     def _act(self, ticked: Ticked) -> None:
@@ -230,7 +233,7 @@ class Coordinator:
             log.log(level, "datanode %s is %s", transition.node, transition.after.value)
         self._nodes.send(ticked.orders)
         for copy in ticked.copies:
-            self._nodes.start_copy(copy, self._files.write_token(copy.chunk, copy.version, [copy.target]))
+            self._nodes.start_copy(copy, self._files.writing.write_token(copy.chunk, copy.version, [copy.target]))
 
     # -- epochs and floors -------------------------------------------------------------------------
 

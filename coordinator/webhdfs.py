@@ -52,7 +52,7 @@ from peacefs.protocol.webhdfs_requests import (
     parse_request,
 )
 
-from .files import CreateFile, Files
+from .files import Files
 from .records import ListPage, RenameMode
 from .webhdfs_shapes import (
     SERVER_DEFAULTS,
@@ -62,6 +62,7 @@ from .webhdfs_shapes import (
     status_shape,
     statuses_shape,
 )
+from .writing import CreateFile
 
 _encode_json = msgspec.json.Encoder().encode
 Handler = Callable[[Any, Scope], Awaitable[Answer | JsonStream]]
@@ -118,10 +119,10 @@ class WebHdfs:
     # -- looking -----------------------------------------------------------------------------------
 
     async def _get_status(self, asked: GetStatus, _scope: Scope) -> Answer:
-        return json_answer({"FileStatus": status_shape(await self._files.status(asked.path, asked.user))})
+        return json_answer({"FileStatus": status_shape(await self._files.names.status(asked.path, asked.user))})
 
     async def _list_status(self, asked: ListStatus, _scope: Scope) -> Answer | JsonStream:
-        page = await self._files.list_page(asked.path, asked.user, None, list_page_entries)
+        page = await self._files.names.list_page(asked.path, asked.user, None, list_page_entries)
         if page.remaining == 0:
             return json_answer(statuses_shape(page.entries))
         return JsonStream(self._listing(asked, page))
@@ -135,20 +136,20 @@ class WebHdfs:
                 break
             await asyncio.sleep(0)
             last = page.entries[-1].name
-            page = await self._files.list_page(asked.path, asked.user, last, list_page_entries)
+            page = await self._files.names.list_page(asked.path, asked.user, last, list_page_entries)
             if page.entries:
                 yield b","
         yield b"]}}"
 
     async def _list_status_batch(self, asked: ListStatusBatch, _scope: Scope) -> Answer:
-        page = await self._files.list_page(asked.path, asked.user, asked.start_after, list_page_entries)
+        page = await self._files.names.list_page(asked.path, asked.user, asked.start_after, list_page_entries)
         return json_answer(page_shape(page))
 
     async def _get_content_summary(self, asked: GetContentSummary, _scope: Scope) -> Answer:
-        return json_answer(content_summary_shape(await self._files.content_summary(asked.path, asked.user)))
+        return json_answer(content_summary_shape(await self._files.names.content_summary(asked.path, asked.user)))
 
     async def _get_block_locations(self, asked: GetBlockLocations, _scope: Scope) -> Answer:
-        locations = await self._files.block_locations(asked.path, asked.user, asked.offset, asked.length)
+        locations = await self._files.reading.block_locations(asked.path, asked.user, asked.offset, asked.length)
         return json_answer(block_locations_shape(locations))
 
     async def _get_server_defaults(self, _asked: GetServerDefaults, _scope: Scope) -> Answer:
@@ -162,13 +163,13 @@ class WebHdfs:
 
     async def _check_access(self, asked: CheckAccess, _scope: Scope) -> Answer:
         """Permission bits are kept and shown, and deny nobody: what exists can be reached."""
-        await self._files.status(asked.path, asked.user)
+        await self._files.names.status(asked.path, asked.user)
         return empty_answer()
 
     # -- data, which is elsewhere --------------------------------------------------------------------
 
     async def _open(self, asked: Open, scope: Scope) -> Answer:
-        ticket = await self._files.open(
+        ticket = await self._files.reading.open(
             asked.path, asked.user, client_host(scope), asked.exclude, offset=asked.offset
         )
         if asked.offset >= ticket.length > 0:
@@ -191,40 +192,40 @@ class WebHdfs:
             exclude=asked.exclude,
             request_id=self._new_request_id(),
         )
-        ticket = await self._files.create(wanted)
+        ticket = await self._files.writing.create(wanted)
         written = WriteFile(asked.path, ticket.token, ticket.allocated, header(scope, b"host") or "")
         return _redirect(asked, location(written, scope["scheme"], ticket.http_host, ticket.http_port))
 
     # -- changing ----------------------------------------------------------------------------------
 
     async def _make_directories(self, asked: MakeDirectories, _scope: Scope) -> Answer:
-        return boolean_answer(await self._files.mkdirs(asked.path, asked.user, asked.permission))
+        return boolean_answer(await self._files.names.mkdirs(asked.path, asked.user, asked.permission))
 
     async def _rename(self, asked: Rename, _scope: Scope) -> Answer:
         if not asked.options:
-            done = await self._files.rename(asked.path, asked.destination, asked.user, RenameMode.LEGACY)
+            done = await self._files.names.rename(asked.path, asked.destination, asked.user, RenameMode.LEGACY)
             return boolean_answer(done)
         mode = RenameMode.OVERWRITE if "OVERWRITE" in asked.options else RenameMode.STRICT
-        await self._files.rename(asked.path, asked.destination, asked.user, mode)
+        await self._files.names.rename(asked.path, asked.destination, asked.user, mode)
         return empty_answer()
 
     async def _delete(self, asked: Delete, _scope: Scope) -> Answer:
-        return boolean_answer(await self._files.delete(asked.path, asked.recursive, asked.user))
+        return boolean_answer(await self._files.names.delete(asked.path, asked.recursive, asked.user))
 
     async def _set_times(self, asked: SetTimes, _scope: Scope) -> Answer:
-        await self._files.set_times(asked.path, asked.user, asked.modified_ms, asked.accessed_ms)
+        await self._files.names.set_times(asked.path, asked.user, asked.modified_ms, asked.accessed_ms)
         return empty_answer()
 
     async def _set_permission(self, asked: SetPermission, _scope: Scope) -> Answer:
-        await self._files.set_permission(asked.path, asked.user, asked.permission)
+        await self._files.names.set_permission(asked.path, asked.user, asked.permission)
         return empty_answer()
 
     async def _set_owner(self, asked: SetOwner, _scope: Scope) -> Answer:
-        await self._files.set_owner(asked.path, asked.user, asked.owner, asked.group)
+        await self._files.names.set_owner(asked.path, asked.user, asked.owner, asked.group)
         return empty_answer()
 
     async def _set_replication(self, asked: SetReplication, _scope: Scope) -> Answer:
-        done = await self._files.set_replication(asked.path, asked.user, asked.replication)
+        done = await self._files.names.set_replication(asked.path, asked.user, asked.replication)
         return boolean_answer(done)
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from peacefs.protocol.limits import checksum_block_bytes, chunk_bytes_max, replication_default
 
-from .files import BlockLocation
+from .reading import BlockLocation
 from .records import ContentSummary, FileStatus, Kind, ListPage
 
 _NO_QUOTA = -1

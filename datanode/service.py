@@ -103,9 +103,7 @@ async def _learn_cluster(options: DatanodeOptions, seal: Seal, stop: asyncio.Eve
     me = Identity("", "datanode", "a new datanode", seal)
     while not stop.is_set():
         try:
-            connection, peer = await asyncio.to_thread(
-                open_connection, options.coordinator, "the coordinator", me
-            )
+            connection, peer = await asyncio.to_thread(open_connection, options.coordinator, "the coordinator", me)
             connection.close()
             return peer.cluster
         except PeerRefused as refusal:

@@ -84,6 +84,7 @@ class ChainPlacement:
         for node in slow:
             node.slots = 1
             node.rack.add(node)
+        self._reaches.forget()
         return bool(slow)
 
     # -- finding ---------------------------------------------------------------------------------
@@ -123,6 +124,8 @@ class ChainPlacement:
     def _home_of_a_stranger(self, exclude: frozenset[str]) -> RackLoad | None:
         """The roomiest rack, for a writer that is none of ours: its chain begins there."""
         racks = [rack for rack in self.racks if any(node.name not in exclude for node in rack.nodes)]
+        if not racks and self._recruit_slow_nodes():
+            return self._home_of_a_stranger(exclude)
         return max(racks, key=lambda rack: rack.share, default=None)
 
     def _may_hold_replica(self, at_writer: NodeLoad | None, reach: Reach, exclude: frozenset[str]) -> bool:

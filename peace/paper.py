@@ -36,8 +36,8 @@ THREE_REPLICAS = (Template.SAME_RACK, Template.OTHER_RACK, Template.SAME_RACK)
 
 @dataclass(slots=True)
 class Request:
-    """The triple (w, r, k), and nodes that must not be chosen. `on_writer` is for clusters that are too small
-    to do without the writer's own node: the first replica is there, the others are anywhere."""
+    """The triple (w, r, k), and nodes that must not be chosen. With `on_writer` the first replica is on w: for
+    clusters too small to do without its node, and for writers that are none of ours and enter by it."""
 
     w: str
     r: int
@@ -101,9 +101,9 @@ def _place_chunk(
 def template_for(templates: Sequence[Template], graph: Graph, request: Request, nodes: Sequence[str]) -> Template:
     """The template of the next replica; one that no server of the cluster could meet becomes ANYWHERE."""
     level = len(nodes)
-    if request.on_writer:
-        return Template.ANYWHERE if level else Template.SAME_NODE
     template = templates[level] if level < len(templates) else Template.ANYWHERE
+    if request.on_writer and not level:
+        return Template.SAME_NODE
     if template is Template.SAME_NODE:
         return template if request.w not in request.exclude else Template.ANYWHERE
     racks, servers = graph.topology.racks, graph.topology.servers

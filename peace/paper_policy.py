@@ -80,16 +80,14 @@ class PaperPolicy(Policy):
         return grants
 
     def _request(self, pending: Pending) -> Request:
-        """With as many replicas as there are nodes. A writer that is none of ours enters by a server drawn at
-        random."""
-        servers = self._graph.topology.servers
+        """With as many replicas as there are nodes; r = 0 if there are none."""
+        servers = self._graph.topology.servers.keys()
         write_set, exclude = pending.write_set, pending.exclude
-        writer = write_set.writer if write_set.writer in servers else None
-        if writer is None:
-            if not servers:
-                return Request("", 0, 0)
-            writer = self._rng.choice(sorted(servers))
-        others = len(servers.keys() - exclude - {writer})
-        on_writer = others < write_set.replication and writer not in exclude
-        replicas = min(write_set.replication, others + on_writer)
-        return Request(writer, replicas, len(pending.waiting), exclude, on_writer)
+        possible = servers - exclude
+        replicas = min(write_set.replication, len(possible))
+        chunks = len(pending.waiting)
+        if write_set.writer in servers:
+            on_writer = write_set.writer in possible and len(possible) <= write_set.replication
+            return Request(write_set.writer, replicas, chunks, exclude, on_writer)
+        enters_by = self._rng.choice(sorted(possible)) if possible else ""
+        return Request(enters_by, replicas, chunks, exclude, on_writer=True)

@@ -72,6 +72,10 @@ class Reaches:
             self._known[key] = reach
         return reach
 
+    def forget(self) -> None:
+        """The nodes that have slots are others than before."""
+        self._known.clear()
+
     def _work_out(
         self, at_writer: NodeLoad | None, home: RackLoad, replicas: int, exclude: frozenset[str]
     ) -> Reach:
@@ -81,7 +85,6 @@ class Reaches:
             if node is not None and node.slots:
                 usable[node.rack.index] -= 1
         if sum(usable.values()) < replicas and self._recruit():
-            self._known.clear()
             return self._work_out(at_writer, home, replicas, exclude)
         here = usable.pop(home.index)
         elsewhere = sum(usable.values())

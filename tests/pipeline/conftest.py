@@ -181,8 +181,9 @@ class Node:
     def hop(self) -> Hop:
         return Hop(self.name, *self.relay.address)
 
-    def staged_files(self) -> list[Path]:
-        return list((self.directory / "staging").iterdir())
+    def is_quiet(self) -> bool:
+        """Whether it is receiving and sending nothing, and holds no half of a chunk."""
+        return self.requests.streams == 0 and not list((self.directory / "staging").iterdir())
 
     def break_disk(self, kind: type[Effect]) -> None:
         """From now on the disk fails whenever this is asked of it."""

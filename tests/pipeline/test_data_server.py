@@ -160,7 +160,7 @@ def test_it_stops_promptly_with_streams_under_way_and_ends_all_its_threads(make_
     assert time.monotonic() - started < 2
     left = [thread.name for thread in set(threading.enumerate()) - before]
     assert "data-n0" not in left
-    assert cluster.nodes[0].staged_files() == []
+    assert cluster.nodes[0].is_quiet()
     with pytest.raises(OSError, match="refused"):
         raw(cluster.nodes[0])
 

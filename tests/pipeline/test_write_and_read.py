@@ -57,6 +57,16 @@ def test_a_long_file_is_cut_into_chunks_and_none_is_asked_for_that_would_stay_em
     assert cluster.read() == data
 
 
+def test_no_chunk_is_asked_for_before_the_first_byte_that_it_would_hold(cluster):
+    stream = ByteStream()
+    stream.feed(os.urandom(2 * MIB))
+    finish = threading.Timer(0.1, stream.finish)
+    finish.start()
+    cluster.write(stream, block_bytes=2 * MIB)
+    finish.join()
+    assert len(cluster.coordinator.allocations) == 1
+
+
 def test_an_empty_file_is_completed_without_chunks(cluster):
     completed, stats = cluster.write(b"")
     assert completed.length == 0
@@ -129,9 +139,8 @@ def test_a_file_whose_source_gives_up_is_not_completed_and_leaves_nothing_staged
     failing.join()
     assert cluster.coordinator.completed == []
     assert len(cluster.coordinator.allocations) == 1, "no other pipeline mends this"
-    until(lambda: all(node.requests.streams == 0 for node in cluster.nodes), "every hop has let go")
+    until(lambda: all(node.is_quiet() for node in cluster.nodes), "every hop has let go")
     assert all(node.store.replicas() == [] for node in cluster.nodes)
-    assert all(node.staged_files() == [] for node in cluster.nodes)
 
 
 def test_a_producer_is_told_when_the_writer_has_failed(make_cluster):

@@ -104,9 +104,8 @@ def test_what_a_broken_pipeline_had_staged_is_dropped(make_cluster, until):
     kill_in_the_middle(cluster.coordinator.nodes["n1"].relay)
     # More than the sockets on the way can hold: the head cannot have got it all when its successor dies.
     cluster.write(os.urandom(24 * MIB), block_bytes=24 * MIB)
-    until(lambda: all(node.requests.streams == 0 for node in cluster.nodes), "every hop has let go")
+    until(lambda: all(node.is_quiet() for node in cluster.nodes), "every hop has let go")
     assert [len(node.store.replicas()) for node in cluster.nodes] == [1, 0, 1, 1]
-    assert all(node.staged_files() == [] for node in cluster.nodes)
 
 
 @pytest.mark.parametrize("victim", ["n0", "n1", "n2"])
@@ -158,8 +157,7 @@ def test_a_disk_that_fails_anywhere_is_the_fault_of_its_node(make_cluster, data,
     cluster.nodes[2].break_disk(effect)
     _, stats = cluster.write(data)
     assert stats.failed_nodes == ("n2",)
-    until(lambda: all(node.requests.streams == 0 for node in cluster.nodes), "every hop has let go")
-    assert all(node.staged_files() == [] for node in cluster.nodes)
+    until(lambda: all(node.is_quiet() for node in cluster.nodes), "every hop has let go")
     assert cluster.nodes[2].store.replicas() == []
     assert cluster.read() == data
 
@@ -288,8 +286,8 @@ def test_packets_out_of_order_are_refused(cluster, wrong, until):
     cluster.driver.run(fx.send(connection, wrong, b"", timeout_s=5.0))
     answer = cluster.answer(connection)
     assert isinstance(answer, Failure) and answer.code == "ProtocolViolation"
-    until(lambda: all(node.requests.streams == 0 for node in cluster.nodes), "every hop has let go")
-    assert all(node.store.replicas() == [] and node.staged_files() == [] for node in cluster.nodes)
+    until(lambda: all(node.is_quiet() for node in cluster.nodes), "every hop has let go")
+    assert all(node.store.replicas() == [] for node in cluster.nodes)
 
 
 def test_a_chunk_that_never_ends_is_refused_at_the_limit(cluster):
@@ -309,8 +307,18 @@ def test_a_writer_that_falls_silent_in_the_middle_is_given_up(make_cluster, unti
     cluster.send_first(connection, cluster.coordinator.allocated(["n0", "n1"]), bytes(packet_bytes), last=False)
     answer = cluster.answer(connection)
     assert isinstance(answer, Failure) and answer.code == "PeerTimeout"
-    until(lambda: all(node.requests.streams == 0 for node in cluster.nodes), "every hop has let go")
-    assert all(node.staged_files() == [] for node in cluster.nodes)
+    until(lambda: all(node.is_quiet() for node in cluster.nodes), "every hop has let go")
+
+
+def test_a_hop_that_hears_nothing_names_the_hop_before_it(make_cluster):
+    cluster = make_cluster(hop_timeout_s=0.3)
+    connection = cluster.connect("n1")
+    allocated = cluster.coordinator.allocated(["n0", "n1"])
+    opening = WriteChunk(allocated.token, allocated.chunk, allocated.version, [], block_checksums(b"x"))
+    cluster.driver.run(fx.send(connection, opening, b"x", timeout_s=5.0))
+    answer = cluster.answer(connection)
+    assert isinstance(answer, Failure)
+    assert (answer.code, answer.culprit) == ("PeerTimeout", "n0")
 
 
 def test_a_replica_that_was_acknowledged_survives_a_repetition_that_fails(cluster):

@@ -18,11 +18,13 @@ from peacefs.client.file_reader import read_whole
 from peacefs.client.file_writer import write_file
 from peacefs.coordinator.cluster import Cluster, Order
 from peacefs.coordinator.commits import ImmediateCommit
-from peacefs.coordinator.files import CreateFile, Files
+from peacefs.coordinator.files import Files
 from peacefs.coordinator.metadata import Transaction
 from peacefs.coordinator.metadata_sqlite import SqliteMetadata
 from peacefs.coordinator.records import RenameMode
 from peacefs.coordinator.repair import Copy
+from peacefs.coordinator.workplace import Workplace
+from peacefs.coordinator.writing import CreateFile
 from peacefs.datanode.changes import Changes
 from peacefs.datanode.chunk_server import ChunkServer
 from peacefs.datanode.chunk_store import ChunkStore
@@ -132,15 +134,17 @@ class SimulatedCoordinator:
             return commits.submit(change).result()
 
         self.files = Files(
-            reader,
-            commit,
-            self.cluster,
-            SEAL,
-            self._numbering,
-            self._send,
-            monotonic=lambda: world.now_s,
-            wall_clock=lambda: world.now_s,
-            sleep=_sleep,
+            Workplace(
+                reader,
+                commit,
+                self.cluster,
+                SEAL,
+                self._numbering,
+                self._send,
+                monotonic=lambda: world.now_s,
+                wall_clock=lambda: world.now_s,
+                sleep=_sleep,
+            )
         )
         self.cluster.load(reader.chunks(0, 1_000_000))
         self.cluster.loaded()
@@ -161,13 +165,13 @@ class SimulatedCoordinator:
             yield from fx.sleep(tick_interval_s)
 
     def _reclaim(self) -> fx.Steps[None]:
-        self.world.spawn(self.node, "reclaiming", self.files.reclaim())
+        self.world.spawn(self.node, "reclaiming", self.files.names.reclaim())
         yield from ()
 
     def _start_copy(self, copy: Copy) -> None:
         target = self.cluster.hop(copy.target)
         assert target is not None
-        token = self.files.write_token(copy.chunk, copy.version, [copy.target])
+        token = self.files.writing.write_token(copy.chunk, copy.version, [copy.target])
         order = ReplicateChunk(copy.chunk, copy.version, [target], token)
         cluster = self.cluster
 
@@ -203,27 +207,27 @@ class SimulatedCoordinator:
                 self._send(orders)
                 return HeartbeatAck(self._numbering.epoch)
             case AllocateChunk():
-                return await self.files.allocate(message, None)
+                return await self.files.writing.allocate(message, None)
             case CompleteFile():
-                return await self.files.complete(message)
+                return await self.files.writing.complete(message)
             case GetLayout():
-                return await self.files.layout(message, None)
+                return await self.files.reading.layout(message, None)
             case ReportCorrupt():
-                return await self.files.report_corrupt(message)
+                return await self.files.reading.report_corrupt(message)
             case Create():
                 wanted = CreateFile(
                     message.path, "simulated", True, block_bytes=CHUNK_BYTES, request_id=message.request_id
                 )
-                ticket = await self.files.create(wanted)
+                ticket = await self.files.writing.create(wanted)
                 return Created(ticket.token, ticket.allocated)
             case Open():
-                token, layout, _status = await self.files.open_direct(message.path, "simulated", None)
+                token, layout, _status = await self.files.reading.open_direct(message.path, "simulated", None)
                 return Opened(token, layout)
             case Delete():
-                await self.files.delete(message.path, True, "simulated")
+                await self.files.names.delete(message.path, True, "simulated")
                 return Done()
             case Move():
-                await self.files.rename(message.source, message.target, "simulated", RenameMode.STRICT)
+                await self.files.names.rename(message.source, message.target, "simulated", RenameMode.STRICT)
                 return Done()
             case _:
                 raise AssertionError(f"nobody answers {type(message).__name__}")

@@ -24,6 +24,7 @@ from peacefs.coordinator.commits import GroupCommit
 from peacefs.coordinator.files import Files
 from peacefs.coordinator.metadata_sqlite import SqliteMetadata
 from peacefs.coordinator.webhdfs import WebHdfs
+from peacefs.coordinator.workplace import Workplace
 from peacefs.datanode.changes import Changes
 from peacefs.datanode.chunk_server import ChunkServer
 from peacefs.datanode.chunk_store import ChunkStore
@@ -143,7 +144,7 @@ class NameSide:
 
     def _build(self) -> App:
         self.files = Files(
-            self._reader, self._commit, self.cluster, self._seal, self._numbering, lambda orders: None
+            Workplace(self._reader, self._commit, self.cluster, self._seal, self._numbering, lambda orders: None)
         )
         return WebHdfs(self.files, elsewhere)
 
@@ -164,10 +165,10 @@ class NameSide:
     def call(self, message: Message, timeout_s: float) -> Message:
         """The control calls of writers and readers, as a datanode's link carries them."""
         answers: dict[type[Message], Callable[[Any], Any]] = {
-            AllocateChunk: lambda m: self.files.allocate(m, None),
-            CompleteFile: self.files.complete,
-            GetLayout: lambda m: self.files.layout(m, None),
-            ReportCorrupt: self.files.report_corrupt,
+            AllocateChunk: lambda m: self.files.writing.allocate(m, None),
+            CompleteFile: self.files.writing.complete,
+            GetLayout: lambda m: self.files.reading.layout(m, None),
+            ReportCorrupt: self.files.reading.report_corrupt,
         }
         answer: Message = self.served.run(answers[type(message)](message))
         return answer

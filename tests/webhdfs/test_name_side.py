@@ -347,7 +347,7 @@ def test_a_bug_is_a_remote_exception_that_tells_nothing_and_is_logged(names, mon
     async def broken(*_arguments):
         raise KeyError("secret detail")
 
-    monkeypatch.setattr(names.files, "status", broken)
+    monkeypatch.setattr(names.files.names, "status", broken)
     reply = names.ask("GET", "/", "GETFILESTATUS", headers=JAVA)
     status, kind, message = reply.error
     assert (status, kind) == (500, IO)
@@ -356,14 +356,14 @@ def test_a_bug_is_a_remote_exception_that_tells_nothing_and_is_logged(names, mon
 
 
 def test_a_listing_that_fails_in_the_middle_does_not_look_whole(names, monkeypatch):
-    page = names.served.run(names.files.list_page("/", "x", None, 1))
+    page = names.served.run(names.files.names.list_page("/", "x", None, 1))
 
     async def failing(path, user, start_after, limit):
         if start_after is not None:
             raise FileNotFoundError
         return type(page)(page.entries * 1000, 5)
 
-    monkeypatch.setattr(names.files, "list_page", failing)
+    monkeypatch.setattr(names.files.names, "list_page", failing)
     with names.served.connect() as wire:
         wire.sendall(b"GET /webhdfs/v1/?op=LISTSTATUS HTTP/1.1\r\nhost: x\r\n\r\n")
         received = b""

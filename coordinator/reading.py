@@ -1,0 +1,143 @@
+"""Reading files: leave to read, and where the chunks are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from peacefs.protocol.errors import ChunkUnavailable, PathIsDirectory
+from peacefs.protocol.ids import ChunkId
+from peacefs.protocol.limits import read_token_lifetime_s
+from peacefs.protocol.messages import ChunkLayout, Done, GetLayout, Hop, Layout, Replica, ReportCorrupt
+from peacefs.protocol.tokens import ChunkRead, FileRead
+
+from . import namespace
+from .membership import Node
+from .paths import parse_path
+from .records import FileStatus, Kind
+from .workplace import Workplace
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTicket:
+    """Where to fetch the data."""
+
+    http_host: str
+    http_port: int
+    token: str
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class BlockLocation:
+    """A chunk's place in its file, and who holds it: (host:port, host, rack) for each replica."""
+
+    offset: int
+    length: int
+    nodes: list[tuple[str, str, str]]
+
+
+class Reading:
+    """A reader gets a token for the inode, so that what it opened stays what it reads, whatever is renamed."""
+
+    def __init__(self, workplace: Workplace) -> None:
+        self._at = workplace
+
+    async def open(
+        self,
+        path: str,
+        user: str,
+        client_host: str | None = None,
+        exclude: frozenset[str] = frozenset(),
+        offset: int = 0,
+    ) -> OpenTicket:
+        """A datanode near the reader, and leave to read the file as it is now."""
+        status = await self._file_status(path)
+        await self._at.until_ready()
+        node = self._gateway_for(path, status, client_host, exclude, offset)
+        token = self._at.seal.seal(self._read_token(path, status, user))
+        return OpenTicket(node.registration.http_host, node.registration.http_port, token, status.length)
+
+    async def open_direct(self, path: str, user: str, client_host: str | None) -> tuple[str, Layout, FileStatus]:
+        """For our own client, which reads from datanodes itself: the token, the layout, the status."""
+        status = await self._file_status(path)
+        await self._at.until_ready()
+        layout = self._layout(status.inode, status.length, client_host)
+        return self._at.seal.seal(self._read_token(path, status, user)), layout, status
+
+    async def layout(self, wanted: GetLayout, reader_host: str | None) -> Layout:
+        """Where the chunks of an open file are now."""
+        token = self._at.seal.open(wanted.token, FileRead, self._at.wall_clock())
+        await self._at.until_ready()
+        status = namespace.status_of_inode(self._at.reader, token.inode)
+        return self._layout(token.inode, status.length, reader_host)
+
+    async def report_corrupt(self, report: ReportCorrupt) -> Done:
+        """A reader met bad bytes; the datanode is asked to check."""
+        replica = Replica(report.chunk, report.version, 0)
+        self._at.send(self._at.cluster.suspect_replica(report.node, replica))
+        return Done()
+
+    async def block_locations(self, path: str, user: str, offset: int, length: int) -> list[BlockLocation]:
+        """The chunks that overlap a range of a file."""
+        status = await self._file_status(path)
+        locations = []
+        at = 0
+        for chunk in namespace.layout(self._at.reader, status.inode):
+            if at < offset + length and at + chunk.length > offset:
+                nodes = self._at.cluster.locations(chunk.chunk)
+                named = [
+                    (
+                        f"{node.registration.data_host}:{node.registration.data_port}",
+                        node.registration.data_host,
+                        node.rack,
+                    )
+                    for node in nodes
+                ]
+                locations.append(BlockLocation(at, chunk.length, named))
+            at += chunk.length
+        return locations
+
+    async def _file_status(self, path: str) -> FileStatus:
+        status = namespace.status(self._at.reader, parse_path(path))
+        if status.kind is Kind.DIRECTORY:
+            raise PathIsDirectory(f"Path is not a file: {path}")
+        return status
+
+    def _read_token(self, path: str, status: FileStatus, user: str) -> FileRead:
+        return FileRead(
+            expires_s=self._at.wall_clock() + read_token_lifetime_s, path=path, inode=status.inode, user=user
+        )
+
+    def _layout(self, inode: int, length: int, reader_host: str | None) -> Layout:
+        expires_s = self._at.wall_clock() + read_token_lifetime_s
+        return Layout(
+            length,
+            [
+                ChunkLayout(
+                    chunk.chunk,
+                    chunk.version,
+                    chunk.length,
+                    self._at.seal.seal(ChunkRead(expires_s=expires_s, chunk=chunk.chunk)),
+                    self._hops(chunk.chunk, reader_host),
+                )
+                for chunk in namespace.layout(self._at.reader, inode)
+            ],
+        )
+
+    def _hops(self, chunk: ChunkId, reader_host: str | None) -> list[Hop]:
+        return [node.hop for node in self._at.cluster.locations(chunk, reader_host)]
+
+    def _gateway_for(
+        self, path: str, status: FileStatus, client_host: str | None, exclude: frozenset[str], offset: int
+    ) -> Node:
+        holders: list[Node] = []
+        at = 0
+        for chunk in namespace.layout(self._at.reader, status.inode):
+            at += chunk.length
+            if offset < at:
+                holders = self._at.cluster.locations(chunk.chunk, client_host)
+                break
+        for node in [*holders, *self._at.cluster.members.alive()]:
+            if node.http_name not in exclude:
+                return node
+        raise ChunkUnavailable(f"no datanode is alive to read {path} from")

@@ -1,0 +1,59 @@
+"""What the file system's operations work with, and the few things that all of them do."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from peacefs.protocol.errors import SafeMode
+from peacefs.protocol.ids import Numbering
+from peacefs.protocol.limits import startup_hold_s
+from peacefs.protocol.tokens import Seal
+
+from .cluster import Cluster, Order
+from .metadata import Reader, Transaction
+from .records import ChunkRecord
+
+T = TypeVar("T")
+
+_READY_POLL_S = 0.05
+
+
+class Commit(Protocol):
+    """Runs a change of the namespace in a transaction; gives its result once that is on the disk."""
+
+    def __call__(self, change: Callable[[Transaction], T], /) -> Awaitable[T]: ...
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """The parts of a coordinator that operations on files need. Used from one event loop only."""
+
+    reader: Reader
+    commit: Commit
+    cluster: Cluster
+    seal: Seal
+    numbering: Numbering
+    send: Callable[[Sequence[Order]], None]
+    monotonic: Callable[[], float] = time.monotonic
+    wall_clock: Callable[[], float] = time.time
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+    def now_ms(self) -> int:
+        return int(self.wall_clock() * 1000)
+
+    def free(self, records: Sequence[ChunkRecord]) -> None:
+        """Has the replicas dropped of chunks that no file refers to any more."""
+        if records:
+            self.send(self.cluster.freed(records))
+
+    async def until_ready(self) -> None:
+        """Holds a request while a coordinator that has just started waits for its datanodes. Raises SafeMode."""
+        deadline_s = self.monotonic() + startup_hold_s
+        while not self.cluster.ready(self.monotonic()):
+            if self.monotonic() >= deadline_s:
+                raise SafeMode("the coordinator has just started and still waits for its datanodes; try again")
+            await self.sleep(_READY_POLL_S)

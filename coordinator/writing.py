@@ -1,0 +1,144 @@
+"""Writing files: placing chunks, and publishing what was written, in one commit."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from dataclasses import dataclass
+
+from peacefs.protocol.errors import BadRequest
+from peacefs.protocol.ids import ChunkId, NodeId
+from peacefs.protocol.limits import checksum_block_bytes, chunk_bytes_max, write_token_lifetime_s
+from peacefs.protocol.messages import AllocateChunk, Allocated, Completed, CompleteFile
+from peacefs.protocol.tokens import ChunkWrite, FileWrite
+
+from . import namespace
+from .membership import Node
+from .paths import parse_path
+from .replication_bounds import checked_replication
+from .workplace import Workplace
+
+log = logging.getLogger("peacefs.coordinator")
+
+
+@dataclass(frozen=True, slots=True)
+class CreateFile:
+    """What a writer asks for. Zero for `replication` or `block_bytes` means the default."""
+
+    path: str
+    user: str
+    overwrite: bool = False
+    permission: int = 0o644
+    replication: int = 0
+    block_bytes: int = 0
+    create_parent: bool = True
+    client_host: str | None = None
+    exclude: frozenset[str] = frozenset()
+    request_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTicket:
+    """Where to send the data: the HTTP address of the first chunk's head, with all that it needs."""
+
+    http_host: str
+    http_port: int
+    token: str
+    allocated: Allocated
+
+
+class Writing:
+    """Commits nothing before the completion; until then a file is a token in its writer's hands."""
+
+    def __init__(self, workplace: Workplace) -> None:
+        self._at = workplace
+
+    async def create(self, wanted: CreateFile) -> CreateTicket:
+        """Places the first chunk and seals all that the completion needs. Commits nothing."""
+        parsed = parse_path(wanted.path)
+        namespace.check_create(self._at.reader, parsed, wanted.overwrite, wanted.create_parent)
+        await self._at.until_ready()
+        token = FileWrite(
+            expires_s=self._at.wall_clock() + write_token_lifetime_s,
+            path=str(parsed),
+            user=wanted.user,
+            overwrite=wanted.overwrite,
+            permission=wanted.permission,
+            replication=checked_replication(wanted.replication),
+            block_bytes=_block_bytes(wanted.block_bytes),
+            create_parent=wanted.create_parent,
+            # A stock client sends none; the datanode may still have to repeat the completion.
+            request_id=wanted.request_id or uuid.uuid4().hex,
+        )
+        allocated, head = self._allocate(token, wanted.client_host, self._nodes_by_http_name(wanted.exclude))
+        return CreateTicket(
+            head.registration.http_host, head.registration.http_port, self._at.seal.seal(token), allocated
+        )
+
+    async def allocate(self, wanted: AllocateChunk, writer_host: str | None) -> Allocated:
+        """A further chunk for a file being written, or one in place of a chunk whose pipeline failed."""
+        token = self._at.seal.open(wanted.token, FileWrite, self._at.wall_clock())
+        if wanted.abandoned is not None:
+            self._at.cluster.abandoned(wanted.abandoned)
+        await self._at.until_ready()
+        allocated, _head = self._allocate(token, writer_host, frozenset(wanted.exclude))
+        return allocated
+
+    async def complete(self, wanted: CompleteFile) -> Completed:
+        """Creates the name and publishes the file, in one commit."""
+        token = self._at.seal.open(wanted.token, FileWrite, self._at.wall_clock())
+        for chunk in wanted.chunks:
+            if not chunk.receipts:
+                raise BadRequest("a chunk without receipts is on no datanode; write it again")
+            for receipt in chunk.receipts:
+                self._at.seal.verify_receipt(receipt, chunk.chunk, chunk.version, chunk.length, chunk.checksum)
+        wanted_file = namespace.FileToComplete(
+            path=parse_path(token.path),
+            user=token.user,
+            overwrite=token.overwrite,
+            permission=token.permission,
+            replication=token.replication,
+            block_bytes=token.block_bytes,
+            create_parent=token.create_parent,
+            request_id=token.request_id,
+            chunks=wanted.chunks,
+        )
+        publication = await self._at.commit(lambda tx: namespace.complete_file(tx, wanted_file, self._at.now_ms()))
+        self._at.cluster.published(publication.added)
+        self._at.free(publication.freed)
+        fewest = min((len(chunk.receipts) for chunk in wanted.chunks), default=token.replication)
+        if fewest < token.replication:
+            log.warning(
+                "%s was written to %d of %d replicas; repair follows", token.path, fewest, token.replication
+            )
+        return Completed(publication.length)
+
+    def _allocate(
+        self, token: FileWrite, writer_host: str | None, exclude: frozenset[NodeId]
+    ) -> tuple[Allocated, Node]:
+        chunk, version = self._at.numbering.next(), self._at.numbering.next()
+        nodes = self._at.cluster.place(
+            self._at.monotonic(), chunk, writer_host, token.replication, exclude, write_token_lifetime_s
+        )
+        return Allocated(
+            chunk=chunk,
+            version=version,
+            pipeline=[node.hop for node in nodes],
+            token=self.write_token(chunk, version, [node.id for node in nodes]),
+        ), nodes[0]
+
+    def write_token(self, chunk: ChunkId, version: int, nodes: list[NodeId]) -> str:
+        """Leave to write a version of a chunk through these nodes."""
+        expires_s = self._at.wall_clock() + write_token_lifetime_s
+        return self._at.seal.seal(ChunkWrite(expires_s=expires_s, chunk=chunk, version=version, nodes=nodes))
+
+    def _nodes_by_http_name(self, names: frozenset[str]) -> frozenset[NodeId]:
+        return frozenset(node.id for node in self._at.cluster.members.all() if node.http_name in names)
+
+
+def _block_bytes(wanted: int) -> int:
+    """Our chunk size for what the client calls block size: whole checksum blocks, within the limit."""
+    if wanted < 0:
+        raise BadRequest(f"block size {wanted} is negative")
+    wanted = min(wanted or chunk_bytes_max, chunk_bytes_max)
+    return max(checksum_block_bytes, wanted // checksum_block_bytes * checksum_block_bytes)
