@@ -159,8 +159,9 @@ class ChainPlacement:
         self, chain: Chain, home: RackLoad, other: RackLoad | None, away: int, reach: Reach, barred: set[str]
     ) -> bool:
         """Adds nodes of the roomiest other rack, or of another if that has too few that may be chosen."""
-        if not reach.one_rack_is_enough:
-            return self._pick_around(chain, home, away, barred)
+        none_stays = not chain.nodes and away > 1 and reach.racks_elsewhere > 1
+        if none_stays or not reach.one_rack_is_enough:
+            return self._pick_around(chain, home, away, away - none_stays, barred)
         if other is not None and self._cross(chain, home, other, away, barred):
             return True
         rest = [rack for rack in self.racks if rack is not home and rack is not other]
@@ -191,15 +192,16 @@ class ChainPlacement:
             chain.nodes.append(node)
         return True
 
-    def _pick_around(self, chain: Chain, home: RackLoad, away: int, barred: set[str]) -> bool:
-        """Adds nodes of several racks: the next is always the nearest, so that no link is crossed twice."""
+    def _pick_around(self, chain: Chain, home: RackLoad, away: int, in_one_max: int, barred: set[str]) -> bool:
+        """Adds nodes of several racks, so many at most of one. The next rack is always the nearest, so that no
+        link is crossed twice."""
         at, unvisited = home, [rack for rack in self.racks if rack is not home]
         while away and unvisited:
             ways = self._ways[at.index]
             rack = min(unvisited, key=lambda rack: (len(ways[rack.index][0]), -rack.share, rack.index))
             unvisited.remove(rack)
             way, before = self._open_way(at, rack, chain.links), away
-            while away and way is not None and self._pick(chain, rack, 1, away > 1, barred):
+            while away > before - in_one_max and way and self._pick(chain, rack, 1, away > 1, barred):
                 away -= 1
             if way is not None and away < before:
                 chain.links.extend(way)

@@ -17,12 +17,13 @@ _KEPT = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Nodes in the writer's rack and elsewhere, the writer's own not counted; and how many the other rack with
-    the most of them has. `replicas` is how many there can be, on distinct nodes; `needs_writer` says that the
-    writer's own node is among them."""
+    """Nodes in the writer's rack and elsewhere, the writer's own not counted; in how many racks those elsewhere
+    are, and how many the rack with the most of them has. `replicas` is how many there can be, on distinct
+    nodes; `needs_writer` says that the writer's own node is among them."""
 
     here: int
     elsewhere: int
+    racks_elsewhere: int
     widest: int
     replicas: int
     needs_writer: bool
@@ -93,6 +94,7 @@ class Reaches:
         return Reach(
             here,
             elsewhere,
+            racks_elsewhere=sum(count > 0 for count in usable.values()),
             widest=max(usable.values(), default=0),
             replicas=min(replicas, here + elsewhere + needs_writer),
             needs_writer=needs_writer,

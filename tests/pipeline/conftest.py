@@ -52,7 +52,8 @@ BLOCK_BYTES = 8 * 1024 * 1024
 class Relay:
     """Stands before a data server and may lose, hold back or falsify what passes.
 
-    Counters tell how many bytes went `down` (to the server) and `up` on the connection at hand.
+    Its settings are byte counts of one connection, `down` to the server or `up` from it. What is cut stays cut;
+    after a hang-up the next connection gets as far again.
     """
 
     def __init__(self, target: tuple[str, int]) -> None:
@@ -63,6 +64,7 @@ class Relay:
         self.cut_down_after: int | None = None
         self.cut_up_after: int | None = None
         self.hold_down_after: int | None = None
+        self.hang_up_after: int | None = None
         self.flip_down_at: int | None = None
         self.flip_up_at: int | None = None
         self.dead = False
@@ -124,6 +126,8 @@ class Relay:
             if down and self.hold_down_after is not None and passed + count > self.hold_down_after:
                 self._released.wait(30)
                 return False
+            if not down and self.hang_up_after is not None and passed + count > self.hang_up_after:
+                return False
             flip = self.flip_down_at if down else self.flip_up_at
             if flip is not None and passed <= flip < passed + count:
                 buffer[flip - passed] ^= 1
@@ -155,7 +159,7 @@ def _shut_down(end: socket.socket, how: int) -> None:
 class Node:
     """A datanode's data path with its own store and connection pool, behind a relay."""
 
-    def __init__(self, name: str, directory: Path, cluster: Cluster, reader_timeout_s: float) -> None:
+    def __init__(self, name: str, directory: Path, cluster: Cluster) -> None:
         seal, hop_timeout_s = cluster.seal, cluster.hop_timeout_s
         self.name = name
         self.directory = directory
@@ -170,7 +174,7 @@ class Node:
         )
         self.driver.run(self.store.recover())
         hop = PipelineHop(name, seal, self.store, self.changes, hop_timeout_s=hop_timeout_s)
-        server = ChunkServer(seal, self.store, self.changes, reader_timeout_s=reader_timeout_s)
+        server = ChunkServer(seal, self.store, self.changes, reader_timeout_s=hop_timeout_s)
         self.replicator = Replicator(self.store, self.changes, hop_timeout_s=hop_timeout_s)
         self.requests = DataRequests(hop, server)
         self.server = DataServer("127.0.0.1", 0, me, self.driver, self.requests)
@@ -288,16 +292,14 @@ class Coordinator:
 class Cluster:
     """Three datanodes and a client."""
 
-    def __init__(
-        self, directory: Path, *, nodes: int = 3, hop_timeout_s: float = 10.0, reader_timeout_s: float = 10.0
-    ) -> None:
+    def __init__(self, directory: Path, *, nodes: int = 3, hop_timeout_s: float = 10.0) -> None:
         seal = Seal(b"a secret of the tests")
         self.seal = seal
         self.hop_timeout_s = hop_timeout_s
         self.coordinator = Coordinator(seal)
         for number in range(nodes):
             name = f"n{number}"
-            self.coordinator.nodes[name] = Node(name, directory / name, self, reader_timeout_s)
+            self.coordinator.nodes[name] = Node(name, directory / name, self)
         self.pool = ConnectionPool(Identity(CLUSTER, "client", "test", None))
         self.driver = ThreadDriver(self.pool, self.coordinator.call)
         self.by_hand: list[Connection] = []

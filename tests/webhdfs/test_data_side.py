@@ -333,7 +333,7 @@ def test_fsspecs_client_reads_lists_and_moves(data, path):
         assert files.ls(path) == [f"{path}/a"]
         assert files.info(f"{path}/a")["size"] == len(content)
         assert files.cat_file(f"{path}/a", 100, 2 * MIB) == content[100 : 2 * MIB]
-        with files.reading.open(f"{path}/a", "rb") as opened:
+        with files.open(f"{path}/a", "rb") as opened:
             opened.seek(MIB + 1)
             assert opened.read(10) == content[MIB + 1 : MIB + 11]
         files.mkdir(f"{path}/b")
