@@ -200,12 +200,12 @@ class ChainPlacement:
             ways = self._ways[at.index]
             rack = min(unvisited, key=lambda rack: (len(ways[rack.index][0]), -rack.share, rack.index))
             unvisited.remove(rack)
-            way, before = self._open_way(at, rack, chain.links), away
-            while away > before - in_one_max and way and self._pick(chain, rack, 1, away > 1, barred):
-                away -= 1
-            if way is not None and away < before:
+            way, count = self._open_way(at, rack, chain.links), 0
+            while way and count < min(away, in_one_max) and self._pick(chain, rack, 1, away - count > 1, barred):
+                count += 1
+            if way and count:
                 chain.links.extend(way)
-                at = rack
+                at, away = rack, away - count
         return not away
 
     # -- reserving -------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ of plan, under the same templates and capacities, as `paper.schedule_timestep` g
 network cards is reached by the one in its rack.
 
 The chunks of a batch take each hop together. A chunk that finds no place in a hop gives back all that it had
-and is left for the next step; batches follow each other until none of the requests gets anywhere.
+and may be in the next batch; batches follow each other until none of the requests gets anywhere.
 """
 
 from __future__ import annotations
@@ -21,6 +21,10 @@ from peacefs.topology.graph import Graph, Role, Vertex
 from .flow_network import RackFlow, Room
 from .paper import Plan, Request, Template, schedule_timestep, template_for
 from .rack_load import NodeLoad, RackLoad
+
+#: Batches without success after which a request is left for the next step. More than one: a flow does not tell
+#: its chunks apart, and what one batch mixed up the next, without the others, may not.
+_FAILURES_MAX = 2
 
 
 @dataclass(slots=True, eq=False)
@@ -59,8 +63,9 @@ class FlowScheduler:
         templates: Sequence[Template],
         rng: Random,
     ) -> Plan:
-        """As Algorithm 1. The first chunk of all is placed by Algorithm 1 itself: so the oldest request gets
-        at least one chunk in every step that begins with an empty graph."""
+        """As Algorithm 1. Should the flows pass over the first request, the step is planned anew after its
+        first chunk was placed by Algorithm 1: so the oldest request gets a chunk in every step that begins
+        with an empty graph."""
         if graph is not self._graph:
             self._graph = graph
             self._cables = _cables(graph)
@@ -69,10 +74,17 @@ class FlowScheduler:
                 Template.ANYWHERE: RackFlow(graph, may_stay=True),
             }
         waiting = list(requests)
-        first = [replace(request, k=min(1, request.k)) for request in waiting[:1]]
-        begun = schedule_timestep(first, graph, residual, templates, rng)
-        step = _Step(self._cables, self._flows, waiting, graph, begun, templates, rng)
-        return step.plan()
+        plan = self._plan(waiting, graph, Plan([], list(residual), []), templates, rng)
+        if waiting and all(index for index, _ in plan.paths):
+            begun = schedule_timestep([replace(waiting[0], k=1)], graph, residual, templates, rng)
+            if begun.paths:
+                plan = self._plan(waiting, graph, begun, templates, rng)
+        return plan
+
+    def _plan(
+        self, waiting: list[Request], graph: Graph, begun: Plan, templates: Sequence[Template], rng: Random
+    ) -> Plan:
+        return _Step(self._cables, self._flows, waiting, graph, begun, templates, rng).plan()
 
 
 def _cables(graph: Graph) -> dict[str, _Cables]:
@@ -135,10 +147,11 @@ class _Step:
 
     def plan(self) -> Plan:
         hopeful = [index for index, left in enumerate(self._left) if left]
+        failures = Counter[int]()
         while batch := self._batch(hopeful):
             placed = {chunk.index for chunk in self._send(batch)}
-            stuck = {chunk.index for chunk in batch} - placed
-            hopeful = [index for index in hopeful if self._left[index] and index not in stuck]
+            failures.update({chunk.index for chunk in batch} - placed)
+            hopeful = [index for index in hopeful if self._left[index] and failures[index] < _FAILURES_MAX]
         unscheduled = [
             replace(request, k=left) for request, left in zip(self._requests, self._left, strict=True) if left
         ]
