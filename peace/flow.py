@@ -168,6 +168,8 @@ class _Step:
         sending = Counter[str]()
         batch: list[_Chunk] = []
         for index in hopeful:
+            if not room:
+                break
             request, writer = self._requests[index], self._nodes[self._requests[index].w]
             rack = writer.rack.name
             can_send = self._sends_max - writer.sending - sending[request.w]

@@ -81,13 +81,13 @@ class PaperPolicy(Policy):
 
     def _request(self, pending: Pending) -> Request:
         """With as many replicas as there are nodes; r = 0 if there are none."""
-        servers = self._graph.topology.servers.keys()
+        servers = self._graph.topology.servers
         write_set, exclude = pending.write_set, pending.exclude
-        possible = servers - exclude
-        replicas = min(write_set.replication, len(possible))
-        chunks = len(pending.waiting)
-        if write_set.writer in servers:
-            on_writer = write_set.writer in possible and len(possible) <= write_set.replication
-            return Request(write_set.writer, replicas, chunks, exclude, on_writer)
-        enters_by = self._rng.choice(sorted(possible)) if possible else ""
+        possible = len(servers) - len(exclude & servers.keys())
+        replicas = min(write_set.replication, possible)
+        writer, chunks = write_set.writer, len(pending.waiting)
+        if writer is not None and writer in servers:
+            on_writer = writer not in exclude and possible <= write_set.replication
+            return Request(writer, replicas, chunks, exclude, on_writer)
+        enters_by = self._rng.choice(sorted(servers.keys() - exclude)) if possible else ""
         return Request(enters_by, replicas, chunks, exclude, on_writer=True)

@@ -1,0 +1,45 @@
+"""The smallest streaming query that keeps its state in peacefs.
+
+Start a cluster with `peacefs up`, then run this twice:
+
+    python examples/spark_checkpoint.py [127.0.0.1:9870]
+
+It counts, per ten seconds, the rows of Spark's own rate source, for half a minute. The second run goes on where
+the first one ended: its first batch is not number 0.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from pyspark.sql import SparkSession, functions
+
+from peacefs.spark_connector.session import configure
+
+_SECONDS = 30
+
+
+def main() -> None:
+    address = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9870"
+    builder = SparkSession.builder.master("local[2]").appName("rates").config("spark.sql.shuffle.partitions", 2)
+    spark = configure(builder, address).getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    rows = spark.readStream.format("rate").option("rowsPerSecond", 20).load()
+    counts = (
+        rows.withWatermark("timestamp", "5 seconds").groupBy(functions.window("timestamp", "10 seconds")).count()
+    )
+    query = (
+        counts.writeStream.outputMode("append")
+        .format("console")
+        .option("truncate", False)
+        .option("checkpointLocation", f"webhdfs://{address}/checkpoints/rates")
+        .start()
+    )
+    query.awaitTermination(_SECONDS)
+    query.stop()
+    spark.stop()
+    print(f"The checkpoint: peacefs ls --recursive /checkpoints/rates --coordinator http://{address}")
+
+
+if __name__ == "__main__":
+    main()
