@@ -2,9 +2,9 @@
 
     writer -> head -> middle -> tail, a process each
 
-Every node takes up to 1 MiB from its socket, passes it on, and appends it to a file; at the end of each 64 MiB,
-which get a file each, it does one fdatasync, waits for its successor's answer, and answers. No frames, no
-checksums, no tokens.
+Every node takes up to 1 MiB from its socket, passes it on, and appends it to a file. At the end of each 64 MiB,
+which get a file each, it does what a datanode does to make them last (fdatasync, rename, fsync of the directory),
+waits for its successor's answer, and answers. No frames, no checksums, no tokens.
 
     python benchmarks/bare_chain.py --mebibytes 1024 --replicas 3 --directory /data
 """
@@ -104,7 +104,8 @@ def _take_chunk(
 ) -> None:
     if downstream is not None:
         downstream.sendall(length.to_bytes(8, "big"))
-    descriptor = os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
+    staged = path.with_suffix(".staged")
+    descriptor = os.open(staged, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
     try:
         left = length
         while left:
@@ -119,9 +120,20 @@ def _take_chunk(
             os.fdatasync(descriptor)
     finally:
         os.close(descriptor)
+    staged.rename(path)
+    if sync:
+        _sync_directory(path.parent)
     if downstream is not None:
         _expect_acknowledgement(downstream)
     upstream.sendall(_ACKNOWLEDGED)
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _expect_acknowledgement(node: socket.socket) -> None:
@@ -134,7 +146,7 @@ def main() -> None:
     parser.add_argument("--mebibytes", type=int, default=1024)
     parser.add_argument("--replicas", type=int, default=3)
     parser.add_argument("--directory", type=Path, help="where the nodes write; by default a temporary directory")
-    parser.add_argument("--no-sync", action="store_true", help="leave out fdatasync")
+    parser.add_argument("--no-sync", action="store_true", help="leave out every fsync")
     options = parser.parse_args()
     with contextlib.ExitStack() as stack:
         directory = options.directory or Path(stack.enter_context(tempfile.TemporaryDirectory()))

@@ -37,6 +37,7 @@ from peacefs.protocol.limits import (
     segment_bytes_max,
     small_chunk_bytes_max,
     tombstones_waiting_max,
+    writeback_bytes,
 )
 from peacefs.protocol.messages import Replica, Usage
 
@@ -181,6 +182,8 @@ class ChunkStore:
             staged.file = yield from self._large.stage(staged.chunk, staged.version)
         yield from fx.append(staged.file.file, staged.buffered, data)
         staged.buffered = bytearray()
+        if staged.length // writeback_bytes != (staged.length + len(data)) // writeback_bytes:
+            yield from fx.start_writeback(staged.file.file)
 
     def seal(self, staged: Staged) -> fx.Steps[Sealed]:
         """Makes the chunk exist: when this returns it is whole, fsynced, and replaces any older version.

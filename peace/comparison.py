@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from statistics import fmean
 
+from peacefs.protocol.errors import Unsupported
 from peacefs.topology.calibration import calibrate
 from peacefs.topology.graph import Streams
 from peacefs.topology.model import Topology
@@ -52,9 +53,11 @@ def paper_policy(inter_rack_chunks: int | None = None) -> MakePolicy:
 
 
 def flow_policy(topology: Topology, rng: Random) -> Policy:
-    """Timesteps like the paper's, planned by minimum cost flows."""
-    from .flow import FlowScheduler  # OR-Tools takes most of a second to import
-
+    """Timesteps like the paper's, planned by minimum cost flows. Raises Unsupported without OR-Tools."""
+    try:
+        from .flow import FlowScheduler  # late: OR-Tools is an extra, and takes most of a second to import
+    except ImportError:
+        raise Unsupported("the policy flow needs OR-Tools: install peacefs[flow]") from None
     streams = Streams(calibrate(topology).stream_bytes_s)
     return PaperPolicy(topology, streams, rng, schedule=FlowScheduler())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from peacefs.topology.model import Topology
 from peacefs.topology.rate_curve import RateCurve
-from peacefs.topology.routes import Routes
+from peacefs.topology.routes import Hop, Routes
 
 from .ledger import Grant
 
@@ -21,8 +21,8 @@ class FluidNetwork:
     def __init__(self, topology: Topology, client: RateCurve) -> None:
         self._topology = topology
         self._routes = Routes(topology)
-        self._client = RateCurve(client.points)
-        self._links = {}
+        self._client = client
+        self._links: dict[Hop, float] = {}
         for link in topology.switch_links():
             self._links[link.a, link.b] = self._links[link.b, link.a] = link.bytes_s
         self._number: dict[Resource, int] = {}

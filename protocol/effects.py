@@ -115,6 +115,11 @@ class ReadAt(Effect):
 
 
 @dataclass(slots=True)
+class StartWriteback(Effect):
+    file: File
+
+
+@dataclass(slots=True)
 class Sync(Effect):
     file: File
 
@@ -258,6 +263,11 @@ def append(file: File, *buffers: Bytes) -> Steps[None]:
 def read_at(file: File, offset: int, length: int) -> Steps[bytes]:
     """Up to `length` bytes; fewer only at the end of the file."""
     return (yield ReadAt(file, offset, length))  # type: ignore[no-any-return]
+
+
+def start_writeback(file: File) -> Steps[None]:
+    """Has the disk begin to write what was appended, and waits for nothing: a later sync is short."""
+    yield StartWriteback(file)
 
 
 def sync(file: File) -> Steps[None]:

@@ -25,6 +25,8 @@ checksum_block_bytes: Final = 64 * KIB
 packet_bytes: Final = 1 * MIB
 # Chunks up to this size share segment files; larger ones get a file each.
 small_chunk_bytes_max: Final = 256 * KIB
+# A large chunk is handed to the disk in such pieces while it is being received.
+writeback_bytes: Final = 8 * MIB
 segment_bytes_max: Final = 64 * MIB
 # What one append and one fsync of a segment carry at most.
 segment_batch_records_max: Final = 256

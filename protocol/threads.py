@@ -7,6 +7,7 @@ participants on many threads overlap where it counts: in the kernel.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import socket
 import struct
@@ -28,6 +29,12 @@ from .metrics import frames_sent
 T = TypeVar("T")
 # struct timeval, as setsockopt takes it.
 _TIMEVAL = struct.Struct("@ll")
+
+# Linux alone has it, and Python has no name for it.
+_sync_file_range = getattr(ctypes.CDLL(None), "sync_file_range", None)
+if _sync_file_range is not None:
+    _sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+_SYNC_FILE_RANGE_WRITE = 2
 
 
 class SocketConnection(fx.Connection):
@@ -292,6 +299,7 @@ class ThreadDriver:
             fx.OpenFile: self._open_file,
             fx.Append: lambda e: _write_all(e.file, e.buffers),
             fx.ReadAt: lambda e: os.pread(e.file.descriptor, e.length, e.offset),
+            fx.StartWriteback: self._start_writeback,
             fx.Sync: self._sync,
             fx.DropCached: self._drop_cached,
             fx.Truncate: self._truncate,
@@ -326,6 +334,12 @@ class ThreadDriver:
     def _open_file(self, effect: fx.OpenFile) -> DiskFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_TRUNC if effect.create else 0)
         return DiskFile(os.open(effect.path, flags, 0o600))
+
+    def _start_writeback(self, effect: fx.StartWriteback) -> None:
+        assert isinstance(effect.file, DiskFile)
+        if self._sync_to_disk and _sync_file_range is not None:
+            # From the start to the end of the file; a fault will show again at the sync.
+            _sync_file_range(effect.file.descriptor, 0, 0, _SYNC_FILE_RANGE_WRITE)
 
     def _sync(self, effect: fx.Sync) -> None:
         assert isinstance(effect.file, DiskFile)

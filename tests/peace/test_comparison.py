@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from random import Random
+
 import pytest
 
 from peacefs.peace.comparison import POLICIES, Row, run_scenario
-from peacefs.peace.scenarios import SCENARIOS, Case, all_at_once, star
+from peacefs.peace.scenarios import SCENARIOS, Case, all_at_once, paper_cluster, star
+from peacefs.protocol.errors import Unsupported
 
 SEEDS = range(8)
 
@@ -95,6 +99,12 @@ def assert_no_worse(rows: list[Row]) -> None:
         assert express.from_request_s <= 1.02 * hdfs.from_request_s
         assert express.span_s <= 1.02 * hdfs.span_s
         assert express.makespan_s <= 1.02 * hdfs.makespan_s
+
+
+def test_without_or_tools_the_policy_flow_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "peacefs.peace.flow", None)
+    with pytest.raises(Unsupported, match=r"install peacefs\[flow\]"):
+        POLICIES["flow"](paper_cluster(), Random(0))
 
 
 @pytest.mark.parametrize("policy", sorted(POLICIES))

@@ -30,6 +30,7 @@ DISK_EFFECTS = (
     fx.OpenFile,
     fx.Append,
     fx.ReadAt,
+    fx.StartWriteback,
     fx.Sync,
     fx.DropCached,
     fx.Truncate,
@@ -164,6 +165,8 @@ class SimulatedDisk:
             fx.OpenFile: self._open_file,
             fx.Append: self._append,
             fx.ReadAt: lambda e: bytes(self._inode(e.file).cached[e.offset : e.offset + e.length]),
+            # What it begins may or may not be done at the next crash, which is true of all that is pending.
+            fx.StartWriteback: lambda e: None,
             fx.Sync: lambda e: self._inode(e.file).sync(),
             fx.DropCached: lambda e: self._inode(e.file).drop_cached(),
             fx.Truncate: lambda e: self._inode(e.file).change(_Truncate(e.length)),
