@@ -13,6 +13,7 @@ import pytest
 
 pyspark_gateway = pytest.importorskip("pyspark.java_gateway")
 py4j_protocol = pytest.importorskip("py4j.protocol")
+java_gateway = pytest.importorskip("py4j.java_gateway")
 
 from peacefs.client.local_cluster import LocalCluster  # noqa: E402
 from peacefs.spark_connector.java import find_java, java_environment  # noqa: E402
@@ -73,11 +74,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 @pytest.fixture(scope="module")
 def hadoop(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hadoop]:
-    with pytest.MonkeyPatch.context() as environment:
+    with pytest.MonkeyPatch.context() as patch:
         for name, value in java_environment(find_java(), tmp_path_factory.mktemp("java")).items():
-            environment.setenv(name, value)
+            patch.setenv(name, value)
+        # A Spark session of an earlier test has py4j ask its own JVM about our JVM's exceptions.
+        patch.setattr(java_gateway, "get_return_value", py4j_protocol.get_return_value)
         hadoop = Hadoop(cluster.webhdfs_uri)
-    yield hadoop
+        yield hadoop
     hadoop.fs.close()
     hadoop.gateway.shutdown()
     hadoop.gateway.proc.stdin.close()
