@@ -111,6 +111,39 @@ class CoordinatorHttp:
                 raise fault from None
             self._sleep(pause_s)
 
+    def download(
+        self,
+        path: str,
+        take: Callable[[bytes], object],
+        progress: Callable[[int, int], None],
+        *,
+        answer_timeout_s: float,
+    ) -> None:
+        """Posts, and hands the answer's body on piece by piece; `progress` is told of bytes come and in all.
+
+        Is not repeated. Raises what the coordinator answered, PeerUnreachable (also when the body ends too
+        early), PeerTimeout, PeerRefused.
+        """
+        timeout = httpx.Timeout(answer_timeout_s, connect=connect_timeout_s)
+        try:
+            with self._http.stream("POST", path, timeout=timeout) as response:
+                if not response.is_success:
+                    response.read()
+                    raise self._refusal(response)
+                whole, come = int(response.headers["content-length"]), 0
+                for piece in response.iter_bytes():
+                    take(piece)
+                    come += len(piece)
+                    progress(come, whole)
+        except (httpx.ConnectError, httpx.ConnectTimeout):
+            raise self._nobody_there() from None
+        except httpx.TimeoutException:
+            raise PeerTimeout(
+                f"the coordinator at {self.address.http} said nothing for {answer_timeout_s:g} s"
+            ) from None
+        except httpx.TransportError as broken:
+            raise PeerUnreachable(f"the connection to {self.address.http} broke: {broken}") from None
+
     def _attempt(
         self, method: str, path: str, params: Mapping[str, str] | None, body: bytes, timeout_s: float
     ) -> bytes:

@@ -14,6 +14,7 @@ from peacefs.protocol.ids import ChunkId, NodeId
 from peacefs.protocol.messages import Replica
 
 from .records import ChunkRecord
+from .unclaimed import Unclaimed
 
 
 @dataclass(slots=True)
@@ -37,7 +38,7 @@ class ChunkMap:
     def __init__(self) -> None:
         self._chunks: dict[ChunkId, ChunkState] = {}
         self._held_by: dict[NodeId, set[ChunkId]] = {}
-        self._unclaimed: dict[ChunkId, dict[NodeId, Replica]] = {}
+        self.unclaimed = Unclaimed()
         #: Chunks with fewer good replicas than wanted; those without any are `missing`, not here.
         self.under: set[ChunkId] = set()
         self.over: set[ChunkId] = set()
@@ -62,7 +63,7 @@ class ChunkMap:
         state.replication = record.replication
         for node in holders:
             self._add(record.chunk, state, node)
-        for node, replica in self._unclaimed.pop(record.chunk, {}).items():
+        for node, replica in self.unclaimed.claim(record.chunk).items():
             self.hold(node, replica)
         self._sort_in(record.chunk, state)
 
@@ -83,7 +84,7 @@ class ChunkMap:
         """A datanode holds a replica. False when it is stale or torn and should be dropped."""
         state = self._chunks.get(replica.chunk)
         if state is None:
-            self._unclaimed.setdefault(replica.chunk, {})[node] = replica
+            self.unclaimed.hold(node, replica)
             return True
         if replica.version < state.version or (
             replica.version == state.version and replica.length != state.length
@@ -98,11 +99,7 @@ class ChunkMap:
 
     def drop(self, node: NodeId, chunk: ChunkId) -> None:
         """A datanode holds it no more."""
-        unclaimed = self._unclaimed.get(chunk)
-        if unclaimed is not None:
-            unclaimed.pop(node, None)
-            if not unclaimed:
-                del self._unclaimed[chunk]
+        self.unclaimed.drop(node, chunk)
         state = self._chunks.get(chunk)
         if state is None:
             return
@@ -126,25 +123,13 @@ class ChunkMap:
 
     def lose(self, node: NodeId) -> int:
         """A datanode is dead or registers anew: nothing that it held counts. How many replicas that were."""
-        for chunk in [chunk for chunk, nodes in self._unclaimed.items() if node in nodes]:
-            self.drop(node, chunk)
+        self.unclaimed.lose(node)
         held = self._held_by.pop(node, set())
         for chunk in held:
             state = self._chunks[chunk]
             state.holders.remove(node)
             self._sort_in(chunk, state)
         return len(held)
-
-    # -- what is garbage ---------------------------------------------------------------------------
-
-    def garbage_below(self, floor: ChunkId) -> list[tuple[NodeId, Replica]]:
-        """Unclaimed replicas that no completion can claim any more."""
-        return [
-            (node, replica)
-            for chunk, nodes in self._unclaimed.items()
-            if chunk < floor
-            for node, replica in nodes.items()
-        ]
 
     # ----------------------------------------------------------------------------------------------
 

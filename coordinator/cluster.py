@@ -16,6 +16,7 @@ from peacefs.protocol.ids import ChunkId, NodeId
 from peacefs.protocol.limits import (
     chunk_bytes_max,
     deletes_per_command,
+    garbage_chunks_per_tick,
     min_replication,
     startup_hold_s,
     startup_reported_fraction,
@@ -160,7 +161,7 @@ class Cluster:
 
     def _clean_up(self, now_s: float, floor: ChunkId) -> list[Order]:
         doomed: dict[NodeId, list[Replica]] = {}
-        for node, replica in self.chunks.garbage_below(floor):
+        for node, replica in self.chunks.unclaimed.below(floor, garbage_chunks_per_tick):
             doomed.setdefault(node, []).append(replica)
         for drop in self.repair.trim(now_s, self.chunks, self.members):
             doomed.setdefault(drop.node, []).append(Replica(drop.chunk, drop.version, drop.length))

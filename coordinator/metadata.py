@@ -127,6 +127,10 @@ class Reader(ABC):
         """Datanodes may delete chunks below this number that the metadata does not know."""
 
     @abstractmethod
+    def floor_held(self) -> bool:
+        """Whether the floor stays where it is until it is released: see `Metadata.hold_floor`."""
+
+    @abstractmethod
     def close(self) -> None: ...
 
 
@@ -194,6 +198,10 @@ class Transaction(Reader):
     @abstractmethod
     def raise_floor(self, floor: ChunkId) -> None:
         """Raises the floor unless it is held; never lowers it."""
+
+    @abstractmethod
+    def release_floor(self) -> bool:
+        """Lets the floor rise again. Whether it was held."""
 
 
 class Metadata(ABC):

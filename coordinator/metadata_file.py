@@ -19,6 +19,9 @@ from peacefs.protocol.limits import metadata_full_check_bytes_max
 from .metadata import ROOT
 from .metadata_schema import APPLICATION_ID, LIVE, META_KEYS, MIGRATIONS, fill, migrate, schema_version
 
+#: What the store is called in the directory of a coordinator.
+STORE_NAME = "metadata.sqlite"
+
 _MAGIC = b"SQLite format 3\0"
 _ADVICE = (
     "Nothing was changed. Restore the file from a backup; or, to give up everything in this cluster and begin "
@@ -50,6 +53,10 @@ def create(path: Path, owner: str) -> None:
     write_ahead = path.with_name(path.name + "-wal")
     if write_ahead.exists():
         raise StartupError(f"{write_ahead} is there but {path} is not: the metadata was lost. {_ADVICE}")
+    if restoring(path).exists():
+        raise StartupError(
+            f"a restore of {path} was cut short. Nothing was changed. Run `peacefs metadata restore` again"
+        )
     unfinished = path.with_name(path.name + ".new")
     try:
         unfinished.unlink(missing_ok=True)
@@ -60,14 +67,20 @@ def create(path: Path, owner: str) -> None:
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             migrate(connection)
             fill(connection, uuid.uuid4().hex, owner)
-        _sync(unfinished, os.O_RDWR)
+        sync(unfinished, os.O_RDWR)
         unfinished.rename(path)
-        _sync(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        sync(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     except (OSError, sqlite3.Error) as error:
         raise StartupError(f"cannot make {path}: {error}") from None
 
 
-def _sync(path: Path, flags: int) -> None:
+def restoring(path: Path) -> Path:
+    """Where a restore keeps the new store while it sets the old one aside; it is there when it was cut short."""
+    return path.with_name(path.name + ".restoring")
+
+
+def sync(path: Path, flags: int) -> None:
+    """Makes a file, or the names in a directory, durable."""
     descriptor = os.open(path, flags)
     try:
         os.fsync(descriptor)
@@ -81,6 +94,16 @@ def verify(path: Path) -> None:
     Reads through a connection that cannot write, not even by a checkpoint when it is closed. Every page is
     checked up to `metadata_full_check_bytes_max`; of a larger file only its length, its tables and its root.
     """
+    verify_identity(path)
+    try:
+        with contextlib.closing(connect_read_only(path)) as connection:
+            _verify_contents(path, connection)
+    except sqlite3.Error as error:
+        raise StartupError(f"{path} is damaged ({error}). {_ADVICE}") from None
+
+
+def verify_identity(path: Path) -> None:
+    """Raises StartupError unless the file says that it is a store of ours that this version can read."""
     try:
         with path.open("rb") as file:
             magic = file.read(len(_MAGIC))
@@ -89,13 +112,15 @@ def verify(path: Path) -> None:
     if magic != _MAGIC:
         raise StartupError(f"{path} is not peacefs metadata: it does not begin as an SQLite file does. {_ADVICE}")
     try:
-        with contextlib.closing(
-            sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
-        ) as connection:
+        with contextlib.closing(connect_read_only(path)) as connection:
             _verify_identity(path, connection)
-            _verify_contents(path, connection)
     except sqlite3.Error as error:
         raise StartupError(f"{path} is damaged ({error}). {_ADVICE}") from None
+
+
+def connect_read_only(path: Path) -> sqlite3.Connection:
+    """A connection that cannot write, not even by a checkpoint when it is closed."""
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, timeout=5.0)
 
 
 def _verify_identity(path: Path, connection: sqlite3.Connection) -> None:

@@ -122,6 +122,9 @@ class SqliteReader(Reader):
     def floor(self) -> ChunkId:
         return int(self.meta("floor"))
 
+    def floor_held(self) -> bool:
+        return bool(self.meta("floor_held"))
+
     def meta(self, key: str) -> Any:
         """A value of the table of single values."""
         return self._execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()[0]

@@ -165,8 +165,13 @@ class SqliteTransaction(SqliteReader, Transaction):
         return len(old)
 
     def raise_floor(self, floor: ChunkId) -> None:
-        if not self.meta("floor_held"):
+        if not self.floor_held():
             self.set_meta("floor", max(floor, self.floor()))
+
+    def release_floor(self) -> bool:
+        held = self.floor_held()
+        self.set_meta("floor_held", 0)
+        return held
 
     def set_meta(self, key: str, value: int) -> None:
         """Replaces a value of the table of single values."""

@@ -56,7 +56,7 @@ class NodeServer:
         me: Identity,
         cluster: Cluster,
         epoch: Callable[[], int],
-        on_epoch_seen: Callable[[int], None],
+        on_epoch_seen: Callable[[NodeId, int], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.me = me
@@ -249,7 +249,7 @@ class NodeLink(asyncio.Protocol):
         if isinstance(message, Register):
             if message.node != self.name:
                 raise ProtocolViolation(f"{self.name} registers as {message.node}")
-            server.on_epoch_seen(message.epoch_seen)
+            server.on_epoch_seen(message.node, message.epoch_seen)
             server.cluster.register(now_s, message)
             server.registered(self)
             self._host = message.data_host

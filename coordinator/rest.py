@@ -80,6 +80,20 @@ class ChunkCounts(BaseModel):
     being_repaired: int
 
 
+class UnclaimedStatus(BaseModel):
+    """What datanodes hold and no file refers to: writes under way, and what failed ones left.
+
+    While the floor is held, because the metadata was restored from a backup, nothing of it is deleted.
+    """
+
+    chunks: int
+    replicas: int
+    bytes: int
+    chunks_of_earlier_epochs: int
+    bytes_of_earlier_epochs: int
+    floor_held: bool
+
+
 class ClusterStatus(BaseModel):
     """The cluster at a glance."""
 
@@ -89,6 +103,7 @@ class ClusterStatus(BaseModel):
     address: str
     datanodes: list[DatanodeStatus]
     chunks: ChunkCounts
+    unclaimed: UnclaimedStatus
     repaired_total: int
     replicas_lost_total: int
 
@@ -99,6 +114,7 @@ def build_rest(
     cluster_id: str,
     epoch: Callable[[], int],
     address: Callable[[], str],
+    floor_held: Callable[[], bool],
     clock: Callable[[], float] = time.monotonic,
 ) -> FastAPI:
     """The FastAPI application with all `/v1` routes."""
@@ -119,6 +135,9 @@ def build_rest(
                 under_replicated=len(cluster.chunks.under),
                 missing=len(cluster.chunks.missing),
                 being_repaired=cluster.repair.under_way,
+            ),
+            unclaimed=UnclaimedStatus(
+                **cluster.chunks.unclaimed.counts(epoch())._asdict(), floor_held=floor_held()
             ),
             repaired_total=cluster.repair.repaired_total,
             replicas_lost_total=cluster.replicas_lost_total,

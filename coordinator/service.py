@@ -10,7 +10,6 @@ import os
 import random
 import sys
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ import uvloop
 from peacefs.protocol.errors import StartupError
 from peacefs.protocol.hello import Identity
 from peacefs.protocol.http_server import build_server, listen
-from peacefs.protocol.ids import Numbering, first_of_epoch
+from peacefs.protocol.ids import NodeId
 from peacefs.protocol.lifeline import announce
 from peacefs.protocol.limits import (
     coordinator_http_port_default,
@@ -30,7 +29,6 @@ from peacefs.protocol.limits import (
     thread_switch_interval_s,
     tick_interval_s,
     tidy_interval_s,
-    write_token_lifetime_s,
 )
 from peacefs.protocol.process import log_to_stderr, raise_open_files_limit, stop_event
 from peacefs.protocol.secret import (
@@ -44,13 +42,18 @@ from peacefs.protocol.tokens import Seal
 from . import namespace
 from .cluster import Cluster, Ticked
 from .commits import GroupCommit
+from .epochs import Epochs
 from .files import Files
 from .membership import State
 from .metadata import Transaction
+from .metadata_file import STORE_NAME
 from .metadata_sqlite import SqliteMetadata
 from .metrics import watch
 from .node_link import NodeServer
+from .online_backup import OnlineBackup
 from .rest import build_rest
+from .rest_metadata import add_metadata_routes
+from .unclaimed import UnclaimedCounts
 from .webhdfs import WebHdfs
 from .workplace import Workplace
 
@@ -82,7 +85,7 @@ def run(options: CoordinatorOptions) -> None:
     secret_file = find_secret_file(options.secret_file)
     require_secret_for(options.host, secret_file)
     _make_directory(options.directory)
-    metadata = SqliteMetadata.open(options.directory / "metadata.sqlite", owner=getpass.getuser())
+    metadata = SqliteMetadata.open(_store(options.directory), owner=getpass.getuser())
     try:
         secret = (
             read_secret(secret_file) if secret_file else read_or_make_secret(options.directory / "cluster.secret")
@@ -90,6 +93,10 @@ def run(options: CoordinatorOptions) -> None:
         uvloop.run(Coordinator(options, metadata, Seal(secret)).serve())
     finally:
         metadata.close()
+
+
+def _store(directory: Path) -> Path:
+    return directory / STORE_NAME
 
 
 def _make_directory(directory: Path) -> None:
@@ -105,22 +112,21 @@ class Coordinator:
     def __init__(self, options: CoordinatorOptions, metadata: SqliteMetadata, seal: Seal) -> None:
         self._options = options
         self._metadata = metadata
-        self._numbering = Numbering(metadata.begin_epoch())
+        self._epochs = Epochs(metadata)
         self._cluster = Cluster(time.monotonic(), random.Random())
         self._commits = GroupCommit(metadata, self._stop_at_once)
         self._reader = metadata.reader()
         self._advertised = options.advertise or options.host
         self._address = ""
         self._tidy_at_s = 0.0
-        self._drawn_at: deque[tuple[float, int]] = deque()
         self._nodes = NodeServer(
             Identity(metadata.cluster_id, "coordinator", "coordinator", seal),
             self._cluster,
-            epoch=lambda: self._numbering.epoch,
+            epoch=self._epoch,
             on_epoch_seen=self._epoch_seen,
         )
         self._files = Files(
-            Workplace(self._reader, self._commit, self._cluster, seal, self._numbering, self._nodes.send)
+            Workplace(self._reader, self._commit, self._cluster, seal, self._epochs.numbering, self._nodes.send)
         )
         self._nodes.files = self._files
         watch(self._cluster, self._commits)
@@ -136,9 +142,11 @@ class Coordinator:
             self._files,
             self._cluster,
             self._metadata.cluster_id,
-            epoch=lambda: self._numbering.epoch,
+            epoch=self._epoch,
             address=lambda: self._address,
+            floor_held=self._reader.floor_held,
         )
+        add_metadata_routes(rest, OnlineBackup(_store(options.directory)), self._release_floor)
         server = build_server(WebHdfs(self._files, rest))
         try:
             node_port = await self._nodes.start(options.host, options.node_port)
@@ -158,7 +166,7 @@ class Coordinator:
         log.info(
             "cluster %s, epoch %d: HTTP on %s, datanodes on %s:%d",
             self._metadata.cluster_id,
-            self._numbering.epoch,
+            self._epoch(),
             self._address,
             options.host,
             node_port,
@@ -237,32 +245,38 @@ class Coordinator:
 
     # -- epochs and floors -------------------------------------------------------------------------
 
-    def _epoch_seen(self, seen: int) -> None:
-        """A datanode remembers a later epoch than ours: this metadata was restored from an older backup.
+    def _epoch(self) -> int:
+        return self._epochs.numbering.epoch
 
-        Our numbers move above all that were ever drawn, and the floor is held, so that nothing that datanodes
-        hold from the time after the backup is taken for garbage.
-        """
-        if seen <= self._numbering.epoch:
-            return
-        log.warning(
-            "a datanode has seen epoch %d, this metadata is of epoch %d: it was restored from a backup. "
-            "Chunks that it does not know are kept",
-            seen,
-            self._numbering.epoch,
-        )
-        self._metadata.hold_floor()
-        self._numbering.epoch = self._metadata.begin_epoch(seen)
-        self._numbering.drawn = 0
+    def _epoch_seen(self, node: NodeId, seen: int) -> None:
+        before = self._epoch()
+        if self._epochs.accept(node, seen):
+            log.warning(
+                "datanode %s has seen epoch %d, this metadata was of epoch %d: it was restored from a backup. "
+                "Chunks that it does not know are kept until the floor is released; the epoch is %d now",
+                node,
+                seen,
+                before,
+                self._epoch(),
+            )
 
     async def _raise_floor(self, now_s: float) -> None:
         """Commits now and then that all numbers drawn a token's lifetime ago are settled."""
-        self._drawn_at.append((now_s, first_of_epoch(self._numbering.epoch) | self._numbering.drawn))
-        floor = None
-        while self._drawn_at and self._drawn_at[0][0] <= now_s - write_token_lifetime_s:
-            floor = self._drawn_at.popleft()[1]
+        floor = self._epochs.settled(now_s)
         if floor is not None and floor > self._reader.floor():
             await self._commit(lambda tx: tx.raise_floor(floor))
+
+    async def _release_floor(self) -> UnclaimedCounts | None:
+        """What may be deleted from now on; None when the floor was not held."""
+        if not await self._commit(lambda tx: tx.release_floor()):
+            return None
+        counts = self._cluster.chunks.unclaimed.counts(self._epoch())
+        log.warning(
+            "the floor was released: %d chunks of earlier epochs that no file refers to will be deleted when all "
+            "tokens to write are older than this run",
+            counts.chunks_of_earlier_epochs,
+        )
+        return counts
 
     def _stop_at_once(self, fault: BaseException) -> None:
         """A commit failed with a disk fault: nobody may be told anything about what was in it."""

@@ -13,6 +13,7 @@ import typer
 
 from peacefs.client.command_line.application import application
 from peacefs.client.command_line.complaints import complain
+from peacefs.metadata_commands import metadata
 from peacefs.protocol.limits import (
     coordinator_http_port_default,
     coordinator_node_port_default,
@@ -119,6 +120,9 @@ def _node_address(text: str) -> tuple[str, int]:
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise typer.BadParameter(f"{text!r} is not HOST:PORT", param_hint="--coordinator")
     return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+application.add_typer(metadata, name="metadata")
 
 
 @application.command()

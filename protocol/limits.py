@@ -91,6 +91,7 @@ repairs_in_flight_per_node: Final = 2
 repair_timeout_s: Final = 120.0
 compaction_interval_s: Final = 30.0
 deletes_per_command: Final = 1000
+garbage_chunks_per_tick: Final = 2000
 reclaim_entries_per_commit: Final = 500
 tick_interval_s: Final = 0.25
 tidy_interval_s: Final = 60.0
@@ -117,6 +118,15 @@ commit_batch_max: Final = 256
 commit_queue_max: Final = 10_000
 # Metadata up to this size is checked page by page when it is opened (about a second).
 metadata_full_check_bytes_max: Final = 256 * MIB
+# A backup copies this much at once, then pauses: 1 MiB, which the disk has written before a commit misses it.
+backup_pages_per_step: Final = 256
+backup_pause_s: Final = 0.002
+backup_block_bytes: Final = 256 * KIB
+# How long a client waits for the coordinator to have made its copy.
+backup_timeout_s: Final = 1800.0
+# A restored store moves its epoch by up to this: restored again, it hardly meets the same numbers.
+restore_epoch_jump_max: Final = 4096
+check_examples_max: Final = 5
 # Answers are kept for whoever repeats a request: longer than a write token lives.
 request_memory_s: Final = 86_400.0
 requests_forgotten_per_commit: Final = 1000

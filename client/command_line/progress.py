@@ -22,6 +22,9 @@ class TransferProgress:
     def advance(self, size: int) -> None:
         """That many bytes have been transferred."""
 
+    def reach(self, done: int, total: int) -> None:
+        """So many bytes have been transferred by now, of so many in all."""
+
 
 class _Bar(TransferProgress):
     shown = True
@@ -39,6 +42,9 @@ class _Bar(TransferProgress):
 
     def advance(self, size: int) -> None:
         self._update(advance=size)
+
+    def reach(self, done: int, total: int) -> None:
+        self._update(completed=done, total=total)
 
 
 @contextlib.contextmanager
@@ -62,9 +68,13 @@ def transfer_progress() -> Iterator[TransferProgress]:
         task = progress.add_task("", total=None)
 
         def update(
-            *, description: str | None = None, total: int | None = None, advance: int | None = None
+            *,
+            description: str | None = None,
+            total: int | None = None,
+            advance: int | None = None,
+            completed: int | None = None,
         ) -> None:
             shown = None if description is None else escape(description)
-            progress.update(task, description=shown, total=total, advance=advance)
+            progress.update(task, description=shown, total=total, advance=advance, completed=completed)
 
         yield _Bar(update)

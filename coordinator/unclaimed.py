@@ -1,0 +1,107 @@
+"""What datanodes hold and the namespace does not know: writes under way, and garbage of those that failed. Pure.
+
+After a restore from an older backup it is also the data that was written since. Counts are kept, never taken by
+a scan: there may be millions.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple
+
+from peacefs.protocol.ids import ChunkId, NodeId, epoch_of
+from peacefs.protocol.messages import Replica
+
+_SLACK = 1000
+
+
+class UnclaimedCounts(NamedTuple):
+    """How much is unclaimed; of it, what was written in earlier epochs than the one asked about."""
+
+    chunks: int
+    replicas: int
+    bytes: int
+    chunks_of_earlier_epochs: int
+    bytes_of_earlier_epochs: int
+
+
+class Unclaimed:
+    """Replicas by chunk and by node, and the lowest chunk at hand."""
+
+    def __init__(self) -> None:
+        self._replicas: dict[ChunkId, dict[NodeId, Replica]] = {}
+        self._of_node: dict[NodeId, set[ChunkId]] = {}
+        #: All chunks of `_replicas`, some perhaps twice, and some that have gone.
+        self._lowest: list[ChunkId] = []
+        self._chunks_of_epoch: Counter[int] = Counter()
+        self._bytes_of_epoch: Counter[int] = Counter()
+        self._count = 0
+
+    def hold(self, node: NodeId, replica: Replica) -> None:
+        """A datanode holds it; what it held of the chunk before counts no more."""
+        holders = self._replicas.get(replica.chunk)
+        if holders is None:
+            holders = self._replicas[replica.chunk] = {}
+            self._push(replica.chunk)
+            self._chunks_of_epoch[epoch_of(replica.chunk)] += 1
+        before = holders.get(node)
+        if before is None:
+            self._count += 1
+            self._of_node.setdefault(node, set()).add(replica.chunk)
+        holders[node] = replica
+        self._bytes_of_epoch[epoch_of(replica.chunk)] += replica.length - (before.length if before else 0)
+
+    def _push(self, chunk: ChunkId) -> None:
+        heappush(self._lowest, chunk)
+        if len(self._lowest) > 2 * len(self._replicas) + _SLACK:
+            self._lowest = list(self._replicas)
+            heapify(self._lowest)
+
+    def drop(self, node: NodeId, chunk: ChunkId) -> None:
+        """A datanode holds it no more, if it ever did."""
+        holders = self._replicas.get(chunk)
+        replica = holders.pop(node, None) if holders is not None else None
+        if holders is None or replica is None:
+            return
+        self._count -= 1
+        self._of_node[node].discard(chunk)
+        self._bytes_of_epoch[epoch_of(chunk)] -= replica.length
+        if not holders:
+            del self._replicas[chunk]
+            self._chunks_of_epoch[epoch_of(chunk)] -= 1
+
+    def claim(self, chunk: ChunkId) -> dict[NodeId, Replica]:
+        """The namespace knows the chunk now: who holds what of it."""
+        claimed = dict(self._replicas.get(chunk, {}))
+        for node in claimed:
+            self.drop(node, chunk)
+        return claimed
+
+    def lose(self, node: NodeId) -> None:
+        """Nothing that a datanode holds counts any more."""
+        for chunk in list(self._of_node.get(node, ())):
+            self.drop(node, chunk)
+        self._of_node.pop(node, None)
+
+    def below(self, floor: ChunkId, limit: int) -> Iterator[tuple[NodeId, Replica]]:
+        """The replicas of up to `limit` chunks below `floor`, lowest first. To be dropped before the next call."""
+        taken: list[ChunkId] = []
+        while self._lowest and self._lowest[0] < floor and len(taken) < limit:
+            chunk = heappop(self._lowest)
+            if chunk in self._replicas and (not taken or taken[-1] != chunk):
+                taken.append(chunk)
+        for chunk in taken:
+            heappush(self._lowest, chunk)
+        return ((node, replica) for chunk in taken for node, replica in self._replicas[chunk].items())
+
+    def counts(self, epoch: int) -> UnclaimedCounts:
+        """Of all, and of what was written before `epoch`."""
+        return UnclaimedCounts(
+            chunks=len(self._replicas),
+            replicas=self._count,
+            bytes=self._bytes_of_epoch.total(),
+            chunks_of_earlier_epochs=sum(n for of, n in self._chunks_of_epoch.items() if of < epoch),
+            bytes_of_earlier_epochs=sum(n for of, n in self._bytes_of_epoch.items() if of < epoch),
+        )

@@ -1,0 +1,177 @@
+"""`peacefs metadata`: what who looks after a cluster does with the coordinator's metadata.
+
+With --dir a command works on the files of a coordinator of this machine, with --coordinator it asks one that runs.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from peacefs.client.addresses import DEFAULT_ADDRESS
+from peacefs.client.command_line.presentation import human_size
+
+metadata = typer.Typer(
+    help="Back up, restore and check the coordinator's metadata.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+Coordinator = Annotated[
+    str,
+    typer.Option(
+        "--coordinator",
+        "-c",
+        envvar="PEACEFS_COORDINATOR",
+        metavar="URL",
+        help="The coordinator: http://host:port.",
+    ),
+]
+Directory = Annotated[
+    Path, typer.Option("--dir", metavar="DIR", help="Where the coordinator keeps everything.", show_default=False)
+]
+_DEFAULT_COORDINATOR = DEFAULT_ADDRESS.http
+
+
+@metadata.command()
+def backup(
+    file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False)],
+    directory: Annotated[
+        Path | None,
+        typer.Option("--dir", metavar="DIR", help="Of a coordinator of this machine, running or not."),
+    ] = None,
+    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace FILE if it is there.")] = False,
+) -> None:
+    """Copy the metadata into FILE, while the coordinator serves.
+
+    FILE appears when it is whole. Keep the coordinator's cluster.secret with it.
+    """
+    if directory is None:
+        _back_up_from(coordinator, file, force)
+    else:
+        _back_up_directory(directory, file, force)
+    _say(f"{file}: {human_size(file.stat().st_size)}")
+
+
+def _back_up_directory(directory: Path, file: Path, force: bool) -> None:
+    from peacefs.client.command_line.progress import transfer_progress
+    from peacefs.coordinator.metadata_backup import back_up
+    from peacefs.coordinator.metadata_file import STORE_NAME
+
+    with transfer_progress() as progress:
+        back_up(directory / STORE_NAME, file, progress.reach, replace=force)
+
+
+def _back_up_from(coordinator: str, file: Path, force: bool) -> None:
+    from peacefs.client.addresses import parse_address
+    from peacefs.client.command_line.progress import transfer_progress
+    from peacefs.client.coordinator_http import CoordinatorHttp
+    from peacefs.coordinator.metadata_backup import staged
+    from peacefs.protocol.limits import backup_timeout_s
+
+    http = CoordinatorHttp(parse_address(coordinator))
+    try:
+        with staged(file, replace=force) as copying, copying.open("wb") as sink, transfer_progress() as progress:
+            progress.name("waiting for the coordinator's copy")
+            http.download(
+                "/v1/metadata/backup", sink.write, progress.reach, answer_timeout_s=backup_timeout_s
+            )
+    finally:
+        http.close()
+
+
+@metadata.command()
+def restore(
+    file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False)],
+    directory: Directory,
+    force: Annotated[
+        bool, typer.Option("--force", "-f", help="Set the metadata aside that is there, as *.replaced.")
+    ] = False,
+) -> None:
+    """Make a backup the metadata of the coordinator in DIR, which must not run.
+
+    Chunks that datanodes hold and the backup does not know are kept until `release-floor`.
+    """
+    from peacefs.client.command_line.progress import transfer_progress
+    from peacefs.coordinator.metadata_backup import restore as restore_backup
+    from peacefs.coordinator.metadata_file import STORE_NAME
+
+    with transfer_progress() as progress:
+        restored = restore_backup(
+            file, directory / STORE_NAME, progress.reach, random.SystemRandom(), replace=force
+        )
+    if restored.replaced is not None:
+        _say(f"what was there is now {restored.replaced}")
+    if not (directory / "cluster.secret").exists():
+        _say(f"datanodes know the old secret: put the cluster.secret of the old coordinator into {directory}")
+    _say("restored; data that was written after the backup stays on the datanodes until `release-floor`")
+
+
+@metadata.command()
+def check(directory: Directory) -> None:
+    """Check the metadata in DIR: every page, then what must be true of names, files and chunks.
+
+    The coordinator may run. Exit status 1 when something is wrong.
+    """
+    from peacefs.client.command_line.progress import transfer_progress
+    from peacefs.coordinator.metadata_check import check as check_store
+    from peacefs.coordinator.metadata_file import STORE_NAME
+
+    with transfer_progress() as progress:
+
+        def begun(name: str, number: int, steps: int) -> None:
+            progress.name(f"{number}/{steps} {name}")
+
+        findings = check_store(directory / STORE_NAME, begun)
+    for problem in findings.problems:
+        typer.echo(f"WRONG {problem.name}: {problem.found} times not, as in {'; '.join(problem.examples)}")
+    if findings.files is not None:
+        typer.echo(
+            f"{findings.directories} directories, {findings.files} files, {findings.chunks} chunks: "
+            + ("damaged" if findings.problems else "sound")
+        )
+    if findings.problems:
+        raise typer.Exit(1)
+
+
+@metadata.command("release-floor")
+def release_floor(
+    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """After a restore: give up what datanodes hold that the backup did not know.
+
+    It is deleted for good, once the coordinator has run for as long as a token to write lives.
+    """
+    import msgspec
+
+    from peacefs.client.addresses import parse_address
+    from peacefs.client.coordinator_http import CoordinatorHttp
+
+    http = CoordinatorHttp(parse_address(coordinator))
+    try:
+        unclaimed = msgspec.json.decode(http.ask("GET", "/v1/status").body)["unclaimed"]
+        if not unclaimed["floor_held"]:
+            _say("the floor is not held: there is nothing to release")
+            return
+        doomed = (
+            f"{unclaimed['chunks_of_earlier_epochs']} chunks ({human_size(unclaimed['bytes_of_earlier_epochs'])} "
+            "with all replicas) that no file refers to, on the datanodes that are here"
+        )
+        _say(f"this will delete {doomed}. What was written after the backup cannot be recovered then")
+        if not yes:
+            typer.confirm("Delete them?", abort=True, err=True)
+        http.ask("POST", "/v1/metadata/release-floor")
+    finally:
+        http.close()
+    _say("released")
+
+
+def _say(what: str) -> None:
+    sys.stderr.write(f"{what}\n")

@@ -1,0 +1,103 @@
+"""The check finds what is wrong with a store, names it, and finds nothing in a sound one."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from peacefs.coordinator.metadata_check import Findings, check
+from peacefs.coordinator.metadata_sqlite import SqliteMetadata
+from peacefs.coordinator.reclaim import reclaim_step
+from peacefs.coordinator.records import RenameMode
+from peacefs.protocol.errors import StartupError
+
+from .conftest import Space
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """Files, directories, things renamed, replaced and deleted, and a tree of which a part is reclaimed."""
+    path = tmp_path / "metadata.sqlite"
+    metadata = SqliteMetadata.open(path, owner="root")
+    metadata.begin_epoch()
+    space = Space(metadata)
+    for number in range(20):
+        space.create(f"/d/{number}", 10, 20, 30)
+    space.create("/d/0", 5, overwrite=True)
+    space.create("/empty")
+    space.mkdirs("/a/b/c")
+    space.rename("/a", "/z", RenameMode.STRICT)
+    for number in range(20):
+        space.create(f"/doomed/{number}/file", *[7] * 20)
+    space.delete("/doomed")
+    space.commit(lambda tx: reclaim_step(tx, 50))
+    metadata.close()
+    return path
+
+
+def checked(path: Path) -> Findings:
+    return check(path, lambda name, number, steps: None)
+
+
+def test_a_store_after_all_kinds_of_changes_is_sound(store: Path) -> None:
+    findings = checked(store)
+    assert findings.problems == []
+    assert findings.files is not None and findings.files >= 21
+    assert findings.chunks is not None and findings.chunks > 60
+
+
+BREAKAGES = {
+    "a chunk is counted as often as it is referred to": "UPDATE chunk SET referrers = 2 WHERE chunk % 5 = 1",
+    "a reference leads to a chunk": "DELETE FROM chunk WHERE chunk = (SELECT max(chunk) FROM chunk)",
+    "a name leads to a file or directory": "DELETE FROM inode WHERE length = 60",
+    "a name is in a directory": "UPDATE entry SET parent = 12345 WHERE name = 'z'",
+    "a file or directory has one name": (
+        "INSERT INTO entry SELECT parent, 'second', to_tx, from_tx, inode, NULL, NULL FROM entry WHERE name = '3'"
+    ),
+    "every file and directory is found from the root, or waits to be reclaimed": (
+        "DELETE FROM entry WHERE name = '4'"
+    ),
+    "a file uses no more of a chunk than there is": "UPDATE chunk SET length = 1 WHERE length = 30",
+    "a file is as long as its chunks together": "UPDATE inode SET length = 61 WHERE length = 60",
+    "there is one root, a directory without a name": "DELETE FROM inode WHERE inode = 1",
+    "what waits to be reclaimed is there and has no name": "INSERT INTO discarded VALUES (999, 1)",
+    "only files refer to chunks": "UPDATE inode SET kind = 1 WHERE length = 60",
+    "no number is above the epoch, no transaction above the last": "UPDATE meta SET value = 0 WHERE key = 'epoch'",
+}
+
+
+@pytest.mark.parametrize("name", BREAKAGES)
+def test_what_is_broken_is_named_with_examples(store: Path, name: str) -> None:
+    with contextlib.closing(sqlite3.connect(store)) as connection:
+        assert connection.execute(BREAKAGES[name]).rowcount > 0
+        connection.commit()
+    problems = {problem.name: problem for problem in checked(store).problems}
+    assert name in problems, problems
+    assert problems[name].found >= len(problems[name].examples) > 0
+
+
+def test_a_ring_of_directories_is_found_although_each_has_a_name(store: Path) -> None:
+    with contextlib.closing(sqlite3.connect(store)) as connection:
+        (b,) = connection.execute("SELECT inode FROM entry WHERE name = 'b'").fetchone()
+        connection.execute("UPDATE entry SET parent = ? WHERE name = 'b'", (b,))
+        connection.commit()
+    (problem,) = checked(store).problems
+    assert problem.name.startswith("every file and directory is found") and problem.found == 2
+
+
+def test_damaged_pages_are_said_and_the_tables_not_judged(store: Path) -> None:
+    content = bytearray(store.read_bytes())
+    content[4096 * 3 : 4096 * 5] = b"\xff" * 8192
+    store.write_bytes(content)
+    findings = checked(store)
+    assert [problem.name for problem in findings.problems] == ["pages and indexes are whole"]
+    assert findings.files is None
+
+
+def test_a_foreign_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "letter").write_text("dear")
+    with pytest.raises(StartupError, match="not peacefs metadata"):
+        checked(tmp_path / "letter")
