@@ -7,6 +7,7 @@ Only the shells are missing: sockets, threads, uvicorn, group commit.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Generator, Sequence
 from random import Random
 from typing import Any, TypeVar
@@ -17,7 +18,8 @@ from peacefs.client.byte_stream import ByteStream
 from peacefs.client.file_reader import read_whole
 from peacefs.client.file_writer import write_file
 from peacefs.coordinator.cluster import Cluster, Order
-from peacefs.coordinator.commits import ImmediateCommit
+from peacefs.coordinator.commits import ImmediateCommit, run_now
+from peacefs.coordinator.epochs import Epochs
 from peacefs.coordinator.files import Files
 from peacefs.coordinator.metadata import Transaction
 from peacefs.coordinator.metadata_sqlite import SqliteMetadata
@@ -34,8 +36,13 @@ from peacefs.datanode.pipeline import PipelineHop
 from peacefs.datanode.replicator import Replicator
 from peacefs.protocol import effects as fx
 from peacefs.protocol.errors import PeacefsError, PeerError
-from peacefs.protocol.ids import Numbering
-from peacefs.protocol.limits import heartbeat_interval_s, tick_interval_s
+from peacefs.protocol.limits import (
+    heartbeat_interval_s,
+    restore_epoch_jump_max,
+    tick_interval_s,
+    tidy_interval_s,
+    write_token_lifetime_s,
+)
 from peacefs.protocol.messages import (
     AllocateChunk,
     Allocated,
@@ -106,6 +113,12 @@ async def _sleep(seconds: float) -> None:
     await _Sleep(seconds)
 
 
+def _copy(metadata: SqliteMetadata) -> SqliteMetadata:
+    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    metadata._writer.backup(connection)
+    return SqliteMetadata(connection, None, None)
+
+
 def _fatal(fault: Exception) -> None:
     raise AssertionError(f"SQLite in memory failed: {fault}")
 
@@ -117,6 +130,7 @@ class SimulatedCoordinator:
         self.world = world
         self.node = world.add_node("coordinator")
         self.metadata = SqliteMetadata.in_memory()
+        self.tokens_live_s = write_token_lifetime_s
         self.datanodes: dict[str, SimulatedDatanode] = {}
         self.cluster: Cluster
         self.files: Files
@@ -128,7 +142,8 @@ class SimulatedCoordinator:
         commits = ImmediateCommit(self.metadata, _fatal)
         reader = self.metadata.reader()
         self.cluster = Cluster(world.now_s, Random(world.random.random()))
-        self._numbering = Numbering(self.metadata.begin_epoch())
+        self.epochs = Epochs(self.metadata, settled_after_s=self.tokens_live_s)
+        self._tidy_at_s = 0.0
 
         async def commit(change: Callable[[Transaction], T]) -> T:
             return commits.submit(change).result()
@@ -139,7 +154,7 @@ class SimulatedCoordinator:
                 commit,
                 self.cluster,
                 SEAL,
-                self._numbering,
+                self.epochs.numbering,
                 self._send,
                 monotonic=lambda: world.now_s,
                 wall_clock=lambda: world.now_s,
@@ -155,6 +170,16 @@ class SimulatedCoordinator:
         self.world.coordinator = None
         self.world.crash(self.node)
 
+    def back_up(self) -> SqliteMetadata:
+        """What `peacefs metadata backup` makes."""
+        return _copy(self.metadata)
+
+    def restore(self, backup: SqliteMetadata) -> None:
+        """What `peacefs metadata restore` does, after the metadata was lost; `start` follows."""
+        self.metadata = _copy(backup)
+        self.metadata.hold_floor()
+        self.metadata.begin_epoch(self.world.random.randint(1, restore_epoch_jump_max))
+
     def _keep_ticking(self) -> fx.Steps[None]:
         while True:
             ticked = self.cluster.tick(self.world.now_s, self.metadata.reader().floor())
@@ -162,7 +187,15 @@ class SimulatedCoordinator:
             for copy in ticked.copies:
                 self._start_copy(copy)
             yield from self._reclaim()
+            if self.world.now_s >= self._tidy_at_s:
+                self._tidy_at_s = self.world.now_s + tidy_interval_s
+                self._raise_floor()
             yield from fx.sleep(tick_interval_s)
+
+    def _raise_floor(self) -> None:
+        floor = self.epochs.settled(self.world.now_s)
+        if floor is not None:
+            run_now(self.metadata, lambda tx: tx.raise_floor(floor))
 
     def _reclaim(self) -> fx.Steps[None]:
         self.world.spawn(self.node, "reclaiming", self.files.names.reclaim())
@@ -195,8 +228,9 @@ class SimulatedCoordinator:
         now_s = self.world.now_s
         match message:
             case Register():
+                self.epochs.accept(message.node, message.epoch_seen)
                 self.cluster.register(now_s, message)
-                return Registered(self._numbering.epoch)
+                return Registered(self.epochs.numbering.epoch)
             case ReportChunks():
                 self._send(self.cluster.report(now_s, caller, message))
                 return Done()
@@ -205,7 +239,7 @@ class SimulatedCoordinator:
                 if any(isinstance(order.message, ReportAgain) for order in orders):
                     return ReportAgain()
                 self._send(orders)
-                return HeartbeatAck(self._numbering.epoch)
+                return HeartbeatAck(self.epochs.numbering.epoch)
             case AllocateChunk():
                 return await self.files.writing.allocate(message, None)
             case CompleteFile():
@@ -242,6 +276,8 @@ class SimulatedDatanode:
         self.rack = rack
         self.address = (f"{name}.simulated", 9866)
         self.store: ChunkStore
+        #: On its disk: what identity.json remembers.
+        self.epoch_seen = 0
         self.start()
 
     def start(self) -> None:
@@ -297,8 +333,9 @@ class SimulatedDatanode:
     def _stay_registered(self, changes: Changes) -> fx.Steps[None]:
         """What `CoordinatorLink` does, without its threads."""
         usage = Usage(1 << 40, 0, 1 << 40)
-        registration = Register(self.node.name, *self.address, *self.address, self.rack, usage)
-        yield from fx.call(registration, Registered, timeout_s=_CALL_TIMEOUT_S)
+        registration = Register(self.node.name, *self.address, *self.address, self.rack, usage, self.epoch_seen)
+        registered = yield from fx.call(registration, Registered, timeout_s=_CALL_TIMEOUT_S)
+        self.epoch_seen = max(self.epoch_seen, registered.epoch)
         changes.forget()
         report = ReportChunks(list(self.store.replicas()), last=True)
         yield from fx.call(report, Done, timeout_s=_CALL_TIMEOUT_S)

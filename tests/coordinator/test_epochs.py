@@ -1,0 +1,52 @@
+"""Who has seen which epoch, and what that tells about the metadata."""
+
+from __future__ import annotations
+
+from peacefs.coordinator.epochs import Epochs
+from peacefs.coordinator.metadata_sqlite import SqliteMetadata
+from peacefs.protocol.ids import first_of_epoch
+
+
+def held(metadata: SqliteMetadata) -> bool:
+    return metadata.reader().floor_held()
+
+
+def test_datanodes_of_earlier_epochs_and_new_ones_are_as_they_should_be() -> None:
+    metadata = SqliteMetadata.in_memory()
+    metadata.begin_epoch(above=5)
+    epochs = Epochs(metadata)
+    assert not epochs.accept("new", 0)
+    assert not epochs.accept("old", 6)
+    # It comes again, over a new connection, and has seen us.
+    assert not epochs.accept("old", 7)
+    assert epochs.numbering.epoch == 7 and not held(metadata)
+
+
+def test_a_later_epoch_holds_the_floor_and_numbers_begin_above_it() -> None:
+    metadata = SqliteMetadata.in_memory()
+    epochs = Epochs(metadata)
+    numbering = epochs.numbering
+    numbering.next()
+    assert epochs.accept("dn-1", 40)
+    assert numbering.next() == first_of_epoch(41) | 1
+    assert held(metadata)
+    assert not epochs.accept("dn-1", 41) and not epochs.accept("dn-2", 40)
+
+
+def test_our_own_epoch_seen_by_one_that_we_have_not_accepted_was_somebody_else_s() -> None:
+    metadata = SqliteMetadata.in_memory()
+    epochs = Epochs(metadata)
+    assert epochs.accept("dn-1", 1)
+    assert epochs.numbering.epoch == 2 and held(metadata)
+
+
+def test_numbers_are_settled_when_no_token_that_was_given_for_them_lives() -> None:
+    epochs = Epochs(SqliteMetadata.in_memory(), settled_after_s=100.0)
+    assert epochs.settled(0.0) is None
+    first = epochs.numbering.next()
+    assert epochs.settled(60.0) is None
+    second = epochs.numbering.next()
+    assert epochs.settled(100.0) == first_of_epoch(1)
+    assert epochs.settled(159.0) is None
+    assert epochs.settled(160.0) == first
+    assert epochs.settled(200.0) == second
