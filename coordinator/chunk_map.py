@@ -15,6 +15,7 @@ from peacefs.protocol.messages import Replica
 
 from .records import ChunkRecord
 from .unclaimed import Unclaimed
+from .urgency import Urgency
 
 
 @dataclass(slots=True)
@@ -40,7 +41,7 @@ class ChunkMap:
         self._held_by: dict[NodeId, set[ChunkId]] = {}
         self.unclaimed = Unclaimed()
         #: Chunks with fewer good replicas than wanted; those without any are `missing`, not here.
-        self.under: set[ChunkId] = set()
+        self.under = Urgency()
         self.over: set[ChunkId] = set()
         self.missing: set[ChunkId] = set()
 
@@ -70,8 +71,9 @@ class ChunkMap:
     def forget(self, chunk: ChunkId) -> list[NodeId]:
         """A chunk is gone from the namespace; who still holds something of it."""
         state = self._chunks.pop(chunk, None)
-        for marked in (self.under, self.over, self.missing):
-            marked.discard(chunk)
+        self.under.discard(chunk)
+        self.over.discard(chunk)
+        self.missing.discard(chunk)
         if state is None:
             return []
         for node in state.holders:
@@ -140,9 +142,12 @@ class ChunkMap:
 
     def _sort_in(self, chunk: ChunkId, state: ChunkState) -> None:
         good = len(state.holders)
+        if 0 < good < state.replication:
+            self.under.mark(chunk, good)
+        else:
+            self.under.discard(chunk)
         for marked, belongs in (
             (self.missing, good == 0),
-            (self.under, 0 < good < state.replication),
             (self.over, good > state.replication or (good > 0 and bool(state.corrupt))),
         ):
             if belongs:

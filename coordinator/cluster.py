@@ -38,6 +38,7 @@ from .chunk_map import ChunkMap
 from .membership import Membership, Node, State, Transition
 from .records import ChunkRecord
 from .repair import Copy, Repair
+from .streams import Streams
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class Cluster:
         self._loaded = False
         self._settled = False
         self._expected_nodes: set[NodeId] = set()
-        self._streams: dict[ChunkId, tuple[list[NodeId], float]] = {}
+        self._streams = Streams()
         self.members = Membership()
         self.chunks = ChunkMap()
         self.repair = Repair()
@@ -87,7 +88,7 @@ class Cluster:
     def published(self, records: Sequence[ChunkRecord]) -> None:
         """A file was completed: its chunks exist, on the nodes that gave receipts."""
         for record in records:
-            self._streams.pop(record.chunk, None)
+            self._streams.close(record.chunk)
             holders = [node for node in record.hint if self.members.get(node) is not None]
             self.chunks.know(record, holders)
 
@@ -153,7 +154,7 @@ class Cluster:
             if transition.after is State.DEAD:
                 self.replicas_lost_total += self.chunks.lose(transition.node)
                 self.repair.node_lost(transition.node)
-        self._forget_overdue_streams(now_s)
+        self._streams.close_overdue(now_s)
         if self.ready(now_s):
             ticked.copies = self.repair.plan(now_s, self.chunks, self.members, self._choose_target)
             ticked.orders = self._clean_up(now_s, floor)
@@ -209,13 +210,13 @@ class Cluster:
                 f"no datanode can take a chunk: {len(self.members.alive())} alive, {len(exclude)} excluded, "
                 f"{chunk_bytes_max} bytes of room wanted"
             )
-        self._streams[chunk] = list(chosen), now_s + expires_s
+        self._streams.open(chunk, chosen, now_s + expires_s)
         nodes = [self.members.get(node) for node in chosen]
         return [node for node in nodes if node is not None]
 
     def abandoned(self, chunk: ChunkId) -> None:
         """A writer gave a chunk up."""
-        self._streams.pop(chunk, None)
+        self._streams.close(chunk)
 
     def locations(self, chunk: ChunkId, near_host: str | None = None) -> list[Node]:
         """Who holds a good replica: alive ones first, on the reader's host, then on its rack, then others."""
@@ -236,17 +237,13 @@ class Cluster:
         return sorted(nodes, key=distance)
 
     def _candidates(self) -> list[Candidate]:
-        streams: dict[NodeId, int] = {}
-        for nodes, _deadline in self._streams.values():
-            for node in nodes:
-                streams[node] = streams.get(node, 0) + 1
         return [
             Candidate(
                 node=node.id,
                 host=node.registration.data_host,
                 rack=node.rack,
                 available_bytes=node.usage.available_bytes,
-                streams=streams.get(node.id, 0),
+                streams=self._streams.through(node.id),
             )
             for node in self.members.alive()
         ]
@@ -257,10 +254,6 @@ class Cluster:
         )
         chosen = place_randomly(request, self._candidates(), self._rng)
         return chosen[0] if chosen else None
-
-    def _forget_overdue_streams(self, now_s: float) -> None:
-        for chunk in [chunk for chunk, (_nodes, deadline) in self._streams.items() if deadline <= now_s]:
-            del self._streams[chunk]
 
     def hop(self, node_id: NodeId) -> Hop | None:
         node = self.members.get(node_id)

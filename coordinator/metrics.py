@@ -9,12 +9,13 @@ from prometheus_client import Gauge
 
 from peacefs.protocol.metrics import registry
 
+from .admission import Admission
 from .cluster import Cluster
 from .commits import GroupCommit
 from .membership import State
 
 
-def watch(cluster: Cluster, group_commit: GroupCommit) -> None:
+def watch(cluster: Cluster, group_commit: GroupCommit, admission: Admission) -> None:
     """Publishes gauges that look at the parts whenever they are asked. Once a process."""
     for state in State:
         _gauge(
@@ -26,6 +27,10 @@ def watch(cluster: Cluster, group_commit: GroupCommit) -> None:
     _gauge("peacefs_chunks", "Chunks that files refer to", lambda: len(chunks))
     _gauge("peacefs_chunks_under_replicated", "Chunks with too few replicas", lambda: len(chunks.under))
     _gauge("peacefs_chunks_missing", "Chunks without any good replica", lambda: len(chunks.missing))
+    unclaimed = chunks.unclaimed
+    _gauge("peacefs_chunks_unclaimed", "Chunks on datanodes that no file refers to", lambda: len(unclaimed))
+    _gauge("peacefs_http_requests_in_flight", "HTTP requests under way", lambda: admission.in_flight)
+    _gauge("peacefs_http_requests_refused", "HTTP requests told to come again", lambda: admission.refused)
     _gauge("peacefs_repairs_under_way", "Copies ordered and not yet answered", lambda: cluster.repair.under_way)
     _gauge("peacefs_repairs_done", "Copies made since the start", lambda: cluster.repair.repaired_total)
     _gauge("peacefs_replicas_lost", "Replicas on datanodes that died", lambda: cluster.replicas_lost_total)

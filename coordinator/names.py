@@ -26,7 +26,7 @@ class Names:
         return namespace.list_page(self._at.reader, parse_path(path), start_after, limit)
 
     async def content_summary(self, path: str, user: str) -> ContentSummary:
-        return namespace.content_summary(self._at.reader, parse_path(path))
+        return await self._at.in_turns(namespace.count_tree(self._at.reader, parse_path(path)))
 
     async def mkdirs(self, path: str, user: str, permission: int) -> bool:
         parsed = parse_path(path)

@@ -8,11 +8,17 @@ HDFS calls a superuser.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass
 
 from peacefs.protocol.errors import BadRequest, FileAlreadyExists, FileNotFound, PathIsNotEmptyDirectory
 from peacefs.protocol.ids import ChunkId
-from peacefs.protocol.limits import list_page_entries, list_remaining_max, replication_max
+from peacefs.protocol.limits import (
+    list_page_entries,
+    list_remaining_max,
+    replication_max,
+    summary_entries_per_turn,
+)
 
 from .metadata import Inode, InodeId, Reader, Transaction
 from .namespace_files import FileToComplete, Publication, check_create, complete_file
@@ -33,6 +39,7 @@ __all__ = [
     "chunk_page",
     "complete_file",
     "content_summary",
+    "count_tree",
     "delete",
     "layout",
     "list_page",
@@ -108,7 +115,18 @@ def list_page(
 
 
 def content_summary(reader: Reader, path: NamespacePath) -> ContentSummary:
-    """Counts a tree, its top included. Raises FileNotFound.
+    """Counts a tree, its top included. Raises FileNotFound."""
+    turns = count_tree(reader, path)
+    while True:
+        try:
+            next(turns)
+        except StopIteration as stop:
+            summary: ContentSummary = stop.value
+            return summary
+
+
+def count_tree(reader: Reader, path: NamespacePath) -> Generator[None, None, ContentSummary]:
+    """Does what `content_summary` does in turns that are short, however large the tree is.
 
     Each page of each directory is a view of its own, so that what changes meanwhile may be counted or not.
     """
@@ -118,11 +136,16 @@ def content_summary(reader: Reader, path: NamespacePath) -> ContentSummary:
         return ContentSummary(0, 1, top.length, top.length * top.replication)
     directories, files, length, space = 1, 0, 0, 0
     unread = [(top.inode, "")]
+    counted = 0
     while unread:
         directory, after = unread.pop()
-        children = reader.children(directory, after, list_page_entries)
-        if len(children) == list_page_entries:
+        children = reader.children(directory, after, summary_entries_per_turn)
+        if len(children) == summary_entries_per_turn:
             unread.append((directory, children[-1][0]))
+        counted += len(children) + 1
+        if counted > summary_entries_per_turn:
+            counted = 0
+            yield
         for _, child in children:
             if child.kind is Kind.DIRECTORY:
                 directories += 1

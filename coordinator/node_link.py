@@ -23,6 +23,7 @@ from peacefs.protocol.limits import (
     hello_timeout_s,
     idle_connection_timeout_s,
     link_backlog_bytes_max,
+    link_turn_s,
 )
 from peacefs.protocol.messages import (
     AllocateChunk,
@@ -150,6 +151,8 @@ class NodeLink(asyncio.Protocol):
         self._next_tag = 1
         self._deadline: asyncio.TimerHandle
         self._heard_s = 0.0
+        #: Whether more has come than was done in one turn; then nothing more is read.
+        self._behind = False
         self.name: NodeId = ""
         self._host: str | None = None
 
@@ -170,13 +173,33 @@ class NodeLink(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._heard_s = self._server.clock()
+        self._frames.take(data)
+        if not self._behind:
+            self._work()
+
+    def _work(self) -> None:
+        """Does what has come, in turns: a report of many chunks holds nobody else up."""
+        turn_ends_s = self._server.clock() + link_turn_s
         try:
-            for frame in self._frames.feed(data):
+            while not self._transport.is_closing() and (frame := self._frames.next()) is not None:
                 self._received(frame)
+                if self._server.clock() >= turn_ends_s:
+                    self._go_on_later()
+                    return
         except PeacefsError as error:
             log.warning("connection from %s closed: %s", self.name or "an unknown peer", error.message)
             self.write(Failure(error.code, error.message))
             self.close()
+        if self._behind and not self._transport.is_closing():
+            self._behind = False
+            self._transport.resume_reading()
+
+    def _go_on_later(self) -> None:
+        if not self._behind:
+            self._behind = True
+            self._transport.pause_reading()
+        # By a timer, before which the loop looks at what others have sent meanwhile.
+        asyncio.get_running_loop().call_later(0, self._work)
 
     def write(self, message: Message, tag: int = 0) -> None:
         """Queues a message. A peer that does not read what it is sent is cut off rather than waited for."""

@@ -7,9 +7,10 @@ that no rack is left out; corrupt ones once a good one exists.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from heapq import nsmallest
+from itertools import islice
 
 from peacefs.protocol.ids import ChunkId, NodeId
 from peacefs.protocol.limits import repair_timeout_s, repairs_in_flight_per_node
@@ -50,7 +51,8 @@ class Repair:
         self._under_way: dict[ChunkId, tuple[Copy, float]] = {}
         self._failed_targets: dict[ChunkId, set[NodeId]] = {}
         #: Replicas whose deletion was ordered and is not confirmed: a copy sent there would be deleted with them.
-        self._being_dropped: dict[tuple[ChunkId, NodeId], float] = {}
+        self._being_dropped: dict[ChunkId, dict[NodeId, float]] = {}
+        self._drops_due: deque[tuple[float, ChunkId, NodeId]] = deque()
         self.repaired_total = 0
 
     @property
@@ -61,15 +63,15 @@ class Repair:
         """New copies to start now."""
         self._give_up_overdue(now_s)
         busy = self._load()
-        candidates = nsmallest(
-            _CONSIDERED_PER_PLAN,
-            (chunk for chunk in chunks.under if chunk not in self._under_way),
-            key=lambda chunk: (len(_state(chunks, chunk).holders), chunk),
-        )
+        alive = [node.id for node in members.alive()]
         copies = []
-        for chunk in candidates:
+        for chunk in chunks.under.first(_CONSIDERED_PER_PLAN, but=self._under_way):
+            if sum(busy.get(node, 0) < repairs_in_flight_per_node for node in alive) < 2:
+                break
             copy = self._plan_one(chunk, _state(chunks, chunk), members, busy, choose_target)
-            if copy is not None:
+            if copy is None:
+                chunks.under.postpone(chunk)
+            else:
                 copies.append(copy)
                 self._under_way[chunk] = copy, now_s + repair_timeout_s
                 for node in (copy.source, copy.target):
@@ -89,8 +91,8 @@ class Repair:
         if not sources:
             return None
         failed = self._failed_targets.get(chunk, set())
-        leaving = {node for dropped, node in self._being_dropped if dropped == chunk}
-        excluded = frozenset(full | failed | leaving | set(state.corrupt))
+        leaving = self._being_dropped.get(chunk, {})
+        excluded = frozenset(full | failed | leaving.keys() | set(state.corrupt))
         target = choose_target(state.holders, excluded)
         if target is None:
             # Where every other node has failed, the failed ones get another chance at the next plan.
@@ -116,17 +118,20 @@ class Repair:
         for chunk, (copy, _deadline) in list(self._under_way.items()):
             if node in (copy.source, copy.target):
                 del self._under_way[chunk]
-        for key in [key for key in self._being_dropped if key[1] == node]:
-            del self._being_dropped[key]
+        for chunk in [chunk for chunk, nodes in self._being_dropped.items() if node in nodes]:
+            self.dropped(chunk, node)
 
     def dropped(self, chunk: ChunkId, node: NodeId) -> None:
         """A datanode confirmed that a replica is gone."""
-        self._being_dropped.pop((chunk, node), None)
+        nodes = self._being_dropped.get(chunk, {})
+        nodes.pop(node, None)
+        if not nodes:
+            self._being_dropped.pop(chunk, None)
 
     def trim(self, now_s: float, chunks: ChunkMap, members: Membership) -> list[Drop]:
         """Replicas in excess, and corrupt ones that a good one stands in for."""
         drops = []
-        for chunk in list(chunks.over)[:_CONSIDERED_PER_PLAN]:
+        for chunk in list(islice(chunks.over, _CONSIDERED_PER_PLAN)):
             state = _state(chunks, chunk)
             drops += [Drop(chunk, state.version, state.length, node) for node in state.corrupt]
             excess = len(state.holders) - state.replication
@@ -136,16 +141,19 @@ class Repair:
                     Drop(chunk, state.version, state.length, node) for node in _dispensable(state, members, excess)
                 ]
         for drop in drops:
-            self._being_dropped[drop.chunk, drop.node] = now_s + repair_timeout_s
+            due_s = now_s + repair_timeout_s
+            self._being_dropped.setdefault(drop.chunk, {})[drop.node] = due_s
+            self._drops_due.append((due_s, drop.chunk, drop.node))
         return drops
 
     def _give_up_overdue(self, now_s: float) -> None:
         for chunk, (_copy, deadline_s) in list(self._under_way.items()):
             if deadline_s <= now_s:
                 self.finished(chunk, copied=False)
-        for key, deadline_s in list(self._being_dropped.items()):
-            if deadline_s <= now_s:
-                del self._being_dropped[key]
+        while self._drops_due and self._drops_due[0][0] <= now_s:
+            due_s, chunk, node = self._drops_due.popleft()
+            if self._being_dropped.get(chunk, {}).get(node) == due_s:
+                self.dropped(chunk, node)
 
     def _load(self) -> dict[NodeId, int]:
         load: dict[NodeId, int] = {}

@@ -30,6 +30,7 @@ from peacefs.protocol.limits import (
     tick_interval_s,
     tidy_interval_s,
 )
+from peacefs.protocol.loop_watchdog import LoopWatchdog
 from peacefs.protocol.process import log_to_stderr, raise_open_files_limit, stop_event
 from peacefs.protocol.secret import (
     find_secret_file,
@@ -40,6 +41,7 @@ from peacefs.protocol.secret import (
 from peacefs.protocol.tokens import Seal
 
 from . import namespace
+from .admission import Admission
 from .cluster import Cluster, Ticked
 from .commits import GroupCommit
 from .epochs import Epochs
@@ -129,7 +131,6 @@ class Coordinator:
             Workplace(self._reader, self._commit, self._cluster, seal, self._epochs.numbering, self._nodes.send)
         )
         self._nodes.files = self._files
-        watch(self._cluster, self._commits)
 
     async def serve(self) -> None:
         """Until a signal, or the parent's death."""
@@ -147,7 +148,9 @@ class Coordinator:
             floor_held=self._reader.floor_held,
         )
         add_metadata_routes(rest, OnlineBackup(_store(options.directory)), self._release_floor)
-        server = build_server(WebHdfs(self._files, rest))
+        admission = Admission(WebHdfs(self._files, rest))
+        watch(self._cluster, self._commits, admission)
+        server = build_server(admission)
         try:
             node_port = await self._nodes.start(options.host, options.node_port)
         except OSError as error:
@@ -161,6 +164,7 @@ class Coordinator:
                 server.serve(sockets=[sock]),
                 self._load_chunks(),
                 self._keep_ticking(),
+                LoopWatchdog().watch(),
             )
         ]
         log.info(

@@ -39,6 +39,9 @@ class Unclaimed:
         self._bytes_of_epoch: Counter[int] = Counter()
         self._count = 0
 
+    def __len__(self) -> int:
+        return len(self._replicas)
+
     def hold(self, node: NodeId, replica: Replica) -> None:
         """A datanode holds it; what it held of the chunk before counts no more."""
         holders = self._replicas.get(replica.chunk)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from peacefs.protocol.errors import SafeMode
 from peacefs.protocol.ids import Numbering
-from peacefs.protocol.limits import startup_hold_s
+from peacefs.protocol.limits import startup_hold_s, startup_waiting_max
 from peacefs.protocol.tokens import Seal
 
 from .cluster import Cluster, Order
@@ -20,6 +20,7 @@ from .records import ChunkRecord
 T = TypeVar("T")
 
 _READY_POLL_S = 0.05
+_POLLERS = 64
 
 
 class Commit(Protocol):
@@ -41,6 +42,9 @@ class Workplace:
     monotonic: Callable[[], float] = time.monotonic
     wall_clock: Callable[[], float] = time.time
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    waiting_max: int = startup_waiting_max
+
+    _waiting: set[object] = field(default_factory=set, init=False)
 
     def now_ms(self) -> int:
         return int(self.wall_clock() * 1000)
@@ -54,6 +58,22 @@ class Workplace:
         """Holds a request while a coordinator that has just started waits for its datanodes. Raises SafeMode."""
         deadline_s = self.monotonic() + startup_hold_s
         while not self.cluster.ready(self.monotonic()):
-            if self.monotonic() >= deadline_s:
+            if self.monotonic() >= deadline_s or len(self._waiting) >= self.waiting_max:
                 raise SafeMode("the coordinator has just started and still waits for its datanodes; try again")
-            await self.sleep(_READY_POLL_S)
+            me = object()
+            self._waiting.add(me)
+            try:
+                # The more wait, the rarer each looks: together they look equally often.
+                await self.sleep(_READY_POLL_S * max(1.0, len(self._waiting) / _POLLERS))
+            finally:
+                self._waiting.discard(me)
+
+    async def in_turns(self, turns: Generator[None, None, T]) -> T:
+        """Runs what is long and pauses by itself; others get their turn in between."""
+        while True:
+            try:
+                next(turns)
+            except StopIteration as stop:
+                result: T = stop.value
+                return result
+            await self.sleep(0)

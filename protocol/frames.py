@@ -92,13 +92,18 @@ class FrameReader:
 
     def feed(self, data: Bytes) -> list[Frame]:
         """Takes bytes as they come, gives the frames that are whole."""
-        self._buffer += data
+        self.take(data)
         frames = []
-        while (frame := self._next()) is not None:
+        while (frame := self.next()) is not None:
             frames.append(frame)
         return frames
 
-    def _next(self) -> Frame | None:
+    def take(self, data: Bytes) -> None:
+        """Takes bytes as they come, for `next`."""
+        self._buffer += data
+
+    def next(self) -> Frame | None:
+        """The next frame, if it is whole. Raises ProtocolViolation."""
         if self._prefix is None:
             if len(self._buffer) < PREFIX_BYTES:
                 return None

@@ -43,7 +43,7 @@ min_replication: Final = 1
 # -- frames --------------------------------------------------------------------------------------
 frame_header_bytes_max: Final = 1 * MIB
 frame_payload_bytes_max: Final = 4 * MIB
-report_chunks_per_frame: Final = 8000
+report_chunks_per_frame: Final = 1000
 
 # -- deadlines -----------------------------------------------------------------------------------
 connect_timeout_s: Final = 3.0
@@ -95,7 +95,15 @@ garbage_chunks_per_tick: Final = 2000
 reclaim_entries_per_commit: Final = 500
 tick_interval_s: Final = 0.25
 tidy_interval_s: Final = 60.0
-load_chunks_per_turn: Final = 2000
+load_chunks_per_turn: Final = 250
+# How long the coordinator works on what one datanode has sent before others get their turn.
+link_turn_s: Final = 0.003
+# Entries of a tree that are counted before others get their turn.
+summary_entries_per_turn: Final = 500
+# The event loop is looked at this often; a hold longer than that is logged, with a pause between two.
+loop_watch_interval_s: Final = 0.02
+loop_hold_logged_s: Final = 0.1
+loop_log_pause_s: Final = 1.0
 order_threads: Final = 4
 # The interpreter's default of 5 ms lets busy threads hold up the event loop of their process.
 thread_switch_interval_s: Final = 0.0005
@@ -180,6 +188,9 @@ http_write_stall_timeout_s: Final = 480.0
 http_linger_s: Final = 1.0
 http_shutdown_grace_s: Final = 3
 http_connections_max: Final = 4096
+# What the coordinator works on at once, and how many of these may wait for it to become ready.
+http_requests_in_flight_max: Final = 3072
+startup_waiting_max: Final = 2048
 # What httptools can parse.
 http_url_bytes_max: Final = 64 * KIB - 1
 http_head_bytes_max: Final = 128 * KIB

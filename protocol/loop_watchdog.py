@@ -1,0 +1,98 @@
+"""Says when something holds the event loop of a service, how long, and where.
+
+A task on the loop wakes at fixed intervals and measures how late it is: what anything that becomes ready at any
+time has to wait. A thread beside it looks at the loop's stack when a wake-up is overdue for long, while what holds
+the loop is still at it. Costs a few wake-ups a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+
+from prometheus_client import Gauge, Histogram
+
+from .limits import loop_hold_logged_s, loop_log_pause_s, loop_watch_interval_s
+from .metrics import registry
+
+log = logging.getLogger("peacefs.loop")
+
+_lateness = Histogram(
+    "peacefs_loop_lateness_seconds",
+    "How late the event loop ran what was due",
+    buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0),
+    registry=registry,
+)
+_longest = Gauge(
+    "peacefs_loop_lateness_longest_seconds", "The longest of these since the start", registry=registry
+)
+
+_FRAMES_SHOWN = 4
+
+
+class LoopWatchdog:
+    """For one loop, from whose thread `watch` is run."""
+
+    def __init__(
+        self,
+        *,
+        interval_s: float = loop_watch_interval_s,
+        logged_s: float = loop_hold_logged_s,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._interval_s = interval_s
+        self._logged_s = logged_s
+        self._clock = clock
+        self._due_s = clock() + interval_s
+        self._loop_thread = 0
+        self._stopped = threading.Event()
+        self._caught: str | None = None
+        self._quiet_until_s = 0.0
+        self.longest_s = 0.0
+
+    async def watch(self) -> None:
+        """Runs until it is cancelled."""
+        self._loop_thread = threading.get_ident()
+        thread = threading.Thread(target=self._look_from_outside, name="loop-watchdog", daemon=True)
+        self._due_s = self._clock() + self._interval_s
+        thread.start()
+        try:
+            while True:
+                await asyncio.sleep(self._due_s - self._clock())
+                self._woke()
+        finally:
+            self._stopped.set()
+
+    def _woke(self) -> None:
+        now_s = self._clock()
+        late_s = max(0.0, now_s - self._due_s)
+        _lateness.observe(late_s)
+        if late_s > self.longest_s:
+            self.longest_s = late_s
+            _longest.set(late_s)
+        where, self._caught = self._caught, None
+        if late_s >= self._logged_s and now_s >= self._quiet_until_s:
+            self._quiet_until_s = now_s + loop_log_pause_s
+            log.warning("the event loop was held for %.0f ms%s", late_s * 1000, f", by {where}" if where else "")
+        self._due_s = now_s + self._interval_s
+
+    def _look_from_outside(self) -> None:
+        while not self._stopped.wait(max(self._logged_s / 2, self._due_s + self._logged_s - self._clock())):
+            if self._caught is None and self._clock() >= self._due_s + self._logged_s:
+                frame = sys._current_frames().get(self._loop_thread)
+                if frame is not None:
+                    self._caught = _shown(traceback.extract_stack(frame))
+
+
+def _shown(stack: traceback.StackSummary) -> str:
+    """The innermost of our own frames, innermost first."""
+    ours = [frame for frame in stack if "peacefs" in frame.filename] or list(stack)
+    return " < ".join(
+        f"{frame.name} ({frame.filename.rsplit('/peacefs/', 1)[-1]}:{frame.lineno})"
+        for frame in ours[: -_FRAMES_SHOWN - 1 : -1]
+    )

@@ -1,0 +1,159 @@
+"""What is long is done in turns: others are served in between, and what holds the loop all the same is said."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import time
+from random import Random
+
+import pytest
+from support.play import registration
+
+from peacefs.coordinator.cluster import Cluster
+from peacefs.coordinator.metadata_sqlite import SqliteMetadata
+from peacefs.coordinator.node_link import NodeServer
+from peacefs.coordinator.records import ChunkRecord
+from peacefs.coordinator.workplace import Workplace
+from peacefs.protocol.errors import SafeMode
+from peacefs.protocol.frames import Frame, FrameReader, encode
+from peacefs.protocol.hello import Identity, connecting
+from peacefs.protocol.ids import Numbering
+from peacefs.protocol.limits import link_turn_s, report_chunks_per_frame
+from peacefs.protocol.loop_watchdog import LoopWatchdog
+from peacefs.protocol.messages import Done, Message, Replica, ReportChunks
+from peacefs.protocol.tokens import Seal
+
+_SEAL = Seal(b"the secret of the test")
+_FRAMES = 30
+
+
+class Datanode:
+    """A connection that says what a datanode says."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self.writer = writer
+        self._frames = FrameReader()
+
+    async def receive(self) -> Frame:
+        while (frame := self._frames.next()) is None:
+            self._frames.take(await self._reader.read(65536))
+        return frame
+
+    async def register(self) -> None:
+        talk = connecting(Identity("c", "datanode", "dn-1", _SEAL), b"n" * 16)
+        message: Message = next(talk)
+        try:
+            while True:
+                self.writer.write(encode(message))
+                message = talk.send((await self.receive()).message)
+        except StopIteration:
+            self.writer.write(encode(registration("dn-1")))
+            await self.receive()
+
+
+def test_a_long_report_is_taken_in_whole_and_in_order_while_others_get_their_turn() -> None:
+    ticks = itertools.count()
+    cluster = Cluster(0.0, Random(1))
+    chunks = [ChunkRecord(number, 1, 10, 1, ("dn-1",)) for number in range(_FRAMES * report_chunks_per_frame)]
+    cluster.load(chunks)
+
+    async def story() -> int:
+        # Each look at this clock takes two thirds of a turn.
+        server = NodeServer(
+            Identity("c", "coordinator", "coordinator", _SEAL),
+            cluster,
+            epoch=lambda: 1,
+            on_epoch_seen=lambda _node, _seen: None,
+            clock=lambda: next(ticks) * link_turn_s * 2 / 3,
+        )
+        port = await server.start("127.0.0.1", 0)
+        datanode = Datanode(*await asyncio.open_connection("127.0.0.1", port))
+        await datanode.register()
+        turns_of_others = 0
+        finished = asyncio.Event()
+
+        async def others() -> None:
+            nonlocal turns_of_others
+            while not finished.is_set():
+                turns_of_others += 1
+                await asyncio.sleep(0)
+
+        busy = asyncio.create_task(others())
+        for at in range(0, len(chunks), report_chunks_per_frame):
+            part = [Replica(chunk.chunk, 1, 10) for chunk in chunks[at : at + report_chunks_per_frame]]
+            last = at + report_chunks_per_frame >= len(chunks)
+            datanode.writer.write(encode(ReportChunks(part, last=last), tag=at + 1))
+        answered = [await datanode.receive() for _ in range(_FRAMES)]
+        finished.set()
+        await busy
+        assert [frame.tag for frame in answered] == [at * report_chunks_per_frame + 1 for at in range(_FRAMES)]
+        assert all(isinstance(frame.message, Done) for frame in answered)
+        datanode.writer.close()
+        await datanode.writer.wait_closed()
+        await server.stop()
+        return turns_of_others
+
+    assert asyncio.run(story()) >= _FRAMES // 2
+    assert cluster.chunks.held_by("dn-1") == len(chunks)
+    node = cluster.members.get("dn-1")
+    assert node is not None and node.reported
+
+
+def test_more_than_may_wait_for_readiness_are_told_to_come_again_at_once() -> None:
+    async def story() -> None:
+        metadata = SqliteMetadata.in_memory()
+        cluster = Cluster(0.0, Random(1))
+
+        async def commit(_change: object) -> None:
+            raise AssertionError("nothing is committed here")
+
+        now_s = 0.0
+        at = Workplace(
+            metadata.reader(),
+            commit,  # type: ignore[arg-type]
+            cluster,
+            _SEAL,
+            Numbering(1),
+            lambda _orders: None,
+            monotonic=lambda: now_s,
+            waiting_max=2,
+        )
+        waiting = [asyncio.create_task(at.until_ready()) for _ in range(2)]
+        await asyncio.sleep(0)
+        with pytest.raises(SafeMode):
+            await at.until_ready()
+        cluster.register(0.0, registration("dn-1"))
+        cluster.loaded()
+        now_s = 46.0
+        cluster.tick(now_s, 0)
+        await asyncio.gather(*waiting, return_exceptions=True)
+        metadata.close()
+
+    asyncio.run(story())
+
+
+def test_what_holds_the_loop_is_measured_and_named(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> float:
+        watchdog = LoopWatchdog(interval_s=0.005, logged_s=0.05)
+        watching = asyncio.create_task(watchdog.watch())
+        await asyncio.sleep(0.02)
+        _hold_the_loop()
+        await asyncio.sleep(0.02)
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+        return watchdog.longest_s
+
+    with caplog.at_level(logging.WARNING, logger="peacefs.loop"):
+        longest_s = asyncio.run(story())
+    assert longest_s >= 0.2
+    said = [
+        record.getMessage() for record in caplog.records if "the event loop was held for" in record.getMessage()
+    ]
+    assert any("_hold_the_loop" in message for message in said), said
+
+
+def _hold_the_loop() -> None:
+    time.sleep(0.3)

@@ -1,0 +1,48 @@
+"""What is repaired first, and that looking for it costs no scan of all that waits."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from support.play import Play, record
+
+from peacefs.coordinator.urgency import Urgency
+
+_steps = st.lists(
+    st.tuples(st.sampled_from(["mark", "mark", "discard", "postpone"]), st.integers(0, 9), st.integers(1, 3))
+)
+
+
+@given(_steps, st.sets(st.integers(0, 9)))
+def test_it_is_a_list_sorted_by_replicas_left_and_then_by_waiting(
+    steps: list[tuple[str, int, int]], left_out: set[int]
+) -> None:
+    urgency, queue = Urgency(), list[tuple[int, int]]()
+    for what, chunk, left in steps:
+        present = [entry for entry in queue if entry[1] == chunk]
+        if what == "mark" and present != [(left, chunk)]:
+            urgency.mark(chunk, left)
+            queue = [entry for entry in queue if entry[1] != chunk] + [(left, chunk)]
+        elif what == "discard":
+            urgency.discard(chunk)
+            queue = [entry for entry in queue if entry[1] != chunk]
+        elif what == "postpone" and present:
+            urgency.postpone(chunk)
+            queue = [entry for entry in queue if entry[1] != chunk] + present
+    expected = [chunk for _left, chunk in sorted(queue, key=lambda entry: entry[0])]
+    assert list(urgency) == expected
+    assert len(urgency) == len(expected)
+    assert all(chunk in urgency for chunk in expected)
+    assert urgency.first(2, but=left_out) == [chunk for chunk in expected if chunk not in left_out][:2]
+
+
+def test_chunks_that_cannot_be_copied_now_do_not_hold_up_those_that_can(play: Play) -> None:
+    """Five hundred chunks have their only replica on a node that is silent; one has its on a node that is not."""
+    play.join("quiet", "dn-1", "dn-2")
+    play.open_for_business()
+    play.cluster.published([record(number, replication=2, hint=("quiet",)) for number in range(1, 501)])
+    play.beating.discard("quiet")
+    play.let_pass(4.0)
+    play.cluster.published([record(1000, replication=2, hint=("dn-1",))])
+    copies = [copy for ticked in play.ticks(3.0) for copy in ticked.copies if copy.chunk == 1000]
+    assert [copy.target for copy in copies] == ["dn-2"]
