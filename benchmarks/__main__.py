@@ -5,20 +5,23 @@ from __future__ import annotations
 import argparse
 import importlib
 
-_ALL = ("idle", "write_stream", "small_files", "spark_batches")
+_ALL = ("idle", "write_stream", "small_files", "spark_batches", "metadata_ops", "restart")
+_WITH_FILES = ("metadata_ops", "restart")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"any of {', '.join(_ALL)}; default all")
     parser.add_argument("--quick", action="store_true", help="smaller and fewer, to see that they run")
+    parser.add_argument("--files", type=int, metavar="N", help=f"existing files, of {' and '.join(_WITH_FILES)}")
     options = parser.parse_args()
     unknown = set(options.names) - set(_ALL)
     if unknown:
         parser.error(f"no benchmark is called {', '.join(sorted(unknown))}; there are {', '.join(_ALL)}")
     for name in options.names or _ALL:
         print(f"== {name}", flush=True)
-        importlib.import_module(f"benchmarks.{name}").main(quick=options.quick)
+        files = {"files": options.files} if options.files is not None and name in _WITH_FILES else {}
+        importlib.import_module(f"benchmarks.{name}").main(quick=options.quick, **files)
 
 
 if __name__ == "__main__":

@@ -23,8 +23,8 @@ def main(*, quick: bool = False) -> None:
             with LocalCluster(Path(directory), datanodes=4, port=0) as cluster:
                 starts.append(time.monotonic() - started)
                 time.sleep(_SETTLE_S)
-                memory["coordinator"].append(_resident_mb(cluster.coordinator.pid))
-                memory["datanode"] += [_resident_mb(datanode.pid) for datanode in cluster.datanodes]
+                memory["coordinator"].append(resident_mb(cluster.coordinator.pid))
+                memory["datanode"] += [resident_mb(datanode.pid) for datanode in cluster.datanodes]
     show(
         "idle",
         "A cluster of one coordinator and four datanodes, idle",
@@ -43,7 +43,7 @@ def main(*, quick: bool = False) -> None:
     )
 
 
-def _resident_mb(pid: int) -> float:
+def resident_mb(pid: int) -> float:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024 / 1e6

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 
-from peacefs.protocol.limits import report_chunks_per_frame
+from peacefs.protocol.limits import changes_per_heartbeat
 from peacefs.protocol.messages import Replica
 
 
@@ -38,8 +38,8 @@ class Changes:
         with self._lock:
             taken = []
             for pending in (self._added, self._removed, self._corrupt):
-                taken.append(pending[:report_chunks_per_frame])
-                del pending[:report_chunks_per_frame]
+                taken.append(pending[:changes_per_heartbeat])
+                del pending[:changes_per_heartbeat]
             return taken[0], taken[1], taken[2]
 
     def forget(self) -> None:

@@ -43,6 +43,8 @@ min_replication: Final = 1
 # -- frames --------------------------------------------------------------------------------------
 frame_header_bytes_max: Final = 1 * MIB
 frame_payload_bytes_max: Final = 4 * MIB
+# Of each kind: more than a datanode can write or drop in a second.
+changes_per_heartbeat: Final = 8000
 report_chunks_per_frame: Final = 1000
 
 # -- deadlines -----------------------------------------------------------------------------------

@@ -1,0 +1,197 @@
+"""Operations on names over real services: 1, 8 and 64 clients, each with one kept WebHDFS connection, r = 1.
+
+A create is CREATE, its redirect, and an empty body to a datanode, which completes the file: two HTTP requests.
+List is a directory of a hundred files. CPU is that of the coordinator's process alone. Client threads, coordinator
+and datanode share the machine.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from peacefs.client.local_cluster import LocalCluster
+
+from .namespaces import FILES_PER_DIRECTORY, existing, load
+from .report import show
+
+_CLIENTS = (1, 8, 64)
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+def main(*, quick: bool = False, files: int | None = None) -> None:
+    sizes = (1000,) if quick else (10_000, files or 100_000)
+    seconds = 0.3 if quick else 3.0
+    rows = []
+    for size in sizes:
+        with tempfile.TemporaryDirectory() as directory:
+            with LocalCluster(Path(directory), datanodes=1, port=0) as cluster:
+                store = cluster.directory / "coordinator" / "metadata.sqlite"
+            load(store, size, holders=())
+            with LocalCluster(Path(directory), datanodes=1, port=0) as cluster:
+                for clients in _CLIENTS:
+                    rows += _measure(cluster, size, clients, seconds)
+    show("metadata_ops", f"WebHDFS operations on names, {seconds:g} s each", rows)
+
+
+class _Client:
+    """One client's connections, kept open, and the files that it made and not yet deleted."""
+
+    def __init__(self, cluster: LocalCluster, name: str, size: int) -> None:
+        self._coordinator = cluster.address.netloc
+        self._connections: dict[str, _Connection] = {}
+        self._name = name
+        self._size = size
+        self._random = random.Random(name)
+        self._made: list[str] = []
+        self._renamed: list[str] = []
+        self._count = 0
+
+    def create(self) -> bool:
+        path = f"/made/{self._name}/{self._count}"
+        self._count += 1
+        redirect = self._ask("PUT", path, "CREATE&overwrite=false&replication=1", 307)
+        parts = urlsplit(redirect)
+        self._connection(parts.netloc).ask("PUT", f"{parts.path}?{parts.query}", 201)
+        self._made.append(path)
+        return True
+
+    def stat(self) -> bool:
+        self._ask("GET", existing(self._random.randrange(self._size)), "GETFILESTATUS")
+        return True
+
+    def list(self) -> bool:
+        directory = self._random.randrange(self._size // FILES_PER_DIRECTORY)
+        self._ask("GET", f"/existing/{directory:04}", "LISTSTATUS")
+        return True
+
+    def rename(self) -> bool:
+        if not self._made:
+            return False
+        path = self._made.pop()
+        self._ask("PUT", path, f"RENAME&destination={path}-renamed")
+        self._renamed.append(f"{path}-renamed")
+        return True
+
+    def delete(self) -> bool:
+        if not self._renamed:
+            return False
+        self._ask("DELETE", self._renamed.pop(), "DELETE")
+        return True
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+
+    def _ask(self, method: str, path: str, operation: str, status: int = 200) -> str:
+        url = f"/webhdfs/v1{path}?user.name=bench&op={operation}"
+        return self._connection(self._coordinator).ask(method, url, status)
+
+    def _connection(self, netloc: str) -> _Connection:
+        if netloc not in self._connections:
+            self._connections[netloc] = _Connection(netloc)
+        return self._connections[netloc]
+
+
+class _Connection:
+    """HTTP as cheap as Python has it, so that the clients leave the cores to what is measured."""
+
+    def __init__(self, netloc: str) -> None:
+        self._netloc = netloc
+        host, _, port = netloc.rpartition(":")
+        self._socket = socket.create_connection((host, int(port)), timeout=60.0)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def ask(self, method: str, url: str, status: int) -> str:
+        """The `location` of the answer, which may be empty."""
+        head = f"{method} {url} HTTP/1.1\r\nhost: {self._netloc}\r\ncontent-length: 0\r\n\r\n"
+        self._socket.sendall(head.encode())
+        received = b""
+        while (end := received.find(b"\r\n\r\n")) < 0:
+            received += self._receive()
+        lines = received[:end].decode("latin-1").split("\r\n")
+        assert int(lines[0].split()[1]) == status, (lines[0], received[end:])
+        headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines[1:])}
+        missing = int(headers.get("content-length", "0")) - (len(received) - end - 4)
+        while missing > 0:
+            missing -= len(self._receive())
+        return headers.get("location", "")
+
+    def _receive(self) -> bytes:
+        data = self._socket.recv(65536)
+        assert data, "the server closed the connection"
+        return data
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def _measure(cluster: LocalCluster, size: int, clients: int, seconds: float) -> list[dict[str, object]]:
+    working = [_Client(cluster, f"{clients}-{number}", size) for number in range(clients)]
+    rows: list[dict[str, object]] = []
+    for name in ("create", "stat", "list", "rename", "delete"):
+        operations = [getattr(client, name) for client in working]
+        cpu_before = _cpu_s(cluster.coordinator.pid)
+        latencies, taken = _run(operations, seconds)
+        cpu = _cpu_s(cluster.coordinator.pid) - cpu_before
+        cuts = statistics.quantiles(latencies, n=100)
+        rows.append(
+            {
+                "files": size,
+                "clients": clients,
+                "operation": name,
+                "ops/s": len(latencies) / taken,
+                "p50 ms": cuts[49] * 1000,
+                "p99 ms": cuts[98] * 1000,
+                "CPU s/1000": cpu / len(latencies) * 1000,
+            }
+        )
+    for client in working:
+        client.close()
+    return rows
+
+
+def _run(operations: Sequence[Callable[[], bool]], seconds: float) -> tuple[list[float], float]:
+    """All at once until the time is over, or until there is nothing left to do. Latencies, and the time taken."""
+    latencies: list[float] = []
+    failures: list[BaseException] = []
+    started = threading.Barrier(len(operations) + 1)
+
+    def work(operation: Callable[[], bool]) -> None:
+        mine = []
+        started.wait()
+        end = begun = time.perf_counter()
+        try:
+            while end - begun < seconds:
+                before = time.perf_counter()
+                if not operation():
+                    break
+                end = time.perf_counter()
+                mine.append(end - before)
+        except BaseException as failure:
+            failures.append(failure)
+        latencies.extend(mine)
+
+    threads = [threading.Thread(target=work, args=(operation,)) for operation in operations]
+    for thread in threads:
+        thread.start()
+    started.wait()
+    begun = time.perf_counter()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+    return latencies, time.perf_counter() - begun
+
+
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S

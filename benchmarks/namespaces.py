@@ -1,0 +1,61 @@
+"""A namespace of many files for a coordinator that does not run yet, loaded past all services.
+
+`/existing/0000/00 ... /existing/nnnn/99`: a hundred files a directory.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+from peacefs.coordinator import namespace
+from peacefs.coordinator.metadata_sqlite import SqliteMetadata
+from peacefs.coordinator.paths import parse_path
+from peacefs.protocol.ids import Numbering
+from peacefs.protocol.messages import Receipt, Replica, WrittenChunk
+
+FILES_PER_DIRECTORY = 100
+_FILES_PER_COMMIT = 1000
+_NOW_MS = 1_800_000_000_000
+
+
+def existing(number: int) -> str:
+    """The path of a file that `load` made."""
+    return f"/existing/{number // FILES_PER_DIRECTORY:04}/{number % FILES_PER_DIRECTORY:02}"
+
+
+def load(store: Path, files: int, holders: tuple[str, ...]) -> list[Replica]:
+    """Makes files of one chunk of 1 KiB that `holders` have; empty files where there are none. The replicas."""
+    metadata = SqliteMetadata.open(store, owner="bench")
+    numbering = Numbering(metadata.begin_epoch())
+    receipts = [Receipt(node, b"") for node in holders]
+    replicas: list[Replica] = []
+
+    def completions() -> Iterator[namespace.FileToComplete]:
+        for number in range(files):
+            chunks = []
+            if receipts:
+                chunks = [WrittenChunk(numbering.next(), numbering.next(), 1024, 0, receipts)]
+                replicas.append(Replica(chunks[0].chunk, chunks[0].version, 1024))
+            yield namespace.FileToComplete(
+                path=parse_path(existing(number)),
+                user="bench",
+                overwrite=False,
+                permission=0o644,
+                replication=max(1, len(holders)),
+                block_bytes=1 << 26,
+                create_parent=True,
+                request_id=f"load-{number}",
+                chunks=chunks,
+            )
+
+    waiting = completions()
+    while batch := list(itertools.islice(waiting, _FILES_PER_COMMIT)):
+        requests = [lambda tx, file=file: namespace.complete_file(tx, file, _NOW_MS) for file in batch]
+        for outcome in metadata.commit(requests):
+            assert outcome.error is None, outcome.error
+    # A coordinator has forgotten what nobody asks for any more.
+    metadata.commit([lambda tx: tx.forget_answers(_NOW_MS + 1, files)])
+    metadata.close()
+    return replicas
