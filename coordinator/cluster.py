@@ -37,7 +37,7 @@ from peacefs.protocol.messages import (
 from .chunk_map import ChunkMap
 from .membership import Membership, Node, State, Transition
 from .records import ChunkRecord
-from .repair import Copy, Repair
+from .repair import ChooseTarget, Copy, Repair
 from .streams import Streams
 
 
@@ -156,7 +156,7 @@ class Cluster:
                 self.repair.node_lost(transition.node)
         self._streams.close_overdue(now_s)
         if self.ready(now_s):
-            ticked.copies = self.repair.plan(now_s, self.chunks, self.members, self._choose_target)
+            ticked.copies = self.repair.plan(now_s, self.chunks, self.members, self._target_chooser())
             ticked.orders = self._clean_up(now_s, floor)
         return ticked
 
@@ -248,12 +248,20 @@ class Cluster:
             for node in self.members.alive()
         ]
 
-    def _choose_target(self, holders: Sequence[NodeId], excluded: frozenset[NodeId]) -> NodeId | None:
-        request = PlacementRequest(
-            None, len(holders) + 1, excluded, already=tuple(holders), chunk_bytes=chunk_bytes_max
-        )
-        chosen = place_randomly(request, self._candidates(), self._rng)
-        return chosen[0] if chosen else None
+    def _target_chooser(self) -> ChooseTarget:
+        """For one plan, during which the datanodes stay as they are."""
+        candidates: list[Candidate] = []
+
+        def choose(holders: Sequence[NodeId], excluded: frozenset[NodeId]) -> NodeId | None:
+            if not candidates:
+                candidates.extend(self._candidates())
+            request = PlacementRequest(
+                None, len(holders) + 1, excluded, already=tuple(holders), chunk_bytes=chunk_bytes_max
+            )
+            chosen = place_randomly(request, candidates, self._rng)
+            return chosen[0] if chosen else None
+
+        return choose
 
     def hop(self, node_id: NodeId) -> Hop | None:
         node = self.members.get(node_id)

@@ -22,6 +22,8 @@ from .membership import Membership, State
 ChooseTarget = Callable[[Sequence[NodeId], frozenset[NodeId]], NodeId | None]
 
 _CONSIDERED_PER_PLAN = 200
+# Chunks that cannot be copied now stand behind the others then, so that the next plan begins with those.
+_MISSES_PER_PLAN = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +66,17 @@ class Repair:
         self._give_up_overdue(now_s)
         busy = self._load()
         alive = [node.id for node in members.alive()]
-        copies = []
+        copies: list[Copy] = []
+        misses = 0
         for chunk in chunks.under.first(_CONSIDERED_PER_PLAN, but=self._under_way):
             if sum(busy.get(node, 0) < repairs_in_flight_per_node for node in alive) < 2:
                 break
             copy = self._plan_one(chunk, _state(chunks, chunk), members, busy, choose_target)
             if copy is None:
                 chunks.under.postpone(chunk)
+                misses += 1
+                if misses == _MISSES_PER_PLAN:
+                    break
             else:
                 copies.append(copy)
                 self._under_way[chunk] = copy, now_s + repair_timeout_s
