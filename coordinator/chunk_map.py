@@ -39,6 +39,8 @@ class ChunkMap:
     def __init__(self) -> None:
         self._chunks: dict[ChunkId, ChunkState] = {}
         self._held_by: dict[NodeId, set[ChunkId]] = {}
+        #: Lost with their datanode and not taken out yet: see `lose`. Their holders are still named.
+        self._lost: dict[NodeId, set[ChunkId]] = {}
         self.unclaimed = Unclaimed()
         #: Chunks with fewer good replicas than wanted; those without any are `missing`, not here.
         self.under = Urgency()
@@ -77,7 +79,7 @@ class ChunkMap:
         if state is None:
             return []
         for node in state.holders:
-            self._held_by[node].discard(chunk)
+            self._unlist(chunk, node)
         return state.holders + state.corrupt
 
     # -- what datanodes say ------------------------------------------------------------------------
@@ -107,7 +109,7 @@ class ChunkMap:
             return
         if node in state.holders:
             state.holders.remove(node)
-            self._held_by[node].discard(chunk)
+            self._unlist(chunk, node)
         if node in state.corrupt:
             state.corrupt.remove(node)
         self._sort_in(chunk, state)
@@ -119,26 +121,57 @@ class ChunkMap:
             return
         if node in state.holders:
             state.holders.remove(node)
-            self._held_by[node].discard(chunk)
+            self._unlist(chunk, node)
         state.corrupt.append(node)
         self._sort_in(chunk, state)
 
     def lose(self, node: NodeId) -> int:
-        """A datanode is dead or registers anew: nothing that it held counts. How many replicas that were."""
+        """A datanode is dead or registers anew: nothing that it held counts. How many replicas that were.
+
+        There may be millions: they are taken out by `take_out_lost`, little by little. What the datanode says
+        of a chunk meanwhile counts at once.
+        """
         self.unclaimed.lose(node)
         held = self._held_by.pop(node, set())
-        for chunk in held:
-            state = self._chunks[chunk]
-            state.holders.remove(node)
-            self._sort_in(chunk, state)
+        if held:
+            lost = self._lost.setdefault(node, held)
+            if lost is not held:
+                lost |= held
         return len(held)
+
+    def is_lost(self, chunk: ChunkId, node: NodeId) -> bool:
+        """Whether a holder of the chunk is named still, and nothing but that."""
+        return chunk in self._lost.get(node, ())
+
+    def take_out_lost(self, limit: int) -> bool:
+        """Takes out up to `limit` replicas that were lost. Whether there are more."""
+        while self._lost:
+            node, lost = next(iter(self._lost.items()))
+            while lost:
+                if limit == 0:
+                    return True
+                limit -= 1
+                chunk = lost.pop()
+                state = self._chunks[chunk]
+                state.holders.remove(node)
+                self._sort_in(chunk, state)
+            del self._lost[node]
+        return False
 
     # ----------------------------------------------------------------------------------------------
 
     def _add(self, chunk: ChunkId, state: ChunkState, node: NodeId) -> None:
+        if self.is_lost(chunk, node):
+            self._unlist(chunk, node)
+            state.holders.remove(node)
         if node not in state.holders and node not in state.corrupt:
             state.holders.append(node)
             self._held_by.setdefault(node, set()).add(chunk)
+
+    def _unlist(self, chunk: ChunkId, node: NodeId) -> None:
+        """The holder of a chunk is no longer one."""
+        for of_node in (self._held_by, self._lost):
+            of_node.get(node, set()).discard(chunk)
 
     def _sort_in(self, chunk: ChunkId, state: ChunkState) -> None:
         good = len(state.holders)

@@ -17,6 +17,7 @@ from peacefs.protocol.limits import (
     chunk_bytes_max,
     deletes_per_command,
     garbage_chunks_per_tick,
+    lost_replicas_per_turn,
     min_replication,
     startup_hold_s,
     startup_reported_fraction,
@@ -154,6 +155,7 @@ class Cluster:
             if transition.after is State.DEAD:
                 self.replicas_lost_total += self.chunks.lose(transition.node)
                 self.repair.node_lost(transition.node)
+        self.chunks.take_out_lost(lost_replicas_per_turn)
         self._streams.close_overdue(now_s)
         if self.ready(now_s):
             ticked.copies = self.repair.plan(now_s, self.chunks, self.members, self._target_chooser())
@@ -223,7 +225,11 @@ class Cluster:
         state = self.chunks.get(chunk)
         if state is None:
             return []
-        nodes = [node for holder in state.holders if (node := self.members.get(holder)) is not None]
+        nodes = [
+            node
+            for holder in state.holders
+            if (node := self.members.get(holder)) is not None and node.state is not State.DEAD
+        ]
         near_racks = {node.rack for node in self.members.all() if node.registration.data_host == near_host}
         self._rng.shuffle(nodes)
 

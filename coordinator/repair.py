@@ -71,7 +71,7 @@ class Repair:
         for chunk in chunks.under.first(_CONSIDERED_PER_PLAN, but=self._under_way):
             if sum(busy.get(node, 0) < repairs_in_flight_per_node for node in alive) < 2:
                 break
-            copy = self._plan_one(chunk, _state(chunks, chunk), members, busy, choose_target)
+            copy = self._plan_one(chunk, chunks, members, busy, choose_target)
             if copy is None:
                 chunks.under.postpone(chunk)
                 misses += 1
@@ -87,13 +87,18 @@ class Repair:
     def _plan_one(
         self,
         chunk: ChunkId,
-        state: ChunkState,
+        chunks: ChunkMap,
         members: Membership,
         busy: dict[NodeId, int],
         choose_target: ChooseTarget,
     ) -> Copy | None:
+        state = _state(chunks, chunk)
         full = {node for node, load in busy.items() if load >= repairs_in_flight_per_node}
-        sources = [node for node in state.holders if node not in full and _is_alive(members, node)]
+        sources = [
+            node
+            for node in state.holders
+            if node not in full and _is_alive(members, node) and not chunks.is_lost(chunk, node)
+        ]
         if not sources:
             return None
         failed = self._failed_targets.get(chunk, set())
@@ -139,6 +144,8 @@ class Repair:
         drops = []
         for chunk in list(islice(chunks.over, _CONSIDERED_PER_PLAN)):
             state = _state(chunks, chunk)
+            if any(chunks.is_lost(chunk, node) for node in state.holders):
+                continue
             drops += [Drop(chunk, state.version, state.length, node) for node in state.corrupt]
             excess = len(state.holders) - state.replication
             # While a holder is suspect, what looks like one replica too many may be one too few.

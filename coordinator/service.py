@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import getpass
 import logging
 import os
@@ -26,6 +27,7 @@ from peacefs.protocol.limits import (
     coordinator_http_port_default,
     coordinator_node_port_default,
     load_chunks_per_turn,
+    lost_replicas_per_turn,
     thread_switch_interval_s,
     tick_interval_s,
     tidy_interval_s,
@@ -216,11 +218,17 @@ class Coordinator:
     # -- in the background -------------------------------------------------------------------------
 
     async def _load_chunks(self) -> None:
+        # What is loaded stays, and there is much of it: to look through it for garbage would hold the loop up.
+        gc.disable()
         after, count = 0, 0
-        while page := namespace.chunk_page(self._reader, after, load_chunks_per_turn):
-            self._cluster.load(page)
-            after, count = page[-1].chunk, count + len(page)
-            await asyncio.sleep(0)
+        try:
+            while page := namespace.chunk_page(self._reader, after, load_chunks_per_turn):
+                self._cluster.load(page)
+                after, count = page[-1].chunk, count + len(page)
+                await asyncio.sleep(0)
+        finally:
+            gc.freeze()
+            gc.enable()
         self._cluster.loaded()
         log.info("%d chunks are known; waiting for the datanodes' reports", count)
 
@@ -229,6 +237,7 @@ class Coordinator:
         while True:
             now_s = time.monotonic()
             self._act(self._cluster.tick(now_s, self._reader.floor()))
+            await self._take_out_lost()
             if not was_ready and self._cluster.ready(now_s):
                 was_ready = True
                 log.info("ready: %d datanodes alive", len(self._cluster.members.alive()))
@@ -238,6 +247,12 @@ class Coordinator:
                 await self._files.names.forget_answers()
             await self._files.names.reclaim()
             await asyncio.sleep(tick_interval_s)
+
+    async def _take_out_lost(self) -> None:
+        more = True
+        while more:
+            more = self._cluster.chunks.take_out_lost(lost_replicas_per_turn)
+            await asyncio.sleep(0)
 
     def _act(self, ticked: Ticked) -> None:
         for transition in ticked.transitions:

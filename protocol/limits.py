@@ -94,6 +94,7 @@ repair_timeout_s: Final = 120.0
 compaction_interval_s: Final = 30.0
 deletes_per_command: Final = 1000
 garbage_chunks_per_tick: Final = 2000
+lost_replicas_per_turn: Final = 1000
 reclaim_entries_per_commit: Final = 500
 tick_interval_s: Final = 0.25
 tidy_interval_s: Final = 60.0

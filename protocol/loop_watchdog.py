@@ -8,6 +8,7 @@ the loop is still at it. Costs a few wake-ups a second.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import sys
 import threading
@@ -32,6 +33,8 @@ _longest = Gauge(
     "peacefs_loop_lateness_longest_seconds", "The longest of these since the start", registry=registry
 )
 
+_collecting = Gauge("peacefs_gc_longest_seconds", "The longest garbage collection", registry=registry)
+
 _FRAMES_SHOWN = 4
 
 
@@ -53,6 +56,9 @@ class LoopWatchdog:
         self._stopped = threading.Event()
         self._caught: str | None = None
         self._quiet_until_s = 0.0
+        self._collection_began_s = 0.0
+        self._collected_s = 0.0
+        self._longest_collection_s = 0.0
         self.longest_s = 0.0
 
     async def watch(self) -> None:
@@ -61,12 +67,25 @@ class LoopWatchdog:
         thread = threading.Thread(target=self._look_from_outside, name="loop-watchdog", daemon=True)
         self._due_s = self._clock() + self._interval_s
         thread.start()
+        gc.callbacks.append(self._collects)
         try:
             while True:
                 await asyncio.sleep(self._due_s - self._clock())
                 self._woke()
         finally:
             self._stopped.set()
+            gc.callbacks.remove(self._collects)
+
+    def _collects(self, phase: str, _facts: dict[str, int]) -> None:
+        """Called by Python before and after it looks for garbage, in whatever thread."""
+        if phase == "start":
+            self._collection_began_s = self._clock()
+            return
+        taken_s = self._clock() - self._collection_began_s
+        self._collected_s += taken_s
+        if taken_s > self._longest_collection_s:
+            self._longest_collection_s = taken_s
+            _collecting.set(taken_s)
 
     def _woke(self) -> None:
         now_s = self._clock()
@@ -76,9 +95,15 @@ class LoopWatchdog:
             self.longest_s = late_s
             _longest.set(late_s)
         where, self._caught = self._caught, None
+        collected_s, self._collected_s = self._collected_s, 0.0
         if late_s >= self._logged_s and now_s >= self._quiet_until_s:
             self._quiet_until_s = now_s + loop_log_pause_s
-            log.warning("the event loop was held for %.0f ms%s", late_s * 1000, f", by {where}" if where else "")
+            log.warning(
+                "the event loop was held for %.0f ms, %.0f of them for garbage collection%s",
+                late_s * 1000,
+                collected_s * 1000,
+                f", by {where}" if where else "",
+            )
         self._due_s = now_s + self._interval_s
 
     def _look_from_outside(self) -> None:
