@@ -90,7 +90,8 @@ class Cluster:
         """A file was completed: its chunks exist, on the nodes that gave receipts."""
         for record in records:
             self._streams.close(record.chunk)
-            holders = [node for node in record.hint if self.members.get(node) is not None]
+            # The names as the members have them: one object for all chunks.
+            holders = [node.id for name in record.hint if (node := self.members.get(name)) is not None]
             self.chunks.know(record, holders)
 
     def freed(self, records: Sequence[ChunkRecord]) -> list[Order]:

@@ -41,8 +41,14 @@ class Urgency:
     def discard(self, chunk: ChunkId) -> None:
         """That it is not in the set is fine."""
         left = self._left.pop(chunk, None)
-        if left is not None:
-            del self._by_left[left][chunk]
+        if left is None:
+            return
+        del self._by_left[left][chunk]
+        # A dictionary that has become empty keeps the memory of what was in it: at a start, of all chunks.
+        if not self._by_left[left]:
+            del self._by_left[left]
+        if not self._left:
+            self._left = {}
 
     def first(self, limit: int, but: Container[ChunkId]) -> list[ChunkId]:
         """Up to `limit` of the most endangered that are not among `but`."""

@@ -2,7 +2,8 @@
 
 A task on the loop wakes at fixed intervals and measures how late it is: what anything that becomes ready at any
 time has to wait. A thread beside it looks at the loop's stack when a wake-up is overdue for long, while what holds
-the loop is still at it. Costs a few wake-ups a second.
+the loop is still at it. Where its thread ran for less time than it was held, the machine was busy with something
+else, or another thread of the process held Python's lock. Costs a few wake-ups a second.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ class LoopWatchdog:
         self._stopped = threading.Event()
         self._caught: str | None = None
         self._quiet_until_s = 0.0
+        self._ran_until_s = 0.0
         self._collection_began_s = 0.0
         self._collected_s = 0.0
         self._longest_collection_s = 0.0
@@ -66,6 +68,7 @@ class LoopWatchdog:
         self._loop_thread = threading.get_ident()
         thread = threading.Thread(target=self._look_from_outside, name="loop-watchdog", daemon=True)
         self._due_s = self._clock() + self._interval_s
+        self._ran_until_s = time.thread_time()
         thread.start()
         gc.callbacks.append(self._collects)
         try:
@@ -96,11 +99,14 @@ class LoopWatchdog:
             _longest.set(late_s)
         where, self._caught = self._caught, None
         collected_s, self._collected_s = self._collected_s, 0.0
+        ran_until_s = time.thread_time()
+        ran_s, self._ran_until_s = ran_until_s - self._ran_until_s, ran_until_s
         if late_s >= self._logged_s and now_s >= self._quiet_until_s:
             self._quiet_until_s = now_s + loop_log_pause_s
             log.warning(
-                "the event loop was held for %.0f ms, %.0f of them for garbage collection%s",
+                "the event loop was held for %.0f ms; its thread ran %.0f ms, %.0f of them collecting garbage%s",
                 late_s * 1000,
+                ran_s * 1000,
                 collected_s * 1000,
                 f", by {where}" if where else "",
             )
