@@ -11,6 +11,7 @@ import contextlib
 import logging
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from typing import Any, cast
 
@@ -22,6 +23,7 @@ from peacefs.protocol.limits import (
     control_requests_in_flight_max,
     hello_timeout_s,
     idle_connection_timeout_s,
+    link_at_once_bytes,
     link_backlog_bytes_max,
     link_turn_s,
 )
@@ -71,6 +73,7 @@ class NodeServer:
         self._open: set[NodeLink] = set()
         self._server: asyncio.Server | None = None
         self._running: set[asyncio.Task[None]] = set()
+        self._behind: deque[NodeLink] = deque()
 
     async def start(self, host: str, port: int) -> int:
         """Listens; gives the port. Raises OSError when the address cannot be had."""
@@ -128,6 +131,36 @@ class NodeServer:
     def registered(self, link: NodeLink) -> None:
         self._links[link.name] = link
 
+    @property
+    def busy(self) -> bool:
+        """Whether a link has more to do than fitted into its turn."""
+        return bool(self._behind)
+
+    def queue(self, link: NodeLink) -> None:
+        """Gives a link another turn, after those that wait already; between two turns the loop does all else."""
+        self._behind.append(link)
+        if len(self._behind) == 1:
+            self._give_turn_soon()
+
+    def _give_turn_soon(self) -> None:
+        # Between two turns the loop looks at what has arrived meanwhile.
+        asyncio.get_running_loop().call_later(0, self._give_turn)
+
+    def _give_turn(self) -> None:
+        link = self._behind[0]
+        more = False
+        try:
+            more = link.work()
+        except Exception:
+            link.abort()
+            raise
+        finally:
+            self._behind.popleft()
+            if more:
+                self._behind.append(link)
+            if self._behind:
+                self._give_turn_soon()
+
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Runs a request that may wait. Raises Overloaded when too many are under way."""
         if len(self._running) >= control_requests_in_flight_max:
@@ -174,18 +207,21 @@ class NodeLink(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._heard_s = self._server.clock()
         self._frames.take(data)
-        if not self._behind:
-            self._work()
+        if self._behind:
+            return
+        if (self._server.busy and self._frames.buffered_bytes > link_at_once_bytes) or self.work():
+            self._behind = True
+            self._transport.pause_reading()
+            self._server.queue(self)
 
-    def _work(self) -> None:
-        """Does what has come, in turns: a report of many chunks holds nobody else up."""
+    def work(self) -> bool:
+        """Does what has come, for one turn, so that no long report holds others up. Whether there is more."""
         turn_ends_s = self._server.clock() + link_turn_s
         try:
             while not self._transport.is_closing() and (frame := self._frames.next()) is not None:
                 self._received(frame)
                 if self._server.clock() >= turn_ends_s:
-                    self._go_on_later()
-                    return
+                    return True
         except PeacefsError as error:
             log.warning("connection from %s closed: %s", self.name or "an unknown peer", error.message)
             self.write(Failure(error.code, error.message))
@@ -193,13 +229,7 @@ class NodeLink(asyncio.Protocol):
         if self._behind and not self._transport.is_closing():
             self._behind = False
             self._transport.resume_reading()
-
-    def _go_on_later(self) -> None:
-        if not self._behind:
-            self._behind = True
-            self._transport.pause_reading()
-        # By a timer, before which the loop looks at what others have sent meanwhile.
-        asyncio.get_running_loop().call_later(0, self._work)
+        return False
 
     def write(self, message: Message, tag: int = 0) -> None:
         """Queues a message. A peer that does not read what it is sent is cut off rather than waited for."""
@@ -221,6 +251,9 @@ class NodeLink(asyncio.Protocol):
 
     def close(self) -> None:
         self._transport.close()
+
+    def abort(self) -> None:
+        self._transport.abort()
 
     def _close_if_no_hello(self) -> None:
         if self._peer is None:

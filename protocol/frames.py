@@ -102,6 +102,11 @@ class FrameReader:
         """Takes bytes as they come, for `next`."""
         self._buffer += data
 
+    @property
+    def buffered_bytes(self) -> int:
+        """How much has been taken and not come out yet."""
+        return len(self._buffer)
+
     def next(self) -> Frame | None:
         """The next frame, if it is whole. Raises ProtocolViolation."""
         if self._prefix is None:

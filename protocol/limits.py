@@ -45,7 +45,7 @@ frame_header_bytes_max: Final = 1 * MIB
 frame_payload_bytes_max: Final = 4 * MIB
 # Of each kind: more than a datanode can write or drop in a second.
 changes_per_heartbeat: Final = 8000
-report_chunks_per_frame: Final = 1000
+report_chunks_per_frame: Final = 500
 
 # -- deadlines -----------------------------------------------------------------------------------
 connect_timeout_s: Final = 3.0
@@ -99,8 +99,10 @@ reclaim_entries_per_commit: Final = 500
 tick_interval_s: Final = 0.25
 tidy_interval_s: Final = 60.0
 load_chunks_per_turn: Final = 250
-# How long the coordinator works on what one datanode has sent before others get their turn.
+# How long the coordinator works on what one datanode has sent before others get their turn; while one has not
+# finished, others with more than this wait for a turn of their own.
 link_turn_s: Final = 0.003
+link_at_once_bytes: Final = 4 * KIB
 # Entries of a tree that are counted before others get their turn.
 summary_entries_per_turn: Final = 500
 # The event loop is looked at this often; a hold longer than that is logged, with a pause between two.

@@ -32,7 +32,8 @@ _FRAMES = 30
 class Datanode:
     """A connection that says what a datanode says."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, name: str = "dn-1") -> None:
+        self._name = name
         self._reader = reader
         self.writer = writer
         self._frames = FrameReader()
@@ -43,14 +44,14 @@ class Datanode:
         return frame
 
     async def register(self) -> None:
-        talk = connecting(Identity("c", "datanode", "dn-1", _SEAL), b"n" * 16)
+        talk = connecting(Identity("c", "datanode", self._name, _SEAL), b"n" * 16)
         message: Message = next(talk)
         try:
             while True:
                 self.writer.write(encode(message))
                 message = talk.send((await self.receive()).message)
         except StopIteration:
-            self.writer.write(encode(registration("dn-1")))
+            self.writer.write(encode(registration(self._name)))
             await self.receive()
 
 
@@ -100,6 +101,40 @@ def test_a_long_report_is_taken_in_whole_and_in_order_while_others_get_their_tur
     assert cluster.chunks.held_by("dn-1") == len(chunks)
     node = cluster.members.get("dn-1")
     assert node is not None and node.reported
+
+
+def test_reports_of_several_datanodes_take_turns_and_none_is_forgotten() -> None:
+    names = [f"dn-{number}" for number in range(5)]
+    cluster = Cluster(0.0, Random(1))
+    chunks = [ChunkRecord(number, 1, 10, 5, ()) for number in range(10 * report_chunks_per_frame)]
+    cluster.load(chunks)
+    ticks = itertools.count()
+
+    async def one(port: int, name: str) -> None:
+        datanode = Datanode(*await asyncio.open_connection("127.0.0.1", port), name=name)
+        await datanode.register()
+        for at in range(0, len(chunks), report_chunks_per_frame):
+            part = [Replica(chunk.chunk, 1, 10) for chunk in chunks[at : at + report_chunks_per_frame]]
+            datanode.writer.write(encode(ReportChunks(part, last=part[-1].chunk == chunks[-1].chunk), tag=1))
+        for _ in range(10):
+            await datanode.receive()
+        datanode.writer.close()
+        await datanode.writer.wait_closed()
+
+    async def story() -> None:
+        server = NodeServer(
+            Identity("c", "coordinator", "coordinator", _SEAL),
+            cluster,
+            epoch=lambda: 1,
+            on_epoch_seen=lambda _node, _seen: None,
+            clock=lambda: next(ticks) * link_turn_s,
+        )
+        port = await server.start("127.0.0.1", 0)
+        await asyncio.gather(*(one(port, name) for name in names))
+        await server.stop()
+
+    asyncio.run(story())
+    assert [cluster.chunks.held_by(name) for name in names] == [len(chunks)] * 5
 
 
 def test_more_than_may_wait_for_readiness_are_told_to_come_again_at_once() -> None:
