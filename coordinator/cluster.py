@@ -87,8 +87,12 @@ class Cluster:
         """A file was completed: its chunks exist, on the nodes that gave receipts."""
         for record in records:
             self._streams.pop(record.chunk, None)
-            holders = [node for node in record.hint if self.members.get(node) is not None]
-            self.chunks.know(record, holders)
+            # A node that died meanwhile says what it has when it comes back.
+            self.chunks.know(record, [node for node in record.hint if self._counts(node)])
+
+    def _counts(self, node_id: NodeId) -> bool:
+        node = self.members.get(node_id)
+        return node is not None and node.state is not State.DEAD
 
     def freed(self, records: Sequence[ChunkRecord]) -> list[Order]:
         """No file refers to these chunks any more."""

@@ -137,7 +137,9 @@ class Reading:
             if offset < at:
                 holders = self._at.cluster.locations(chunk.chunk, client_host)
                 break
-        for node in [*holders, *self._at.cluster.members.alive()]:
+        alive = self._at.cluster.members.alive()
+        near = [node for node in holders if node in alive]
+        for node in [*near, *alive]:
             if node.http_name not in exclude:
                 return node
         raise ChunkUnavailable(f"no datanode is alive to read {path} from")
