@@ -149,7 +149,7 @@ class Datanode:
     async def serve(self, stop: asyncio.Event) -> None:
         """Until told to stop."""
         recovery = await asyncio.to_thread(self._driver.run, self._store.recover())
-        log.info("datanode %s of cluster %s: %s", self._node, self._me.cluster, recovery)
+        log.info("datanode %s of cluster %s: %s", self._node, self._me.cluster, recovery.summary())
         options = self._options
         self._data_server = DataServer(options.host, options.data_port, self._me, self._driver, self._requests)
         self._http_socket = listen(options.host, options.http_port)
