@@ -230,6 +230,27 @@ def test_a_reader_never_gets_bytes_that_rotted_and_the_replica_is_replaced() -> 
     assert len(good) == 3
 
 
+@pytest.mark.parametrize("length", [300, CHUNK_BYTES], ids=["small", "large"])
+def test_a_replica_that_rots_and_is_never_read_is_found_and_replaced(length: int) -> None:
+    cluster = SimulatedCluster(seed=4)
+    cluster.until_ready()
+    client = cluster.client("client")
+    data = Random(4).randbytes(length)
+    cluster.world.run_task(cluster.start(client, "write", write("/f", data, "w")), limit_s=60.0)
+    (record,) = cluster.coordinator.metadata.reader().chunks(0, 10)
+    victim = holders_on_disk(cluster, record.chunk)[0]
+    (path,) = [path for path, content in victim.node.disk.files() if data in content]
+    (content,) = [content for each, content in victim.node.disk.files() if each == path]
+    victim.node.disk.flip_bit(path, content.index(data) + 123)
+    assert cluster.world.run(lambda: cluster.coordinator.cluster.repair.repaired_total == 1, limit_s=120.0)
+    assert cluster.world.run(cluster.fully_replicated, limit_s=10.0)
+    cluster.world.run(lambda: False, limit_s=10.0)
+    holders = holders_on_disk(cluster, record.chunk)
+    assert len(holders) == 3
+    for holder in holders:
+        assert any(data in content for _path, content in holder.node.disk.files())
+
+
 def test_the_same_seed_plays_the_same_story() -> None:
     def story() -> tuple[float, int, int]:
         cluster = SimulatedCluster(seed=3, lose=0.01)
