@@ -7,7 +7,7 @@ Unclaimed chunks below the floor are garbage for certain, because no token to co
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from peacefs.protocol.ids import ChunkId, NodeId
@@ -145,6 +145,11 @@ class ChunkMap:
             if chunk < floor
             for node, replica in nodes.items()
         ]
+
+    def unclaimed(self) -> Iterator[tuple[NodeId, Replica]]:
+        """What datanodes hold and no file refers to."""
+        for nodes in self._unclaimed.values():
+            yield from nodes.items()
 
     # ----------------------------------------------------------------------------------------------
 

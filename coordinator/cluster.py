@@ -6,7 +6,7 @@ Events and `now` go in; orders (messages for datanodes) come out. No clock, no s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from random import Random
 
@@ -233,6 +233,11 @@ class Cluster:
             )
 
         return sorted(nodes, key=distance)
+
+    @property
+    def chunks_being_written(self) -> Set[ChunkId]:
+        """Chunks that were placed and are neither completed nor given up, as far as is known."""
+        return self._streams.keys()
 
     def _candidates(self) -> list[Candidate]:
         streams: dict[NodeId, int] = {}

@@ -6,6 +6,7 @@ no wire format.
 
 from __future__ import annotations
 
+from .inspection import Inspection
 from .names import Names
 from .reading import Reading
 from .workplace import Workplace
@@ -19,3 +20,4 @@ class Files:
         self.names = Names(workplace)
         self.writing = Writing(workplace)
         self.reading = Reading(workplace)
+        self.inspection = Inspection(workplace)

@@ -109,6 +109,10 @@ class Reader(ABC):
         """The chunks of a file, in order."""
 
     @abstractmethod
+    def references_after(self, inode: InodeId, position: int, limit: int) -> list[tuple[int, FileChunk]]:
+        """Up to `limit` chunks of a file with their positions, those after `position` (-1 for all), in order."""
+
+    @abstractmethod
     def chunk(self, chunk: ChunkId) -> ChunkRecord | None: ...
 
     @abstractmethod

@@ -6,6 +6,7 @@ RemoteException bodies of WebHDFS with their status.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -123,6 +124,14 @@ def build_rest(
             repaired_total=cluster.repair.repaired_total,
             replicas_lost_total=cluster.replicas_lost_total,
         )
+
+    inspecting = asyncio.Lock()
+
+    @app.get("/v1/fsck", responses={200: {"description": "An FsckPage; the walk goes on with its `after`."}})
+    async def fsck(path: str = "/", after: str | None = None, every_file: bool = False) -> Response:
+        # One at a time: however many ask, other requests get most of the event loop.
+        async with inspecting:
+            return _json(await files.inspection.page(path, after, every_file=every_file))
 
     @app.get("/metrics", include_in_schema=False)
     async def metrics() -> Response:

@@ -130,7 +130,7 @@ class Scrubber:
             begins_s = max(now_s, progress.begins_s + self._period_s)
             self._change(begins_s=begins_s, after=0, rounds_done=progress.rounds_done + 1)
             yield from self._save(now_s)
-        return scrub_rest_s
+        return min(scrub_rest_s, self._period_s)
 
     # -- one replica -------------------------------------------------------------------------------
 

@@ -114,6 +114,14 @@ scrub_rest_s: Final = 30.0
 scrub_recheck_s: Final = 600.0
 scrub_corrupt_remembered_max: Final = 4096
 
+# -- inspection ----------------------------------------------------------------------------------
+fsck_entries_per_page: Final = 1000
+fsck_entries_per_read: Final = 100
+fsck_chunks_per_turn: Final = 500
+# How long an inspection keeps the event loop at a time.
+fsck_turn_s: Final = 0.002
+fsck_chunks_shown_max: Final = 100
+
 # -- bounds on memory and work ---------------------------------------------------------------------
 gateway_first_buffer_bytes: Final = 1 * MIB
 gateway_buffer_bytes_max: Final = 512 * MIB

@@ -250,3 +250,24 @@ def mkdir(
 
     with _session("mkdir", coordinator) as session:
         make_directories(session, paths, parents=parents)
+
+
+@application.command()
+def fsck(
+    path: Annotated[str, typer.Argument(metavar="[PATH]", show_default=False)] = "/",
+    every_file: Annotated[bool, typer.Option("--files", help="Healthy files too.")] = False,
+    only_corrupt: Annotated[
+        bool, typer.Option("--list-corrupt", help="Only chunks that are missing or have a corrupt replica.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, the summary last.")] = False,
+    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+) -> None:
+    """Inspect every file's replicas.
+
+    Exit status: 0 healthy, 1 a fault, 2 wrong usage, 3 replicas lacking, in excess or all on one rack, 4 corrupt
+    replicas of what can still be read, 5 data that cannot be read.
+    """
+    from .fsck import FsckStyle, check
+
+    with _session("fsck", coordinator) as session, session.complaints.about(path):
+        raise typer.Exit(check(session, path, FsckStyle(every_file, only_corrupt, as_json)))
