@@ -271,3 +271,14 @@ def fsck(
 
     with _session("fsck", coordinator) as session, session.complaints.about(path):
         raise typer.Exit(check(session, path, FsckStyle(every_file, only_corrupt, as_json)))
+
+
+@application.command()
+def report(
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+) -> None:
+    """Show the cluster and its datanodes."""
+    from .report import report
+
+    report(coordinator, as_json=as_json)
