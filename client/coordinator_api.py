@@ -184,6 +184,11 @@ class CoordinatorApi:
         """Datanodes, chunks and repairs, as `GET /v1/status` gives them."""
         return self._read(self._http.ask("GET", "/v1/status"), dict[str, Any])
 
+    def decide_about_datanode(self, node: str, decision: str) -> dict[str, Any]:
+        """`decommission` or `recommission`; how the datanode stands then. Raises BadRequest for an unknown one."""
+        answer = self._http.ask("POST", f"/v1/datanodes/{quote(node, safe='')}/{decision}")
+        return self._read(answer, dict[str, Any])
+
     def inspect(self, path: str, *, every_file: bool = False) -> Iterator[FsckPage]:
         """How files of a tree fare, page by page: those with findings, or `every_file`. Raises FileNotFound."""
         parameters = {"path": path, "every_file": str(every_file).lower()}

@@ -6,6 +6,7 @@ no wire format.
 
 from __future__ import annotations
 
+from .administration import Administration
 from .inspection import Inspection
 from .names import Names
 from .reading import Reading
@@ -20,4 +21,5 @@ class Files:
         self.names = Names(workplace)
         self.writing = Writing(workplace)
         self.reading = Reading(workplace)
+        self.administration = Administration(workplace)
         self.inspection = Inspection(workplace)

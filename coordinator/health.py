@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from peacefs.protocol.findings import ChunkFindings, ClusterFindings, FileFindings, Finding, Tally
 from peacefs.protocol.ids import ChunkId, NodeId, show
@@ -14,19 +14,22 @@ from .cluster import Cluster
 RackOf = Callable[[NodeId], str | None]
 
 
-def judge_chunk(state: ChunkState, rack_of: RackOf, racks: int) -> list[Finding]:
-    """What is wrong with a chunk, the worst last; `racks` is how many have live datanodes."""
-    good = len(state.holders)
+def judge_chunk(state: ChunkState, lasting: Sequence[NodeId], rack_of: RackOf, racks: int) -> list[Finding]:
+    """What is wrong with a chunk, the worst last.
+
+    `lasting` are the holders that are not about to leave, `racks` is how many have datanodes in service.
+    """
+    good = len(lasting)
     findings = []
     if good > state.replication:
         findings.append(Finding.OVER_REPLICATED)
-    if good > 1 and racks > 1 and len({rack_of(node) for node in state.holders}) == 1:
+    if good > 1 and racks > 1 and len({rack_of(node) for node in lasting}) == 1:
         findings.append(Finding.MISPLACED)
-    if 0 < good < state.replication:
+    if state.holders and good < state.replication:
         findings.append(Finding.UNDER_REPLICATED)
     if state.corrupt:
         findings.append(Finding.CORRUPT)
-    if good == 0:
+    if not state.holders:
         findings.append(Finding.MISSING)
     return findings
 
@@ -36,7 +39,7 @@ class Judge:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._racks = len({node.rack for node in cluster.members.alive()})
+        self._racks = len({node.rack for node in cluster.members.in_service()})
 
     def _rack_of(self, node_id: NodeId) -> str | None:
         node = self._cluster.members.get(node_id)
@@ -50,7 +53,12 @@ class Judge:
         """Some more chunks of a file."""
         for chunk in chunks:
             state = self._cluster.chunks.get(chunk)
-            judgement.add(chunk, state, judge_chunk(state, self._rack_of, self._racks) if state else [])
+            if state is None:
+                judgement.add_unknown()
+                continue
+            lasting = self._cluster.chunks.lasting(state)
+            findings = judge_chunk(state, lasting, self._rack_of, self._racks)
+            judgement.add(chunk, state, len(lasting), findings)
 
 
 class FileJudgement:
@@ -63,16 +71,18 @@ class FileJudgement:
         self._tally = Tally(files=1, length=length)
         self._unhealthy: list[ChunkFindings] = []
 
-    def add(self, chunk: ChunkId, state: ChunkState | None, findings: list[Finding]) -> None:
-        """`state` is None while a completion is on its way from the metadata to the chunk map."""
+    def add_unknown(self) -> None:
+        """A chunk whose completion is on its way from the metadata to the chunk map."""
+        self._tally.chunks += 1
+        self._tally.open_files = 1
+
+    def add(self, chunk: ChunkId, state: ChunkState, lasting: int, findings: list[Finding]) -> None:
+        """A chunk that was judged; `lasting` of its good replicas are to stay."""
         tally = self._tally
         tally.chunks += 1
-        if state is None:
-            tally.open_files = 1
-            return
         tally.replicas += len(state.holders)
         tally.corrupt_replicas += len(state.corrupt)
-        tally.lacking_replicas += state.missing_replicas
+        tally.lacking_replicas += max(0, state.replication - lasting)
         for finding in findings:
             tally.chunks_with[finding] = tally.chunks_with.get(finding, 0) + 1
             tally.files_with[finding] = 1

@@ -14,7 +14,7 @@ from peacefs.protocol.ids import ChunkId, NodeId
 
 from .metadata import Discarded, Inode, InodeId, Origin, Reader
 from .metadata_schema import DIRECTORY_KIND, FILE_KIND, LIVE
-from .records import ChunkRecord, FileChunk, Kind
+from .records import ChunkRecord, FileChunk, Kind, Mode
 
 _KINDS = {FILE_KIND: Kind.FILE, DIRECTORY_KIND: Kind.DIRECTORY}
 
@@ -125,6 +125,9 @@ class SqliteReader(Reader):
     def next_discarded(self) -> Discarded | None:
         row = self._execute("SELECT inode, at_tx FROM discarded ORDER BY inode LIMIT 1").fetchone()
         return Discarded(*row) if row else None
+
+    def datanode_modes(self) -> dict[NodeId, Mode]:
+        return {node: Mode(mode) for node, mode in self._execute("SELECT node, mode FROM datanode").fetchall()}
 
     def floor(self) -> ChunkId:
         return int(self.meta("floor"))

@@ -282,3 +282,45 @@ def report(
     from .report import report
 
     report(coordinator, as_json=as_json)
+
+
+datanodes = typer.Typer(
+    help="Show datanodes, take them out of service and back.", no_args_is_help=True, rich_markup_mode=None
+)
+application.add_typer(datanodes, name="datanodes")
+Datanodes = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="DATANODE", show_default=False, help="An id, its beginning, or HOST:PORT as `ls` shows them."
+    ),
+]
+
+
+@datanodes.command("ls")
+def list_datanodes(
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+) -> None:
+    """List datanodes, whether they serve, and how much of those that leave is still to be copied."""
+    from .datanodes import list_datanodes
+
+    list_datanodes(coordinator, as_json=as_json)
+
+
+@datanodes.command()
+def decommission(names: Datanodes, coordinator: Coordinator = _DEFAULT_COORDINATOR) -> None:
+    """Copy what datanodes hold to others, and give them nothing new.
+
+    Returns at once. A datanode that `ls` shows as decommissioned can be switched off for good.
+    """
+    from .datanodes import Decision, decide
+
+    decide(coordinator, names, Decision.DECOMMISSION)
+
+
+@datanodes.command()
+def recommission(names: Datanodes, coordinator: Coordinator = _DEFAULT_COORDINATOR) -> None:
+    """Take datanodes back into service."""
+    from .datanodes import Decision, decide
+
+    decide(coordinator, names, Decision.RECOMMISSION)

@@ -12,9 +12,20 @@ from peacefs.client.filesystem import PeaceFileSystem
 from .listing import print_line
 from .presentation import human_size
 
-_HEADINGS = ("DATANODE", "ADDRESS", "RACK", "STATE", "CAPACITY", "USED", "USED%", "AVAILABLE", "REPLICAS")
+_HEADINGS = (
+    "DATANODE",
+    "ADDRESS",
+    "RACK",
+    "STATE",
+    "SERVICE",
+    "CAPACITY",
+    "USED",
+    "USED%",
+    "AVAILABLE",
+    "REPLICAS",
+)
 #: Columns of words; the others are numbers and end in one column.
-_WORDS = 4
+_WORDS = 5
 
 
 def report(coordinator: str, *, as_json: bool) -> None:
@@ -61,6 +72,7 @@ def _row(datanode: dict[str, Any]) -> Sequence[str]:
         f"{datanode['host']}:{datanode['data_port']}",
         datanode["rack"],
         datanode["state"],
+        datanode["service"],
         human_size(datanode["capacity_bytes"]),
         human_size(datanode["used_bytes"]),
         _percent(datanode["used_bytes"], datanode["capacity_bytes"]),

@@ -27,6 +27,8 @@ def datanode(node: str, state: str = "alive", used_bytes: int = GIB) -> dict[str
         "used_bytes": used_bytes,
         "available_bytes": 4 * GIB - used_bytes,
         "replicas": 17,
+        "service": "in service",
+        "to_drain": 0,
     }
 
 
@@ -56,9 +58,9 @@ def test_a_report_is_read_at_a_glance() -> None:
         "Since the coordinator's start: 6 replicas lost, 5 copied",
         "Datanodes: 1 alive, 0 suspect, 1 dead",
         "",
-        "DATANODE  ADDRESS        RACK     STATE  CAPACITY  USED  USED%  AVAILABLE  REPLICAS",
-        "dn-1      10.0.0.1:9866  /rack-1  alive       4 G   1 G  25.0%        3 G        17",
-        "dn-22     10.0.0.1:9866  /rack-1  dead        4 G     0   0.0%        4 G        17",
+        "DATANODE  ADDRESS        RACK     STATE  SERVICE     CAPACITY  USED  USED%  AVAILABLE  REPLICAS",
+        "dn-1      10.0.0.1:9866  /rack-1  alive  in service       4 G   1 G  25.0%        3 G        17",
+        "dn-22     10.0.0.1:9866  /rack-1  dead   in service       4 G     0   0.0%        4 G        17",
     ]
 
 

@@ -49,7 +49,24 @@ OVER, MISPLACED, UNDER, CORRUPT, MISSING = Finding
 )
 def test_a_chunk_is_judged(wanted: int, good: str, corrupt: str, racks: int, expected: list[Finding]) -> None:
     state = ChunkState(1, 1000, wanted, holders=list(good), corrupt=list(corrupt))
-    assert judge_chunk(state, RACK.get, racks) == expected
+    assert judge_chunk(state, state.holders, RACK.get, racks) == expected
+
+
+@pytest.mark.parametrize(
+    ("wanted", "staying", "leaving", "expected"),
+    [
+        (3, "abx", "y", []),
+        (3, "ax", "b", [UNDER]),
+        (3, "", "a", [UNDER]),
+        (3, "abxy", "c", [OVER]),
+        (2, "ab", "x", [MISPLACED]),
+    ],
+)
+def test_a_replica_that_is_about_to_leave_can_be_read_and_counts_for_nothing_else(
+    wanted: int, staying: str, leaving: str, expected: list[Finding]
+) -> None:
+    state = ChunkState(1, 1000, wanted, holders=[*staying, *leaving])
+    assert judge_chunk(state, list(staying), RACK.get, 2) == expected
 
 
 def test_the_worst_finding_is_the_last_of_the_list() -> None:

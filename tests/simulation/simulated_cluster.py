@@ -149,6 +149,7 @@ class SimulatedCoordinator:
                 sleep=_sleep,
             )
         )
+        self.files.administration.recall()
         self.cluster.load(reader.chunks(0, 1_000_000))
         self.cluster.loaded()
         world.coordinator = self.answer
