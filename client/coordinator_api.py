@@ -15,6 +15,7 @@ from urllib.parse import quote
 import msgspec
 
 from peacefs.protocol.errors import PeerRefused, ProtocolViolation
+from peacefs.protocol.findings import FsckPage
 from peacefs.protocol.limits import chunk_bytes_max, control_call_timeout_s
 from peacefs.protocol.messages import (
     AllocateChunk,
@@ -182,6 +183,21 @@ class CoordinatorApi:
     def cluster_status(self) -> dict[str, Any]:
         """Datanodes, chunks and repairs, as `GET /v1/status` gives them."""
         return self._read(self._http.ask("GET", "/v1/status"), dict[str, Any])
+
+    def decide_about_datanode(self, node: str, decision: str) -> dict[str, Any]:
+        """`decommission` or `recommission`; how the datanode stands then. Raises BadRequest for an unknown one."""
+        answer = self._http.ask("POST", f"/v1/datanodes/{quote(node, safe='')}/{decision}")
+        return self._read(answer, dict[str, Any])
+
+    def inspect(self, path: str, *, every_file: bool = False) -> Iterator[FsckPage]:
+        """How files of a tree fare, page by page: those with findings, or `every_file`. Raises FileNotFound."""
+        parameters = {"path": path, "every_file": str(every_file).lower()}
+        while True:
+            page = self._read(self._http.ask("GET", "/v1/fsck", params=parameters), FsckPage)
+            yield page
+            if page.after is None:
+                return
+            parameters["after"] = page.after
 
     def _boolean(self, answer: Answer) -> bool:
         return self._read(answer, dict[str, bool]).get("boolean", False)

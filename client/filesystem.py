@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from peacefs.protocol.errors import BadRequest, FileNotFound
+from peacefs.protocol.findings import FsckPage
 from peacefs.protocol.hello import Identity
 from peacefs.protocol.limits import checksum_block_bytes, chunk_bytes_max
 from peacefs.protocol.threads import ConnectionPool, ThreadDriver
@@ -174,3 +175,11 @@ class PeaceFileSystem:
     def cluster_status(self) -> dict[str, Any]:
         """Datanodes, chunks and repairs, as `GET /v1/status` gives them."""
         return self._api.cluster_status()
+
+    def decide_about_datanode(self, node: str, decision: str) -> dict[str, Any]:
+        """`decommission` or `recommission`; how the datanode stands then. Raises BadRequest for an unknown one."""
+        return self._api.decide_about_datanode(node, decision)
+
+    def inspect(self, path: str, *, every_file: bool = False) -> Iterator[FsckPage]:
+        """How files of a tree fare, page by page: those with findings, or `every_file`. Raises FileNotFound."""
+        return self._api.inspect(path, every_file=every_file)

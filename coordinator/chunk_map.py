@@ -3,11 +3,12 @@
 The namespace says which chunks exist (`know`, `forget`), datanodes say what they hold (`hold`, `drop`). What a
 datanode holds and the namespace does not know is *unclaimed*: a write under way, or garbage of one that failed.
 Unclaimed chunks below the floor are garbage for certain, because no token to complete them can be valid.
+Replicas on a datanode that is *leaving* can be read and copied, and count for nothing else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from peacefs.protocol.ids import ChunkId, NodeId
@@ -26,10 +27,6 @@ class ChunkState:
     holders: list[NodeId] = field(default_factory=list)
     corrupt: list[NodeId] = field(default_factory=list)
 
-    @property
-    def missing_replicas(self) -> int:
-        return max(0, self.replication - len(self.holders))
-
 
 class ChunkMap:
     """All chunks with their replicas, and the sets that repair works from."""
@@ -38,7 +35,8 @@ class ChunkMap:
         self._chunks: dict[ChunkId, ChunkState] = {}
         self._held_by: dict[NodeId, set[ChunkId]] = {}
         self._unclaimed: dict[ChunkId, dict[NodeId, Replica]] = {}
-        #: Chunks with fewer good replicas than wanted; those without any are `missing`, not here.
+        self._leaving: set[NodeId] = set()
+        #: Chunks with fewer lasting replicas than wanted; those without any are `missing`, not here.
         self.under: set[ChunkId] = set()
         self.over: set[ChunkId] = set()
         self.missing: set[ChunkId] = set()
@@ -51,6 +49,25 @@ class ChunkMap:
 
     def held_by(self, node: NodeId) -> int:
         return len(self._held_by.get(node, ()))
+
+    def lasting(self, state: ChunkState) -> list[NodeId]:
+        """The holders that are to stay: only their replicas count towards what is wanted."""
+        return [node for node in state.holders if node not in self._leaving]
+
+    def to_drain(self, node: NodeId) -> int:
+        """How many of a datanode's chunks still lack a replica elsewhere."""
+        return len(self._held_by.get(node, set()) & self.under)
+
+    # -- what an operator says ---------------------------------------------------------------------
+
+    def set_leaving(self, node: NodeId, *, leaving: bool) -> None:
+        """A datanode is to leave, or to stay after all. Till it goes, its replicas are as good to read as any."""
+        if leaving:
+            self._leaving.add(node)
+        else:
+            self._leaving.discard(node)
+        for chunk in self._held_by.get(node, ()):
+            self._sort_in(chunk, self._chunks[chunk])
 
     # -- what the namespace says -------------------------------------------------------------------
 
@@ -146,6 +163,11 @@ class ChunkMap:
             for node, replica in nodes.items()
         ]
 
+    def unclaimed(self) -> Iterator[tuple[NodeId, Replica]]:
+        """What datanodes hold and no file refers to."""
+        for nodes in self._unclaimed.values():
+            yield from nodes.items()
+
     # ----------------------------------------------------------------------------------------------
 
     def _add(self, chunk: ChunkId, state: ChunkState, node: NodeId) -> None:
@@ -155,10 +177,11 @@ class ChunkMap:
 
     def _sort_in(self, chunk: ChunkId, state: ChunkState) -> None:
         good = len(state.holders)
+        lasting = len(self.lasting(state)) if self._leaving else good
         for marked, belongs in (
             (self.missing, good == 0),
-            (self.under, 0 < good < state.replication),
-            (self.over, good > state.replication or (good > 0 and bool(state.corrupt))),
+            (self.under, good > 0 and lasting < state.replication),
+            (self.over, lasting > state.replication or (good > 0 and bool(state.corrupt))),
         ):
             if belongs:
                 marked.add(chunk)

@@ -6,8 +6,9 @@ Events and `now` go in; orders (messages for datanodes) come out. No clock, no s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
+from enum import Enum
 from random import Random
 
 from peacefs.peace.random_placement import Candidate, PlacementRequest, place_randomly
@@ -35,8 +36,16 @@ from peacefs.protocol.messages import (
 
 from .chunk_map import ChunkMap
 from .membership import Membership, Node, State, Transition
-from .records import ChunkRecord
+from .records import ChunkRecord, Mode
 from .repair import Copy, Repair
+
+
+class Service(Enum):
+    """Whether a datanode serves, leaves, or could be switched off for good."""
+
+    IN_SERVICE = "in service"
+    DECOMMISSIONING = "decommissioning"
+    DECOMMISSIONED = "decommissioned"
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +156,21 @@ class Cluster:
         stale = [replica for replica in replicas if not self.chunks.hold(node_id, replica)]
         return _delete_orders({node_id: stale})
 
+    # -- what an operator says ---------------------------------------------------------------------
+
+    def set_mode(self, node_id: NodeId, mode: Mode) -> None:
+        """A datanode is taken out of service, or back into it; it need not be there."""
+        self.members.set_mode(node_id, mode)
+        self.chunks.set_leaving(node_id, leaving=mode is Mode.DECOMMISSION)
+
+    def service_of(self, node: Node) -> Service:
+        """How far a datanode has come in leaving."""
+        if self.members.mode(node.id) is Mode.IN_SERVICE:
+            return Service.IN_SERVICE
+        is_known = node.reported or node.state is State.DEAD
+        is_drained = is_known and self._settled and self.chunks.to_drain(node.id) == 0
+        return Service.DECOMMISSIONED if is_drained else Service.DECOMMISSIONING
+
     # -- time --------------------------------------------------------------------------------------
 
     def tick(self, now_s: float, floor: ChunkId) -> Ticked:
@@ -210,6 +234,7 @@ class Cluster:
         if len(chosen) < min_replication:
             raise NoDatanodes(
                 f"no datanode can take a chunk: {len(self.members.alive())} alive, {len(exclude)} excluded, "
+                f"{len(self.members.alive()) - len(self.members.in_service())} to leave, "
                 f"{chunk_bytes_max} bytes of room wanted"
             )
         self._streams[chunk] = list(chosen), now_s + expires_s
@@ -221,7 +246,10 @@ class Cluster:
         self._streams.pop(chunk, None)
 
     def locations(self, chunk: ChunkId, near_host: str | None = None) -> list[Node]:
-        """Who holds a good replica: alive ones first, on the reader's host, then on its rack, then others."""
+        """Who holds a good replica: alive ones first, on the reader's host, then on its rack, then others.
+
+        Those that are to leave come after those that stay.
+        """
         state = self.chunks.get(chunk)
         if state is None:
             return []
@@ -229,14 +257,20 @@ class Cluster:
         near_racks = {node.rack for node in self.members.all() if node.registration.data_host == near_host}
         self._rng.shuffle(nodes)
 
-        def distance(node: Node) -> tuple[bool, bool, bool]:
+        def distance(node: Node) -> tuple[bool, bool, bool, bool]:
             return (
                 node.state is not State.ALIVE,
+                self.members.mode(node.id) is not Mode.IN_SERVICE,
                 node.registration.data_host != near_host,
                 node.rack not in near_racks,
             )
 
         return sorted(nodes, key=distance)
+
+    @property
+    def chunks_being_written(self) -> Set[ChunkId]:
+        """Chunks that were placed and are neither completed nor given up, as far as is known."""
+        return self._streams.keys()
 
     def _candidates(self) -> list[Candidate]:
         streams: dict[NodeId, int] = {}
@@ -251,12 +285,12 @@ class Cluster:
                 available_bytes=node.usage.available_bytes,
                 streams=streams.get(node.id, 0),
             )
-            for node in self.members.alive()
+            for node in self.members.in_service()
         ]
 
-    def _choose_target(self, holders: Sequence[NodeId], excluded: frozenset[NodeId]) -> NodeId | None:
+    def _choose_target(self, staying: Sequence[NodeId], excluded: frozenset[NodeId]) -> NodeId | None:
         request = PlacementRequest(
-            None, len(holders) + 1, excluded, already=tuple(holders), chunk_bytes=chunk_bytes_max
+            None, len(staying) + 1, excluded, already=tuple(staying), chunk_bytes=chunk_bytes_max
         )
         chosen = place_randomly(request, self._candidates(), self._rng)
         return chosen[0] if chosen else None

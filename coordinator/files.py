@@ -6,6 +6,8 @@ no wire format.
 
 from __future__ import annotations
 
+from .administration import Administration
+from .inspection import Inspection
 from .names import Names
 from .reading import Reading
 from .workplace import Workplace
@@ -19,3 +21,5 @@ class Files:
         self.names = Names(workplace)
         self.writing = Writing(workplace)
         self.reading = Reading(workplace)
+        self.administration = Administration(workplace)
+        self.inspection = Inspection(workplace)

@@ -8,6 +8,7 @@ Words of the schema:
     chunk       what datanodes hold replicas of; counted by the references to it
     discarded   an inode that has lost its name and whose contents wait to be reclaimed
     request     an answer that was given, for whoever asks again
+    datanode    one that an operator is taking out of service
 
 Inodes, entries and references are valid from one transaction to another. What is superseded goes at once,
 unless a snapshot lies between the two: then it is retired. That is the store's business alone; the namespace
@@ -23,9 +24,9 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
-from peacefs.protocol.ids import ChunkId
+from peacefs.protocol.ids import ChunkId, NodeId
 
-from .records import ChunkRecord, FileChunk, Kind
+from .records import ChunkRecord, FileChunk, Kind, Mode
 
 InodeId = int
 
@@ -109,6 +110,10 @@ class Reader(ABC):
         """The chunks of a file, in order."""
 
     @abstractmethod
+    def references_after(self, inode: InodeId, position: int, limit: int) -> list[tuple[int, FileChunk]]:
+        """Up to `limit` chunks of a file with their positions, those after `position` (-1 for all), in order."""
+
+    @abstractmethod
     def chunk(self, chunk: ChunkId) -> ChunkRecord | None: ...
 
     @abstractmethod
@@ -121,6 +126,10 @@ class Reader(ABC):
 
     @abstractmethod
     def next_discarded(self) -> Discarded | None: ...
+
+    @abstractmethod
+    def datanode_modes(self) -> dict[NodeId, Mode]:
+        """Of the datanodes that are not in service."""
 
     @abstractmethod
     def floor(self) -> ChunkId:
@@ -190,6 +199,9 @@ class Transaction(Reader):
     @abstractmethod
     def forget_answers(self, before_ms: int, limit: int) -> int:
         """Drops up to `limit` answers given before `before_ms`, oldest first. How many."""
+
+    @abstractmethod
+    def set_datanode_mode(self, node: NodeId, mode: Mode) -> None: ...
 
     @abstractmethod
     def raise_floor(self, floor: ChunkId) -> None:

@@ -58,7 +58,10 @@ _FIRST_SCHEMA = (
 
 META_KEYS: Final = ("cluster_id", "epoch", "floor", "floor_held", "last_tx")
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST_SCHEMA,)
+# Datanodes that are not simply in service; `mode` is a value of records.Mode.
+_DATANODES = ("CREATE TABLE datanode (node TEXT PRIMARY KEY, mode TEXT NOT NULL) WITHOUT ROWID",)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST_SCHEMA, _DATANODES)
 
 
 def schema_version(connection: sqlite3.Connection) -> int:

@@ -11,12 +11,12 @@ from typing import Any
 
 import msgspec
 
-from peacefs.protocol.ids import ChunkId, Numbering
+from peacefs.protocol.ids import ChunkId, NodeId, Numbering
 
 from .metadata import Inode, InodeId, Origin, Transaction
 from .metadata_reads import CHUNK_COLUMNS, SqliteReader, chunk_record
 from .metadata_schema import DIRECTORY_KIND, FILE_KIND, LIVE
-from .records import ChunkRecord, Kind
+from .records import ChunkRecord, Kind, Mode
 
 _KIND_NUMBERS = {Kind.FILE: FILE_KIND, Kind.DIRECTORY: DIRECTORY_KIND}
 
@@ -163,6 +163,12 @@ class SqliteTransaction(SqliteReader, Transaction):
         if old:
             self._execute("DELETE FROM request WHERE number <= ?", (old[-1][0],))
         return len(old)
+
+    def set_datanode_mode(self, node: NodeId, mode: Mode) -> None:
+        if mode is Mode.IN_SERVICE:
+            self._execute("DELETE FROM datanode WHERE node = ?", (node,))
+        else:
+            self._execute("INSERT OR REPLACE INTO datanode (node, mode) VALUES (?, ?)", (node, mode.value))
 
     def raise_floor(self, floor: ChunkId) -> None:
         if not self.meta("floor_held"):

@@ -6,6 +6,7 @@ RemoteException bodies of WebHDFS with their status.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -29,8 +30,10 @@ from peacefs.protocol.messages import (
 )
 from peacefs.protocol.metrics import CONTENT_TYPE, exposition
 
-from .cluster import Cluster
+from .cluster import Cluster, Service
 from .files import Files
+from .membership import Node
+from .records import Mode
 from .writing import CreateFile
 
 M = TypeVar("M", bound=Message)
@@ -69,6 +72,10 @@ class DatanodeStatus(BaseModel):
     used_bytes: int
     available_bytes: int
     replicas: int
+    #: in service, decommissioning, decommissioned
+    service: str
+    #: How many chunks still lack a replica elsewhere before it can leave.
+    to_drain: int
 
 
 class ChunkCounts(BaseModel):
@@ -113,7 +120,7 @@ def build_rest(
             epoch=epoch(),
             ready=cluster.ready(clock()),
             address=address(),
-            datanodes=_datanodes(cluster),
+            datanodes=[_datanode(cluster, node) for node in cluster.members.all()],
             chunks=ChunkCounts(
                 total=len(cluster.chunks),
                 under_replicated=len(cluster.chunks.under),
@@ -123,6 +130,23 @@ def build_rest(
             repaired_total=cluster.repair.repaired_total,
             replicas_lost_total=cluster.replicas_lost_total,
         )
+
+    @app.post("/v1/datanodes/{node}/decommission")
+    async def decommission(node: str) -> DatanodeStatus:
+        """Nothing new goes there, and what it holds is copied to others. Answers at once; see the status."""
+        return _datanode(cluster, await files.administration.set_mode(node, Mode.DECOMMISSION))
+
+    @app.post("/v1/datanodes/{node}/recommission")
+    async def recommission(node: str) -> DatanodeStatus:
+        return _datanode(cluster, await files.administration.set_mode(node, Mode.IN_SERVICE))
+
+    inspecting = asyncio.Lock()
+
+    @app.get("/v1/fsck", responses={200: {"description": "An FsckPage; the walk goes on with its `after`."}})
+    async def fsck(path: str = "/", after: str | None = None, every_file: bool = False) -> Response:
+        # One at a time: however many ask, other requests get most of the event loop.
+        async with inspecting:
+            return _json(await files.inspection.page(path, after, every_file=every_file))
 
     @app.get("/metrics", include_in_schema=False)
     async def metrics() -> Response:
@@ -160,22 +184,22 @@ def build_rest(
     return app
 
 
-def _datanodes(cluster: Cluster) -> list[DatanodeStatus]:
-    return [
-        DatanodeStatus(
-            node=node.id,
-            host=node.registration.data_host,
-            http_port=node.registration.http_port,
-            data_port=node.registration.data_port,
-            rack=node.rack,
-            state=node.state.value,
-            capacity_bytes=node.usage.capacity_bytes,
-            used_bytes=node.usage.used_bytes,
-            available_bytes=node.usage.available_bytes,
-            replicas=cluster.chunks.held_by(node.id),
-        )
-        for node in cluster.members.all()
-    ]
+def _datanode(cluster: Cluster, node: Node) -> DatanodeStatus:
+    service = cluster.service_of(node)
+    return DatanodeStatus(
+        node=node.id,
+        host=node.registration.data_host,
+        http_port=node.registration.http_port,
+        data_port=node.registration.data_port,
+        rack=node.rack,
+        state=node.state.value,
+        capacity_bytes=node.usage.capacity_bytes,
+        used_bytes=node.usage.used_bytes,
+        available_bytes=node.usage.available_bytes,
+        replicas=cluster.chunks.held_by(node.id),
+        service=service.value,
+        to_drain=cluster.chunks.to_drain(node.id) if service is Service.DECOMMISSIONING else 0,
+    )
 
 
 def _client_host(request: Request) -> str | None:

@@ -123,6 +123,7 @@ class Coordinator:
             Workplace(self._reader, self._commit, self._cluster, seal, self._numbering, self._nodes.send)
         )
         self._nodes.files = self._files
+        self._files.administration.recall()
         watch(self._cluster, self._commits)
 
     async def serve(self) -> None:

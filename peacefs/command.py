@@ -19,7 +19,11 @@ from peacefs.protocol.limits import (
     datanode_data_port_default,
     datanode_http_port_default,
     reserved_bytes_default,
+    scrub_bytes_per_second,
+    scrub_period_s,
 )
+
+_DAY_S = 86_400.0
 
 Directory = Annotated[Path, typer.Option("--dir", metavar="DIR", help="Where it keeps everything.")]
 Host = Annotated[str, typer.Option("--host", help="The address to bind. Others than loopback need --secret-file.")]
@@ -90,6 +94,21 @@ def datanode(
     reserved_bytes: Annotated[
         int, typer.Option("--reserved-bytes", min=0, help="What the disk keeps free for others.")
     ] = reserved_bytes_default,
+    scrub_days: Annotated[
+        float,
+        typer.Option(
+            "--scrub-days",
+            min=0,
+            envvar="PEACEFS_SCRUB_DAYS",
+            help="Every replica is read and verified once in that many days; 0 for never.",
+        ),
+    ] = scrub_period_s / _DAY_S,
+    scrub_rate: Annotated[
+        int,
+        typer.Option(
+            "--scrub-rate", min=1, envvar="PEACEFS_SCRUB_RATE", help="Bytes a second that it may read for that."
+        ),
+    ] = scrub_bytes_per_second,
     secret_file: SecretFile = None,
     ready_fd: ReadyDescriptor = None,
     parent_fd: ParentDescriptor = None,
@@ -108,6 +127,8 @@ def datanode(
             rack=rack,
             secret_file=secret_file,
             reserved_bytes=reserved_bytes,
+            scrub_period_s=scrub_days * _DAY_S,
+            scrub_bytes_per_second=scrub_rate,
             ready_fd=ready_fd,
             parent_fd=parent_fd,
         )

@@ -99,6 +99,29 @@ order_threads: Final = 4
 # The interpreter's default of 5 ms lets busy threads hold up the event loop of their process.
 thread_switch_interval_s: Final = 0.0005
 
+# -- scrubbing -----------------------------------------------------------------------------------
+# HDFS: dfs.datanode.scan.period.hours (three weeks) and dfs.block.scanner.volume.bytes.per.second.
+scrub_period_s: Final = 21 * 86_400.0
+scrub_bytes_per_second: Final = 1 * MIB
+# A small replica costs a seek and a turn of the interpreter: it counts for as much as this.
+scrub_cost_bytes_min: Final = 64 * KIB
+scrub_batch_chunks: Final = 4096
+# What a crash may cause to be read twice.
+scrub_save_interval_s: Final = 60.0
+# A scrubber that rests looks up this often; a replica that the disk failed to read is tried once more after it.
+scrub_rest_s: Final = 30.0
+# A corrupt replica that is still here after this time is read, and reported, again.
+scrub_recheck_s: Final = 600.0
+scrub_corrupt_remembered_max: Final = 4096
+
+# -- inspection ----------------------------------------------------------------------------------
+fsck_entries_per_page: Final = 1000
+fsck_entries_per_read: Final = 100
+fsck_chunks_per_turn: Final = 500
+# How long an inspection keeps the event loop at a time.
+fsck_turn_s: Final = 0.002
+fsck_chunks_shown_max: Final = 100
+
 # -- bounds on memory and work ---------------------------------------------------------------------
 gateway_first_buffer_bytes: Final = 1 * MIB
 gateway_buffer_bytes_max: Final = 512 * MIB

@@ -32,6 +32,7 @@ from peacefs.datanode.data_requests import DataRequests
 from peacefs.datanode.orders import Orders
 from peacefs.datanode.pipeline import PipelineHop
 from peacefs.datanode.replicator import Replicator
+from peacefs.datanode.scrubber import Scrubber
 from peacefs.protocol import effects as fx
 from peacefs.protocol.errors import PeacefsError, PeerError
 from peacefs.protocol.ids import Numbering
@@ -62,6 +63,8 @@ SEAL = Seal(b"the secret of the simulated cluster")
 CHUNK_BYTES = 1 << 20
 _HOP_TIMEOUT_S = 4.0
 _CALL_TIMEOUT_S = 5.0
+_SCRUB_PERIOD_S = 60.0
+_SCRUB_BYTES_PER_SECOND = 1 << 20
 
 
 class Create(Message, frozen=True):
@@ -146,6 +149,7 @@ class SimulatedCoordinator:
                 sleep=_sleep,
             )
         )
+        self.files.administration.recall()
         self.cluster.load(reader.chunks(0, 1_000_000))
         self.cluster.loaded()
         world.coordinator = self.answer
@@ -268,6 +272,7 @@ class SimulatedDatanode:
             yield from fx.make_directory("/store")
             yield from fx.sync_directory("/")
             yield from self.store.recover()
+            world.spawn(node, "scrubbing", self._keep_scrubbing(changes))
             node.listeners[self.address] = serve
             while True:
                 try:
@@ -283,6 +288,18 @@ class SimulatedDatanode:
         while True:
             yield from self.store.compact()
             yield from fx.sleep(5.0)
+
+    def _keep_scrubbing(self, changes: Changes) -> fx.Steps[None]:
+        scrubber = Scrubber(
+            self.store,
+            "/store",
+            changes.corrupt,
+            period_s=_SCRUB_PERIOD_S,
+            bytes_per_second=_SCRUB_BYTES_PER_SECOND,
+        )
+        while True:
+            rest_s = yield from scrubber.advance()
+            yield from fx.sleep(rest_s)
 
     def crash(self) -> None:
         self.world.crash(self.node)

@@ -24,6 +24,8 @@ from simulation.simulated_cluster import (
 )
 from simulation.world import Node
 
+from peacefs.coordinator.cluster import Service
+from peacefs.coordinator.records import Mode
 from peacefs.protocol import effects as fx
 from peacefs.protocol.errors import FileNotFound, PeacefsError
 
@@ -228,6 +230,57 @@ def test_a_reader_never_gets_bytes_that_rotted_and_the_replica_is_replaced() -> 
         if data in b"".join(c for _p, c in node.node.disk.files())
     ]
     assert len(good) == 3
+
+
+@pytest.mark.parametrize("length", [300, CHUNK_BYTES], ids=["small", "large"])
+def test_a_replica_that_rots_and_is_never_read_is_found_and_replaced(length: int) -> None:
+    cluster = SimulatedCluster(seed=4)
+    cluster.until_ready()
+    client = cluster.client("client")
+    data = Random(4).randbytes(length)
+    cluster.world.run_task(cluster.start(client, "write", write("/f", data, "w")), limit_s=60.0)
+    (record,) = cluster.coordinator.metadata.reader().chunks(0, 10)
+    victim = holders_on_disk(cluster, record.chunk)[0]
+    (path,) = [path for path, content in victim.node.disk.files() if data in content]
+    (content,) = [content for each, content in victim.node.disk.files() if each == path]
+    victim.node.disk.flip_bit(path, content.index(data) + 123)
+    assert cluster.world.run(lambda: cluster.coordinator.cluster.repair.repaired_total == 1, limit_s=120.0)
+    assert cluster.world.run(cluster.fully_replicated, limit_s=10.0)
+    cluster.world.run(lambda: False, limit_s=10.0)
+    holders = holders_on_disk(cluster, record.chunk)
+    assert len(holders) == 3
+    for holder in holders:
+        assert any(data in content for _path, content in holder.node.disk.files())
+
+
+def test_a_datanode_is_drained_while_clients_write_and_can_leave_for_good() -> None:
+    cluster = SimulatedCluster(seed=5, datanodes=5, lose=0.002)
+    cluster.until_ready()
+    model = Model()
+    client = cluster.client("client")
+    work = cluster.start(client, "client", busy_client("client", model, Random(5), operations=60))
+    cluster.world.run(lambda: model.acknowledged > 10, limit_s=400.0)
+    coordinator, victim = cluster.coordinator, cluster.datanodes[0]
+    decision = coordinator.files.administration.set_mode(victim.node.name, Mode.DECOMMISSION)
+    cluster.world.run_task(cluster.world.spawn(coordinator.node, "decommission", decision), limit_s=10.0)
+    # It stands although the coordinator has forgotten everything that is not on its disk.
+    coordinator.crash()
+    coordinator.start()
+
+    def drained() -> bool:
+        node = coordinator.cluster.members.get(victim.node.name)
+        return node is not None and coordinator.cluster.service_of(node) is Service.DECOMMISSIONED
+
+    cluster.world.run_task(work, limit_s=4000.0)
+    cluster.world.lose = 0.0
+    assert cluster.world.run(drained, limit_s=400.0), "draining does not come to an end"
+    victim.crash()
+    cluster.world.run(lambda: False, limit_s=20.0)
+    assert cluster.fully_replicated(), "something depended on the datanode that was drained"
+    reader = cluster.client("client-reader")
+    for path in sorted(model.possible):
+        cluster.world.run_task(cluster.start(reader, path, check(path, model)), limit_s=100.0)
+    assert model.acknowledged > 20
 
 
 def test_the_same_seed_plays_the_same_story() -> None:
