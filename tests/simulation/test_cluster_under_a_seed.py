@@ -1,7 +1,8 @@
 """The whole cluster in one thread under a seed, against a model that remembers what was acknowledged.
 
-Clients write, rename, delete and read while nodes crash in the middle of what they do and messages are lost.
-Whatever was acknowledged must be read back, byte for byte; what failed may have happened or not, but not by half.
+Clients write, extend, truncate, rename, delete and read while nodes crash in the middle of what they do and
+messages are lost. Whatever was acknowledged must be read back, byte for byte; what failed may have happened or
+not, but not by half.
 A failing seed replays exactly: PEACEFS_SEED=n.
 """
 
@@ -17,17 +18,20 @@ from simulation.simulated_cluster import (
     CHUNK_BYTES,
     SimulatedCluster,
     SimulatedDatanode,
+    append,
     delete,
     move,
     read,
+    truncate,
     write,
 )
 from simulation.world import Node
 
 from peacefs.protocol import effects as fx
-from peacefs.protocol.errors import FileNotFound, PeacefsError
+from peacefs.protocol.errors import FileNotFound, IllegalChange, PeacefsError
 
 _SEEDS = [int(os.environ["PEACEFS_SEED"])] if "PEACEFS_SEED" in os.environ else list(range(1, 13))
+_OPERATIONS = ("write", "write", "append", "append", "read", "read", "truncate", "delete", "move")
 _SIZES = (0, 1, 700, 64 * 1024, 300 * 1024, CHUNK_BYTES, 2 * CHUNK_BYTES + 5)
 
 
@@ -55,9 +59,14 @@ def busy_client(name: str, model: Model, random: Random, operations: int) -> fx.
     for number in range(operations):
         path = f"/{name}/{random.randrange(3)}"
         try:
-            match random.choice(("write", "write", "write", "read", "read", "delete", "move")):
+            match random.choice(_OPERATIONS):
                 case "write":
                     yield from _write(path, random.randbytes(random.choice(_SIZES)), f"{name}-{number}", model)
+                case "append":
+                    data = random.randbytes(random.choice(_SIZES))
+                    yield from _append(path, data, f"{name}-{number}", model)
+                case "truncate":
+                    yield from _truncate(path, random.choice(_SIZES), model)
                 case "read":
                     yield from check(path, model)
                 case "delete":
@@ -76,6 +85,28 @@ def _write(path: str, data: bytes, request_id: str, model: Model) -> fx.Steps[No
     model.doubt(path, data)
     yield from write(path, data, request_id)
     model.settle(path, data)
+
+
+def _append(path: str, data: bytes, holder: str, model: Model) -> fx.Steps[None]:
+    longer = {content + data for content in model.of(path) if content is not None}
+    before, model.possible[path] = model.of(path), model.of(path) | longer
+    try:
+        yield from append(path, data, holder)
+    except FileNotFound:
+        assert None in before
+        raise
+    model.possible[path] = longer
+
+
+def _truncate(path: str, length: int, model: Model) -> fx.Steps[None]:
+    cut = {content[:length] for content in model.of(path) if content is not None and len(content) >= length}
+    before, model.possible[path] = model.of(path), model.of(path) | cut
+    try:
+        yield from truncate(path, length)
+    except (FileNotFound, IllegalChange):
+        assert any(content is None or len(content) < length for content in before)
+        raise
+    model.possible[path] = cut
 
 
 def _move(source: str, target: str, model: Model) -> fx.Steps[None]:
