@@ -380,10 +380,12 @@ def write(path: str, data: bytes, request_id: str) -> fx.Steps[None]:
 
 def append(path: str, data: bytes, holder: str) -> fx.Steps[None]:
     """A client extends a file."""
+    yield from append_from(path, ByteStream.of(data), holder)
+
+
+def append_from(path: str, source: ByteStream, holder: str) -> fx.Steps[None]:
     leased = yield from fx.call(Extend(path, holder), Leased, timeout_s=_CALL_TIMEOUT_S)
-    yield from append_file(
-        leased, ByteStream.of(data), block_bytes=leased.block_bytes, hop_timeout_s=_HOP_TIMEOUT_S
-    )
+    yield from append_file(leased, source, block_bytes=leased.block_bytes, hop_timeout_s=_HOP_TIMEOUT_S)
 
 
 def truncate(path: str, length: int) -> fx.Steps[None]:

@@ -154,6 +154,10 @@ class NameSide:
     async def _commit(self, change: Callable[[Any], Any]) -> Any:
         return await asyncio.wrap_future(self._commits.submit(change))
 
+    def commit_now(self, change: Callable[[Any], Any]) -> Any:
+        """A change of the namespace, from any thread."""
+        return self._commits.submit(change).result(20)
+
     @property
     def port(self) -> int:
         return self.served.port

@@ -7,6 +7,8 @@ import time
 
 import pytest
 
+from peacefs.coordinator import namespace
+from peacefs.coordinator.paths import parse_path
 from peacefs.protocol.errors import LeaseExpired
 from peacefs.protocol.messages import AbandonLease, CompleteFile, RenewLease, TakeLease
 from peacefs.protocol.tokens import FileAppend
@@ -210,3 +212,17 @@ def test_an_append_is_asked_with_post_and_without_a_datanode_there_is_none(data,
     assert refused.error[:2] == (403, "java.io.IOException")
     direct = data.names.ask("POST", path, "APPEND", noredirect="true")
     assert direct.status == 200 and "op=APPEND" in direct.json["Location"]
+
+
+def test_a_reader_sees_one_state_of_a_file_that_is_cut_meanwhile(data, path, monkeypatch):
+    data.write(path, b"12345")
+    status_of_inode = namespace.status_of_inode
+
+    def cut_behind_its_back(reader, inode):
+        status = status_of_inode(reader, inode)
+        data.names.commit_now(lambda tx: namespace.truncate(tx, parse_path(path), 2, 0))
+        return status
+
+    monkeypatch.setattr(namespace, "status_of_inode", cut_behind_its_back)
+    read = data.read(path)
+    assert (read.headers["content-length"], read.body) == ("2", b"12")
