@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import getpass
 import os
+import socket
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -18,6 +19,7 @@ from peacefs.protocol.errors import PeerRefused, ProtocolViolation
 from peacefs.protocol.findings import FsckPage
 from peacefs.protocol.limits import chunk_bytes_max, control_call_timeout_s
 from peacefs.protocol.messages import (
+    AbandonLease,
     AllocateChunk,
     Allocated,
     Completed,
@@ -25,7 +27,9 @@ from peacefs.protocol.messages import (
     Done,
     GetLayout,
     Layout,
+    Leased,
     Message,
+    RenewLease,
     ReportCorrupt,
 )
 
@@ -37,6 +41,8 @@ S = TypeVar("S")
 _ROUTE_OF: dict[type[Message], str] = {
     AllocateChunk: "allocate",
     CompleteFile: "complete",
+    RenewLease: "renew",
+    AbandonLease: "abandon",
     GetLayout: "layout",
     ReportCorrupt: "corrupt",
 }
@@ -162,6 +168,24 @@ class CoordinatorApi:
         """Raises FileNotFound, PathIsDirectory, ChunkUnavailable."""
         body = msgspec.json.encode({"path": path, "user": self.user})
         return self._read(self._http.ask("POST", "/v1/files/open", body=body), Opened)
+
+    def extend(self, path: str) -> Leased:
+        """Takes the lease of a file. Raises FileNotFound, FileAlreadyExists, AlreadyBeingCreated, ..."""
+        body = msgspec.json.encode({"path": path, "user": self.user, "holder": self._new_holder()})
+        return self._read(self._http.ask("POST", "/v1/files/extend", body=body), Leased)
+
+    def truncate(self, path: str, length: int) -> bool:
+        """Raises FileNotFound, PathIsDirectory, IllegalChange, AlreadyBeingCreated."""
+        body = msgspec.json.encode({"path": path, "user": self.user, "length": length})
+        return self._boolean(self._http.ask("POST", "/v1/files/truncate", body=body))
+
+    def concat(self, target: str, sources: Sequence[str]) -> None:
+        """Raises FileNotFound, PathIsDirectory, IllegalChange, AlreadyBeingCreated."""
+        wish = {"target": target, "sources": sources, "user": self.user, "request_id": uuid.uuid4().hex}
+        self._http.ask("POST", "/v1/files/concat", body=msgspec.json.encode(wish))
+
+    def _new_holder(self) -> str:
+        return f"{self.user}@{socket.gethostname()} {uuid.uuid4().hex}"
 
     def call(self, message: Message, timeout_s: float = control_call_timeout_s) -> Message:
         """The control calls of writers and readers, for `threads.ThreadDriver`. Done within `timeout_s`."""

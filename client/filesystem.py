@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -15,6 +15,7 @@ from peacefs.protocol.limits import checksum_block_bytes, chunk_bytes_max
 from peacefs.protocol.threads import ConnectionPool, ThreadDriver
 
 from .addresses import DEFAULT_ADDRESS, parse_address
+from .appending_sink import AppendingSink
 from .coordinator_api import CoordinatorApi, ListingPage, NewFile, current_user
 from .coordinator_http import CoordinatorHttp
 from .file_objects import FileSink, FileSource
@@ -99,6 +100,30 @@ class PeaceFileSystem:
             permission=permission,
         )
         return FileSink(self._driver, self._api.create(file), block_bytes)
+
+    def open_for_appending(self, path: str) -> FileSink:
+        """Begins to extend a file; what is written is part of it, all at once, when the sink is closed.
+
+        Until then nobody else can extend, truncate or concatenate it: the lease is kept by what is written, and
+        may be taken by somebody else when nothing was for `limits.lease_s`; `close` then raises LeaseExpired.
+        Raises FileNotFound, FileAlreadyExists for a directory, AlreadyBeingCreated.
+        """
+        return AppendingSink(self._driver, self._api.extend(path))
+
+    def truncate(self, path: str, length: int) -> bool:
+        """Leaves a file its first `length` bytes. True: it is so at once.
+
+        Raises FileNotFound, PathIsDirectory, IllegalChange for a length it does not have, AlreadyBeingCreated.
+        """
+        return self._api.truncate(path, length)
+
+    def concat(self, target: str, sources: Sequence[str]) -> None:
+        """Moves the contents of `sources`, in order, to the end of `target`; the sources are gone then.
+
+        Raises FileNotFound, PathIsDirectory, IllegalChange for what HDFS does not concatenate either (an empty
+        source, one twice, the target itself, one of larger blocks), AlreadyBeingCreated.
+        """
+        self._api.concat(target, sources)
 
     def read(self, path: str) -> bytes:
         """A whole file."""

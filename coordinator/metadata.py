@@ -9,6 +9,7 @@ Words of the schema:
     discarded   an inode that has lost its name and whose contents wait to be reclaimed
     request     an answer that was given, for whoever asks again
     datanode    one that an operator is taking out of service
+    lease       the right to extend a file, by number: a higher one takes it from whoever had it
 
 Inodes, entries and references are valid from one transaction to another. What is superseded goes at once,
 unless a snapshot lies between the two: then it is retired. That is the store's business alone; the namespace
@@ -69,6 +70,13 @@ class Discarded(NamedTuple):
     at_tx: int
 
 
+class Lease(NamedTuple):
+    """Who may extend a file. The number begins with the epoch and is never drawn twice."""
+
+    number: int
+    holder: str
+
+
 class Outcome(NamedTuple):
     """What became of one request of a commit: its answer, or why it changed nothing."""
 
@@ -123,6 +131,10 @@ class Reader(ABC):
     @abstractmethod
     def answer(self, request: str) -> bytes | None:
         """What `remember` was given for a request id."""
+
+    @abstractmethod
+    def lease(self, inode: InodeId) -> Lease | None:
+        """The last lease of a file, if what was begun with it has neither ended nor been overtaken."""
 
     @abstractmethod
     def next_discarded(self) -> Discarded | None: ...
@@ -183,6 +195,26 @@ class Transaction(Reader):
         self, inode: InodeId, limit: int, at_tx: int | None = None
     ) -> tuple[int, list[ChunkRecord]]:
         """Drops up to `limit` references of a file. How many, and the chunks that nothing refers to any more."""
+
+    @abstractmethod
+    def next_position(self, inode: InodeId) -> int:
+        """The position after a file's last reference."""
+
+    @abstractmethod
+    def cut_references(self, inode: InodeId, position: int) -> list[ChunkRecord]:
+        """Drops the references from a position on. The chunks that nothing refers to any more."""
+
+    @abstractmethod
+    def shorten_reference(self, inode: InodeId, position: int, length: int) -> None:
+        """Leaves the file the first `length` bytes of the chunk at a position."""
+
+    @abstractmethod
+    def set_lease(self, inode: InodeId, lease: Lease) -> None:
+        """Gives a file a lease, in place of the one it had."""
+
+    @abstractmethod
+    def drop_lease(self, inode: InodeId) -> None:
+        """The file has no lease, whether it had one or not."""
 
     @abstractmethod
     def discard(self, inode: InodeId, at_tx: int | None = None) -> None:

@@ -12,7 +12,7 @@ import msgspec
 
 from peacefs.protocol.ids import ChunkId, NodeId
 
-from .metadata import Discarded, Inode, InodeId, Origin, Reader
+from .metadata import Discarded, Inode, InodeId, Lease, Origin, Reader
 from .metadata_schema import DIRECTORY_KIND, FILE_KIND, LIVE
 from .records import ChunkRecord, FileChunk, Kind, Mode
 
@@ -121,6 +121,10 @@ class SqliteReader(Reader):
     def answer(self, request: str) -> bytes | None:
         row = self._execute("SELECT answer FROM request WHERE request = ?", (request,)).fetchone()
         return row[0] if row else None
+
+    def lease(self, inode: InodeId) -> Lease | None:
+        row = self._execute("SELECT number, holder FROM lease WHERE inode = ?", (inode,)).fetchone()
+        return Lease(*row) if row else None
 
     def next_discarded(self) -> Discarded | None:
         row = self._execute("SELECT inode, at_tx FROM discarded ORDER BY inode LIMIT 1").fetchone()

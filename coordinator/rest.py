@@ -22,10 +22,12 @@ import peacefs
 from peacefs.protocol.errors import BadRequest, PeacefsError, remote_exception
 from peacefs.protocol.limits import control_body_bytes_max
 from peacefs.protocol.messages import (
+    AbandonLease,
     AllocateChunk,
     CompleteFile,
     GetLayout,
     Message,
+    RenewLease,
     ReportCorrupt,
 )
 from peacefs.protocol.metrics import CONTENT_TYPE, exposition
@@ -49,6 +51,31 @@ class CreateBody(BaseModel):
     replication: int = 0
     block_bytes: int = 0
     create_parent: bool = True
+    request_id: str = ""
+
+
+class ExtendBody(BaseModel):
+    """A file to be extended. Asked again by the same `holder`, the lease is taken anew."""
+
+    path: str
+    user: str
+    holder: str = Field(min_length=1)
+
+
+class TruncateBody(BaseModel):
+    """A file to be left with its first `length` bytes."""
+
+    path: str
+    user: str
+    length: int
+
+
+class ConcatBody(BaseModel):
+    """Files whose contents go to the end of another. With a request id it is done once."""
+
+    target: str
+    sources: list[str]
+    user: str
     request_id: str = ""
 
 
@@ -157,6 +184,27 @@ def build_rest(
         wanted = CreateFile(**body.model_dump(), client_host=_client_host(request))
         ticket = await files.writing.create(wanted)
         return _json({"token": ticket.token, "allocated": ticket.allocated})
+
+    @app.post("/v1/files/extend")
+    async def extend(body: ExtendBody, request: Request) -> Response:
+        return _json(await files.appending.extend(body.path, body.holder, _client_host(request)))
+
+    @app.post("/v1/files/truncate")
+    async def truncate(body: TruncateBody) -> Response:
+        return _json({"boolean": await files.reshaping.truncate(body.path, body.length, body.user)})
+
+    @app.post("/v1/files/concat")
+    async def concat(body: ConcatBody) -> Response:
+        await files.reshaping.concat(body.target, body.sources, body.user, body.request_id)
+        return _json({})
+
+    @app.post("/v1/files/renew", openapi_extra=_documented(RenewLease))
+    async def renew(request: Request) -> Response:
+        return _json(await files.appending.renew(await _message(request, RenewLease)))
+
+    @app.post("/v1/files/abandon", openapi_extra=_documented(AbandonLease))
+    async def abandon(request: Request) -> Response:
+        return _json(await files.appending.abandon(await _message(request, AbandonLease)))
 
     @app.post("/v1/files/open")
     async def open_file(body: OpenBody, request: Request) -> Response:

@@ -40,6 +40,10 @@ replication_default: Final = 3
 replication_max: Final = 16
 min_replication: Final = 1
 
+# A file takes no more by APPEND or CONCAT: its layout has to fit a frame's header.
+file_chunks_max: Final = 2000
+concat_sources_max: Final = 1000
+
 # -- frames --------------------------------------------------------------------------------------
 frame_header_bytes_max: Final = 1 * MIB
 frame_payload_bytes_max: Final = 4 * MIB
@@ -65,6 +69,11 @@ read_token_lifetime_s: Final = 3600.0
 last_word_timeout_s: Final = 1.0
 # A producer that brings no byte of its file for this long is given up: its token has expired by then.
 source_silence_s: Final = write_token_lifetime_s
+# Who extends a file says so this often; after the longer silence another may take the lease (HDFS's soft limit).
+lease_renewal_s: Final = 15.0
+lease_s: Final = 60.0
+# Who gives a lease up says so, and does not wait long for an answer.
+lease_abandon_timeout_s: Final = 2.0
 # A reader that met a corrupt replica goes on with another; saying so must not hold it up for long.
 corrupt_report_timeout_s: Final = 2.0
 idle_connection_timeout_s: Final = 120.0

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from simulation.world import Node, SimulatedConnection, Task, World
 
 from peacefs.client.byte_stream import ByteStream
+from peacefs.client.file_appender import append_file
 from peacefs.client.file_reader import read_whole
 from peacefs.client.file_writer import write_file
 from peacefs.coordinator.cluster import Cluster, Order
@@ -38,6 +39,7 @@ from peacefs.protocol.errors import PeacefsError, PeerError
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.limits import heartbeat_interval_s, tick_interval_s
 from peacefs.protocol.messages import (
+    AbandonLease,
     AllocateChunk,
     Allocated,
     CompleteFile,
@@ -47,9 +49,11 @@ from peacefs.protocol.messages import (
     Heartbeat,
     HeartbeatAck,
     Layout,
+    Leased,
     Message,
     Register,
     Registered,
+    RenewLease,
     ReplicateChunk,
     ReportAgain,
     ReportChunks,
@@ -75,6 +79,16 @@ class Create(Message, frozen=True):
 class Created(Message, frozen=True):
     token: str
     allocated: Allocated
+
+
+class Extend(Message, frozen=True):
+    path: str
+    holder: str
+
+
+class Truncate(Message, frozen=True):
+    path: str
+    length: int
 
 
 class Open(Message, frozen=True):
@@ -214,6 +228,15 @@ class SimulatedCoordinator:
                 return await self.files.writing.allocate(message, None)
             case CompleteFile():
                 return await self.files.writing.complete(message)
+            case Extend():
+                return await self.files.appending.extend(message.path, message.holder, None)
+            case RenewLease():
+                return await self.files.appending.renew(message)
+            case AbandonLease():
+                return await self.files.appending.abandon(message)
+            case Truncate():
+                await self.files.reshaping.truncate(message.path, message.length, "simulated")
+                return Done()
             case GetLayout():
                 return await self.files.reading.layout(message, None)
             case ReportCorrupt():
@@ -370,6 +393,20 @@ def write(path: str, data: bytes, request_id: str) -> fx.Steps[None]:
         block_bytes=CHUNK_BYTES,
         hop_timeout_s=_HOP_TIMEOUT_S,
     )
+
+
+def append(path: str, data: bytes, holder: str) -> fx.Steps[None]:
+    """A client extends a file."""
+    yield from append_from(path, ByteStream.of(data), holder)
+
+
+def append_from(path: str, source: ByteStream, holder: str) -> fx.Steps[None]:
+    leased = yield from fx.call(Extend(path, holder), Leased, timeout_s=_CALL_TIMEOUT_S)
+    yield from append_file(leased, source, block_bytes=leased.block_bytes, hop_timeout_s=_HOP_TIMEOUT_S)
+
+
+def truncate(path: str, length: int) -> fx.Steps[None]:
+    yield from fx.call(Truncate(path, length), Done, timeout_s=_CALL_TIMEOUT_S)
 
 
 def read(path: str) -> fx.Steps[bytes]:
