@@ -21,6 +21,7 @@ from peacefs.protocol.limits import (
     reserved_bytes_default,
     scrub_bytes_per_second,
     scrub_period_s,
+    simulated_seeds_max,
 )
 
 _DAY_S = 86_400.0
@@ -157,6 +158,43 @@ def demo(
     from peacefs.spark_connector.demo import DemoOptions, run_demo
 
     raise typer.Exit(run_demo(DemoOptions(input=log, directory=directory, keep=keep, json=as_json)))
+
+
+@application.command()
+def simulate(
+    scenario: Annotated[
+        str,
+        typer.Argument(
+            metavar="SCENARIO",
+            show_default=False,
+            help="figure10, staggered, slow-node, mixed, large or nic-bound.",
+        ),
+    ],
+    seeds: Annotated[
+        int, typer.Option("--seeds", metavar="N", min=1, max=simulated_seeds_max, help="How many runs to average.")
+    ] = 20,
+    policies: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--policy",
+            metavar="POLICY",
+            help="random, paper, paper-3, paper-5, flow or express; may be repeated. [default: the scenario's own]",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Only the rows, as JSON, on stdout.")] = False,
+    picture: Annotated[
+        Path | None,
+        typer.Option("--picture", metavar="FILE", help="Draw time against writers: .png, .svg or .pdf."),
+    ] = None,
+) -> None:
+    """Compare placement policies in a simulated cluster.
+
+    from request is from when a set is asked for until it is written, span from its first grant; both are means
+    over all sets. The bounds are what no policy can beat.
+    """
+    from .simulate_command import SimulateOptions, run_simulate
+
+    run_simulate(SimulateOptions(scenario, seeds, policies or (), as_json, picture))
 
 
 def main() -> None:

@@ -19,6 +19,9 @@ list_page_entries: Final = 1000
 rack_depth_max: Final = 16
 topology_file_bytes_max: Final = 16 * MIB
 
+# -- policies: simulated and planned ---------------------------------------------------------------
+simulated_seeds_max: Final = 10_000
+
 # -- chunks --------------------------------------------------------------------------------------
 chunk_bytes_max: Final = 64 * MIB
 checksum_block_bytes: Final = 64 * KIB
