@@ -197,6 +197,40 @@ def simulate(
     run_simulate(SimulateOptions(scenario, seeds, policies or (), as_json, picture))
 
 
+topology = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look at descriptions of networks.")
+application.add_typer(topology, name="topology")
+
+TopologyFile = Annotated[
+    Path,
+    typer.Argument(metavar="FILE", show_default=False, help="TOML if it ends in .toml, else Hadoop's rack table."),
+]
+
+
+@topology.command("check")
+def topology_check(file: TopologyFile) -> None:
+    """Say what a file describes, or the line of its first mistake."""
+    from .topology_command import check
+
+    check(file)
+
+
+@topology.command("show")
+def topology_show(
+    file: TopologyFile,
+    svg: Annotated[Path | None, typer.Option("--svg", metavar="OUT", help="Write a picture.")] = None,
+    dot: Annotated[
+        Path | None, typer.Option("--dot", metavar="OUT", help="Write the graph of capacities for Graphviz.")
+    ] = None,
+    graphml: Annotated[
+        Path | None, typer.Option("--graphml", metavar="OUT", help="Write the graph of capacities as GraphML.")
+    ] = None,
+) -> None:
+    """Draw a network as a tree, with the rates of its links."""
+    from .topology_command import show
+
+    show(file, svg=svg, dot=dot, graphml=graphml)
+
+
 def main() -> None:
     """The entry point. Exit status 0, 1 for faults, 2 for wrong usage, 130 after Ctrl-C."""
     try:
