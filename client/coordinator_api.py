@@ -8,7 +8,7 @@ from __future__ import annotations
 import getpass
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -17,6 +17,7 @@ import msgspec
 from peacefs.protocol.errors import PeerRefused, ProtocolViolation
 from peacefs.protocol.findings import FsckPage
 from peacefs.protocol.limits import chunk_bytes_max, control_call_timeout_s
+from peacefs.protocol.limits import chunk_bytes_max, control_call_timeout_s, plan_patience_s, plan_timeout_s
 from peacefs.protocol.messages import (
     AllocateChunk,
     Allocated,
@@ -198,6 +199,15 @@ class CoordinatorApi:
             if page.after is None:
                 return
             parameters["after"] = page.after
+    def plan(self, task: Mapping[str, Any], kind: type[S]) -> S:
+        """What a policy would do, as `POST /v1/plan` has it. Raises BadRequest, NoDatanodes, Overloaded, ..."""
+        answer = self._http.ask(
+            "POST",
+            "/v1/plan",
+            body=msgspec.json.encode(task),
+            answer_timeout_s=2 * (plan_timeout_s + plan_patience_s),
+        )
+        return self._read(answer, kind)
 
     def _boolean(self, answer: Answer) -> bool:
         return self._read(answer, dict[str, bool]).get("boolean", False)

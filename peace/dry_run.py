@@ -87,10 +87,15 @@ def dry_run(task: Task) -> Plan:
     Raises BadRequest for what makes no sense or is beyond the limits, InvalidTopology, and Unsupported for a
     policy whose solver is not installed.
     """
+    return plan_on(_topology(task), task)
+
+
+def plan_on(topology: Topology, task: Task) -> Plan:
+    """The same for a topology that has been read already. Raises BadRequest and Unsupported."""
     if task.policy not in POLICIES:
         raise BadRequest(f"there is no policy {task.policy!r}; there are {', '.join(POLICIES)}")
     _check_size(task.requests)
-    topology = _topology(task)
+    _check_topology(topology)
     for number, request in enumerate(task.requests):
         _check_request(number, request, topology)
     policy = POLICIES[task.policy](topology, Random(task.seed))
@@ -116,18 +121,20 @@ def _check_size(requests: list[Request]) -> None:
 def _topology(task: Task) -> Topology:
     match task.topology:
         case None:
-            topology = tree_of_racks(task.racks, Defaults())
+            return tree_of_racks(task.racks, Defaults())
         case str(text):
-            topology = parse_toml(text)
+            return parse_toml(text)
         case structure:
-            topology = parse_structure(structure)
+            return parse_structure(structure)
+
+
+def _check_topology(topology: Topology) -> None:
     if not topology.servers:
         raise BadRequest("there are no servers to plan for")
     if len(topology.servers) > plan_servers_max:
         raise BadRequest(f"{len(topology.servers)} servers are over the limit of {plan_servers_max} for a plan")
     if len(topology.switches) > plan_switches_max:
         raise BadRequest(f"{len(topology.switches)} switches are over the limit of {plan_switches_max} for a plan")
-    return topology
 
 
 def _check_request(number: int, request: Request, topology: Topology) -> None:

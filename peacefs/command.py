@@ -11,13 +11,17 @@ from typing import Annotated
 
 import typer
 
-from peacefs.client.command_line.application import application
+from peacefs.client.addresses import DEFAULT_ADDRESS
+from peacefs.client.command_line.application import Coordinator, application
 from peacefs.client.command_line.complaints import complain
 from peacefs.protocol.limits import (
     coordinator_http_port_default,
     coordinator_node_port_default,
     datanode_data_port_default,
     datanode_http_port_default,
+    plan_chunks_max,
+    replication_default,
+    replication_max,
     reserved_bytes_default,
     scrub_bytes_per_second,
     scrub_period_s,
@@ -195,6 +199,44 @@ def simulate(
     from .simulate_command import SimulateOptions, run_simulate
 
     run_simulate(SimulateOptions(scenario, seeds, policies or (), as_json, picture))
+
+
+@application.command()
+def plan(
+    writers: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--writer", metavar="SERVER", help="Who writes; may be repeated. [default: one outside the cluster]"
+        ),
+    ] = None,
+    replication: Annotated[
+        int, typer.Option("--replication", min=1, max=replication_max, help="Replicas of each chunk.")
+    ] = replication_default,
+    chunks: Annotated[
+        int, typer.Option("--chunks", metavar="N", min=1, max=plan_chunks_max, help="Of each writer, 64 MiB each.")
+    ] = 1,
+    policy: Annotated[
+        str, typer.Option("--policy", help="random, paper, paper-3, paper-5, flow or express.")
+    ] = "express",
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same plan.")] = 0,
+    topology: Annotated[
+        Path | None,
+        typer.Option(
+            "--topology",
+            metavar="FILE",
+            help="Plan for this network, without a coordinator: TOML, or Hadoop's rack table.",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The plan as JSON.")] = False,
+    coordinator: Coordinator = DEFAULT_ADDRESS.http,
+) -> None:
+    """Show where a policy would put chunks, and when.
+
+    A dry run: nothing is reserved, and the cluster is taken for idle.
+    """
+    from .plan_command import PlanOptions, run_plan
+
+    run_plan(PlanOptions(policy, seed, writers or (), replication, chunks, topology, coordinator, as_json))
 
 
 topology = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look at descriptions of networks.")
