@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 
-_ALL = ("idle", "write_stream", "small_files", "spark_batches")
+_ALL = ("idle", "write_stream", "small_files", "planning", "spark_batches")
 
 
 def main() -> None:

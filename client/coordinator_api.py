@@ -9,7 +9,7 @@ import getpass
 import os
 import socket
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -17,7 +17,7 @@ import msgspec
 
 from peacefs.protocol.errors import PeerRefused, ProtocolViolation
 from peacefs.protocol.findings import FsckPage
-from peacefs.protocol.limits import chunk_bytes_max, control_call_timeout_s
+from peacefs.protocol.limits import chunk_bytes_max, control_call_timeout_s, plan_patience_s, plan_timeout_s
 from peacefs.protocol.messages import (
     AbandonLease,
     AllocateChunk,
@@ -222,6 +222,16 @@ class CoordinatorApi:
             if page.after is None:
                 return
             parameters["after"] = page.after
+
+    def plan(self, task: Mapping[str, Any], kind: type[S]) -> S:
+        """What a policy would do, as `POST /v1/plan` has it. Raises BadRequest, NoDatanodes, Overloaded, ..."""
+        answer = self._http.ask(
+            "POST",
+            "/v1/plan",
+            body=msgspec.json.encode(task),
+            answer_timeout_s=2 * (plan_timeout_s + plan_patience_s),
+        )
+        return self._read(answer, kind)
 
     def _boolean(self, answer: Answer) -> bool:
         return self._read(answer, dict[str, bool]).get("boolean", False)

@@ -245,6 +245,10 @@ class Cluster:
         """A writer gave a chunk up."""
         self._streams.pop(chunk, None)
 
+    def pipelines(self) -> list[list[NodeId]]:
+        """Those that chunks are being written through now, as far as is known here."""
+        return [nodes for nodes, _deadline in self._streams.values()]
+
     def locations(self, chunk: ChunkId, near_host: str | None = None) -> list[Node]:
         """Who holds a good replica: alive ones first, on the reader's host, then on its rack, then others.
 

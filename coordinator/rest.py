@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 
 import peacefs
 from peacefs.protocol.errors import BadRequest, PeacefsError, remote_exception
-from peacefs.protocol.limits import control_body_bytes_max
+from peacefs.protocol.limits import plan_body_bytes_max
 from peacefs.protocol.messages import (
     AbandonLease,
     AllocateChunk,
@@ -32,10 +32,13 @@ from peacefs.protocol.messages import (
 )
 from peacefs.protocol.metrics import CONTENT_TYPE, exposition
 
+from .body_limit import BodyLimit
 from .cluster import Cluster, Service
 from .files import Files
 from .membership import Node
+from .planner import Planner
 from .records import Mode
+from .rest_network import network_routes
 from .writing import CreateFile
 
 M = TypeVar("M", bound=Message)
@@ -228,6 +231,8 @@ def build_rest(
     async def corrupt(request: Request) -> Response:
         return _json(await files.reading.report_corrupt(await _message(request, ReportCorrupt)))
 
+    app.include_router(network_routes(cluster, Planner()))
+    app.add_middleware(BodyLimit, of_path={"/v1/plan": plan_body_bytes_max})
     _answer_errors(app)
     return app
 
@@ -255,13 +260,8 @@ def _client_host(request: Request) -> str | None:
 
 
 async def _message(request: Request, kind: type[M]) -> M:
-    body = b""
-    async for piece in request.stream():
-        body += piece
-        if len(body) > control_body_bytes_max:
-            raise BadRequest(f"a body of more than {control_body_bytes_max} bytes is over the limit")
     try:
-        return msgspec.json.decode(body, type=kind)
+        return msgspec.json.decode(await request.body(), type=kind)
     except msgspec.DecodeError as error:
         raise BadRequest(f"the body is no {kind.__name__}: {error}") from None
 

@@ -19,6 +19,18 @@ list_page_entries: Final = 1000
 rack_depth_max: Final = 16
 topology_file_bytes_max: Final = 16 * MIB
 
+# -- policies: simulated and planned ---------------------------------------------------------------
+simulated_seeds_max: Final = 10_000
+plan_body_bytes_max: Final = 1 * MIB
+plan_requests_max: Final = 2000
+plan_chunks_max: Final = 20_000
+plan_servers_max: Final = 2000
+# Ways are worked out between every two racks.
+plan_switches_max: Final = 250
+plan_timeout_s: Final = 30.0
+# How long a dry run waits for the one before it.
+plan_patience_s: Final = 5.0
+
 # -- chunks --------------------------------------------------------------------------------------
 chunk_bytes_max: Final = 64 * MIB
 checksum_block_bytes: Final = 64 * KIB
