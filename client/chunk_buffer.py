@@ -73,10 +73,12 @@ class ChunkBuffer:
                 continue
             now = yield from fx.now()
             started = now if started is None else started
-            if now - started >= patience_s:
+            # One difference for both, which rounding cannot make "not yet" and "no more time" at once.
+            left_s = started + patience_s - now
+            if left_s <= 0:
                 self._count_silence(patience_s)
                 return False
-            yield from self._source.readable(timeout_s=started + patience_s - now)
+            yield from self._source.readable(timeout_s=left_s)
         return True
 
     def _count_silence(self, seconds: float) -> None:

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import getpass
 import os
+import socket
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 import msgspec
 
 from peacefs.protocol.errors import PeerRefused, ProtocolViolation
-from peacefs.protocol.limits import chunk_bytes_max, control_call_timeout_s
+from peacefs.protocol.findings import FsckPage
+from peacefs.protocol.limits import chunk_bytes_max, control_call_timeout_s, plan_patience_s, plan_timeout_s
 from peacefs.protocol.messages import (
+    AbandonLease,
     AllocateChunk,
     Allocated,
     Completed,
@@ -24,7 +27,9 @@ from peacefs.protocol.messages import (
     Done,
     GetLayout,
     Layout,
+    Leased,
     Message,
+    RenewLease,
     ReportCorrupt,
 )
 
@@ -36,6 +41,8 @@ S = TypeVar("S")
 _ROUTE_OF: dict[type[Message], str] = {
     AllocateChunk: "allocate",
     CompleteFile: "complete",
+    RenewLease: "renew",
+    AbandonLease: "abandon",
     GetLayout: "layout",
     ReportCorrupt: "corrupt",
 }
@@ -162,6 +169,24 @@ class CoordinatorApi:
         body = msgspec.json.encode({"path": path, "user": self.user})
         return self._read(self._http.ask("POST", "/v1/files/open", body=body), Opened)
 
+    def extend(self, path: str) -> Leased:
+        """Takes the lease of a file. Raises FileNotFound, FileAlreadyExists, AlreadyBeingCreated, ..."""
+        body = msgspec.json.encode({"path": path, "user": self.user, "holder": self._new_holder()})
+        return self._read(self._http.ask("POST", "/v1/files/extend", body=body), Leased)
+
+    def truncate(self, path: str, length: int) -> bool:
+        """Raises FileNotFound, PathIsDirectory, IllegalChange, AlreadyBeingCreated."""
+        body = msgspec.json.encode({"path": path, "user": self.user, "length": length})
+        return self._boolean(self._http.ask("POST", "/v1/files/truncate", body=body))
+
+    def concat(self, target: str, sources: Sequence[str]) -> None:
+        """Raises FileNotFound, PathIsDirectory, IllegalChange, AlreadyBeingCreated."""
+        wish = {"target": target, "sources": sources, "user": self.user, "request_id": uuid.uuid4().hex}
+        self._http.ask("POST", "/v1/files/concat", body=msgspec.json.encode(wish))
+
+    def _new_holder(self) -> str:
+        return f"{self.user}@{socket.gethostname()} {uuid.uuid4().hex}"
+
     def call(self, message: Message, timeout_s: float = control_call_timeout_s) -> Message:
         """The control calls of writers and readers, for `threads.ThreadDriver`. Done within `timeout_s`."""
         route = _ROUTE_OF[type(message)]
@@ -182,6 +207,31 @@ class CoordinatorApi:
     def cluster_status(self) -> dict[str, Any]:
         """Datanodes, chunks and repairs, as `GET /v1/status` gives them."""
         return self._read(self._http.ask("GET", "/v1/status"), dict[str, Any])
+
+    def decide_about_datanode(self, node: str, decision: str) -> dict[str, Any]:
+        """`decommission` or `recommission`; how the datanode stands then. Raises BadRequest for an unknown one."""
+        answer = self._http.ask("POST", f"/v1/datanodes/{quote(node, safe='')}/{decision}")
+        return self._read(answer, dict[str, Any])
+
+    def inspect(self, path: str, *, every_file: bool = False) -> Iterator[FsckPage]:
+        """How files of a tree fare, page by page: those with findings, or `every_file`. Raises FileNotFound."""
+        parameters = {"path": path, "every_file": str(every_file).lower()}
+        while True:
+            page = self._read(self._http.ask("GET", "/v1/fsck", params=parameters), FsckPage)
+            yield page
+            if page.after is None:
+                return
+            parameters["after"] = page.after
+
+    def plan(self, task: Mapping[str, Any], kind: type[S]) -> S:
+        """What a policy would do, as `POST /v1/plan` has it. Raises BadRequest, NoDatanodes, Overloaded, ..."""
+        answer = self._http.ask(
+            "POST",
+            "/v1/plan",
+            body=msgspec.json.encode(task),
+            answer_timeout_s=2 * (plan_timeout_s + plan_patience_s),
+        )
+        return self._read(answer, kind)
 
     def _boolean(self, answer: Answer) -> bool:
         return self._read(answer, dict[str, bool]).get("boolean", False)

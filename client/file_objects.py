@@ -14,14 +14,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from peacefs.protocol.checksums import Bytes
+from peacefs.protocol.effects import Steps
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.limits import checksum_block_bytes, chunk_bytes_max, packet_bytes
+from peacefs.protocol.messages import Completed
 from peacefs.protocol.threads import ThreadDriver
 
 from .byte_stream import ByteStream
 from .coordinator_api import Created, Opened
 from .file_reader import FileReader
-from .file_writer import write_file
+from .file_writer import WriteStats, write_file
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -230,12 +232,15 @@ class FileSink(io.BufferedIOBase):
         # The thread fires it at its end at the latest, and every step of it has a deadline.
         has_room.wait()
 
-    def _send(self) -> None:
-        steps = write_file(
+    def _steps(self) -> Steps[tuple[Completed, WriteStats]]:
+        """What takes the bytes from the stream and publishes them."""
+        return write_file(
             self._created.token, self._created.allocated, self._stream, block_bytes=self._block_bytes
         )
+
+    def _send(self) -> None:
         try:
-            self._driver.run(steps)
+            self._driver.run(self._steps())
         except BaseException as fault:
             self._fault = fault
             self._stream.abort(PeacefsError(f"the writer failed: {fault}"))

@@ -13,6 +13,7 @@ from peacefs.protocol.messages import AllocateChunk, Allocated, Completed, Compl
 from .byte_stream import ByteStream
 from .chunk_buffer import ChunkBuffer
 from .chunk_writer import write_chunk
+from .lease_renewal import LeasedBuffer, LeaseRenewal
 
 
 @dataclass(frozen=True)
@@ -35,13 +36,14 @@ def write_file(
     *,
     block_bytes: int,
     hop_timeout_s: float = default_hop_timeout_s,
+    renewal: LeaseRenewal | None = None,
 ) -> fx.Steps[tuple[Completed, WriteStats]]:
     """Writes what `source` brings in chunks of `block_bytes`, and publishes it under the name in `token`.
 
     `first` is the chunk that the coordinator placed with the token. A file whose source aborts is not published.
     Whatever is raised, the source is told, so that its producer does not wait for room.
     """
-    writer = _FileWriter(token, first, source, block_bytes, hop_timeout_s)
+    writer = _FileWriter(token, first, source, block_bytes, hop_timeout_s, renewal)
     try:
         return (yield from writer.write())
     except PeacefsError as error:
@@ -51,19 +53,26 @@ def write_file(
 
 class _FileWriter:
     def __init__(
-        self, token: str, first: Allocated | None, source: ByteStream, block_bytes: int, hop_timeout_s: float
+        self,
+        token: str,
+        first: Allocated | None,
+        source: ByteStream,
+        block_bytes: int,
+        hop_timeout_s: float,
+        renewal: LeaseRenewal | None,
     ) -> None:
         self._token = token
         self._placed = first
         self._source = source
         self._block_bytes = block_bytes
         self._hop_timeout_s = hop_timeout_s
+        self._renewal = renewal
         self._failed: list[NodeId] = []
 
     def write(self) -> fx.Steps[tuple[Completed, WriteStats]]:
         chunks: list[WrittenChunk] = []
         # Asked before each chunk, so that none is allocated that would stay empty.
-        while (yield from self._source.more()):
+        while (yield from self._more()):
             chunks.append((yield from self._write_next_chunk()))
         completed = yield from fx.call(CompleteFile(self._token, chunks), Completed)
         stats = WriteStats(
@@ -73,11 +82,19 @@ class _FileWriter:
         )
         return completed, stats
 
+    def _more(self) -> fx.Steps[bool]:
+        if self._renewal is not None:
+            yield from self._renewal.until_readable(self._source)
+        return (yield from self._source.more())
+
     def _write_next_chunk(self) -> fx.Steps[WrittenChunk]:
         allocated, self._placed = self._placed, None
         if allocated is None:
             allocated = yield from self._allocate(self._failed, None)
-        buffer = ChunkBuffer(self._source, self._block_bytes)
+        if self._renewal is None:
+            buffer = ChunkBuffer(self._source, self._block_bytes)
+        else:
+            buffer = LeasedBuffer(self._source, self._block_bytes, self._renewal)
         return (
             yield from write_chunk(
                 allocated, buffer, self._allocate, self._failed, hop_timeout_s=self._hop_timeout_s

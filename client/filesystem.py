@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 from peacefs.protocol.errors import BadRequest, FileNotFound
+from peacefs.protocol.findings import FsckPage
 from peacefs.protocol.hello import Identity
 from peacefs.protocol.limits import checksum_block_bytes, chunk_bytes_max
 from peacefs.protocol.threads import ConnectionPool, ThreadDriver
 
 from .addresses import DEFAULT_ADDRESS, parse_address
+from .appending_sink import AppendingSink
 from .coordinator_api import CoordinatorApi, ListingPage, NewFile, current_user
 from .coordinator_http import CoordinatorHttp
 from .file_objects import FileSink, FileSource
@@ -99,6 +101,30 @@ class PeaceFileSystem:
         )
         return FileSink(self._driver, self._api.create(file), block_bytes)
 
+    def open_for_appending(self, path: str) -> FileSink:
+        """Begins to extend a file; what is written is part of it, all at once, when the sink is closed.
+
+        Until then nobody else can extend, truncate or concatenate it: the lease is kept by what is written, and
+        may be taken by somebody else when nothing was for `limits.lease_s`; `close` then raises LeaseExpired.
+        Raises FileNotFound, FileAlreadyExists for a directory, AlreadyBeingCreated.
+        """
+        return AppendingSink(self._driver, self._api.extend(path))
+
+    def truncate(self, path: str, length: int) -> bool:
+        """Leaves a file its first `length` bytes. True: it is so at once.
+
+        Raises FileNotFound, PathIsDirectory, IllegalChange for a length it does not have, AlreadyBeingCreated.
+        """
+        return self._api.truncate(path, length)
+
+    def concat(self, target: str, sources: Sequence[str]) -> None:
+        """Moves the contents of `sources`, in order, to the end of `target`; the sources are gone then.
+
+        Raises FileNotFound, PathIsDirectory, IllegalChange for what HDFS does not concatenate either (an empty
+        source, one twice, the target itself, one of larger blocks), AlreadyBeingCreated.
+        """
+        self._api.concat(target, sources)
+
     def read(self, path: str) -> bytes:
         """A whole file."""
         opened = self._api.open(path)
@@ -174,3 +200,11 @@ class PeaceFileSystem:
     def cluster_status(self) -> dict[str, Any]:
         """Datanodes, chunks and repairs, as `GET /v1/status` gives them."""
         return self._api.cluster_status()
+
+    def decide_about_datanode(self, node: str, decision: str) -> dict[str, Any]:
+        """`decommission` or `recommission`; how the datanode stands then. Raises BadRequest for an unknown one."""
+        return self._api.decide_about_datanode(node, decision)
+
+    def inspect(self, path: str, *, every_file: bool = False) -> Iterator[FsckPage]:
+        """How files of a tree fare, page by page: those with findings, or `every_file`. Raises FileNotFound."""
+        return self._api.inspect(path, every_file=every_file)

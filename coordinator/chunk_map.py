@@ -3,6 +3,7 @@
 The namespace says which chunks exist (`know`, `forget`), datanodes say what they hold (`hold`, `drop`). What a
 datanode holds and the namespace does not know is *unclaimed*: a write under way, or garbage of one that failed.
 Unclaimed chunks below the floor are garbage for certain, because no token to complete them can be valid.
+Replicas on a datanode that is *leaving* can be read and copied, and count for nothing else.
 """
 
 from __future__ import annotations
@@ -28,10 +29,6 @@ class ChunkState:
     holders: list[NodeId] = field(default_factory=list)
     corrupt: list[NodeId] = field(default_factory=list)
 
-    @property
-    def missing_replicas(self) -> int:
-        return max(0, self.replication - len(self.holders))
-
 
 class ChunkMap:
     """All chunks with their replicas, and the sets that repair works from."""
@@ -41,8 +38,9 @@ class ChunkMap:
         self._held_by: dict[NodeId, set[ChunkId]] = {}
         #: Lost with their datanode and not taken out yet: see `lose`. Their holders are still named.
         self._lost: dict[NodeId, set[ChunkId]] = {}
+        self._leaving: set[NodeId] = set()
         self.unclaimed = Unclaimed()
-        #: Chunks with fewer good replicas than wanted; those without any are `missing`, not here.
+        #: Chunks with fewer lasting replicas than wanted; those without any are `missing`, not here.
         self.under = Urgency()
         self.over: set[ChunkId] = set()
         self.missing: set[ChunkId] = set()
@@ -55,6 +53,25 @@ class ChunkMap:
 
     def held_by(self, node: NodeId) -> int:
         return len(self._held_by.get(node, ()))
+
+    def lasting(self, state: ChunkState) -> list[NodeId]:
+        """The holders that are to stay: only their replicas count towards what is wanted."""
+        return [node for node in state.holders if node not in self._leaving]
+
+    def to_drain(self, node: NodeId) -> int:
+        """How many of a datanode's chunks still lack a replica elsewhere."""
+        return sum(chunk in self.under for chunk in self._held_by.get(node, ()))
+
+    # -- what an operator says ---------------------------------------------------------------------
+
+    def set_leaving(self, node: NodeId, *, leaving: bool) -> None:
+        """A datanode is to leave, or to stay after all. Till it goes, its replicas are as good to read as any."""
+        if leaving:
+            self._leaving.add(node)
+        else:
+            self._leaving.discard(node)
+        for chunk in self._held_by.get(node, ()):
+            self._sort_in(chunk, self._chunks[chunk])
 
     # -- what the namespace says -------------------------------------------------------------------
 
@@ -175,13 +192,14 @@ class ChunkMap:
 
     def _sort_in(self, chunk: ChunkId, state: ChunkState) -> None:
         good = len(state.holders)
-        if 0 < good < state.replication:
+        lasting = len(self.lasting(state)) if self._leaving else good
+        if good > 0 and lasting < state.replication:
             self.under.mark(chunk, good)
         else:
             self.under.discard(chunk)
         for marked, belongs in (
             (self.missing, good == 0),
-            (self.over, good > state.replication or (good > 0 and bool(state.corrupt))),
+            (self.over, lasting > state.replication or (good > 0 and bool(state.corrupt))),
         ):
             if belongs:
                 marked.add(chunk)

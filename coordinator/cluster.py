@@ -6,8 +6,9 @@ Events and `now` go in; orders (messages for datanodes) come out. No clock, no s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
+from enum import Enum
 from random import Random
 
 from peacefs.peace.random_placement import Candidate, PlacementRequest, place_randomly
@@ -37,9 +38,17 @@ from peacefs.protocol.messages import (
 
 from .chunk_map import ChunkMap
 from .membership import Membership, Node, State, Transition
-from .records import ChunkRecord
+from .records import ChunkRecord, Mode
 from .repair import ChooseTarget, Copy, Repair
 from .streams import Streams
+
+
+class Service(Enum):
+    """Whether a datanode serves, leaves, or could be switched off for good."""
+
+    IN_SERVICE = "in service"
+    DECOMMISSIONING = "decommissioning"
+    DECOMMISSIONED = "decommissioned"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +99,13 @@ class Cluster:
         """A file was completed: its chunks exist, on the nodes that gave receipts."""
         for record in records:
             self._streams.close(record.chunk)
-            # The names as the members have them: one object for all chunks.
-            holders = [node.id for name in record.hint if (node := self.members.get(name)) is not None]
+            # The names as the members have them: one object for all chunks. A node that died meanwhile says what
+            # it has when it comes back.
+            holders = [
+                node.id
+                for name in record.hint
+                if (node := self.members.get(name)) is not None and node.state is not State.DEAD
+            ]
             self.chunks.know(record, holders)
 
     def freed(self, records: Sequence[ChunkRecord]) -> list[Order]:
@@ -146,6 +160,21 @@ class Cluster:
     def _take_in(self, node_id: NodeId, replicas: Sequence[Replica]) -> list[Order]:
         stale = [replica for replica in replicas if not self.chunks.hold(node_id, replica)]
         return _delete_orders({node_id: stale})
+
+    # -- what an operator says ---------------------------------------------------------------------
+
+    def set_mode(self, node_id: NodeId, mode: Mode) -> None:
+        """A datanode is taken out of service, or back into it; it need not be there."""
+        self.members.set_mode(node_id, mode)
+        self.chunks.set_leaving(node_id, leaving=mode is Mode.DECOMMISSION)
+
+    def service_of(self, node: Node) -> Service:
+        """How far a datanode has come in leaving."""
+        if self.members.mode(node.id) is Mode.IN_SERVICE:
+            return Service.IN_SERVICE
+        is_known = node.reported or node.state is State.DEAD
+        is_drained = is_known and self._settled and self.chunks.to_drain(node.id) == 0
+        return Service.DECOMMISSIONED if is_drained else Service.DECOMMISSIONING
 
     # -- time --------------------------------------------------------------------------------------
 
@@ -211,6 +240,7 @@ class Cluster:
         if len(chosen) < min_replication:
             raise NoDatanodes(
                 f"no datanode can take a chunk: {len(self.members.alive())} alive, {len(exclude)} excluded, "
+                f"{len(self.members.alive()) - len(self.members.in_service())} to leave, "
                 f"{chunk_bytes_max} bytes of room wanted"
             )
         self._streams.open(chunk, chosen, now_s + expires_s)
@@ -221,8 +251,15 @@ class Cluster:
         """A writer gave a chunk up."""
         self._streams.close(chunk)
 
+    def pipelines(self) -> list[list[NodeId]]:
+        """Those that chunks are being written through now, as far as is known here."""
+        return self._streams.pipelines()
+
     def locations(self, chunk: ChunkId, near_host: str | None = None) -> list[Node]:
-        """Who holds a good replica: alive ones first, on the reader's host, then on its rack, then others."""
+        """Who holds a good replica: alive ones first, on the reader's host, then on its rack, then others.
+
+        Those that are to leave come after those that stay.
+        """
         state = self.chunks.get(chunk)
         if state is None:
             return []
@@ -234,14 +271,20 @@ class Cluster:
         near_racks = {node.rack for node in self.members.all() if node.registration.data_host == near_host}
         self._rng.shuffle(nodes)
 
-        def distance(node: Node) -> tuple[bool, bool, bool]:
+        def distance(node: Node) -> tuple[bool, bool, bool, bool]:
             return (
                 node.state is not State.ALIVE,
+                self.members.mode(node.id) is not Mode.IN_SERVICE,
                 node.registration.data_host != near_host,
                 node.rack not in near_racks,
             )
 
         return sorted(nodes, key=distance)
+
+    @property
+    def chunks_being_written(self) -> Set[ChunkId]:
+        """Chunks that were placed and are neither completed nor given up, as far as is known."""
+        return self._streams.chunks
 
     def _candidates(self) -> list[Candidate]:
         return [
@@ -252,18 +295,18 @@ class Cluster:
                 available_bytes=node.usage.available_bytes,
                 streams=self._streams.through(node.id),
             )
-            for node in self.members.alive()
+            for node in self.members.in_service()
         ]
 
     def _target_chooser(self) -> ChooseTarget:
         """For one plan, during which the datanodes stay as they are."""
         candidates: list[Candidate] = []
 
-        def choose(holders: Sequence[NodeId], excluded: frozenset[NodeId]) -> NodeId | None:
+        def choose(staying: Sequence[NodeId], excluded: frozenset[NodeId]) -> NodeId | None:
             if not candidates:
                 candidates.extend(self._candidates())
             request = PlacementRequest(
-                None, len(holders) + 1, excluded, already=tuple(holders), chunk_bytes=chunk_bytes_max
+                None, len(staying) + 1, excluded, already=tuple(staying), chunk_bytes=chunk_bytes_max
             )
             chosen = place_randomly(request, candidates, self._rng)
             return chosen[0] if chosen else None

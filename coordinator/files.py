@@ -6,8 +6,14 @@ no wire format.
 
 from __future__ import annotations
 
+from .administration import Administration
+from .appending import Appending
+from .inspection import Inspection
+from .leases import Leases
 from .names import Names
+from .placing import Placing
 from .reading import Reading
+from .reshaping import Reshaping
 from .workplace import Workplace
 from .writing import Writing
 
@@ -16,6 +22,12 @@ class Files:
     """All operations over one workplace."""
 
     def __init__(self, workplace: Workplace) -> None:
+        placing = Placing(workplace)
+        leases = Leases(workplace.monotonic())
         self.names = Names(workplace)
-        self.writing = Writing(workplace)
+        self.appending = Appending(workplace, placing, leases)
+        self.reshaping = Reshaping(workplace, leases)
+        self.writing = Writing(workplace, placing, self.appending)
         self.reading = Reading(workplace)
+        self.administration = Administration(workplace)
+        self.inspection = Inspection(workplace)

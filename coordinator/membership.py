@@ -3,8 +3,9 @@
     (unknown) --register--> ALIVE --3 s of silence--> SUSPECT --10 s--> DEAD --register--> ALIVE
                               ^-------heartbeat----------'
 
-A suspect gets no new writes; a dead one's replicas count as lost. A dead node must register again, with a full
-report, before it counts. A coordinator that finds that it was itself paused forgives everybody the time.
+A suspect gets no new writes, nor does one that an operator takes out of service; a dead one's replicas count as
+lost. A dead node must register again, with a full report, before it counts. A coordinator that finds that it was
+itself paused forgives everybody the time.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from enum import Enum
 from peacefs.protocol.ids import NodeId
 from peacefs.protocol.limits import dead_after_s, suspect_after_s
 from peacefs.protocol.messages import Hop, Register, Usage
+
+from .records import Mode
 
 
 class State(Enum):
@@ -67,6 +70,7 @@ class Membership:
 
     def __init__(self) -> None:
         self._nodes: dict[NodeId, Node] = {}
+        self._modes: dict[NodeId, Mode] = {}
         self._ticked_s: float | None = None
 
     def register(self, now_s: float, registration: Register) -> Node:
@@ -111,6 +115,13 @@ class Membership:
             for node in self._nodes.values():
                 node.heard_s += gap_s
 
+    def set_mode(self, node_id: NodeId, mode: Mode) -> None:
+        """What an operator decided; stands whether the datanode is there or not."""
+        self._modes[node_id] = mode
+
+    def mode(self, node_id: NodeId) -> Mode:
+        return self._modes.get(node_id, Mode.IN_SERVICE)
+
     def get(self, node_id: NodeId) -> Node | None:
         return self._nodes.get(node_id)
 
@@ -118,5 +129,9 @@ class Membership:
         return sorted(self._nodes.values(), key=lambda node: node.id)
 
     def alive(self) -> list[Node]:
-        """Those that may get new writes, in an order that does not depend on who registered first."""
+        """In an order that does not depend on who registered first."""
         return [node for node in self.all() if node.state is State.ALIVE]
+
+    def in_service(self) -> list[Node]:
+        """Those that may get new replicas."""
+        return [node for node in self.alive() if self.mode(node.id) is Mode.IN_SERVICE]

@@ -8,6 +8,8 @@ Words of the schema:
     chunk       what datanodes hold replicas of; counted by the references to it
     discarded   an inode that has lost its name and whose contents wait to be reclaimed
     request     an answer that was given, for whoever asks again
+    datanode    one that an operator is taking out of service
+    lease       the right to extend a file, by number: a higher one takes it from whoever had it
 
 Inodes, entries and references are valid from one transaction to another. What is superseded goes at once,
 unless a snapshot lies between the two: then it is retired. That is the store's business alone; the namespace
@@ -23,9 +25,9 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
-from peacefs.protocol.ids import ChunkId
+from peacefs.protocol.ids import ChunkId, NodeId
 
-from .records import ChunkRecord, FileChunk, Kind
+from .records import ChunkRecord, FileChunk, Kind, Mode
 
 InodeId = int
 
@@ -66,6 +68,13 @@ class Discarded(NamedTuple):
 
     inode: InodeId
     at_tx: int
+
+
+class Lease(NamedTuple):
+    """Who may extend a file. The number begins with the epoch and is never drawn twice."""
+
+    number: int
+    holder: str
 
 
 class Outcome(NamedTuple):
@@ -109,6 +118,10 @@ class Reader(ABC):
         """The chunks of a file, in order."""
 
     @abstractmethod
+    def references_after(self, inode: InodeId, position: int, limit: int) -> list[tuple[int, FileChunk]]:
+        """Up to `limit` chunks of a file with their positions, those after `position` (-1 for all), in order."""
+
+    @abstractmethod
     def chunk(self, chunk: ChunkId) -> ChunkRecord | None: ...
 
     @abstractmethod
@@ -120,7 +133,15 @@ class Reader(ABC):
         """What `remember` was given for a request id."""
 
     @abstractmethod
+    def lease(self, inode: InodeId) -> Lease | None:
+        """The last lease of a file, if what was begun with it has neither ended nor been overtaken."""
+
+    @abstractmethod
     def next_discarded(self) -> Discarded | None: ...
+
+    @abstractmethod
+    def datanode_modes(self) -> dict[NodeId, Mode]:
+        """Of the datanodes that are not in service."""
 
     @abstractmethod
     def floor(self) -> ChunkId:
@@ -180,6 +201,26 @@ class Transaction(Reader):
         """Drops up to `limit` references of a file. How many, and the chunks that nothing refers to any more."""
 
     @abstractmethod
+    def next_position(self, inode: InodeId) -> int:
+        """The position after a file's last reference."""
+
+    @abstractmethod
+    def cut_references(self, inode: InodeId, position: int) -> list[ChunkRecord]:
+        """Drops the references from a position on. The chunks that nothing refers to any more."""
+
+    @abstractmethod
+    def shorten_reference(self, inode: InodeId, position: int, length: int) -> None:
+        """Leaves the file the first `length` bytes of the chunk at a position."""
+
+    @abstractmethod
+    def set_lease(self, inode: InodeId, lease: Lease) -> None:
+        """Gives a file a lease, in place of the one it had."""
+
+    @abstractmethod
+    def drop_lease(self, inode: InodeId) -> None:
+        """The file has no lease, whether it had one or not."""
+
+    @abstractmethod
     def discard(self, inode: InodeId, at_tx: int | None = None) -> None:
         """Queues an inode to be reclaimed."""
 
@@ -194,6 +235,9 @@ class Transaction(Reader):
     @abstractmethod
     def forget_answers(self, before_ms: int, limit: int) -> int:
         """Drops up to `limit` answers given before `before_ms`, oldest first. How many."""
+
+    @abstractmethod
+    def set_datanode_mode(self, node: NodeId, mode: Mode) -> None: ...
 
     @abstractmethod
     def raise_floor(self, floor: ChunkId) -> None:

@@ -12,9 +12,9 @@ import msgspec
 
 from peacefs.protocol.ids import ChunkId, NodeId
 
-from .metadata import Discarded, Inode, InodeId, Origin, Reader
+from .metadata import Discarded, Inode, InodeId, Lease, Origin, Reader
 from .metadata_schema import DIRECTORY_KIND, FILE_KIND, LIVE
-from .records import ChunkRecord, FileChunk, Kind
+from .records import ChunkRecord, FileChunk, Kind, Mode
 
 _KINDS = {FILE_KIND: Kind.FILE, DIRECTORY_KIND: Kind.DIRECTORY}
 
@@ -35,6 +35,9 @@ _COUNT_CHILDREN = f"""
 _REFERENCES = f"""
     SELECT r.chunk, c.version, r.length FROM reference r CROSS JOIN chunk c ON c.chunk = r.chunk
     WHERE r.inode = ? AND r.to_tx = {LIVE} ORDER BY r.position"""
+_REFERENCES_AFTER = f"""
+    SELECT r.position, r.chunk, c.version, r.length FROM reference r CROSS JOIN chunk c ON c.chunk = r.chunk
+    WHERE r.inode = ? AND r.position > ? AND r.to_tx = {LIVE} ORDER BY r.position LIMIT ?"""
 CHUNK_COLUMNS = "chunk, version, length, replication, hint"
 _CHUNK = f"SELECT {CHUNK_COLUMNS} FROM chunk WHERE chunk = ?"
 _CHUNKS = f"SELECT {CHUNK_COLUMNS} FROM chunk WHERE chunk > ? ORDER BY chunk LIMIT ?"
@@ -104,6 +107,10 @@ class SqliteReader(Reader):
     def references(self, inode: InodeId) -> list[FileChunk]:
         return [FileChunk(*row) for row in self._execute(_REFERENCES, (inode,)).fetchall()]
 
+    def references_after(self, inode: InodeId, position: int, limit: int) -> list[tuple[int, FileChunk]]:
+        rows = self._execute(_REFERENCES_AFTER, (inode, position, limit)).fetchall()
+        return [(row[0], FileChunk(*row[1:])) for row in rows]
+
     def chunk(self, chunk: ChunkId) -> ChunkRecord | None:
         row = self._execute(_CHUNK, (chunk,)).fetchone()
         return chunk_record(row) if row else None
@@ -115,9 +122,16 @@ class SqliteReader(Reader):
         row = self._execute("SELECT answer FROM request WHERE request = ?", (request,)).fetchone()
         return row[0] if row else None
 
+    def lease(self, inode: InodeId) -> Lease | None:
+        row = self._execute("SELECT number, holder FROM lease WHERE inode = ?", (inode,)).fetchone()
+        return Lease(*row) if row else None
+
     def next_discarded(self) -> Discarded | None:
         row = self._execute("SELECT inode, at_tx FROM discarded ORDER BY inode LIMIT 1").fetchone()
         return Discarded(*row) if row else None
+
+    def datanode_modes(self) -> dict[NodeId, Mode]:
+        return {node: Mode(mode) for node, mode in self._execute("SELECT node, mode FROM datanode").fetchall()}
 
     def floor(self) -> ChunkId:
         return int(self.meta("floor"))

@@ -56,9 +56,17 @@ _FIRST_SCHEMA = (
     "CREATE INDEX snapshot_by_tx ON snapshot (at_tx)",
 )
 
+_LEASES = (
+    # A file that somebody extends, or did when he was last heard of: whoever's number is another is fenced off.
+    "CREATE TABLE lease (inode INTEGER PRIMARY KEY, number INTEGER NOT NULL, holder TEXT NOT NULL)",
+)
+
 META_KEYS: Final = ("cluster_id", "epoch", "floor", "floor_held", "last_tx")
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST_SCHEMA,)
+# Datanodes that are not simply in service; `mode` is a value of records.Mode.
+_DATANODES = ("CREATE TABLE datanode (node TEXT PRIMARY KEY, mode TEXT NOT NULL) WITHOUT ROWID",)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST_SCHEMA, _DATANODES, _LEASES)
 
 
 def schema_version(connection: sqlite3.Connection) -> int:

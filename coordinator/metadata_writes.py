@@ -11,12 +11,12 @@ from typing import Any
 
 import msgspec
 
-from peacefs.protocol.ids import ChunkId, Numbering
+from peacefs.protocol.ids import ChunkId, NodeId, Numbering
 
-from .metadata import Inode, InodeId, Origin, Transaction
+from .metadata import Inode, InodeId, Lease, Origin, Transaction
 from .metadata_reads import CHUNK_COLUMNS, SqliteReader, chunk_record
 from .metadata_schema import DIRECTORY_KIND, FILE_KIND, LIVE
-from .records import ChunkRecord, Kind
+from .records import ChunkRecord, Kind, Mode
 
 _KIND_NUMBERS = {Kind.FILE: FILE_KIND, Kind.DIRECTORY: DIRECTORY_KIND}
 
@@ -37,6 +37,13 @@ _SET_CHUNK_REPLICATION = """
     WHERE chunk = ? AND (replication < ? OR (replication > ? AND referrers = 1))"""
 _REFERENCES_TO_DROP = f"""
     SELECT position, chunk, from_tx FROM reference WHERE inode = ? AND to_tx = {LIVE} ORDER BY position LIMIT ?"""
+_REFERENCES_TO_CUT = f"""
+    SELECT position, chunk, from_tx FROM reference WHERE inode = ? AND position >= ? AND to_tx = {LIVE}
+    ORDER BY position"""
+_NEXT_POSITION = f"SELECT coalesce(max(position) + 1, 0) FROM reference WHERE inode = ? AND to_tx = {LIVE}"
+_REFERENCE = f"SELECT chunk, from_tx FROM reference WHERE inode = ? AND position = ? AND to_tx = {LIVE}"
+_SHORTEN_REFERENCE = f"""
+    UPDATE reference SET length = ?, from_tx = ? WHERE inode = ? AND position = ? AND to_tx = {LIVE}"""
 
 
 class SqliteTransaction(SqliteReader, Transaction):
@@ -107,6 +114,7 @@ class SqliteTransaction(SqliteReader, Transaction):
         self._execute(_TOUCH, (now_ms, directory))
 
     def remove_inode(self, inode: InodeId, at_tx: int | None = None) -> None:
+        self.drop_lease(inode)
         self._supersede("inode WHERE inode = ?", (inode,), at_tx)
 
     def add_entry(self, parent: InodeId, name: str, inode: InodeId, origin: Origin | None = None) -> None:
@@ -130,14 +138,36 @@ class SqliteTransaction(SqliteReader, Transaction):
     def drop_references(
         self, inode: InodeId, limit: int, at_tx: int | None = None
     ) -> tuple[int, list[ChunkRecord]]:
-        at_tx = at_tx or self.tx
         rows = self._execute(_REFERENCES_TO_DROP, (inode, limit)).fetchall()
+        return len(rows), self._drop(inode, rows, at_tx or self.tx)
+
+    def cut_references(self, inode: InodeId, position: int) -> list[ChunkRecord]:
+        return self._drop(inode, self._execute(_REFERENCES_TO_CUT, (inode, position)).fetchall(), self.tx)
+
+    def _drop(self, inode: InodeId, rows: list[tuple[int, ChunkId, int]], at_tx: int) -> list[ChunkRecord]:
         freed = []
         for position, chunk, from_tx in rows:
             self._supersede("reference WHERE inode = ? AND position = ?", (inode, position), at_tx)
             if not self._is_shown(from_tx, at_tx):
                 freed += self._unrefer(chunk)
-        return len(rows), freed
+        return freed
+
+    def next_position(self, inode: InodeId) -> int:
+        return int(self._execute(_NEXT_POSITION, (inode,)).fetchone()[0])
+
+    def shorten_reference(self, inode: InodeId, position: int, length: int) -> None:
+        chunk, from_tx = self._execute(_REFERENCE, (inode, position)).fetchone()
+        if self._is_shown(from_tx, self.tx):
+            self._supersede("reference WHERE inode = ? AND position = ?", (inode, position), None)
+            self.add_reference(inode, position, chunk, length)
+        else:
+            self._execute(_SHORTEN_REFERENCE, (length, self.tx, inode, position))
+
+    def set_lease(self, inode: InodeId, lease: Lease) -> None:
+        self._execute("INSERT OR REPLACE INTO lease VALUES (?, ?, ?)", (inode, *lease))
+
+    def drop_lease(self, inode: InodeId) -> None:
+        self._execute("DELETE FROM lease WHERE inode = ?", (inode,))
 
     def _unrefer(self, chunk: ChunkId) -> list[ChunkRecord]:
         """One reference less; the chunk itself when that was the last."""
@@ -163,6 +193,12 @@ class SqliteTransaction(SqliteReader, Transaction):
         if old:
             self._execute("DELETE FROM request WHERE number <= ?", (old[-1][0],))
         return len(old)
+
+    def set_datanode_mode(self, node: NodeId, mode: Mode) -> None:
+        if mode is Mode.IN_SERVICE:
+            self._execute("DELETE FROM datanode WHERE node = ?", (node,))
+        else:
+            self._execute("INSERT OR REPLACE INTO datanode (node, mode) VALUES (?, ?)", (node, mode.value))
 
     def raise_floor(self, floor: ChunkId) -> None:
         if not self.floor_held():

@@ -21,8 +21,10 @@ from peacefs.protocol.limits import (
 )
 
 from .metadata import Inode, InodeId, Reader, Transaction
+from .namespace_append import AppendToComplete, abandon_lease, check_append, complete_append, take_lease
 from .namespace_files import FileToComplete, Publication, check_create, complete_file
 from .namespace_rename import RenameResult, rename
+from .namespace_reshape import check_concat, concat, existing_file, truncate
 from .new_directories import make_directories, only_mode_bits
 from .paths import NamespacePath, check_creatable
 from .reclaim import discard
@@ -30,17 +32,24 @@ from .records import ChunkRecord, ContentSummary, FileChunk, FileStatus, Kind, L
 from .resolution import existing_inode, find, find_existing, find_place, follow
 
 __all__ = [
+    "AppendToComplete",
     "DeleteResult",
     "FileToComplete",
     "Publication",
     "RenameResult",
     "ReplicationResult",
+    "abandon_lease",
+    "check_append",
+    "check_concat",
     "check_create",
     "chunk_page",
+    "complete_append",
     "complete_file",
+    "concat",
     "content_summary",
     "count_tree",
     "delete",
+    "existing_file",
     "layout",
     "list_page",
     "mkdirs",
@@ -51,6 +60,8 @@ __all__ = [
     "set_times",
     "status",
     "status_of_inode",
+    "take_lease",
+    "truncate",
 ]
 
 

@@ -28,6 +28,7 @@ from peacefs.protocol.limits import (
     link_turn_s,
 )
 from peacefs.protocol.messages import (
+    AbandonLease,
     AllocateChunk,
     CompleteFile,
     Done,
@@ -38,9 +39,11 @@ from peacefs.protocol.messages import (
     Message,
     Register,
     Registered,
+    RenewLease,
     ReplicateChunk,
     ReportChunks,
     ReportCorrupt,
+    TakeLease,
 )
 from peacefs.protocol.metrics import frames_sent
 
@@ -49,6 +52,9 @@ from .files import Files
 from .repair import Copy
 
 log = logging.getLogger("peacefs.coordinator")
+
+#: What datanodes ask, as clients that live in them.
+_CALLS = (AllocateChunk, CompleteFile, TakeLease, RenewLease, AbandonLease, GetLayout, ReportCorrupt)
 
 
 class NodeServer:
@@ -278,7 +284,7 @@ class NodeLink(asyncio.Protocol):
             answered(message)
         elif isinstance(message, Register | ReportChunks | Heartbeat):
             self._tell_cluster(message, frame.tag)
-        elif isinstance(message, AllocateChunk | CompleteFile | GetLayout | ReportCorrupt):
+        elif isinstance(message, _CALLS):
             try:
                 self._server.spawn(self._answer(message, frame.tag))
             except Overloaded as error:
@@ -348,6 +354,12 @@ class NodeLink(asyncio.Protocol):
                 return await files.writing.allocate(message, self._host)
             case CompleteFile():
                 return await files.writing.complete(message)
+            case TakeLease():
+                return await files.appending.take_lease(message, self._host)
+            case RenewLease():
+                return await files.appending.renew(message)
+            case AbandonLease():
+                return await files.appending.abandon(message)
             case GetLayout():
                 return await files.reading.layout(message, self._host)
             case ReportCorrupt():

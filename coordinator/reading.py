@@ -61,15 +61,15 @@ class Reading:
         """For our own client, which reads from datanodes itself: the token, the layout, the status."""
         status = await self._file_status(path)
         await self._at.until_ready()
-        layout = self._layout(status.inode, status.length, client_host)
+        layout = self._layout(status.inode, client_host)
         return self._at.seal.seal(self._read_token(path, status, user)), layout, status
 
     async def layout(self, wanted: GetLayout, reader_host: str | None) -> Layout:
         """Where the chunks of an open file are now."""
         token = self._at.seal.open(wanted.token, FileRead, self._at.wall_clock())
         await self._at.until_ready()
-        status = namespace.status_of_inode(self._at.reader, token.inode)
-        return self._layout(token.inode, status.length, reader_host)
+        namespace.status_of_inode(self._at.reader, token.inode)
+        return self._layout(token.inode, reader_host)
 
     async def report_corrupt(self, report: ReportCorrupt) -> Done:
         """A reader met bad bytes; the datanode is asked to check."""
@@ -108,10 +108,12 @@ class Reading:
             expires_s=self._at.wall_clock() + read_token_lifetime_s, path=path, inode=status.inode, user=user
         )
 
-    def _layout(self, inode: int, length: int, reader_host: str | None) -> Layout:
+    def _layout(self, inode: int, reader_host: str | None) -> Layout:
+        """One look-up gives the chunks and, with them, the length: the file may be extended or cut meanwhile."""
+        chunks = namespace.layout(self._at.reader, inode)
         expires_s = self._at.wall_clock() + read_token_lifetime_s
         return Layout(
-            length,
+            sum(chunk.length for chunk in chunks),
             [
                 ChunkLayout(
                     chunk.chunk,
@@ -120,7 +122,7 @@ class Reading:
                     self._at.seal.seal(ChunkRead(expires_s=expires_s, chunk=chunk.chunk)),
                     self._hops(chunk.chunk, reader_host),
                 )
-                for chunk in namespace.layout(self._at.reader, inode)
+                for chunk in chunks
             ],
         )
 
@@ -137,7 +139,9 @@ class Reading:
             if offset < at:
                 holders = self._at.cluster.locations(chunk.chunk, client_host)
                 break
-        for node in [*holders, *self._at.cluster.members.alive()]:
+        alive = self._at.cluster.members.alive()
+        near = [node for node in holders if node in alive]
+        for node in [*near, *alive]:
             if node.http_name not in exclude:
                 return node
         raise ChunkUnavailable(f"no datanode is alive to read {path} from")

@@ -15,6 +15,14 @@ class Kind(Enum):
     DIRECTORY = "DIRECTORY"
 
 
+class Mode(Enum):
+    """What an operator has decided about a datanode."""
+
+    IN_SERVICE = "in service"
+    #: It gets nothing new, and what it holds is copied to others; then it can be switched off for good.
+    DECOMMISSION = "decommission"
+
+
 @dataclass(frozen=True, slots=True)
 class FileStatus:
     """What a lister or stat sees. Times are milliseconds since 1970, lengths bytes.

@@ -2,7 +2,8 @@
 
 The chunk with the fewest good replicas comes first. A node takes part in a few copies at a time. A copy that
 is refused or overdue is planned again, elsewhere if there is an elsewhere. Replicas in excess are dropped so
-that no rack is left out; corrupt ones once a good one exists.
+that no rack is left out; corrupt ones once a good one exists. What a datanode that is to leave holds is copied
+from it or from others, until nothing depends on it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from peacefs.protocol.limits import repair_timeout_s, repairs_in_flight_per_node
 from .chunk_map import ChunkMap, ChunkState
 from .membership import Membership, State
 
-#: Chooses a node for one more replica: (existing holders, nodes that must not get it) -> node, or None.
+#: Chooses a node for one more replica: (holders that stay, nodes that must not get it) -> node, or None.
 ChooseTarget = Callable[[Sequence[NodeId], frozenset[NodeId]], NodeId | None]
 
 _CONSIDERED_PER_PLAN = 200
@@ -102,9 +103,9 @@ class Repair:
         if not sources:
             return None
         failed = self._failed_targets.get(chunk, set())
-        leaving = self._being_dropped.get(chunk, {})
-        excluded = frozenset(full | failed | leaving.keys() | set(state.corrupt))
-        target = choose_target(state.holders, excluded)
+        dropped = self._being_dropped.get(chunk, {}).keys()
+        excluded = frozenset(full | failed | dropped | set(state.corrupt) | set(state.holders))
+        target = choose_target(chunks.lasting(state), excluded)
         if target is None:
             # Where every other node has failed, the failed ones get another chance at the next plan.
             self._failed_targets.pop(chunk, None)
@@ -147,11 +148,13 @@ class Repair:
             if any(chunks.is_lost(chunk, node) for node in state.holders):
                 continue
             drops += [Drop(chunk, state.version, state.length, node) for node in state.corrupt]
-            excess = len(state.holders) - state.replication
+            lasting = chunks.lasting(state)
+            excess = len(lasting) - state.replication
             # While a holder is suspect, what looks like one replica too many may be one too few.
-            if excess > 0 and all(_is_alive(members, node) for node in state.holders):
+            if excess > 0 and all(_is_alive(members, node) for node in lasting):
                 drops += [
-                    Drop(chunk, state.version, state.length, node) for node in _dispensable(state, members, excess)
+                    Drop(chunk, state.version, state.length, node)
+                    for node in _dispensable(lasting, members, excess)
                 ]
         for drop in drops:
             due_s = now_s + repair_timeout_s
@@ -187,9 +190,9 @@ def _is_alive(members: Membership, node_id: NodeId) -> bool:
     return node is not None and node.state is State.ALIVE
 
 
-def _dispensable(state: ChunkState, members: Membership, excess: int) -> list[NodeId]:
+def _dispensable(holders: Sequence[NodeId], members: Membership, excess: int) -> list[NodeId]:
     """Which holders to drop: from the rack with the most replicas first, the fullest node of it first."""
-    kept = list(state.holders)
+    kept = list(holders)
     dropped = []
     for _ in range(excess):
         racks = {node: found.rack for node in kept if (found := members.get(node)) is not None}

@@ -6,6 +6,7 @@ RemoteException bodies of WebHDFS with their status.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -19,18 +20,25 @@ from starlette.exceptions import HTTPException
 
 import peacefs
 from peacefs.protocol.errors import BadRequest, PeacefsError, remote_exception
-from peacefs.protocol.limits import control_body_bytes_max
+from peacefs.protocol.limits import plan_body_bytes_max
 from peacefs.protocol.messages import (
+    AbandonLease,
     AllocateChunk,
     CompleteFile,
     GetLayout,
     Message,
+    RenewLease,
     ReportCorrupt,
 )
 from peacefs.protocol.metrics import CONTENT_TYPE, exposition
 
-from .cluster import Cluster
+from .body_limit import BodyLimit
+from .cluster import Cluster, Service
 from .files import Files
+from .membership import Node
+from .planner import Planner
+from .records import Mode
+from .rest_network import network_routes
 from .writing import CreateFile
 
 M = TypeVar("M", bound=Message)
@@ -46,6 +54,31 @@ class CreateBody(BaseModel):
     replication: int = 0
     block_bytes: int = 0
     create_parent: bool = True
+    request_id: str = ""
+
+
+class ExtendBody(BaseModel):
+    """A file to be extended. Asked again by the same `holder`, the lease is taken anew."""
+
+    path: str
+    user: str
+    holder: str = Field(min_length=1)
+
+
+class TruncateBody(BaseModel):
+    """A file to be left with its first `length` bytes."""
+
+    path: str
+    user: str
+    length: int
+
+
+class ConcatBody(BaseModel):
+    """Files whose contents go to the end of another. With a request id it is done once."""
+
+    target: str
+    sources: list[str]
+    user: str
     request_id: str = ""
 
 
@@ -69,6 +102,10 @@ class DatanodeStatus(BaseModel):
     used_bytes: int
     available_bytes: int
     replicas: int
+    #: in service, decommissioning, decommissioned
+    service: str
+    #: How many chunks still lack a replica elsewhere before it can leave.
+    to_drain: int
 
 
 class ChunkCounts(BaseModel):
@@ -129,7 +166,7 @@ def build_rest(
             epoch=epoch(),
             ready=cluster.ready(clock()),
             address=address(),
-            datanodes=_datanodes(cluster),
+            datanodes=[_datanode(cluster, node) for node in cluster.members.all()],
             chunks=ChunkCounts(
                 total=len(cluster.chunks),
                 under_replicated=len(cluster.chunks.under),
@@ -143,6 +180,23 @@ def build_rest(
             replicas_lost_total=cluster.replicas_lost_total,
         )
 
+    @app.post("/v1/datanodes/{node}/decommission")
+    async def decommission(node: str) -> DatanodeStatus:
+        """Nothing new goes there, and what it holds is copied to others. Answers at once; see the status."""
+        return _datanode(cluster, await files.administration.set_mode(node, Mode.DECOMMISSION))
+
+    @app.post("/v1/datanodes/{node}/recommission")
+    async def recommission(node: str) -> DatanodeStatus:
+        return _datanode(cluster, await files.administration.set_mode(node, Mode.IN_SERVICE))
+
+    inspecting = asyncio.Lock()
+
+    @app.get("/v1/fsck", responses={200: {"description": "An FsckPage; the walk goes on with its `after`."}})
+    async def fsck(path: str = "/", after: str | None = None, every_file: bool = False) -> Response:
+        # One at a time: however many ask, other requests get most of the event loop.
+        async with inspecting:
+            return _json(await files.inspection.page(path, after, every_file=every_file))
+
     @app.get("/metrics", include_in_schema=False)
     async def metrics() -> Response:
         return Response(exposition(), media_type=CONTENT_TYPE)
@@ -152,6 +206,27 @@ def build_rest(
         wanted = CreateFile(**body.model_dump(), client_host=_client_host(request))
         ticket = await files.writing.create(wanted)
         return _json({"token": ticket.token, "allocated": ticket.allocated})
+
+    @app.post("/v1/files/extend")
+    async def extend(body: ExtendBody, request: Request) -> Response:
+        return _json(await files.appending.extend(body.path, body.holder, _client_host(request)))
+
+    @app.post("/v1/files/truncate")
+    async def truncate(body: TruncateBody) -> Response:
+        return _json({"boolean": await files.reshaping.truncate(body.path, body.length, body.user)})
+
+    @app.post("/v1/files/concat")
+    async def concat(body: ConcatBody) -> Response:
+        await files.reshaping.concat(body.target, body.sources, body.user, body.request_id)
+        return _json({})
+
+    @app.post("/v1/files/renew", openapi_extra=_documented(RenewLease))
+    async def renew(request: Request) -> Response:
+        return _json(await files.appending.renew(await _message(request, RenewLease)))
+
+    @app.post("/v1/files/abandon", openapi_extra=_documented(AbandonLease))
+    async def abandon(request: Request) -> Response:
+        return _json(await files.appending.abandon(await _message(request, AbandonLease)))
 
     @app.post("/v1/files/open")
     async def open_file(body: OpenBody, request: Request) -> Response:
@@ -175,26 +250,28 @@ def build_rest(
     async def corrupt(request: Request) -> Response:
         return _json(await files.reading.report_corrupt(await _message(request, ReportCorrupt)))
 
+    app.include_router(network_routes(cluster, Planner()))
+    app.add_middleware(BodyLimit, of_path={"/v1/plan": plan_body_bytes_max})
     _answer_errors(app)
     return app
 
 
-def _datanodes(cluster: Cluster) -> list[DatanodeStatus]:
-    return [
-        DatanodeStatus(
-            node=node.id,
-            host=node.registration.data_host,
-            http_port=node.registration.http_port,
-            data_port=node.registration.data_port,
-            rack=node.rack,
-            state=node.state.value,
-            capacity_bytes=node.usage.capacity_bytes,
-            used_bytes=node.usage.used_bytes,
-            available_bytes=node.usage.available_bytes,
-            replicas=cluster.chunks.held_by(node.id),
-        )
-        for node in cluster.members.all()
-    ]
+def _datanode(cluster: Cluster, node: Node) -> DatanodeStatus:
+    service = cluster.service_of(node)
+    return DatanodeStatus(
+        node=node.id,
+        host=node.registration.data_host,
+        http_port=node.registration.http_port,
+        data_port=node.registration.data_port,
+        rack=node.rack,
+        state=node.state.value,
+        capacity_bytes=node.usage.capacity_bytes,
+        used_bytes=node.usage.used_bytes,
+        available_bytes=node.usage.available_bytes,
+        replicas=cluster.chunks.held_by(node.id),
+        service=service.value,
+        to_drain=cluster.chunks.to_drain(node.id) if service is Service.DECOMMISSIONING else 0,
+    )
 
 
 def _client_host(request: Request) -> str | None:
@@ -202,13 +279,8 @@ def _client_host(request: Request) -> str | None:
 
 
 async def _message(request: Request, kind: type[M]) -> M:
-    body = b""
-    async for piece in request.stream():
-        body += piece
-        if len(body) > control_body_bytes_max:
-            raise BadRequest(f"a body of more than {control_body_bytes_max} bytes is over the limit")
     try:
-        return msgspec.json.decode(body, type=kind)
+        return msgspec.json.decode(await request.body(), type=kind)
     except msgspec.DecodeError as error:
         raise BadRequest(f"the body is no {kind.__name__}: {error}") from None
 

@@ -133,6 +133,7 @@ class Coordinator:
             Workplace(self._reader, self._commit, self._cluster, seal, self._epochs.numbering, self._nodes.send)
         )
         self._nodes.files = self._files
+        self._files.administration.recall()
 
     async def serve(self) -> None:
         """Until a signal, or the parent's death."""

@@ -6,7 +6,7 @@ A stream ends when its file is published, when its writer gives it up, or when i
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from peacefs.protocol.ids import ChunkId, NodeId
 
@@ -36,6 +36,14 @@ class Streams:
     def close_overdue(self, now_s: float) -> None:
         while self._deadlines and self._deadlines[0][0] <= now_s:
             self.close(self._deadlines.popleft()[1])
+
+    def pipelines(self) -> list[list[NodeId]]:
+        """The nodes of each, in the order of the pipeline."""
+        return [list(nodes) for nodes in self._nodes.values()]
+
+    @property
+    def chunks(self) -> Set[ChunkId]:
+        return self._nodes.keys()
 
     def through(self, node: NodeId) -> int:
         """How many go through a node."""

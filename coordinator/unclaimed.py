@@ -99,6 +99,11 @@ class Unclaimed:
             heappush(self._lowest, chunk)
         return ((node, replica) for chunk in taken for node, replica in self._replicas[chunk].items())
 
+    def replicas(self) -> Iterator[tuple[NodeId, Replica]]:
+        """All of them."""
+        for holders in self._replicas.values():
+            yield from holders.items()
+
     def counts(self, epoch: int) -> UnclaimedCounts:
         """Of all, and of what was written before `epoch`."""
         return UnclaimedCounts(

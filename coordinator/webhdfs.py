@@ -27,9 +27,11 @@ from peacefs.protocol.webhdfs_answers import (
     send_stream,
 )
 from peacefs.protocol.webhdfs_query import is_webhdfs
-from peacefs.protocol.webhdfs_redirects import ReadFile, WriteFile, location
+from peacefs.protocol.webhdfs_redirects import ExtendFile, ReadFile, WriteFile, location
 from peacefs.protocol.webhdfs_requests import (
+    Append,
     CheckAccess,
+    Concatenate,
     Create,
     Delete,
     GetBlockLocations,
@@ -49,9 +51,11 @@ from peacefs.protocol.webhdfs_requests import (
     SetPermission,
     SetReplication,
     SetTimes,
+    Truncate,
     parse_request,
 )
 
+from .appending import AppendFile
 from .files import Files
 from .records import ListPage, RenameMode
 from .webhdfs_shapes import (
@@ -90,6 +94,9 @@ class WebHdfs:
             CheckAccess: self._check_access,
             Open: self._open,
             Create: self._create,
+            Append: self._append,
+            Truncate: self._truncate,
+            Concatenate: self._concatenate,
             MakeDirectories: self._make_directories,
             Rename: self._rename,
             Delete: self._delete,
@@ -196,6 +203,12 @@ class WebHdfs:
         written = WriteFile(asked.path, ticket.token, ticket.allocated, header(scope, b"host") or "")
         return _redirect(asked, location(written, scope["scheme"], ticket.http_host, ticket.http_port))
 
+    async def _append(self, asked: Append, scope: Scope) -> Answer:
+        wanted = AppendFile(asked.path, asked.user, client_host(scope), asked.exclude)
+        ticket = await self._files.appending.append(wanted)
+        extended = ExtendFile(asked.path, ticket.token)
+        return _redirect(asked, location(extended, scope["scheme"], ticket.http_host, ticket.http_port))
+
     # -- changing ----------------------------------------------------------------------------------
 
     async def _make_directories(self, asked: MakeDirectories, _scope: Scope) -> Answer:
@@ -211,6 +224,13 @@ class WebHdfs:
 
     async def _delete(self, asked: Delete, _scope: Scope) -> Answer:
         return boolean_answer(await self._files.names.delete(asked.path, asked.recursive, asked.user))
+
+    async def _truncate(self, asked: Truncate, _scope: Scope) -> Answer:
+        return boolean_answer(await self._files.reshaping.truncate(asked.path, asked.length, asked.user))
+
+    async def _concatenate(self, asked: Concatenate, _scope: Scope) -> Answer:
+        await self._files.reshaping.concat(asked.path, asked.sources, asked.user)
+        return empty_answer()
 
     async def _set_times(self, asked: SetTimes, _scope: Scope) -> Answer:
         await self._files.names.set_times(asked.path, asked.user, asked.modified_ms, asked.accessed_ms)

@@ -7,14 +7,15 @@ import uuid
 from dataclasses import dataclass
 
 from peacefs.protocol.errors import BadRequest
-from peacefs.protocol.ids import ChunkId, NodeId
+from peacefs.protocol.ids import ChunkId
 from peacefs.protocol.limits import checksum_block_bytes, chunk_bytes_max, write_token_lifetime_s
 from peacefs.protocol.messages import AllocateChunk, Allocated, Completed, CompleteFile
-from peacefs.protocol.tokens import ChunkWrite, FileWrite
+from peacefs.protocol.tokens import FileLease, FileWrite
 
 from . import namespace
-from .membership import Node
+from .appending import Appending
 from .paths import parse_path
+from .placing import Placing
 from .replication_bounds import checked_replication
 from .workplace import Workplace
 
@@ -50,8 +51,10 @@ class CreateTicket:
 class Writing:
     """Commits nothing before the completion; until then a file is a token in its writer's hands."""
 
-    def __init__(self, workplace: Workplace) -> None:
+    def __init__(self, workplace: Workplace, placing: Placing, appending: Appending) -> None:
         self._at = workplace
+        self._placing = placing
+        self._appending = appending
 
     async def create(self, wanted: CreateFile) -> CreateTicket:
         """Places the first chunk and seals all that the completion needs. Commits nothing."""
@@ -70,28 +73,49 @@ class Writing:
             # A stock client sends none; the datanode may still have to repeat the completion.
             request_id=wanted.request_id or uuid.uuid4().hex,
         )
-        allocated, head = self._allocate(token, wanted.client_host, self._nodes_by_http_name(wanted.exclude))
+        exclude = self._placing.nodes_by_http_name(wanted.exclude)
+        allocated, head = self._placing.place(token.replication, wanted.client_host, exclude)
         return CreateTicket(
             head.registration.http_host, head.registration.http_port, self._at.seal.seal(token), allocated
         )
 
     async def allocate(self, wanted: AllocateChunk, writer_host: str | None) -> Allocated:
         """A further chunk for a file being written, or one in place of a chunk whose pipeline failed."""
-        token = self._at.seal.open(wanted.token, FileWrite, self._at.wall_clock())
+        token = self._at.seal.open_for_writing(wanted.token, self._at.wall_clock())
+        if isinstance(token, FileLease):
+            self._appending.renew_lease(token)
         if wanted.abandoned is not None:
             self._at.cluster.abandoned(wanted.abandoned)
         await self._at.until_ready()
-        allocated, _head = self._allocate(token, writer_host, frozenset(wanted.exclude))
+        allocated, _head = self._placing.place(token.replication, writer_host, frozenset(wanted.exclude))
         return allocated
 
     async def complete(self, wanted: CompleteFile) -> Completed:
-        """Creates the name and publishes the file, in one commit."""
-        token = self._at.seal.open(wanted.token, FileWrite, self._at.wall_clock())
+        """Creates the name and publishes the file, or extends the one that is there, in one commit."""
+        token = self._at.seal.open_for_writing(wanted.token, self._at.wall_clock())
         for chunk in wanted.chunks:
             if not chunk.receipts:
                 raise BadRequest("a chunk without receipts is on no datanode; write it again")
             for receipt in chunk.receipts:
                 self._at.seal.verify_receipt(receipt, chunk.chunk, chunk.version, chunk.length, chunk.checksum)
+        if isinstance(token, FileLease):
+            publication = await self._appending.complete(token, wanted.chunks)
+        else:
+            publication = await self._create(token, wanted)
+        self._at.cluster.published(publication.added)
+        self._at.free(publication.freed)
+        fewest = min((len(chunk.receipts) for chunk in wanted.chunks), default=token.replication)
+        if fewest < token.replication:
+            log.warning(
+                "%s was written to %d of %d replicas; repair follows", token.path, fewest, token.replication
+            )
+        return Completed(publication.length)
+
+    def write_token(self, chunk: ChunkId, version: int, nodes: list[str]) -> str:
+        """Leave to copy a version of a chunk to these nodes."""
+        return self._placing.write_token(chunk, version, nodes)
+
+    async def _create(self, token: FileWrite, wanted: CompleteFile) -> namespace.Publication:
         wanted_file = namespace.FileToComplete(
             path=parse_path(token.path),
             user=token.user,
@@ -103,37 +127,7 @@ class Writing:
             request_id=token.request_id,
             chunks=wanted.chunks,
         )
-        publication = await self._at.commit(lambda tx: namespace.complete_file(tx, wanted_file, self._at.now_ms()))
-        self._at.cluster.published(publication.added)
-        self._at.free(publication.freed)
-        fewest = min((len(chunk.receipts) for chunk in wanted.chunks), default=token.replication)
-        if fewest < token.replication:
-            log.warning(
-                "%s was written to %d of %d replicas; repair follows", token.path, fewest, token.replication
-            )
-        return Completed(publication.length)
-
-    def _allocate(
-        self, token: FileWrite, writer_host: str | None, exclude: frozenset[NodeId]
-    ) -> tuple[Allocated, Node]:
-        chunk, version = self._at.numbering.next(), self._at.numbering.next()
-        nodes = self._at.cluster.place(
-            self._at.monotonic(), chunk, writer_host, token.replication, exclude, write_token_lifetime_s
-        )
-        return Allocated(
-            chunk=chunk,
-            version=version,
-            pipeline=[node.hop for node in nodes],
-            token=self.write_token(chunk, version, [node.id for node in nodes]),
-        ), nodes[0]
-
-    def write_token(self, chunk: ChunkId, version: int, nodes: list[NodeId]) -> str:
-        """Leave to write a version of a chunk through these nodes."""
-        expires_s = self._at.wall_clock() + write_token_lifetime_s
-        return self._at.seal.seal(ChunkWrite(expires_s=expires_s, chunk=chunk, version=version, nodes=nodes))
-
-    def _nodes_by_http_name(self, names: frozenset[str]) -> frozenset[NodeId]:
-        return frozenset(node.id for node in self._at.cluster.members.all() if node.http_name in names)
+        return await self._at.commit(lambda tx: namespace.complete_file(tx, wanted_file, self._at.now_ms()))
 
 
 def _block_bytes(wanted: int) -> int:

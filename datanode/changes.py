@@ -43,8 +43,7 @@ class Changes:
             return taken[0], taken[1], taken[2]
 
     def forget(self) -> None:
-        """A full report is about to be made, which says it all."""
+        """A full report is about to be made, which says it all but what is corrupt."""
         with self._lock:
             self._added.clear()
             self._removed.clear()
-            self._corrupt.clear()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 import threading
+from heapq import nsmallest
 from typing import NamedTuple
 
 from peacefs.protocol.ids import ChunkId, Version
@@ -85,6 +86,12 @@ class ChunkIndex:
             version, length, _segment, _offset = _PLACE.unpack(place)
             replicas.append(Replica(chunk, version, length))
         return replicas
+
+    def chunks_after(self, chunk: ChunkId, limit: int) -> list[ChunkId]:
+        """The next chunks above `chunk`, in order. Walks the whole index: for who has work for minutes then."""
+        with self._lock:
+            chunks = list(self._packed)
+        return nsmallest(limit, (each for each in chunks if each > chunk))
 
     def in_segment(self, number: int) -> list[tuple[ChunkId, Place]]:
         """Every replica in a segment. Walks the whole index: only for a segment that is damaged."""

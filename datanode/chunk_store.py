@@ -320,6 +320,11 @@ class ChunkStore:
         """Lets go of a replica; harmless when that was done before."""
         return self._reader.close(plan)
 
+    def drop_cached(self, plan: ReadPlan) -> fx.Steps[None]:
+        """What is read of a large chunk next comes from the medium. (A small one has been read already.)"""
+        if plan.file is not None:
+            yield from fx.drop_cached(plan.file)
+
     # -- the rest ----------------------------------------------------------------------------------
 
     def delete(self, chunk: ChunkId, version: Version) -> fx.Steps[bool]:
@@ -360,6 +365,10 @@ class ChunkStore:
 
     def replicas(self) -> list[Replica]:
         return self._index.replicas()
+
+    def chunks_after(self, chunk: ChunkId, limit: int) -> list[ChunkId]:
+        """The next chunks above `chunk`, in order, of which replicas are here."""
+        return self._index.chunks_after(chunk, limit)
 
     def usage(self) -> Usage:
         """What chunks use and may still use; the capacity is both together."""

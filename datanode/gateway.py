@@ -11,12 +11,14 @@ import asyncio
 import contextlib
 import logging
 import time
+import uuid
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 from urllib.parse import quote
 
+from peacefs.client.file_appender import append_file
 from peacefs.client.file_reader import FileReader
 from peacefs.client.file_writer import WriteStats, write_file
 from peacefs.protocol import effects as fx
@@ -30,13 +32,13 @@ from peacefs.protocol.errors import (
     PeacefsError,
     PeerUnreachable,
 )
-from peacefs.protocol.messages import GetLayout, Layout
+from peacefs.protocol.messages import GetLayout, Layout, Leased, TakeLease
 from peacefs.protocol.metrics import CONTENT_TYPE, exposition
 from peacefs.protocol.threads import ThreadDriver
-from peacefs.protocol.tokens import FileRead, FileWrite, Seal
+from peacefs.protocol.tokens import FileAppend, FileRead, FileWrite, Seal
 from peacefs.protocol.webhdfs_answers import Answer, empty_answer, fault_answer, send_answer
 from peacefs.protocol.webhdfs_query import is_webhdfs
-from peacefs.protocol.webhdfs_redirects import ReadFile, WriteFile, parse_redirected
+from peacefs.protocol.webhdfs_redirects import ExtendFile, ReadFile, WriteFile, parse_redirected
 
 from .download import Download
 from .gateway_budget import BufferBudget
@@ -44,6 +46,8 @@ from .upload import Upload, body_pieces
 
 log = logging.getLogger("peacefs.gateway")
 T = TypeVar("T")
+#: What takes an upload's bytes from its stream, on a thread.
+Writer = Callable[[Upload], fx.Steps[WriteStats]]
 
 _HELLO = b"A datanode of peacefs. Files are read and written through the coordinator's address.\n"
 
@@ -103,6 +107,8 @@ class Gateway:
         wanted = parse_redirected(scope)
         if isinstance(wanted, WriteFile):
             return await self._write(wanted, receive)
+        if isinstance(wanted, ExtendFile):
+            return await self._append(wanted, receive)
         async with self._slot(self._downloads, "too many files are being read here"):
             download = await self._opened(wanted)
             await download.send(receive, send)
@@ -111,45 +117,49 @@ class Gateway:
     # -- writing -----------------------------------------------------------------------------------
 
     async def _write(self, wanted: WriteFile, receive: Receive) -> Answer:
-        now_s = self._wall_clock()
-        token = self._seal.open(wanted.token, FileWrite, now_s)
+        token = self._seal.open(wanted.token, FileWrite, self._wall_clock())
+        stats = await self._received(token, receive, lambda upload: _write(wanted, upload, token.block_bytes))
+        headers = {"location": f"webhdfs://{wanted.namenode}{quote(token.path)}"}
+        return empty_answer(201, **headers, **_shortage(stats, token))
+
+    async def _append(self, wanted: ExtendFile, receive: Receive) -> Answer:
+        token = self._seal.open(wanted.token, FileAppend, self._wall_clock())
+        holder = f"{token.user} {uuid.uuid4().hex}"
+        take_lease = TakeLease(wanted.token, holder)
+        stats = await self._received(token, receive, lambda upload: _extend(take_lease, upload, token.block_bytes))
+        return empty_answer(200, **_shortage(stats, token))
+
+    async def _received(self, token: FileWrite | FileAppend, receive: Receive, writer: Writer) -> WriteStats:
+        """Takes the body in and has it written by `writer`."""
         pieces = body_pieces(receive, self._bounds.body_idle_timeout_s)
         upload = Upload(pieces, self._budget, token.block_bytes)
         try:
-            async with asyncio.timeout(token.expires_s - now_s):
-                stats = await self._carry(upload, wanted, token)
+            async with asyncio.timeout(token.expires_s - self._wall_clock()):
+                return await self._carry(upload, token.path, writer)
         except TimeoutError:
             raise AccessDenied(f"the leave to write {token.path} expired before its last byte came") from None
-        headers = {"location": f"webhdfs://{wanted.namenode}{quote(token.path)}"}
-        if stats.short_chunks(token.replication):
-            fewest = min(stats.replicas)
-            log.warning("%r has %d of %d replicas until it is repaired", token.path, fewest, token.replication)
-            headers["x_peacefs_replicas"] = f"{fewest}/{token.replication}"
-        return empty_answer(201, **headers)
 
-    async def _carry(self, upload: Upload, wanted: WriteFile, token: FileWrite) -> WriteStats:
+    async def _carry(self, upload: Upload, path: str, writer: Writer) -> WriteStats:
         """Until the file is published, or is certain not to be. Whatever ends this early ends the writer too."""
         writing: asyncio.Future[WriteStats] | None = None
         try:
             if await upload.receive_up_to(self._bounds.first_buffer_bytes):
-                writing = self._start(self._quick, upload, wanted, token)
+                writing = self._start(self._quick, upload, writer)
                 return await asyncio.shield(writing)
             async with self._slot(self._long_uploads, "too many long files are being written here"):
-                writing = self._start(self._long, upload, wanted, token)
+                writing = self._start(self._long, upload, writer)
                 await upload.receive_rest()
                 return await asyncio.shield(writing)
         except BaseException as end:
-            called_off = PeerUnreachable(f"the write of {token.path} was called off")
+            called_off = PeerUnreachable(f"the write of {path} was called off")
             upload.abort(end if isinstance(end, PeacefsError) else called_off)
             raise
         finally:
             if writing is None:
                 upload.close()
 
-    def _start(
-        self, pool: ThreadPoolExecutor, upload: Upload, wanted: WriteFile, token: FileWrite
-    ) -> asyncio.Future[WriteStats]:
-        writing = self._run(pool, _write(wanted, upload, token.block_bytes))
+    def _start(self, pool: ThreadPoolExecutor, upload: Upload, writer: Writer) -> asyncio.Future[WriteStats]:
+        writing = self._run(pool, writer(upload))
         writing.add_done_callback(lambda ended: _closed(upload, ended))
         return writing
 
@@ -190,6 +200,25 @@ def _closed(upload: Upload, writing: asyncio.Future[WriteStats]) -> None:
 def _write(wanted: WriteFile, upload: Upload, block_bytes: int) -> fx.Steps[WriteStats]:
     _completed, stats = yield from write_file(wanted.token, wanted.first, upload.stream, block_bytes=block_bytes)
     return stats
+
+
+def _extend(take_lease: TakeLease, upload: Upload, block_bytes: int) -> fx.Steps[WriteStats]:
+    try:
+        leased = yield from fx.call(take_lease, Leased)
+    except PeacefsError as refusal:
+        upload.abort(refusal)
+        raise
+    _completed, stats = yield from append_file(leased, upload.stream, block_bytes=block_bytes)
+    return stats
+
+
+def _shortage(stats: WriteStats, token: FileWrite | FileAppend) -> dict[str, str]:
+    """The header that says so when there are fewer replicas than there should be."""
+    if not stats.short_chunks(token.replication):
+        return {}
+    fewest = min(stats.replicas)
+    log.warning("%r has %d of %d replicas until it is repaired", token.path, fewest, token.replication)
+    return {"x_peacefs_replicas": f"{fewest}/{token.replication}"}
 
 
 def _find(wanted: ReadFile) -> fx.Steps[tuple[int, FileReader]]:

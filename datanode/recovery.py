@@ -22,3 +22,17 @@ class Recovery:
     damaged_files: list[str] = field(default_factory=list)
     #: What no version of this store writes: left alone.
     foreign: list[str] = field(default_factory=list)
+
+    def summary(self) -> str:
+        """One line for the log: how many replicas, and whatever was not as it should be."""
+        found = {
+            "unfinished and removed": self.unfinished,
+            "stale": self.stale,
+            "torn bytes cut off": self.torn_bytes,
+            "damaged bytes passed over": self.damaged_bytes,
+            "damaged files moved aside": len(self.damaged_files),
+            "foreign files left alone": len(self.foreign),
+        }
+        return ", ".join(
+            [f"{self.replicas} replicas", *(f"{count} {what}" for what, count in found.items() if count)]
+        )

@@ -32,6 +32,9 @@ from peacefs.protocol.limits import (
     order_threads,
     reregister_backoff_max_s,
     reserved_bytes_default,
+    scrub_bytes_per_second,
+    scrub_period_s,
+    scrub_rest_s,
     thread_switch_interval_s,
 )
 from peacefs.protocol.messages import Message, Register, Replica, Usage
@@ -50,7 +53,9 @@ from .gateway import Gateway
 from .orders import Orders
 from .pipeline import PipelineHop
 from .replicator import Replicator
+from .scrubber import Scrubber
 from .store_directory import StoreDirectory
+from .store_layout import describe
 
 log = logging.getLogger("peacefs.datanode")
 
@@ -68,6 +73,9 @@ class DatanodeOptions:
     rack: str = "/default-rack"
     secret_file: Path | None = None
     reserved_bytes: int = reserved_bytes_default
+    #: How long a round of scrubbing may take; 0 for no scrubbing.
+    scrub_period_s: float = scrub_period_s
+    scrub_bytes_per_second: float = scrub_bytes_per_second
     ready_fd: int | None = None
     parent_fd: int | None = None
 
@@ -141,6 +149,13 @@ class Datanode:
             ChunkServer(seal, self._store, self._changes),
         )
         self._orders = Orders(self._store, self._changes, Replicator(self._store, self._changes))
+        self._scrubber = Scrubber(
+            self._store,
+            str(options.directory),
+            self._found_corrupt,
+            period_s=options.scrub_period_s,
+            bytes_per_second=options.scrub_bytes_per_second,
+        )
         self._order_pool = ThreadPoolExecutor(order_threads, thread_name_prefix="orders")
         self._stopping = threading.Event()
         self._http_socket: socket.socket
@@ -149,7 +164,7 @@ class Datanode:
     async def serve(self, stop: asyncio.Event) -> None:
         """Until told to stop."""
         recovery = await asyncio.to_thread(self._driver.run, self._store.recover())
-        log.info("datanode %s of cluster %s: %s", self._node, self._me.cluster, recovery)
+        log.info("datanode %s of cluster %s: %s", self._node, self._me.cluster, recovery.summary())
         options = self._options
         self._data_server = DataServer(options.host, options.data_port, self._me, self._driver, self._requests)
         self._http_socket = listen(options.host, options.http_port)
@@ -157,8 +172,11 @@ class Datanode:
         gateway = Gateway(self._seal, self._driver)
         server = build_server(gateway)
         serving = asyncio.create_task(server.serve(sockets=[self._http_socket]))
-        compactor = threading.Thread(target=self._keep_compacting, name="compactor")
-        compactor.start()
+        tidying = [threading.Thread(target=self._keep_compacting, name="compactor")]
+        if options.scrub_period_s > 0:
+            tidying.append(threading.Thread(target=self._keep_scrubbing, name="scrubber"))
+        for thread in tidying:
+            thread.start()
         self._link.start()
         try:
             await self._announce_when_registered(stop)
@@ -174,7 +192,8 @@ class Datanode:
             gateway.close()
             await asyncio.to_thread(self._data_server.stop)
             self._order_pool.shutdown(wait=True, cancel_futures=True)
-            compactor.join()
+            for thread in tidying:
+                thread.join()
             await asyncio.to_thread(self._driver.run, self._store.close())
             self._pool.close_all()
             log.info("stopped")
@@ -202,6 +221,21 @@ class Datanode:
                 self._driver.run(self._store.compact())
             except (PeacefsError, OSError) as fault:
                 log.warning("compaction failed and will be tried again: %s", fault)
+
+    def _keep_scrubbing(self) -> None:
+        rest_s = 0.0
+        while not self._stopping.wait(rest_s):
+            try:
+                rest_s = self._driver.run(self._scrubber.advance())
+            except (PeacefsError, OSError) as fault:
+                log.warning("scrubbing was held up and goes on: %s", fault)
+                rest_s = scrub_rest_s
+        with contextlib.suppress(OSError):
+            self._driver.run(self._scrubber.stop())
+
+    def _found_corrupt(self, replica: Replica) -> None:
+        log.warning("scrubbing found %s corrupt", describe(replica.chunk, replica.version))
+        self._changes.corrupt(replica)
 
     # -- what the link asks ------------------------------------------------------------------------
 

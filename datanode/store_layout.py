@@ -1,6 +1,7 @@
 """What the chunk store's directory looks like, byte for byte. Pure: names and formats, no I/O.
 
     identity.json, lock       whose directory it is (store_directory)
+    scrubbing.json            how far the verification of all replicas has come (scrubber)
     staging/                  chunks being written; emptied at start
     chunks/<2 hex>/<name>     one sealed chunk a file; the name is chunk-version-length, in hexadecimal
     segments/<name>.segment   many small chunks a file; the name is number-salt, in hexadecimal
@@ -60,6 +61,7 @@ class StorePaths:
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
+        self.scrubbing = f"{directory}/scrubbing.json"
         self.staging = f"{directory}/staging"
         self.chunks = f"{directory}/chunks"
         self.segments = f"{directory}/segments"

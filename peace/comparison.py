@@ -71,21 +71,35 @@ POLICIES: dict[str, MakePolicy] = {
     "express": ExpressPolicy,
 }
 
-#: The policies that a scenario is run under unless others are named: capacities 3 and 5 are two readings of
-#: the paper's own cluster and mean nothing elsewhere.
+#: Capacities 3 and 5 are two readings of the paper's own cluster and mean nothing elsewhere.
 USUAL_POLICIES = ("random", "paper", "express")
 FIGURE10_POLICIES = ("random", "paper-3", "paper-5", "express")
 
 
-def run_scenario(name: str, seeds: Iterable[int], policies: Sequence[str] | None = None) -> list[Row]:
-    """One row for each case of the scenario and each policy; the load of a seed is the same for all."""
-    chosen = policies or (FIGURE10_POLICIES if name == "figure10" else USUAL_POLICIES)
-    numbers = list(seeds)
-    return [_row(case, policy, numbers) for case in SCENARIOS[name]() for policy in chosen]
+def usual_policies(scenario: str) -> tuple[str, ...]:
+    """The policies that a scenario is run under unless others are named."""
+    return FIGURE10_POLICIES if scenario == "figure10" else USUAL_POLICIES
 
 
-def _row(case: Case, policy: str, seeds: Sequence[int]) -> Row:
-    outcomes = [_outcome(case, POLICIES[policy], seed) for seed in seeds]
+def run_scenario(
+    name: str,
+    seeds: Iterable[int],
+    policies: Sequence[str] | None = None,
+    on_run: Callable[[], None] = lambda: None,
+) -> list[Row]:
+    """One row for each case of the scenario and each policy; the load of a seed is the same for all.
+
+    `on_run` hears of every cluster simulated to its end: one for each case, policy and seed.
+    """
+    chosen, numbers = policies or usual_policies(name), list(seeds)
+    return [_row(case, policy, numbers, on_run) for case in SCENARIOS[name]() for policy in chosen]
+
+
+def _row(case: Case, policy: str, seeds: Sequence[int], on_run: Callable[[], None]) -> Row:
+    outcomes = []
+    for seed in seeds:
+        outcomes.append(_outcome(case, POLICIES[policy], seed))
+        on_run()
     means = (fmean(values) for values in zip(*outcomes, strict=True))
     return Row(policy, case.writers, case.mb, *means)
 

@@ -95,6 +95,10 @@ class Policy(ABC):
         """How many chunks have been asked for and not been granted."""
         return sum(len(pending.waiting) for pending in self._ledger.pending())
 
+    def waiting(self) -> list[tuple[str, int]]:
+        """Those chunks, by set and number."""
+        return [(pending.write_set.name, chunk) for pending in self._ledger.pending() for chunk in pending.waiting]
+
     @property
     def grants_in_flight(self) -> list[Grant]:
         """The grants whose end has not been reported, oldest first."""

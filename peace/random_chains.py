@@ -25,7 +25,8 @@ class RandomChains:
     def draw(self, writer: str | None, replicas: int, exclude: frozenset[str]) -> list[str]:
         """Distinct nodes in pipeline order; fewer than asked for only if there are fewer."""
         if writer is not None and not self._writer_holds_replica:
-            others = len(self._index.by_node.keys() - exclude - {writer})
+            by_node, without_writer = self._index.by_node, exclude | {writer}
+            others = len(by_node) - sum(node in by_node for node in without_writer)
             if others >= replicas:
-                exclude |= {writer}
+                exclude = without_writer
         return choose_randomly(PlacementRequest(writer, replicas, exclude), self._index, self._rng)

@@ -11,7 +11,8 @@ from typing import Annotated
 
 import typer
 
-from peacefs.client.command_line.application import application
+from peacefs.client.addresses import DEFAULT_ADDRESS
+from peacefs.client.command_line.application import Coordinator, application
 from peacefs.client.command_line.complaints import complain
 from peacefs.metadata_commands import metadata
 from peacefs.protocol.limits import (
@@ -19,8 +20,16 @@ from peacefs.protocol.limits import (
     coordinator_node_port_default,
     datanode_data_port_default,
     datanode_http_port_default,
+    plan_chunks_max,
+    replication_default,
+    replication_max,
     reserved_bytes_default,
+    scrub_bytes_per_second,
+    scrub_period_s,
+    simulated_seeds_max,
 )
+
+_DAY_S = 86_400.0
 
 Directory = Annotated[Path, typer.Option("--dir", metavar="DIR", help="Where it keeps everything.")]
 Host = Annotated[str, typer.Option("--host", help="The address to bind. Others than loopback need --secret-file.")]
@@ -91,6 +100,21 @@ def datanode(
     reserved_bytes: Annotated[
         int, typer.Option("--reserved-bytes", min=0, help="What the disk keeps free for others.")
     ] = reserved_bytes_default,
+    scrub_days: Annotated[
+        float,
+        typer.Option(
+            "--scrub-days",
+            min=0,
+            envvar="PEACEFS_SCRUB_DAYS",
+            help="Every replica is read and verified once in that many days; 0 for never.",
+        ),
+    ] = scrub_period_s / _DAY_S,
+    scrub_rate: Annotated[
+        int,
+        typer.Option(
+            "--scrub-rate", min=1, envvar="PEACEFS_SCRUB_RATE", help="Bytes a second that it may read for that."
+        ),
+    ] = scrub_bytes_per_second,
     secret_file: SecretFile = None,
     ready_fd: ReadyDescriptor = None,
     parent_fd: ParentDescriptor = None,
@@ -109,6 +133,8 @@ def datanode(
             rack=rack,
             secret_file=secret_file,
             reserved_bytes=reserved_bytes,
+            scrub_period_s=scrub_days * _DAY_S,
+            scrub_bytes_per_second=scrub_rate,
             ready_fd=ready_fd,
             parent_fd=parent_fd,
         )
@@ -140,6 +166,115 @@ def demo(
     from peacefs.spark_connector.demo import DemoOptions, run_demo
 
     raise typer.Exit(run_demo(DemoOptions(input=log, directory=directory, keep=keep, json=as_json)))
+
+
+@application.command()
+def simulate(
+    scenario: Annotated[
+        str,
+        typer.Argument(
+            metavar="SCENARIO",
+            show_default=False,
+            help="figure10, staggered, slow-node, mixed, large or nic-bound.",
+        ),
+    ],
+    seeds: Annotated[
+        int, typer.Option("--seeds", metavar="N", min=1, max=simulated_seeds_max, help="How many runs to average.")
+    ] = 20,
+    policies: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--policy",
+            metavar="POLICY",
+            help="random, paper, paper-3, paper-5, flow or express; may be repeated. [default: the scenario's own]",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Only the rows, as JSON, on stdout.")] = False,
+    picture: Annotated[
+        Path | None,
+        typer.Option("--picture", metavar="FILE", help="Draw time against writers: .png, .svg or .pdf."),
+    ] = None,
+) -> None:
+    """Compare placement policies in a simulated cluster.
+
+    from request is from when a set is asked for until it is written, span from its first grant; both are means
+    over all sets. The bounds are what no policy can beat.
+    """
+    from .simulate_command import SimulateOptions, run_simulate
+
+    run_simulate(SimulateOptions(scenario, seeds, policies or (), as_json, picture))
+
+
+@application.command()
+def plan(
+    writers: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--writer", metavar="SERVER", help="Who writes; may be repeated. [default: one outside the cluster]"
+        ),
+    ] = None,
+    replication: Annotated[
+        int, typer.Option("--replication", min=1, max=replication_max, help="Replicas of each chunk.")
+    ] = replication_default,
+    chunks: Annotated[
+        int, typer.Option("--chunks", metavar="N", min=1, max=plan_chunks_max, help="Of each writer, 64 MiB each.")
+    ] = 1,
+    policy: Annotated[
+        str, typer.Option("--policy", help="random, paper, paper-3, paper-5, flow or express.")
+    ] = "express",
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same plan.")] = 0,
+    topology: Annotated[
+        Path | None,
+        typer.Option(
+            "--topology",
+            metavar="FILE",
+            help="Plan for this network, without a coordinator: TOML, or Hadoop's rack table.",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The plan as JSON.")] = False,
+    coordinator: Coordinator = DEFAULT_ADDRESS.http,
+) -> None:
+    """Show where a policy would put chunks, and when.
+
+    A dry run: nothing is reserved, and the cluster is taken for idle.
+    """
+    from .plan_command import PlanOptions, run_plan
+
+    run_plan(PlanOptions(policy, seed, writers or (), replication, chunks, topology, coordinator, as_json))
+
+
+topology = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look at descriptions of networks.")
+application.add_typer(topology, name="topology")
+
+TopologyFile = Annotated[
+    Path,
+    typer.Argument(metavar="FILE", show_default=False, help="TOML if it ends in .toml, else Hadoop's rack table."),
+]
+
+
+@topology.command("check")
+def topology_check(file: TopologyFile) -> None:
+    """Say what a file describes, or the line of its first mistake."""
+    from .topology_command import check
+
+    check(file)
+
+
+@topology.command("show")
+def topology_show(
+    file: TopologyFile,
+    svg: Annotated[Path | None, typer.Option("--svg", metavar="OUT", help="Write a picture.")] = None,
+    dot: Annotated[
+        Path | None, typer.Option("--dot", metavar="OUT", help="Write the graph of capacities for Graphviz.")
+    ] = None,
+    graphml: Annotated[
+        Path | None, typer.Option("--graphml", metavar="OUT", help="Write the graph of capacities as GraphML.")
+    ] = None,
+) -> None:
+    """Draw a network as a tree, with the rates of its links."""
+    from .topology_command import show
+
+    show(file, svg=svg, dot=dot, graphml=graphml)
 
 
 def main() -> None:

@@ -9,9 +9,13 @@
     │   ├── PathIsDirectory          403  java.io.FileNotFoundException is HDFS's word for it: see the class
     │   └── PathLimitExceeded        403  org.apache.hadoop.hdfs.protocol.FSLimitException$...
     ├── RenameRefused                403  java.io.IOException
+    ├── LeaseError
+    │   ├── AlreadyBeingCreated      403  org.apache.hadoop.hdfs.protocol.AlreadyBeingCreatedException
+    │   └── LeaseExpired             403  org.apache.hadoop.hdfs.server.namenode.LeaseExpiredException
     ├── AccessDenied                 403  org.apache.hadoop.security.AccessControlException
     ├── BadRequest                   400  java.lang.IllegalArgumentException
-    │   └── InvalidTopology          400  java.lang.IllegalArgumentException
+    │   ├── InvalidTopology          400  java.lang.IllegalArgumentException
+    │   └── IllegalChange            400  org.apache.hadoop.HadoopIllegalArgumentException
     ├── Unsupported                  400  java.lang.UnsupportedOperationException
     ├── ServiceUnready               403  org.apache.hadoop.ipc.RetriableException     (try again)
     │   ├── SafeMode                 403  org.apache.hadoop.hdfs.server.namenode.SafeModeException
@@ -110,6 +114,24 @@ class RenameRefused(PeacefsError):
     http_status = 403
 
 
+class LeaseError(PeacefsError):
+    """Something about who may extend a file."""
+
+    http_status = 403
+
+
+class AlreadyBeingCreated(LeaseError):
+    """Somebody else extends the file just now. HDFS's word, although the file may be old."""
+
+    hadoop_class = "org.apache.hadoop.hdfs.protocol.AlreadyBeingCreatedException"
+
+
+class LeaseExpired(LeaseError):
+    """The lease of whoever wants to go on is no more: somebody else has taken it, or the file is gone."""
+
+    hadoop_class = "org.apache.hadoop.hdfs.server.namenode.LeaseExpiredException"
+
+
 class AccessDenied(PeacefsError):
     """A wrong secret, a token that does not verify or has expired, or a permission that is not there."""
 
@@ -126,6 +148,12 @@ class BadRequest(PeacefsError):
 
 class InvalidTopology(BadRequest):
     """A description of a network that contradicts itself: the message names the line and the mistake."""
+
+
+class IllegalChange(BadRequest):
+    """A truncation or concatenation that HDFS's rules forbid."""
+
+    hadoop_class = "org.apache.hadoop.HadoopIllegalArgumentException"
 
 
 class Unsupported(PeacefsError):

@@ -19,6 +19,18 @@ list_page_entries: Final = 1000
 rack_depth_max: Final = 16
 topology_file_bytes_max: Final = 16 * MIB
 
+# -- policies: simulated and planned ---------------------------------------------------------------
+simulated_seeds_max: Final = 10_000
+plan_body_bytes_max: Final = 1 * MIB
+plan_requests_max: Final = 2000
+plan_chunks_max: Final = 20_000
+plan_servers_max: Final = 2000
+# Ways are worked out between every two racks.
+plan_switches_max: Final = 250
+plan_timeout_s: Final = 30.0
+# How long a dry run waits for the one before it.
+plan_patience_s: Final = 5.0
+
 # -- chunks --------------------------------------------------------------------------------------
 chunk_bytes_max: Final = 64 * MIB
 checksum_block_bytes: Final = 64 * KIB
@@ -39,6 +51,10 @@ scan_data_window_bytes: Final = 1 * MIB
 replication_default: Final = 3
 replication_max: Final = 16
 min_replication: Final = 1
+
+# A file takes no more by APPEND or CONCAT: its layout has to fit a frame's header.
+file_chunks_max: Final = 2000
+concat_sources_max: Final = 1000
 
 # -- frames --------------------------------------------------------------------------------------
 frame_header_bytes_max: Final = 1 * MIB
@@ -67,6 +83,11 @@ read_token_lifetime_s: Final = 3600.0
 last_word_timeout_s: Final = 1.0
 # A producer that brings no byte of its file for this long is given up: its token has expired by then.
 source_silence_s: Final = write_token_lifetime_s
+# Who extends a file says so this often; after the longer silence another may take the lease (HDFS's soft limit).
+lease_renewal_s: Final = 15.0
+lease_s: Final = 60.0
+# Who gives a lease up says so, and does not wait long for an answer.
+lease_abandon_timeout_s: Final = 2.0
 # A reader that met a corrupt replica goes on with another; saying so must not hold it up for long.
 corrupt_report_timeout_s: Final = 2.0
 idle_connection_timeout_s: Final = 120.0
@@ -112,6 +133,29 @@ loop_log_pause_s: Final = 1.0
 order_threads: Final = 4
 # The interpreter's default of 5 ms lets busy threads hold up the event loop of their process.
 thread_switch_interval_s: Final = 0.0005
+
+# -- scrubbing -----------------------------------------------------------------------------------
+# HDFS: dfs.datanode.scan.period.hours (three weeks) and dfs.block.scanner.volume.bytes.per.second.
+scrub_period_s: Final = 21 * 86_400.0
+scrub_bytes_per_second: Final = 1 * MIB
+# A small replica costs a seek and a turn of the interpreter: it counts for as much as this.
+scrub_cost_bytes_min: Final = 64 * KIB
+scrub_batch_chunks: Final = 4096
+# What a crash may cause to be read twice.
+scrub_save_interval_s: Final = 60.0
+# A scrubber that rests looks up this often; a replica that the disk failed to read is tried once more after it.
+scrub_rest_s: Final = 30.0
+# A corrupt replica that is still here after this time is read, and reported, again.
+scrub_recheck_s: Final = 600.0
+scrub_corrupt_remembered_max: Final = 4096
+
+# -- inspection ----------------------------------------------------------------------------------
+fsck_entries_per_page: Final = 1000
+fsck_entries_per_read: Final = 100
+fsck_chunks_per_turn: Final = 500
+# How long an inspection keeps the event loop at a time.
+fsck_turn_s: Final = 0.002
+fsck_chunks_shown_max: Final = 100
 
 # -- bounds on memory and work ---------------------------------------------------------------------
 gateway_first_buffer_bytes: Final = 1 * MIB

@@ -6,8 +6,8 @@ Who sends what:
     data plane    writer or hop -> WriteChunk, Packet...; hop -> WriteAck
                   reader -> ReadChunk; datanode -> Packet...
     control       datanode -> Register, ReportChunks, Heartbeat, AllocateChunk, CompleteFile, GetLayout,
-                  ReportCorrupt; coordinator -> the replies, ReplicateChunk, DeleteChunks,
-                  VerifyChunks, ReportAgain
+                  ReportCorrupt, TakeLease, RenewLease, AbandonLease; coordinator -> the replies,
+                  ReplicateChunk, DeleteChunks, VerifyChunks, ReportAgain
     any           Failure
 
 Every message may be answered by Failure, which carries a code of the error tree.
@@ -220,7 +220,7 @@ class WrittenChunk(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CompleteFile(Message, frozen=True):
-    """Publish the file of `token` with these chunks, in order."""
+    """Publish the file of `token` with these chunks, in order; with a lease's token, add them to its end."""
 
     token: str
     chunks: list[WrittenChunk]
@@ -230,6 +230,35 @@ class Completed(Message, frozen=True):
     """The file is there and will stay."""
 
     length: int
+
+
+class TakeLease(Message, frozen=True):
+    """Begin to extend the file that `token` gives leave for. Asked again by the same `holder` it is renewed."""
+
+    token: str
+    holder: str
+
+
+class Leased(Message, frozen=True):
+    """The right to extend a file, which is `length` bytes long, with `token`, and the first chunk for it."""
+
+    token: str
+    allocated: Allocated
+    length: int
+    block_bytes: int
+    replication: int
+
+
+class RenewLease(Message, frozen=True):
+    """The holder of a lease is still there."""
+
+    token: str
+
+
+class AbandonLease(Message, frozen=True):
+    """The holder of a lease gives it up; nothing of what it has written will be part of the file."""
+
+    token: str
 
 
 class GetLayout(Message, frozen=True):
@@ -311,6 +340,10 @@ AnyMessage = (
     | Allocated
     | CompleteFile
     | Completed
+    | TakeLease
+    | Leased
+    | RenewLease
+    | AbandonLease
     | GetLayout
     | Layout
     | ReportCorrupt

@@ -42,6 +42,29 @@ class FileWrite(Token, frozen=True):
     request_id: str
 
 
+class FileAppend(Token, frozen=True):
+    """Leave to extend the file at a path, once or again and again: each time a lease is taken with it.
+
+    `block_bytes` and `replication` are the file's, for whoever receives the data.
+    """
+
+    path: str
+    user: str
+    block_bytes: int
+    replication: int
+
+
+class FileLease(Token, frozen=True):
+    """The lease of a file: its number fences off earlier holders. `path` is for people and logs."""
+
+    path: str
+    inode: int
+    number: int
+    holder: str
+    replication: int
+    request_id: str
+
+
 class FileRead(Token, frozen=True):
     """Leave to read one file as it is now: the inode, not the name."""
 
@@ -64,9 +87,9 @@ class ChunkRead(Token, frozen=True):
     chunk: ChunkId
 
 
-AnyToken = FileWrite | FileRead | ChunkWrite | ChunkRead
+AnyToken = FileWrite | FileAppend | FileLease | FileRead | ChunkWrite | ChunkRead
 _decoder: msgspec.msgpack.Decoder[AnyToken] = msgspec.msgpack.Decoder(AnyToken)
-T = TypeVar("T", FileWrite, FileRead, ChunkWrite, ChunkRead)
+T = TypeVar("T", FileWrite, FileAppend, FileLease, FileRead, ChunkWrite, ChunkRead)
 
 
 class Seal:
@@ -88,6 +111,19 @@ class Seal:
 
     def open(self, text: str, kind: type[T], now_s: float) -> T:
         """Raises AccessDenied for a token that is malformed, forged, of another kind or expired."""
+        token = self._open(text, now_s)
+        if not isinstance(token, kind):
+            raise AccessDenied(f"a {kind.__name__} token is wanted, this is a {type(token).__name__}")
+        return token
+
+    def open_for_writing(self, text: str, now_s: float) -> FileWrite | FileLease:
+        """The token of whoever writes chunks, for a new file or for one that is extended. Raises AccessDenied."""
+        token = self._open(text, now_s)
+        if not isinstance(token, FileWrite | FileLease):
+            raise AccessDenied(f"a token to write with is wanted, this is a {type(token).__name__}")
+        return token
+
+    def _open(self, text: str, now_s: float) -> AnyToken:
         try:
             raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
         except (binascii.Error, ValueError):
@@ -99,8 +135,6 @@ class Seal:
             token = _decoder.decode(body)
         except msgspec.DecodeError:
             raise AccessDenied("the token is of another version of peacefs") from None
-        if not isinstance(token, kind):
-            raise AccessDenied(f"a {kind.__name__} token is wanted, this is a {type(token).__name__}")
         if token.expires_s < now_s:
             raise AccessDenied("the token has expired; ask the coordinator for a new one")
         return token

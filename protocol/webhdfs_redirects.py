@@ -1,9 +1,10 @@
-"""The second URL of a CREATE or OPEN: the name side writes it, the data side reads it. Pure.
+"""The second URL of a CREATE, APPEND or OPEN: the name side writes it, the data side reads it. Pure.
 
 All that the data side needs is in the URL, sealed where it matters, so that it asks the coordinator nothing
-before the first byte. The path is in it for people and logs; what counts is in the token. The addresses of the
-first chunk's pipeline are not sealed: who tampers with them meets a hello that needs the cluster's secret, and
-the chunk's own token names the datanodes.
+before the first byte. (But for APPEND: its URL may be used again and again, and each time takes a lease.) The path
+is in it for people and logs; what counts is in the token. The addresses of the first chunk's pipeline are not
+sealed: who tampers with them meets a hello that needs the cluster's secret, and the chunk's own token names the
+datanodes.
 """
 
 from __future__ import annotations
@@ -60,6 +61,22 @@ class WriteFile:
 
 
 @dataclass(frozen=True, slots=True)
+class ExtendFile:
+    """Add the body to the end of the file of `token`."""
+
+    path: str
+    token: str
+
+    @property
+    def query(self) -> str:
+        return f"op=APPEND&token={self.token}"
+
+    @classmethod
+    def read(cls, path: str, query: Query) -> ExtendFile:
+        return cls(path, query.required("token"))
+
+
+@dataclass(frozen=True, slots=True)
 class ReadFile:
     """Send the file of `token` from `offset` on, `length` bytes or (None) all."""
 
@@ -79,19 +96,21 @@ class ReadFile:
         return cls(path, query.required("token"), query.integer("offset", 0, 0), None if length < 0 else length)
 
 
-_OPERATIONS: Final[Mapping[str, Mapping[str, type[WriteFile] | type[ReadFile]]]] = {
+Wanted = WriteFile | ExtendFile | ReadFile
+_OPERATIONS: Final[Mapping[str, Mapping[str, type[Wanted]]]] = {
     "PUT": {"CREATE": WriteFile},
+    "POST": {"APPEND": ExtendFile},
     "GET": {"OPEN": ReadFile},
 }
 
 
-def parse_redirected(scope: Scope) -> WriteFile | ReadFile:
+def parse_redirected(scope: Scope) -> Wanted:
     """What the second request asks for. Raises BadRequest or Unsupported, and nothing else."""
     query = Query(scope["query_string"])
     return find_operation(scope["method"], query, _OPERATIONS).read(path_of(scope), query)
 
 
-def location(wanted: WriteFile | ReadFile, scheme: str, host: str, port: int) -> str:
+def location(wanted: Wanted, scheme: str, host: str, port: int) -> str:
     """The URL at a datanode. Raises PathLimitExceeded if a server would not take it for its length."""
     authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     url = f"{scheme}://{authority}{PREFIX}{quote(wanted.path)}?{wanted.query}"

@@ -143,7 +143,7 @@ class Create(Redirected):
         for unknown in sorted(flag for flag in flags if not _CREATE_FLAG.fullmatch(flag)):
             raise invalid("createflag", f"No enum constant org.apache.hadoop.fs.CreateFlag.{unknown}")
         if "APPEND" in flags:
-            raise Unsupported("createflag=append is not supported: files cannot be appended to")
+            raise Unsupported("createflag=append is not supported: a file that exists is extended with op=APPEND")
         return cls(
             path,
             user,
@@ -154,6 +154,38 @@ class Create(Redirected):
             block_bytes=query.integer("blocksize", 0, 1),
             create_parent=query.boolean("createparent", True),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Append(Redirected):
+    """APPEND"""
+
+    @classmethod
+    def read(cls, path: str, user: str, query: Query) -> Append:
+        return cls(path, user, *_redirection(query))
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate(Request):
+    """TRUNCATE, to `length` bytes."""
+
+    length: int
+
+    @classmethod
+    def read(cls, path: str, user: str, query: Query) -> Truncate:
+        query.required("newlength")
+        return cls(path, user, query.integer("newlength", 0, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Concatenate(Request):
+    """CONCAT: `sources` go to the end of the file."""
+
+    sources: tuple[str, ...]
+
+    @classmethod
+    def read(cls, path: str, user: str, query: Query) -> Concatenate:
+        return cls(path, user, query.sequence("sources"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +308,11 @@ OPERATIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
         "SETPERMISSION": SetPermission.read,
         "SETOWNER": SetOwner.read,
         "SETREPLICATION": SetReplication.read,
+    },
+    "POST": {
+        "APPEND": Append.read,
+        "TRUNCATE": Truncate.read,
+        "CONCAT": Concatenate.read,
     },
     "DELETE": {
         "DELETE": Delete.read,

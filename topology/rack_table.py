@@ -6,6 +6,7 @@ empty lines and lines that begin with # say nothing.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from peacefs.protocol.errors import InvalidTopology
@@ -44,10 +45,12 @@ def parse_rack_table(text: str, defaults: Defaults | None = None) -> Topology:
             seen[host] = parse_rack(columns[1]), number
         except InvalidTopology as mistake:
             raise InvalidTopology(f"line {number}: {mistake.message}") from None
-    return _grown({host: rack for host, (rack, _) in seen.items()}, defaults or Defaults())
+    return tree_of_racks({host: rack for host, (rack, _) in seen.items()}, defaults or Defaults())
 
 
-def _grown(rack_of: dict[str, str], defaults: Defaults) -> Topology:
+def tree_of_racks(rack_of: Mapping[str, str], defaults: Defaults) -> Topology:
+    """All racks below "/", with the default rates. `rack_of` gives each server its rack, as `parse_rack` spells
+    it; no server is called as a rack is."""
     topology = Topology(defaults=defaults)
     for rack in dict.fromkeys(rack_of.values()):
         topology = topology.with_switch(rack)

@@ -45,8 +45,9 @@ from __future__ import annotations
 import math
 import re
 import tomllib
+from collections.abc import Mapping
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -54,7 +55,7 @@ from peacefs.protocol.errors import InvalidTopology
 
 from .model import Defaults, Link, Server, Topology
 from .rate_curve import PAPER_DISK, RateCurve
-from .toml_lines import TomlLines
+from .toml_lines import NoLines, TomlLines
 
 
 class _Table(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -106,11 +107,20 @@ class _File(_Table, frozen=True):
 
 def parse_toml(text: str) -> Topology:
     """Raises InvalidTopology, which names the line and the mistake."""
-    lines = TomlLines(text)
     try:
-        described = msgspec.convert(tomllib.loads(text), _File)
+        structure = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InvalidTopology(f"not TOML: {error}") from None
+    except RecursionError:
+        raise InvalidTopology("not TOML that can be read: nested too deeply") from None
+    return parse_structure(structure, TomlLines(text))
+
+
+def parse_structure(structure: Mapping[str, Any], lines: NoLines | None = None) -> Topology:
+    """The tables of such a file as dicts and lists, as they may come in JSON. Raises InvalidTopology."""
+    lines = lines or NoLines()
+    try:
+        described = msgspec.convert(structure, _File)
     except msgspec.ValidationError as error:
         raise _located(str(error), lines) from None
     return _Reading(described, lines).topology()
@@ -120,7 +130,7 @@ _PLACE = re.compile(r"`\$\.(?P<table>\w+)(?:\[(?P<index>\d+)\])?(?:\.(?P<key>\w+
 _UNKNOWN = re.compile(r"unknown field `(\w+)`")
 
 
-def _located(mistake: str, lines: TomlLines) -> InvalidTopology:
+def _located(mistake: str, lines: NoLines) -> InvalidTopology:
     """msgspec says where in the tree of values a mistake is; whoever reads it wants the line."""
     place, unknown = _PLACE.search(mistake), _UNKNOWN.search(mistake)
     problem = mistake.partition(" - at ")[0].replace("`", "").lower()
@@ -139,7 +149,7 @@ def _mistake(problem: str, line: int | None) -> InvalidTopology:
 class _Reading:
     """One file on its way to a topology. Names are kept with the line that brought them."""
 
-    def __init__(self, described: _File, lines: TomlLines) -> None:
+    def __init__(self, described: _File, lines: NoLines) -> None:
         self._file = described
         self._lines = lines
         self._disks: dict[str, RateCurve] = {}

@@ -7,7 +7,14 @@ import re
 _HEADER = re.compile(r"^\s*\[\[?\s*([A-Za-z_]+)\s*\]\]?\s*(?:#.*)?$")
 
 
-class TomlLines:
+class NoLines:
+    """Of a description that never was a file: mistakes are told without a line."""
+
+    def find(self, table: str | None, index: int, word: str | None = None, *, last: bool = False) -> int | None:
+        return None
+
+
+class TomlLines(NoLines):
     """The lines of a file, by the table they belong to. Lines count from 1."""
 
     def __init__(self, text: str) -> None:

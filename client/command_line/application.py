@@ -250,3 +250,77 @@ def mkdir(
 
     with _session("mkdir", coordinator) as session:
         make_directories(session, paths, parents=parents)
+
+
+@application.command()
+def fsck(
+    path: Annotated[str, typer.Argument(metavar="[PATH]", show_default=False)] = "/",
+    every_file: Annotated[bool, typer.Option("--files", help="Healthy files too.")] = False,
+    only_corrupt: Annotated[
+        bool, typer.Option("--list-corrupt", help="Only chunks that are missing or have a corrupt replica.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, the summary last.")] = False,
+    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+) -> None:
+    """Inspect every file's replicas.
+
+    Exit status: 0 healthy, 1 a fault, 2 wrong usage, 3 replicas lacking, in excess or all on one rack, 4 corrupt
+    replicas of what can still be read, 5 data that cannot be read.
+    """
+    from .fsck import FsckStyle, check
+
+    with _session("fsck", coordinator) as session, session.complaints.about(path):
+        raise typer.Exit(check(session, path, FsckStyle(every_file, only_corrupt, as_json)))
+
+
+@application.command()
+def report(
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+) -> None:
+    """Show the cluster and its datanodes."""
+    from .report import report
+
+    report(coordinator, as_json=as_json)
+
+
+datanodes = typer.Typer(
+    help="Show datanodes, take them out of service and back.", no_args_is_help=True, rich_markup_mode=None
+)
+application.add_typer(datanodes, name="datanodes")
+Datanodes = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="DATANODE", show_default=False, help="An id, its beginning, or HOST:PORT as `ls` shows them."
+    ),
+]
+
+
+@datanodes.command("ls")
+def list_datanodes(
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+) -> None:
+    """List datanodes, whether they serve, and how much of those that leave is still to be copied."""
+    from .datanodes import list_datanodes
+
+    list_datanodes(coordinator, as_json=as_json)
+
+
+@datanodes.command()
+def decommission(names: Datanodes, coordinator: Coordinator = _DEFAULT_COORDINATOR) -> None:
+    """Copy what datanodes hold to others, and give them nothing new.
+
+    Returns at once. A datanode that `ls` shows as decommissioned can be switched off for good.
+    """
+    from .datanodes import Decision, decide
+
+    decide(coordinator, names, Decision.DECOMMISSION)
+
+
+@datanodes.command()
+def recommission(names: Datanodes, coordinator: Coordinator = _DEFAULT_COORDINATOR) -> None:
+    """Take datanodes back into service."""
+    from .datanodes import Decision, decide
+
+    decide(coordinator, names, Decision.RECOMMISSION)

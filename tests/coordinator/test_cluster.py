@@ -38,6 +38,15 @@ class TestRepair:
         assert copy.target == "dn-4"
         assert play.cluster.replicas_lost_total == 1
 
+    def test_a_receipt_of_a_datanode_that_died_before_the_completion_counts_for_nothing(self, play: Play) -> None:
+        play.join("dn-1", "dn-2", "dn-3")
+        play.open_for_business()
+        play.beating.remove("dn-2")
+        play.let_pass(11.0)
+        play.cluster.published([record(7, replication=2, hint=("dn-1", "dn-2"))])
+        assert [node.id for node in play.cluster.locations(7)] == ["dn-1"]
+        assert [copy.target for copy in copies(play, 1.0)] == ["dn-3"]
+
     def test_a_copy_that_is_acknowledged_is_not_ordered_again(self, play: Play) -> None:
         play.join("dn-1", "dn-2", "dn-3")
         play.open_for_business()

@@ -10,7 +10,7 @@ import pytest
 
 from peacefs.coordinator import namespace
 from peacefs.coordinator.commits import run_now
-from peacefs.coordinator.metadata import Reader, Transaction
+from peacefs.coordinator.metadata import Inode, Lease, Reader, Transaction
 from peacefs.coordinator.metadata_sqlite import SqliteMetadata
 from peacefs.coordinator.paths import parse_path
 from peacefs.coordinator.reclaim import reclaim_step
@@ -84,6 +84,41 @@ class Space:
         return self.commit(
             lambda tx: namespace.rename(tx, parse_path(source), parse_path(target), mode, self.now_ms)
         )
+
+    def take_lease(self, path: str, holder: str = "ann") -> tuple[Lease, Inode]:
+        """A lease with a number of its own, and the file that it is of."""
+        parsed, lease = parse_path(path), Lease(next(self._numbers), holder)
+        inode = namespace.check_append(self.reader, parsed).inode
+        return lease, self.commit(lambda tx: namespace.take_lease(tx, parsed, inode, lease))
+
+    def extension(self, lease: Lease, inode: int, *lengths: int, **changes: Any) -> namespace.AppendToComplete:
+        given: dict[str, Any] = {
+            "path": "/what/it/was/called",
+            "inode": inode,
+            "lease": lease,
+            "request_id": f"request-{next(self._numbers)}",
+            "chunks": self.chunks(*lengths),
+        }
+        return namespace.AppendToComplete(**(given | changes))
+
+    def extend(self, wanted: namespace.AppendToComplete) -> namespace.Publication:
+        return self.commit(lambda tx: namespace.complete_append(tx, wanted, self.now_ms))
+
+    def append(self, path: str, *lengths: int) -> namespace.Publication:
+        lease, file = self.take_lease(path)
+        return self.extend(self.extension(lease, file.inode, *lengths))
+
+    def truncate(self, path: str, length: int) -> list[ChunkRecord]:
+        return self.commit(lambda tx: namespace.truncate(tx, parse_path(path), length, self.now_ms))
+
+    def concat(self, target: str, *sources: str, request_id: str = "") -> list[ChunkRecord]:
+        parsed = [parse_path(source) for source in sources]
+        return self.commit(lambda tx: namespace.concat(tx, parse_path(target), parsed, self.now_ms, request_id))
+
+    def pieces(self, path: str) -> list[tuple[int, int]]:
+        """The chunks of a file, and how much of each belongs to it."""
+        layout = namespace.layout(self.reader, self.status(path).inode)
+        return [(chunk.chunk, chunk.length) for chunk in layout]
 
     def reclaim(self, limit: int = 1000) -> list[ChunkRecord]:
         """Takes apart all that is queued, in steps of `limit`."""

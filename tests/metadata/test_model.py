@@ -10,14 +10,15 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from peacefs.coordinator import namespace
+from peacefs.coordinator.metadata import Inode, Lease
 from peacefs.coordinator.paths import parse_path
 from peacefs.coordinator.reclaim import reclaim_step
 from peacefs.coordinator.records import ChunkRecord, ContentSummary, Kind, RenameMode
-from peacefs.protocol.errors import PeacefsError
+from peacefs.protocol.errors import LeaseExpired, PeacefsError
 from peacefs.protocol.limits import rename_memory_s
 
 from .conftest import space_in_memory
-from .tree_model import Names, Refused, Tree, TreeModel, chunks_of
+from .tree_model import Fate, File, Names, Refused, Tree, TreeModel, chunks_of
 
 PATHS = st.lists(st.sampled_from("abc"), max_size=3).map(tuple)
 PATHS_OF_FILES = st.lists(st.sampled_from("abc"), min_size=1, max_size=4).map(tuple)
@@ -44,6 +45,7 @@ class NamespaceMachine(RuleBasedStateMachine):
         self.space = space_in_memory()
         self.model = TreeModel()
         self.freed: list[int] = []
+        self.writers: list[tuple[Lease, Inode, File]] = []
 
     def free(self, records: list[ChunkRecord]) -> None:
         self.freed += [record.chunk for record in records]
@@ -57,11 +59,49 @@ class NamespaceMachine(RuleBasedStateMachine):
         file = self.space.completion(
             text(path), *[CHUNK_BYTES] * chunks, overwrite=overwrite, create_parent=create_parent
         )
-        ids = tuple(chunk.chunk for chunk in file.chunks)
-        expected = outcome(lambda: self.model.create(path, ids, overwrite, create_parent))
+        made = File([(chunk.chunk, chunk.length) for chunk in file.chunks])
+        expected = outcome(lambda: self.model.create(path, made, overwrite, create_parent))
         reader = self.space.reader
         assert expected == outcome(lambda: namespace.check_create(reader, file.path, overwrite, create_parent))
         assert expected == outcome(lambda: self.free(self.space.complete(file).freed))
+
+    @rule(path=PATHS)
+    def begin_to_append(self, path: Names) -> None:
+        taken = outcome(lambda: self.space.take_lease(text(path)))
+        file = outcome(lambda: self.model.extendable(path))
+        if not isinstance(file, File):
+            assert taken == file
+            return
+        lease, inode = taken
+        file.lease = lease.number
+        self.writers.append((lease, inode, file))
+
+    @rule(which=st.integers(0, 5), chunks=st.integers(0, 2))
+    def finish_to_append(self, which: int, chunks: int) -> None:
+        """One of those who began, perhaps long ago, and perhaps not for the first time."""
+        if not self.writers:
+            return
+        lease, inode, file = self.writers[which % len(self.writers)]
+        wanted = self.space.extension(lease, inode.inode, *[CHUNK_BYTES] * chunks)
+        pieces = [(chunk.chunk, chunk.length) for chunk in wanted.chunks]
+        done = outcome(lambda: self.space.extend(wanted).length)
+        if file.fate is Fate.IN_LIMBO:
+            assert done == LeaseExpired or isinstance(done, int)
+            return
+        expected = outcome(lambda: self.model.complete_append(file, lease.number, pieces))
+        assert done == (file.length if expected is None else expected)
+
+    @rule(path=PATHS, length=st.integers(0, 5 * CHUNK_BYTES))
+    def truncate(self, path: Names, length: int) -> None:
+        done = outcome(lambda: self.free(self.space.truncate(text(path), length)))
+        assert done == outcome(lambda: self.model.truncate(path, length))
+
+    @rule(onto=PATHS, sources=st.lists(PATHS, min_size=1, max_size=3))
+    def concat(self, onto: Names, sources: list[Names]) -> None:
+        def concat() -> None:
+            assert self.space.concat(text(onto), *map(text, sources)) == [], "all files have one replication"
+
+        assert outcome(concat) == outcome(lambda: self.model.concat(onto, sources))
 
     @rule(source=PATHS, onto=PATHS, mode=st.sampled_from(RenameMode))
     def rename(self, source: Names, onto: Names, mode: RenameMode) -> None:
@@ -118,9 +158,8 @@ class NamespaceMachine(RuleBasedStateMachine):
                 files += below.files
                 length += below.length
             else:
-                chunks = namespace.layout(self.space.reader, entry.inode)
-                assert tuple(chunk.chunk for chunk in chunks) == node
-                assert entry.length == CHUNK_BYTES * len(node)
+                assert self.space.pieces(text(path)) == node.pieces
+                assert entry.length == node.length
                 files += 1
                 length += entry.length
         summary = ContentSummary(directories, files, length, 2 * length)

@@ -105,3 +105,25 @@ def test_without_a_snapshot_nothing_is_left_behind(grown: Space) -> None:
     change_everything(grown)
     for table in ("inode", "entry", "reference"):
         assert grown.sql(f"SELECT count(*) FROM {table} WHERE to_tx < 9223372036854775807") == [(0,)]
+
+
+def test_a_snapshot_shows_files_as_long_as_they_were(space: Space) -> None:
+    for path in ("/appended", "/cut", "/cut-off", "/target", "/source"):
+        space.create(path, 10, 10)
+    at_tx = take_snapshot(space)
+    before = tree_at(space, at_tx)
+
+    space.append("/appended", 10)
+    for length in (15, 12):
+        assert space.truncate("/cut", length) == []
+    assert space.truncate("/cut-off", 5) == []
+    space.concat("/target", "/source")
+    now = tree_at(space, 2**62)
+    assert {path: length for path, (*_, length) in now.items()} == {
+        "/appended": 30,
+        "/cut": 12,
+        "/cut-off": 5,
+        "/target": 40,
+    }
+    assert tree_at(space, at_tx) == before
+    space.check_references()

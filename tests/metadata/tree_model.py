@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 from peacefs.coordinator.records import RenameMode
@@ -9,15 +11,39 @@ from peacefs.protocol.errors import (
     AccessDenied,
     FileAlreadyExists,
     FileNotFound,
+    IllegalChange,
+    LeaseExpired,
     ParentNotDirectory,
+    PathIsDirectory,
     PathIsNotEmptyDirectory,
     PeacefsError,
     RenameRefused,
 )
 
-#: A directory is a dictionary, a file the tuple of its chunks' ids.
+#: A directory is a dictionary, a file a `File`.
 Tree = dict[str, Any]
 Names = tuple[str, ...]
+
+
+class Fate(Enum):
+    """What has become of a file. One in a deleted tree may be there until it is reclaimed, or not."""
+
+    THERE = "there"
+    IN_LIMBO = "in limbo"
+    GONE = "gone"
+
+
+@dataclass(eq=False)
+class File:
+    """Its chunks, each with the length that is used of it, and the number of its lease."""
+
+    pieces: list[tuple[int, int]] = field(default_factory=list)
+    lease: int | None = None
+    fate: Fate = Fate.THERE
+
+    @property
+    def length(self) -> int:
+        return sum(length for _chunk, length in self.pieces)
 
 
 class Refused(Exception):
@@ -46,19 +72,71 @@ class TreeModel:
 
     def mkdirs(self, names: Names) -> bool:
         there = self.at(names, ParentNotDirectory)
-        if isinstance(there, tuple):
+        if isinstance(there, File):
             raise Refused(FileAlreadyExists)
         if there is None:
             self._make_parent(names)[names[-1]] = {}
         return True
 
-    def create(self, names: Names, chunks: tuple[int, ...], overwrite: bool, create_parent: bool) -> None:
+    def create(self, names: Names, made: File, overwrite: bool, create_parent: bool) -> None:
         there = self.at(names, ParentNotDirectory)
-        if isinstance(there, dict) or (isinstance(there, tuple) and not overwrite):
+        if isinstance(there, dict) or (isinstance(there, File) and not overwrite):
             raise Refused(FileAlreadyExists)
         if there is None and not create_parent and self.at(names[:-1], ParentNotDirectory) is None:
             raise Refused(FileNotFound)
-        self._make_parent(names)[names[-1]] = chunks
+        if there is not None:
+            there.fate = Fate.GONE
+        self._make_parent(names)[names[-1]] = made
+
+    def extendable(self, names: Names) -> File:
+        there = self.at(names, AccessDenied)
+        if there is None:
+            raise Refused(FileNotFound)
+        if isinstance(there, dict):
+            raise Refused(FileAlreadyExists)
+        assert isinstance(there, File)
+        return there
+
+    def complete_append(self, file: File, lease: int, pieces: list[tuple[int, int]]) -> None:
+        if file.fate is Fate.GONE or file.lease != lease:
+            raise Refused(LeaseExpired)
+        file.pieces += pieces
+        file.lease = None
+
+    def truncate(self, names: Names, length: int) -> None:
+        file = self._file(names)
+        if length > file.length:
+            raise Refused(IllegalChange)
+        file.lease = None
+        kept: list[tuple[int, int]] = []
+        for chunk, used in file.pieces:
+            if length > 0:
+                kept.append((chunk, min(used, length)))
+            length -= used
+        file.pieces = kept
+
+    def concat(self, target: Names, sources: list[Names]) -> None:
+        onto = self._file(target)
+        for names in sources:
+            source = self._file(names)
+            if source is onto or source.length == 0:
+                raise Refused(IllegalChange)
+        if len(set(sources)) < len(sources):
+            raise Refused(IllegalChange)
+        for names in sources:
+            source = self._make_parent(names).pop(names[-1])
+            source.fate = Fate.GONE
+            onto.pieces += source.pieces
+        onto.lease = None
+
+    def _file(self, names: Names) -> File:
+        there = self.at(names, AccessDenied)
+        if there is None:
+            raise Refused(FileNotFound)
+        if isinstance(there, dict):
+            raise Refused(PathIsDirectory)
+        assert isinstance(there, File)
+        return there
 
     def delete(self, names: Names, recursive: bool) -> bool:
         there = self.at(names, AccessDenied)
@@ -69,6 +147,10 @@ class TreeModel:
         if not names:
             return False
         del self._make_parent(names)[names[-1]]
+        if isinstance(there, File):
+            there.fate = Fate.GONE
+        for file in files_of({"": there}):
+            file.fate = file.fate if file.fate is Fate.GONE else Fate.IN_LIMBO
         return True
 
     def rename(self, source: Names, target: Names, mode: RenameMode) -> bool:
@@ -106,6 +188,8 @@ class TreeModel:
             raise Refused(FileAlreadyExists)
         elif isinstance(there, dict) and there:
             raise Refused(RenameRefused)
+        if isinstance(there, File):
+            there.fate = Fate.GONE
         del self._make_parent(source)[source[-1]]
         self._make_parent(target)[target[-1]] = moved
 
@@ -118,7 +202,12 @@ class TreeModel:
 
 def chunks_of(tree: Tree) -> set[int]:
     """The chunks of all files of a tree."""
-    found: set[int] = set()
+    return {chunk for file in files_of(tree) for chunk, _length in file.pieces}
+
+
+def files_of(tree: Tree) -> list[File]:
+    """All files of a tree."""
+    found: list[File] = []
     for node in tree.values():
-        found |= chunks_of(node) if isinstance(node, dict) else set(node)
+        found += files_of(node) if isinstance(node, dict) else [node]
     return found

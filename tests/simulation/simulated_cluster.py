@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from simulation.world import Node, SimulatedConnection, Task, World
 
 from peacefs.client.byte_stream import ByteStream
+from peacefs.client.file_appender import append_file
 from peacefs.client.file_reader import read_whole
 from peacefs.client.file_writer import write_file
 from peacefs.coordinator.cluster import Cluster, Order
@@ -34,6 +35,7 @@ from peacefs.datanode.data_requests import DataRequests
 from peacefs.datanode.orders import Orders
 from peacefs.datanode.pipeline import PipelineHop
 from peacefs.datanode.replicator import Replicator
+from peacefs.datanode.scrubber import Scrubber
 from peacefs.protocol import effects as fx
 from peacefs.protocol.errors import PeacefsError, PeerError
 from peacefs.protocol.limits import (
@@ -44,6 +46,7 @@ from peacefs.protocol.limits import (
     write_token_lifetime_s,
 )
 from peacefs.protocol.messages import (
+    AbandonLease,
     AllocateChunk,
     Allocated,
     CompleteFile,
@@ -53,9 +56,11 @@ from peacefs.protocol.messages import (
     Heartbeat,
     HeartbeatAck,
     Layout,
+    Leased,
     Message,
     Register,
     Registered,
+    RenewLease,
     ReplicateChunk,
     ReportAgain,
     ReportChunks,
@@ -69,6 +74,8 @@ SEAL = Seal(b"the secret of the simulated cluster")
 CHUNK_BYTES = 1 << 20
 _HOP_TIMEOUT_S = 4.0
 _CALL_TIMEOUT_S = 5.0
+_SCRUB_PERIOD_S = 60.0
+_SCRUB_BYTES_PER_SECOND = 1 << 20
 
 
 class Create(Message, frozen=True):
@@ -79,6 +86,16 @@ class Create(Message, frozen=True):
 class Created(Message, frozen=True):
     token: str
     allocated: Allocated
+
+
+class Extend(Message, frozen=True):
+    path: str
+    holder: str
+
+
+class Truncate(Message, frozen=True):
+    path: str
+    length: int
 
 
 class Open(Message, frozen=True):
@@ -161,6 +178,7 @@ class SimulatedCoordinator:
                 sleep=_sleep,
             )
         )
+        self.files.administration.recall()
         self.cluster.load(reader.chunks(0, 1_000_000))
         self.cluster.loaded()
         world.coordinator = self.answer
@@ -244,6 +262,15 @@ class SimulatedCoordinator:
                 return await self.files.writing.allocate(message, None)
             case CompleteFile():
                 return await self.files.writing.complete(message)
+            case Extend():
+                return await self.files.appending.extend(message.path, message.holder, None)
+            case RenewLease():
+                return await self.files.appending.renew(message)
+            case AbandonLease():
+                return await self.files.appending.abandon(message)
+            case Truncate():
+                await self.files.reshaping.truncate(message.path, message.length, "simulated")
+                return Done()
             case GetLayout():
                 return await self.files.reading.layout(message, None)
             case ReportCorrupt():
@@ -304,6 +331,7 @@ class SimulatedDatanode:
             yield from fx.make_directory("/store")
             yield from fx.sync_directory("/")
             yield from self.store.recover()
+            world.spawn(node, "scrubbing", self._keep_scrubbing(changes))
             node.listeners[self.address] = serve
             while True:
                 try:
@@ -319,6 +347,18 @@ class SimulatedDatanode:
         while True:
             yield from self.store.compact()
             yield from fx.sleep(5.0)
+
+    def _keep_scrubbing(self, changes: Changes) -> fx.Steps[None]:
+        scrubber = Scrubber(
+            self.store,
+            "/store",
+            changes.corrupt,
+            period_s=_SCRUB_PERIOD_S,
+            bytes_per_second=_SCRUB_BYTES_PER_SECOND,
+        )
+        while True:
+            rest_s = yield from scrubber.advance()
+            yield from fx.sleep(rest_s)
 
     def crash(self) -> None:
         self.world.crash(self.node)
@@ -390,6 +430,20 @@ def write(path: str, data: bytes, request_id: str) -> fx.Steps[None]:
         block_bytes=CHUNK_BYTES,
         hop_timeout_s=_HOP_TIMEOUT_S,
     )
+
+
+def append(path: str, data: bytes, holder: str) -> fx.Steps[None]:
+    """A client extends a file."""
+    yield from append_from(path, ByteStream.of(data), holder)
+
+
+def append_from(path: str, source: ByteStream, holder: str) -> fx.Steps[None]:
+    leased = yield from fx.call(Extend(path, holder), Leased, timeout_s=_CALL_TIMEOUT_S)
+    yield from append_file(leased, source, block_bytes=leased.block_bytes, hop_timeout_s=_HOP_TIMEOUT_S)
+
+
+def truncate(path: str, length: int) -> fx.Steps[None]:
+    yield from fx.call(Truncate(path, length), Done, timeout_s=_CALL_TIMEOUT_S)
 
 
 def read(path: str) -> fx.Steps[bytes]:

@@ -1,7 +1,8 @@
 """The whole cluster in one thread under a seed, against a model that remembers what was acknowledged.
 
-Clients write, rename, delete and read while nodes crash in the middle of what they do and messages are lost.
-Whatever was acknowledged must be read back, byte for byte; what failed may have happened or not, but not by half.
+Clients write, extend, truncate, rename, delete and read while nodes crash in the middle of what they do and
+messages are lost. Whatever was acknowledged must be read back, byte for byte; what failed may have happened or
+not, but not by half.
 A failing seed replays exactly: PEACEFS_SEED=n.
 """
 
@@ -17,17 +18,25 @@ from simulation.simulated_cluster import (
     CHUNK_BYTES,
     SimulatedCluster,
     SimulatedDatanode,
+    append,
+    append_from,
     delete,
     move,
     read,
+    truncate,
     write,
 )
 from simulation.world import Node
 
+from peacefs.client.byte_stream import ByteStream
+from peacefs.coordinator.cluster import Service
+from peacefs.coordinator.records import Mode
 from peacefs.protocol import effects as fx
-from peacefs.protocol.errors import FileNotFound, PeacefsError
+from peacefs.protocol.errors import AlreadyBeingCreated, FileNotFound, IllegalChange, PeacefsError
+from peacefs.protocol.limits import lease_s
 
 _SEEDS = [int(os.environ["PEACEFS_SEED"])] if "PEACEFS_SEED" in os.environ else list(range(1, 13))
+_OPERATIONS = ("write", "write", "append", "append", "read", "read", "truncate", "delete", "move")
 _SIZES = (0, 1, 700, 64 * 1024, 300 * 1024, CHUNK_BYTES, 2 * CHUNK_BYTES + 5)
 
 
@@ -55,9 +64,14 @@ def busy_client(name: str, model: Model, random: Random, operations: int) -> fx.
     for number in range(operations):
         path = f"/{name}/{random.randrange(3)}"
         try:
-            match random.choice(("write", "write", "write", "read", "read", "delete", "move")):
+            match random.choice(_OPERATIONS):
                 case "write":
                     yield from _write(path, random.randbytes(random.choice(_SIZES)), f"{name}-{number}", model)
+                case "append":
+                    data = random.randbytes(random.choice(_SIZES))
+                    yield from _append(path, data, f"{name}-{number}", model)
+                case "truncate":
+                    yield from _truncate(path, random.choice(_SIZES), model)
                 case "read":
                     yield from check(path, model)
                 case "delete":
@@ -76,6 +90,28 @@ def _write(path: str, data: bytes, request_id: str, model: Model) -> fx.Steps[No
     model.doubt(path, data)
     yield from write(path, data, request_id)
     model.settle(path, data)
+
+
+def _append(path: str, data: bytes, holder: str, model: Model) -> fx.Steps[None]:
+    longer = {content + data for content in model.of(path) if content is not None}
+    before, model.possible[path] = model.of(path), model.of(path) | longer
+    try:
+        yield from append(path, data, holder)
+    except FileNotFound:
+        assert None in before
+        raise
+    model.possible[path] = longer
+
+
+def _truncate(path: str, length: int, model: Model) -> fx.Steps[None]:
+    cut = {content[:length] for content in model.of(path) if content is not None and len(content) >= length}
+    before, model.possible[path] = model.of(path), model.of(path) | cut
+    try:
+        yield from truncate(path, length)
+    except (FileNotFound, IllegalChange):
+        assert any(content is None or len(content) < length for content in before)
+        raise
+    model.possible[path] = cut
 
 
 def _move(source: str, target: str, model: Model) -> fx.Steps[None]:
@@ -184,6 +220,91 @@ def test_what_was_acknowledged_survives_crashes_and_lost_messages(seed: int) -> 
     )
 
 
+def appender(path: str, name: str, acknowledged: list[bytes], tried: list[bytes]) -> fx.Steps[None]:
+    """Adds records to a file that others extend as well; one that fails is not tried again."""
+    for number in range(12):
+        record = f"<{name}-{number}>".encode() * 3000
+        tried.append(record)
+        for _ in range(200):
+            try:
+                yield from append(path, record, f"{name}-{number}")
+                acknowledged.append(record)
+                break
+            except AlreadyBeingCreated:
+                yield from fx.sleep(0.7)
+            except PeacefsError:
+                break
+        yield from fx.sleep(0.3)
+
+
+@pytest.mark.parametrize("seed", _SEEDS[:6])
+def test_records_of_many_appenders_are_there_once_and_whole_in_some_order(seed: int) -> None:
+    """Coordinator and datanodes crash meanwhile: leases are lost, broken, and taken again."""
+    print(f"seed {seed}")
+    cluster = SimulatedCluster(seed, lose=0.003)
+    cluster.until_ready()
+    writer = cluster.client("client-writer")
+    cluster.world.run_task(cluster.start(writer, "create", write("/log", b"", "create")), limit_s=60.0)
+    saboteur = Saboteur(cluster, Random(seed), effects_between=250)
+    acknowledged: list[bytes] = []
+    tried: list[bytes] = []
+    tasks = [
+        cluster.start(cluster.client(f"client-{n}"), f"{n}", appender("/log", f"{n}", acknowledged, tried))
+        for n in range(3)
+    ]
+    for task in tasks:
+        cluster.world.run_task(task, limit_s=9000.0)
+    saboteur.rest()
+    cluster.world.lose = 0.0
+    assert cluster.world.run(lambda: all(node.up for node in cluster.world.nodes.values()), limit_s=60.0)
+    cluster.until_ready()
+    content = cluster.world.run_task(cluster.start(writer, "read", read("/log")), limit_s=100.0)
+    missing = [record[:8] for record in acknowledged if content.count(record) != 1]
+    assert not missing, "acknowledged, and not there once"
+    for record in tried:
+        assert content.count(record) <= 1
+        content = content.replace(record, b"")
+    assert content == b"", "nothing is there by half"
+    assert saboteur.crashes >= 2
+    assert len(acknowledged) > len(tried) / 2
+    print(f"{len(acknowledged)} of {len(tried)} acknowledged, {saboteur.crashes} crashes")
+
+
+def test_a_slow_writer_keeps_its_lease_and_a_dead_one_loses_it() -> None:
+    cluster = SimulatedCluster(seed=5)
+    cluster.until_ready()
+    slow, other = cluster.client("client-slow"), cluster.client("client-other")
+    cluster.world.run_task(cluster.start(slow, "create", write("/f", b"1", "create")), limit_s=60.0)
+    stream = ByteStream()
+    appending = cluster.start(slow, "append", append_from("/f", stream, "slow"))
+
+    def refused() -> bool:
+        task = cluster.start(other, "append", append("/f", b"3", "other"))
+        try:
+            cluster.world.run_task(task, limit_s=60.0)
+        except AlreadyBeingCreated:
+            return True
+        return False
+
+    for _ in range(4):
+        cluster.world.run(lambda: False, limit_s=0.9 * lease_s)
+        assert refused()
+    stream.feed(b"2")
+    cluster.world.run(lambda: False, limit_s=1.2 * lease_s)
+    assert refused(), "its chunk is not full: it waits for more in the middle of it"
+    stream.finish()
+    cluster.world.run_task(appending, limit_s=60.0)
+
+    cluster.start(slow, "append", append_from("/f", ByteStream(), "slow"))
+    cluster.world.run(lambda: False, limit_s=5.0)
+    cluster.world.crash(slow)
+    assert refused()
+    cluster.world.run(lambda: False, limit_s=lease_s)
+    assert not refused()
+    reading = cluster.start(other, "read", read("/f"))
+    assert cluster.world.run_task(reading, limit_s=60.0) == b"123"
+
+
 def test_a_datanode_that_never_comes_back_is_made_up_for() -> None:
     cluster = SimulatedCluster(seed=1)
     cluster.until_ready()
@@ -228,6 +349,57 @@ def test_a_reader_never_gets_bytes_that_rotted_and_the_replica_is_replaced() -> 
         if data in b"".join(c for _p, c in node.node.disk.files())
     ]
     assert len(good) == 3
+
+
+@pytest.mark.parametrize("length", [300, CHUNK_BYTES], ids=["small", "large"])
+def test_a_replica_that_rots_and_is_never_read_is_found_and_replaced(length: int) -> None:
+    cluster = SimulatedCluster(seed=4)
+    cluster.until_ready()
+    client = cluster.client("client")
+    data = Random(4).randbytes(length)
+    cluster.world.run_task(cluster.start(client, "write", write("/f", data, "w")), limit_s=60.0)
+    (record,) = cluster.coordinator.metadata.reader().chunks(0, 10)
+    victim = holders_on_disk(cluster, record.chunk)[0]
+    (path,) = [path for path, content in victim.node.disk.files() if data in content]
+    (content,) = [content for each, content in victim.node.disk.files() if each == path]
+    victim.node.disk.flip_bit(path, content.index(data) + 123)
+    assert cluster.world.run(lambda: cluster.coordinator.cluster.repair.repaired_total == 1, limit_s=120.0)
+    assert cluster.world.run(cluster.fully_replicated, limit_s=10.0)
+    cluster.world.run(lambda: False, limit_s=10.0)
+    holders = holders_on_disk(cluster, record.chunk)
+    assert len(holders) == 3
+    for holder in holders:
+        assert any(data in content for _path, content in holder.node.disk.files())
+
+
+def test_a_datanode_is_drained_while_clients_write_and_can_leave_for_good() -> None:
+    cluster = SimulatedCluster(seed=5, datanodes=5, lose=0.002)
+    cluster.until_ready()
+    model = Model()
+    client = cluster.client("client")
+    work = cluster.start(client, "client", busy_client("client", model, Random(5), operations=60))
+    cluster.world.run(lambda: model.acknowledged > 10, limit_s=400.0)
+    coordinator, victim = cluster.coordinator, cluster.datanodes[0]
+    decision = coordinator.files.administration.set_mode(victim.node.name, Mode.DECOMMISSION)
+    cluster.world.run_task(cluster.world.spawn(coordinator.node, "decommission", decision), limit_s=10.0)
+    # It stands although the coordinator has forgotten everything that is not on its disk.
+    coordinator.crash()
+    coordinator.start()
+
+    def drained() -> bool:
+        node = coordinator.cluster.members.get(victim.node.name)
+        return node is not None and coordinator.cluster.service_of(node) is Service.DECOMMISSIONED
+
+    cluster.world.run_task(work, limit_s=4000.0)
+    cluster.world.lose = 0.0
+    assert cluster.world.run(drained, limit_s=400.0), "draining does not come to an end"
+    victim.crash()
+    cluster.world.run(lambda: False, limit_s=20.0)
+    assert cluster.fully_replicated(), "something depended on the datanode that was drained"
+    reader = cluster.client("client-reader")
+    for path in sorted(model.possible):
+        cluster.world.run_task(cluster.start(reader, path, check(path, model)), limit_s=100.0)
+    assert model.acknowledged > 20
 
 
 def test_the_same_seed_plays_the_same_story() -> None:

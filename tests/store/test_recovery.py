@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from store.machine import Machine, data_of
 
+from peacefs.datanode.recovery import Recovery
 from peacefs.datanode.store_layout import FOOTER_BYTES, HEADER_BYTES, record_bytes
 from peacefs.protocol import effects as fx
 from peacefs.protocol.errors import ChecksumMismatch, ChunkNotFound
@@ -223,3 +224,9 @@ def test_a_file_that_vanishes_under_a_running_store_is_noticed_by_the_first_read
             machine.get(CHUNK)
     assert machine.lost == [Replica(CHUNK, 5, length)]
     assert machine.store.replicas() == []
+
+
+def test_the_summary_of_a_start_says_what_was_not_as_it_should_be() -> None:
+    assert Recovery(replicas=3).summary() == "3 replicas"
+    odd = Recovery(replicas=3, torn_bytes=17, damaged_files=["a", "b"])
+    assert odd.summary() == "3 replicas, 17 torn bytes cut off, 2 damaged files moved aside"

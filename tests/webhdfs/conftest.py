@@ -37,13 +37,16 @@ from peacefs.protocol.hello import Identity
 from peacefs.protocol.http_server import build_server, listen
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.messages import (
+    AbandonLease,
     AllocateChunk,
     CompleteFile,
     GetLayout,
     Message,
     Register,
+    RenewLease,
     ReportChunks,
     ReportCorrupt,
+    TakeLease,
     Usage,
 )
 from peacefs.protocol.threads import ConnectionPool, ThreadDriver
@@ -151,6 +154,10 @@ class NameSide:
     async def _commit(self, change: Callable[[Any], Any]) -> Any:
         return await asyncio.wrap_future(self._commits.submit(change))
 
+    def commit_now(self, change: Callable[[Any], Any]) -> Any:
+        """A change of the namespace, from any thread."""
+        return self._commits.submit(change).result(20)
+
     @property
     def port(self) -> int:
         return self.served.port
@@ -167,6 +174,9 @@ class NameSide:
         answers: dict[type[Message], Callable[[Any], Any]] = {
             AllocateChunk: lambda m: self.files.writing.allocate(m, None),
             CompleteFile: self.files.writing.complete,
+            TakeLease: lambda m: self.files.appending.take_lease(m, None),
+            RenewLease: lambda m: self.files.appending.renew(m),
+            AbandonLease: lambda m: self.files.appending.abandon(m),
             GetLayout: lambda m: self.files.reading.layout(m, None),
             ReportCorrupt: self.files.reading.report_corrupt,
         }

@@ -270,7 +270,7 @@ def test_a_file_that_was_deleted_since_cannot_be_opened(data, path):
 @pytest.mark.parametrize(
     ("method", "target", "status", "words"),
     [
-        ("POST", "/webhdfs/v1/f?op=APPEND", 400, "APPEND is not supported"),
+        ("POST", "/webhdfs/v1/f?op=APPEND", 400, '"token": it is missing'),
         ("GET", "/webhdfs/v1/f?op=LISTSTATUS", 400, "No enum constant"),
         ("GET", "/webhdfs/v1/f?op=CREATE", 400, "CREATE is asked with PUT"),
         ("PUT", "/webhdfs/v1/f?op=CREATE&token=x", 400, '"first": it is missing'),
@@ -321,28 +321,48 @@ def test_many_small_files_at_once(data, path):
         list(pool.map(cycle, range(200)))
 
 
-def test_fsspecs_client_reads_lists_and_moves(data, path):
-    """Its way of writing needs APPEND, which is not supported."""
+@pytest.fixture
+def fsspec_files(data):
+    """fsspec's own WebHDFS client."""
     fsspec = pytest.importorskip("fsspec")
-    content = os.urandom(3 * MIB)
-    assert data.write(f"{path}/a", content).status == 201
     files = fsspec.filesystem(
         "webhdfs", host="127.0.0.1", port=data.names.port, user="alice", skip_instance_cache=True
     )
-    try:
-        assert files.ls(path) == [f"{path}/a"]
-        assert files.info(f"{path}/a")["size"] == len(content)
-        assert files.cat_file(f"{path}/a", 100, 2 * MIB) == content[100 : 2 * MIB]
-        with files.open(f"{path}/a", "rb") as opened:
-            opened.seek(MIB + 1)
-            assert opened.read(10) == content[MIB + 1 : MIB + 11]
-        files.mkdir(f"{path}/b")
-        files.mv(f"{path}/a", f"{path}/b/c")
-        assert files.exists(f"{path}/b/c") and not files.exists(f"{path}/a")
-        files.rm(path, recursive=True)
-        with pytest.raises(FileNotFoundError):
-            files.info(path)
-        with pytest.raises(ValueError, match="GETFILECHECKSUM is not supported"):
-            files.ukey(path)
-    finally:
-        files.session.close()
+    yield files
+    files.session.close()
+
+
+def test_fsspecs_client_writes(data, path, fsspec_files):
+    """It creates an empty file, then posts one block after the other to one and the same URL of an APPEND."""
+    content = os.urandom(3 * MIB + 5)
+    with fsspec_files.open(path, "wb", block_size=MIB) as opened:
+        for at in range(0, len(content), 100_000):
+            opened.write(content[at : at + 100_000])
+    assert data.read(path).body == content
+    fsspec_files.pipe_file(path, b"anew")
+    assert fsspec_files.cat_file(path) == b"anew"
+    fsspec_files.cp_file(path, f"{path}-copy")
+    assert fsspec_files.cat_file(f"{path}-copy") == b"anew"
+    with fsspec_files.open(f"{path}-empty", "wb"):
+        pass
+    assert fsspec_files.info(f"{path}-empty")["size"] == 0
+
+
+def test_fsspecs_client_reads_lists_and_moves(data, path, fsspec_files):
+    files = fsspec_files
+    content = os.urandom(3 * MIB)
+    assert data.write(f"{path}/a", content).status == 201
+    assert files.ls(path) == [f"{path}/a"]
+    assert files.info(f"{path}/a")["size"] == len(content)
+    assert files.cat_file(f"{path}/a", 100, 2 * MIB) == content[100 : 2 * MIB]
+    with files.open(f"{path}/a", "rb") as opened:
+        opened.seek(MIB + 1)
+        assert opened.read(10) == content[MIB + 1 : MIB + 11]
+    files.mkdir(f"{path}/b")
+    files.mv(f"{path}/a", f"{path}/b/c")
+    assert files.exists(f"{path}/b/c") and not files.exists(f"{path}/a")
+    files.rm(path, recursive=True)
+    with pytest.raises(FileNotFoundError):
+        files.info(path)
+    with pytest.raises(ValueError, match="GETFILECHECKSUM is not supported"):
+        files.ukey(path)

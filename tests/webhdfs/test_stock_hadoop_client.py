@@ -138,6 +138,41 @@ def test_create_without_overwrite_refuses_what_is_there(hadoop):
     assert hadoop.read("/taken") == b"z"
 
 
+def append(hadoop, name, data):
+    stream = hadoop.fs.append(hadoop.path(name))
+    stream.write(data)
+    stream.close()
+
+
+def test_what_the_client_appends_is_at_the_end(hadoop):
+    data = random.Random(5).randbytes(3 * MIB)
+    hadoop.write("/append/file", b"begin")
+    append(hadoop, "/append/file", data)
+    append(hadoop, "/append/file", b"end")
+    assert hadoop.read("/append/file") == b"begin" + data + b"end"
+    with raises("java.io.FileNotFoundException"):
+        hadoop.fs.append(hadoop.path("/append/none"))
+    with raises("org.apache.hadoop.fs.FileAlreadyExistsException"):
+        hadoop.fs.append(hadoop.path("/append"))
+
+
+def test_truncate_and_concat(hadoop):
+    for name, data in (("a", b"aaaaaaaa"), ("b", b"bb"), ("c", b"ccc")):
+        hadoop.write(f"/reshape/{name}", data)
+    assert hadoop.fs.truncate(hadoop.path("/reshape/a"), 5) is True
+    assert hadoop.read("/reshape/a") == b"aaaaa"
+    sources = hadoop.gateway.new_array(hadoop.fs_package.Path, 2)
+    sources[0], sources[1] = hadoop.path("/reshape/c"), hadoop.path("/reshape/b")
+    hadoop.fs.concat(hadoop.path("/reshape/a"), sources)
+    assert hadoop.read("/reshape/a") == b"aaaaacccbb"
+    assert hadoop.names("/reshape") == ["a"]
+    # No IOException, so Hadoop's client leaves it wrapped, as it does when HDFS sends it.
+    with pytest.raises(py4j_protocol.Py4JJavaError, match=r"\(org.apache.hadoop.HadoopIllegalArgumentException\)"):
+        hadoop.fs.truncate(hadoop.path("/reshape/a"), 11)
+    with raises("java.io.FileNotFoundException"):
+        hadoop.fs.concat(hadoop.path("/reshape/a"), sources)
+
+
 def test_rename_is_strict_and_overwrites_when_asked(hadoop):
     hadoop.write("/rename/a", b"a")
     hadoop.write("/rename/b", b"b")
@@ -237,5 +272,3 @@ def test_what_is_not_supported_is_said_as_such(hadoop):
     hadoop.write("/unsupported", b"x")
     with raises("java.lang.UnsupportedOperationException"):
         hadoop.fs.getAclStatus(hadoop.path("/unsupported"))
-    with pytest.raises(py4j_protocol.Py4JJavaError, match="APPEND is not supported"):
-        hadoop.fs.append(hadoop.path("/unsupported"))

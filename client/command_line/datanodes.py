@@ -1,0 +1,75 @@
+"""`peacefs datanodes`: which there are, and taking them out of service and back into it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from peacefs.client.filesystem import PeaceFileSystem
+from peacefs.protocol.errors import BadRequest
+
+from .listing import print_line
+from .report import table
+
+_HEADINGS = ("DATANODE", "ADDRESS", "RACK", "STATE", "SERVICE", "REPLICAS", "TO DRAIN")
+_WORDS = 5
+
+
+class Decision(StrEnum):
+    """What can be decided about a datanode; the last part of the route."""
+
+    DECOMMISSION = "decommission"
+    RECOMMISSION = "recommission"
+
+
+def list_datanodes(coordinator: str, *, as_json: bool) -> None:
+    """Prints one line a datanode. Raises PeacefsError."""
+    with PeaceFileSystem(coordinator) as files:
+        datanodes = files.cluster_status()["datanodes"]
+    for line in map(_json, datanodes) if as_json else table([_HEADINGS, *map(_row, datanodes)], _WORDS):
+        print_line(line)
+
+
+def decide(coordinator: str, names: list[str], decision: Decision) -> None:
+    """Has it done for each, and prints how each stands. Raises BadRequest before anything is done."""
+    with PeaceFileSystem(coordinator) as files:
+        known = files.cluster_status()["datanodes"]
+        for node in [_resolve(name, known) for name in names]:
+            datanode = files.decide_about_datanode(node, decision)
+            print_line(f"{datanode['node']} {_address(datanode)} is {_standing(datanode)}")
+
+
+def _resolve(name: str, known: list[dict[str, Any]]) -> str:
+    """A datanode by its id, by a beginning of it that no other has, or by its address."""
+    exact = [each["node"] for each in known if name in (each["node"], _address(each))]
+    found = exact or [each["node"] for each in known if each["node"].startswith(name)]
+    if len(found) != 1:
+        raise BadRequest(f"{'several datanodes begin with' if found else 'there is no datanode'} {name!r}")
+    return str(found[0])
+
+
+def _address(datanode: dict[str, Any]) -> str:
+    return f"{datanode['host']}:{datanode['data_port']}"
+
+
+def _standing(datanode: dict[str, Any]) -> str:
+    left = f", {datanode['to_drain']} chunks to drain" if datanode["to_drain"] else ""
+    return f"{datanode['service']}{left}"
+
+
+def _row(datanode: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        datanode["node"],
+        _address(datanode),
+        datanode["rack"],
+        datanode["state"],
+        datanode["service"],
+        str(datanode["replicas"]),
+        str(datanode["to_drain"]),
+    )
+
+
+def _json(datanode: dict[str, Any]) -> str:
+    return msgspec.json.encode(datanode).decode()

@@ -1,0 +1,190 @@
+"""`peacefs fsck`: how every file fares, in the manner of `hdfs fsck`.
+
+The exit status is that of the worst finding: 0 healthy; 3 replicas lacking, in excess or all on one rack;
+4 corrupt replicas of chunks that can still be read; 5 data that cannot be read from anywhere. (1 is a fault,
+2 wrong usage.)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from peacefs.protocol.findings import (
+    ChunkFindings,
+    ClusterFindings,
+    FileFindings,
+    Finding,
+    Tally,
+)
+
+from .listing import print_line
+from .session import Session
+
+_EXIT_STATUS = {
+    None: 0,
+    Finding.OVER_REPLICATED: 3,
+    Finding.MISPLACED: 3,
+    Finding.UNDER_REPLICATED: 3,
+    Finding.CORRUPT: 4,
+    Finding.MISSING: 5,
+}
+_UNREADABLE = (Finding.CORRUPT, Finding.MISSING)
+
+
+@dataclass(frozen=True)
+class FsckStyle:
+    """What is printed: healthy files too, only chunks that are corrupt or missing, one JSON object a line."""
+
+    every_file: bool
+    only_corrupt: bool
+    as_json: bool
+
+
+def check(session: Session, text: str, style: FsckStyle) -> int:
+    """Inspects a file or a tree, prints what it finds, and gives the exit status."""
+    place = session.place(text)
+    total = Tally()
+    cluster: ClusterFindings | None = None
+    with _progress() as show:
+        for page in place.files.inspect(place.path, every_file=style.every_file):
+            total.add(page.tally)
+            cluster = page.cluster
+            for file in page.files:
+                for line in _file_lines(file, style):
+                    print_line(line)
+            show(total)
+    assert cluster is not None, "the last page has it"
+    for line in _ending(place.path, total, cluster, style):
+        print_line(line)
+    return exit_status(total)
+
+
+def exit_status(total: Tally) -> int:
+    """See the module."""
+    return _EXIT_STATUS[total.worst]
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+def _file_lines(file: FileFindings, style: FsckStyle) -> Iterator[str]:
+    if style.only_corrupt:
+        for chunk in file.unhealthy:
+            for finding in chunk.findings:
+                if finding in _UNREADABLE:
+                    yield (
+                        _json("chunk", path=file.path, chunk=chunk.chunk, finding=finding)
+                        if style.as_json
+                        else (f"{chunk.chunk}\t{finding}\t{file.path}")
+                    )
+    elif style.as_json:
+        yield _json("file", **msgspec.to_builtins(file))
+    else:
+        verdict = "open" if file.is_open else ", ".join(reversed(file.findings)) or "OK"
+        chunks = "1 chunk" if file.chunks == 1 else f"{file.chunks} chunks"
+        yield f"{file.path} {file.length} bytes, replication {file.replication}, {chunks}: {verdict}"
+        yield from map(_chunk_line, file.unhealthy)
+
+
+def _chunk_line(chunk: ChunkFindings) -> str:
+    held = ", ".join(chunk.good) or "no datanode"
+    corrupt = f"; corrupt on {', '.join(chunk.corrupt)}" if chunk.corrupt else ""
+    return (
+        f"  chunk {chunk.chunk} {chunk.length} bytes: {', '.join(reversed(chunk.findings))}: "
+        f"{len(chunk.good)} of {chunk.replication} replicas: {held}{corrupt}"
+    )
+
+
+def _json(kind: str, **fields: Any) -> str:
+    return msgspec.json.encode({"type": kind, **fields}).decode()
+
+
+# -- summary ---------------------------------------------------------------------------------------
+
+
+def _ending(path: str, total: Tally, cluster: ClusterFindings, style: FsckStyle) -> Iterator[str]:
+    if style.as_json:
+        yield _json(
+            "summary",
+            path=path,
+            status=_status(total),
+            exit_status=exit_status(total),
+            **msgspec.to_builtins(total),
+            cluster=msgspec.to_builtins(cluster),
+        )
+        return
+    if not style.only_corrupt:
+        yield from _summary(total, cluster)
+    unreadable = total.files_with.get(Finding.MISSING, 0)
+    corrupt = total.files_with.get(Finding.CORRUPT, 0)
+    if style.only_corrupt:
+        yield f"{unreadable} files have missing chunks, {corrupt} have corrupt replicas"
+    yield f"The filesystem under path '{path}' is {_status(total)}"
+
+
+def _status(total: Tally) -> str:
+    match total.worst:
+        case None:
+            return "HEALTHY"
+        case Finding.MISSING:
+            return "CORRUPT"
+        case worst:
+            return worst.value.upper()
+
+
+def _summary(total: Tally, cluster: ClusterFindings) -> Iterator[str]:
+    chunks = total.chunks_with
+    average = total.length // total.chunks if total.chunks else 0
+    wanted = total.replicas + total.lacking_replicas
+    yield f"Status: {_status(total)}"
+    yield from _rows(
+        ("Number of datanodes", cluster.datanodes),
+        ("Number of racks", cluster.racks),
+        ("Total directories", total.directories),
+        ("Total files", f"{total.files} ({total.open_files} open)"),
+        ("Total size", f"{total.length} B"),
+        ("Total chunks", f"{total.chunks} (average size {average} B)"),
+        ("Readable chunks", _share(total.chunks - chunks.get(Finding.MISSING, 0), total.chunks)),
+        ("Over-replicated chunks", _share(chunks.get(Finding.OVER_REPLICATED, 0), total.chunks)),
+        ("Under-replicated chunks", _share(chunks.get(Finding.UNDER_REPLICATED, 0), total.chunks)),
+        ("Misplaced chunks", _share(chunks.get(Finding.MISPLACED, 0), total.chunks)),
+        ("Corrupt chunks", _share(chunks.get(Finding.CORRUPT, 0), total.chunks)),
+        ("Missing chunks", _share(chunks.get(Finding.MISSING, 0), total.chunks)),
+        ("Average replication", f"{total.replicas / total.chunks:.2f}" if total.chunks else "0"),
+        ("Corrupt replicas", total.corrupt_replicas),
+        ("Missing replicas", _share(total.lacking_replicas, wanted)),
+        ("Chunks being written", cluster.chunks_being_written),
+        ("Orphaned replicas", f"{cluster.orphaned_replicas} ({cluster.orphaned_bytes} B)"),
+    )
+
+
+def _rows(*rows: tuple[str, object]) -> Iterator[str]:
+    width = max(len(name) for name, _value in rows) + 1
+    for name, value in rows:
+        yield f" {name + ':':<{width}}  {value}"
+
+
+def _share(count: int, total: int) -> str:
+    return f"{count} ({100 * count / total if total else 0:.1f} %)"
+
+
+# -- progress --------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Callable[[Tally], None]]:
+    """Counts on stderr while the block runs; nothing at all when stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield lambda total: None
+        return
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    with console.status("inspecting") as status:
+        yield lambda total: status.update(f"{total.files} files, {total.chunks} chunks inspected")

@@ -1,0 +1,100 @@
+"""`peacefs report`: the cluster and its datanodes at a glance, in the manner of `hdfs dfsadmin -report`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from peacefs.client.filesystem import PeaceFileSystem
+
+from .listing import print_line
+from .presentation import human_size
+
+_HEADINGS = (
+    "DATANODE",
+    "ADDRESS",
+    "RACK",
+    "STATE",
+    "SERVICE",
+    "CAPACITY",
+    "USED",
+    "USED%",
+    "AVAILABLE",
+    "REPLICAS",
+)
+#: Columns of words; the others are numbers and end in one column.
+_WORDS = 5
+
+
+def report(coordinator: str, *, as_json: bool) -> None:
+    """Prints what `GET /v1/status` says. Raises PeacefsError."""
+    with PeaceFileSystem(coordinator) as files:
+        status = files.cluster_status()
+    if as_json:
+        print_line(msgspec.json.encode(status).decode())
+        return
+    for line in report_lines(status):
+        print_line(line)
+
+
+def report_lines(status: dict[str, Any]) -> Iterator[str]:
+    """What people read of it."""
+    datanodes, chunks = status["datanodes"], status["chunks"]
+    living = [each for each in datanodes if each["state"] != "dead"]
+    capacity, used, available = (
+        sum(each[key] for each in living) for key in ("capacity_bytes", "used_bytes", "available_bytes")
+    )
+    readiness = "ready" if status["ready"] else "waiting for its datanodes"
+    yield f"Cluster {status['cluster']} at {status['address']}, epoch {status['epoch']}: {readiness}"
+    yield f"Capacity: {_size(capacity)}"
+    yield f"Used: {_size(used)} {_percent(used, capacity)}"
+    yield f"Available: {_size(available)}"
+    yield f"Chunks: {chunks['total']}"
+    yield f"Under-replicated chunks: {chunks['under_replicated']}, {chunks['being_repaired']} being copied"
+    yield f"Missing chunks: {chunks['missing']}"
+    yield f"Since the coordinator's start: {status['replicas_lost_total']} replicas lost, " + (
+        f"{status['repaired_total']} copied"
+    )
+    counts = ", ".join(
+        f"{sum(each['state'] == state for each in datanodes)} {state}" for state in ("alive", "suspect", "dead")
+    )
+    yield f"Datanodes: {counts}"
+    if datanodes:
+        yield ""
+        yield from table([_HEADINGS, *(_row(each) for each in datanodes)], _WORDS)
+
+
+def _row(datanode: dict[str, Any]) -> Sequence[str]:
+    return (
+        datanode["node"],
+        f"{datanode['host']}:{datanode['data_port']}",
+        datanode["rack"],
+        datanode["state"],
+        datanode["service"],
+        human_size(datanode["capacity_bytes"]),
+        human_size(datanode["used_bytes"]),
+        _percent(datanode["used_bytes"], datanode["capacity_bytes"]),
+        human_size(datanode["available_bytes"]),
+        str(datanode["replicas"]),
+    )
+
+
+def table(rows: Sequence[Sequence[str]], words: int) -> Iterator[str]:
+    """Columns as wide as their widest cell; the first `words` of them are aligned to the left."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [
+            f"{cell:<{width}}" if number < words else f"{cell:>{width}}"
+            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield "  ".join(cells).rstrip()
+
+
+def _size(size_bytes: int) -> str:
+    return f"{size_bytes} ({human_size(size_bytes)}B)"
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{100 * part / whole if whole else 0:.1f}%"

@@ -1,0 +1,143 @@
+"""Extending files: leases, and the chunks that are added with them.
+
+The lease is soft state (`leases`), its number is committed: so that there is one writer at a time, and so that one
+that has lost its lease and does not know it can add nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from peacefs.protocol.errors import NoDatanodes, PeacefsError
+from peacefs.protocol.limits import write_token_lifetime_s
+from peacefs.protocol.messages import AbandonLease, Done, Leased, RenewLease, TakeLease, WrittenChunk
+from peacefs.protocol.tokens import FileAppend, FileLease
+
+from . import namespace
+from .leases import Leases
+from .metadata import Lease
+from .paths import parse_path
+from .placing import Placing
+from .workplace import Workplace
+
+log = logging.getLogger("peacefs.coordinator")
+
+
+@dataclass(frozen=True, slots=True)
+class AppendFile:
+    """What a stock client asks for; `exclude` are datanodes, as host:port, that it could not reach."""
+
+    path: str
+    user: str
+    client_host: str | None = None
+    exclude: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class AppendTicket:
+    """Where to send the data, and leave to take a lease there."""
+
+    http_host: str
+    http_port: int
+    token: str
+
+
+class Appending:
+    """A lease is taken when the data comes, so that a client that only looks holds nobody up."""
+
+    def __init__(self, workplace: Workplace, placing: Placing, leases: Leases) -> None:
+        self._at = workplace
+        self._placing = placing
+        self._leases = leases
+
+    async def append(self, wanted: AppendFile) -> AppendTicket:
+        """A datanode near the writer. Takes no lease. Raises FileNotFound, FileAlreadyExists, NoDatanodes."""
+        path = parse_path(wanted.path)
+        file = namespace.check_append(self._at.reader, path)
+        await self._at.until_ready()
+        token = FileAppend(
+            expires_s=self._at.wall_clock() + write_token_lifetime_s,
+            path=str(path),
+            user=wanted.user,
+            block_bytes=file.block_bytes,
+            replication=file.replication,
+        )
+        alive = [node for node in self._at.cluster.members.alive() if node.http_name not in wanted.exclude]
+        if not alive:
+            raise NoDatanodes(f"no datanode is alive to append to {path} through")
+        near = [node for node in alive if node.registration.data_host == wanted.client_host]
+        gateway = (near or alive)[self._at.numbering.next() % len(near or alive)]
+        return AppendTicket(
+            gateway.registration.http_host, gateway.registration.http_port, self._at.seal.seal(token)
+        )
+
+    async def take_lease(self, wanted: TakeLease, writer_host: str | None) -> Leased:
+        """For the holder of a token of `append`. Raises as `extend` does."""
+        token = self._at.seal.open(wanted.token, FileAppend, self._at.wall_clock())
+        return await self.extend(token.path, wanted.holder, writer_host)
+
+    async def extend(self, path: str, holder: str, writer_host: str | None) -> Leased:
+        """Gives `holder` the lease of a file, and a first chunk.
+
+        Raises FileNotFound, FileAlreadyExists for a directory, AlreadyBeingCreated, NoDatanodes.
+        """
+        parsed = parse_path(path)
+        await self._at.until_ready()
+        file = namespace.check_append(self._at.reader, parsed)
+        recorded = self._at.reader.lease(file.inode)
+        what = f"APPEND_FILE {parsed} for {holder}"
+        self._leases.check_free(self._at.monotonic(), file.inode, recorded, holder, what)
+        allocated, _head = self._placing.place(file.replication, writer_host, frozenset())
+        lease = Lease(self._at.numbering.next(), holder)
+        # Held from here on, so that nobody else takes it while the commit is under way.
+        self._leases.hold(self._at.monotonic(), file.inode, lease)
+        try:
+            leased = await self._at.commit(lambda tx: namespace.take_lease(tx, parsed, file.inode, lease))
+        except PeacefsError:
+            self._leases.release(file.inode, lease)
+            raise
+        if recorded is not None and recorded.holder != holder:
+            log.warning("%s has taken the lease of %s, which %s had left", holder, parsed, recorded.holder)
+        token = FileLease(
+            expires_s=self._at.wall_clock() + write_token_lifetime_s,
+            path=str(parsed),
+            inode=leased.inode,
+            number=lease.number,
+            holder=holder,
+            replication=leased.replication,
+            request_id=uuid.uuid4().hex,
+        )
+        return Leased(self._at.seal.seal(token), allocated, leased.length, leased.block_bytes, leased.replication)
+
+    async def renew(self, wanted: RenewLease) -> Done:
+        """Raises LeaseExpired."""
+        self.renew_lease(self._at.seal.open(wanted.token, FileLease, self._at.wall_clock()))
+        return Done()
+
+    async def abandon(self, wanted: AbandonLease) -> Done:
+        """The file stays as it is."""
+        token = self._at.seal.open(wanted.token, FileLease, self._at.wall_clock())
+        lease = _lease(token)
+        await self._at.commit(lambda tx: namespace.abandon_lease(tx, token.inode, lease))
+        self._leases.release(token.inode, lease)
+        return Done()
+
+    def renew_lease(self, token: FileLease) -> None:
+        """The holder of a lease has been heard. Raises LeaseExpired."""
+        recorded = self._at.reader.lease(token.inode)
+        self._leases.renew(self._at.monotonic(), token.inode, _lease(token), recorded)
+
+    async def complete(self, token: FileLease, chunks: Sequence[WrittenChunk]) -> namespace.Publication:
+        """Adds the chunks to the file and ends the lease, in one commit. Raises LeaseExpired."""
+        lease = _lease(token)
+        wanted = namespace.AppendToComplete(token.path, token.inode, lease, token.request_id, chunks)
+        publication = await self._at.commit(lambda tx: namespace.complete_append(tx, wanted, self._at.now_ms()))
+        self._leases.release(token.inode, lease)
+        return publication
+
+
+def _lease(token: FileLease) -> Lease:
+    return Lease(token.number, token.holder)

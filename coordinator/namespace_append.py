@@ -1,0 +1,127 @@
+"""Extending files: a lease fences off all earlier writers, completion appends chunks, in one commit each.
+
+What is appended is chunks of its own: those that are there are sealed. Until it completes, nothing of an append
+can be seen; one that never completes has changed nothing but the lease.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from peacefs.protocol.errors import BadRequest, FileAlreadyExists, LeaseExpired, PeacefsError
+from peacefs.protocol.limits import file_chunks_max
+from peacefs.protocol.messages import WrittenChunk
+
+from .metadata import Inode, InodeId, Lease, Reader, Transaction
+from .namespace_files import Publication
+from .paths import NamespacePath
+from .records import ChunkRecord, Kind
+from .resolution import find_existing
+
+
+@dataclass(frozen=True, slots=True)
+class AppendToComplete:
+    """Chunks for the end of a file; the caller has verified their receipts. `path` is what the writer calls it."""
+
+    path: str
+    inode: InodeId
+    lease: Lease
+    request_id: str
+    chunks: Sequence[WrittenChunk]
+
+
+class _Answer(msgspec.Struct, frozen=True, array_like=True):
+    """What is remembered of a completion: the fingerprint of what was asked, and the answer."""
+
+    fingerprint: bytes
+    length: int
+
+
+def check_append(reader: Reader, path: NamespacePath) -> Inode:
+    """The file. Raises FileNotFound, FileAlreadyExists for a directory, as HDFS does."""
+    with reader.view():
+        return _file_to_extend(reader, path)
+
+
+def take_lease(tx: Transaction, path: NamespacePath, expected: InodeId, lease: Lease) -> Inode:
+    """Gives a file a lease; whoever had one can complete nothing any more.
+
+    Raises as `check_append` does, and LeaseExpired when there is another file at `path` now.
+    """
+    inode = _file_to_extend(tx, path)
+    if inode.inode != expected:
+        raise LeaseExpired(f"{path} has just been replaced by another file; try again")
+    tx.set_lease(inode.inode, lease)
+    return inode
+
+
+def abandon_lease(tx: Transaction, inode: InodeId, lease: Lease) -> None:
+    """Its holder wants nothing any more. Does nothing if somebody else has it."""
+    if tx.lease(inode) == lease:
+        tx.drop_lease(inode)
+
+
+def complete_append(tx: Transaction, wanted: AppendToComplete, now_ms: int) -> Publication:
+    """Adds the chunks at the end of the file, whatever it is called now, and ends the lease.
+
+    Asked again with the same request id it gives the first answer. Raises LeaseExpired when somebody else has
+    taken the lease or the file is gone, BadRequest for chunks that belong to a file already.
+    """
+    fingerprint = _fingerprint(wanted)
+    remembered = tx.answer(wanted.request_id)
+    if remembered is not None:
+        answer = msgspec.msgpack.decode(remembered, type=_Answer)
+        if answer.fingerprint != fingerprint:
+            raise BadRequest(f"the request that extends {wanted.path} has completed something else before")
+        return Publication(answer.length, [], [])
+    inode = tx.inode(wanted.inode)
+    if inode is None:
+        raise LeaseExpired(f"File does not exist: {wanted.path} (inode {wanted.inode})")
+    if tx.lease(inode.inode) != wanted.lease:
+        owner = f"Client (={wanted.lease.holder}) is not the lease owner any more"
+        raise LeaseExpired(f"{owner}: {wanted.path} (inode {wanted.inode})")
+    position = tx.next_position(inode.inode)
+    check_chunk_count(wanted.path, position + len(wanted.chunks))
+    added = _add_chunks(tx, inode, position, wanted)
+    length = inode.length + sum(chunk.length for chunk in wanted.chunks)
+    tx.change_inode(inode._replace(length=length, modified_ms=max(inode.modified_ms, now_ms)))
+    tx.drop_lease(inode.inode)
+    tx.remember(wanted.request_id, msgspec.msgpack.encode(_Answer(fingerprint, length)), now_ms)
+    return Publication(length, added, [])
+
+
+def check_chunk_count(path: object, chunks: int) -> None:
+    """Raises what HDFS does for a file of too many blocks."""
+    if chunks > file_chunks_max:
+        raise PeacefsError(
+            f"File has reached the limit on maximum number of blocks: {chunks} > {file_chunks_max}: {path}. "
+            "Write it anew, and it has fewer"
+        )
+
+
+def _file_to_extend(reader: Reader, path: NamespacePath) -> Inode:
+    inode = find_existing(reader, path)
+    if inode.kind is Kind.DIRECTORY:
+        raise FileAlreadyExists(f"Cannot append to directory {path}; already exists as a directory.")
+    return inode
+
+
+def _add_chunks(tx: Transaction, inode: Inode, position: int, wanted: AppendToComplete) -> list[ChunkRecord]:
+    added = []
+    for number, chunk in enumerate(wanted.chunks, position):
+        hint = tuple(receipt.node for receipt in chunk.receipts)
+        record = ChunkRecord(chunk.chunk, chunk.version, chunk.length, inode.replication, hint)
+        if not tx.add_chunk(record, chunk.checksum):
+            raise BadRequest(f"a chunk for {wanted.path} already belongs to a file")
+        tx.add_reference(inode.inode, number, chunk.chunk, chunk.length)
+        added.append(record)
+    return added
+
+
+def _fingerprint(wanted: AppendToComplete) -> bytes:
+    chunks = [(chunk.chunk, chunk.version, chunk.length, chunk.checksum) for chunk in wanted.chunks]
+    return hashlib.blake2b(msgspec.msgpack.encode((wanted.inode, chunks)), digest_size=16).digest()

@@ -1,0 +1,116 @@
+"""Truncating and concatenating files, with HDFS's outcomes. No data moves: references are shortened and moved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from peacefs.protocol.errors import BadRequest, IllegalChange, PathIsDirectory
+from peacefs.protocol.limits import concat_sources_max
+
+from .metadata import Inode, Reader, Transaction
+from .namespace_append import check_chunk_count
+from .paths import NamespacePath
+from .reclaim import discard
+from .records import ChunkRecord, Kind
+from .resolution import find, find_existing
+
+
+def truncate(tx: Transaction, path: NamespacePath, length: int, now_ms: int) -> list[ChunkRecord]:
+    """Leaves the file its first `length` bytes, and fences off who extends it. The chunks that were freed.
+
+    Raises FileNotFound, PathIsDirectory, IllegalChange for a length that it does not have.
+    """
+    if length < 0:
+        raise IllegalChange(f"Cannot truncate to a negative file size: {length}.")
+    inode = existing_file(tx, path)
+    if length > inode.length:
+        raise IllegalChange(
+            f"Cannot truncate to a larger file size. Current size: {inode.length}, truncate size: {length}."
+        )
+    tx.drop_lease(inode.inode)
+    if length == inode.length:
+        return []
+    freed = _cut(tx, inode, length)
+    tx.change_inode(inode._replace(length=length, modified_ms=max(inode.modified_ms, now_ms)))
+    return freed
+
+
+def concat(
+    tx: Transaction, target: NamespacePath, sources: Sequence[NamespacePath], now_ms: int, request_id: str = ""
+) -> list[ChunkRecord]:
+    """Moves the contents of `sources`, in order, to the end of `target`; the sources are gone then.
+
+    With a request id it is done once, however often it is asked. The chunks whose replication has changed.
+    Raises FileNotFound, PathIsDirectory, IllegalChange for what HDFS does not concatenate.
+    """
+    if request_id and tx.answer(request_id) is not None:
+        return []
+    check_concat(tx, target, sources)
+    inode = existing_file(tx, target)
+    length, position = inode.length, tx.next_position(inode.inode)
+    moved = []
+    for path in sources:
+        source = existing_file(tx, path)
+        references = tx.references(source.inode)
+        check_chunk_count(target, position + len(references))
+        for reference in references:
+            tx.add_reference(inode.inode, position, reference.chunk, reference.length)
+            position += 1
+        moved += references
+        length += source.length
+        parent = find(tx, path).parent
+        tx.remove_entry(parent, path.name)
+        tx.touch(parent, now_ms)
+        freed = discard(tx, source)
+        assert not freed, "the target refers to what the source referred to"
+    tx.drop_lease(inode.inode)
+    tx.change_inode(inode._replace(length=length, modified_ms=max(inode.modified_ms, now_ms)))
+    if request_id:
+        tx.remember(request_id, b"", now_ms)
+    changed = [moving.chunk for moving in moved if tx.set_chunk_replication(moving.chunk, inode.replication)]
+    return [record for chunk in changed if (record := tx.chunk(chunk)) is not None]
+
+
+def check_concat(reader: Reader, target: NamespacePath, sources: Sequence[NamespacePath]) -> None:
+    """Raises for what HDFS does not concatenate."""
+    if not sources:
+        raise BadRequest("No sources given")
+    if len(sources) > concat_sources_max:
+        raise IllegalChange(f"concat: {len(sources)} source files are more than {concat_sources_max}")
+    onto = existing_file(reader, target)
+    seen = set()
+    for path in sources:
+        source = existing_file(reader, path)
+        if source.inode == onto.inode:
+            raise IllegalChange(f"concat: the src file {path} is the same with the target file {target}")
+        if source.length == 0:
+            raise IllegalChange(f"concat: source file {path} is invalid or empty or underConstruction")
+        if source.block_bytes > onto.block_bytes:
+            raise IllegalChange(
+                f"concat: source file {path} has preferred block size {source.block_bytes} "
+                f"which is greater than the target file's preferred block size {onto.block_bytes}"
+            )
+        seen.add(source.inode)
+    if len(seen) < len(sources):
+        raise IllegalChange("concat: at least two of the source files are the same")
+
+
+def existing_file(reader: Reader, path: NamespacePath) -> Inode:
+    """Raises FileNotFound, PathIsDirectory."""
+    inode = find_existing(reader, path)
+    if inode.kind is Kind.DIRECTORY:
+        raise PathIsDirectory(f"Path is not a file: {path}")
+    return inode
+
+
+def _cut(tx: Transaction, inode: Inode, length: int) -> list[ChunkRecord]:
+    """Finds the reference in which the file is to end; positions of a file that has a name have no gaps."""
+    left = length
+    for position, reference in enumerate(tx.references(inode.inode)):
+        if left < reference.length:
+            if left == 0:
+                return tx.cut_references(inode.inode, position)
+            tx.shorten_reference(inode.inode, position, left)
+            return tx.cut_references(inode.inode, position + 1)
+        left -= reference.length
+    raise AssertionError(f"inode {inode.inode} has fewer bytes in chunks than its length says")

@@ -1,0 +1,172 @@
+"""REST on the network and on what policies would do with it: `GET /v1/topology`, `POST /v1/plan`."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import Any
+
+import msgspec
+from fastapi import APIRouter, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from peacefs.peace import dry_run
+from peacefs.protocol.errors import NoDatanodes
+from peacefs.protocol.limits import plan_chunks_max, plan_requests_max, replication_default, replication_max
+from peacefs.topology.calibration import Calibration, calibrate
+from peacefs.topology.model import Topology
+
+from .cluster import Cluster
+from .network import NetworkLoad, live_topology, load_of, racks_of
+from .planner import Planner
+
+
+class RackDescription(BaseModel):
+    """A rack and its servers, by name."""
+
+    rack: str
+    servers: list[str]
+
+
+class ServerDescription(BaseModel):
+    """An alive datanode: its network card, its disk at its best, how many incoming chunks that takes, and how
+    many are on their way to it now."""
+
+    server: str
+    host: str
+    rack: str
+    network_bytes_s: float
+    disk_bytes_s: float
+    slots: int
+    streams: int
+
+
+class LinkDescription(BaseModel):
+    """A cable, full duplex: what it carries each way, in bytes a second and in concurrent chunks, and how many
+    chunks are on their way over it now."""
+
+    a: str
+    b: str
+    bytes_s: float
+    cost: int
+    capacity_streams: int
+    streams_a_to_b: int
+    streams_b_to_a: int
+
+
+class TopologyDescription(BaseModel):
+    """The network of the datanodes that are alive."""
+
+    root: str
+    switches: list[str]
+    racks: list[RackDescription]
+    servers: list[ServerDescription]
+    links: list[LinkDescription]
+
+
+class PlanRequest(BaseModel):
+    """A writer's request: so many chunks, each on so many servers."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    writer: str | None = Field(None, description="A server's name; none for a writer outside the cluster.")
+    replication: int = Field(replication_default, ge=1, le=replication_max)
+    chunks: int = Field(ge=1, le=plan_chunks_max)
+
+
+class PlanBody(BaseModel):
+    """A dry run: nothing is reserved, and the cluster is taken for idle."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    policy: str = Field("express", description="random, paper, paper-3, paper-5, flow or express.")
+    seed: int = Field(0, ge=0, lt=1 << 63)
+    requests: list[PlanRequest] = Field(min_length=1, max_length=plan_requests_max)
+    topology: str | dict[str, Any] | None = Field(
+        None, description="TOML as text, or its tables as a structure; the cluster's own network without it."
+    )
+
+
+class PlanAssignment(BaseModel):
+    """A chunk's servers in pipeline order, and when it is written, in seconds from the start. Requests, chunks
+    and steps count from 0; the chunks of a step are written together."""
+
+    request: int
+    chunk: int
+    pipeline: list[str]
+    step: int
+    start_s: float
+    end_s: float
+
+
+class PlanUnplaced(BaseModel):
+    """A chunk for which there is no place."""
+
+    request: int
+    chunk: int
+    reason: str
+
+
+class PlanAnswer(BaseModel):
+    """Every chunk once."""
+
+    assignments: list[PlanAssignment]
+    unplaced: list[PlanUnplaced]
+
+
+def network_routes(cluster: Cluster, planner: Planner) -> APIRouter:
+    """Both routes."""
+    router = APIRouter(prefix="/v1")
+
+    @router.get("/topology")
+    async def topology() -> TopologyDescription:
+        return _described(cluster)
+
+    @router.post("/plan", response_model=PlanAnswer)
+    async def plan(body: PlanBody) -> Response:
+        racks = {} if body.topology is not None else racks_of(cluster.members.alive())
+        if body.topology is None and not racks:
+            raise NoDatanodes("no datanode is alive: there is nothing to plan for")
+        requests = [dry_run.Request(each.writer, each.replication, each.chunks) for each in body.requests]
+        planned = await planner.plan(dry_run.Task(body.policy, body.seed, requests, body.topology, racks))
+        return Response(msgspec.json.encode(planned), media_type="application/json")
+
+    return router
+
+
+def _described(cluster: Cluster) -> TopologyDescription:
+    nodes = {node.id: node for node in cluster.members.alive()}
+    topology = live_topology(nodes.values())
+    calibration, load = calibrate(topology), load_of(topology, cluster.pipelines())
+    return TopologyDescription(
+        root=topology.root,
+        switches=list(topology.switches),
+        racks=[RackDescription(rack=rack, servers=list(names)) for rack, names in topology.racks.items()],
+        servers=[
+            ServerDescription(
+                server=name,
+                host=nodes[name].registration.data_host,
+                rack=server.rack,
+                network_bytes_s=topology.network_bytes_s(name),
+                disk_bytes_s=server.disk.best_rate,
+                slots=calibration.slots[name],
+                streams=load.servers[name],
+            )
+            for name, server in topology.servers.items()
+        ],
+        links=_links(topology, calibration, load),
+    )
+
+
+def _links(topology: Topology, calibration: Calibration, load: NetworkLoad) -> list[LinkDescription]:
+    return [
+        LinkDescription(
+            a=link.a,
+            b=link.b,
+            bytes_s=link.bytes_s,
+            cost=link.cost,
+            capacity_streams=max(1, ceil(link.bytes_s / calibration.stream_bytes_s)),
+            streams_a_to_b=load.links[link.a, link.b],
+            streams_b_to_a=load.links[link.b, link.a],
+        )
+        for link in topology.links
+    ]

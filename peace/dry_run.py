@@ -1,0 +1,166 @@
+"""What a policy would do with some requests in an idle cluster: where each chunk would go, and when.
+
+Nothing is reserved and nothing is known of what the cluster does meanwhile. Times are those of the model that
+judges policies (`simulate`), simplified: the chunks of a step start together and keep the rates that they share
+then; the next step begins when the last of them is done.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import msgspec
+
+from peacefs.protocol.errors import BadRequest
+from peacefs.protocol.limits import (
+    chunk_bytes_max,
+    plan_chunks_max,
+    plan_requests_max,
+    plan_servers_max,
+    plan_switches_max,
+    replication_max,
+)
+from peacefs.topology.model import Defaults, Topology
+from peacefs.topology.rack_table import tree_of_racks
+from peacefs.topology.rate_curve import PAPER_CLIENT
+from peacefs.topology.toml_file import parse_structure, parse_toml
+
+from .comparison import POLICIES
+from .fluid import max_min_rates
+from .fluid_network import FluidNetwork
+from .ledger import Grant, WriteSet
+from .planning import plan_rounds
+
+_NO_ROOM = "the policy finds no room for it, even in an idle cluster"
+
+
+class Request(msgspec.Struct, frozen=True):
+    """The paper's triple (w, r, k): `writer` is a server, or None for a writer that is none of ours."""
+
+    writer: str | None
+    replication: int
+    chunks: int
+
+
+class Task(msgspec.Struct, frozen=True):
+    """A dry run to be made. `topology` is TOML or its tables as a structure; without it, `racks` gives each
+    server its rack."""
+
+    policy: str
+    seed: int
+    requests: list[Request]
+    topology: str | dict[str, Any] | None = None
+    racks: dict[str, str] = {}
+
+
+class Assignment(msgspec.Struct, frozen=True):
+    """One chunk of one request, both counted from 0: its nodes in pipeline order, and when it is written, in
+    seconds from the start."""
+
+    request: int
+    chunk: int
+    pipeline: list[str]
+    step: int
+    start_s: float
+    end_s: float
+
+
+class Unplaced(msgspec.Struct, frozen=True):
+    """A chunk that got no place, and why."""
+
+    request: int
+    chunk: int
+    reason: str
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """Every chunk of every request, once: assigned, in order of steps, or unplaced."""
+
+    assignments: list[Assignment]
+    unplaced: list[Unplaced]
+
+
+def dry_run(task: Task) -> Plan:
+    """Deterministic: the same task gives the same plan.
+
+    Raises BadRequest for what makes no sense or is beyond the limits, InvalidTopology, and Unsupported for a
+    policy whose solver is not installed.
+    """
+    return plan_on(_topology(task), task)
+
+
+def plan_on(topology: Topology, task: Task) -> Plan:
+    """The same for a topology that has been read already. Raises BadRequest and Unsupported."""
+    if task.policy not in POLICIES:
+        raise BadRequest(f"there is no policy {task.policy!r}; there are {', '.join(POLICIES)}")
+    _check_size(task.requests)
+    _check_topology(topology)
+    for number, request in enumerate(task.requests):
+        _check_request(number, request, topology)
+    policy = POLICIES[task.policy](topology, Random(task.seed))
+    write_sets = [
+        WriteSet(str(number), request.writer, request.replication, (chunk_bytes_max,) * request.chunks)
+        for number, request in enumerate(task.requests)
+    ]
+    rounds = plan_rounds(policy, write_sets)
+    unplaced = [Unplaced(int(name), chunk, _NO_ROOM) for name, chunk in policy.waiting()]
+    return Plan(_assignments(topology, rounds), unplaced)
+
+
+def _check_size(requests: list[Request]) -> None:
+    if not requests:
+        raise BadRequest("there are no requests to plan")
+    if len(requests) > plan_requests_max:
+        raise BadRequest(f"{len(requests)} requests are over the limit of {plan_requests_max}")
+    chunks = sum(max(0, request.chunks) for request in requests)
+    if chunks > plan_chunks_max:
+        raise BadRequest(f"{chunks} chunks are over the limit of {plan_chunks_max} for one plan")
+
+
+def _topology(task: Task) -> Topology:
+    match task.topology:
+        case None:
+            return tree_of_racks(task.racks, Defaults())
+        case str(text):
+            return parse_toml(text)
+        case structure:
+            return parse_structure(structure)
+
+
+def _check_topology(topology: Topology) -> None:
+    if not topology.servers:
+        raise BadRequest("there are no servers to plan for")
+    if len(topology.servers) > plan_servers_max:
+        raise BadRequest(f"{len(topology.servers)} servers are over the limit of {plan_servers_max} for a plan")
+    if len(topology.switches) > plan_switches_max:
+        raise BadRequest(f"{len(topology.switches)} switches are over the limit of {plan_switches_max} for a plan")
+
+
+def _check_request(number: int, request: Request, topology: Topology) -> None:
+    if request.chunks < 1:
+        raise BadRequest(f"request {number}: {request.chunks} chunks are nothing to plan; at least 1 is wanted")
+    if not 1 <= request.replication <= replication_max:
+        raise BadRequest(f"request {number}: replication {request.replication} is not from 1 to {replication_max}")
+    if request.replication > len(topology.servers):
+        raise BadRequest(
+            f"request {number}: {request.replication} replicas need as many servers; "
+            f"there {'is' if len(topology.servers) == 1 else 'are'} {len(topology.servers)}"
+        )
+    if request.writer is not None and request.writer not in topology.servers:
+        raise BadRequest(f"request {number}: there is no server {request.writer!r} for its writer")
+
+
+def _assignments(topology: Topology, rounds: list[list[Grant]]) -> list[Assignment]:
+    network = FluidNetwork(topology, PAPER_CLIENT)
+    assignments: list[Assignment] = []
+    start_s = 0.0
+    for step, grants in enumerate(rounds):
+        rates = max_min_rates({grant.number: network.resources(grant) for grant in grants}, network.capacity)
+        ends_s = [start_s + grant.chunk_bytes / rates[grant.number] for grant in grants]
+        assignments += (
+            Assignment(int(grant.write_set), grant.chunk, list(grant.chain), step, start_s, end_s)
+            for grant, end_s in zip(grants, ends_s, strict=True)
+        )
+        start_s = max(ends_s)
+    return assignments

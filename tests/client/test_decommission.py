@@ -1,0 +1,90 @@
+"""`peacefs datanodes`: a datanode of a real cluster is drained, and can be switched off without a loss."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from peacefs.client.command_line.application import application
+from peacefs.client.filesystem import PeaceFileSystem
+from peacefs.client.local_cluster import LocalCluster
+from peacefs.protocol.errors import BadRequest
+from peacefs.protocol.limits import small_chunk_bytes_max
+
+pytestmark = pytest.mark.cluster
+
+WaitUntil = Callable[..., None]
+
+
+def run(cluster: LocalCluster, *arguments: str) -> tuple[int, str, str]:
+    result = CliRunner().invoke(
+        application, ["datanodes", *arguments], env={"PEACEFS_COORDINATOR": cluster.http_address}
+    )
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.stdout, result.stderr
+
+
+def listed(cluster: LocalCluster) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in run(cluster, "ls", "--json")[1].splitlines()]
+
+
+def is_listed(cluster: LocalCluster, **expected: str) -> bool:
+    """Whether a datanode is listed with these values."""
+    return any(expected.items() <= record.items() for record in listed(cluster))
+
+
+def test_a_datanode_is_drained_and_switched_off_without_a_replica_lost(
+    tmp_path: Path, wait_until: WaitUntil
+) -> None:
+    with LocalCluster(tmp_path, datanodes=4, port=0) as cluster, PeaceFileSystem(cluster.http_address) as files:
+        contents = {f"/f/{number}": os.urandom(size) for number, size in enumerate([700, 9000] * 5)}
+        contents["/f/large"] = os.urandom(3 * small_chunk_bytes_max)
+        for path, data in contents.items():
+            files.write(path, data)
+        victim = cluster.datanodes[0]
+        node = victim.readiness.node
+        status, said, _ = run(cluster, "decommission", node)
+        assert status == 0
+        assert said.startswith(f"{node} 127.0.0.1:{victim.readiness.data_port} is decommission")
+        # The decision is in the metadata: it stands when the coordinator comes back.
+        cluster.coordinator.kill()
+        cluster.restart(cluster.coordinator)
+        wait_until(
+            lambda: is_listed(cluster, node=node, service="decommissioned"), "it is drained", timeout_s=30.0
+        )
+        victim.kill()
+        wait_until(lambda: is_listed(cluster, node=node, state="dead"), "it is dead", timeout_s=30.0)
+        chunks = files.cluster_status()["chunks"]
+        assert (chunks["under_replicated"], chunks["missing"], chunks["being_repaired"]) == (0, 0, 0)
+        assert {path: files.read(path) for path in contents} == contents
+
+
+def test_datanodes_are_listed_and_named_in_more_than_one_way(shared_cluster: LocalCluster) -> None:
+    status, said, _ = run(shared_cluster, "ls")
+    assert status == 0
+    assert said.splitlines()[0].split("  ")[0] == "DATANODE"
+    assert len(said.splitlines()) == 1 + len(shared_cluster.datanodes)
+    member = shared_cluster.datanodes[0].readiness
+    for name in (member.node, f"127.0.0.1:{member.data_port}"):
+        status, said, _ = run(shared_cluster, "recommission", name)
+        assert (status, said) == (0, f"{member.node} 127.0.0.1:{member.data_port} is in service\n")
+
+
+@pytest.mark.parametrize("name", ["nobody", ""])
+def test_a_name_that_fits_none_or_many_changes_nothing(shared_cluster: LocalCluster, name: str) -> None:
+    status, said, complaint = run(shared_cluster, "decommission", name)
+    assert (status, said) == (1, "")
+    assert complaint.startswith("peacefs: datanodes: ")
+    assert {each["service"] for each in listed(shared_cluster)} == {"in service"}
+
+
+def test_the_coordinator_refuses_a_datanode_that_it_never_saw(files: PeaceFileSystem) -> None:
+    with pytest.raises(BadRequest, match="no datanode nobody"):
+        files.decide_about_datanode("nobody", "decommission")

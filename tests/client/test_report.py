@@ -1,0 +1,83 @@
+"""`peacefs report`: what it makes of a status, and that a real cluster gives one."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from peacefs.client.command_line.application import application
+from peacefs.client.command_line.report import report_lines
+from peacefs.client.local_cluster import LocalCluster
+
+GIB = 1 << 30
+
+
+def datanode(node: str, state: str = "alive", used_bytes: int = GIB) -> dict[str, Any]:
+    return {
+        "node": node,
+        "host": "10.0.0.1",
+        "http_port": 9864,
+        "data_port": 9866,
+        "rack": "/rack-1",
+        "state": state,
+        "capacity_bytes": 4 * GIB,
+        "used_bytes": used_bytes,
+        "available_bytes": 4 * GIB - used_bytes,
+        "replicas": 17,
+        "service": "in service",
+        "to_drain": 0,
+    }
+
+
+def status(*datanodes: dict[str, Any], ready: bool = True) -> dict[str, Any]:
+    return {
+        "cluster": "c1",
+        "epoch": 3,
+        "ready": ready,
+        "address": "127.0.0.1:9870",
+        "datanodes": list(datanodes),
+        "chunks": {"total": 20, "under_replicated": 2, "missing": 1, "being_repaired": 1},
+        "repaired_total": 5,
+        "replicas_lost_total": 6,
+    }
+
+
+def test_a_report_is_read_at_a_glance() -> None:
+    shown = list(report_lines(status(datanode("dn-1"), datanode("dn-22", "dead", used_bytes=0))))
+    assert shown == [
+        "Cluster c1 at 127.0.0.1:9870, epoch 3: ready",
+        "Capacity: 4294967296 (4 GB)",
+        "Used: 1073741824 (1 GB) 25.0%",
+        "Available: 3221225472 (3 GB)",
+        "Chunks: 20",
+        "Under-replicated chunks: 2, 1 being copied",
+        "Missing chunks: 1",
+        "Since the coordinator's start: 6 replicas lost, 5 copied",
+        "Datanodes: 1 alive, 0 suspect, 1 dead",
+        "",
+        "DATANODE  ADDRESS        RACK     STATE  SERVICE     CAPACITY  USED  USED%  AVAILABLE  REPLICAS",
+        "dn-1      10.0.0.1:9866  /rack-1  alive  in service       4 G   1 G  25.0%        3 G        17",
+        "dn-22     10.0.0.1:9866  /rack-1  dead   in service       4 G     0   0.0%        4 G        17",
+    ]
+
+
+def test_a_cluster_without_datanodes_has_no_table() -> None:
+    shown = list(report_lines(status(ready=False)))
+    assert shown[0].endswith("waiting for its datanodes")
+    assert shown[2] == "Used: 0 (0B) 0.0%"
+    assert shown[-1] == "Datanodes: 0 alive, 0 suspect, 0 dead"
+
+
+@pytest.mark.cluster
+def test_a_real_cluster_reports(shared_cluster: LocalCluster) -> None:
+    arguments = ["report", f"--coordinator={shared_cluster.http_address}"]
+    result = CliRunner().invoke(application, arguments)
+    assert result.exit_code == 0
+    assert "Datanodes: 3 alive, 0 suspect, 0 dead" in result.stdout.splitlines()
+    machine = json.loads(CliRunner().invoke(application, [*arguments, "--json"]).stdout)
+    assert {each["node"] for each in machine["datanodes"]} == {
+        member.readiness.node for member in shared_cluster.datanodes
+    }

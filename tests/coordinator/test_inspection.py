@@ -1,0 +1,208 @@
+"""The walk of an inspection: every file once, in pages, whatever is changed between two of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import pytest
+from support.play import Play
+
+from peacefs.coordinator import inspection as walk
+from peacefs.coordinator import namespace
+from peacefs.coordinator.commits import ImmediateCommit, run_now
+from peacefs.coordinator.inspection import Inspection
+from peacefs.coordinator.metadata import Transaction
+from peacefs.coordinator.metadata_sqlite import SqliteMetadata
+from peacefs.coordinator.paths import parse_path
+from peacefs.coordinator.reclaim import reclaim_step
+from peacefs.coordinator.workplace import Workplace
+from peacefs.protocol.errors import BadRequest, FileNotFound
+from peacefs.protocol.findings import FileFindings, Finding, FsckPage, Tally
+from peacefs.protocol.ids import Numbering
+from peacefs.protocol.messages import Receipt, WrittenChunk
+from peacefs.protocol.tokens import Seal
+
+T = TypeVar("T")
+
+PATHS = ["/a/1", "/a/2", "/a/b/1", "/a/b/c/1", "/a/b/c/2", "/a!", "/b/1", "/d", "/é/z"]
+
+
+class Tree:
+    """A namespace, a cluster that holds all of it well, and an inspection of both."""
+
+    def __init__(self, play: Play) -> None:
+        self.metadata = SqliteMetadata.in_memory()
+        self.numbering = Numbering(self.metadata.begin_epoch())
+        self.cluster = play.cluster
+        play.join("dn-1", rack="/1")
+        play.join("dn-2", rack="/2")
+        play.open_for_business()
+        self.clock_s = 0.0
+        self.pauses = 0
+        commits = ImmediateCommit(self.metadata, _fatal)
+
+        async def commit(change: Callable[[Transaction], Any]) -> Any:
+            return commits.submit(change).result()
+
+        self.inspection = Inspection(
+            Workplace(
+                self.metadata.reader(),
+                commit,
+                play.cluster,
+                Seal(b"secret"),
+                self.numbering,
+                lambda orders: None,
+                monotonic=self._tick,
+                sleep=self._pause,
+            )
+        )
+
+    def _tick(self) -> float:
+        self.clock_s += 0.0001
+        return self.clock_s
+
+    async def _pause(self, seconds: float) -> None:
+        self.pauses += 1
+
+    def commit(self, change: Callable[[Transaction], T]) -> T:
+        return run_now(self.metadata, change)
+
+    def write(self, path: str, chunks: int = 1, *, holders: tuple[str, ...] = ("dn-1", "dn-2")) -> None:
+        receipts = [Receipt(node, b"") for node in holders]
+        file = namespace.FileToComplete(
+            path=parse_path(path),
+            user="ann",
+            overwrite=False,
+            permission=0o644,
+            replication=2,
+            block_bytes=1 << 26,
+            create_parent=True,
+            request_id=path,
+            chunks=[WrittenChunk(self.numbering.next(), 1, 10, 7, receipts) for _ in range(chunks)],
+        )
+        self.cluster.published(self.commit(lambda tx: namespace.complete_file(tx, file, 1)).added)
+
+    def delete(self, path: str) -> None:
+        result = self.commit(lambda tx: namespace.delete(tx, parse_path(path), True, 1))
+        self.cluster.freed(result.freed)
+
+    def page(self, path: str = "/", after: str | None = None, *, every_file: bool = True) -> FsckPage:
+        return asyncio.run(self.inspection.page(path, after, every_file=every_file))
+
+    def pages(
+        self, path: str = "/", between: Callable[[int], None] = lambda number: None, *, every_file: bool = True
+    ) -> list[FsckPage]:
+        pages = [self.page(path, every_file=every_file)]
+        while pages[-1].after is not None:
+            between(len(pages))
+            pages.append(self.page(path, pages[-1].after, every_file=every_file))
+        return pages
+
+
+def _fatal(fault: Exception) -> None:
+    raise AssertionError(fault)
+
+
+def files_of(pages: Iterable[FsckPage]) -> list[FileFindings]:
+    return [file for page in pages for file in page.files]
+
+
+def paths_of(pages: Iterable[FsckPage]) -> list[str]:
+    return [file.path for file in files_of(pages)]
+
+
+def total_of(pages: Iterable[FsckPage]) -> Tally:
+    total = Tally()
+    for page in pages:
+        total.add(page.tally)
+    return total
+
+
+@pytest.fixture
+def tree(play: Play) -> Tree:
+    tree = Tree(play)
+    for path in PATHS:
+        tree.write(path)
+    return tree
+
+
+@pytest.mark.parametrize("entries_per_page", [1, 2, 3, 5, 1000])
+@pytest.mark.parametrize("entries_per_read", [1, 2, 100])
+def test_every_file_is_judged_once_however_small_the_pages(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch, entries_per_page: int, entries_per_read: int
+) -> None:
+    monkeypatch.setattr(walk, "fsck_entries_per_page", entries_per_page)
+    monkeypatch.setattr(walk, "fsck_entries_per_read", entries_per_read)
+    pages = tree.pages()
+    assert sorted(paths_of(pages)) == sorted(PATHS)
+    total = total_of(pages)
+    assert (total.files, total.directories, total.chunks, total.replicas) == (9, 6, 9, 18)
+    assert total.worst is None
+    assert all(len(page.files) <= entries_per_page for page in pages)
+    assert [page.cluster is not None for page in pages] == [False] * (len(pages) - 1) + [True]
+
+
+def test_a_subtree_or_a_file_can_be_inspected_alone(tree: Tree) -> None:
+    assert paths_of(tree.pages("/a/b")) == ["/a/b/1", "/a/b/c/1", "/a/b/c/2"]
+    (page,) = tree.pages("/d")
+    assert (page.tally.files, page.tally.directories) == (1, 0)
+    assert paths_of([page]) == ["/d"]
+    with pytest.raises(FileNotFound):
+        tree.page("/nothing")
+
+
+def test_only_files_with_findings_are_listed_unless_all_are_asked_for(tree: Tree) -> None:
+    tree.write("/poor", holders=("dn-1",))
+    pages = tree.pages(every_file=False)
+    (poor,) = files_of(pages)
+    assert (poor.path, poor.findings) == ("/poor", [Finding.UNDER_REPLICATED])
+    assert total_of(pages).files == len(PATHS) + 1
+
+
+def test_what_is_deleted_between_two_pages_does_not_stop_the_walk(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(walk, "fsck_entries_per_page", 1)
+    left = iter(["/a/b/c", "/a/b", "/a", "/b"])
+
+    def delete_where_it_is(number: int) -> None:
+        if number % 2 == 0:
+            tree.delete(next(left, "/nothing"))
+
+    seen = paths_of(tree.pages(between=delete_where_it_is))
+    assert len(seen) == len(set(seen))
+    assert {"/a!", "/d", "/é/z"} <= set(seen)
+
+
+def test_a_file_that_is_deleted_while_it_is_looked_at_is_not_called_missing(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(walk, "fsck_turn_s", 0.0)
+
+    async def delete_all(seconds: float) -> None:
+        for path in ("/a!", "/b", "/d", "/é"):
+            tree.delete(path)
+        while tree.commit(lambda tx: reclaim_step(tx, 100)[1]):
+            pass
+
+    object.__setattr__(tree.inspection._at, "sleep", delete_all)
+    total = total_of(tree.pages())
+    assert total.worst is None
+    assert total.files == len([path for path in PATHS if path.startswith("/a/")])
+
+
+def test_a_page_lets_others_have_the_loop_within_a_file_too(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walk, "fsck_chunks_per_turn", 10)
+    monkeypatch.setattr(walk, "fsck_turn_s", 0.0002)
+    tree.write("/long", chunks=1000)
+    (page,) = tree.pages("/long")
+    assert page.tally.chunks == 1000
+    assert tree.pauses > 20
+
+
+def test_a_walk_cannot_go_on_where_it_never_was(tree: Tree) -> None:
+    for after in ("/b", "/a", "relative"):
+        with pytest.raises(BadRequest):
+            tree.page("/a", after)

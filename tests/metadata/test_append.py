@@ -1,0 +1,191 @@
+"""Extending files: added whole in one commit, once, and only by the last who took the lease."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from peacefs.coordinator import namespace
+from peacefs.coordinator.paths import parse_path
+from peacefs.coordinator.records import ChunkRecord, RenameMode
+from peacefs.protocol.errors import (
+    AccessDenied,
+    BadRequest,
+    FileAlreadyExists,
+    FileNotFound,
+    LeaseExpired,
+    PeacefsError,
+)
+
+from .conftest import Space
+
+
+def test_what_is_appended_is_at_the_end_and_the_file_is_as_long(space: Space) -> None:
+    first = space.create("/d/f", 64, 10, replication=3).added
+    before = space.status("/d/f")
+    lease, file = space.take_lease("/d/f")
+    assert space.status("/d/f") == before, "a lease changes nothing that can be seen"
+    wanted = space.extension(lease, file.inode, 7, 8)
+    publication = space.extend(wanted)
+    assert (publication.length, publication.freed) == (89, [])
+    assert publication.added == [
+        ChunkRecord(c.chunk, c.version, c.length, 3, ("node-a", "node-b")) for c in wanted.chunks
+    ]
+    assert space.pieces("/d/f") == [(c.chunk, c.length) for c in (*first, *wanted.chunks)]
+    after = space.status("/d/f")
+    assert replace(after, modified_ms=0, length=0) == replace(before, modified_ms=0, length=0)
+    assert (after.length, after.modified_ms) == (89, space.now_ms)
+    assert space.append("/d/f", 1).length == 90
+    space.check_references()
+
+
+def test_nothing_may_be_appended_to_an_empty_file_and_to_any(space: Space) -> None:
+    space.create("/f")
+    assert space.append("/f").length == 0
+    assert space.append("/f", 5).length == 5
+    assert space.append("/f").length == 5
+    assert space.sql("SELECT * FROM lease") == []
+
+
+@pytest.mark.parametrize(
+    ("path", "error"),
+    [("/none", FileNotFound), ("/dir", FileAlreadyExists), ("/", FileAlreadyExists), ("/file/x", AccessDenied)],
+)
+def test_only_a_file_that_is_there_can_be_appended_to(space: Space, path: str, error: type[PeacefsError]) -> None:
+    space.create("/file", 1)
+    space.mkdirs("/dir")
+    with pytest.raises(error):
+        space.take_lease(path)
+    assert space.sql("SELECT * FROM lease") == []
+
+
+def test_a_completion_asked_again_gets_the_first_answer_and_adds_nothing(space: Space) -> None:
+    space.create("/f", 1)
+    lease, file = space.take_lease("/f")
+    wanted = space.extension(lease, file.inode, 7)
+    assert space.extend(wanted).length == 8
+    space.append("/f", 100)
+    assert space.extend(wanted) == namespace.Publication(8, [], [])
+    assert space.status("/f").length == 108
+    space.delete("/f")
+    assert space.extend(wanted).length == 8, "it was done, whatever has become of it"
+    with pytest.raises(BadRequest, match="has completed something else"):
+        space.extend(replace(wanted, chunks=space.chunks(7)))
+
+
+def test_a_lease_extends_a_file_once(space: Space) -> None:
+    space.create("/f", 1)
+    lease, file = space.take_lease("/f")
+    space.extend(space.extension(lease, file.inode, 7))
+    with pytest.raises(LeaseExpired):
+        space.extend(space.extension(lease, file.inode, 7))
+    assert space.status("/f").length == 8
+
+
+def test_who_took_the_lease_last_fences_off_all_before_even_when_they_come_first(space: Space) -> None:
+    space.create("/f", 1)
+    first, file = space.take_lease("/f", "first")
+    second, _ = space.take_lease("/f", "second")
+    with pytest.raises(LeaseExpired, match=r"first.*not the lease owner"):
+        space.extend(space.extension(first, file.inode, 100))
+    assert space.status("/f").length == 1
+    assert space.extend(space.extension(second, file.inode, 7)).length == 8
+    with pytest.raises(LeaseExpired):
+        space.extend(space.extension(first, file.inode, 100))
+    assert len(namespace.chunk_page(space.reader, 0, 10)) == 2, "what was refused has left no chunk"
+    space.check_references()
+
+
+def test_a_lease_that_was_abandoned_is_no_more_and_abandons_nobody_elses(space: Space) -> None:
+    space.create("/f", 1)
+    first, file = space.take_lease("/f")
+    second, _ = space.take_lease("/f")
+    space.commit(lambda tx: namespace.abandon_lease(tx, file.inode, first))
+    assert space.reader.lease(file.inode) == second
+    space.commit(lambda tx: namespace.abandon_lease(tx, file.inode, second))
+    assert space.reader.lease(file.inode) is None
+    with pytest.raises(LeaseExpired):
+        space.extend(space.extension(second, file.inode, 7))
+
+
+def test_a_file_that_was_moved_meanwhile_is_extended_where_it_is(space: Space) -> None:
+    space.create("/d/f", 1)
+    lease, file = space.take_lease("/d/f")
+    space.rename("/d", "/e")
+    space.rename("/e/f", "/e/g")
+    other = space.create("/d/f", 5)
+    assert space.extend(space.extension(lease, file.inode, 7)).length == 8
+    assert space.status("/e/g").length == 8
+    assert space.status("/d/f").length == other.length == 5
+
+
+@pytest.mark.parametrize(
+    "how", ["delete", "overwrite", "rename onto it", "concat it away", "reclaimed with its tree"]
+)
+def test_a_file_that_is_gone_takes_no_more(space: Space, how: str) -> None:
+    space.create("/d/f", 1)
+    space.create("/d/other", 1)
+    lease, file = space.take_lease("/d/f")
+    match how:
+        case "delete":
+            space.delete("/d/f")
+        case "overwrite":
+            space.create("/d/f", 2, overwrite=True)
+        case "rename onto it":
+            space.rename("/d/other", "/d/f", RenameMode.OVERWRITE)
+        case "concat it away":
+            space.concat("/d/other", "/d/f")
+        case _:
+            space.delete("/d")
+            space.reclaim()
+    chunks = namespace.chunk_page(space.reader, 0, 10)
+    with pytest.raises(LeaseExpired, match="File does not exist: /what/it/was/called"):
+        space.extend(space.extension(lease, file.inode, 7))
+    assert namespace.chunk_page(space.reader, 0, 10) == chunks
+    assert space.sql("SELECT * FROM lease") == []
+
+
+def test_a_long_file_that_is_still_being_reclaimed_takes_no_more(
+    space: Space, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("peacefs.coordinator.reclaim.reclaim_entries_per_commit", 2)
+    space.create("/f", 1, 1, 1, 1, 1)
+    lease, file = space.take_lease("/f")
+    space.delete("/f")
+    assert space.reader.inode(file.inode) is not None
+    with pytest.raises(LeaseExpired):
+        space.extend(space.extension(lease, file.inode, 7))
+    space.reclaim()
+    assert namespace.chunk_page(space.reader, 0, 10) == []
+
+
+def test_a_file_that_was_replaced_between_looking_and_taking_is_not_taken(space: Space) -> None:
+    space.create("/f", 1)
+    looked = space.status("/f").inode
+    space.create("/f", 1, overwrite=True)
+    lease, _ = space.take_lease("/f", "another")
+    with pytest.raises(LeaseExpired, match="replaced"):
+        space.commit(lambda tx: namespace.take_lease(tx, parse_path("/f"), looked, lease._replace(number=1)))
+    assert space.reader.lease(space.status("/f").inode) == lease
+
+
+def test_a_chunk_of_another_file_cannot_be_appended(space: Space) -> None:
+    space.create("/f", 1)
+    lease, file = space.take_lease("/f")
+    theirs = space.completion("/g", 7)
+    space.complete(theirs)
+    with pytest.raises(BadRequest, match="already belongs"):
+        space.extend(space.extension(lease, file.inode, chunks=theirs.chunks))
+    assert space.status("/f").length == 1
+    assert space.reader.lease(file.inode) == lease, "the writer may try again with its own"
+    space.check_references()
+
+
+def test_a_file_of_too_many_pieces_takes_no_more(space: Space, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("peacefs.coordinator.namespace_append.file_chunks_max", 3)
+    space.create("/f", 1)
+    space.append("/f", 1, 1)
+    with pytest.raises(PeacefsError, match="maximum number of blocks: 4 > 3: "):
+        space.append("/f", 1)
+    assert space.status("/f").length == 3
