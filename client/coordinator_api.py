@@ -34,7 +34,14 @@ from peacefs.protocol.messages import (
 )
 
 from .coordinator_http import Answer, CoordinatorHttp
-from .file_status import ContentSummary, FileStatus, PageReply, StatusReply
+from .file_status import (
+    ContentSummary,
+    FileStatus,
+    PageReply,
+    SnapshotDifference,
+    SnapshotDiffReport,
+    StatusReply,
+)
 
 S = TypeVar("S")
 
@@ -149,10 +156,51 @@ class CoordinatorApi:
         # When an earlier attempt's answer was lost, nothing left to delete means that it was carried out.
         return self._boolean(answer) or answer.after_loss
 
+    def set_permission(self, path: str, permission: int) -> None:
+        """Raises FileNotFound, AccessDenied."""
+        self._webhdfs("PUT", path, "SETPERMISSION", permission=f"{permission:o}")
+
+    def set_owner(self, path: str, owner: str | None, group: str | None) -> None:
+        """None leaves one as it is. Raises FileNotFound, AccessDenied."""
+        self._webhdfs("PUT", path, "SETOWNER", owner=owner or "", group=group or "")
+
     def content_summary(self, path: str) -> ContentSummary:
         """What a tree holds. Raises FileNotFound."""
         reply = self._read(self._webhdfs("GET", path, "GETCONTENTSUMMARY"), dict[str, ContentSummary])
         return reply["ContentSummary"]
+
+    # -- snapshots ---------------------------------------------------------------------------------
+
+    def allow_snapshots(self, path: str) -> None:
+        """Raises SnapshotRefused, AccessDenied, FileNotFound."""
+        self._webhdfs("PUT", path, "ALLOWSNAPSHOT")
+
+    def disallow_snapshots(self, path: str) -> None:
+        """Raises SnapshotRefused, AccessDenied, FileNotFound."""
+        self._webhdfs("PUT", path, "DISALLOWSNAPSHOT")
+
+    def create_snapshot(self, path: str, name: str | None) -> str:
+        """The snapshot's path. Raises SnapshotRefused, AccessDenied, FileNotFound."""
+        answer = self._webhdfs("PUT", path, "CREATESNAPSHOT", snapshotname=name or "")
+        return self._read(answer, dict[str, str])["Path"]
+
+    def rename_snapshot(self, path: str, name: str, new_name: str) -> None:
+        """Raises SnapshotRefused, AccessDenied, FileNotFound."""
+        self._webhdfs("PUT", path, "RENAMESNAPSHOT", oldsnapshotname=name, snapshotname=new_name)
+
+    def delete_snapshot(self, path: str, name: str) -> None:
+        """Raises SnapshotRefused, AccessDenied, FileNotFound."""
+        self._webhdfs("DELETE", path, "DELETESNAPSHOT", snapshotname=name)
+
+    def snapshot_diff(self, path: str, older: str, newer: str) -> list[SnapshotDifference]:
+        """Raises SnapshotRefused, AccessDenied, FileNotFound."""
+        answer = self._webhdfs("GET", path, "GETSNAPSHOTDIFF", oldsnapshotname=older, snapshotname=newer)
+        return self._read(answer, dict[str, SnapshotDiffReport])["SnapshotDiffReport"].diff_list
+
+    def restore_snapshot(self, path: str, name: str) -> None:
+        """Raises SnapshotRefused, AccessDenied, FileNotFound."""
+        body = msgspec.json.encode({"path": path, "user": self.user, "snapshot": name})
+        self._http.ask("POST", "/v1/snapshots/restore", body=body)
 
     def _webhdfs(self, method: str, path: str, operation: str, **parameters: str) -> Answer:
         parameters = {"op": operation, "user.name": self.user} | parameters

@@ -38,6 +38,20 @@ class ContentSummary(
     space_consumed: int
 
 
+class SnapshotDifference(msgspec.Struct, frozen=True, rename="camel"):
+    """CREATE, MODIFY, DELETE or RENAME of a path relative to the directory; empty is the directory itself."""
+
+    type: str
+    source_path: str
+    target_path: str | None = None
+
+
+class SnapshotDiffReport(msgspec.Struct, frozen=True, rename="camel"):
+    """What differs between two snapshots."""
+
+    diff_list: list[SnapshotDifference]
+
+
 class WireStatus(msgspec.Struct, frozen=True, rename="camel"):
     """A status as WebHDFS spells it."""
 

@@ -20,10 +20,11 @@ from .coordinator_api import CoordinatorApi, ListingPage, NewFile, current_user
 from .coordinator_http import CoordinatorHttp
 from .file_objects import FileSink, FileSource
 from .file_reader import read_whole
-from .file_status import ContentSummary, FileStatus
+from .file_status import ContentSummary, FileStatus, SnapshotDifference
 
 # Inside the class, `list` is its method.
 _Entries = list[FileStatus]
+_Differences = list[SnapshotDifference]
 
 
 class PeaceFileSystem:
@@ -191,9 +192,53 @@ class PeaceFileSystem:
         """Whether there was something to delete. Raises PathIsNotEmptyDirectory unless `recursive`."""
         return self._api.delete(path, recursive=recursive)
 
+    def set_permission(self, path: str, permission: int) -> None:
+        """What owner, group and others may do, and the sticky bit. Raises FileNotFound, AccessDenied."""
+        self._api.set_permission(path, permission)
+
+    def set_owner(self, path: str, owner: str | None = None, group: str | None = None) -> None:
+        """None leaves one as it is. Raises FileNotFound, AccessDenied."""
+        self._api.set_owner(path, owner, group)
+
     def content_summary(self, path: str) -> ContentSummary:
         """How much a tree holds. Raises FileNotFound."""
         return self._api.content_summary(path)
+
+    # -- snapshots ---------------------------------------------------------------------------------
+
+    def allow_snapshots(self, path: str) -> None:
+        """Lets snapshots of a directory be taken; for superusers. Raises SnapshotRefused, AccessDenied, ..."""
+        self._api.allow_snapshots(path)
+
+    def disallow_snapshots(self, path: str) -> None:
+        """Raises SnapshotRefused while there are snapshots."""
+        self._api.disallow_snapshots(path)
+
+    def create_snapshot(self, path: str, name: str | None = None) -> str:
+        """Takes a snapshot, at once, whatever the directory holds; the path, below `.snapshot`, where it is seen.
+
+        Without a name it gets one from the clock. Raises SnapshotRefused, AccessDenied, FileNotFound.
+        """
+        return self._api.create_snapshot(path, name)
+
+    def rename_snapshot(self, path: str, name: str, new_name: str) -> None:
+        """Raises SnapshotRefused, AccessDenied, FileNotFound."""
+        self._api.rename_snapshot(path, name, new_name)
+
+    def delete_snapshot(self, path: str, name: str) -> None:
+        """Raises SnapshotRefused, AccessDenied, FileNotFound."""
+        self._api.delete_snapshot(path, name)
+
+    def snapshot_diff(self, path: str, older: str, newer: str = "") -> _Differences:
+        """What differs between two snapshots; no name is the directory as it is now. Raises SnapshotRefused."""
+        return self._api.snapshot_diff(path, older, newer)
+
+    def restore_snapshot(self, path: str, name: str) -> None:
+        """Gives a directory what a snapshot shows, all at once, without copying data; what it holds is deleted.
+
+        Raises SnapshotRefused, AccessDenied, FileNotFound.
+        """
+        self._api.restore_snapshot(path, name)
 
     # -- the cluster -------------------------------------------------------------------------------
 

@@ -16,11 +16,13 @@ from peacefs.protocol.limits import write_token_lifetime_s
 from peacefs.protocol.messages import AbandonLease, Done, Leased, RenewLease, TakeLease, WrittenChunk
 from peacefs.protocol.tokens import FileAppend, FileLease
 
-from . import namespace
+from . import access_checks, namespace
 from .leases import Leases
-from .metadata import Lease
-from .paths import parse_path
+from .metadata import Inode, Lease
+from .paths import NamespacePath
+from .permissions import Access
 from .placing import Placing
+from .snapshots import changeable_path
 from .workplace import Workplace
 
 log = logging.getLogger("peacefs.coordinator")
@@ -55,8 +57,8 @@ class Appending:
 
     async def append(self, wanted: AppendFile) -> AppendTicket:
         """A datanode near the writer. Takes no lease. Raises FileNotFound, FileAlreadyExists, NoDatanodes."""
-        path = parse_path(wanted.path)
-        file = namespace.check_append(self._at.reader, path)
+        path = changeable_path(wanted.path)
+        file = self._file_to_extend(path, wanted.user)
         await self._at.until_ready()
         token = FileAppend(
             expires_s=self._at.wall_clock() + write_token_lifetime_s,
@@ -77,16 +79,16 @@ class Appending:
     async def take_lease(self, wanted: TakeLease, writer_host: str | None) -> Leased:
         """For the holder of a token of `append`. Raises as `extend` does."""
         token = self._at.seal.open(wanted.token, FileAppend, self._at.wall_clock())
-        return await self.extend(token.path, wanted.holder, writer_host)
+        return await self.extend(token.path, token.user, wanted.holder, writer_host)
 
-    async def extend(self, path: str, holder: str, writer_host: str | None) -> Leased:
-        """Gives `holder` the lease of a file, and a first chunk.
+    async def extend(self, path: str, user: str, holder: str, writer_host: str | None) -> Leased:
+        """Gives `holder` the lease of a file that `user` may write, and a first chunk.
 
-        Raises FileNotFound, FileAlreadyExists for a directory, AlreadyBeingCreated, NoDatanodes.
+        Raises FileNotFound, FileAlreadyExists for a directory, AccessDenied, AlreadyBeingCreated, NoDatanodes.
         """
-        parsed = parse_path(path)
+        parsed = changeable_path(path)
         await self._at.until_ready()
-        file = namespace.check_append(self._at.reader, parsed)
+        file = self._file_to_extend(parsed, user)
         recorded = self._at.reader.lease(file.inode)
         what = f"APPEND_FILE {parsed} for {holder}"
         self._leases.check_free(self._at.monotonic(), file.inode, recorded, holder, what)
@@ -111,6 +113,11 @@ class Appending:
             request_id=uuid.uuid4().hex,
         )
         return Leased(self._at.seal.seal(token), allocated, leased.length, leased.block_bytes, leased.replication)
+
+    def _file_to_extend(self, path: NamespacePath, user: str) -> Inode:
+        with self._at.reader.view():
+            access_checks.check_access(self._at.reader, path, self._at.callers.of(user), Access.WRITE)
+            return namespace.check_append(self._at.reader, path)
 
     async def renew(self, wanted: RenewLease) -> Done:
         """Raises LeaseExpired."""

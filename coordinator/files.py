@@ -14,6 +14,7 @@ from .names import Names
 from .placing import Placing
 from .reading import Reading
 from .reshaping import Reshaping
+from .snapshotting import Snapshotting
 from .workplace import Workplace
 from .writing import Writing
 
@@ -28,6 +29,7 @@ class Files:
         self.appending = Appending(workplace, placing, leases)
         self.reshaping = Reshaping(workplace, leases)
         self.writing = Writing(workplace, placing, self.appending)
+        self.snapshots = Snapshotting(workplace, self.names)
         self.reading = Reading(workplace)
         self.administration = Administration(workplace)
         self.inspection = Inspection(workplace)

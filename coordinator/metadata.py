@@ -10,10 +10,11 @@ Words of the schema:
     request     an answer that was given, for whoever asks again
     datanode    one that an operator is taking out of service
     lease       the right to extend a file, by number: a higher one takes it from whoever had it
+    snapshot    a directory as it was when a transaction had taken effect
 
 Inodes, entries and references are valid from one transaction to another. What is superseded goes at once,
-unless a snapshot lies between the two: then it is retired. That is the store's business alone; the namespace
-sees what is valid now.
+unless a snapshot shows it: then it is retired, until the last that does has gone. That is the store's business
+alone; the namespace sees what is valid now, or, through a reader of the past, what was valid then.
 
 Knows no path, no HDFS, no SQL. Implementations: `metadata_sqlite`.
 """
@@ -34,7 +35,8 @@ InodeId = int
 #: The root directory: it has an inode and no entry. All other inodes are numbers of an epoch from 1 on.
 ROOT: InodeId = 1
 ROOT_GROUP = "supergroup"
-ROOT_PERMISSION = 0o755
+#: Like /tmp: everyone may make something there, and nobody remove what is another's.
+ROOT_PERMISSION = 0o1777
 
 
 class MetadataFault(Exception):
@@ -63,6 +65,14 @@ class Origin(NamedTuple):
     renamed_ms: int
 
 
+class Snapshot(NamedTuple):
+    """A snapshot of a directory: its name and the transaction that it shows."""
+
+    name: str
+    at_tx: int
+    created_ms: int
+
+
 class Discarded(NamedTuple):
     """An inode of the reclaim queue and the transaction that discarded it."""
 
@@ -87,13 +97,20 @@ class Outcome(NamedTuple):
 class Reader(ABC):
     """Reads committed state. For one thread at a time."""
 
+    #: Where paths begin.
+    root: InodeId = ROOT
+
     @abstractmethod
     def view(self) -> AbstractContextManager[None]:
-        """Within it all reads see one state. To be left soon, and not to be nested."""
+        """Within it all reads see one state, that of the outermost of nested views. To be left soon."""
 
     @abstractmethod
     def child(self, parent: InodeId, name: str) -> InodeId | None:
         """The inode of an entry."""
+
+    @abstractmethod
+    def child_inode(self, parent: InodeId, name: str) -> Inode | None:
+        """What an entry names, in one look-up."""
 
     @abstractmethod
     def origin(self, parent: InodeId, name: str) -> Origin | None:
@@ -142,6 +159,28 @@ class Reader(ABC):
     @abstractmethod
     def datanode_modes(self) -> dict[NodeId, Mode]:
         """Of the datanodes that are not in service."""
+
+    @abstractmethod
+    def at(self, at_tx: int, root: InodeId) -> Reader:
+        """A reader of what a snapshot shows below its directory, in which paths begin at `root`; shares views."""
+
+    @abstractmethod
+    def allows_snapshots(self, directory: InodeId) -> bool: ...
+
+    @abstractmethod
+    def snapshot_directories(self) -> list[InodeId]:
+        """All that allow snapshots."""
+
+    @abstractmethod
+    def snapshots(self, directory: InodeId) -> list[Snapshot]:
+        """In order of their names."""
+
+    @abstractmethod
+    def snapshot(self, directory: InodeId, name: str) -> Snapshot | None: ...
+
+    @abstractmethod
+    def ancestors(self, inode: InodeId) -> list[tuple[InodeId, str]]:
+        """The entries that lead down to an inode, the root's first, as (parent, name)."""
 
     @abstractmethod
     def floor(self) -> ChunkId:
@@ -227,6 +266,35 @@ class Transaction(Reader):
     @abstractmethod
     def undiscard(self, inode: InodeId) -> None:
         """Takes an inode out of the reclaim queue."""
+
+    @abstractmethod
+    def set_allows_snapshots(self, directory: InodeId, allows: bool) -> None: ...
+
+    @abstractmethod
+    def add_snapshot(self, directory: InodeId, name: str, now_ms: int) -> None:
+        """Of the directory as it is after this transaction. The name must be free."""
+
+    @abstractmethod
+    def rename_snapshot(self, directory: InodeId, name: str, new_name: str) -> None: ...
+
+    @abstractmethod
+    def remove_snapshot(self, directory: InodeId, name: str) -> None:
+        """What only it shows is purged later."""
+
+    @abstractmethod
+    def purge_retired(self, limit: int) -> tuple[list[ChunkRecord], bool]:
+        """Purges up to `limit` rows that no snapshot shows any more. What was freed, and whether there is more."""
+
+    @abstractmethod
+    def snapshotted_within(self, inode: InodeId) -> InodeId | None:
+        """A directory with snapshots that is, or lies below, an inode."""
+
+    @abstractmethod
+    def stage(self, inode: InodeId) -> None:
+        """Notes an inode without a name that a later request is to name: at the next start it is discarded."""
+
+    @abstractmethod
+    def unstage(self, inode: InodeId) -> None: ...
 
     @abstractmethod
     def remember(self, request: str, answer: bytes, now_ms: int) -> None:

@@ -5,39 +5,70 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from functools import lru_cache
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from peacefs.protocol.ids import ChunkId, NodeId
 
-from .metadata import Discarded, Inode, InodeId, Lease, Origin, Reader
+from .metadata import Discarded, Inode, InodeId, Lease, Origin, Reader, Snapshot
 from .metadata_schema import DIRECTORY_KIND, FILE_KIND, LIVE
 from .records import ChunkRecord, FileChunk, Kind, Mode
 
 _KINDS = {FILE_KIND: Kind.FILE, DIRECTORY_KIND: Kind.DIRECTORY}
 
-_CHILD = f"SELECT inode FROM entry WHERE parent = ? AND name = ? AND to_tx = {LIVE}"
-_ORIGIN = f"SELECT renamed_from, renamed_ms FROM entry WHERE parent = ? AND name = ? AND to_tx = {LIVE}"
 _INODE_COLUMNS = (
     "i.inode, i.kind, i.permission, i.owner, i.group_name, i.modified_ms, i.accessed_ms, "
     "i.length, i.block_bytes, i.replication"
 )
-_INODE = f"SELECT {_INODE_COLUMNS} FROM inode i WHERE i.inode = ? AND i.to_tx = {LIVE}"
-_HAS_CHILDREN = f"SELECT 1 FROM entry WHERE parent = ? AND to_tx = {LIVE} LIMIT 1"
-# CROSS JOIN keeps the order of the tables: scan the entries, look each inode up.
-_CHILDREN = f"""
-    SELECT e.name, {_INODE_COLUMNS} FROM entry e CROSS JOIN inode i ON i.inode = e.inode AND i.to_tx = {LIVE}
-    WHERE e.parent = ? AND e.name > ? AND e.to_tx = {LIVE} ORDER BY e.name LIMIT ?"""
-_COUNT_CHILDREN = f"""
-    SELECT count(*) FROM (SELECT 1 FROM entry WHERE parent = ? AND name > ? AND to_tx = {LIVE} LIMIT ?)"""
-_REFERENCES = f"""
-    SELECT r.chunk, c.version, r.length FROM reference r CROSS JOIN chunk c ON c.chunk = r.chunk
-    WHERE r.inode = ? AND r.to_tx = {LIVE} ORDER BY r.position"""
-_REFERENCES_AFTER = f"""
-    SELECT r.position, r.chunk, c.version, r.length FROM reference r CROSS JOIN chunk c ON c.chunk = r.chunk
-    WHERE r.inode = ? AND r.position > ? AND r.to_tx = {LIVE} ORDER BY r.position LIMIT ?"""
+
+
+class _LookUps(NamedTuple):
+    """The statements that find rows by what they are valid for."""
+
+    child: str
+    child_inode: str
+    origin: str
+    inode: str
+    has_children: str
+    children: str
+    count_children: str
+    references: str
+    references_after: str
+
+
+@lru_cache(maxsize=64)
+def _look_ups(valid: str) -> _LookUps:
+    """`valid` is the condition on a row, in which {0} stands for its table."""
+    of_entry, of_inode, of_reference, of_row = (valid.format(table) for table in ("e.", "i.", "r.", ""))
+    # CROSS JOIN keeps the order of the tables: scan the entries, look each inode up.
+    entries = f"FROM entry e CROSS JOIN inode i ON i.inode = e.inode AND {of_inode}"
+    return _LookUps(
+        child=f"SELECT inode FROM entry WHERE parent = ? AND name = ? AND {of_row}",
+        child_inode=f"SELECT {_INODE_COLUMNS} {entries} WHERE e.parent = ? AND e.name = ? AND {of_entry}",
+        origin=f"SELECT renamed_from, renamed_ms FROM entry WHERE parent = ? AND name = ? AND {of_row}",
+        inode=f"SELECT {_INODE_COLUMNS} FROM inode i WHERE i.inode = ? AND {of_inode}",
+        has_children=f"SELECT 1 FROM entry WHERE parent = ? AND {of_row} LIMIT 1",
+        children=f"""
+            SELECT e.name, {_INODE_COLUMNS} {entries}
+            WHERE e.parent = ? AND e.name > ? AND {of_entry} ORDER BY e.name LIMIT ?""",
+        count_children=f"""
+            SELECT count(*) FROM (SELECT 1 FROM entry WHERE parent = ? AND name > ? AND {of_row} LIMIT ?)""",
+        references=f"""
+            SELECT r.chunk, c.version, r.length FROM reference r CROSS JOIN chunk c ON c.chunk = r.chunk
+            WHERE r.inode = ? AND {of_reference} ORDER BY r.position""",
+        references_after=f"""
+            SELECT r.position, r.chunk, c.version, r.length FROM reference r
+            CROSS JOIN chunk c ON c.chunk = r.chunk
+            WHERE r.inode = ? AND r.position > ? AND {of_reference} ORDER BY r.position LIMIT ?""",
+    )
+
+
+_NOW = _look_ups(f"{{0}}to_tx = {LIVE}")
+_SNAPSHOTS = "SELECT name, at_tx, created_ms FROM snapshot WHERE directory = ?"
+_ENTRY_OF = f"SELECT parent, name FROM entry WHERE inode = ? AND to_tx = {LIVE}"
 CHUNK_COLUMNS = "chunk, version, length, replication, hint"
 _CHUNK = f"SELECT {CHUNK_COLUMNS} FROM chunk WHERE chunk = ?"
 _CHUNKS = f"SELECT {CHUNK_COLUMNS} FROM chunk WHERE chunk > ? ORDER BY chunk LIMIT ?"
@@ -61,18 +92,25 @@ class _View:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._execute = connection.execute
+        self._depth = 0
 
     def __enter__(self) -> None:
-        self._execute("BEGIN")
+        if self._depth == 0:
+            self._execute("BEGIN")
+        self._depth += 1
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._execute("COMMIT")
+        self._depth -= 1
+        if self._depth == 0:
+            self._execute("COMMIT")
 
 
 class SqliteReader(Reader):
     """Look-ups on one connection."""
+
+    _sql = _NOW
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -83,32 +121,36 @@ class SqliteReader(Reader):
         return self._view
 
     def child(self, parent: InodeId, name: str) -> InodeId | None:
-        row = self._execute(_CHILD, (parent, name)).fetchone()
+        row = self._execute(self._sql.child, (parent, name)).fetchone()
         return row[0] if row else None
 
+    def child_inode(self, parent: InodeId, name: str) -> Inode | None:
+        row = self._execute(self._sql.child_inode, (parent, name)).fetchone()
+        return _inode(row) if row else None
+
     def origin(self, parent: InodeId, name: str) -> Origin | None:
-        row = self._execute(_ORIGIN, (parent, name)).fetchone()
+        row = self._execute(self._sql.origin, (parent, name)).fetchone()
         return Origin(*row) if row and row[0] is not None else None
 
     def inode(self, inode: InodeId) -> Inode | None:
-        row = self._execute(_INODE, (inode,)).fetchone()
+        row = self._execute(self._sql.inode, (inode,)).fetchone()
         return _inode(row) if row else None
 
     def has_children(self, directory: InodeId) -> bool:
-        return self._execute(_HAS_CHILDREN, (directory,)).fetchone() is not None
+        return self._execute(self._sql.has_children, (directory,)).fetchone() is not None
 
     def children(self, directory: InodeId, after: str, limit: int) -> list[tuple[str, Inode]]:
-        rows = self._execute(_CHILDREN, (directory, after, limit)).fetchall()
+        rows = self._execute(self._sql.children, (directory, after, limit)).fetchall()
         return [(row[0], _inode(row[1:])) for row in rows]
 
     def count_children(self, directory: InodeId, after: str, limit: int) -> int:
-        return int(self._execute(_COUNT_CHILDREN, (directory, after, limit)).fetchone()[0])
+        return int(self._execute(self._sql.count_children, (directory, after, limit)).fetchone()[0])
 
     def references(self, inode: InodeId) -> list[FileChunk]:
-        return [FileChunk(*row) for row in self._execute(_REFERENCES, (inode,)).fetchall()]
+        return [FileChunk(*row) for row in self._execute(self._sql.references, (inode,)).fetchall()]
 
     def references_after(self, inode: InodeId, position: int, limit: int) -> list[tuple[int, FileChunk]]:
-        rows = self._execute(_REFERENCES_AFTER, (inode, position, limit)).fetchall()
+        rows = self._execute(self._sql.references_after, (inode, position, limit)).fetchall()
         return [(row[0], FileChunk(*row[1:])) for row in rows]
 
     def chunk(self, chunk: ChunkId) -> ChunkRecord | None:
@@ -133,6 +175,31 @@ class SqliteReader(Reader):
     def datanode_modes(self) -> dict[NodeId, Mode]:
         return {node: Mode(mode) for node, mode in self._execute("SELECT node, mode FROM datanode").fetchall()}
 
+    def at(self, at_tx: int, root: InodeId) -> Reader:
+        return PastReader(self._connection, self.view(), at_tx, root)
+
+    def allows_snapshots(self, directory: InodeId) -> bool:
+        row = self._execute("SELECT 1 FROM snapshot_directory WHERE directory = ?", (directory,)).fetchone()
+        return row is not None
+
+    def snapshot_directories(self) -> list[InodeId]:
+        return [row[0] for row in self._execute("SELECT directory FROM snapshot_directory").fetchall()]
+
+    def snapshots(self, directory: InodeId) -> list[Snapshot]:
+        rows = self._execute(f"{_SNAPSHOTS} ORDER BY name", (directory,)).fetchall()
+        return [Snapshot(*row) for row in rows]
+
+    def snapshot(self, directory: InodeId, name: str) -> Snapshot | None:
+        row = self._execute(f"{_SNAPSHOTS} AND name = ?", (directory, name)).fetchone()
+        return Snapshot(*row) if row else None
+
+    def ancestors(self, inode: InodeId) -> list[tuple[InodeId, str]]:
+        found: list[tuple[InodeId, str]] = []
+        while row := self._execute(_ENTRY_OF, (inode,)).fetchone():
+            found.append(tuple(row))
+            inode = row[0]
+        return found[::-1]
+
     def floor(self) -> ChunkId:
         return int(self.meta("floor"))
 
@@ -145,3 +212,18 @@ class SqliteReader(Reader):
 
     def close(self) -> None:
         self._connection.close()
+
+
+class PastReader(SqliteReader):
+    """What was valid when a transaction had taken effect; right only below a directory with a snapshot of it."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, view: AbstractContextManager[None], at_tx: int, root: InodeId
+    ) -> None:
+        super().__init__(connection)
+        self._shared_view = view
+        self._sql = _look_ups(f"{{0}}to_tx > {at_tx} AND {{0}}from_tx <= {at_tx}")
+        self.root = root
+
+    def view(self) -> AbstractContextManager[None]:
+        return self._shared_view

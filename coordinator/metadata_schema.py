@@ -5,7 +5,8 @@ A migration is a list of statements; the schema's version is how many have been 
 
 Rows of `inode`, `entry` and `reference` are valid in the transactions from_tx <= t < to_tx. What is valid now has
 to_tx = LIVE, so that a name is one exact look-up by primary key and a listing one range scan. A snapshot is one
-row; rows are retired (their to_tx is set) only while a snapshot lies between the two.
+row; rows are retired (their to_tx is set) only if a snapshot shows them. Such a row bears, as `kept_for`, the
+transaction of the youngest that does.
 """
 
 from __future__ import annotations
@@ -66,7 +67,29 @@ META_KEYS: Final = ("cluster_id", "epoch", "floor", "floor_held", "last_tx")
 # Datanodes that are not simply in service; `mode` is a value of records.Mode.
 _DATANODES = ("CREATE TABLE datanode (node TEXT PRIMARY KEY, mode TEXT NOT NULL) WITHOUT ROWID",)
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST_SCHEMA, _DATANODES, _LEASES)
+# Until permissions were checked, the root's kept nobody out; as it was made it would now.
+_OPEN_ROOT = (
+    f"""UPDATE inode SET permission = {ROOT_PERMISSION}
+        WHERE inode = {ROOT} AND permission = {0o755} AND to_tx = {LIVE}""",
+)
+
+_SNAPSHOTS = (
+    "CREATE TABLE snapshot_directory (directory INTEGER PRIMARY KEY)",
+    *(f"ALTER TABLE {table} ADD COLUMN kept_for INTEGER" for table in ("inode", "entry", "reference")),
+    # Rows that are valid now are not in these, and cost nothing.
+    *(
+        f"CREATE INDEX {table}_kept ON {table} (kept_for) WHERE kept_for IS NOT NULL"
+        for table in ("inode", "entry", "reference")
+    ),
+    # The way up from an inode, now and in the past.
+    "CREATE INDEX entry_by_inode ON entry (inode)",
+    # Snapshots that are gone, while rows are still kept for them.
+    "CREATE TABLE purge (at_tx INTEGER PRIMARY KEY)",
+    # Inodes that wait for a name; what is here at a start waits in vain.
+    "CREATE TABLE staged (inode INTEGER PRIMARY KEY)",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST_SCHEMA, _DATANODES, _LEASES, _OPEN_ROOT, _SNAPSHOTS)
 
 
 def schema_version(connection: sqlite3.Connection) -> int:
@@ -92,7 +115,7 @@ def fill(connection: sqlite3.Connection, cluster_id: str, owner: str) -> None:
         [("cluster_id", cluster_id), *((key, 0) for key in META_KEYS[1:])],
     )
     connection.execute(
-        "INSERT INTO inode VALUES (?, ?, 0, ?, ?, ?, ?, 0, 0, 0, 0, 0)",
+        "INSERT INTO inode VALUES (?, ?, 0, ?, ?, ?, ?, 0, 0, 0, 0, 0, NULL)",
         (ROOT, LIVE, DIRECTORY_KIND, ROOT_PERMISSION, owner, ROOT_GROUP),
     )
     connection.execute("COMMIT")

@@ -79,6 +79,7 @@ class SqliteMetadata(Metadata):
             with self._commit():
                 epoch: int = max(self._transaction.meta("epoch"), above) + 1
                 self._transaction.set_meta("epoch", epoch)
+                self._transaction.discard_staged()
             self._transaction.numbering = Numbering(epoch)
         return epoch
 
@@ -120,6 +121,7 @@ class SqliteMetadata(Metadata):
             if _is_fault_of_the_store(error):
                 raise
             execute("ROLLBACK TO request")
+            self._transaction.forget_snapshots()
             outcome = Outcome(None, error)
         execute("RELEASE request")
         return outcome

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import sqlite3
-from bisect import bisect_left
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -14,13 +13,13 @@ import msgspec
 from peacefs.protocol.ids import ChunkId, NodeId, Numbering
 
 from .metadata import Inode, InodeId, Lease, Origin, Transaction
-from .metadata_reads import CHUNK_COLUMNS, SqliteReader, chunk_record
 from .metadata_schema import DIRECTORY_KIND, FILE_KIND, LIVE
+from .metadata_snapshots import SnapshotRows
 from .records import ChunkRecord, Kind, Mode
 
 _KIND_NUMBERS = {Kind.FILE: FILE_KIND, Kind.DIRECTORY: DIRECTORY_KIND}
 
-_ADD_INODE = f"INSERT INTO inode VALUES (?, {LIVE}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_ADD_INODE = f"INSERT INTO inode VALUES (?, {LIVE}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)"
 _CHANGE_INODE = f"""
     UPDATE inode SET permission = ?, owner = ?, group_name = ?, modified_ms = ?, accessed_ms = ?,
         length = ?, block_bytes = ?, replication = ? WHERE inode = ? AND to_tx = {LIVE}"""
@@ -28,9 +27,9 @@ _TOUCH = f"UPDATE inode SET modified_ms = max(modified_ms, ?) WHERE inode = ? AN
 _COPY_INODE = f"""
     INSERT INTO inode
     SELECT inode, ?, from_tx, kind, permission, owner, group_name, modified_ms, accessed_ms,
-        length, block_bytes, replication FROM inode WHERE inode = ? AND to_tx = {LIVE}"""
-_ADD_ENTRY = f"INSERT INTO entry VALUES (?, ?, {LIVE}, ?, ?, ?, ?)"
-_ADD_REFERENCE = f"INSERT INTO reference VALUES (?, ?, {LIVE}, ?, ?, ?)"
+        length, block_bytes, replication, ? FROM inode WHERE inode = ? AND to_tx = {LIVE}"""
+_ADD_ENTRY = f"INSERT INTO entry VALUES (?, ?, {LIVE}, ?, ?, ?, ?, NULL)"
+_ADD_REFERENCE = f"INSERT INTO reference VALUES (?, ?, {LIVE}, ?, ?, ?, NULL)"
 _ADD_CHUNK = "INSERT OR IGNORE INTO chunk VALUES (?, ?, ?, ?, ?, 0, ?)"
 _SET_CHUNK_REPLICATION = """
     UPDATE chunk SET replication = ?
@@ -46,7 +45,7 @@ _SHORTEN_REFERENCE = f"""
     UPDATE reference SET length = ?, from_tx = ? WHERE inode = ? AND position = ? AND to_tx = {LIVE}"""
 
 
-class SqliteTransaction(SqliteReader, Transaction):
+class SqliteTransaction(SnapshotRows, Transaction):
     """Changes on the writing connection. One instance serves all requests, one after the other."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -54,50 +53,47 @@ class SqliteTransaction(SqliteReader, Transaction):
         self.tx: int = self.meta("last_tx")
         #: Draws inode numbers; there is none before an epoch has begun.
         self.numbering: Numbering | None = None
-        self._snapshots: list[int] | None = None
 
     def begin(self) -> None:
         """The next request begins, with a number of its own."""
         self.tx += 1
-        self._snapshots = None
+        self.forget_places()
 
     def view(self) -> AbstractContextManager[None]:
         return contextlib.nullcontext()
 
-    def _snapshot_txs(self) -> list[int]:
-        """The transactions that snapshots show, in order."""
-        if self._snapshots is None:
-            rows = self._execute("SELECT at_tx FROM snapshot ORDER BY at_tx").fetchall()
-            self._snapshots = [row[0] for row in rows]
-        return self._snapshots
-
-    def _is_shown(self, from_tx: int, to_tx: int) -> bool:
-        """Whether a snapshot shows what was valid in from_tx <= t < to_tx."""
-        snapshots = self._snapshot_txs()
-        first = bisect_left(snapshots, from_tx)
-        return first < len(snapshots) and snapshots[first] < to_tx
-
     def _supersede(self, row: str, values: tuple[Any, ...], at_tx: int | None) -> None:
-        """Deletes a live row, given as "table WHERE key", or retires it if a snapshot shows it."""
-        if self._snapshot_txs():
+        """Deletes a live row, given as "table WHERE key", or retires it if a snapshot shows it.
+
+        The first of the key is the inode, or the directory, that the row is about.
+        """
+        if self.has_snapshots():
             at_tx = at_tx or self.tx
             (from_tx,) = self._execute(f"SELECT from_tx FROM {row} AND to_tx = {LIVE}", values).fetchone()
-            if self._is_shown(from_tx, at_tx):
+            kept_for = self.shown_by(values[0], from_tx, at_tx)
+            if kept_for is not None:
                 table, where = row.split(" ", 1)
-                self._execute(f"UPDATE {table} SET to_tx = ? {where} AND to_tx = {LIVE}", (at_tx, *values))
+                self._execute(
+                    f"UPDATE {table} SET to_tx = ?, kept_for = ? {where} AND to_tx = {LIVE}",
+                    (at_tx, kept_for, *values),
+                )
                 return
         deleted = self._execute(f"DELETE FROM {row} AND to_tx = {LIVE}", values).rowcount
         assert deleted == 1, f"{deleted} live rows in {row} for {values}"
 
     def _keep_inode(self, inode: InodeId) -> None:
         """Before an inode is changed: leaves the old row behind if a snapshot shows it."""
-        if not self._snapshot_txs():
+        if not self.has_snapshots():
             return
         where = f"WHERE inode = ? AND to_tx = {LIVE}"
         (from_tx,) = self._execute(f"SELECT from_tx FROM inode {where}", (inode,)).fetchone()
-        if self._is_shown(from_tx, self.tx):
-            self._execute(_COPY_INODE, (self.tx, inode))
-            self._execute(f"UPDATE inode SET from_tx = ? {where}", (self.tx, inode))
+        if from_tx > self.last_snapshot_tx():
+            return
+        kept_for = self.shown_by(inode, from_tx, self.tx)
+        if kept_for is not None:
+            self._execute(_COPY_INODE, (self.tx, kept_for, inode))
+        # Even if none shows it, lest it be asked again at every change.
+        self._execute(f"UPDATE inode SET from_tx = ? {where}", (self.tx, inode))
 
     def add_inode(self, inode: Inode) -> InodeId:
         assert self.numbering is not None, "an epoch begins before anything is written"
@@ -115,6 +111,7 @@ class SqliteTransaction(SqliteReader, Transaction):
 
     def remove_inode(self, inode: InodeId, at_tx: int | None = None) -> None:
         self.drop_lease(inode)
+        self.forget_directory(inode)
         self._supersede("inode WHERE inode = ?", (inode,), at_tx)
 
     def add_entry(self, parent: InodeId, name: str, inode: InodeId, origin: Origin | None = None) -> None:
@@ -148,8 +145,8 @@ class SqliteTransaction(SqliteReader, Transaction):
         freed = []
         for position, chunk, from_tx in rows:
             self._supersede("reference WHERE inode = ? AND position = ?", (inode, position), at_tx)
-            if not self._is_shown(from_tx, at_tx):
-                freed += self._unrefer(chunk)
+            if self.shown_by(inode, from_tx, at_tx) is None:
+                freed += self.unrefer(chunk)
         return freed
 
     def next_position(self, inode: InodeId) -> int:
@@ -157,7 +154,7 @@ class SqliteTransaction(SqliteReader, Transaction):
 
     def shorten_reference(self, inode: InodeId, position: int, length: int) -> None:
         chunk, from_tx = self._execute(_REFERENCE, (inode, position)).fetchone()
-        if self._is_shown(from_tx, self.tx):
+        if self.shown_by(inode, from_tx, self.tx) is not None:
             self._supersede("reference WHERE inode = ? AND position = ?", (inode, position), None)
             self.add_reference(inode, position, chunk, length)
         else:
@@ -168,15 +165,6 @@ class SqliteTransaction(SqliteReader, Transaction):
 
     def drop_lease(self, inode: InodeId) -> None:
         self._execute("DELETE FROM lease WHERE inode = ?", (inode,))
-
-    def _unrefer(self, chunk: ChunkId) -> list[ChunkRecord]:
-        """One reference less; the chunk itself when that was the last."""
-        row = self._execute(f"SELECT {CHUNK_COLUMNS}, referrers FROM chunk WHERE chunk = ?", (chunk,)).fetchone()
-        if row[-1] > 1:
-            self._execute("UPDATE chunk SET referrers = referrers - 1 WHERE chunk = ?", (chunk,))
-            return []
-        self._execute("DELETE FROM chunk WHERE chunk = ?", (chunk,))
-        return [chunk_record(row[:-1])]
 
     def discard(self, inode: InodeId, at_tx: int | None = None) -> None:
         self._execute("INSERT INTO discarded VALUES (?, ?)", (inode, at_tx or self.tx))

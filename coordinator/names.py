@@ -2,69 +2,153 @@
 
 from __future__ import annotations
 
+from peacefs.protocol.errors import FileNotFound
 from peacefs.protocol.limits import reclaim_entries_per_commit
 
-from . import namespace
-from .paths import parse_path
+from . import access_checks as checks
+from . import namespace, snapshots
+from .metadata import Transaction
+from .paths import NamespacePath, parse_path
+from .permissions import Access, Caller
 from .reclaim import forget_answers_step, reclaim_step
 from .records import ContentSummary, FileStatus, ListPage, RenameMode
 from .replication_bounds import checked_replication
+from .snapshots import changeable_path
 from .workplace import Workplace
 
 
 class Names:
-    """Reads look things up at once; changes wait for their commit. Paths are texts; `user` owns what is made."""
+    """Reads look things up at once; changes wait for their commit. Paths are texts.
+
+    `user` is who asks and owns what is made. Whoever may not gets AccessDenied.
+    """
 
     def __init__(self, workplace: Workplace) -> None:
         self._at = workplace
         self._to_reclaim = True
 
     async def status(self, path: str, user: str) -> FileStatus:
-        return namespace.status(self._at.reader, parse_path(path))
+        parsed, caller = parse_path(path), self._at.callers.of(user)
+        with self._at.reader.view():
+            place = self._locate(parsed, caller)
+            if place is None:
+                return snapshots.status_of_list(self._at.reader, parsed)
+            checks.check_pass(place.reader, place.path, caller)
+            return namespace.status(place.reader, place.path)
 
     async def list_page(self, path: str, user: str, start_after: str | None, limit: int) -> ListPage:
-        return namespace.list_page(self._at.reader, parse_path(path), start_after, limit)
+        parsed, caller = parse_path(path), self._at.callers.of(user)
+        with self._at.reader.view():
+            place = self._locate(parsed, caller)
+            if place is None:
+                return snapshots.list_page(self._at.reader, parsed, start_after, limit)
+            checks.check_list(place.reader, place.path, caller)
+            return namespace.list_page(place.reader, place.path, start_after, limit)
 
     async def content_summary(self, path: str, user: str) -> ContentSummary:
-        return await self._at.in_turns(namespace.count_tree(self._at.reader, parse_path(path)))
+        parsed, caller = parse_path(path), self._at.callers.of(user)
+        with self._at.reader.view():
+            place = self._locate(parsed, caller)
+        if place is None:
+            raise FileNotFound(f"File does not exist: {parsed}")
+        await self._at.in_turns(checks.check_summary(place.reader, place.path, caller))
+        return await self._at.in_turns(namespace.count_tree(place.reader, place.path))
+
+    async def check_access(self, path: str, user: str, access: Access) -> None:
+        """Raises AccessDenied, FileNotFound."""
+        parsed, caller = parse_path(path), self._at.callers.of(user)
+        with self._at.reader.view():
+            place = self._locate(parsed, caller)
+            if place is None:
+                snapshots.status_of_list(self._at.reader, parsed)
+                return
+            checks.check_access(place.reader, place.path, caller, access)
+            namespace.status(place.reader, place.path)
+
+    def _locate(self, path: NamespacePath, caller: Caller) -> snapshots.Place | None:
+        """Where to look a path up; None for the list of a directory's snapshots."""
+        checks.check_way_to_snapshots(self._at.reader, path, caller)
+        if snapshots.is_list_of_snapshots(path):
+            return None
+        return snapshots.locate(self._at.reader, path)
 
     async def mkdirs(self, path: str, user: str, permission: int) -> bool:
-        parsed = parse_path(path)
-        return await self._at.commit(lambda tx: namespace.mkdirs(tx, parsed, user, permission, self._at.now_ms()))
+        parsed, caller = changeable_path(path), self._at.callers.of(user)
+
+        def change(tx: Transaction) -> bool:
+            checks.check_mkdirs(tx, parsed, caller)
+            return namespace.mkdirs(tx, parsed, user, permission, self._at.now_ms())
+
+        return await self._at.commit(change)
 
     async def rename(self, source: str, target: str, user: str, mode: RenameMode) -> bool:
-        source_path, target_path = parse_path(source), parse_path(target)
-        result = await self._at.commit(
-            lambda tx: namespace.rename(tx, source_path, target_path, mode, self._at.now_ms())
-        )
+        source_path, target_path = changeable_path(source), changeable_path(target)
+        caller = self._at.callers.of(user)
+
+        def change(tx: Transaction) -> namespace.RenameResult:
+            checks.check_rename(tx, source_path, target_path, caller, mode)
+            return namespace.rename(tx, source_path, target_path, mode, self._at.now_ms())
+
+        result = await self._at.commit(change)
         self._at.free(result.freed)
         return result.done
 
     async def delete(self, path: str, recursive: bool, user: str) -> bool:
-        parsed = parse_path(path)
-        result = await self._at.commit(lambda tx: namespace.delete(tx, parsed, recursive, self._at.now_ms()))
+        parsed, caller = changeable_path(path), self._at.callers.of(user)
+        if recursive:
+            await self._at.in_turns(checks.check_below(self._at.reader, parsed, caller))
+
+        def change(tx: Transaction) -> namespace.DeleteResult:
+            checks.check_delete(tx, parsed, caller)
+            return namespace.delete(tx, parsed, recursive, self._at.now_ms())
+
+        result = await self._at.commit(change)
         self._at.free(result.freed)
-        self._to_reclaim = True
+        self.reclaim_soon()
         return result.done
 
     async def set_times(self, path: str, user: str, modified_ms: int | None, accessed_ms: int | None) -> None:
-        parsed = parse_path(path)
-        await self._at.commit(lambda tx: namespace.set_times(tx, parsed, modified_ms, accessed_ms))
+        parsed, caller = changeable_path(path), self._at.callers.of(user)
+
+        def change(tx: Transaction) -> None:
+            checks.check_access(tx, parsed, caller, Access.WRITE)
+            namespace.set_times(tx, parsed, modified_ms, accessed_ms)
+
+        await self._at.commit(change)
 
     async def set_permission(self, path: str, user: str, permission: int) -> None:
-        parsed = parse_path(path)
-        await self._at.commit(lambda tx: namespace.set_permission(tx, parsed, permission))
+        parsed, caller = changeable_path(path), self._at.callers.of(user)
+
+        def change(tx: Transaction) -> None:
+            checks.check_owner(tx, parsed, caller)
+            namespace.set_permission(tx, parsed, permission)
+
+        await self._at.commit(change)
 
     async def set_owner(self, path: str, user: str, owner: str | None, group: str | None) -> None:
-        parsed = parse_path(path)
-        await self._at.commit(lambda tx: namespace.set_owner(tx, parsed, owner, group))
+        parsed, caller = changeable_path(path), self._at.callers.of(user)
+
+        def change(tx: Transaction) -> None:
+            checks.check_set_owner(tx, parsed, caller, owner, group)
+            namespace.set_owner(tx, parsed, owner, group)
+
+        await self._at.commit(change)
 
     async def set_replication(self, path: str, user: str, replication: int) -> bool:
-        parsed = parse_path(path)
+        parsed, caller = changeable_path(path), self._at.callers.of(user)
         wanted = checked_replication(replication)
-        result = await self._at.commit(lambda tx: namespace.set_replication(tx, parsed, wanted))
+
+        def change(tx: Transaction) -> namespace.ReplicationResult:
+            checks.check_access(tx, parsed, caller, Access.WRITE)
+            return namespace.set_replication(tx, parsed, wanted)
+
+        result = await self._at.commit(change)
         self._at.cluster.load(result.changed)
         return result.done
+
+    def reclaim_soon(self) -> None:
+        """There is something to take apart."""
+        self._to_reclaim = True
 
     async def reclaim(self) -> None:
         """Takes deleted trees apart in small commits, until none is left."""

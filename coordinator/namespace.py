@@ -2,8 +2,7 @@
 
 Each is a synchronous function of a transaction (or, if it only reads, a reader), the request, and now; all are to
 be imported from here. They load what they need by index, and never the whole of anything that can be large.
-Times are milliseconds since 1970. Permissions of users are stored and shown but not enforced: everyone is what
-HDFS calls a superuser.
+Times are milliseconds since 1970. Who may do it is not asked here: see `access_checks`.
 """
 
 from __future__ import annotations
@@ -30,6 +29,7 @@ from .paths import NamespacePath, check_creatable
 from .reclaim import discard
 from .records import ChunkRecord, ContentSummary, FileChunk, FileStatus, Kind, ListPage
 from .resolution import existing_inode, find, find_existing, find_place, follow
+from .snapshots import refuse_snapshotted
 
 __all__ = [
     "AppendToComplete",
@@ -209,7 +209,8 @@ def mkdirs(tx: Transaction, path: NamespacePath, user: str, permission: int, now
 def delete(tx: Transaction, path: NamespacePath, recursive: bool, now_ms: int) -> DeleteResult:
     """Takes the name away at once; what it named goes now (a file) or later (a tree).
 
-    Raises PathIsNotEmptyDirectory without `recursive`. The root is never deleted: false, as in HDFS.
+    Raises PathIsNotEmptyDirectory without `recursive`, SnapshotRefused for what has snapshots.
+    The root is never deleted: false, as in HDFS.
     """
     way = find(tx, path)
     if not way.is_whole:
@@ -219,6 +220,7 @@ def delete(tx: Transaction, path: NamespacePath, recursive: bool, now_ms: int) -
         raise PathIsNotEmptyDirectory(f"{path} is non empty")
     if path.is_root:
         return DeleteResult(False, [])
+    refuse_snapshotted(tx, inode.inode, path)
     tx.remove_entry(way.parent, path.name)
     tx.touch(way.parent, now_ms)
     return DeleteResult(True, discard(tx, inode))

@@ -35,6 +35,7 @@ from .paths import NamespacePath, check_creatable, check_name_length
 from .reclaim import discard
 from .records import ChunkRecord, Kind, RenameMode
 from .resolution import Way, existing_inode, find, find_place
+from .snapshots import refuse_snapshotted
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,9 @@ def _check_replaced(tx: Transaction, source: Way, target: Way, mode: RenameMode)
 
 
 def _move(tx: Transaction, source: Way, target: Way, replaced: Inode | None, now_ms: int) -> list[ChunkRecord]:
+    refuse_snapshotted(tx, source.last, source.path)
+    if replaced is not None:
+        refuse_snapshotted(tx, replaced.inode, target.path)
     tx.remove_entry(source.parent, source.path.name)
     if replaced is not None:
         tx.remove_entry(target.parent, target.path.name)

@@ -7,24 +7,28 @@ Paths are normalised as Hadoop's `Path` does it: runs of slashes count as one an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 from peacefs.protocol.errors import BadRequest, PathLimitExceeded
 from peacefs.protocol.limits import name_bytes_max, path_characters_max, path_depth_max
 
 #: Names that HDFS keeps for itself: below `.snapshot` a directory shows its snapshots.
-_RESERVED_NAME = ".snapshot"
+SNAPSHOTS_NAME: Final = ".snapshot"
 _RESERVED_AT_ROOT = ".reserved"
 
 
 @dataclass(frozen=True, slots=True)
 class NamespacePath:
-    """An absolute path; the root has no components."""
+    """An absolute path; the root has no components. `above` is shown before it: where a snapshot is seen."""
 
     components: tuple[str, ...]
+    above: str = ""
 
     def __str__(self) -> str:
-        return "/" + "/".join(self.components)
+        if self.above and not self.components:
+            return self.above
+        return self.above + "/" + "/".join(self.components)
 
     @property
     def is_root(self) -> bool:
@@ -36,7 +40,7 @@ class NamespacePath:
         return self.components[-1] if self.components else ""
 
     def child(self, name: str) -> NamespacePath:
-        return NamespacePath((*self.components, name))
+        return replace(self, components=(*self.components, name))
 
     def is_under(self, other: NamespacePath) -> bool:
         """Whether this lies somewhere below `other`, and is not `other` itself."""
@@ -45,7 +49,7 @@ class NamespacePath:
 
     def ancestor(self, depth: int) -> NamespacePath:
         """The path of the first `depth` components."""
-        return NamespacePath(self.components[:depth])
+        return replace(self, components=self.components[:depth])
 
 
 def parse_path(text: str) -> NamespacePath:
@@ -77,8 +81,8 @@ def check_creatable(path: NamespacePath) -> None:
     """Raises BadRequest where HDFS refuses to make the path: a colon, or a reserved name."""
     if any(":" in component for component in path.components):
         raise BadRequest(f"Invalid path name {path}: Hadoop's paths cannot hold a colon")
-    if _RESERVED_NAME in path.components or path.components[:1] == (_RESERVED_AT_ROOT,):
-        raise BadRequest(f"Invalid path name {path}: {_RESERVED_NAME} and /{_RESERVED_AT_ROOT} are reserved names")
+    if SNAPSHOTS_NAME in path.components or path.components[:1] == (_RESERVED_AT_ROOT,):
+        raise BadRequest(f"Invalid path name {path}: {SNAPSHOTS_NAME} and /{_RESERVED_AT_ROOT} are reserved names")
 
 
 def check_name_length(name: str) -> None:

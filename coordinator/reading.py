@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from peacefs.protocol.errors import ChunkUnavailable, PathIsDirectory
@@ -10,10 +11,12 @@ from peacefs.protocol.limits import read_token_lifetime_s
 from peacefs.protocol.messages import ChunkLayout, Done, GetLayout, Hop, Layout, Replica, ReportCorrupt
 from peacefs.protocol.tokens import ChunkRead, FileRead
 
-from . import namespace
+from . import access_checks, namespace, snapshots
 from .membership import Node
+from .metadata import ROOT
 from .paths import parse_path
-from .records import FileStatus, Kind
+from .permissions import Access
+from .records import FileChunk, FileStatus, Kind
 from .workplace import Workplace
 
 
@@ -36,6 +39,18 @@ class BlockLocation:
     nodes: list[tuple[str, str, str]]
 
 
+@dataclass(frozen=True, slots=True)
+class _ReadableFile:
+    """A file that the caller may read, and where it was found: now, or in a snapshot."""
+
+    path: str
+    status: FileStatus
+    place: snapshots.Place
+
+    def chunks(self) -> list[FileChunk]:
+        return namespace.layout(self.place.reader, self.status.inode)
+
+
 class Reading:
     """A reader gets a token for the inode, so that what it opened stays what it reads, whatever is renamed."""
 
@@ -51,25 +66,26 @@ class Reading:
         offset: int = 0,
     ) -> OpenTicket:
         """A datanode near the reader, and leave to read the file as it is now."""
-        status = await self._file_status(path)
+        file = self._readable_file(path, user)
         await self._at.until_ready()
-        node = self._gateway_for(path, status, client_host, exclude, offset)
-        token = self._at.seal.seal(self._read_token(path, status, user))
-        return OpenTicket(node.registration.http_host, node.registration.http_port, token, status.length)
+        node = self._gateway_for(file, client_host, exclude, offset)
+        token = self._at.seal.seal(self._read_token(file, user))
+        return OpenTicket(node.registration.http_host, node.registration.http_port, token, file.status.length)
 
     async def open_direct(self, path: str, user: str, client_host: str | None) -> tuple[str, Layout, FileStatus]:
         """For our own client, which reads from datanodes itself: the token, the layout, the status."""
-        status = await self._file_status(path)
+        file = self._readable_file(path, user)
         await self._at.until_ready()
-        layout = self._layout(status.inode, client_host)
-        return self._at.seal.seal(self._read_token(path, status, user)), layout, status
+        layout = self._layout(file.chunks(), client_host)
+        return self._at.seal.seal(self._read_token(file, user)), layout, file.status
 
     async def layout(self, wanted: GetLayout, reader_host: str | None) -> Layout:
         """Where the chunks of an open file are now."""
         token = self._at.seal.open(wanted.token, FileRead, self._at.wall_clock())
         await self._at.until_ready()
-        namespace.status_of_inode(self._at.reader, token.inode)
-        return self._layout(token.inode, reader_host)
+        reader = self._at.reader if token.at_tx is None else self._at.reader.at(token.at_tx, ROOT)
+        namespace.status_of_inode(reader, token.inode)
+        return self._layout(namespace.layout(reader, token.inode), reader_host)
 
     async def report_corrupt(self, report: ReportCorrupt) -> Done:
         """A reader met bad bytes; the datanode is asked to check."""
@@ -79,10 +95,9 @@ class Reading:
 
     async def block_locations(self, path: str, user: str, offset: int, length: int) -> list[BlockLocation]:
         """The chunks that overlap a range of a file."""
-        status = await self._file_status(path)
         locations = []
         at = 0
-        for chunk in namespace.layout(self._at.reader, status.inode):
+        for chunk in self._readable_file(path, user).chunks():
             if at < offset + length and at + chunk.length > offset:
                 nodes = self._at.cluster.locations(chunk.chunk)
                 named = [
@@ -97,20 +112,28 @@ class Reading:
             at += chunk.length
         return locations
 
-    async def _file_status(self, path: str) -> FileStatus:
-        status = namespace.status(self._at.reader, parse_path(path))
+    def _readable_file(self, path: str, user: str) -> _ReadableFile:
+        parsed, caller = parse_path(path), self._at.callers.of(user)
+        with self._at.reader.view():
+            access_checks.check_way_to_snapshots(self._at.reader, parsed, caller)
+            place = snapshots.locate(self._at.reader, parsed)
+            access_checks.check_access(place.reader, place.path, caller, Access.READ)
+            status = namespace.status(place.reader, place.path)
         if status.kind is Kind.DIRECTORY:
             raise PathIsDirectory(f"Path is not a file: {path}")
-        return status
+        return _ReadableFile(path, status, place)
 
-    def _read_token(self, path: str, status: FileStatus, user: str) -> FileRead:
+    def _read_token(self, file: _ReadableFile, user: str) -> FileRead:
         return FileRead(
-            expires_s=self._at.wall_clock() + read_token_lifetime_s, path=path, inode=status.inode, user=user
+            expires_s=self._at.wall_clock() + read_token_lifetime_s,
+            path=file.path,
+            inode=file.status.inode,
+            user=user,
+            at_tx=file.place.snapshot.at_tx if file.place.snapshot else None,
         )
 
-    def _layout(self, inode: int, reader_host: str | None) -> Layout:
-        """One look-up gives the chunks and, with them, the length: the file may be extended or cut meanwhile."""
-        chunks = namespace.layout(self._at.reader, inode)
+    def _layout(self, chunks: Sequence[FileChunk], reader_host: str | None) -> Layout:
+        """The chunks, of one look-up, tell the length too: the file may be extended or cut meanwhile."""
         expires_s = self._at.wall_clock() + read_token_lifetime_s
         return Layout(
             sum(chunk.length for chunk in chunks),
@@ -130,11 +153,11 @@ class Reading:
         return [node.hop for node in self._at.cluster.locations(chunk, reader_host)]
 
     def _gateway_for(
-        self, path: str, status: FileStatus, client_host: str | None, exclude: frozenset[str], offset: int
+        self, file: _ReadableFile, client_host: str | None, exclude: frozenset[str], offset: int
     ) -> Node:
         holders: list[Node] = []
         at = 0
-        for chunk in namespace.layout(self._at.reader, status.inode):
+        for chunk in file.chunks():
             at += chunk.length
             if offset < at:
                 holders = self._at.cluster.locations(chunk.chunk, client_host)
@@ -144,4 +167,4 @@ class Reading:
         for node in [*near, *alive]:
             if node.http_name not in exclude:
                 return node
-        raise ChunkUnavailable(f"no datanode is alive to read {path} from")
+        raise ChunkUnavailable(f"no datanode is alive to read {file.path} from")

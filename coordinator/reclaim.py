@@ -27,15 +27,19 @@ def discard(tx: Transaction, inode: Inode) -> list[ChunkRecord]:
 
 
 def reclaim_step(tx: Transaction, limit: int) -> tuple[list[ChunkRecord], bool]:
-    """Reclaims about `limit` entries and chunks. What was freed, and whether there is more to do."""
+    """Reclaims about `limit` entries and chunks; when all are, what was kept for snapshots that are gone.
+
+    What was freed, and whether there is more to do.
+    """
     freed: list[ChunkRecord] = []
     left = limit
     while left > 0:
         discarded = tx.next_discarded()
         if discarded is None:
-            return freed, False
+            purged, more = tx.purge_retired(left)
+            return freed + purged, more
         left -= _reclaim_part(tx, discarded, left, freed)
-    return freed, tx.next_discarded() is not None
+    return freed, True
 
 
 def forget_answers_step(tx: Transaction, now_ms: int) -> bool:

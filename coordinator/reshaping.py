@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import namespace
+from . import access_checks, namespace
 from .leases import Leases
-from .metadata import InodeId
-from .paths import NamespacePath, parse_path
+from .metadata import InodeId, Transaction
+from .paths import NamespacePath
+from .permissions import Access
+from .records import ChunkRecord
+from .snapshots import changeable_path
 from .workplace import Workplace
 
 
@@ -20,9 +23,15 @@ class Reshaping:
 
     async def truncate(self, path: str, length: int, user: str) -> bool:
         """Always true: there is nothing to be waited for. Raises IllegalChange, AlreadyBeingCreated, ..."""
-        parsed = parse_path(path)
+        parsed, caller = changeable_path(path), self._at.callers.of(user)
+        access_checks.check_access(self._at.reader, parsed, caller, Access.WRITE)
         self._check_not_extended([parsed], f"TRUNCATE_FILE {parsed} for {user}")
-        freed = await self._at.commit(lambda tx: namespace.truncate(tx, parsed, length, self._at.now_ms()))
+
+        def change(tx: Transaction) -> list[ChunkRecord]:
+            access_checks.check_access(tx, parsed, caller, Access.WRITE)
+            return namespace.truncate(tx, parsed, length, self._at.now_ms())
+
+        freed = await self._at.commit(change)
         self._at.free(freed)
         return True
 
@@ -31,13 +40,19 @@ class Reshaping:
 
         With a request id it is done once, however often it is asked.
         """
-        onto, parsed = parse_path(target), [parse_path(source) for source in sources]
+        onto, parsed = changeable_path(target), [changeable_path(source) for source in sources]
+        caller = self._at.callers.of(user)
         if request_id and self._at.reader.answer(request_id) is not None:
             return
+        access_checks.check_concat(self._at.reader, onto, parsed, caller)
         self._check_not_extended([onto, *parsed], f"CONCAT {onto} for {user}")
-        changed = await self._at.commit(
-            lambda tx: namespace.concat(tx, onto, parsed, self._at.now_ms(), request_id)
-        )
+
+        def change(tx: Transaction) -> list[ChunkRecord]:
+            if not request_id or tx.answer(request_id) is None:
+                access_checks.check_concat(tx, onto, parsed, caller)
+            return namespace.concat(tx, onto, parsed, self._at.now_ms(), request_id)
+
+        changed = await self._at.commit(change)
         self._at.cluster.load(changed)
 
     def _check_not_extended(self, paths: Sequence[NamespacePath], what: str) -> None:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from peacefs.protocol.errors import AccessDenied, FileNotFound, ParentNotDirectory, PeacefsError
 
-from .metadata import ROOT, Inode, InodeId, Reader
+from .metadata import Inode, InodeId, Reader
 from .paths import NamespacePath
 from .records import Kind
 
@@ -39,7 +39,7 @@ class Way(NamedTuple):
 
 def follow(reader: Reader, path: NamespacePath) -> Way:
     """Follows a path as far as it leads. Files have no children, so a path through a file ends there."""
-    inodes = [ROOT]
+    inodes = [reader.root]
     for name in path.components:
         child = reader.child(inodes[-1], name)
         if child is None:

@@ -89,6 +89,14 @@ class OpenBody(BaseModel):
     user: str
 
 
+class RestoreBody(BaseModel):
+    """A directory that is to hold what one of its snapshots shows."""
+
+    path: str
+    user: str
+    snapshot: str
+
+
 class DatanodeStatus(BaseModel):
     """One datanode as the coordinator sees it."""
 
@@ -209,7 +217,7 @@ def build_rest(
 
     @app.post("/v1/files/extend")
     async def extend(body: ExtendBody, request: Request) -> Response:
-        return _json(await files.appending.extend(body.path, body.holder, _client_host(request)))
+        return _json(await files.appending.extend(body.path, body.user, body.holder, _client_host(request)))
 
     @app.post("/v1/files/truncate")
     async def truncate(body: TruncateBody) -> Response:
@@ -233,6 +241,11 @@ def build_rest(
         token, layout, found = await files.reading.open_direct(body.path, body.user, _client_host(request))
         status = {"length": found.length, "modified_ms": found.modified_ms, "replication": found.replication}
         return _json({"token": token, "layout": layout, "status": status})
+
+    @app.post("/v1/snapshots/restore")
+    async def restore(body: RestoreBody) -> Response:
+        await files.snapshots.restore(body.path, body.user, body.snapshot)
+        return _json({})
 
     @app.post("/v1/files/allocate", openapi_extra=_documented(AllocateChunk))
     async def allocate(request: Request) -> Response:

@@ -11,8 +11,8 @@ import os
 import random
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -55,6 +55,7 @@ from .metadata_sqlite import SqliteMetadata
 from .metrics import watch
 from .node_link import NodeServer
 from .online_backup import OnlineBackup
+from .permissions import Callers
 from .rest import build_rest
 from .rest_metadata import add_metadata_routes
 from .unclaimed import UnclaimedCounts
@@ -79,6 +80,10 @@ class CoordinatorOptions:
     secret_file: Path | None = None
     ready_fd: int | None = None
     parent_fd: int | None = None
+    #: Whether users are refused what HDFS would refuse them. Who runs the coordinator is the superuser.
+    check_permissions: bool = True
+    #: The users of each group; those of `supergroup` are superusers.
+    groups: Mapping[str, Collection[str]] = field(default_factory=dict)
 
 
 def run(options: CoordinatorOptions) -> None:
@@ -130,7 +135,15 @@ class Coordinator:
             on_epoch_seen=self._epoch_seen,
         )
         self._files = Files(
-            Workplace(self._reader, self._commit, self._cluster, seal, self._epochs.numbering, self._nodes.send)
+            Workplace(
+                self._reader,
+                self._commit,
+                self._cluster,
+                seal,
+                self._epochs.numbering,
+                self._nodes.send,
+                Callers(getpass.getuser() if options.check_permissions else None, options.groups),
+            )
         )
         self._nodes.files = self._files
         self._files.administration.recall()

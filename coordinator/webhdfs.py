@@ -29,15 +29,20 @@ from peacefs.protocol.webhdfs_answers import (
 from peacefs.protocol.webhdfs_query import is_webhdfs
 from peacefs.protocol.webhdfs_redirects import ExtendFile, ReadFile, WriteFile, location
 from peacefs.protocol.webhdfs_requests import (
+    AllowSnapshots,
     Append,
     CheckAccess,
     Concatenate,
     Create,
+    CreateSnapshot,
     Delete,
+    DeleteSnapshot,
+    DisallowSnapshots,
     GetBlockLocations,
     GetContentSummary,
     GetHomeDirectory,
     GetServerDefaults,
+    GetSnapshotDiff,
     GetStatus,
     GetTrashRoot,
     ListStatus,
@@ -46,6 +51,7 @@ from peacefs.protocol.webhdfs_requests import (
     Open,
     Redirected,
     Rename,
+    RenameSnapshot,
     Request,
     SetOwner,
     SetPermission,
@@ -57,12 +63,14 @@ from peacefs.protocol.webhdfs_requests import (
 
 from .appending import AppendFile
 from .files import Files
+from .permissions import Access
 from .records import ListPage, RenameMode
 from .webhdfs_shapes import (
     SERVER_DEFAULTS,
     block_locations_shape,
     content_summary_shape,
     page_shape,
+    snapshot_diff_shape,
     status_shape,
     statuses_shape,
 )
@@ -104,6 +112,12 @@ class WebHdfs:
             SetPermission: self._set_permission,
             SetOwner: self._set_owner,
             SetReplication: self._set_replication,
+            AllowSnapshots: self._allow_snapshots,
+            DisallowSnapshots: self._disallow_snapshots,
+            CreateSnapshot: self._create_snapshot,
+            RenameSnapshot: self._rename_snapshot,
+            DeleteSnapshot: self._delete_snapshot,
+            GetSnapshotDiff: self._get_snapshot_diff,
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -169,8 +183,7 @@ class WebHdfs:
         return json_answer({"Path": f"/user/{asked.user}/.Trash"})
 
     async def _check_access(self, asked: CheckAccess, _scope: Scope) -> Answer:
-        """Permission bits are kept and shown, and deny nobody: what exists can be reached."""
-        await self._files.names.status(asked.path, asked.user)
+        await self._files.names.check_access(asked.path, asked.user, Access.parse(asked.action))
         return empty_answer()
 
     # -- data, which is elsewhere --------------------------------------------------------------------
@@ -247,6 +260,31 @@ class WebHdfs:
     async def _set_replication(self, asked: SetReplication, _scope: Scope) -> Answer:
         done = await self._files.names.set_replication(asked.path, asked.user, asked.replication)
         return boolean_answer(done)
+
+    # -- snapshots ---------------------------------------------------------------------------------
+
+    async def _allow_snapshots(self, asked: AllowSnapshots, _scope: Scope) -> Answer:
+        await self._files.snapshots.allow(asked.path, asked.user)
+        return empty_answer()
+
+    async def _disallow_snapshots(self, asked: DisallowSnapshots, _scope: Scope) -> Answer:
+        await self._files.snapshots.disallow(asked.path, asked.user)
+        return empty_answer()
+
+    async def _create_snapshot(self, asked: CreateSnapshot, _scope: Scope) -> Answer:
+        return json_answer({"Path": await self._files.snapshots.create(asked.path, asked.user, asked.name)})
+
+    async def _rename_snapshot(self, asked: RenameSnapshot, _scope: Scope) -> Answer:
+        await self._files.snapshots.rename(asked.path, asked.user, asked.name, asked.new_name)
+        return empty_answer()
+
+    async def _delete_snapshot(self, asked: DeleteSnapshot, _scope: Scope) -> Answer:
+        await self._files.snapshots.delete(asked.path, asked.user, asked.name)
+        return empty_answer()
+
+    async def _get_snapshot_diff(self, asked: GetSnapshotDiff, _scope: Scope) -> Answer:
+        found = await self._files.snapshots.diff(asked.path, asked.user, asked.older, asked.newer)
+        return json_answer(snapshot_diff_shape(asked.path, asked.older, asked.newer, found))
 
 
 def _redirect(asked: Redirected, url: str) -> Answer:

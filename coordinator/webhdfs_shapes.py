@@ -11,6 +11,7 @@ from peacefs.protocol.limits import checksum_block_bytes, chunk_bytes_max, repli
 
 from .reading import BlockLocation
 from .records import ContentSummary, FileStatus, Kind, ListPage
+from .snapshot_diff import Difference
 
 _NO_QUOTA = -1
 #: HDFS's numbers for what it calls CRC32C, and for the storage policy of who has not chosen one.
@@ -73,6 +74,21 @@ def content_summary_shape(summary: ContentSummary) -> dict[str, Any]:
             "quota": _NO_QUOTA,
             "spaceConsumed": summary.space_consumed,
             "spaceQuota": _NO_QUOTA,
+        }
+    }
+
+
+def snapshot_diff_shape(path: str, older: str, newer: str, differences: Sequence[Difference]) -> dict[str, Any]:
+    return {
+        "SnapshotDiffReport": {
+            "diffList": [
+                {"sourcePath": difference.path, "type": difference.kind.value}
+                | ({} if difference.target is None else {"targetPath": difference.target})
+                for difference in differences
+            ],
+            "fromSnapshot": older,
+            "snapshotRoot": path,
+            "toSnapshot": newer,
         }
     }
 

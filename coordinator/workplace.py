@@ -15,6 +15,7 @@ from peacefs.protocol.tokens import Seal
 
 from .cluster import Cluster, Order
 from .metadata import Reader, Transaction
+from .permissions import Callers
 from .records import ChunkRecord
 
 T = TypeVar("T")
@@ -39,6 +40,7 @@ class Workplace:
     seal: Seal
     numbering: Numbering
     send: Callable[[Sequence[Order]], None]
+    callers: Callers = field(default_factory=Callers)
     monotonic: Callable[[], float] = time.monotonic
     wall_clock: Callable[[], float] = time.time
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep

@@ -12,11 +12,13 @@ from peacefs.protocol.limits import checksum_block_bytes, chunk_bytes_max, write
 from peacefs.protocol.messages import AllocateChunk, Allocated, Completed, CompleteFile
 from peacefs.protocol.tokens import FileLease, FileWrite
 
-from . import namespace
+from . import access_checks, namespace
 from .appending import Appending
+from .metadata import Transaction
 from .paths import parse_path
 from .placing import Placing
 from .replication_bounds import checked_replication
+from .snapshots import changeable_path
 from .workplace import Workplace
 
 log = logging.getLogger("peacefs.coordinator")
@@ -58,8 +60,10 @@ class Writing:
 
     async def create(self, wanted: CreateFile) -> CreateTicket:
         """Places the first chunk and seals all that the completion needs. Commits nothing."""
-        parsed = parse_path(wanted.path)
-        namespace.check_create(self._at.reader, parsed, wanted.overwrite, wanted.create_parent)
+        parsed = changeable_path(wanted.path)
+        with self._at.reader.view():
+            access_checks.check_create(self._at.reader, parsed, self._at.callers.of(wanted.user), wanted.overwrite)
+            namespace.check_create(self._at.reader, parsed, wanted.overwrite, wanted.create_parent)
         await self._at.until_ready()
         token = FileWrite(
             expires_s=self._at.wall_clock() + write_token_lifetime_s,
@@ -127,7 +131,14 @@ class Writing:
             request_id=token.request_id,
             chunks=wanted.chunks,
         )
-        return await self._at.commit(lambda tx: namespace.complete_file(tx, wanted_file, self._at.now_ms()))
+        return await self._at.commit(lambda tx: self._publish(tx, wanted_file))
+
+    def _publish(self, tx: Transaction, file: namespace.FileToComplete) -> namespace.Publication:
+        """The caller's rights are looked at again: what the path leads through may be another's by now."""
+        caller = self._at.callers.of(file.user)
+        if not caller.is_superuser and tx.answer(file.request_id) is None:
+            access_checks.check_create(tx, file.path, caller, file.overwrite)
+        return namespace.complete_file(tx, file, self._at.now_ms())
 
 
 def _block_bytes(wanted: int) -> int:

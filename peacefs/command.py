@@ -66,6 +66,22 @@ def coordinator(
     node_port: Annotated[int, _port("--node-port", "For datanodes")] = coordinator_node_port_default,
     advertise: Advertise = None,
     secret_file: SecretFile = None,
+    permissions: Annotated[
+        bool,
+        typer.Option(
+            "--permissions/--no-permissions",
+            help="Refuse users what HDFS would. The superuser is who runs the coordinator.",
+        ),
+    ] = True,
+    groups: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--group",
+            metavar="GROUP=USER,...",
+            help="Who is in a group, once for each; those in supergroup are superusers.",
+            show_default=False,
+        ),
+    ] = None,
     ready_fd: ReadyDescriptor = None,
     parent_fd: ParentDescriptor = None,
 ) -> None:
@@ -82,8 +98,17 @@ def coordinator(
             secret_file=secret_file,
             ready_fd=ready_fd,
             parent_fd=parent_fd,
+            check_permissions=permissions,
+            groups=dict(_group(text) for text in groups or ()),
         )
     )
+
+
+def _group(text: str) -> tuple[str, list[str]]:
+    name, equals, users = text.partition("=")
+    if not name or not equals:
+        raise typer.BadParameter(f"{text!r} is not GROUP=USER,...", param_hint="--group")
+    return name, [user for user in users.split(",") if user]
 
 
 @application.command()

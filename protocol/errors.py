@@ -7,7 +7,9 @@
     │   ├── ParentNotDirectory       403  org.apache.hadoop.fs.ParentNotDirectoryException
     │   ├── PathIsNotEmptyDirectory  403  org.apache.hadoop.fs.PathIsNotEmptyDirectoryException
     │   ├── PathIsDirectory          403  java.io.FileNotFoundException is HDFS's word for it: see the class
-    │   └── PathLimitExceeded        403  org.apache.hadoop.hdfs.protocol.FSLimitException$...
+    │   ├── PathLimitExceeded        403  org.apache.hadoop.hdfs.protocol.FSLimitException$...
+    │   ├── SnapshotRefused          403  org.apache.hadoop.hdfs.protocol.SnapshotException
+    │   └── SnapshotIsReadOnly       403  org.apache.hadoop.hdfs.protocol.SnapshotAccessControlException
     ├── RenameRefused                403  java.io.IOException
     ├── LeaseError
     │   ├── AlreadyBeingCreated      403  org.apache.hadoop.hdfs.protocol.AlreadyBeingCreatedException
@@ -106,6 +108,18 @@ class PathLimitExceeded(PathError):
     """A name longer than `limits.name_bytes_max`."""
 
     hadoop_class = "org.apache.hadoop.hdfs.protocol.FSLimitException$PathComponentTooLongException"
+
+
+class SnapshotRefused(PathError):
+    """A snapshot that cannot be, or one that stands in the way."""
+
+    hadoop_class = "org.apache.hadoop.hdfs.protocol.SnapshotException"
+
+
+class SnapshotIsReadOnly(PathError):
+    """A change of what a snapshot shows."""
+
+    hadoop_class = "org.apache.hadoop.hdfs.protocol.SnapshotAccessControlException"
 
 
 class RenameRefused(PeacefsError):

@@ -14,6 +14,10 @@ name_bytes_max: Final = 255
 path_characters_max: Final = 8000
 path_depth_max: Final = 1000
 list_page_entries: Final = 1000
+# HDFS: dfs.namenode.snapshot.max.limit.
+snapshots_per_directory_max: Final = 65536
+# A comparison of two snapshots holds both trees in memory.
+snapshot_diff_entries_max: Final = 1_000_000
 
 # -- topology ------------------------------------------------------------------------------------
 rack_depth_max: Final = 16

@@ -66,11 +66,15 @@ class FileLease(Token, frozen=True):
 
 
 class FileRead(Token, frozen=True):
-    """Leave to read one file as it is now: the inode, not the name."""
+    """Leave to read one file as it is now: the inode, not the name.
+
+    With `at_tx` as it was when that transaction had taken effect, which a snapshot shows.
+    """
 
     path: str
     inode: int
     user: str
+    at_tx: int | None = None
 
 
 class ChunkWrite(Token, frozen=True):

@@ -93,14 +93,16 @@ class GetTrashRoot(Request):
 
 @dataclass(frozen=True, slots=True)
 class CheckAccess(Request):
-    """CHECKACCESS"""
+    """CHECKACCESS of the form r-x."""
+
+    action: str
 
     @classmethod
     def read(cls, path: str, user: str, query: Query) -> CheckAccess:
         action = query.required("fsaction")
         if not _FS_ACTION.fullmatch(action):
             raise invalid("fsaction", f'"{action}" is not like r-x')
-        return cls(path, user)
+        return cls(path, user, action)
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +268,62 @@ class SetOwner(Request):
 
 
 @dataclass(frozen=True, slots=True)
+class AllowSnapshots(Request):
+    """ALLOWSNAPSHOT"""
+
+
+@dataclass(frozen=True, slots=True)
+class DisallowSnapshots(Request):
+    """DISALLOWSNAPSHOT"""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSnapshot(Request):
+    """CREATESNAPSHOT; without a name it is given one."""
+
+    name: str | None
+
+    @classmethod
+    def read(cls, path: str, user: str, query: Query) -> CreateSnapshot:
+        return cls(path, user, query.text("snapshotname"))
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteSnapshot(Request):
+    """DELETESNAPSHOT"""
+
+    name: str
+
+    @classmethod
+    def read(cls, path: str, user: str, query: Query) -> DeleteSnapshot:
+        return cls(path, user, query.required("snapshotname"))
+
+
+@dataclass(frozen=True, slots=True)
+class RenameSnapshot(Request):
+    """RENAMESNAPSHOT"""
+
+    name: str
+    new_name: str
+
+    @classmethod
+    def read(cls, path: str, user: str, query: Query) -> RenameSnapshot:
+        return cls(path, user, query.required("oldsnapshotname"), query.required("snapshotname"))
+
+
+@dataclass(frozen=True, slots=True)
+class GetSnapshotDiff(Request):
+    """GETSNAPSHOTDIFF; an empty name is the directory as it is now."""
+
+    older: str
+    newer: str
+
+    @classmethod
+    def read(cls, path: str, user: str, query: Query) -> GetSnapshotDiff:
+        return cls(path, user, query.text("oldsnapshotname") or "", query.text("snapshotname") or "")
+
+
+@dataclass(frozen=True, slots=True)
 class SetReplication(Request):
     """SETREPLICATION"""
 
@@ -298,6 +356,7 @@ OPERATIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
         "GETHOMEDIRECTORY": _plain(GetHomeDirectory),
         "GETTRASHROOT": _plain(GetTrashRoot),
         "CHECKACCESS": CheckAccess.read,
+        "GETSNAPSHOTDIFF": GetSnapshotDiff.read,
         "OPEN": Open.read,
     },
     "PUT": {
@@ -308,6 +367,10 @@ OPERATIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
         "SETPERMISSION": SetPermission.read,
         "SETOWNER": SetOwner.read,
         "SETREPLICATION": SetReplication.read,
+        "ALLOWSNAPSHOT": _plain(AllowSnapshots),
+        "DISALLOWSNAPSHOT": _plain(DisallowSnapshots),
+        "CREATESNAPSHOT": CreateSnapshot.read,
+        "RENAMESNAPSHOT": RenameSnapshot.read,
     },
     "POST": {
         "APPEND": Append.read,
@@ -316,6 +379,7 @@ OPERATIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
     },
     "DELETE": {
         "DELETE": Delete.read,
+        "DELETESNAPSHOT": DeleteSnapshot.read,
     },
 }
 

@@ -324,3 +324,140 @@ def recommission(names: Datanodes, coordinator: Coordinator = _DEFAULT_COORDINAT
     from .datanodes import Decision, decide
 
     decide(coordinator, names, Decision.RECOMMISSION)
+
+
+_Recursive = Annotated[bool, typer.Option("--recursive", "-R", help="And all that is below.")]
+
+
+@application.command(context_settings={"ignore_unknown_options": True})
+def chmod(
+    mode: Annotated[str, typer.Argument(metavar="MODE", show_default=False, help="750, or u=rwx,g=rx,o=.")],
+    paths: Paths,
+    recursive: _Recursive = False,
+    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+) -> None:
+    """Change who may do what."""
+    from .attributes import change_mode
+
+    with _session("chmod", coordinator) as session:
+        change_mode(session, mode, paths, recursive=recursive)
+
+
+@application.command()
+def chown(
+    owner: Annotated[str, typer.Argument(metavar="[OWNER][:GROUP]", show_default=False)],
+    paths: Paths,
+    recursive: _Recursive = False,
+    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+) -> None:
+    """Change the owner, the group, or both."""
+    from .attributes import change_owner
+
+    name, _, group = owner.partition(":")
+    if not name and not group:
+        raise typer.BadParameter("an owner or a group must be named")
+    with _session("chown", coordinator) as session:
+        change_owner(session, name or None, group or None, paths, recursive=recursive)
+
+
+@application.command()
+def chgrp(
+    group: Annotated[str, typer.Argument(metavar="GROUP", show_default=False)],
+    paths: Paths,
+    recursive: _Recursive = False,
+    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+) -> None:
+    """Change the group."""
+    from .attributes import change_owner
+
+    with _session("chgrp", coordinator) as session:
+        change_owner(session, None, group, paths, recursive=recursive)
+
+
+_snapshots = typer.Typer(help="Directories as they were.", no_args_is_help=True)
+application.add_typer(_snapshots, name="snapshot")
+Directory = Annotated[str, typer.Argument(metavar="DIR", show_default=False)]
+_Snapshot = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
+
+
+@_snapshots.command("allow")
+def snapshot_allow(directory: Directory, coordinator: Coordinator = _DEFAULT_COORDINATOR) -> None:
+    """Let snapshots of a directory be taken; for superusers."""
+    with _session("snapshot allow", coordinator) as session, session.complaints.about(directory):
+        place = session.place(directory)
+        place.files.allow_snapshots(place.path)
+
+
+@_snapshots.command("disallow")
+def snapshot_disallow(directory: Directory, coordinator: Coordinator = _DEFAULT_COORDINATOR) -> None:
+    """Let no more be taken, once none is left; for superusers."""
+    with _session("snapshot disallow", coordinator) as session, session.complaints.about(directory):
+        place = session.place(directory)
+        place.files.disallow_snapshots(place.path)
+
+
+@_snapshots.command("create")
+def snapshot_create(
+    directory: Directory,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", show_default=False)] = None,
+    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+) -> None:
+    """Take one, which is seen below DIR/.snapshot/NAME."""
+    from .snapshot_commands import create
+
+    with _session("snapshot create", coordinator) as session:
+        create(session, directory, name)
+
+
+@_snapshots.command("ls")
+def snapshot_ls(directory: Directory, coordinator: Coordinator = _DEFAULT_COORDINATOR) -> None:
+    """Show the names of a directory's snapshots."""
+    from .snapshot_commands import show_names
+
+    with _session("snapshot ls", coordinator) as session:
+        show_names(session, directory)
+
+
+@_snapshots.command("diff")
+def snapshot_diff(
+    directory: Directory,
+    older: Annotated[str, typer.Argument(metavar="FROM", show_default=False)],
+    newer: Annotated[str, typer.Argument(metavar="[TO]", show_default=False)] = ".",
+    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+) -> None:
+    """Show what differs between two snapshots; . is the directory as it is now."""
+    from .snapshot_commands import show_differences
+
+    with _session("snapshot diff", coordinator) as session:
+        show_differences(session, directory, older, newer)
+
+
+@_snapshots.command("restore")
+def snapshot_restore(
+    directory: Directory, name: _Snapshot, coordinator: Coordinator = _DEFAULT_COORDINATOR
+) -> None:
+    """Put DIR back to what a snapshot shows; what it holds now is deleted."""
+    with _session("snapshot restore", coordinator) as session, session.complaints.about(directory):
+        place = session.place(directory)
+        place.files.restore_snapshot(place.path, name)
+
+
+@_snapshots.command("rm")
+def snapshot_rm(directory: Directory, name: _Snapshot, coordinator: Coordinator = _DEFAULT_COORDINATOR) -> None:
+    """Drop a snapshot."""
+    with _session("snapshot rm", coordinator) as session, session.complaints.about(directory):
+        place = session.place(directory)
+        place.files.delete_snapshot(place.path, name)
+
+
+@_snapshots.command("rename")
+def snapshot_rename(
+    directory: Directory,
+    name: _Snapshot,
+    new_name: Annotated[str, typer.Argument(metavar="NEW-NAME", show_default=False)],
+    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+) -> None:
+    """Give a snapshot another name."""
+    with _session("snapshot rename", coordinator) as session, session.complaints.about(directory):
+        place = session.place(directory)
+        place.files.rename_snapshot(place.path, name, new_name)

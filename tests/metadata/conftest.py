@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, TypeVar
 
 import pytest
 
-from peacefs.coordinator import namespace
+from peacefs.coordinator import namespace, snapshot_restore, snapshots
 from peacefs.coordinator.commits import run_now
 from peacefs.coordinator.metadata import Inode, Lease, Reader, Transaction
 from peacefs.coordinator.metadata_sqlite import SqliteMetadata
 from peacefs.coordinator.paths import parse_path
 from peacefs.coordinator.reclaim import reclaim_step
 from peacefs.coordinator.records import ChunkRecord, ContentSummary, FileStatus, ListPage, RenameMode
+from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.messages import Receipt, WrittenChunk
 
 T = TypeVar("T")
@@ -116,8 +118,8 @@ class Space:
         return self.commit(lambda tx: namespace.concat(tx, parse_path(target), parsed, self.now_ms, request_id))
 
     def pieces(self, path: str) -> list[tuple[int, int]]:
-        """The chunks of a file, and how much of each belongs to it."""
-        layout = namespace.layout(self.reader, self.status(path).inode)
+        """The chunks of a file, and how much of each belongs to it; now or in a snapshot."""
+        layout = namespace.layout(self.locate(path).reader, self.status(path).inode)
         return [(chunk.chunk, chunk.length) for chunk in layout]
 
     def reclaim(self, limit: int = 1000) -> list[ChunkRecord]:
@@ -129,17 +131,43 @@ class Space:
             freed += step
         return freed
 
+    def allow_snapshots(self, path: str) -> None:
+        self.commit(lambda tx: snapshots.allow(tx, parse_path(path)))
+
+    def take_snapshot(self, path: str, name: str) -> None:
+        self.commit(lambda tx: snapshots.create(tx, parse_path(path), name, self.now_ms))
+
+    def drop_snapshot(self, path: str, name: str) -> None:
+        self.commit(lambda tx: snapshots.delete(tx, parse_path(path), name))
+
+    def restore(self, path: str, name: str, limit: int = 1000) -> None:
+        """In steps of `limit`."""
+        job = self.commit(lambda tx: snapshot_restore.begin(tx, parse_path(path), name))
+        try:
+            while not job.is_whole:
+                job = self.commit(partial(snapshot_restore.copy_step, restoration=job, limit=limit))
+            self.commit(lambda tx: snapshot_restore.finish(tx, job, self.now_ms))
+        except PeacefsError:
+            self.commit(lambda tx: snapshot_restore.give_up(tx, job))
+            raise
+
+    def locate(self, path: str) -> snapshots.Place:
+        return snapshots.locate(self.reader, parse_path(path))
+
     def status(self, path: str) -> FileStatus:
-        return namespace.status(self.reader, parse_path(path))
+        place = self.locate(path)
+        return namespace.status(place.reader, place.path)
 
     def list_page(self, path: str, after: str | None = None, limit: int = 1000) -> ListPage:
-        return namespace.list_page(self.reader, parse_path(path), after, limit)
+        place = self.locate(path)
+        return namespace.list_page(place.reader, place.path, after, limit)
 
     def names(self, path: str) -> list[str]:
         return [entry.name for entry in self.list_page(path).entries]
 
     def summary(self, path: str) -> ContentSummary:
-        return namespace.content_summary(self.reader, parse_path(path))
+        place = self.locate(path)
+        return namespace.content_summary(place.reader, place.path)
 
     def check_references(self) -> None:
         """Every chunk is counted as often as it is referred to, and there is no chunk without a reference."""

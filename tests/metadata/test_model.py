@@ -11,7 +11,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from peacefs.coordinator import namespace
 from peacefs.coordinator.metadata import Inode, Lease
-from peacefs.coordinator.paths import parse_path
 from peacefs.coordinator.reclaim import reclaim_step
 from peacefs.coordinator.records import ChunkRecord, ContentSummary, Kind, RenameMode
 from peacefs.protocol.errors import LeaseExpired, PeacefsError
@@ -22,6 +21,7 @@ from .tree_model import Fate, File, Names, Refused, Tree, TreeModel, chunks_of
 
 PATHS = st.lists(st.sampled_from("abc"), max_size=3).map(tuple)
 PATHS_OF_FILES = st.lists(st.sampled_from("abc"), min_size=1, max_size=4).map(tuple)
+SNAPSHOTS = st.sampled_from("st")
 CHUNK_BYTES = 10
 
 
@@ -124,6 +124,36 @@ class NamespaceMachine(RuleBasedStateMachine):
 
         assert outcome(delete) == outcome(lambda: self.model.delete(path, recursive))
 
+    @rule(path=PATHS)
+    def allow_snapshots(self, path: Names) -> None:
+        assert outcome(lambda: self.space.allow_snapshots(text(path))) == outcome(
+            lambda: self.model.allow_snapshots(path)
+        )
+
+    @rule(path=PATHS, name=SNAPSHOTS)
+    def take_snapshot(self, path: Names, name: str) -> None:
+        self.allow_snapshots(path)
+        assert outcome(lambda: self.space.take_snapshot(text(path), name)) == outcome(
+            lambda: self.model.take_snapshot(path, name)
+        )
+
+    @rule(path=PATHS, name=SNAPSHOTS)
+    def drop_snapshot(self, path: Names, name: str) -> None:
+        assert outcome(lambda: self.space.drop_snapshot(text(path), name)) == outcome(
+            lambda: self.model.drop_snapshot(path, name)
+        )
+
+    @rule(path=PATHS, name=SNAPSHOTS, limit=st.integers(1, 5))
+    def restore(self, path: Names, name: str, limit: int) -> None:
+        assert outcome(lambda: self.space.restore(text(path), name, limit)) == outcome(
+            lambda: self.model.restore(path, name)
+        )
+
+    @rule()
+    def look_at_snapshots(self) -> None:
+        for names, name, tree in self.model.all_snapshots():
+            self.compare(tree, (*names, ".snapshot", name))
+
     @rule(limit=st.integers(1, 5))
     def reclaim_a_little(self, limit: int) -> None:
         self.free(self.space.commit(lambda tx: reclaim_step(tx, limit))[0])
@@ -136,12 +166,22 @@ class NamespaceMachine(RuleBasedStateMachine):
         self.compare(self.model.root, ())
         self.free(self.space.reclaim(limit=2))
         self.compare(self.model.root, ())
-        there = {record.chunk for record in namespace.chunk_page(self.space.reader, 0, 10_000)}
+        self.look_at_snapshots()
+        shown = {chunk for _, _, tree in self.model.all_snapshots() for chunk in chunks_of(tree)}
+        assert self.chunks() == chunks_of(self.model.root) | shown
+        for names, name, _ in self.model.all_snapshots():
+            self.space.drop_snapshot(text(names), name)
+        self.free(self.space.reclaim(limit=2))
+        self.compare(self.model.root, ())
+        there = self.chunks()
         assert there == chunks_of(self.model.root)
         assert len(self.freed) == len(set(self.freed)) and not there & set(self.freed)
         ((inodes,),) = self.space.sql("SELECT count(*) FROM inode")
         assert self.space.sql("SELECT count(*) FROM entry") == [(inodes - 1,)], "only the root has no name"
         self.space.metadata.close()
+
+    def chunks(self) -> set[int]:
+        return {record.chunk for record in namespace.chunk_page(self.space.reader, 0, 10_000)}
 
     def compare(self, tree: Tree, names: Names) -> ContentSummary:
         """Holds a directory and all below it against the model's. What its summary should be, and is."""
@@ -163,7 +203,7 @@ class NamespaceMachine(RuleBasedStateMachine):
                 files += 1
                 length += entry.length
         summary = ContentSummary(directories, files, length, 2 * length)
-        assert namespace.content_summary(self.space.reader, parse_path(text(names))) == summary
+        assert self.space.summary(text(names)) == summary
         return summary
 
 

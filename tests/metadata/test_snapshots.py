@@ -1,129 +1,425 @@
-"""What a snapshot will need: superseded rows are retired while one shows them, and deleted otherwise.
-
-There are no operations on snapshots yet; the row that one will be is written by hand here.
-"""
+"""Snapshots: what they show stays, costs nothing to take, and goes with the last that shows it."""
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
+from pathlib import Path
+from typing import Any
+
 import pytest
 
-from peacefs.coordinator import namespace
-from peacefs.coordinator.metadata import ROOT
+from peacefs.coordinator import namespace, snapshot_diff, snapshot_restore, snapshots
+from peacefs.coordinator.metadata import Reader
+from peacefs.coordinator.metadata_schema import APPLICATION_ID, LIVE, META_KEYS, MIGRATIONS
+from peacefs.coordinator.metadata_sqlite import SqliteMetadata
 from peacefs.coordinator.paths import parse_path
+from peacefs.coordinator.records import Kind, RenameMode
+from peacefs.coordinator.snapshot_diff import DiffKind
+from peacefs.protocol.errors import (
+    BadRequest,
+    FileNotFound,
+    PathLimitExceeded,
+    SnapshotIsReadOnly,
+    SnapshotRefused,
+)
 
-from .conftest import Space
+from .conftest import Space, space_in_memory
+
+Shown = dict[str, tuple[int, int, int, tuple[int, ...]]]
 
 
-def take_snapshot(space: Space) -> int:
-    """Of the root, as of the last transaction."""
-    at_tx = int(space.sql("SELECT value FROM meta WHERE key = 'last_tx'")[0][0])
-    space.sql("INSERT INTO snapshot VALUES (?, ?, ?, 0)", (ROOT, f"at-{at_tx}", at_tx))
-    return at_tx
-
-
-def tree_at(space: Space, at_tx: int, directory: int = ROOT, path: str = "") -> dict[str, tuple[int, int, int]]:
-    """What a snapshot shows: path -> (mode, time of modification, sum of the chunks' lengths)."""
-    valid = "from_tx <= ? AND to_tx > ?"
-    found: dict[str, tuple[int, int, int]] = {}
-    for name, inode in space.sql(
-        f"SELECT name, inode FROM entry WHERE parent = ? AND {valid}", (directory, at_tx, at_tx)
-    ):
-        ((kind, *shown, length),) = space.sql(
-            f"SELECT kind, permission, modified_ms, length FROM inode WHERE inode = ? AND {valid}",
-            (inode, at_tx, at_tx),
-        )
-        found[f"{path}/{name}"] = (*shown, length)
-        if kind:
-            found |= tree_at(space, at_tx, inode, f"{path}/{name}")
-            continue
-        chunks = space.sql(
-            "SELECT coalesce(sum(r.length), 0) FROM reference r JOIN chunk USING (chunk) "
-            f"WHERE inode = ? AND {valid}",
-            (inode, at_tx, at_tx),
-        )
-        assert chunks == [(length,)], "the snapshot's chunks are there"
+def tree(space: Space, top: str) -> Shown:
+    """Path below `top` -> (mode, time of modification, length, chunks), of what is there or in a snapshot."""
+    found: Shown = {}
+    for entry in space.list_page(top).entries:
+        path = f"{top}/{entry.name}"
+        chunks = tuple(chunk for chunk, _ in space.pieces(path)) if entry.kind is Kind.FILE else ()
+        found[entry.name] = (entry.permission, entry.modified_ms, entry.length, chunks)
+        if entry.kind is Kind.DIRECTORY:
+            found |= {f"{entry.name}/{name}": shown for name, shown in tree(space, path).items()}
     return found
+
+
+def set_mode(space: Space, path: str, mode: int) -> None:
+    space.commit(lambda tx: namespace.set_permission(tx, parse_path(path), mode))
 
 
 def change_everything(space: Space) -> None:
     space.create("/d/replaced", 8, overwrite=True)
     space.rename("/d/moved", "/elsewhere")
     space.delete("/d/deleted")
-    space.commit(lambda tx: namespace.set_permission(tx, parse_path("/d/chmod"), 0o600))
-    space.commit(lambda tx: namespace.set_permission(tx, parse_path("/d/chmod"), 0o640))
-    space.delete("/tree")
+    set_mode(space, "/d/chmod", 0o600)
+    set_mode(space, "/d/chmod", 0o640)
+    space.rename("/d/tree", "/out")
+    space.delete("/out")
     space.reclaim(limit=3)
+
+
+def retired(space: Space) -> int:
+    """How many rows are kept for snapshots."""
+    counts = [
+        space.sql(f"SELECT count(*) FROM {table} WHERE to_tx < 9223372036854775807")[0][0]
+        for table in ("inode", "entry", "reference")
+    ]
+    assert counts == [
+        space.sql(f"SELECT count(*) FROM {table} WHERE kept_for IS NOT NULL")[0][0]
+        for table in ("inode", "entry", "reference")
+    ]
+    return sum(counts)
 
 
 @pytest.fixture
 def grown(space: Space) -> Space:
-    for path in ("/d/replaced", "/d/moved", "/d/deleted", "/d/chmod", *(f"/tree/{n % 3}/{n}" for n in range(9))):
-        space.create(path, 3, 4)
+    """/d, which allows snapshots, with some files and a tree of 9 more; and /other, which does not."""
+    for path in ("replaced", "moved", "deleted", "chmod", *(f"tree/{n % 3}/{n}" for n in range(9))):
+        space.create(f"/d/{path}", 3, 4)
+    space.create("/other/f", 5)
+    space.allow_snapshots("/d")
     return space
 
 
 def test_a_snapshot_shows_everything_as_it_was(grown: Space) -> None:
-    at_tx = take_snapshot(grown)
-    before = tree_at(grown, at_tx)
-    assert len(before) == 13 + 5
+    before = tree(grown, "/d")
+    assert len(before) == 13 + 4
+    grown.take_snapshot("/d", "s")
     change_everything(grown)
-    assert tree_at(grown, at_tx) == before
-    assert grown.names("/") == ["d", "elsewhere"]
+    assert tree(grown, "/d/.snapshot/s") == before
     assert grown.names("/d") == ["chmod", "replaced"]
     assert grown.status("/d/chmod").permission == 0o640
+    assert grown.summary("/d/.snapshot/s").files == 13
     grown.check_references()
 
 
-def test_chunks_that_a_snapshot_shows_are_not_freed(grown: Space) -> None:
-    take_snapshot(grown)
-    assert grown.delete("/d/deleted").freed == []
-    assert grown.create("/d/replaced", 8, overwrite=True).freed == []
-    grown.create("/d/later", 1)
-    assert len(grown.delete("/d/later").freed) == 1, "what came after the snapshot is nothing to it"
+def test_taking_one_is_one_row_whatever_the_directory_holds(grown: Space) -> None:
+    connection = grown.metadata._writer
+    before = connection.total_changes
+    grown.take_snapshot("/d", "s")
+    assert connection.total_changes - before == 2, "the snapshot, and the number of the transaction"
 
 
 def test_each_of_two_snapshots_shows_its_own_state(grown: Space) -> None:
-    first = take_snapshot(grown)
-    before = tree_at(grown, first)
+    first = tree(grown, "/d")
+    grown.take_snapshot("/d", "1")
     grown.create("/d/replaced", 1, overwrite=True)
-    grown.commit(lambda tx: namespace.set_permission(tx, parse_path("/d/chmod"), 0o777))
-    second = take_snapshot(grown)
-    between = tree_at(grown, second)
-    assert between != before
+    set_mode(grown, "/d/chmod", 0o777)
+    second = tree(grown, "/d")
+    grown.take_snapshot("/d", "2")
     change_everything(grown)
-    assert tree_at(grown, first) == before and tree_at(grown, second) == between
+    assert second != first
+    assert tree(grown, "/d/.snapshot/1") == first
+    assert tree(grown, "/d/.snapshot/2") == second
+
+
+def test_a_snapshot_keeps_nothing_of_what_is_not_in_its_directory(grown: Space) -> None:
+    grown.take_snapshot("/d", "s")
+    assert len(grown.delete("/other/f").freed) == 1
+    assert grown.delete("/d/deleted").freed == []
+    grown.create("/d/later", 1)
+    assert len(grown.delete("/d/later").freed) == 1, "nor of what came after it"
+
+
+def test_what_is_moved_out_is_kept_when_it_is_changed_there(grown: Space) -> None:
+    before = tree(grown, "/d")
+    grown.take_snapshot("/d", "s")
+    grown.rename("/d/tree", "/other/tree")
+    grown.create("/other/tree/0/0", 9, overwrite=True)
+    assert grown.delete("/other/tree/0/3").freed == []
+    grown.delete("/other")
+    grown.reclaim(limit=2)
+    assert tree(grown, "/d/.snapshot/s") == before
+    grown.drop_snapshot("/d", "s")
+    grown.reclaim()
+    assert retired(grown) == 0
 
 
 def test_a_snapshot_taken_after_a_delete_keeps_nothing_of_what_waits_to_be_reclaimed(grown: Space) -> None:
-    grown.delete("/tree")
-    take_snapshot(grown)
+    grown.delete("/d/tree")
+    grown.take_snapshot("/d", "s")
     assert len(grown.reclaim(limit=4)) == 18
-    assert grown.sql("SELECT count(*) FROM entry WHERE to_tx < 9223372036854775807") == [(0,)]
+    assert retired(grown) == 0
+
+
+@pytest.mark.parametrize("limit", [1, 3, 1000])
+@pytest.mark.parametrize("order", ["123", "321", "213"])
+def test_what_only_dropped_snapshots_showed_goes_in_steps_and_the_rest_stays(order: str, limit: int) -> None:
+    space = space_in_memory()
+    space.mkdirs("/d")
+    space.allow_snapshots("/d")
+    shown = {}
+    for name in "123":
+        for file in range(4):
+            space.create(f"/d/{'same' if file else name}/{file}", 1, 1, overwrite=True)
+        shown[name] = tree(space, "/d")
+        space.take_snapshot("/d", name)
+    space.delete("/d/same")
+    space.reclaim()
+    for dropped in order:
+        space.drop_snapshot("/d", dropped)
+        del shown[dropped]
+        space.reclaim(limit)
+        for name, expected in shown.items():
+            assert tree(space, f"/d/.snapshot/{name}") == expected
+        kept = {chunk for each in shown.values() for *_, chunks in each.values() for chunk in chunks}
+        now = {chunk for *_, chunks in tree(space, "/d").values() for chunk in chunks}
+        assert {record.chunk for record in namespace.chunk_page(space.reader, 0, 1000)} == kept | now
+        space.check_references()
+    assert retired(space) == 0
+    space.metadata.close()
+
+
+def test_a_step_of_purging_is_bounded(grown: Space) -> None:
+    grown.take_snapshot("/d", "s")
+    change_everything(grown)
+    grown.drop_snapshot("/d", "s")
+    left = retired(grown)
+    more = True
+    while more:
+        _, more = grown.commit(lambda tx: tx.purge_retired(4))
+        assert left - retired(grown) <= 4
+        left = retired(grown)
+    assert left == 0
 
 
 def test_without_a_snapshot_nothing_is_left_behind(grown: Space) -> None:
     change_everything(grown)
-    for table in ("inode", "entry", "reference"):
-        assert grown.sql(f"SELECT count(*) FROM {table} WHERE to_tx < 9223372036854775807") == [(0,)]
+    assert retired(grown) == 0
 
 
 def test_a_snapshot_shows_files_as_long_as_they_were(space: Space) -> None:
-    for path in ("/appended", "/cut", "/cut-off", "/target", "/source"):
-        space.create(path, 10, 10)
-    at_tx = take_snapshot(space)
-    before = tree_at(space, at_tx)
+    for path in ("appended", "cut", "cut-off", "target", "source"):
+        space.create(f"/d/{path}", 10, 10)
+    space.allow_snapshots("/d")
+    space.take_snapshot("/d", "s")
+    before = tree(space, "/d")
+    pieces = {name: space.pieces(f"/d/{name}") for name in before}
 
-    space.append("/appended", 10)
+    space.append("/d/appended", 10)
     for length in (15, 12):
-        assert space.truncate("/cut", length) == []
-    assert space.truncate("/cut-off", 5) == []
-    space.concat("/target", "/source")
-    now = tree_at(space, 2**62)
-    assert {path: length for path, (*_, length) in now.items()} == {
-        "/appended": 30,
-        "/cut": 12,
-        "/cut-off": 5,
-        "/target": 40,
-    }
-    assert tree_at(space, at_tx) == before
+        assert space.truncate("/d/cut", length) == []
+    assert space.truncate("/d/cut-off", 5) == []
+    space.concat("/d/target", "/d/source")
+    now = {name: length for name, (_, _, length, _) in tree(space, "/d").items()}
+    assert now == {"appended": 30, "cut": 12, "cut-off": 5, "target": 40}
+    assert tree(space, "/d/.snapshot/s") == before
+    assert {name: space.pieces(f"/d/.snapshot/s/{name}") for name in before} == pieces
     space.check_references()
+    space.restore("/d", "s")
+    assert tree(space, "/d") == before
+    assert {name: space.pieces(f"/d/{name}") for name in before} == pieces
+    space.drop_snapshot("/d", "s")
+    space.reclaim()
+    assert retired(space) == 0
+    space.check_references()
+
+
+def test_a_change_that_failed_leaves_no_false_memory_of_snapshots(grown: Space) -> None:
+    def take_and_fail(tx: Any) -> None:
+        snapshots.create(tx, parse_path("/d"), "s", 0)
+        tx.shown_by(1, 0, None)
+        raise BadRequest("on purpose")
+
+    with pytest.raises(BadRequest, match="on purpose"):
+        grown.commit(take_and_fail)
+    assert len(grown.delete("/d/deleted").freed) == 2
+
+
+# -- what is refused -----------------------------------------------------------------------------------
+
+
+def test_only_a_directory_that_allows_them_has_snapshots(grown: Space) -> None:
+    with pytest.raises(SnapshotRefused, match="Directory is not a snapshottable directory: /other"):
+        grown.take_snapshot("/other", "s")
+    with pytest.raises(FileNotFound):
+        grown.allow_snapshots("/nothing")
+    with pytest.raises(FileNotFound):
+        grown.status("/other/.snapshot/s")
+    grown.take_snapshot("/d", "s")
+    with pytest.raises(SnapshotRefused, match='already a snapshot with the same name "s"'):
+        grown.take_snapshot("/d", "s")
+    with pytest.raises(SnapshotRefused, match=r"has snapshot\(s\)"):
+        grown.commit(lambda tx: snapshots.disallow(tx, parse_path("/d")))
+    with pytest.raises(SnapshotRefused, match="Cannot delete snapshot x from path /d"):
+        grown.drop_snapshot("/d", "x")
+    grown.drop_snapshot("/d", "s")
+    grown.commit(lambda tx: snapshots.disallow(tx, parse_path("/d")))
+    with pytest.raises(SnapshotRefused):
+        grown.take_snapshot("/d", "s")
+
+
+@pytest.mark.parametrize("nested", ["/", "/d/tree", "/d/tree/0"])
+def test_one_within_another_is_not_allowed(grown: Space, nested: str) -> None:
+    with pytest.raises(SnapshotRefused, match="Nested snapshottable directories not allowed"):
+        grown.allow_snapshots(nested)
+    grown.allow_snapshots("/other")
+    grown.allow_snapshots("/d")
+
+
+@pytest.mark.parametrize("name", ["a/b", "", ".", "..", ".snapshot", "a:b", "a\0b"])
+def test_a_name_that_is_no_component_is_refused(grown: Space, name: str) -> None:
+    with pytest.raises(BadRequest):
+        grown.take_snapshot("/d", name)
+    with pytest.raises(PathLimitExceeded):
+        grown.take_snapshot("/d", "n" * 256)
+
+
+def test_a_directory_with_snapshots_stays_and_so_does_what_is_above_it(space: Space) -> None:
+    space.mkdirs("/a/b/c")
+    space.mkdirs("/x")
+    space.allow_snapshots("/a/b")
+    space.take_snapshot("/a/b", "s")
+    for path in ("/a", "/a/b"):
+        words = f"The directory {path} cannot be deleted since /a/b is snapshottable and already has snapshots"
+        with pytest.raises(SnapshotRefused, match=words):
+            space.delete(path)
+        for mode in RenameMode:
+            with pytest.raises(SnapshotRefused, match=words):
+                space.rename(path, "/new", mode)
+    assert space.delete("/a/b/c").done
+    with pytest.raises(SnapshotRefused):
+        space.rename("/x", "/a/b", RenameMode.OVERWRITE)
+    space.drop_snapshot("/a/b", "s")
+    assert space.delete("/a").done
+    space.reclaim()
+    assert space.sql("SELECT count(*) FROM snapshot_directory") == [(0,)]
+
+
+def test_nothing_below_a_snapshot_can_be_named_for_a_change() -> None:
+    with pytest.raises(SnapshotIsReadOnly, match="Modification on a read-only snapshot is disallowed"):
+        snapshots.changeable_path("/d/.snapshot/s/f")
+
+
+def test_a_snapshot_is_renamed(grown: Space) -> None:
+    grown.take_snapshot("/d", "s")
+    grown.take_snapshot("/d", "t")
+    grown.commit(lambda tx: snapshots.rename(tx, parse_path("/d"), "s", "u"))
+    page = snapshots.list_page(grown.reader, parse_path("/d/.snapshot"), None, 10)
+    assert [entry.name for entry in page.entries] == ["t", "u"]
+    for old, new in (("s", "v"), ("t", "u")):
+        with pytest.raises(SnapshotRefused):
+            grown.commit(lambda tx, old=old, new=new: snapshots.rename(tx, parse_path("/d"), old, new))
+
+
+def test_a_name_from_the_clock_is_hdfss() -> None:
+    assert snapshots.default_name(1_700_000_000_042) == "s20231114-221320.042"
+
+
+# -- restoring -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("limit", [1, 5, 1000])
+def test_a_directory_is_given_back_what_a_snapshot_shows(grown: Space, limit: int) -> None:
+    before = tree(grown, "/d")
+    grown.take_snapshot("/d", "s")
+    change_everything(grown)
+    grown.create("/d/new/er", 1)
+    grown.restore("/d", "s", limit)
+    assert tree(grown, "/d") == before, "down to the chunks: no data was copied"
+    grown.reclaim()
+    assert tree(grown, "/d/.snapshot/s") == before
+    grown.check_references()
+    grown.drop_snapshot("/d", "s")
+    grown.reclaim()
+    assert tree(grown, "/d") == before
+    assert retired(grown) == 0
+    grown.check_references()
+
+
+def test_nobody_sees_half_a_restoration_and_one_that_was_given_up_leaves_nothing(grown: Space) -> None:
+    grown.take_snapshot("/d", "s")
+    change_everything(grown)
+    before = tree(grown, "/d")
+    rows = grown.sql("SELECT count(*) FROM inode"), grown.sql("SELECT count(*) FROM entry")
+    job = grown.commit(lambda tx: snapshot_restore.begin(tx, parse_path("/d"), "s"))
+    job = grown.commit(lambda tx: snapshot_restore.copy_step(tx, job, 5))
+    assert tree(grown, "/d") == before and grown.reclaim() == []
+    grown.metadata.begin_epoch()  # The coordinator that began it is gone.
+    grown.reclaim()
+    assert (grown.sql("SELECT count(*) FROM inode"), grown.sql("SELECT count(*) FROM entry")) == rows
+    grown.check_references()
+
+
+def test_a_restoration_ends_when_its_snapshot_goes_or_is_another(grown: Space) -> None:
+    grown.take_snapshot("/d", "s")
+    job = grown.commit(lambda tx: snapshot_restore.begin(tx, parse_path("/d"), "s"))
+    grown.drop_snapshot("/d", "s")
+    grown.take_snapshot("/d", "s")
+    with pytest.raises(SnapshotRefused, match="replaced meanwhile"):
+        grown.commit(lambda tx: snapshot_restore.copy_step(tx, job, 5))
+
+
+# -- comparing -----------------------------------------------------------------------------------------
+
+
+def differences(space: Space, older: str, newer: str = "") -> list[tuple[str, ...]]:
+    directory = space.status("/d").inode
+
+    def reader(name: str) -> Reader:
+        snapshot = space.reader.snapshot(directory, name)
+        return space.reader.at(snapshot.at_tx, directory) if snapshot else space.reader
+
+    steps = snapshot_diff.compare(reader(older), reader(newer), directory)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as finished:
+            return [
+                (found.kind.value, found.path, *([found.target] if found.kind is DiffKind.RENAME else []))
+                for found in finished.value
+            ]
+
+
+def test_a_comparison_names_what_was_made_changed_moved_and_deleted(grown: Space) -> None:
+    grown.take_snapshot("/d", "1")
+    assert differences(grown, "1") == []
+    grown.create("/d/replaced", 8, overwrite=True)
+    grown.rename("/d/moved", "/d/tree/0/moved")
+    grown.delete("/d/deleted")
+    grown.delete("/d/tree/1")
+    set_mode(grown, "/d/chmod", 0o600)
+    grown.create("/d/new/er", 1)
+    expected = [
+        ("MODIFY", ""),
+        ("MODIFY", "chmod"),
+        ("DELETE", "deleted"),
+        ("RENAME", "moved", "tree/0/moved"),
+        ("CREATE", "new"),
+        ("DELETE", "replaced"),
+        ("CREATE", "replaced"),
+        ("MODIFY", "tree"),
+        ("MODIFY", "tree/0"),
+        ("DELETE", "tree/1"),
+    ]
+    assert differences(grown, "1") == expected
+    grown.take_snapshot("/d", "2")
+    grown.delete("/d/tree")
+    assert differences(grown, "1", "2") == expected
+    assert ("CREATE", "tree") in differences(grown, "", "1")
+
+
+def test_a_tree_that_is_too_large_is_not_compared(grown: Space, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot_diff, "snapshot_diff_entries_max", 10)
+    grown.take_snapshot("/d", "1")
+    with pytest.raises(SnapshotRefused, match="more than 10 entries"):
+        differences(grown, "1")
+
+
+def test_a_store_of_the_first_schema_is_brought_up_to_date(tmp_path: Path) -> None:
+    path = tmp_path / "metadata.sqlite"
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as old:
+        old.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        for statement in MIGRATIONS[0]:
+            old.execute(statement)
+        old.executemany("INSERT INTO meta VALUES (?, 0)", [(key,) for key in META_KEYS])
+        old.execute("INSERT INTO inode VALUES (1, ?, 0, 1, ?, 'root', 'root', 0, 0, 0, 0, 0)", (LIVE, 0o755))
+        old.execute("PRAGMA user_version = 1")
+    metadata = SqliteMetadata.open(path, owner="root")
+    metadata.begin_epoch()
+    space = Space(metadata)
+    assert space.status("/").permission == 0o1777
+    space.create("/f", 1)
+    space.allow_snapshots("/")
+    space.take_snapshot("/", "s")
+    assert space.delete("/f").freed == []
+    assert space.names("/.snapshot/s") == ["f"]
+    metadata.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -18,6 +20,7 @@ from peacefs.protocol.errors import (
     PathIsNotEmptyDirectory,
     PeacefsError,
     RenameRefused,
+    SnapshotRefused,
 )
 
 #: A directory is a dictionary, a file a `File`.
@@ -58,6 +61,8 @@ class TreeModel:
 
     def __init__(self) -> None:
         self.root: Tree = {}
+        #: Directories that allow snapshots, and what these show by name. Trees move, and stay the same objects.
+        self.allowed: list[tuple[Tree, dict[str, Tree]]] = []
 
     def at(self, names: Names, through_file: type[PeacefsError]) -> Any:
         """What is there, or None."""
@@ -146,6 +151,7 @@ class TreeModel:
             raise Refused(PathIsNotEmptyDirectory)
         if not names:
             return False
+        self._refuse_snapshotted(there)
         del self._make_parent(names)[names[-1]]
         if isinstance(there, File):
             there.fate = Fate.GONE
@@ -167,7 +173,9 @@ class TreeModel:
         """False instead of an error, and never in place of anything; onto itself is no error."""
         try:
             self._move(source, target, overwrite=False)
-        except Refused:
+        except Refused as refused:
+            if refused.error is SnapshotRefused:
+                raise
             return bool(source) and source == target and self.at(source, AccessDenied) is not None
         return True
 
@@ -188,16 +196,97 @@ class TreeModel:
             raise Refused(FileAlreadyExists)
         elif isinstance(there, dict) and there:
             raise Refused(RenameRefused)
+        self._refuse_snapshotted(moved)
+        self._refuse_snapshotted(there)
         if isinstance(there, File):
             there.fate = Fate.GONE
         del self._make_parent(source)[source[-1]]
         self._make_parent(target)[target[-1]] = moved
+
+    def allow_snapshots(self, names: Names) -> None:
+        directory = self._existing(names)
+        if isinstance(directory, File):
+            raise Refused(ParentNotDirectory)
+        here = [allowed for allowed, _ in self.allowed if _holds(self.root, allowed)]
+        if any(
+            directory is not other and (_holds(directory, other) or _holds(other, directory)) for other in here
+        ):
+            raise Refused(SnapshotRefused)
+        if not any(directory is other for other in here):
+            self.allowed.append((directory, {}))
+
+    def take_snapshot(self, names: Names, name: str) -> None:
+        directory = self._existing(names)
+        taken = self.snapshots_of(directory)
+        if name in taken:
+            raise Refused(SnapshotRefused)
+        taken[name] = copy.deepcopy(directory)
+
+    def drop_snapshot(self, names: Names, name: str) -> None:
+        self.snapshot(names, name)
+        del self.snapshots_of(self._existing(names))[name]
+
+    def restore(self, names: Names, name: str) -> None:
+        shown = self.snapshot(names, name)
+        directory = self._existing(names)
+        for child in directory.values():
+            self._refuse_snapshotted(child)
+        for file in files_of(directory):
+            file.fate = Fate.IN_LIMBO
+        directory.clear()
+        directory.update(copy.deepcopy(shown))
+        for file in files_of(directory):
+            file.lease = None
+
+    def snapshot(self, names: Names, name: str) -> Tree:
+        taken = self.snapshots_of(self._existing(names))
+        if name not in taken:
+            raise Refused(SnapshotRefused)
+        return taken[name]
+
+    def snapshots_of(self, directory: Tree) -> dict[str, Tree]:
+        for allowed, taken in self.allowed:
+            if allowed is directory:
+                return taken
+        raise Refused(SnapshotRefused)
+
+    def all_snapshots(self) -> list[tuple[Names, str, Tree]]:
+        """The path of the directory, the name, and the tree of each."""
+        return [
+            (names, name, tree)
+            for names, directory in _directories((), self.root)
+            for allowed, taken in self.allowed
+            if allowed is directory
+            for name, tree in taken.items()
+        ]
+
+    def _existing(self, names: Names) -> Any:
+        there = self.at(names, AccessDenied)
+        if there is None:
+            raise Refused(FileNotFound)
+        return there
+
+    def _refuse_snapshotted(self, node: Any) -> None:
+        if isinstance(node, dict) and any(taken and _holds(node, allowed) for allowed, taken in self.allowed):
+            raise Refused(SnapshotRefused)
 
     def _make_parent(self, names: Names) -> Tree:
         node = self.root
         for name in names[:-1]:
             node = node.setdefault(name, {})
         return node
+
+
+def _directories(names: Names, tree: Tree) -> Iterator[tuple[Names, Tree]]:
+    yield names, tree
+    for name, node in tree.items():
+        if isinstance(node, dict):
+            yield from _directories((*names, name), node)
+
+
+def _holds(tree: Tree, directory: Tree) -> bool:
+    """Whether a directory is, or lies below, another."""
+    return any(below is directory for _, below in _directories((), tree))
 
 
 def chunks_of(tree: Tree) -> set[int]:

@@ -263,7 +263,7 @@ class SimulatedCoordinator:
             case CompleteFile():
                 return await self.files.writing.complete(message)
             case Extend():
-                return await self.files.appending.extend(message.path, message.holder, None)
+                return await self.files.appending.extend(message.path, "simulated", message.holder, None)
             case RenewLease():
                 return await self.files.appending.renew(message)
             case AbandonLease():

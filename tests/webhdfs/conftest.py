@@ -23,6 +23,7 @@ from peacefs.coordinator.cluster import Cluster
 from peacefs.coordinator.commits import GroupCommit
 from peacefs.coordinator.files import Files
 from peacefs.coordinator.metadata_sqlite import SqliteMetadata
+from peacefs.coordinator.permissions import Callers
 from peacefs.coordinator.webhdfs import WebHdfs
 from peacefs.coordinator.workplace import Workplace
 from peacefs.datanode.changes import Changes
@@ -134,7 +135,8 @@ async def elsewhere(scope: Scope, receive: Receive, send: Send) -> None:
 class NameSide:
     """A coordinator's namespace and cluster behind WebHDFS."""
 
-    def __init__(self, directory: Path, seal: Seal) -> None:
+    def __init__(self, directory: Path, seal: Seal, callers: Callers | None = None) -> None:
+        self._callers = callers or Callers()
         self._metadata = SqliteMetadata.open(directory / "metadata.sqlite", owner="hdfs")
         self._commits = GroupCommit(self._metadata, lambda fault: None)
         self._reader = self._metadata.reader()
@@ -147,7 +149,15 @@ class NameSide:
 
     def _build(self) -> App:
         self.files = Files(
-            Workplace(self._reader, self._commit, self.cluster, self._seal, self._numbering, lambda orders: None)
+            Workplace(
+                self._reader,
+                self._commit,
+                self.cluster,
+                self._seal,
+                self._numbering,
+                lambda orders: None,
+                self._callers,
+            )
         )
         return WebHdfs(self.files, elsewhere)
 

@@ -1,0 +1,44 @@
+"""`peacefs snapshot ...`: directories as they were."""
+
+from __future__ import annotations
+
+import posixpath
+
+from peacefs.client.file_status import SnapshotDifference
+
+from .listing import print_line
+from .session import Session
+
+_SIGNS = {"CREATE": "+", "DELETE": "-", "MODIFY": "M", "RENAME": "R"}
+
+
+def create(session: Session, text: str, name: str | None) -> None:
+    """Prints the path of the snapshot."""
+    with session.complaints.about(text):
+        place = session.place(text)
+        print_line(f"Created snapshot {place.files.create_snapshot(place.path, name)}")
+
+
+def show_names(session: Session, text: str) -> None:
+    with session.complaints.about(text):
+        place = session.place(text)
+        for snapshot in place.files.list(posixpath.join(place.path, ".snapshot")):
+            print_line(snapshot.name)
+
+
+def show_differences(session: Session, text: str, older: str, newer: str) -> None:
+    """As `hdfs snapshotDiff` shows them; `.` is the directory as it is now."""
+    with session.complaints.about(text):
+        place = session.place(text)
+        for difference in place.files.snapshot_diff(place.path, _name(older), _name(newer)):
+            print_line(_shown(difference))
+
+
+def _name(text: str) -> str:
+    return "" if text == "." else text
+
+
+def _shown(difference: SnapshotDifference) -> str:
+    target = "" if difference.target_path is None else f" -> ./{difference.target_path}"
+    path = f"./{difference.source_path}" if difference.source_path else "."
+    return f"{_SIGNS[difference.type]}\t{path}{target}"

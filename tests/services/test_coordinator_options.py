@@ -1,0 +1,37 @@
+"""What `peacefs coordinator` makes of its options about permissions."""
+
+from __future__ import annotations
+
+import pytest
+from typer.testing import CliRunner
+
+from peacefs.command import application
+from peacefs.coordinator import service
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[service.CoordinatorOptions]:
+    """The options of the coordinators that would have been started."""
+    options: list[service.CoordinatorOptions] = []
+    monkeypatch.setattr(service, "run", options.append)
+    return options
+
+
+def test_permissions_are_checked_unless_told_otherwise(started: list[service.CoordinatorOptions]) -> None:
+    assert CliRunner().invoke(application, ["coordinator", "--dir", "x"]).exit_code == 0
+    assert CliRunner().invoke(application, ["coordinator", "--dir", "x", "--no-permissions"]).exit_code == 0
+    assert [options.check_permissions for options in started] == [True, False]
+    assert started[0].groups == {}
+
+
+def test_groups_are_named_one_by_one(started: list[service.CoordinatorOptions]) -> None:
+    named = ["--group", "analysts=ann,bob", "--group", "supergroup=root"]
+    assert CliRunner().invoke(application, ["coordinator", "--dir", "x", *named]).exit_code == 0
+    assert started[0].groups == {"analysts": ["ann", "bob"], "supergroup": ["root"]}
+
+
+@pytest.mark.parametrize("wrong", ["analysts", "=ann"])
+def test_what_is_no_group_is_refused(started: list[service.CoordinatorOptions], wrong: str) -> None:
+    result = CliRunner().invoke(application, ["coordinator", "--dir", "x", "--group", wrong])
+    assert result.exit_code == 2
+    assert started == []

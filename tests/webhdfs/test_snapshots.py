@@ -1,0 +1,109 @@
+"""Snapshots over WebHDFS, to the letter where stock clients depend on it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+SNAPSHOT = "org.apache.hadoop.hdfs.protocol.SnapshotException"
+READ_ONLY = "org.apache.hadoop.hdfs.protocol.SnapshotAccessControlException"
+
+
+@pytest.fixture
+def home(names, request):
+    """A directory of the test's own, which allows snapshots."""
+    path = "/snapshots-" + re.sub(r"\W+", "-", request.node.name)
+    assert names.ask("PUT", f"{path}/sub", "MKDIRS").json == {"boolean": True}
+    allowed = names.ask("PUT", path, "ALLOWSNAPSHOT")
+    assert (allowed.status, allowed.body) == (200, b"")
+    return path
+
+
+def listed(names, path):
+    statuses = names.ask("GET", path, "LISTSTATUS").json["FileStatuses"]["FileStatus"]
+    return [status["pathSuffix"] for status in statuses]
+
+
+def test_a_snapshot_has_a_path_and_is_listed_below_it(names, home):
+    assert names.ask("PUT", home, "CREATESNAPSHOT", snapshotname="s1").json == {"Path": f"{home}/.snapshot/s1"}
+    unnamed = names.ask("PUT", home, "CREATESNAPSHOT").json["Path"]
+    assert re.fullmatch(rf"{home}/\.snapshot/s\d{{8}}-\d{{6}}\.\d{{3}}", unnamed)
+    names.ask("DELETE", f"{home}/sub", "DELETE")
+    names.ask("PUT", f"{home}/also", "MKDIRS")
+    assert listed(names, home) == ["also"]
+    assert listed(names, f"{home}/.snapshot") == ["s1", unnamed.rpartition("/")[2]]
+    assert listed(names, f"{home}/.snapshot/s1") == ["sub"]
+    batch = names.ask("GET", f"{home}/.snapshot", "LISTSTATUS_BATCH", startafter="s1").json["DirectoryListing"]
+    assert len(batch["partialListing"]["FileStatuses"]["FileStatus"]) == 1
+    for path in (".snapshot", ".snapshot/s1", ".snapshot/s1/sub"):
+        assert names.ask("GET", f"{home}/{path}", "GETFILESTATUS").json["FileStatus"]["type"] == "DIRECTORY"
+        assert names.ask("GET", f"{home}/{path}", "CHECKACCESS", fsaction="r-x").status == 200
+    summary = names.ask("GET", f"{home}/.snapshot/s1", "GETCONTENTSUMMARY").json["ContentSummary"]
+    assert summary["directoryCount"] == 2
+    for path in (".snapshot/s2", ".snapshot/s1/x", "also/.snapshot", ".snapshot/s1/.snapshot"):
+        status, _, message = names.ask("GET", f"{home}/{path}", "GETFILESTATUS").error
+        assert status == 404 and f"{home}/{path}" in message
+
+
+def test_a_difference_is_reported_as_hdfs_does(names, home):
+    names.ask("PUT", home, "CREATESNAPSHOT", snapshotname="a")
+    names.ask("PUT", f"{home}/sub", "RENAME", destination=f"{home}/bus")
+    names.ask("PUT", f"{home}/new", "MKDIRS")
+    names.ask("PUT", home, "CREATESNAPSHOT", snapshotname="b")
+    report = {
+        "diffList": [
+            {"sourcePath": "", "type": "MODIFY"},
+            {"sourcePath": "new", "type": "CREATE"},
+            {"sourcePath": "sub", "targetPath": "bus", "type": "RENAME"},
+        ],
+        "fromSnapshot": "a",
+        "snapshotRoot": home,
+        "toSnapshot": "b",
+    }
+    asked = names.ask("GET", home, "GETSNAPSHOTDIFF", oldsnapshotname="a", snapshotname="b")
+    assert asked.json == {"SnapshotDiffReport": report}
+    now = names.ask("GET", home, "GETSNAPSHOTDIFF", oldsnapshotname="a").json["SnapshotDiffReport"]
+    assert now == report | {"toSnapshot": ""}
+    wrong = names.ask("GET", home, "GETSNAPSHOTDIFF", oldsnapshotname="x", snapshotname="b")
+    assert wrong.error == (403, SNAPSHOT, f"Cannot find the snapshot of directory {home} with name x")
+
+
+def test_a_snapshot_is_renamed_and_dropped(names, home):
+    names.ask("PUT", home, "CREATESNAPSHOT", snapshotname="a")
+    renamed = names.ask("PUT", home, "RENAMESNAPSHOT", oldsnapshotname="a", snapshotname="b")
+    assert (renamed.status, renamed.body) == (200, b"")
+    refused = names.ask("PUT", home, "DISALLOWSNAPSHOT")
+    assert refused.error[:2] == (403, SNAPSHOT) and "has snapshot(s)" in refused.error[2]
+    assert names.ask("DELETE", home, "DELETE", recursive="true").error[:2] == (403, SNAPSHOT)
+    assert names.ask("PUT", home, "RENAME", destination="/away").error[:2] == (403, SNAPSHOT)
+    assert names.ask("DELETE", home, "DELETESNAPSHOT", snapshotname="b").status == 200
+    assert names.ask("PUT", home, "DISALLOWSNAPSHOT").status == 200
+    assert names.ask("PUT", home, "CREATESNAPSHOT").error == (
+        403,
+        SNAPSHOT,
+        f"Directory is not a snapshottable directory: {home}",
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "op", "query"),
+    [
+        ("PUT", "CREATE", {}),
+        ("PUT", "MKDIRS", {}),
+        ("PUT", "RENAME", {"destination": "/x"}),
+        ("PUT", "SETTIMES", {"modificationtime": 1}),
+        ("PUT", "SETPERMISSION", {"permission": "777"}),
+        ("PUT", "SETOWNER", {"group": "eve"}),
+        ("PUT", "SETREPLICATION", {"replication": 1}),
+        ("POST", "APPEND", {}),
+        ("POST", "TRUNCATE", {"newlength": 0}),
+        ("POST", "CONCAT", {"sources": "/f"}),
+        ("DELETE", "DELETE", {}),
+        ("PUT", "ALLOWSNAPSHOT", {}),
+    ],
+)
+def test_what_a_snapshot_shows_is_not_changed(names, home, method, op, query):
+    names.ask("PUT", home, "CREATESNAPSHOT", snapshotname="s")
+    reply = names.ask(method, f"{home}/.snapshot/s/sub", op, **query)
+    assert reply.error == (403, READ_ONLY, "Modification on a read-only snapshot is disallowed")
