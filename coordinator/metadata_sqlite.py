@@ -79,7 +79,8 @@ class SqliteMetadata(Metadata):
             with self._commit():
                 epoch: int = max(self._transaction.meta("epoch"), above) + 1
                 self._transaction.set_meta("epoch", epoch)
-                self._transaction.discard_staged()
+                if self._transaction.numbering is None:
+                    self._transaction.discard_staged()
             self._transaction.numbering = Numbering(epoch)
         return epoch
 

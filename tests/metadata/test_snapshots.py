@@ -332,11 +332,37 @@ def test_nobody_sees_half_a_restoration_and_one_that_was_given_up_leaves_nothing
     rows = grown.sql("SELECT count(*) FROM inode"), grown.sql("SELECT count(*) FROM entry")
     job = grown.commit(lambda tx: snapshot_restore.begin(tx, parse_path("/d"), "s"))
     job = grown.commit(lambda tx: snapshot_restore.copy_step(tx, job, 5))
-    assert tree(grown, "/d") == before and grown.reclaim() == []
-    grown.metadata.begin_epoch()  # The coordinator that began it is gone.
+    assert tree(grown, "/d") == before
+    assert grown.reclaim() == []
+    grown.commit(lambda tx: snapshot_restore.give_up(tx, job))
     grown.reclaim()
     assert (grown.sql("SELECT count(*) FROM inode"), grown.sql("SELECT count(*) FROM entry")) == rows
     grown.check_references()
+
+
+def test_a_restoration_that_a_start_finds_unfinished_is_given_up(tmp_path: Path) -> None:
+    path = tmp_path / "metadata.sqlite"
+    metadata = SqliteMetadata.open(path, owner="root")
+    metadata.begin_epoch()
+    space = Space(metadata)
+    space.create("/d/f", 1)
+    space.allow_snapshots("/d")
+    space.take_snapshot("/d", "s")
+    job = space.commit(lambda tx: snapshot_restore.begin(tx, parse_path("/d"), "s"))
+    space.commit(lambda tx: snapshot_restore.copy_step(tx, job, 5))
+    metadata.begin_epoch(70)  # Another epoch of the same coordinator leaves it alone.
+    assert space.reclaim() == []
+    assert space.sql("SELECT count(*) FROM staged") == [(1,)]
+    metadata.close()
+
+    again = SqliteMetadata.open(path, owner="root")
+    again.begin_epoch()
+    space = Space(again)
+    space.reclaim()
+    assert space.sql("SELECT count(*) FROM inode") == [(3,)]
+    assert space.sql("SELECT count(*) FROM staged") == [(0,)]
+    space.check_references()
+    again.close()
 
 
 def test_a_restoration_ends_when_its_snapshot_goes_or_is_another(grown: Space) -> None:
