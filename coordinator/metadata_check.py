@@ -57,7 +57,7 @@ _INVARIANTS = (
         "every file and directory is found from the root, or waits to be reclaimed",
         f"""
         WITH RECURSIVE reached (inode) AS (
-            SELECT {ROOT} UNION SELECT inode FROM discarded
+            SELECT {ROOT} UNION SELECT inode FROM discarded UNION SELECT inode FROM staged
             UNION SELECT e.inode FROM reached r CROSS JOIN entry e ON e.parent = r.inode AND e.to_tx = {LIVE})
         SELECT inode FROM inode WHERE to_tx = {LIVE} AND inode NOT IN reached""",
     ),
@@ -145,6 +145,9 @@ def check(path: Path, begun: Callable[[str, int, int], None]) -> Findings:
         if findings.problems:
             return findings
         try:
+            if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'staged'").fetchone():
+                # A store that has not been opened since there are snapshots.
+                connection.execute("CREATE TEMP TABLE staged (inode INTEGER PRIMARY KEY)")
             connection.execute("BEGIN")
             begun("numbers", 2, steps)
             _check_numbers(connection, findings)

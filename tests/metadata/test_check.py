@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from peacefs.coordinator import snapshot_restore
 from peacefs.coordinator.metadata_check import Findings, check
 from peacefs.coordinator.metadata_sqlite import SqliteMetadata
+from peacefs.coordinator.paths import parse_path
 from peacefs.coordinator.reclaim import reclaim_step
 from peacefs.coordinator.records import RenameMode
 from peacefs.protocol.errors import StartupError
@@ -38,6 +40,22 @@ def store(tmp_path: Path) -> Path:
     return path
 
 
+def test_snapshots_and_a_restoration_under_way_are_sound_and_so_is_a_store_that_knows_neither(store: Path) -> None:
+    metadata = SqliteMetadata.open(store, owner="root")
+    metadata.begin_epoch()
+    space = Space(metadata)
+    space.allow_snapshots("/d")
+    space.take_snapshot("/d", "s")
+    space.create("/d/1", 5, overwrite=True)
+    space.delete("/d/2")
+    space.commit(lambda tx: snapshot_restore.begin(tx, parse_path("/d"), "s"))
+    metadata.close()
+    assert checked(store).problems == []
+    with contextlib.closing(sqlite3.connect(store)) as connection:
+        connection.executescript("DELETE FROM inode WHERE inode IN (SELECT inode FROM staged); DROP TABLE staged")
+    assert checked(store).problems == []
+
+
 def checked(path: Path) -> Findings:
     return check(path, lambda name, number, steps: None)
 
@@ -55,7 +73,8 @@ BREAKAGES = {
     "a name leads to a file or directory": "DELETE FROM inode WHERE length = 60",
     "a name is in a directory": "UPDATE entry SET parent = 12345 WHERE name = 'z'",
     "a file or directory has one name": (
-        "INSERT INTO entry SELECT parent, 'second', to_tx, from_tx, inode, NULL, NULL FROM entry WHERE name = '3'"
+        "INSERT INTO entry SELECT parent, 'second', to_tx, from_tx, inode, NULL, NULL, NULL FROM entry "
+        "WHERE name = '3'"
     ),
     "every file and directory is found from the root, or waits to be reclaimed": (
         "DELETE FROM entry WHERE name = '4'"
