@@ -123,14 +123,21 @@ def network_routes(cluster: Cluster, planner: Planner) -> APIRouter:
 
     @router.post("/plan", response_model=PlanAnswer)
     async def plan(body: PlanBody) -> Response:
-        racks = {} if body.topology is not None else racks_of(cluster.members.alive())
-        if body.topology is None and not racks:
-            raise NoDatanodes("no datanode is alive: there is nothing to plan for")
         requests = [dry_run.Request(each.writer, each.replication, each.chunks) for each in body.requests]
-        planned = await planner.plan(dry_run.Task(body.policy, body.seed, requests, body.topology, racks))
+        task = dry_run.Task(body.policy, body.seed, requests, body.topology)
+        planned = await planner.plan(_for_cluster(task, cluster) if body.topology is None else task)
         return Response(msgspec.json.encode(planned), media_type="application/json")
 
     return router
+
+
+def _for_cluster(task: dry_run.Task, cluster: Cluster) -> dry_run.Task:
+    """Of datanodes that are to leave, writers may be on them, but no replicas go there."""
+    alive, staying = cluster.members.alive(), cluster.members.in_service()
+    if not staying:
+        raise NoDatanodes("no datanode that could take a replica is alive: there is nothing to plan for")
+    leaving = frozenset(node.id for node in alive) - {node.id for node in staying}
+    return msgspec.structs.replace(task, racks=racks_of(alive), exclude=leaving)
 
 
 def _described(cluster: Cluster) -> TopologyDescription:

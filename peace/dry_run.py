@@ -45,13 +45,14 @@ class Request(msgspec.Struct, frozen=True):
 
 class Task(msgspec.Struct, frozen=True):
     """A dry run to be made. `topology` is TOML or its tables as a structure; without it, `racks` gives each
-    server its rack."""
+    server its rack. Servers in `exclude` write, but get no replicas."""
 
     policy: str
     seed: int
     requests: list[Request]
     topology: str | dict[str, Any] | None = None
     racks: dict[str, str] = {}
+    exclude: frozenset[str] = frozenset()
 
 
 class Assignment(msgspec.Struct, frozen=True):
@@ -97,10 +98,12 @@ def plan_on(topology: Topology, task: Task) -> Plan:
     _check_size(task.requests)
     _check_topology(topology)
     for number, request in enumerate(task.requests):
-        _check_request(number, request, topology)
+        _check_request(number, request, topology, len(topology.servers.keys() - task.exclude))
     policy = POLICIES[task.policy](topology, Random(task.seed))
     write_sets = [
-        WriteSet(str(number), request.writer, request.replication, (chunk_bytes_max,) * request.chunks)
+        WriteSet(
+            str(number), request.writer, request.replication, (chunk_bytes_max,) * request.chunks, task.exclude
+        )
         for number, request in enumerate(task.requests)
     ]
     rounds = plan_rounds(policy, write_sets)
@@ -137,15 +140,15 @@ def _check_topology(topology: Topology) -> None:
         raise BadRequest(f"{len(topology.switches)} switches are over the limit of {plan_switches_max} for a plan")
 
 
-def _check_request(number: int, request: Request, topology: Topology) -> None:
+def _check_request(number: int, request: Request, topology: Topology, receivers: int) -> None:
     if request.chunks < 1:
         raise BadRequest(f"request {number}: {request.chunks} chunks are nothing to plan; at least 1 is wanted")
     if not 1 <= request.replication <= replication_max:
         raise BadRequest(f"request {number}: replication {request.replication} is not from 1 to {replication_max}")
-    if request.replication > len(topology.servers):
+    if request.replication > receivers:
         raise BadRequest(
             f"request {number}: {request.replication} replicas need as many servers; "
-            f"there {'is' if len(topology.servers) == 1 else 'are'} {len(topology.servers)}"
+            f"there {'is' if receivers == 1 else 'are'} {receivers}"
         )
     if request.writer is not None and request.writer not in topology.servers:
         raise BadRequest(f"request {number}: there is no server {request.writer!r} for its writer")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,6 +59,13 @@ def test_what_cannot_be_planned_is_said(arguments: tuple[str, ...], status: int,
     refused = plan("--topology", _EXAMPLE, *arguments)
     assert refused.exit_code == status
     assert said in refused.stderr
+
+
+def test_without_or_tools_the_policy_flow_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "peacefs.peace.flow", None)
+    refused = plan("--topology", _EXAMPLE, "--policy", "flow")
+    assert refused.exit_code == 1
+    assert refused.stderr == "peacefs: plan: the policy flow needs OR-Tools: install peacefs[flow]\n"
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ from support.play import Play
 
 from peacefs.coordinator.files import Files
 from peacefs.coordinator.planner import Planner, carry_out, results
+from peacefs.coordinator.records import Mode
 from peacefs.coordinator.rest import build_rest
 from peacefs.peace.dry_run import Request, Task
 from peacefs.protocol.errors import BadRequest, Overloaded, PeacefsError
@@ -112,6 +113,14 @@ def test_a_plan_places_every_chunk_once_and_reserves_nothing(rest: Rest, two_rac
         assert each["end_s"] > each["start_s"] == step_ends.get(each["step"] - 1, 0.0)
         step_ends[each["step"]] = max(step_ends.get(each["step"], 0.0), each["end_s"])
     assert two_racks.cluster.pipelines() == []
+
+
+def test_datanodes_that_are_to_leave_write_but_get_no_replicas(rest: Rest, two_racks: Play) -> None:
+    two_racks.cluster.set_mode("n1", Mode.DECOMMISSION)
+    plan = rest.plan(policy="random").json()
+    assert {node for each in plan["assignments"] for node in each["pipeline"]} == {"n2", "n3", "n4", "n5", "n6"}
+    six = [{"writer": "n1", "replication": 6, "chunks": 1}]
+    assert refusal(rest.plan(requests=six)) == "request 0: 6 replicas need as many servers; there are 5"
 
 
 def test_the_same_seed_gives_the_same_plan(rest: Rest) -> None:

@@ -1,0 +1,101 @@
+"""Dry runs: every chunk once, on distinct servers, step after step; what gets no place is told."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from peacefs.peace.comparison import POLICIES
+from peacefs.peace.dry_run import Request, Task, Unplaced, dry_run
+from peacefs.peace.ledger import Grant
+from peacefs.peace.random_policy import RandomPolicy
+from peacefs.protocol.errors import BadRequest
+from peacefs.protocol.limits import chunk_bytes_max
+
+_RACKS = {"a": "/r1", "b": "/r1", "c": "/r2"}
+
+
+@st.composite
+def _tasks(draw: st.DrawFn) -> Task:
+    racks = {f"n{n}": f"/r{draw(st.integers(1, 3))}" for n in range(draw(st.integers(1, 7)))}
+    leaving = draw(st.frozensets(st.sampled_from(sorted(racks)), max_size=len(racks) - 1))
+    requests = st.builds(
+        Request,
+        writer=st.sampled_from([None, *racks]),
+        replication=st.integers(1, len(racks) - len(leaving)),
+        chunks=st.integers(1, 5),
+    )
+    return Task(
+        policy=draw(st.sampled_from(sorted(POLICIES))),
+        seed=draw(st.integers(0, 3)),
+        requests=draw(st.lists(requests, min_size=1, max_size=4)),
+        racks=racks,
+        exclude=leaving,
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(_tasks())
+def test_every_chunk_is_told_of_once_and_on_as_many_servers_as_asked_for(task: Task) -> None:
+    plan = dry_run(task)
+    told = sorted((each.request, each.chunk) for each in [*plan.assignments, *plan.unplaced])
+    assert told == [(n, chunk) for n, request in enumerate(task.requests) for chunk in range(request.chunks)]
+    ends_s = {-1: 0.0}
+    for each in plan.assignments:
+        assert len(set(each.pipeline)) == len(each.pipeline) == task.requests[each.request].replication
+        assert set(each.pipeline) <= task.racks.keys() - task.exclude
+        assert each.start_s == ends_s[each.step - 1] < each.end_s
+        ends_s[each.step] = max(ends_s.get(each.step, 0.0), each.end_s)
+
+
+def test_a_chunk_alone_takes_as_long_as_its_slowest_part() -> None:
+    (alone,) = dry_run(Task("express", 0, [Request("a", 2, 1)], racks=_RACKS)).assignments
+    assert alone.end_s == pytest.approx(chunk_bytes_max / 30e6)
+
+
+def test_what_the_policy_has_no_room_for_is_unplaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    class OnceOnly(RandomPolicy):
+        def _admit(self, now_s: float) -> list[Grant]:
+            return [] if now_s else super()._admit(now_s)
+
+    monkeypatch.setitem(POLICIES, "random", lambda topology, rng: OnceOnly(topology, rng, chunks_per_writer=1))
+    plan = dry_run(Task("random", 0, [Request("a", 2, 3)], racks=_RACKS))
+    assert [each.chunk for each in plan.assignments] == [0]
+    assert plan.unplaced == [
+        Unplaced(0, chunk, "the policy finds no room for it, even in an idle cluster") for chunk in (1, 2)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("request_", "said"),
+    [
+        (Request("a", 1, 0), "0 chunks are nothing to plan"),
+        (Request("a", 1, -5), "-5 chunks are nothing to plan"),
+        (Request("a", 0, 1), "replication 0 is not from 1 to 16"),
+        (Request("a", 17, 1), "replication 17 is not from 1 to 16"),
+        (Request("a", 4, 1), "4 replicas need as many servers; there are 3"),
+        (Request("z", 1, 1), "there is no server 'z'"),
+    ],
+)
+def test_a_request_that_makes_no_sense_is_named(request_: Request, said: str) -> None:
+    with pytest.raises(BadRequest, match=f"^request 1: {said}"):
+        dry_run(Task("express", 0, [Request("a", 1, 1), request_], racks=_RACKS))
+
+
+@pytest.mark.parametrize(
+    ("requests", "said"),
+    [
+        ([], "there are no requests to plan"),
+        ([Request(None, 1, 1)] * 2001, "2001 requests are over the limit of 2000"),
+        ([Request(None, 1, 1_000_000)], "1000000 chunks are over the limit of 20000"),
+    ],
+)
+def test_how_much_is_planned_at_once_is_bounded(requests: list[Request], said: str) -> None:
+    with pytest.raises(BadRequest, match=said):
+        dry_run(Task("express", 0, requests, racks=_RACKS))
+
+
+def test_the_same_task_gives_the_same_plan() -> None:
+    task = Task("flow", 5, [Request(writer, 2, 4) for writer in ("a", "b", None)], racks=_RACKS)
+    assert dry_run(task) == dry_run(task)
