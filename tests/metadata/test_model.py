@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from peacefs.coordinator import namespace
 from peacefs.coordinator.metadata import Inode, Lease
+from peacefs.coordinator.metadata_check import check_tables
 from peacefs.coordinator.paths import parse_path
 from peacefs.coordinator.reclaim import reclaim_step
 from peacefs.coordinator.records import ChunkRecord, ContentSummary, Kind, RenameMode
@@ -132,10 +133,15 @@ class NamespaceMachine(RuleBasedStateMachine):
     def chunks_are_counted(self) -> None:
         self.space.check_references()
 
+    def check(self) -> None:
+        assert check_tables(self.space.metadata._writer, lambda *_: None).problems == []
+
     def teardown(self) -> None:
         self.compare(self.model.root, ())
+        self.check()
         self.free(self.space.reclaim(limit=2))
         self.compare(self.model.root, ())
+        self.check()
         there = {record.chunk for record in namespace.chunk_page(self.space.reader, 0, 10_000)}
         assert there == chunks_of(self.model.root)
         assert len(self.freed) == len(set(self.freed)) and not there & set(self.freed)
