@@ -86,6 +86,12 @@ _INVARIANTS = (
             (SELECT 1 FROM inode i WHERE i.inode = r.inode AND i.to_tx = {LIVE} AND i.kind = {FILE_KIND})""",
     ),
     _Invariant(
+        "a lease is of a file",
+        f"""
+        SELECT l.inode || ' by ' || l.holder FROM lease l WHERE NOT EXISTS
+            (SELECT 1 FROM inode i WHERE i.inode = l.inode AND i.to_tx = {LIVE} AND i.kind = {FILE_KIND})""",
+    ),
+    _Invariant(
         "a file uses no more of a chunk than there is",
         """
         SELECT r.inode || ' to ' || r.chunk || ': ' || r.length || ' of ' || c.length
@@ -100,6 +106,9 @@ _INVARIANTS = (
             AND i.inode NOT IN (SELECT inode FROM discarded)""",
     ),
 )
+
+
+_STEPS = len(_INVARIANTS) + 2
 
 
 @dataclass(frozen=True)
@@ -137,10 +146,9 @@ def check(path: Path, begun: Callable[[str, int, int], None]) -> Findings:
     Raises StartupError when the file is none of ours.
     """
     metadata_file.verify_identity(path)
-    findings = Findings()
-    steps = len(_INVARIANTS) + 2
     with contextlib.closing(metadata_file.connect_read_only(path)) as connection:
-        begun("pages and indexes", 1, steps)
+        begun("pages and indexes", 1, _STEPS)
+        findings = Findings()
         _check_pages(connection, findings)
         if findings.problems:
             return findings
@@ -149,15 +157,22 @@ def check(path: Path, begun: Callable[[str, int, int], None]) -> Findings:
                 # A store that has not been opened since there are snapshots.
                 connection.execute("CREATE TEMP TABLE staged (inode INTEGER PRIMARY KEY)")
             connection.execute("BEGIN")
-            begun("numbers", 2, steps)
-            _check_numbers(connection, findings)
-            for number, invariant in enumerate(_INVARIANTS, start=3):
-                begun(invariant.name, number, steps)
-                _note(findings, invariant.name, [row[0] for row in connection.execute(invariant.broken)])
-            _count(connection, findings)
+            findings = check_tables(connection, begun)
             connection.execute("COMMIT")
         except sqlite3.Error as error:
             findings.problems.append(Problem("the tables can be read", 1, [str(error)]))
+    return findings
+
+
+def check_tables(connection: sqlite3.Connection, begun: Callable[[str, int, int], None]) -> Findings:
+    """All of `check` but the pages, in whatever the connection sees now. Raises sqlite3.Error."""
+    findings = Findings()
+    begun("numbers", 2, _STEPS)
+    _check_numbers(connection, findings)
+    for number, invariant in enumerate(_INVARIANTS, start=3):
+        begun(invariant.name, number, _STEPS)
+        _note(findings, invariant.name, [row[0] for row in connection.execute(invariant.broken)])
+    _count(connection, findings)
     return findings
 
 

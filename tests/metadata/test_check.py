@@ -83,6 +83,7 @@ BREAKAGES = {
     "a file is as long as its chunks together": "UPDATE inode SET length = 61 WHERE length = 60",
     "there is one root, a directory without a name": "DELETE FROM inode WHERE inode = 1",
     "what waits to be reclaimed is there and has no name": "INSERT INTO discarded VALUES (999, 1)",
+    "a lease is of a file": "INSERT INTO lease VALUES (999, 1, 'nobody')",
     "only files refer to chunks": "UPDATE inode SET kind = 1 WHERE length = 60",
     "no number is above the epoch, no transaction above the last": "UPDATE meta SET value = 0 WHERE key = 'epoch'",
 }

@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from peacefs.coordinator import namespace
 from peacefs.coordinator.metadata import Inode, Lease
+from peacefs.coordinator.metadata_check import check_tables
 from peacefs.coordinator.reclaim import reclaim_step
 from peacefs.coordinator.records import ChunkRecord, ContentSummary, Kind, RenameMode
 from peacefs.protocol.errors import LeaseExpired, PeacefsError
@@ -162,10 +163,15 @@ class NamespaceMachine(RuleBasedStateMachine):
     def chunks_are_counted(self) -> None:
         self.space.check_references()
 
+    def check(self) -> None:
+        assert check_tables(self.space.metadata._writer, lambda *_: None).problems == []
+
     def teardown(self) -> None:
         self.compare(self.model.root, ())
+        self.check()
         self.free(self.space.reclaim(limit=2))
         self.compare(self.model.root, ())
+        self.check()
         self.look_at_snapshots()
         shown = {chunk for _, _, tree in self.model.all_snapshots() for chunk in chunks_of(tree)}
         assert self.chunks() == chunks_of(self.model.root) | shown
