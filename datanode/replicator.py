@@ -12,14 +12,15 @@ from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
 from peacefs.protocol.messages import Allocated, ReplicateChunk, WrittenChunk
 
 from .changes import Changes
-from .chunk_store import ChunkStore, ReadPlan
+from .chunk_store import ReadPlan
+from .replica_store import ReplicaStore
 
 
 class Replicator:
     """Sends as a writer does, from disk in place of a buffer. A failed copy is planned anew by who ordered it."""
 
     def __init__(
-        self, store: ChunkStore, changes: Changes, *, hop_timeout_s: float = default_hop_timeout_s
+        self, store: ReplicaStore, changes: Changes, *, hop_timeout_s: float = default_hop_timeout_s
     ) -> None:
         self._store = store
         self._changes = changes
@@ -58,7 +59,7 @@ class Replicator:
 class _StoredPackets:
     """A replica's verified blocks as a `PacketSource`; the disk is never late, so there is always a packet."""
 
-    def __init__(self, store: ChunkStore, plan: ReadPlan) -> None:
+    def __init__(self, store: ReplicaStore, plan: ReadPlan) -> None:
         self._store = store
         self._plan = plan
 

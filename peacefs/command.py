@@ -116,10 +116,18 @@ def datanode(
         ),
     ] = scrub_bytes_per_second,
     secret_file: SecretFile = None,
+    data_directories: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--data-dir",
+            metavar="DIR",
+            help="Where chunks are, one for each disk; may be repeated. [default: in --dir, beside the identity]",
+        ),
+    ] = None,
     ready_fd: ReadyDescriptor = None,
     parent_fd: ParentDescriptor = None,
 ) -> None:
-    """Run a datanode: chunks on a disk."""
+    """Run a datanode: chunks on one or more disks."""
     from peacefs.datanode.service import DatanodeOptions, run
 
     run(
@@ -135,6 +143,7 @@ def datanode(
             reserved_bytes=reserved_bytes,
             scrub_period_s=scrub_days * _DAY_S,
             scrub_bytes_per_second=scrub_rate,
+            data_directories=tuple(data_directories or ()),
             ready_fd=ready_fd,
             parent_fd=parent_fd,
         )

@@ -32,6 +32,7 @@ from peacefs.datanode.changes import Changes
 from peacefs.datanode.chunk_server import ChunkServer
 from peacefs.datanode.chunk_store import ChunkStore
 from peacefs.datanode.data_requests import DataRequests
+from peacefs.datanode.disk_set import Disk, DiskSet
 from peacefs.datanode.orders import Orders
 from peacefs.datanode.pipeline import PipelineHop
 from peacefs.datanode.replicator import Replicator
@@ -72,6 +73,8 @@ from peacefs.protocol.tokens import Seal
 T = TypeVar("T")
 SEAL = Seal(b"the secret of the simulated cluster")
 CHUNK_BYTES = 1 << 20
+#: Those of every datanode.
+DISKS = ("/disk-1", "/disk-2")
 _HOP_TIMEOUT_S = 4.0
 _CALL_TIMEOUT_S = 5.0
 _SCRUB_PERIOD_S = 60.0
@@ -302,7 +305,7 @@ class SimulatedDatanode:
         self.node = world.add_node(name)
         self.rack = rack
         self.address = (f"{name}.simulated", 9866)
-        self.store: ChunkStore
+        self.store: DiskSet
         #: On its disk: what identity.json remembers.
         self.epoch_seen = 0
         self.start()
@@ -311,13 +314,20 @@ class SimulatedDatanode:
         world, node = self.world, self.node
         world.restart(node)
         changes = Changes()
-        self.store = ChunkStore(
-            "/store",
-            0,
-            available_bytes=lambda: 1 << 40,
-            rng=Random(world.random.random()),
-            on_lost=changes.removed,
-        )
+        disks = [
+            Disk(
+                directory,
+                ChunkStore(
+                    directory,
+                    0,
+                    available_bytes=lambda: 1 << 40,
+                    rng=Random(world.random.random()),
+                    on_lost=changes.removed,
+                ),
+            )
+            for directory in DISKS
+        ]
+        self.store = DiskSet(disks, rng=Random(world.random.random()), on_lost=changes.removed)
         hop = PipelineHop(node.name, SEAL, self.store, changes, hop_timeout_s=_HOP_TIMEOUT_S)
         server = ChunkServer(SEAL, self.store, changes, reader_timeout_s=_HOP_TIMEOUT_S)
         requests = DataRequests(hop, server)
@@ -328,7 +338,8 @@ class SimulatedDatanode:
             return requests.serve_connection(connection)
 
         def live() -> fx.Steps[None]:
-            yield from fx.make_directory("/store")
+            for directory in DISKS:
+                yield from fx.make_directory(directory)
             yield from fx.sync_directory("/")
             yield from self.store.recover()
             world.spawn(node, "scrubbing", self._keep_scrubbing(changes))
