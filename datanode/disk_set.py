@@ -180,8 +180,14 @@ class DiskSet:
         disk = self._holder(chunk)
         if disk is None:
             raise ChunkNotFound(f"chunk {show(chunk)} is not here")
-        plan = yield from self._watched(disk, disk.store.open_read(chunk, version, offset, length))
-        self._plans[plan] = disk
+        try:
+            plan = yield from self._watched(disk, disk.store.open_read(chunk, version, offset, length))
+        except ChunkNotFound:
+            # It was here a moment ago: its file has vanished, and perhaps the disk with it.
+            yield from self._examine(disk)
+            raise
+        if plan.at < plan.end:
+            self._plans[plan] = disk
         return plan
 
     def read_blocks(self, plan: ReadPlan) -> fx.Steps[Blocks | None]:
@@ -196,6 +202,11 @@ class DiskSet:
         if plan.at == plan.end:
             self._plans.pop(plan, None)
         return blocks
+
+    def drop_cached(self, plan: ReadPlan) -> fx.Steps[None]:
+        disk = self._plans.get(plan)
+        if disk is not None:
+            yield from disk.store.drop_cached(plan)
 
     def close_read(self, plan: ReadPlan) -> fx.Steps[None]:
         disk = self._plans.pop(plan, None)
@@ -227,6 +238,11 @@ class DiskSet:
 
     def replicas(self) -> list[Replica]:
         return [replica for disk in self.working for replica in disk.store.replicas()]
+
+    def chunks_after(self, chunk: ChunkId, limit: int) -> list[ChunkId]:
+        """The next chunks above `chunk`, in order, whichever disks they are on."""
+        parts = [disk.store.chunks_after(chunk, limit) for disk in self.working]
+        return sorted(itertools.chain.from_iterable(parts))[:limit]
 
     def usage(self) -> Usage:
         """Of all disks that work."""

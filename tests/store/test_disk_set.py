@@ -127,6 +127,15 @@ def test_a_full_disk_gets_nothing_and_the_others_go_on(rack: Rack, content: byte
     assert rack.get(CHUNK) == content and rack.failed == []
 
 
+def test_chunks_are_gone_through_in_order_whichever_disks_they_are_on(rack: Rack) -> None:
+    rack.fill(20)
+    found: list[int] = []
+    while batch := rack.set.chunks_after(found[-1] if found else 0, 3):
+        assert len(batch) <= 3
+        found += batch
+    assert found == [CHUNK + number for number in range(20)]
+
+
 def test_room_and_use_are_those_of_all(rack: Rack) -> None:
     rack.rooms = [10 * MIB, 20 * MIB, 500]
     usage = rack.set.usage()
@@ -242,6 +251,20 @@ def test_a_fault_that_passes_costs_one_chunk_and_no_disk(rack: Rack, effect: typ
     assert by_chunk(rack.set.replicas()) == by_chunk(before)
     rack.put(CHUNK + 100, data=LARGE)
     assert not [path for path, _content in rack.medium.files() if "probe" in path]
+
+
+def test_a_file_that_vanished_has_its_disk_looked_at(rack: Rack) -> None:
+    rack.fill(20, LARGE)
+    victim, other = rack.chunk_on(1), rack.chunk_on(2)
+    for path in [path for path, _content in rack.medium.files() if path.startswith(("/disk-1", "/disk-2"))]:
+        rack.medium.perform(fx.Remove(path))
+    with pytest.raises(ChunkNotFound):
+        rack.get(other)
+    assert rack.failed == [], "the disk works: one file was gone"
+    rack.medium.fail(fx.OpenFile, errno.ENOENT, path="/disk-1/probe")
+    with pytest.raises(ChunkNotFound):
+        rack.get(victim)
+    assert [name for name, _count in rack.failed] == ["/disk-1"]
 
 
 def test_a_disk_with_no_room_for_the_probe_has_not_failed(rack: Rack) -> None:
