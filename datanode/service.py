@@ -26,6 +26,7 @@ from peacefs.protocol.http_server import build_server, listen
 from peacefs.protocol.lifeline import announce
 from peacefs.protocol.limits import (
     compaction_interval_s,
+    copy_bytes_per_second,
     datanode_data_port_default,
     datanode_http_port_default,
     order_threads,
@@ -46,6 +47,7 @@ from .changes import Changes
 from .chunk_server import ChunkServer
 from .chunk_store import ChunkStore
 from .coordinator_link import CoordinatorLink, Respond
+from .copy_budget import CopyBudget
 from .data_directories import claim_directories, rooms_of
 from .data_requests import DataRequests
 from .data_server import DataServer
@@ -77,6 +79,7 @@ class DatanodeOptions:
     #: How long a round of scrubbing may take; 0 for no scrubbing.
     scrub_period_s: float = scrub_period_s
     scrub_bytes_per_second: float = scrub_bytes_per_second
+    copy_bytes_per_second: float = copy_bytes_per_second
     #: Where chunks are, a disk each; none for `directory` itself.
     data_directories: tuple[Path, ...] = ()
     ready_fd: int | None = None
@@ -157,7 +160,8 @@ class Datanode:
             PipelineHop(self._node, seal, self._store, self._changes),
             ChunkServer(seal, self._store, self._changes),
         )
-        self._orders = Orders(self._store, self._changes, Replicator(self._store, self._changes))
+        budget = CopyBudget(options.copy_bytes_per_second)
+        self._orders = Orders(self._store, self._changes, Replicator(self._store, self._changes, budget=budget))
         self._scrubber = Scrubber(
             self._store,
             str(options.directory),

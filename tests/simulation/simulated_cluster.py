@@ -31,6 +31,7 @@ from peacefs.coordinator.writing import CreateFile
 from peacefs.datanode.changes import Changes
 from peacefs.datanode.chunk_server import ChunkServer
 from peacefs.datanode.chunk_store import ChunkStore
+from peacefs.datanode.copy_budget import CopyBudget
 from peacefs.datanode.data_requests import DataRequests
 from peacefs.datanode.disk_set import Disk, DiskSet
 from peacefs.datanode.orders import Orders
@@ -40,6 +41,7 @@ from peacefs.datanode.scrubber import Scrubber
 from peacefs.protocol import effects as fx
 from peacefs.protocol.errors import PeacefsError, PeerError
 from peacefs.protocol.limits import (
+    copy_bytes_per_second,
     heartbeat_interval_s,
     restore_epoch_jump_max,
     tick_interval_s,
@@ -300,10 +302,11 @@ class SimulatedCoordinator:
 class SimulatedDatanode:
     """A datanode's node and what runs on it."""
 
-    def __init__(self, world: World, name: str, rack: str) -> None:
+    def __init__(self, world: World, name: str, rack: str, copy_rate: float) -> None:
         self.world = world
         self.node = world.add_node(name)
         self.rack = rack
+        self._copy_rate = copy_rate
         self.address = (f"{name}.simulated", 9866)
         self.store: DiskSet
         #: On its disk: what identity.json remembers.
@@ -331,7 +334,8 @@ class SimulatedDatanode:
         hop = PipelineHop(node.name, SEAL, self.store, changes, hop_timeout_s=_HOP_TIMEOUT_S)
         server = ChunkServer(SEAL, self.store, changes, reader_timeout_s=_HOP_TIMEOUT_S)
         requests = DataRequests(hop, server)
-        replicator = Replicator(self.store, changes, hop_timeout_s=_HOP_TIMEOUT_S)
+        budget = CopyBudget(self._copy_rate)
+        replicator = Replicator(self.store, changes, budget=budget, hop_timeout_s=_HOP_TIMEOUT_S)
         self._orders = Orders(self.store, changes, replicator)
 
         def serve(connection: SimulatedConnection) -> fx.Steps[None]:
@@ -362,7 +366,7 @@ class SimulatedDatanode:
     def _keep_scrubbing(self, changes: Changes) -> fx.Steps[None]:
         scrubber = Scrubber(
             self.store,
-            "/store",
+            DISKS[0],
             changes.corrupt,
             period_s=_SCRUB_PERIOD_S,
             bytes_per_second=_SCRUB_BYTES_PER_SECOND,
@@ -399,12 +403,16 @@ class SimulatedDatanode:
 class SimulatedCluster:
     """A coordinator, datanodes in two racks, and clients."""
 
-    def __init__(self, seed: int, *, datanodes: int = 4, lose: float = 0.0) -> None:
+    def __init__(
+        self, seed: int, *, datanodes: int = 4, lose: float = 0.0, copy_rate: float = copy_bytes_per_second
+    ) -> None:
         self.world = World(seed, lose=lose)
         self.coordinator = SimulatedCoordinator(self.world)
         for number in range(datanodes):
             name = f"dn-{number + 1}"
-            self.coordinator.datanodes[name] = SimulatedDatanode(self.world, name, f"/rack-{number % 2}")
+            self.coordinator.datanodes[name] = SimulatedDatanode(
+                self.world, name, f"/rack-{number % 2}", copy_rate
+            )
 
     @property
     def datanodes(self) -> list[SimulatedDatanode]:
