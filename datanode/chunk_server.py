@@ -9,7 +9,8 @@ from peacefs.protocol.messages import Packet, ReadChunk
 from peacefs.protocol.tokens import ChunkRead, Seal
 
 from .changes import Changes
-from .chunk_store import ChunkStore, ReadPlan
+from .chunk_store import ReadPlan
+from .replica_store import ReplicaStore
 
 
 class ChunkServer:
@@ -18,7 +19,7 @@ class ChunkServer:
     def __init__(
         self,
         seal: Seal,
-        store: ChunkStore,
+        store: ReplicaStore,
         changes: Changes,
         *,
         reader_timeout_s: float = idle_connection_timeout_s,

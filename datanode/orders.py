@@ -15,14 +15,14 @@ from peacefs.protocol.messages import (
 )
 
 from .changes import Changes
-from .chunk_store import ChunkStore
+from .replica_store import ReplicaStore
 from .replicator import Replicator
 
 
 class Orders:
     """Obeys orders; what comes of them is told by the answer and by the next heartbeat."""
 
-    def __init__(self, store: ChunkStore, changes: Changes, replicator: Replicator) -> None:
+    def __init__(self, store: ReplicaStore, changes: Changes, replicator: Replicator) -> None:
         self._store = store
         self._changes = changes
         self._replicator = replicator

@@ -34,7 +34,8 @@ from peacefs.protocol.messages import Packet, Receipt, Replica, WriteAck, WriteC
 from peacefs.protocol.tokens import ChunkWrite, Seal
 
 from .changes import Changes
-from .chunk_store import ChunkStore, Sealed, Staged
+from .chunk_store import Sealed, Staged
+from .replica_store import ReplicaStore
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class PipelineHop:
         self,
         node: NodeId,
         seal: Seal,
-        store: ChunkStore,
+        store: ReplicaStore,
         changes: Changes,
         *,
         hop_timeout_s: float = default_hop_timeout_s,

@@ -7,22 +7,30 @@ from peacefs.client.chunk_writer import send_chunk
 from peacefs.protocol import effects as fx
 from peacefs.protocol.errors import ChecksumMismatch, PeacefsError, StaleVersion
 from peacefs.protocol.ids import show
-from peacefs.protocol.limits import chunk_bytes_max
+from peacefs.protocol.limits import chunk_bytes_max, copy_bytes_per_second
 from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
 from peacefs.protocol.messages import Allocated, ReplicateChunk, WrittenChunk
 
 from .changes import Changes
-from .chunk_store import ChunkStore, ReadPlan
+from .chunk_store import ReadPlan
+from .copy_budget import CopyBudget
+from .replica_store import ReplicaStore
 
 
 class Replicator:
     """Sends as a writer does, from disk in place of a buffer. A failed copy is planned anew by who ordered it."""
 
     def __init__(
-        self, store: ChunkStore, changes: Changes, *, hop_timeout_s: float = default_hop_timeout_s
+        self,
+        store: ReplicaStore,
+        changes: Changes,
+        *,
+        budget: CopyBudget | None = None,
+        hop_timeout_s: float = default_hop_timeout_s,
     ) -> None:
         self._store = store
         self._changes = changes
+        self._budget = budget or CopyBudget(copy_bytes_per_second)
         self._hop_timeout_s = hop_timeout_s
 
     def replicate(self, order: ReplicateChunk) -> fx.Steps[WrittenChunk]:
@@ -46,7 +54,7 @@ class Replicator:
         try:
             if plan.version != order.version:
                 raise StaleVersion(f"chunk {show(order.chunk)} is here in version {show(plan.version)} by now")
-            packets = _StoredPackets(self._store, plan)
+            packets = _StoredPackets(self._store, plan, self._budget)
             written = yield from send_chunk(allocated, packets, hop_timeout_s=self._hop_timeout_s)
         except PeacefsError:
             yield from self._store.close_read(plan)
@@ -56,13 +64,29 @@ class Replicator:
 
 
 class _StoredPackets:
-    """A replica's verified blocks as a `PacketSource`; the disk is never late, so there is always a packet."""
+    """A replica's verified blocks as a `PacketSource`; the disk is never late, but the budget may be spent."""
 
-    def __init__(self, store: ChunkStore, plan: ReadPlan) -> None:
+    def __init__(self, store: ReplicaStore, plan: ReadPlan, budget: CopyBudget) -> None:
         self._store = store
         self._plan = plan
+        self._budget = budget
+        #: Read, and promised to be sent from a moment on.
+        self._waiting: tuple[OutgoingPacket, float] | None = None
 
     def packet(self, index: int, *, patience_s: float) -> fx.Steps[OutgoingPacket | None]:
+        now_s = yield from fx.now()
+        if self._waiting is None:
+            packet = yield from self._read()
+            self._waiting = packet, self._budget.reserve(now_s, len(packet.data))
+        packet, send_at_s = self._waiting
+        if send_at_s > now_s:
+            yield from fx.sleep(min(send_at_s - now_s, patience_s))
+            if send_at_s - now_s > patience_s:
+                return None
+        self._waiting = None
+        return packet
+
+    def _read(self) -> fx.Steps[OutgoingPacket]:
         blocks = yield from self._store.read_blocks(self._plan)
         assert blocks is not None, "nothing is asked for after the last packet"
         return OutgoingPacket(*blocks, last=self._plan.at == self._plan.end)

@@ -27,8 +27,9 @@ from peacefs.protocol.limits import (
 )
 from peacefs.protocol.messages import Replica
 
-from .chunk_store import ChunkStore, ReadPlan
+from .chunk_store import ReadPlan
 from .disk_faults import closing
+from .replica_store import ReplicaStore
 from .store_layout import StorePaths
 
 # A chunk's number takes 20 characters at most.
@@ -64,7 +65,7 @@ class Scrubber:
 
     def __init__(
         self,
-        store: ChunkStore,
+        store: ReplicaStore,
         directory: str,
         on_corrupt: Callable[[Replica], None],
         *,

@@ -7,7 +7,6 @@ import contextlib
 import logging
 import os
 import random
-import shutil
 import socket
 import sys
 import threading
@@ -27,6 +26,7 @@ from peacefs.protocol.http_server import build_server, listen
 from peacefs.protocol.lifeline import announce
 from peacefs.protocol.limits import (
     compaction_interval_s,
+    copy_bytes_per_second,
     datanode_data_port_default,
     datanode_http_port_default,
     order_threads,
@@ -47,8 +47,11 @@ from .changes import Changes
 from .chunk_server import ChunkServer
 from .chunk_store import ChunkStore
 from .coordinator_link import CoordinatorLink, Respond
+from .copy_budget import CopyBudget
+from .data_directories import claim_directories, rooms_of
 from .data_requests import DataRequests
 from .data_server import DataServer
+from .disk_set import Disk, DiskSet
 from .gateway import Gateway
 from .orders import Orders
 from .pipeline import PipelineHop
@@ -76,6 +79,9 @@ class DatanodeOptions:
     #: How long a round of scrubbing may take; 0 for no scrubbing.
     scrub_period_s: float = scrub_period_s
     scrub_bytes_per_second: float = scrub_bytes_per_second
+    copy_bytes_per_second: float = copy_bytes_per_second
+    #: Where chunks are, a disk each; none for `directory` itself.
+    data_directories: tuple[Path, ...] = ()
     ready_fd: int | None = None
     parent_fd: int | None = None
 
@@ -102,7 +108,9 @@ async def _serve(options: DatanodeOptions, seal: Seal) -> None:
         cluster = await _learn_cluster(options, seal, stop)
         if cluster is None:
             return
-    with StoreDirectory.claim(options.directory, cluster, f"dn-{uuid.uuid4().hex[:12]}") as directory:
+    with claim_directories(
+        options.directory, options.data_directories, cluster, f"dn-{uuid.uuid4().hex[:12]}"
+    ) as directory:
         await Datanode(options, directory, seal).serve(stop)
 
 
@@ -123,6 +131,16 @@ async def _learn_cluster(options: DatanodeOptions, seal: Seal, stop: asyncio.Eve
     return None
 
 
+def _disk_failed(disk: Disk, replicas: int) -> None:
+    log.critical(
+        "the disk of %s has failed (%s): its %d replicas count as lost and will be copied elsewhere. "
+        "Replace it, then start this datanode again",
+        disk.directory,
+        disk.fault,
+        replicas,
+    )
+
+
 class Datanode:
     """All parts of a running datanode."""
 
@@ -137,18 +155,13 @@ class Datanode:
         self._changes = Changes()
         self._link = CoordinatorLink(options.coordinator, self._me, self, self._changes)
         self._driver = ThreadDriver(self._pool, self._link.call)
-        self._store = ChunkStore(
-            str(options.directory),
-            reserved_bytes=options.reserved_bytes,
-            available_bytes=lambda: shutil.disk_usage(options.directory).free,
-            rng=random.Random(),
-            on_lost=self._changes.removed,
-        )
+        self._store = self._disks()
         self._requests = DataRequests(
             PipelineHop(self._node, seal, self._store, self._changes),
             ChunkServer(seal, self._store, self._changes),
         )
-        self._orders = Orders(self._store, self._changes, Replicator(self._store, self._changes))
+        budget = CopyBudget(options.copy_bytes_per_second)
+        self._orders = Orders(self._store, self._changes, Replicator(self._store, self._changes, budget=budget))
         self._scrubber = Scrubber(
             self._store,
             str(options.directory),
@@ -160,6 +173,23 @@ class Datanode:
         self._stopping = threading.Event()
         self._http_socket: socket.socket
         self._data_server: DataServer
+
+    def _disks(self) -> DiskSet:
+        options = self._options
+        disks = [
+            Disk(
+                str(path),
+                ChunkStore(
+                    str(path),
+                    reserved_bytes=options.reserved_bytes,
+                    available_bytes=room,
+                    rng=random.Random(),
+                    on_lost=self._changes.removed,
+                ),
+            )
+            for path, room in rooms_of(options.data_directories or (options.directory,))
+        ]
+        return DiskSet(disks, rng=random.Random(), on_lost=self._changes.removed, on_failed=_disk_failed)
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Until told to stop."""

@@ -18,6 +18,8 @@ from peacefs.metadata_commands import metadata
 from peacefs.protocol.limits import (
     coordinator_http_port_default,
     coordinator_node_port_default,
+    copy_bytes_per_second,
+    copy_bytes_per_second_min,
     datanode_data_port_default,
     datanode_http_port_default,
     plan_chunks_max,
@@ -140,11 +142,28 @@ def datanode(
             "--scrub-rate", min=1, envvar="PEACEFS_SCRUB_RATE", help="Bytes a second that it may read for that."
         ),
     ] = scrub_bytes_per_second,
+    copy_rate: Annotated[
+        int,
+        typer.Option(
+            "--copy-rate",
+            min=copy_bytes_per_second_min,
+            envvar="PEACEFS_COPY_RATE",
+            help="Bytes a second that it may send as copies for repair.",
+        ),
+    ] = copy_bytes_per_second,
     secret_file: SecretFile = None,
+    data_directories: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--data-dir",
+            metavar="DIR",
+            help="Where chunks are, one for each disk; may be repeated. [default: in --dir, beside the identity]",
+        ),
+    ] = None,
     ready_fd: ReadyDescriptor = None,
     parent_fd: ParentDescriptor = None,
 ) -> None:
-    """Run a datanode: chunks on a disk."""
+    """Run a datanode: chunks on one or more disks."""
     from peacefs.datanode.service import DatanodeOptions, run
 
     run(
@@ -160,6 +179,8 @@ def datanode(
             reserved_bytes=reserved_bytes,
             scrub_period_s=scrub_days * _DAY_S,
             scrub_bytes_per_second=scrub_rate,
+            copy_bytes_per_second=copy_rate,
+            data_directories=tuple(data_directories or ()),
             ready_fd=ready_fd,
             parent_fd=parent_fd,
         )

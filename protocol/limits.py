@@ -116,6 +116,11 @@ startup_reported_fraction: Final = 0.999
 # -- repair --------------------------------------------------------------------------------------
 repairs_in_flight_per_node: Final = 2
 repair_timeout_s: Final = 120.0
+# What a datanode sends as copies, as much as HDFS's for balancing. With less than the minimum a copy of a large
+# chunk would not end before it is given up.
+copy_bytes_per_second: Final = 100 * MIB
+copy_bytes_per_second_min: Final = 4 * MIB
+copy_burst_bytes: Final = 4 * MIB
 compaction_interval_s: Final = 30.0
 deletes_per_command: Final = 1000
 garbage_chunks_per_tick: Final = 2000

@@ -31,7 +31,9 @@ from peacefs.coordinator.writing import CreateFile
 from peacefs.datanode.changes import Changes
 from peacefs.datanode.chunk_server import ChunkServer
 from peacefs.datanode.chunk_store import ChunkStore
+from peacefs.datanode.copy_budget import CopyBudget
 from peacefs.datanode.data_requests import DataRequests
+from peacefs.datanode.disk_set import Disk, DiskSet
 from peacefs.datanode.orders import Orders
 from peacefs.datanode.pipeline import PipelineHop
 from peacefs.datanode.replicator import Replicator
@@ -39,6 +41,7 @@ from peacefs.datanode.scrubber import Scrubber
 from peacefs.protocol import effects as fx
 from peacefs.protocol.errors import PeacefsError, PeerError
 from peacefs.protocol.limits import (
+    copy_bytes_per_second,
     heartbeat_interval_s,
     restore_epoch_jump_max,
     tick_interval_s,
@@ -72,6 +75,8 @@ from peacefs.protocol.tokens import Seal
 T = TypeVar("T")
 SEAL = Seal(b"the secret of the simulated cluster")
 CHUNK_BYTES = 1 << 20
+#: Those of every datanode.
+DISKS = ("/disk-1", "/disk-2")
 _HOP_TIMEOUT_S = 4.0
 _CALL_TIMEOUT_S = 5.0
 _SCRUB_PERIOD_S = 60.0
@@ -297,12 +302,13 @@ class SimulatedCoordinator:
 class SimulatedDatanode:
     """A datanode's node and what runs on it."""
 
-    def __init__(self, world: World, name: str, rack: str) -> None:
+    def __init__(self, world: World, name: str, rack: str, copy_rate: float) -> None:
         self.world = world
         self.node = world.add_node(name)
         self.rack = rack
+        self._copy_rate = copy_rate
         self.address = (f"{name}.simulated", 9866)
-        self.store: ChunkStore
+        self.store: DiskSet
         #: On its disk: what identity.json remembers.
         self.epoch_seen = 0
         self.start()
@@ -311,24 +317,33 @@ class SimulatedDatanode:
         world, node = self.world, self.node
         world.restart(node)
         changes = Changes()
-        self.store = ChunkStore(
-            "/store",
-            0,
-            available_bytes=lambda: 1 << 40,
-            rng=Random(world.random.random()),
-            on_lost=changes.removed,
-        )
+        disks = [
+            Disk(
+                directory,
+                ChunkStore(
+                    directory,
+                    0,
+                    available_bytes=lambda: 1 << 40,
+                    rng=Random(world.random.random()),
+                    on_lost=changes.removed,
+                ),
+            )
+            for directory in DISKS
+        ]
+        self.store = DiskSet(disks, rng=Random(world.random.random()), on_lost=changes.removed)
         hop = PipelineHop(node.name, SEAL, self.store, changes, hop_timeout_s=_HOP_TIMEOUT_S)
         server = ChunkServer(SEAL, self.store, changes, reader_timeout_s=_HOP_TIMEOUT_S)
         requests = DataRequests(hop, server)
-        replicator = Replicator(self.store, changes, hop_timeout_s=_HOP_TIMEOUT_S)
+        budget = CopyBudget(self._copy_rate)
+        replicator = Replicator(self.store, changes, budget=budget, hop_timeout_s=_HOP_TIMEOUT_S)
         self._orders = Orders(self.store, changes, replicator)
 
         def serve(connection: SimulatedConnection) -> fx.Steps[None]:
             return requests.serve_connection(connection)
 
         def live() -> fx.Steps[None]:
-            yield from fx.make_directory("/store")
+            for directory in DISKS:
+                yield from fx.make_directory(directory)
             yield from fx.sync_directory("/")
             yield from self.store.recover()
             world.spawn(node, "scrubbing", self._keep_scrubbing(changes))
@@ -351,7 +366,7 @@ class SimulatedDatanode:
     def _keep_scrubbing(self, changes: Changes) -> fx.Steps[None]:
         scrubber = Scrubber(
             self.store,
-            "/store",
+            DISKS[0],
             changes.corrupt,
             period_s=_SCRUB_PERIOD_S,
             bytes_per_second=_SCRUB_BYTES_PER_SECOND,
@@ -388,12 +403,16 @@ class SimulatedDatanode:
 class SimulatedCluster:
     """A coordinator, datanodes in two racks, and clients."""
 
-    def __init__(self, seed: int, *, datanodes: int = 4, lose: float = 0.0) -> None:
+    def __init__(
+        self, seed: int, *, datanodes: int = 4, lose: float = 0.0, copy_rate: float = copy_bytes_per_second
+    ) -> None:
         self.world = World(seed, lose=lose)
         self.coordinator = SimulatedCoordinator(self.world)
         for number in range(datanodes):
             name = f"dn-{number + 1}"
-            self.coordinator.datanodes[name] = SimulatedDatanode(self.world, name, f"/rack-{number % 2}")
+            self.coordinator.datanodes[name] = SimulatedDatanode(
+                self.world, name, f"/rack-{number % 2}", copy_rate
+            )
 
     @property
     def datanodes(self) -> list[SimulatedDatanode]:

@@ -8,6 +8,7 @@ fails behaves as on Linux: an arbitrary part reached the medium, the rest stays 
     disk = SimulatedDisk(Random(seed))
     file = disk.perform(fx.OpenFile("/store/a", create=True))     # any of DISK_EFFECTS; raises OSError
     disk.fail(fx.Sync, errno.EIO)                                 # the next one fails
+    disk.break_down("/store/b")                                   # nothing below works any more
     disk.crash()                                                  # open files are gone, unsynced data maybe
 """
 
@@ -160,6 +161,7 @@ class SimulatedDisk:
         self._root = _Directory()
         self._boot = 0
         self._faults: list[_Fault] = []
+        self._broken: list[str] = []
         self._open_files: set[SimulatedFile] = set()
         self._performers: dict[type[fx.Effect], Callable[[Any], Any]] = {
             fx.OpenFile: self._open_file,
@@ -180,6 +182,11 @@ class SimulatedDisk:
 
     def perform(self, effect: fx.Effect) -> Any:
         """The effect's result. Raises OSError."""
+        if any(_path_of(effect).startswith(broken) for broken in self._broken):
+            # To close a file no disk is needed.
+            if isinstance(effect, fx.CloseFile):
+                return self._close_file(effect)
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
         fault = self._fault_for(effect)
         if fault is not None:
             self._leave_traces(effect)
@@ -202,9 +209,14 @@ class SimulatedDisk:
         """
         self._faults.append(_Fault(kind, code, path, skip))
 
+    def break_down(self, path: str) -> None:
+        """Everything below `path` fails from now on, until `heal`."""
+        self._broken.append(f"{path}/")
+
     def heal(self) -> None:
-        """Failures that were asked for and have not happened yet will not happen."""
+        """Failures that were asked for and have not happened yet will not happen; what was broken works."""
         self._faults.clear()
+        self._broken.clear()
 
     def flip_bit(self, path: str, offset: int, *, in_memory_too: bool = True) -> None:
         """The medium rots; until it is read again, memory may still hold the sound byte."""

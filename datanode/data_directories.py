@@ -1,0 +1,68 @@
+"""The directories of a datanode: one for its identity, others for its chunks if it has several disks.
+
+Plain system calls, at the start; but for `rooms_of`, which looks at the disks whenever it is asked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from peacefs.protocol.errors import StartupError
+from peacefs.protocol.ids import NodeId
+
+from .store_directory import StoreDirectory
+from .store_layout import StorePaths
+
+
+@contextlib.contextmanager
+def claim_directories(
+    identity: Path, data: Sequence[Path], cluster: str, new_node: NodeId
+) -> Iterator[StoreDirectory]:
+    """Holds them all for one datanode; gives the one of its identity, which has chunks only if it is in `data`.
+
+    Raises StartupError for one that cannot be used or is somebody else's, that is named twice, and for chunks in
+    `identity` that nobody would look at.
+    """
+    places = [path.resolve() for path in data]
+    if twice := [str(path) for path, times in Counter(places).items() if times > 1]:
+        raise StartupError(f"{twice[0]} is named twice as a data directory")
+    if data and identity.resolve() not in places and _has_chunks(identity):
+        raise StartupError(f"{identity} holds chunks: name it as a --data-dir too, or they are as good as lost")
+    with contextlib.ExitStack() as held:
+        directory = held.enter_context(StoreDirectory.claim(identity, cluster, new_node))
+        for path in data:
+            if path.resolve() == identity.resolve():
+                continue
+            disk = held.enter_context(StoreDirectory.claim(path, cluster, directory.node))
+            if disk.node != directory.node:
+                raise StartupError(f"{path} belongs to datanode {disk.node}, {identity} to {directory.node}")
+        yield directory
+
+
+def rooms_of(directories: Sequence[Path]) -> list[tuple[Path, Callable[[], int]]]:
+    """For each directory what its file system has left, in bytes; those that share one share what is left.
+
+    The directories must exist. A disk that cannot say has no room.
+    """
+    devices = [path.stat().st_dev for path in directories]
+    shares = Counter(devices)
+    return [(path, _room(path, shares[device])) for path, device in zip(directories, devices, strict=True)]
+
+
+def _room(path: Path, shares: int) -> Callable[[], int]:
+    def room() -> int:
+        try:
+            return shutil.disk_usage(path).free // shares
+        except OSError:
+            return 0
+
+    return room
+
+
+def _has_chunks(directory: Path) -> bool:
+    paths = StorePaths(str(directory))
+    return any(entry.is_file() for part in (paths.chunks, paths.segments) for entry in Path(part).rglob("*"))

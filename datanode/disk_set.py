@@ -1,0 +1,290 @@
+"""The replicas of one datanode on several disks, one `ChunkStore` each: one may fill up or fail, the others go on.
+
+A new chunk goes to a disk at random, the likelier the more room it has. A chunk that a disk has, or that is being
+written to it, stays there, so that one store sees all versions of it and fences the older ones; when that disk is
+full, the pipeline takes another datanode.
+
+A fault of one replica is that replica's own matter. But a disk that after a fault fails its probe has failed for
+good: what it held counts as lost, at once, and nothing is asked of it until the next start.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from peacefs.protocol import effects as fx
+from peacefs.protocol.checksums import Bytes
+from peacefs.protocol.errors import ChunkError, ChunkNotFound, DiskFault, StartupError
+from peacefs.protocol.ids import ChunkId, Version, show
+from peacefs.protocol.messages import Replica, Usage
+
+from .chunk_store import Blocks, ChunkStore, ReadPlan, Sealed, Staged
+from .disk_faults import is_no_room
+from .disk_probe import probe
+from .recovery import Recovery
+
+T = TypeVar("T")
+
+
+class Disk:
+    """A directory that is a disk's, and the store in it. `fault` says why the disk has failed, if it has."""
+
+    def __init__(self, directory: str, store: ChunkStore) -> None:
+        self.directory = directory
+        self.store = store
+        self.fault: str | None = None
+
+
+class DiskSet:
+    """A `ReplicaStore` over disks, of which there is at least one.
+
+    `on_lost` hears of every replica that a failed disk held, `on_failed` of the disk and how many those were, on
+    the thread that found out.
+    """
+
+    def __init__(
+        self,
+        disks: Sequence[Disk],
+        *,
+        rng: random.Random | None = None,
+        on_lost: Callable[[Replica], None] = lambda replica: None,
+        on_failed: Callable[[Disk, int], None] = lambda disk, replicas: None,
+    ) -> None:
+        self._disks = list(disks)
+        self._rng = rng or random.SystemRandom()
+        self._on_lost = on_lost
+        self._on_failed = on_failed
+        self._lock = threading.Lock()
+        self._probes = itertools.count(1)
+        #: How many are writing a chunk to a disk.
+        self._writers: Counter[tuple[ChunkId, Disk]] = Counter()
+        self._staged: dict[Staged, Disk] = {}
+        self._plans: dict[ReadPlan, Disk] = {}
+
+    @property
+    def working(self) -> list[Disk]:
+        """The disks that have not failed."""
+        return [disk for disk in self._disks if disk.fault is None]
+
+    # -- start and end -----------------------------------------------------------------------------
+
+    def recover(self) -> fx.Steps[Recovery]:
+        """Reads what is there; to be run once, before anything else. Raises StartupError if any disk fails."""
+        whole = Recovery()
+        for disk in self._disks:
+            part = yield from disk.store.recover()
+            whole.unfinished += part.unfinished
+            whole.stale += part.stale
+            whole.torn_bytes += part.torn_bytes
+            whole.damaged_bytes += part.damaged_bytes
+            whole.damaged_files += part.damaged_files
+            whole.foreign += part.foreign
+        try:
+            whole.stale += yield from self._drop_doubles()
+        except ChunkError as error:
+            raise StartupError(f"cannot tidy the disks up: {error.message}") from None
+        whole.replicas = len(self.replicas())
+        return whole
+
+    def _drop_doubles(self) -> fx.Steps[int]:
+        """A disk that was away may bring back what has been written to another since: the newest version stays."""
+        newest: dict[ChunkId, tuple[Version, Disk]] = {}
+        dropped = 0
+        for disk in self._disks:
+            for replica in disk.store.replicas():
+                held = newest.setdefault(replica.chunk, (replica.version, disk))
+                if held[1] is disk:
+                    continue
+                dropped += 1
+                if replica.version > held[0]:
+                    newest[replica.chunk] = replica.version, disk
+                    yield from held[1].store.delete(replica.chunk, held[0])
+                else:
+                    yield from disk.store.delete(replica.chunk, replica.version)
+        return dropped
+
+    def close(self) -> fx.Steps[None]:
+        """No method may be used after it."""
+        for disk in self.working:
+            yield from disk.store.close()
+
+    # -- writing -----------------------------------------------------------------------------------
+
+    def stage(self, chunk: ChunkId, version: Version) -> fx.Steps[Staged]:
+        """See `ChunkStore`. Raises DiskFault when no disk works."""
+        with self._lock:
+            disk = self._disk_for(chunk)
+            self._writers[chunk, disk] += 1
+        try:
+            staged = yield from disk.store.stage(chunk, version)
+        except ChunkError:
+            self._writer_gone(chunk, disk)
+            raise
+        self._staged[staged] = disk
+        return staged
+
+    def write(self, staged: Staged, sums: Bytes, data: Bytes) -> fx.Steps[None]:
+        disk = self._staged[staged]
+        try:
+            yield from self._watched(disk, disk.store.write(staged, sums, data))
+        finally:
+            self._forget_if_over(staged)
+
+    def seal(self, staged: Staged) -> fx.Steps[Sealed]:
+        disk = self._staged[staged]
+        try:
+            sealed = yield from self._watched(disk, disk.store.seal(staged))
+        finally:
+            self._forget_if_over(staged)
+        self._refuse_failed(disk)
+        return sealed
+
+    def discard(self, staged: Staged) -> fx.Steps[None]:
+        disk = self._staged.get(staged)
+        if disk is not None:
+            yield from disk.store.discard(staged)
+            self._forget_if_over(staged)
+
+    def _disk_for(self, chunk: ChunkId) -> Disk:
+        disks = self.working
+        if not disks:
+            raise DiskFault("all disks of this datanode have failed")
+        for disk in disks:
+            if (chunk, disk) in self._writers or disk.store.find(chunk) is not None:
+                return disk
+        if len(disks) == 1:
+            return disks[0]
+        room = [disk.store.usage().available_bytes for disk in disks]
+        return self._rng.choices(disks, room)[0] if any(room) else disks[0]
+
+    def _forget_if_over(self, staged: Staged) -> None:
+        if staged.is_over:
+            disk = self._staged.pop(staged, None)
+            if disk is not None:
+                self._writer_gone(staged.chunk, disk)
+
+    def _writer_gone(self, chunk: ChunkId, disk: Disk) -> None:
+        with self._lock:
+            self._writers[chunk, disk] -= 1
+            if not self._writers[chunk, disk]:
+                del self._writers[chunk, disk]
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    def open_read(self, chunk: ChunkId, version: Version, offset: int, length: int) -> fx.Steps[ReadPlan]:
+        disk = self._holder(chunk)
+        if disk is None:
+            raise ChunkNotFound(f"chunk {show(chunk)} is not here")
+        try:
+            plan = yield from self._watched(disk, disk.store.open_read(chunk, version, offset, length))
+        except ChunkNotFound:
+            # It was here a moment ago: its file has vanished, and perhaps the disk with it.
+            yield from self._examine(disk)
+            raise
+        if plan.at < plan.end:
+            self._plans[plan] = disk
+        return plan
+
+    def read_blocks(self, plan: ReadPlan) -> fx.Steps[Blocks | None]:
+        disk = self._plans.get(plan)
+        if disk is None:
+            return None
+        try:
+            blocks = yield from self._watched(disk, disk.store.read_blocks(plan))
+        except ChunkError:
+            self._plans.pop(plan, None)
+            raise
+        if plan.at == plan.end:
+            self._plans.pop(plan, None)
+        return blocks
+
+    def drop_cached(self, plan: ReadPlan) -> fx.Steps[None]:
+        disk = self._plans.get(plan)
+        if disk is not None:
+            yield from disk.store.drop_cached(plan)
+
+    def close_read(self, plan: ReadPlan) -> fx.Steps[None]:
+        disk = self._plans.pop(plan, None)
+        if disk is not None:
+            yield from disk.store.close_read(plan)
+
+    # -- the rest ----------------------------------------------------------------------------------
+
+    def delete(self, chunk: ChunkId, version: Version) -> fx.Steps[bool]:
+        disk = self._holder(chunk)
+        if disk is None:
+            return False
+        return (yield from self._watched(disk, disk.store.delete(chunk, version)))
+
+    def compact(self) -> fx.Steps[None]:
+        """One round on every disk; one that fails does not keep the others from theirs. Raises its fault."""
+        fault: ChunkError | None = None
+        for disk in self.working:
+            try:
+                yield from self._watched(disk, disk.store.compact())
+            except ChunkError as error:
+                fault = error
+        if fault is not None:
+            raise fault
+
+    def find(self, chunk: ChunkId) -> Replica | None:
+        disk = self._holder(chunk)
+        return None if disk is None else disk.store.find(chunk)
+
+    def replicas(self) -> list[Replica]:
+        return [replica for disk in self.working for replica in disk.store.replicas()]
+
+    def chunks_after(self, chunk: ChunkId, limit: int) -> list[ChunkId]:
+        """The next chunks above `chunk`, in order, whichever disks they are on."""
+        parts = [disk.store.chunks_after(chunk, limit) for disk in self.working]
+        return sorted(itertools.chain.from_iterable(parts))[:limit]
+
+    def usage(self) -> Usage:
+        """Of all disks that work."""
+        usages = [disk.store.usage() for disk in self.working]
+        return Usage(
+            sum(usage.capacity_bytes for usage in usages),
+            sum(usage.used_bytes for usage in usages),
+            sum(usage.available_bytes for usage in usages),
+        )
+
+    def _holder(self, chunk: ChunkId) -> Disk | None:
+        return next((disk for disk in self.working if disk.store.find(chunk) is not None), None)
+
+    # -- disks that fail ---------------------------------------------------------------------------
+
+    def _watched(self, disk: Disk, steps: fx.Steps[T]) -> fx.Steps[T]:
+        self._refuse_failed(disk)
+        try:
+            return (yield from steps)
+        except DiskFault:
+            yield from self._examine(disk)
+            raise
+
+    def _refuse_failed(self, disk: Disk) -> None:
+        if disk.fault is not None:
+            raise DiskFault(f"the disk of {disk.directory} has failed: {disk.fault}")
+
+    def _examine(self, disk: Disk) -> fx.Steps[None]:
+        if disk.fault is not None:
+            return
+        try:
+            yield from probe(f"{disk.directory}/probe.{next(self._probes)}")
+        except OSError as error:
+            if not is_no_room(error):
+                self._fail(disk, error.strerror or str(error))
+
+    def _fail(self, disk: Disk, why: str) -> None:
+        with self._lock:
+            if disk.fault is not None:
+                return
+            disk.fault = why
+        lost = disk.store.replicas()
+        for replica in lost:
+            self._on_lost(replica)
+        self._on_failed(disk, len(lost))

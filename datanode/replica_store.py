@@ -1,0 +1,41 @@
+"""What the roles of a datanode need of whatever holds its replicas: one `ChunkStore`, or a `DiskSet` of several.
+
+The promises are those of `ChunkStore`, method by method.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from peacefs.protocol import effects as fx
+from peacefs.protocol.checksums import Bytes
+from peacefs.protocol.ids import ChunkId, Version
+from peacefs.protocol.messages import Replica
+
+from .chunk_store import Blocks, ReadPlan, Sealed, Staged
+
+
+class ReplicaStore(Protocol):
+    """Sealed, checksummed, immutable replicas."""
+
+    def stage(self, chunk: ChunkId, version: Version) -> fx.Steps[Staged]: ...
+
+    def write(self, staged: Staged, sums: Bytes, data: Bytes) -> fx.Steps[None]: ...
+
+    def seal(self, staged: Staged) -> fx.Steps[Sealed]: ...
+
+    def discard(self, staged: Staged) -> fx.Steps[None]: ...
+
+    def open_read(self, chunk: ChunkId, version: Version, offset: int, length: int) -> fx.Steps[ReadPlan]: ...
+
+    def read_blocks(self, plan: ReadPlan) -> fx.Steps[Blocks | None]: ...
+
+    def drop_cached(self, plan: ReadPlan) -> fx.Steps[None]: ...
+
+    def close_read(self, plan: ReadPlan) -> fx.Steps[None]: ...
+
+    def delete(self, chunk: ChunkId, version: Version) -> fx.Steps[bool]: ...
+
+    def find(self, chunk: ChunkId) -> Replica | None: ...
+
+    def chunks_after(self, chunk: ChunkId, limit: int) -> list[ChunkId]: ...
