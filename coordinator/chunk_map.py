@@ -3,7 +3,8 @@
 The namespace says which chunks exist (`know`, `forget`), datanodes say what they hold (`hold`, `drop`). What a
 datanode holds and the namespace does not know is *unclaimed*: a write under way, or garbage of one that failed.
 Unclaimed chunks below the floor are garbage for certain, because no token to complete them can be valid.
-Replicas on a datanode that is *leaving* can be read and copied, and count for nothing else.
+Replicas on a datanode that is *leaving* can be read and copied, and count for nothing else. Those on one that is
+*resting* count, even while it is down, but never as the only ones.
 """
 
 from __future__ import annotations
@@ -14,18 +15,22 @@ from dataclasses import dataclass, field
 from peacefs.protocol.ids import ChunkId, NodeId
 from peacefs.protocol.messages import Replica
 
-from .records import ChunkRecord
+from .records import ChunkRecord, Mode
 
 
 @dataclass(slots=True)
 class ChunkState:
-    """A chunk that the namespace knows. `holders` have a good replica, `corrupt` a bad one."""
+    """A chunk that the namespace knows.
+
+    `holders` have a good replica, `corrupt` a bad one; `awaited` had a good one, are down, and are to come back.
+    """
 
     version: int
     length: int
     replication: int
     holders: list[NodeId] = field(default_factory=list)
     corrupt: list[NodeId] = field(default_factory=list)
+    awaited: list[NodeId] = field(default_factory=list)
 
 
 class ChunkMap:
@@ -36,6 +41,8 @@ class ChunkMap:
         self._held_by: dict[NodeId, set[ChunkId]] = {}
         self._unclaimed: dict[ChunkId, dict[NodeId, Replica]] = {}
         self._leaving: set[NodeId] = set()
+        self._resting: set[NodeId] = set()
+        self._awaited_from: dict[NodeId, set[ChunkId]] = {}
         #: Chunks with fewer lasting replicas than wanted; those without any are `missing`, not here.
         self.under: set[ChunkId] = set()
         self.over: set[ChunkId] = set()
@@ -50,24 +57,52 @@ class ChunkMap:
     def held_by(self, node: NodeId) -> int:
         return len(self._held_by.get(node, ()))
 
+    def staying(self, state: ChunkState) -> list[NodeId]:
+        """The holders that are neither to leave nor to be away for a while."""
+        return [node for node in state.holders if node not in self._leaving and node not in self._resting]
+
     def lasting(self, state: ChunkState) -> list[NodeId]:
-        """The holders that are to stay: only their replicas count towards what is wanted."""
-        return [node for node in state.holders if node not in self._leaving]
+        """Whose replicas count towards what is wanted: all but those of datanodes that are to leave."""
+        return [node for node in state.holders if node not in self._leaving] + state.awaited
 
     def to_drain(self, node: NodeId) -> int:
-        """How many of a datanode's chunks still lack a replica elsewhere."""
-        return len(self._held_by.get(node, set()) & self.under)
+        """How many of a datanode's chunks still lack the replicas elsewhere that they need before it may go."""
+        needed = self._held_by.get(node, set()) & self.under
+        if node in self._resting:
+            return sum(not self.staying(self._chunks[chunk]) for chunk in needed)
+        return len(needed)
 
     # -- what an operator says ---------------------------------------------------------------------
 
-    def set_leaving(self, node: NodeId, *, leaving: bool) -> None:
-        """A datanode is to leave, or to stay after all. Till it goes, its replicas are as good to read as any."""
-        if leaving:
-            self._leaving.add(node)
-        else:
-            self._leaving.discard(node)
+    def set_mode(self, node: NodeId, mode: Mode) -> None:
+        """A datanode is to leave, to rest, or to stay. Till it goes, its replicas are as good to read as any."""
+        for those, belongs in (
+            (self._leaving, mode is Mode.DECOMMISSION),
+            (self._resting, mode is Mode.MAINTENANCE),
+        ):
+            if belongs:
+                those.add(node)
+            else:
+                those.discard(node)
+        if mode is not Mode.MAINTENANCE:
+            self.await_no_more(node)
         for chunk in self._held_by.get(node, ()):
             self._sort_in(chunk, self._chunks[chunk])
+
+    def expect(self, node: NodeId, chunk: ChunkId) -> None:
+        """A datanode that is away for a while is to come back with a good replica."""
+        state = self._chunks[chunk]
+        if node not in state.holders and node not in state.awaited:
+            state.awaited.append(node)
+            self._awaited_from.setdefault(node, set()).add(chunk)
+            self._sort_in(chunk, state)
+
+    def await_no_more(self, node: NodeId) -> None:
+        """A datanode has come back and said what it holds, or has been away for too long."""
+        for chunk in self._awaited_from.pop(node, ()):
+            state = self._chunks[chunk]
+            state.awaited.remove(node)
+            self._sort_in(chunk, state)
 
     # -- what the namespace says -------------------------------------------------------------------
 
@@ -92,6 +127,8 @@ class ChunkMap:
             return []
         for node in state.holders:
             self._held_by[node].discard(chunk)
+        for node in state.awaited:
+            self._awaited_from[node].discard(chunk)
         return state.holders + state.corrupt
 
     # -- what datanodes say ------------------------------------------------------------------------
@@ -142,15 +179,20 @@ class ChunkMap:
         self._sort_in(chunk, state)
 
     def lose(self, node: NodeId) -> int:
-        """A datanode is dead or registers anew: nothing that it held counts. How many replicas that were."""
+        """A datanode is dead or registers anew: nothing that it held counts. How many replicas that were.
+
+        What a resting one held is awaited: that is not lost.
+        """
         for chunk in [chunk for chunk, nodes in self._unclaimed.items() if node in nodes]:
             self.drop(node, chunk)
         held = self._held_by.pop(node, set())
         for chunk in held:
             state = self._chunks[chunk]
             state.holders.remove(node)
+            if node in self._resting:
+                self.expect(node, chunk)
             self._sort_in(chunk, state)
-        return len(held)
+        return 0 if node in self._resting else len(held)
 
     # -- what is garbage ---------------------------------------------------------------------------
 
@@ -174,14 +216,19 @@ class ChunkMap:
         if node not in state.holders and node not in state.corrupt:
             state.holders.append(node)
             self._held_by.setdefault(node, set()).add(chunk)
+            if node in state.awaited:
+                state.awaited.remove(node)
+                self._awaited_from[node].discard(chunk)
 
     def _sort_in(self, chunk: ChunkId, state: ChunkState) -> None:
         good = len(state.holders)
-        lasting = len(self.lasting(state)) if self._leaving else good
+        lasting = staying = good
+        if self._leaving or self._resting:
+            lasting, staying = len(self.lasting(state)), len(self.staying(state))
         for marked, belongs in (
             (self.missing, good == 0),
-            (self.under, good > 0 and lasting < state.replication),
-            (self.over, lasting > state.replication or (good > 0 and bool(state.corrupt))),
+            (self.under, good > 0 and (lasting < state.replication or staying == 0)),
+            (self.over, staying > state.replication or (good > 0 and bool(state.corrupt))),
         ):
             if belongs:
                 marked.add(chunk)
