@@ -102,8 +102,14 @@ class Cluster:
             self.chunks.know(record)
             self._expected_nodes.update(record.hint)
             for node in record.hint:
-                if self.members.mode(node) is Mode.MAINTENANCE:
+                if self._is_awaited(node):
                     self.chunks.expect(node, record.chunk)
+
+    def _is_awaited(self, node_id: NodeId) -> bool:
+        """Whether a datanode is away on purpose, since before this coordinator started."""
+        node = self.members.get(node_id)
+        is_here = self._loaded or (node is not None and node.reported)
+        return not is_here and self.members.mode(node_id) is Mode.MAINTENANCE
 
     def loaded(self) -> None:
         """That was the last page."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from support.play import Play, record, registration
+from support.play import USAGE, Play, record, registration
 
 from peacefs.coordinator.cluster import Service
 from peacefs.coordinator.records import Mode
 from peacefs.coordinator.repair import Copy
-from peacefs.protocol.messages import DeleteChunks, Replica, ReportChunks
+from peacefs.protocol.messages import DeleteChunks, Heartbeat, Replica, ReportChunks
 
 HOLDING = [Replica(chunk, 1, 1000) for chunk in range(1, 6)]
 
@@ -127,3 +127,9 @@ def test_a_coordinator_that_restarts_meanwhile_waits_for_what_completions_named(
     assert copies(play, 60.0) == []
     come_back(play, "dn-1", [])
     assert {copy.chunk for copy in copies(play, 10.0)} == set(range(1, 6)), "it has nothing of it any more"
+
+
+def test_a_hint_is_no_reason_to_wait_for_a_datanode_that_is_there(play: Play) -> None:
+    play.cluster.load([record(70, replication=2, hint=("dn-1", "dn-2"))])
+    play.cluster.heartbeat(play.now_s, "dn-2", Heartbeat(USAGE, added=[Replica(70, 1, 1000)]))
+    assert [copy.chunk for copy in copies(play, 5.0)] == [70]
