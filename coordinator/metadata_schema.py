@@ -63,8 +63,8 @@ _LEASES = (
 
 META_KEYS: Final = ("cluster_id", "epoch", "floor", "floor_held", "last_tx")
 
-# Datanodes that are not simply in service; `mode` is a value of records.Mode.
-_DATANODES = ("CREATE TABLE datanode (node TEXT PRIMARY KEY, mode TEXT NOT NULL) WITHOUT ROWID",)
+# Datanodes that are not simply in service; `mode` is a value of records.Mode, `until_ms` may be NULL.
+_DATANODES = ("CREATE TABLE datanode (node TEXT PRIMARY KEY, mode TEXT NOT NULL, until_ms INTEGER) WITHOUT ROWID",)
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST_SCHEMA, _DATANODES, _LEASES)
 
