@@ -256,9 +256,13 @@ class CoordinatorApi:
         """Datanodes, chunks and repairs, as `GET /v1/status` gives them."""
         return self._read(self._http.ask("GET", "/v1/status"), dict[str, Any])
 
-    def decide_about_datanode(self, node: str, decision: str) -> dict[str, Any]:
-        """`decommission` or `recommission`; how the datanode stands then. Raises BadRequest for an unknown one."""
-        answer = self._http.ask("POST", f"/v1/datanodes/{quote(node, safe='')}/{decision}")
+    def decide_about_datanode(self, node: str, decision: str, *, hours: float | None = None) -> dict[str, Any]:
+        """`decommission`, `recommission`, or for some `hours` `maintenance`; how the datanode stands then.
+
+        Raises BadRequest for an unknown datanode.
+        """
+        parameters = {} if hours is None else {"hours": f"{hours:g}"}
+        answer = self._http.ask("POST", f"/v1/datanodes/{quote(node, safe='')}/{decision}", params=parameters)
         return self._read(answer, dict[str, Any])
 
     def inspect(self, path: str, *, every_file: bool = False) -> Iterator[FsckPage]:

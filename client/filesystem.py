@@ -246,9 +246,12 @@ class PeaceFileSystem:
         """Datanodes, chunks and repairs, as `GET /v1/status` gives them."""
         return self._api.cluster_status()
 
-    def decide_about_datanode(self, node: str, decision: str) -> dict[str, Any]:
-        """`decommission` or `recommission`; how the datanode stands then. Raises BadRequest for an unknown one."""
-        return self._api.decide_about_datanode(node, decision)
+    def decide_about_datanode(self, node: str, decision: str, *, hours: float | None = None) -> dict[str, Any]:
+        """`decommission`, `recommission`, or for some `hours` `maintenance`; how the datanode stands then.
+
+        Raises BadRequest for an unknown datanode.
+        """
+        return self._api.decide_about_datanode(node, decision, hours=hours)
 
     def inspect(self, path: str, *, every_file: bool = False) -> Iterator[FsckPage]:
         """How files of a tree fare, page by page: those with findings, or `every_file`. Raises FileNotFound."""

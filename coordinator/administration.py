@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from peacefs.protocol.errors import BadRequest
 from peacefs.protocol.ids import NodeId
 
 from .membership import Node
-from .records import Mode
+from .records import Decision, Mode
 from .workplace import Workplace
 
 
@@ -17,15 +19,23 @@ class Administration:
         self._at = workplace
 
     def recall(self) -> None:
-        """At a start: what was decided before."""
-        for node, mode in self._at.reader.datanode_modes().items():
-            self._at.cluster.set_mode(node, mode)
+        """At a start: what was decided before and still stands."""
+        for node, decision in self._at.reader.decisions().items():
+            if decision.until_ms is None or decision.until_ms > self._at.now_ms():
+                self._act(node, decision)
 
-    async def set_mode(self, node_id: NodeId, mode: Mode) -> Node:
+    async def decide(self, node_id: NodeId, mode: Mode, for_s: float | None = None) -> Node:
         """Durable when this returns; that it was so before is fine. Raises BadRequest for an unknown datanode."""
         node = self._at.cluster.members.get(node_id)
         if node is None:
             raise BadRequest(f"no datanode {node_id} has registered since the coordinator's start")
-        await self._at.commit(lambda tx: tx.set_datanode_mode(node_id, mode))
-        self._at.cluster.set_mode(node_id, mode)
+        decision = Decision(mode, None if for_s is None else self._at.now_ms() + int(for_s * 1000))
+        await self._at.commit(lambda tx: tx.decide(node_id, decision))
+        self._act(node_id, decision)
         return node
+
+    def _act(self, node_id: NodeId, decision: Decision) -> None:
+        ends_s = inf
+        if decision.until_ms is not None:
+            ends_s = self._at.monotonic() + (decision.until_ms - self._at.now_ms()) / 1000
+        self._at.cluster.set_mode(node_id, decision.mode, ends_s)

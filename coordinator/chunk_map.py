@@ -3,7 +3,8 @@
 The namespace says which chunks exist (`know`, `forget`), datanodes say what they hold (`hold`, `drop`). What a
 datanode holds and the namespace does not know is *unclaimed*: a write under way, or garbage of one that failed.
 Unclaimed chunks below the floor are garbage for certain, because no token to complete them can be valid.
-Replicas on a datanode that is *leaving* can be read and copied, and count for nothing else.
+Replicas on a datanode that is *leaving* can be read and copied, and count for nothing else. Those on one that is
+*resting* count, even while it is down, but never as the only ones.
 """
 
 from __future__ import annotations
@@ -14,20 +15,25 @@ from dataclasses import dataclass, field
 from peacefs.protocol.ids import ChunkId, NodeId
 from peacefs.protocol.messages import Replica
 
-from .records import ChunkRecord
+from .records import ChunkRecord, Mode
 from .unclaimed import Unclaimed
 from .urgency import Urgency
 
 
 @dataclass(slots=True)
 class ChunkState:
-    """A chunk that the namespace knows. `holders` have a good replica, `corrupt` a bad one."""
+    """A chunk that the namespace knows.
+
+    `holders` have a good replica, `corrupt` a bad one; `awaited` had a good one, are down, and are to come back.
+    """
 
     version: int
     length: int
     replication: int
     holders: list[NodeId] = field(default_factory=list)
     corrupt: list[NodeId] = field(default_factory=list)
+    #: Seldom any: a list each would be memory.
+    awaited: tuple[NodeId, ...] = ()
 
 
 class ChunkMap:
@@ -39,6 +45,12 @@ class ChunkMap:
         #: Lost with their datanode and not taken out yet: see `lose`. Their holders are still named.
         self._lost: dict[NodeId, set[ChunkId]] = {}
         self._leaving: set[NodeId] = set()
+        self._resting: set[NodeId] = set()
+        #: Like `_lost`, of datanodes that were resting when they were lost: these come to be awaited.
+        self._to_await: dict[NodeId, set[ChunkId]] = {}
+        self._awaited_from: dict[NodeId, set[ChunkId]] = {}
+        #: No longer awaited and not taken out yet: see `await_no_more`. They are still named as awaited.
+        self._given_up: dict[NodeId, set[ChunkId]] = {}
         self.unclaimed = Unclaimed()
         #: Chunks with fewer lasting replicas than wanted; those without any are `missing`, not here.
         self.under = Urgency()
@@ -54,24 +66,59 @@ class ChunkMap:
     def held_by(self, node: NodeId) -> int:
         return len(self._held_by.get(node, ()))
 
+    def staying(self, state: ChunkState) -> list[NodeId]:
+        """The holders that are neither to leave nor to be away for a while."""
+        return [node for node in state.holders if node not in self._leaving and node not in self._resting]
+
     def lasting(self, state: ChunkState) -> list[NodeId]:
-        """The holders that are to stay: only their replicas count towards what is wanted."""
-        return [node for node in state.holders if node not in self._leaving]
+        """Whose replicas count towards what is wanted: all but those of datanodes that are to leave."""
+        return [node for node in state.holders if node not in self._leaving] + list(state.awaited)
 
     def to_drain(self, node: NodeId) -> int:
-        """How many of a datanode's chunks still lack a replica elsewhere."""
-        return sum(chunk in self.under for chunk in self._held_by.get(node, ()))
+        """How many of a datanode's chunks still lack the replicas elsewhere that they need before it may go."""
+        needed = (chunk for chunk in self._held_by.get(node, ()) if chunk in self.under)
+        if node in self._resting:
+            return sum(not self.staying(self._chunks[chunk]) for chunk in needed)
+        return sum(1 for _chunk in needed)
 
     # -- what an operator says ---------------------------------------------------------------------
 
-    def set_leaving(self, node: NodeId, *, leaving: bool) -> None:
-        """A datanode is to leave, or to stay after all. Till it goes, its replicas are as good to read as any."""
-        if leaving:
-            self._leaving.add(node)
-        else:
-            self._leaving.discard(node)
+    def set_mode(self, node: NodeId, mode: Mode) -> int:
+        """A datanode is to leave, to rest, or to stay. Till it goes, its replicas are as good to read as any.
+
+        How many replicas were awaited from it and are no more.
+        """
+        for those, belongs in (
+            (self._leaving, mode is Mode.DECOMMISSION),
+            (self._resting, mode is Mode.MAINTENANCE),
+        ):
+            if belongs:
+                those.add(node)
+            else:
+                those.discard(node)
         for chunk in self._held_by.get(node, ()):
             self._sort_in(chunk, self._chunks[chunk])
+        return 0 if mode is Mode.MAINTENANCE else self.await_no_more(node)
+
+    def expect(self, node: NodeId, chunk: ChunkId) -> None:
+        """A datanode that is away for a while is to come back with a good replica."""
+        state = self._chunks[chunk]
+        if self.is_lost(chunk, node) or chunk in self._given_up.get(node, ()):
+            self._take_out(chunk, state, node)
+        if node not in state.holders and node not in state.awaited:
+            self._await(chunk, state, node)
+            self._sort_in(chunk, state)
+
+    def await_no_more(self, node: NodeId) -> int:
+        """A datanode has come back and said what it holds, or has been away for too long.
+
+        How many replicas were awaited from it. They too are taken out by `take_out_lost`.
+        """
+        unseen, awaited = self._to_await.pop(node, set()), self._awaited_from.pop(node, set())
+        count = len(unseen) + len(awaited)
+        _enlist(self._lost, node, unseen)
+        _enlist(self._given_up, node, awaited)
+        return count
 
     # -- what the namespace says -------------------------------------------------------------------
 
@@ -96,6 +143,8 @@ class ChunkMap:
         if state is None:
             return []
         for node in state.holders:
+            self._unlist(chunk, node)
+        for node in state.awaited:
             self._unlist(chunk, node)
         return state.holders + state.corrupt
 
@@ -124,9 +173,7 @@ class ChunkMap:
         state = self._chunks.get(chunk)
         if state is None:
             return
-        if node in state.holders:
-            state.holders.remove(node)
-            self._unlist(chunk, node)
+        self._take_out(chunk, state, node)
         if node in state.corrupt:
             state.corrupt.remove(node)
         self._sort_in(chunk, state)
@@ -136,9 +183,7 @@ class ChunkMap:
         state = self._chunks.get(chunk)
         if state is None or node in state.corrupt:
             return
-        if node in state.holders:
-            state.holders.remove(node)
-            self._unlist(chunk, node)
+        self._take_out(chunk, state, node)
         state.corrupt.append(node)
         self._sort_in(chunk, state)
 
@@ -146,62 +191,86 @@ class ChunkMap:
         """A datanode is dead or registers anew: nothing that it held counts. How many replicas that were.
 
         There may be millions: they are taken out by `take_out_lost`, little by little. What the datanode says
-        of a chunk meanwhile counts at once.
+        of a chunk meanwhile counts at once. What a resting one held comes to be awaited: that is not lost.
         """
         self.unclaimed.lose(node)
-        held = self._held_by.pop(node, set())
-        if held:
-            lost = self._lost.setdefault(node, held)
-            if lost is not held:
-                lost |= held
-        return len(held)
+        is_resting = node in self._resting
+        lost = 0 if is_resting else self.held_by(node)
+        _enlist(self._to_await if is_resting else self._lost, node, self._held_by.pop(node, set()))
+        return lost
 
     def is_lost(self, chunk: ChunkId, node: NodeId) -> bool:
         """Whether a holder of the chunk is named still, and nothing but that."""
-        return chunk in self._lost.get(node, ())
+        return chunk in self._lost.get(node, ()) or chunk in self._to_await.get(node, ())
 
     def take_out_lost(self, limit: int) -> bool:
-        """Takes out up to `limit` replicas that were lost. Whether there are more."""
-        while self._lost:
-            node, lost = next(iter(self._lost.items()))
-            while lost:
-                if limit == 0:
-                    return True
-                limit -= 1
-                chunk = lost.pop()
-                state = self._chunks[chunk]
-                state.holders.remove(node)
-                self._sort_in(chunk, state)
-            del self._lost[node]
+        """Takes out up to `limit` replicas that were lost or are awaited no more. Whether there are more."""
+        for due in (self._lost, self._given_up, self._to_await):
+            while due:
+                node, chunks = next(iter(due.items()))
+                while chunks:
+                    if limit == 0:
+                        return True
+                    limit -= 1
+                    chunk = chunks.pop()
+                    state = self._chunks[chunk]
+                    self._take_out(chunk, state, node)
+                    if due is self._to_await:
+                        self._await(chunk, state, node)
+                    self._sort_in(chunk, state)
+                del due[node]
         return False
 
     # ----------------------------------------------------------------------------------------------
 
     def _add(self, chunk: ChunkId, state: ChunkState, node: NodeId) -> None:
-        if self.is_lost(chunk, node):
-            self._unlist(chunk, node)
-            state.holders.remove(node)
+        if self.is_lost(chunk, node) or node in state.awaited:
+            self._take_out(chunk, state, node)
         if node not in state.holders and node not in state.corrupt:
             state.holders.append(node)
             self._held_by.setdefault(node, set()).add(chunk)
 
+    def _await(self, chunk: ChunkId, state: ChunkState, node: NodeId) -> None:
+        state.awaited += (node,)
+        self._awaited_from.setdefault(node, set()).add(chunk)
+
+    def _take_out(self, chunk: ChunkId, state: ChunkState, node: NodeId) -> None:
+        """A node is named as a holder no more, nor as one that is awaited, if it was."""
+        if node in state.holders:
+            state.holders.remove(node)
+        elif node in state.awaited:
+            state.awaited = tuple(other for other in state.awaited if other != node)
+        else:
+            return
+        self._unlist(chunk, node)
+
     def _unlist(self, chunk: ChunkId, node: NodeId) -> None:
-        """The holder of a chunk is no longer one."""
-        for of_node in (self._held_by, self._lost):
-            of_node.get(node, set()).discard(chunk)
+        for of_node in (self._held_by, self._lost, self._to_await, self._awaited_from, self._given_up):
+            if chunks := of_node.get(node):
+                chunks.discard(chunk)
 
     def _sort_in(self, chunk: ChunkId, state: ChunkState) -> None:
         good = len(state.holders)
-        lasting = len(self.lasting(state)) if self._leaving else good
-        if good > 0 and lasting < state.replication:
+        lasting = staying = good
+        if self._leaving or self._resting:
+            lasting, staying = len(self.lasting(state)), len(self.staying(state))
+        if good > 0 and (lasting < state.replication or staying == 0):
             self.under.mark(chunk, good)
         else:
             self.under.discard(chunk)
         for marked, belongs in (
             (self.missing, good == 0),
-            (self.over, lasting > state.replication or (good > 0 and bool(state.corrupt))),
+            (self.over, staying > state.replication or (good > 0 and bool(state.corrupt))),
         ):
             if belongs:
                 marked.add(chunk)
             else:
                 marked.discard(chunk)
+
+
+def _enlist(listed: dict[NodeId, set[ChunkId]], node: NodeId, chunks: set[ChunkId]) -> None:
+    """Takes `chunks` over without looking at each; the smaller of the two joins the larger."""
+    smaller, larger = sorted((listed.get(node, set()), chunks), key=len)
+    larger |= smaller
+    if larger:
+        listed[node] = larger

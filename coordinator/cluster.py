@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from enum import Enum
+from math import inf
 from random import Random
 
 from peacefs.peace.random_placement import Candidate, PlacementRequest, place_randomly
@@ -44,11 +45,24 @@ from .streams import Streams
 
 
 class Service(Enum):
-    """Whether a datanode serves, leaves, or could be switched off for good."""
+    """Whether a datanode serves, is about to leave or to be away for a while, or may be switched off."""
 
     IN_SERVICE = "in service"
     DECOMMISSIONING = "decommissioning"
     DECOMMISSIONED = "decommissioned"
+    ENTERING_MAINTENANCE = "entering maintenance"
+    IN_MAINTENANCE = "in maintenance"
+
+
+#: By the operator's decision, and by whether no chunk needs the datanode.
+_SERVICES = {
+    (Mode.IN_SERVICE, False): Service.IN_SERVICE,
+    (Mode.IN_SERVICE, True): Service.IN_SERVICE,
+    (Mode.DECOMMISSION, False): Service.DECOMMISSIONING,
+    (Mode.DECOMMISSION, True): Service.DECOMMISSIONED,
+    (Mode.MAINTENANCE, False): Service.ENTERING_MAINTENANCE,
+    (Mode.MAINTENANCE, True): Service.IN_MAINTENANCE,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +104,15 @@ class Cluster:
         for record in records:
             self.chunks.know(record)
             self._expected_nodes.update(record.hint)
+            for node in record.hint:
+                if self._is_awaited(node):
+                    self.chunks.expect(node, record.chunk)
+
+    def _is_awaited(self, node_id: NodeId) -> bool:
+        """Whether a datanode is away on purpose, since before this coordinator started."""
+        node = self.members.get(node_id)
+        is_here = self._loaded or (node is not None and node.reported)
+        return not is_here and self.members.mode(node_id) is Mode.MAINTENANCE
 
     def loaded(self) -> None:
         """That was the last page."""
@@ -132,6 +155,7 @@ class Cluster:
         orders = self._take_in(node_id, part.replicas)
         if part.last:
             node.reported = True
+            self.chunks.await_no_more(node_id)
         return orders
 
     def heartbeat(self, now_s: float, node_id: NodeId, beat: Heartbeat) -> list[Order]:
@@ -163,24 +187,33 @@ class Cluster:
 
     # -- what an operator says ---------------------------------------------------------------------
 
-    def set_mode(self, node_id: NodeId, mode: Mode) -> None:
-        """A datanode is taken out of service, or back into it; it need not be there."""
-        self.members.set_mode(node_id, mode)
-        self.chunks.set_leaving(node_id, leaving=mode is Mode.DECOMMISSION)
+    def set_mode(self, node_id: NodeId, mode: Mode, ends_s: float = inf) -> None:
+        """A datanode is taken out of service until `ends_s`, or back into it; it need not be there.
+
+        Before `load`, for what was decided in an earlier epoch.
+        """
+        self.members.set_mode(node_id, mode, ends_s)
+        self._treat(node_id, mode)
+
+    def _treat(self, node_id: NodeId, mode: Mode) -> None:
+        given_up = self.chunks.set_mode(node_id, mode)
+        node = self.members.get(node_id)
+        if node is not None and node.state is State.DEAD:
+            self.replicas_lost_total += given_up
 
     def service_of(self, node: Node) -> Service:
         """How far a datanode has come in leaving."""
-        if self.members.mode(node.id) is Mode.IN_SERVICE:
-            return Service.IN_SERVICE
         is_known = node.reported or node.state is State.DEAD
         is_drained = is_known and self._settled and self.chunks.to_drain(node.id) == 0
-        return Service.DECOMMISSIONED if is_drained else Service.DECOMMISSIONING
+        return _SERVICES[self.members.mode(node.id), is_drained]
 
     # -- time --------------------------------------------------------------------------------------
 
     def tick(self, now_s: float, floor: ChunkId) -> Ticked:
         """To be called several times a second. `floor`: unclaimed chunks below it are garbage."""
         ticked = Ticked(transitions=self.members.tick(now_s))
+        for node in self.members.take_ended(now_s):
+            self._treat(node, Mode.IN_SERVICE)
         for transition in ticked.transitions:
             if transition.after is State.DEAD:
                 self.replicas_lost_total += self.chunks.lose(transition.node)

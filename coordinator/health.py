@@ -71,10 +71,14 @@ class FileJudgement:
         self._tally = Tally(files=1, length=length)
         self._unhealthy: list[ChunkFindings] = []
 
+    def mark_open(self) -> None:
+        """Somebody writes the file."""
+        self._tally.open_files = 1
+
     def add_unknown(self) -> None:
         """A chunk whose completion is on its way from the metadata to the chunk map."""
         self._tally.chunks += 1
-        self._tally.open_files = 1
+        self.mark_open()
 
     def add(self, chunk: ChunkId, state: ChunkState, lasting: int, findings: list[Finding]) -> None:
         """A chunk that was judged; `lasting` of its good replicas are to stay."""

@@ -64,6 +64,8 @@ class _Page:
 
     async def visit_file(self, path: NamespacePath, inode: Inode) -> None:
         judgement = self._judge.file(str(path), inode.length, inode.replication)
+        if self._at.reader.lease(inode.inode) is not None:
+            judgement.mark_open()
         position, found_bytes = -1, 0
         while part := self._at.reader.references_after(inode.inode, position, fsck_chunks_per_turn):
             position = part[-1][0]

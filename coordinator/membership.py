@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from math import inf
 
 from peacefs.protocol.ids import NodeId
 from peacefs.protocol.limits import dead_after_s, suspect_after_s
@@ -70,7 +71,7 @@ class Membership:
 
     def __init__(self) -> None:
         self._nodes: dict[NodeId, Node] = {}
-        self._modes: dict[NodeId, Mode] = {}
+        self._modes: dict[NodeId, tuple[Mode, float]] = {}
         self._ticked_s: float | None = None
 
     def register(self, now_s: float, registration: Register) -> Node:
@@ -115,12 +116,19 @@ class Membership:
             for node in self._nodes.values():
                 node.heard_s += gap_s
 
-    def set_mode(self, node_id: NodeId, mode: Mode) -> None:
-        """What an operator decided; stands whether the datanode is there or not."""
-        self._modes[node_id] = mode
+    def set_mode(self, node_id: NodeId, mode: Mode, ends_s: float = inf) -> None:
+        """What an operator decided; stands until `ends_s` whether the datanode is there or not."""
+        self._modes[node_id] = mode, ends_s
 
     def mode(self, node_id: NodeId) -> Mode:
-        return self._modes.get(node_id, Mode.IN_SERVICE)
+        return self._modes[node_id][0] if node_id in self._modes else Mode.IN_SERVICE
+
+    def take_ended(self, now_s: float) -> list[NodeId]:
+        """Datanodes whose time out of service is over: they are in service again."""
+        ended = [node for node, (_mode, ends_s) in self._modes.items() if ends_s <= now_s]
+        for node in ended:
+            del self._modes[node]
+        return ended
 
     def get(self, node_id: NodeId) -> Node | None:
         return self._nodes.get(node_id)

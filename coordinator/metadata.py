@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 from peacefs.protocol.ids import ChunkId, NodeId
 
-from .records import ChunkRecord, FileChunk, Kind, Mode
+from .records import ChunkRecord, Decision, FileChunk, Kind
 
 InodeId = int
 
@@ -157,8 +157,8 @@ class Reader(ABC):
     def next_discarded(self) -> Discarded | None: ...
 
     @abstractmethod
-    def datanode_modes(self) -> dict[NodeId, Mode]:
-        """Of the datanodes that are not in service."""
+    def decisions(self) -> dict[NodeId, Decision]:
+        """About the datanodes that are not in service, over ones included."""
 
     @abstractmethod
     def at(self, at_tx: int, root: InodeId) -> Reader:
@@ -305,7 +305,8 @@ class Transaction(Reader):
         """Drops up to `limit` answers given before `before_ms`, oldest first. How many."""
 
     @abstractmethod
-    def set_datanode_mode(self, node: NodeId, mode: Mode) -> None: ...
+    def decide(self, node: NodeId, decision: Decision) -> None:
+        """Replaces what was decided about a datanode."""
 
     @abstractmethod
     def raise_floor(self, floor: ChunkId) -> None:

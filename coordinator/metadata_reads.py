@@ -15,7 +15,7 @@ from peacefs.protocol.ids import ChunkId, NodeId
 
 from .metadata import Discarded, Inode, InodeId, Lease, Origin, Reader, Snapshot
 from .metadata_schema import DIRECTORY_KIND, FILE_KIND, LIVE
-from .records import ChunkRecord, FileChunk, Kind, Mode
+from .records import ChunkRecord, Decision, FileChunk, Kind, Mode
 
 _KINDS = {FILE_KIND: Kind.FILE, DIRECTORY_KIND: Kind.DIRECTORY}
 
@@ -172,8 +172,9 @@ class SqliteReader(Reader):
         row = self._execute("SELECT inode, at_tx FROM discarded ORDER BY inode LIMIT 1").fetchone()
         return Discarded(*row) if row else None
 
-    def datanode_modes(self) -> dict[NodeId, Mode]:
-        return {node: Mode(mode) for node, mode in self._execute("SELECT node, mode FROM datanode").fetchall()}
+    def decisions(self) -> dict[NodeId, Decision]:
+        rows = self._execute("SELECT node, mode, until_ms FROM datanode").fetchall()
+        return {node: Decision(Mode(mode), until_ms) for node, mode, until_ms in rows}
 
     def at(self, at_tx: int, root: InodeId) -> Reader:
         return PastReader(self._connection, self.view(), at_tx, root)

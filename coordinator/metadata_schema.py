@@ -64,8 +64,8 @@ _LEASES = (
 
 META_KEYS: Final = ("cluster_id", "epoch", "floor", "floor_held", "last_tx")
 
-# Datanodes that are not simply in service; `mode` is a value of records.Mode.
-_DATANODES = ("CREATE TABLE datanode (node TEXT PRIMARY KEY, mode TEXT NOT NULL) WITHOUT ROWID",)
+# Datanodes that are not simply in service; `mode` is a value of records.Mode, `until_ms` may be NULL.
+_DATANODES = ("CREATE TABLE datanode (node TEXT PRIMARY KEY, mode TEXT NOT NULL, until_ms INTEGER) WITHOUT ROWID",)
 
 # Until permissions were checked, the root's kept nobody out; as it was made it would now.
 _OPEN_ROOT = (

@@ -15,7 +15,7 @@ from peacefs.protocol.ids import ChunkId, NodeId, Numbering
 from .metadata import Inode, InodeId, Lease, Origin, Transaction
 from .metadata_schema import DIRECTORY_KIND, FILE_KIND, LIVE
 from .metadata_snapshots import SnapshotRows
-from .records import ChunkRecord, Kind, Mode
+from .records import ChunkRecord, Decision, Kind, Mode
 
 _KIND_NUMBERS = {Kind.FILE: FILE_KIND, Kind.DIRECTORY: DIRECTORY_KIND}
 
@@ -182,11 +182,12 @@ class SqliteTransaction(SnapshotRows, Transaction):
             self._execute("DELETE FROM request WHERE number <= ?", (old[-1][0],))
         return len(old)
 
-    def set_datanode_mode(self, node: NodeId, mode: Mode) -> None:
-        if mode is Mode.IN_SERVICE:
+    def decide(self, node: NodeId, decision: Decision) -> None:
+        if decision.mode is Mode.IN_SERVICE:
             self._execute("DELETE FROM datanode WHERE node = ?", (node,))
         else:
-            self._execute("INSERT OR REPLACE INTO datanode (node, mode) VALUES (?, ?)", (node, mode.value))
+            values = (node, decision.mode.value, decision.until_ms)
+            self._execute("INSERT OR REPLACE INTO datanode (node, mode, until_ms) VALUES (?, ?, ?)", values)
 
     def raise_floor(self, floor: ChunkId) -> None:
         if not self.floor_held():

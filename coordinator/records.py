@@ -21,6 +21,16 @@ class Mode(Enum):
     IN_SERVICE = "in service"
     #: It gets nothing new, and what it holds is copied to others; then it can be switched off for good.
     DECOMMISSION = "decommission"
+    #: It gets nothing new, may be away for a while, and what it holds is waited for rather than copied.
+    MAINTENANCE = "maintenance"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A mode and until when it stands, in milliseconds since 1970; None for good."""
+
+    mode: Mode
+    until_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,7 +104,7 @@ class Repair:
             return None
         failed = self._failed_targets.get(chunk, set())
         dropped = self._being_dropped.get(chunk, {}).keys()
-        excluded = frozenset(full | failed | dropped | set(state.corrupt) | set(state.holders))
+        excluded = frozenset(full | failed | dropped).union(state.corrupt, state.holders, state.awaited)
         target = choose_target(chunks.lasting(state), excluded)
         if target is None:
             # Where every other node has failed, the failed ones get another chance at the next plan.
@@ -148,13 +148,13 @@ class Repair:
             if any(chunks.is_lost(chunk, node) for node in state.holders):
                 continue
             drops += [Drop(chunk, state.version, state.length, node) for node in state.corrupt]
-            lasting = chunks.lasting(state)
-            excess = len(lasting) - state.replication
+            staying = chunks.staying(state)
+            excess = len(staying) - state.replication
             # While a holder is suspect, what looks like one replica too many may be one too few.
-            if excess > 0 and all(_is_alive(members, node) for node in lasting):
+            if excess > 0 and all(_is_alive(members, node) for node in staying):
                 drops += [
                     Drop(chunk, state.version, state.length, node)
-                    for node in _dispensable(lasting, members, excess)
+                    for node in _dispensable(staying, members, excess)
                 ]
         for drop in drops:
             due_s = now_s + repair_timeout_s

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 
 import peacefs
 from peacefs.protocol.errors import BadRequest, PeacefsError, remote_exception
-from peacefs.protocol.limits import plan_body_bytes_max
+from peacefs.protocol.limits import maintenance_hours_max, plan_body_bytes_max
 from peacefs.protocol.messages import (
     AbandonLease,
     AllocateChunk,
@@ -110,7 +110,7 @@ class DatanodeStatus(BaseModel):
     used_bytes: int
     available_bytes: int
     replicas: int
-    #: in service, decommissioning, decommissioned
+    #: A value of cluster.Service.
     service: str
     #: How many chunks still lack a replica elsewhere before it can leave.
     to_drain: int
@@ -191,11 +191,21 @@ def build_rest(
     @app.post("/v1/datanodes/{node}/decommission")
     async def decommission(node: str) -> DatanodeStatus:
         """Nothing new goes there, and what it holds is copied to others. Answers at once; see the status."""
-        return _datanode(cluster, await files.administration.set_mode(node, Mode.DECOMMISSION))
+        return _datanode(cluster, await files.administration.decide(node, Mode.DECOMMISSION))
+
+    @app.post("/v1/datanodes/{node}/maintenance")
+    async def maintenance(
+        node: str, hours: Annotated[float, Query(gt=0, le=maintenance_hours_max)]
+    ) -> DatanodeStatus:
+        """For so many hours nothing new goes there, and it may be away without its replicas being copied.
+
+        To be switched off once the status says that it is in maintenance.
+        """
+        return _datanode(cluster, await files.administration.decide(node, Mode.MAINTENANCE, hours * 3600.0))
 
     @app.post("/v1/datanodes/{node}/recommission")
     async def recommission(node: str) -> DatanodeStatus:
-        return _datanode(cluster, await files.administration.set_mode(node, Mode.IN_SERVICE))
+        return _datanode(cluster, await files.administration.decide(node, Mode.IN_SERVICE))
 
     inspecting = asyncio.Lock()
 
@@ -283,7 +293,7 @@ def _datanode(cluster: Cluster, node: Node) -> DatanodeStatus:
         available_bytes=node.usage.available_bytes,
         replicas=cluster.chunks.held_by(node.id),
         service=service.value,
-        to_drain=cluster.chunks.to_drain(node.id) if service is Service.DECOMMISSIONING else 0,
+        to_drain=0 if service is Service.IN_SERVICE else cluster.chunks.to_drain(node.id),
     )
 
 

@@ -133,7 +133,7 @@ def datanode(
             "--scrub-days",
             min=0,
             envvar="PEACEFS_SCRUB_DAYS",
-            help="Every replica is read and verified once in that many days; 0 for never.",
+            help="Every replica is read and verified once in that many days, if the rate allows it; 0 for never.",
         ),
     ] = scrub_period_s / _DAY_S,
     scrub_rate: Annotated[

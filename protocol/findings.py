@@ -47,7 +47,7 @@ class FileFindings(msgspec.Struct, frozen=True):
     findings: list[Finding] = []
     #: Its unhealthy chunks, `limits.fsck_chunks_shown_max` at most.
     unhealthy: list[ChunkFindings] = []
-    #: It was completed this very moment: where its replicas are is not known yet.
+    #: It is being extended, or was completed this very moment.
     is_open: bool = False
 
     @property

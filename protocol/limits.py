@@ -125,6 +125,9 @@ compaction_interval_s: Final = 30.0
 deletes_per_command: Final = 1000
 garbage_chunks_per_tick: Final = 2000
 lost_replicas_per_turn: Final = 1000
+# How long a datanode may be away on purpose, at most, with its replicas waited for.
+maintenance_hours_default: Final = 4.0
+maintenance_hours_max: Final = 30 * 24.0
 reclaim_entries_per_commit: Final = 500
 tick_interval_s: Final = 0.25
 tidy_interval_s: Final = 60.0

@@ -17,7 +17,12 @@ from typer.core import TyperGroup
 import peacefs
 from peacefs.client.addresses import DEFAULT_ADDRESS
 from peacefs.protocol.errors import PeacefsError
-from peacefs.protocol.limits import coordinator_http_port_default, local_datanodes_default
+from peacefs.protocol.limits import (
+    coordinator_http_port_default,
+    local_datanodes_default,
+    maintenance_hours_default,
+    maintenance_hours_max,
+)
 
 from .complaints import complain
 
@@ -324,6 +329,24 @@ def recommission(names: Datanodes, coordinator: Coordinator = _DEFAULT_COORDINAT
     from .datanodes import Decision, decide
 
     decide(coordinator, names, Decision.RECOMMISSION)
+
+
+@datanodes.command()
+def maintenance(
+    names: Datanodes,
+    hours: Annotated[
+        float,
+        typer.Option("--hours", min=0, max=maintenance_hours_max, help="How long their replicas are waited for."),
+    ] = maintenance_hours_default,
+    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+) -> None:
+    """Let datanodes be away for a while without copying what they hold.
+
+    Returns at once. A datanode that `ls` shows as in maintenance can be switched off; `recommission` ends it.
+    """
+    from .datanodes import Decision, decide
+
+    decide(coordinator, names, Decision.MAINTENANCE, hours)
 
 
 _Recursive = Annotated[bool, typer.Option("--recursive", "-R", help="And all that is below.")]

@@ -22,6 +22,7 @@ class Decision(StrEnum):
 
     DECOMMISSION = "decommission"
     RECOMMISSION = "recommission"
+    MAINTENANCE = "maintenance"
 
 
 def list_datanodes(coordinator: str, *, as_json: bool) -> None:
@@ -32,12 +33,12 @@ def list_datanodes(coordinator: str, *, as_json: bool) -> None:
         print_line(line)
 
 
-def decide(coordinator: str, names: list[str], decision: Decision) -> None:
+def decide(coordinator: str, names: list[str], decision: Decision, hours: float | None = None) -> None:
     """Has it done for each, and prints how each stands. Raises BadRequest before anything is done."""
     with PeaceFileSystem(coordinator) as files:
         known = files.cluster_status()["datanodes"]
         for node in [_resolve(name, known) for name in names]:
-            datanode = files.decide_about_datanode(node, decision)
+            datanode = files.decide_about_datanode(node, decision, hours=hours)
             print_line(f"{datanode['node']} {_address(datanode)} is {_standing(datanode)}")
 
 

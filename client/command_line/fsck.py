@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -25,6 +25,9 @@ from peacefs.protocol.findings import (
 
 from .listing import print_line
 from .session import Session
+
+if TYPE_CHECKING:
+    from rich.live import Live
 
 _EXIT_STATUS = {
     None: 0,
@@ -51,14 +54,17 @@ def check(session: Session, text: str, style: FsckStyle) -> int:
     place = session.place(text)
     total = Tally()
     cluster: ClusterFindings | None = None
-    with _progress() as show:
+    with _progress() as count:
         for page in place.files.inspect(place.path, every_file=style.every_file):
             total.add(page.tally)
             cluster = page.cluster
-            for file in page.files:
-                for line in _file_lines(file, style):
-                    print_line(line)
-            show(total)
+            if page.files:
+                count.hide()
+                for file in page.files:
+                    for line in _file_lines(file, style):
+                        print_line(line)
+                sys.stdout.flush()
+            count.show(total)
     assert cluster is not None, "the last page has it"
     for line in _ending(place.path, total, cluster, style):
         print_line(line)
@@ -177,14 +183,41 @@ def _share(count: int, total: int) -> str:
 # -- progress --------------------------------------------------------------------------------------
 
 
+class _Count:
+    """How far the inspection has come. This one shows nothing."""
+
+    def show(self, total: Tally) -> None:
+        """That much has been inspected."""
+
+    def hide(self) -> None:
+        """Something is about to be printed, perhaps to the same terminal; until the next `show`."""
+
+
+class _LiveCount(_Count):
+    """A line on stderr that is overwritten."""
+
+    def __init__(self, live: Live) -> None:
+        self._live = live
+
+    def show(self, total: Tally) -> None:
+        from rich.text import Text
+
+        self._live.start()
+        self._live.update(Text(f"{total.files} files, {total.chunks} chunks inspected"))
+
+    def hide(self) -> None:
+        self._live.stop()
+
+
 @contextlib.contextmanager
-def _progress() -> Iterator[Callable[[Tally], None]]:
+def _progress() -> Iterator[_Count]:
     """Counts on stderr while the block runs; nothing at all when stderr is no terminal."""
     if not sys.stderr.isatty():
-        yield lambda total: None
+        yield _Count()
         return
     from rich.console import Console
+    from rich.live import Live
 
-    console = Console(stderr=True)
-    with console.status("inspecting") as status:
-        yield lambda total: status.update(f"{total.files} files, {total.chunks} chunks inspected")
+    # Left to itself it would send what is printed to stdout to stderr.
+    with Live(console=Console(stderr=True), transient=True, redirect_stdout=False, redirect_stderr=False) as live:
+        yield _LiveCount(live)

@@ -66,6 +66,25 @@ def test_a_datanode_is_drained_and_switched_off_without_a_replica_lost(
         assert {path: files.read(path) for path in contents} == contents
 
 
+def test_a_datanode_in_maintenance_is_waited_for(tmp_path: Path, wait_until: WaitUntil) -> None:
+    with LocalCluster(tmp_path, datanodes=4, port=0) as cluster, PeaceFileSystem(cluster.http_address) as files:
+        for number in range(5):
+            files.write(f"/f/{number}", os.urandom(9000))
+        victim = cluster.datanodes[0]
+        node = victim.readiness.node
+        assert run(cluster, "maintenance", "--hours", "0", node)[0] != 0
+        assert run(cluster, "maintenance", "--hours", "1.5", node)[0] == 0
+        wait_until(lambda: is_listed(cluster, node=node, service="in maintenance"), "it may be switched off")
+        victim.kill()
+        wait_until(lambda: is_listed(cluster, node=node, state="dead"), "it is dead", timeout_s=30.0)
+        status = files.cluster_status()
+        assert (status["replicas_lost_total"], status["chunks"]["under_replicated"]) == (0, 0)
+        cluster.restart(victim)
+        assert run(cluster, "recommission", node)[0] == 0
+        wait_until(lambda: is_listed(cluster, node=node, state="alive", service="in service"), "it serves again")
+        assert files.cluster_status()["repaired_total"] == 0
+
+
 def test_datanodes_are_listed_and_named_in_more_than_one_way(shared_cluster: LocalCluster) -> None:
     status, said, _ = run(shared_cluster, "ls")
     assert status == 0

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -128,6 +131,22 @@ def test_a_file_with_more_replicas_than_one_rack_can_give_is_under_replicated(
     assert fsck.lines[0] == "/wanting/file 100 bytes, replication 5, 1 chunk: under-replicated"
     assert "under-replicated: 3 of 5 replicas: " in fsck.lines[1]
     assert fsck.lines[-1] == "The filesystem under path '/wanting' is UNDER-REPLICATED"
+
+
+def test_what_is_found_goes_to_stdout_and_progress_to_the_terminal(
+    cluster: LocalCluster, files: PeaceFileSystem
+) -> None:
+    files.write("/terminal/file", b"x" * 100, replication=5)
+    terminal, end = pty.openpty()
+    command = [sys.executable, "-m", "peacefs", "fsck", "/terminal", f"--coordinator={cluster.http_address}"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=end, timeout=60, check=False)
+    os.close(end)
+    shown = os.read(terminal, 1 << 16).decode()
+    os.close(terminal)
+    assert done.returncode == 3
+    assert done.stdout.decode().startswith("/terminal/file 100 bytes, ")
+    assert "1 files, 1 chunks inspected" in shown
+    assert "/terminal/file" not in shown
 
 
 def test_a_dead_datanode_leaves_replicas_lacking_until_it_is_back(

@@ -13,7 +13,7 @@ from peacefs.coordinator import inspection as walk
 from peacefs.coordinator import namespace
 from peacefs.coordinator.commits import ImmediateCommit, run_now
 from peacefs.coordinator.inspection import Inspection
-from peacefs.coordinator.metadata import Transaction
+from peacefs.coordinator.metadata import Lease, Transaction
 from peacefs.coordinator.metadata_sqlite import SqliteMetadata
 from peacefs.coordinator.paths import parse_path
 from peacefs.coordinator.reclaim import reclaim_step
@@ -159,6 +159,15 @@ def test_only_files_with_findings_are_listed_unless_all_are_asked_for(tree: Tree
     (poor,) = files_of(pages)
     assert (poor.path, poor.findings) == ("/poor", [Finding.UNDER_REPLICATED])
     assert total_of(pages).files == len(PATHS) + 1
+
+
+def test_a_file_that_somebody_extends_is_listed_as_open(tree: Tree) -> None:
+    inode = namespace.status(tree.metadata.reader(), parse_path("/d")).inode
+    tree.commit(lambda tx: namespace.take_lease(tx, parse_path("/d"), inode, Lease(1, "somebody")))
+    pages = tree.pages(every_file=False)
+    (open_file,) = files_of(pages)
+    assert (open_file.path, open_file.is_open, open_file.findings) == ("/d", True, [])
+    assert (total_of(pages).open_files, total_of(pages).worst) == (1, None)
 
 
 def test_what_is_deleted_between_two_pages_does_not_stop_the_walk(

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.play import Play, record, registration
 
 from peacefs.coordinator.chunk_map import ChunkMap
+from peacefs.coordinator.records import Mode
 from peacefs.protocol.limits import lost_replicas_per_turn
 from peacefs.protocol.messages import DeleteChunks, Replica, ReportChunks
 
 NODES = ("a", "b", "c")
 CHUNKS = range(1, 7)
+MANY = 3 * lost_replicas_per_turn
 
-_kinds = st.sampled_from(["know", "forget", "hold", "hold", "hold", "drop", "spoil", "lose", "lose", "take out"])
+_said_of_chunks = ["know", "forget", "hold", "hold", "hold", "drop", "spoil", "expect"]
+_said_of_nodes = ["lose", "lose", "reported", *Mode]
+_kinds = st.sampled_from([*_said_of_chunks, *_said_of_nodes, "take out"])
 _steps = st.lists(st.tuples(_kinds, st.sampled_from(NODES), st.sampled_from(CHUNKS)), max_size=60)
 
 
-def _apply(chunks: ChunkMap, what: str, node: str, chunk: int) -> None:
+def _apply(chunks: ChunkMap, what: str | Mode, node: str, chunk: int) -> int | None:
+    """What is said of how many replicas were lost or are awaited no more."""
     match what:
         case "know":
             chunks.know(record(chunk, replication=2))
@@ -29,33 +35,43 @@ def _apply(chunks: ChunkMap, what: str, node: str, chunk: int) -> None:
             chunks.drop(node, chunk)
         case "spoil":
             chunks.spoil(node, chunk)
+        case "expect" if chunks.get(chunk) is not None:
+            chunks.set_mode(node, Mode.MAINTENANCE)
+            chunks.expect(node, chunk)
         case "lose":
-            chunks.lose(node)
+            return chunks.lose(node)
+        case "reported":
+            return chunks.await_no_more(node)
+        case Mode():
+            return chunks.set_mode(node, what)
+    return None
 
 
 def _summary(chunks: ChunkMap) -> object:
     states = {
-        chunk: (sorted(state.holders), sorted(state.corrupt))
+        chunk: (sorted(state.holders), sorted(state.corrupt), sorted(state.awaited))
         for chunk in CHUNKS
         if (state := chunks.get(chunk)) is not None
     }
-    held = [chunks.held_by(node) for node in NODES]
+    held = [(chunks.held_by(node), chunks.to_drain(node)) for node in NODES]
     return states, held, set(chunks.under), chunks.over, chunks.missing, chunks.unclaimed.counts(0)
 
 
 @given(_steps)
 def test_whatever_happens_meanwhile_the_end_is_that_of_losing_them_at_once(
-    steps: list[tuple[str, str, int]],
+    steps: list[tuple[str | Mode, str, int]],
 ) -> None:
     at_once, bit_by_bit = ChunkMap(), ChunkMap()
     for what, node, chunk in [("know", "a", chunk) for chunk in CHUNKS] + steps:
-        for chunks in (at_once, bit_by_bit):
-            _apply(chunks, what, node, chunk)
+        counts = [_apply(chunks, what, node, chunk) for chunks in (at_once, bit_by_bit)]
+        assert counts[0] == counts[1]
         at_once.take_out_lost(1000)
         if what == "take out":
             bit_by_bit.take_out_lost(1)
     assert not bit_by_bit.take_out_lost(1000)
     assert _summary(bit_by_bit) == _summary(at_once)
+    awaited = [at_once.await_no_more(node) for node in NODES]
+    assert [bit_by_bit.await_no_more(node) for node in NODES] == awaited
 
 
 def test_a_dead_datanode_with_many_chunks_is_gone_for_readers_at_once_and_for_repair_in_turns(play: Play) -> None:
@@ -93,3 +109,86 @@ def test_a_replica_that_nobody_has_confirmed_since_is_no_reason_to_drop_another(
     ]
     assert ordered == []
     assert not play.cluster.chunks.missing
+
+
+def _awaiting(play: Play) -> int:
+    """For how many chunks dn-1 is waited for, in turns."""
+    states = [play.cluster.chunks.get(number) for number in range(MANY)]
+    awaited = sum(state is not None and state.awaited == ("dn-1",) for state in states)
+    assert awaited % lost_replicas_per_turn == 0
+    return awaited // lost_replicas_per_turn
+
+
+@pytest.fixture
+def resting(play: Play) -> Play:
+    """Three turns' chunks on dn-1 and dn-2; dn-1 is in maintenance for an hour and has been switched off."""
+    play.join("dn-1", "dn-2", "dn-3")
+    play.open_for_business()
+    play.cluster.published([record(number, replication=2, hint=("dn-1", "dn-2")) for number in range(MANY)])
+    play.cluster.set_mode("dn-1", Mode.MAINTENANCE, play.now_s + 3600.0)
+    play.beating.remove("dn-1")
+    turns = []
+    while (awaiting := _awaiting(play)) < 3:
+        assert [ticked.copies for ticked in play.let_pass(0.5)] == [[]]
+        turns.append(awaiting)
+    assert turns[-3:] == [0, 1, 2]
+    return play
+
+
+def test_what_a_resting_datanode_held_comes_to_be_awaited_in_turns_and_is_not_lost(resting: Play) -> None:
+    assert resting.cluster.replicas_lost_total == 0
+    assert not resting.cluster.chunks.under
+
+
+def test_when_its_time_is_over_they_are_lost_after_all_and_repair_sees_them_in_turns(resting: Play) -> None:
+    while not resting.cluster.replicas_lost_total:
+        resting.let_pass(0.5)
+    assert resting.cluster.replicas_lost_total == MANY
+    under = [len(resting.cluster.chunks.under) // lost_replicas_per_turn]
+    while under[-1] < 3:
+        resting.let_pass(0.5)
+        under.append(len(resting.cluster.chunks.under) // lost_replicas_per_turn)
+    assert under == [1, 2, 3]
+    assert _awaiting(resting) == 0
+
+
+def test_what_it_does_not_bring_back_is_under_replicated_in_turns_what_it_brings_is_not(
+    resting: Play,
+) -> None:
+    back = [Replica(number, 1, 1000) for number in range(lost_replicas_per_turn)]
+    resting.cluster.register(resting.now_s, registration("dn-1"))
+    resting.cluster.report(resting.now_s, "dn-1", ReportChunks(back, last=True))
+    resting.beating.add("dn-1")
+    assert resting.cluster.chunks.held_by("dn-1") == len(back)
+    under = []
+    for _ in range(3):
+        resting.let_pass(0.5)
+        under.append(len(resting.cluster.chunks.under) // lost_replicas_per_turn)
+    assert under == [1, 2, 2]
+    assert set(resting.cluster.chunks.under) == set(range(lost_replicas_per_turn, MANY))
+    assert resting.cluster.replicas_lost_total == 0
+
+
+def test_a_resting_datanode_that_comes_back_before_its_replicas_were_taken_out_keeps_what_it_confirms() -> None:
+    chunks = ChunkMap()
+    for chunk in CHUNKS:
+        chunks.know(record(chunk, replication=2), ["a", "b"])
+    chunks.set_mode("a", Mode.MAINTENANCE)
+    assert chunks.lose("a") == 0
+    assert all(chunks.is_lost(chunk, "a") for chunk in CHUNKS)
+    chunks.hold("a", Replica(1, 1, 1000))
+    assert chunks.await_no_more("a") == len(CHUNKS) - 1
+    assert not chunks.take_out_lost(1000)
+    assert set(chunks.under) == set(CHUNKS) - {1}
+    assert chunks.held_by("a") == 1
+
+
+def test_a_datanode_that_is_lost_twice_before_its_turn_loses_each_replica_once() -> None:
+    chunks = ChunkMap()
+    chunks.know(record(1, replication=2), ["a", "b"])
+    assert chunks.lose("a") == 1
+    chunks.know(record(2, replication=2), ["a", "b"])
+    assert chunks.lose("a") == 1
+    assert chunks.lose("a") == 0
+    assert not chunks.take_out_lost(1000)
+    assert set(chunks.under) == {1, 2}

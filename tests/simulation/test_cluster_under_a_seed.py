@@ -436,7 +436,7 @@ def test_a_datanode_is_drained_while_clients_write_and_can_leave_for_good() -> N
     work = cluster.start(client, "client", busy_client("client", model, Random(5), operations=60))
     cluster.world.run(lambda: model.acknowledged > 10, limit_s=400.0)
     coordinator, victim = cluster.coordinator, cluster.datanodes[0]
-    decision = coordinator.files.administration.set_mode(victim.node.name, Mode.DECOMMISSION)
+    decision = coordinator.files.administration.decide(victim.node.name, Mode.DECOMMISSION)
     cluster.world.run_task(cluster.world.spawn(coordinator.node, "decommission", decision), limit_s=10.0)
     # It stands although the coordinator has forgotten everything that is not on its disk.
     coordinator.crash()

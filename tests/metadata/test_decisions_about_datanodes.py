@@ -1,0 +1,26 @@
+"""What an operator decided about datanodes is on the disk when the answer goes out."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from peacefs.coordinator.commits import run_now
+from peacefs.coordinator.metadata_sqlite import SqliteMetadata
+from peacefs.coordinator.records import Decision, Mode
+
+
+def test_decisions_are_there_after_a_restart_and_go_with_the_return_to_service(tmp_path: Path) -> None:
+    path = tmp_path / "metadata.sqlite"
+    with contextlib.closing(SqliteMetadata.open(path, owner="ann")) as metadata:
+        metadata.begin_epoch()
+        run_now(metadata, lambda tx: tx.decide("dn-1", Decision(Mode.DECOMMISSION)))
+        run_now(metadata, lambda tx: tx.decide("dn-2", Decision(Mode.DECOMMISSION)))
+        run_now(metadata, lambda tx: tx.decide("dn-2", Decision(Mode.MAINTENANCE, until_ms=77)))
+        run_now(metadata, lambda tx: tx.decide("dn-3", Decision(Mode.MAINTENANCE, until_ms=88)))
+        run_now(metadata, lambda tx: tx.decide("dn-3", Decision(Mode.IN_SERVICE)))
+    with contextlib.closing(SqliteMetadata.open(path, owner="ann")) as metadata:
+        assert metadata.reader().decisions() == {
+            "dn-1": Decision(Mode.DECOMMISSION),
+            "dn-2": Decision(Mode.MAINTENANCE, until_ms=77),
+        }
