@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 from peacefs.protocol import effects as fx
 from peacefs.protocol.checksums import Bytes, block_checksums
-from peacefs.protocol.limits import packet_bytes, source_silence_s
+from peacefs.protocol.limits import source_silence_s, write_packet_bytes
 
 from .byte_stream import ByteStream
 
@@ -30,8 +30,8 @@ class PacketSource(Protocol):
     def packet(self, index: int, *, patience_s: float) -> fx.Steps[OutgoingPacket | None]:
         """The packet with this number, from 0; None when there is none yet after `patience_s`.
 
-        Packets are `limits.packet_bytes` long except the one before the end, and only the one that says `last`
-        may be empty.
+        Packets are of one length, `limits.packet_bytes` at most, except the one before the end; only the one that
+        says `last` may be empty.
         """
         ...
 
@@ -62,7 +62,7 @@ class ChunkBuffer:
 
     def _gather(self, patience_s: float) -> fx.Steps[bool]:
         """Until a full packet, or the last, is there. A drip of small pieces is not taken for progress."""
-        wanted = min(packet_bytes, self._capacity_bytes - self._length)
+        wanted = min(write_packet_bytes, self._capacity_bytes - self._length)
         started: float | None = None
         while self._gathered_bytes < wanted and not self._source.ended:
             piece = self._source.take(wanted - self._gathered_bytes)
