@@ -19,7 +19,8 @@ from peacefs.protocol.limits import (
     summary_entries_per_turn,
 )
 
-from .metadata import Inode, InodeId, Reader, Transaction
+from .inode_status import status_as
+from .metadata import InodeId, Reader, Transaction
 from .namespace_append import AppendToComplete, abandon_lease, check_append, complete_append, take_lease
 from .namespace_files import FileToComplete, Publication, check_create, complete_file
 from .namespace_rename import RenameResult, rename
@@ -90,7 +91,7 @@ def status(reader: Reader, path: NamespacePath) -> FileStatus:
         way = follow(reader, path)
         if not way.is_whole:
             raise FileNotFound(f"File does not exist: {path}")
-        return _status("", existing_inode(reader, way.last))
+        return status_as("", existing_inode(reader, way.last))
 
 
 def status_of_inode(reader: Reader, inode: InodeId) -> FileStatus:
@@ -101,7 +102,7 @@ def status_of_inode(reader: Reader, inode: InodeId) -> FileStatus:
     found = reader.inode(inode)
     if found is None:
         raise FileNotFound(f"File does not exist: it was deleted or replaced since it was opened (inode {inode})")
-    return _status("", found)
+    return status_as("", found)
 
 
 def layout(reader: Reader, inode: InodeId) -> list[FileChunk]:
@@ -116,13 +117,13 @@ def list_page(
     with reader.view():
         inode = find_existing(reader, path)
         if inode.kind is Kind.FILE:
-            return ListPage([_status("", inode)], 0)
+            return ListPage([status_as("", inode)], 0)
         children = reader.children(inode.inode, start_after or "", limit + 1)
         if len(children) <= limit:
-            return ListPage([_status(name, child) for name, child in children], 0)
+            return ListPage([status_as(name, child) for name, child in children], 0)
         del children[limit:]
         remaining = reader.count_children(inode.inode, children[-1][0], list_remaining_max)
-        return ListPage([_status(name, child) for name, child in children], remaining)
+        return ListPage([status_as(name, child) for name, child in children], remaining)
 
 
 def content_summary(reader: Reader, path: NamespacePath) -> ContentSummary:
@@ -171,22 +172,6 @@ def count_tree(reader: Reader, path: NamespacePath) -> Generator[None, None, Con
 def chunk_page(reader: Reader, after: ChunkId, limit: int) -> list[ChunkRecord]:
     """All chunks in order of their ids, page by page; begin after 0."""
     return reader.chunks(after, limit)
-
-
-def _status(name: str, inode: Inode) -> FileStatus:
-    return FileStatus(
-        name,
-        inode.kind,
-        inode.length,
-        inode.owner,
-        inode.group,
-        inode.permission,
-        inode.modified_ms,
-        inode.accessed_ms,
-        inode.block_bytes,
-        inode.replication,
-        inode.inode,
-    )
 
 
 # -- changing --------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from peacefs.protocol.errors import (
 )
 from peacefs.protocol.limits import snapshots_per_directory_max
 
+from .inode_status import status_as
 from .metadata import ROOT, Inode, InodeId, Reader, Snapshot, Transaction
 from .paths import SNAPSHOTS_NAME, NamespacePath, check_name_length, parse_path
 from .records import FileStatus, Kind, ListPage
@@ -86,7 +87,7 @@ def list_page(reader: Reader, path: NamespacePath, start_after: str | None, limi
 def status_of_list(reader: Reader, path: NamespacePath) -> FileStatus:
     """`.snapshot` itself is a directory of whose snapshots it holds. Raises FileNotFound."""
     with reader.view():
-        return _as_status("", _directory_of_list(reader, path))
+        return status_as("", _directory_of_list(reader, path))
 
 
 def _directory_of_list(reader: Reader, path: NamespacePath) -> Inode:
@@ -99,23 +100,7 @@ def _directory_of_list(reader: Reader, path: NamespacePath) -> Inode:
 def _status(reader: Reader, directory: InodeId, snapshot: Snapshot) -> FileStatus:
     shown = reader.at(snapshot.at_tx, directory).inode(directory)
     assert shown is not None, f"snapshot {snapshot.name} shows no directory"
-    return _as_status(snapshot.name, shown._replace(modified_ms=snapshot.created_ms))
-
-
-def _as_status(name: str, inode: Inode) -> FileStatus:
-    return FileStatus(
-        name,
-        inode.kind,
-        inode.length,
-        inode.owner,
-        inode.group,
-        inode.permission,
-        inode.modified_ms,
-        inode.accessed_ms,
-        inode.block_bytes,
-        inode.replication,
-        inode.inode,
-    )
+    return status_as(snapshot.name, shown._replace(modified_ms=snapshot.created_ms))
 
 
 def existing_snapshot(reader: Reader, path: NamespacePath, name: str) -> tuple[InodeId, Snapshot]:
