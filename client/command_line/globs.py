@@ -89,16 +89,20 @@ class _Component:
         negated = self._text[self._at : self._at + 1] in ("^", "!") and bool(self._take())
         body = ""
         while (character := self._take()) != "]" or not body:
-            if character == "-":
-                body += character if body and self._text[self._at : self._at + 1] != "]" else r"\-"
+            if character == "-" and body and self._text[self._at : self._at + 1] != "]":
+                body += "-" + self._member(self._take())
             else:
-                body += re.escape(self._take_escaped() if character == "\\" else character)
+                body += self._member(character)
         expression = f"[{'^' if negated else ''}{body}]"
         try:
             re.compile(expression)
         except re.error:
             raise BadRequest(f"the pattern {self._text!r} has a range that runs backwards") from None
         return expression
+
+    def _member(self, character: str) -> str:
+        """A character of a set that stands for itself, escaped for the expression."""
+        return re.escape(self._take_escaped() if character == "\\" else character)
 
     def _special(self, expression: str) -> None:
         self._is_pattern = True

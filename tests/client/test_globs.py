@@ -32,6 +32,7 @@ def expanded(pattern: str) -> list[str]:
         ("/data/*/part-1", ["/data/2025/part-1", "/data/2026/part-1"]),
         ("/data/2026/part-?", ["/data/2026/part-1"]),
         ("/data/202[6-9]/part-*", ["/data/2026/part-1", "/data/2026/part-10"]),
+        ("/data/2026/part[*--]1", ["/data/2026/part-1"]),
         ("/data/202[^6]/*", ["/data/2025/part-0", "/data/2025/part-1"]),
         ("/data/202[!6]/*-0", ["/data/2025/part-0"]),
         ("/{data/2025,logs}", None),
