@@ -42,6 +42,7 @@ from .file_status import (
     SnapshotDiffReport,
     StatusReply,
 )
+from .network_view import NetworkView
 
 S = TypeVar("S")
 
@@ -205,6 +206,16 @@ class CoordinatorApi:
     def _webhdfs(self, method: str, path: str, operation: str, **parameters: str) -> Answer:
         parameters = {"op": operation, "user.name": self.user} | parameters
         return self._http.ask(method, "/webhdfs/v1" + quote(path), params=parameters)
+
+    # -- the network -------------------------------------------------------------------------------
+
+    def network(self) -> NetworkView:
+        """Racks, servers and links of the datanodes that are alive, with what is on its way."""
+        return self._read(self._http.ask("GET", "/v1/topology"), NetworkView)
+
+    def reload_topology(self) -> NetworkView:
+        """The coordinator reads its topology file again. Raises InvalidTopology, BadRequest when it has none."""
+        return self._read(self._http.ask("POST", "/v1/topology/reload"), NetworkView)
 
     # -- data --------------------------------------------------------------------------------------
 

@@ -36,9 +36,11 @@ from peacefs.protocol.messages import (
     ReportChunks,
     VerifyChunks,
 )
+from peacefs.topology.model import Topology
 
 from .chunk_map import ChunkMap
 from .membership import Membership, Node, State, Transition
+from .network import Network
 from .records import ChunkRecord, Mode
 from .repair import ChooseTarget, Copy, Repair
 from .streams import Streams
@@ -85,7 +87,8 @@ class Ticked:
 class Cluster:
     """All soft state of the coordinator about datanodes and replicas."""
 
-    def __init__(self, now_s: float, rng: Random) -> None:
+    def __init__(self, now_s: float, rng: Random, described: Topology | None = None) -> None:
+        """`described` is the network as an administrator has it."""
         self._rng = rng
         self._started_s = now_s
         self._loaded = False
@@ -93,6 +96,7 @@ class Cluster:
         self._expected_nodes: set[NodeId] = set()
         self._streams = Streams()
         self.members = Membership()
+        self.network = Network(described)
         self.chunks = ChunkMap()
         self.repair = Repair()
         self.replicas_lost_total = 0
@@ -145,7 +149,7 @@ class Cluster:
         """A datanode comes or comes back; what it held is forgotten until its report says it again."""
         self.chunks.lose(registration.node)
         self.repair.node_lost(registration.node)
-        self.members.register(now_s, registration)
+        self.members.register(now_s, registration, self.network.rack_of(registration))
 
     def report(self, now_s: float, node_id: NodeId, part: ReportChunks) -> list[Order]:
         """A part of a full block report."""
@@ -186,6 +190,20 @@ class Cluster:
         return _delete_orders({node_id: stale})
 
     # -- what an operator says ---------------------------------------------------------------------
+
+    def describe_network(self, described: Topology) -> None:
+        """The administrator's description changed: datanodes may stand elsewhere now. What is where stays.
+
+        Raises InvalidTopology, and changes nothing, when a datanode is called as a switch is.
+        """
+        Network(described).topology(self.members.all())
+        self.network.describe(described)
+        for node in self.members.all():
+            node.rack = self.network.rack_of(node.registration)
+
+    def topology(self) -> Topology:
+        """The network of the datanodes that are alive."""
+        return self.network.topology(self.members.alive())
 
     def set_mode(self, node_id: NodeId, mode: Mode, ends_s: float = inf) -> None:
         """A datanode is taken out of service until `ends_s`, or back into it; it need not be there.

@@ -36,6 +36,8 @@ class Node:
     registration: Register
     usage: Usage
     heard_s: float
+    #: Where it stands, which is not always where it says (`network.Network`).
+    rack: str
     state: State = State.ALIVE
     #: Whether its full report is in.
     reported: bool = False
@@ -43,10 +45,6 @@ class Node:
     @property
     def id(self) -> NodeId:
         return self.registration.node
-
-    @property
-    def rack(self) -> str:
-        return self.registration.rack
 
     @property
     def hop(self) -> Hop:
@@ -74,9 +72,9 @@ class Membership:
         self._modes: dict[NodeId, tuple[Mode, float]] = {}
         self._ticked_s: float | None = None
 
-    def register(self, now_s: float, registration: Register) -> Node:
-        """A datanode comes or comes back; its report is still to come."""
-        node = Node(registration, registration.usage, now_s)
+    def register(self, now_s: float, registration: Register, rack: str | None = None) -> Node:
+        """A datanode comes or comes back, on `rack` or on that which it says; its report is still to come."""
+        node = Node(registration, registration.usage, now_s, registration.rack if rack is None else rack)
         self._nodes[node.id] = node
         return node
 

@@ -1,12 +1,14 @@
-"""REST on the network and on what policies would do with it: `GET /v1/topology`, `POST /v1/plan`."""
+"""REST on the network and on what policies would do with it: `GET /v1/topology`, `POST /v1/topology/reload`,
+`POST /v1/plan`."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from math import ceil
 from typing import Any
 
 import msgspec
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, FastAPI, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from peacefs.peace import dry_run
@@ -14,9 +16,10 @@ from peacefs.protocol.errors import NoDatanodes
 from peacefs.protocol.limits import plan_chunks_max, plan_requests_max, replication_default, replication_max
 from peacefs.topology.calibration import Calibration, calibrate
 from peacefs.topology.model import Topology
+from peacefs.topology.toml_writer import to_structure
 
 from .cluster import Cluster
-from .network import NetworkLoad, live_topology, load_of, racks_of
+from .network import NetworkLoad, load_of
 from .planner import Planner
 
 
@@ -29,11 +32,13 @@ class RackDescription(BaseModel):
 
 class ServerDescription(BaseModel):
     """An alive datanode: its network card, its disk at its best, how many incoming chunks that takes, and how
-    many are on their way to it now."""
+    many are on their way to it now. `described`: whether the topology file names it."""
 
     server: str
     host: str
+    data_port: int
     rack: str
+    described: bool
     network_bytes_s: float
     disk_bytes_s: float
     slots: int
@@ -54,9 +59,12 @@ class LinkDescription(BaseModel):
 
 
 class TopologyDescription(BaseModel):
-    """The network of the datanodes that are alive."""
+    """The network of the datanodes that are alive. One stream's rate is what a typical server gives to each when
+    all its slots are taken; capacities in streams follow from it."""
 
+    described: bool
     root: str
+    stream_bytes_s: float
     switches: list[str]
     racks: list[RackDescription]
     servers: list[ServerDescription]
@@ -124,35 +132,53 @@ def network_routes(cluster: Cluster, planner: Planner) -> APIRouter:
     @router.post("/plan", response_model=PlanAnswer)
     async def plan(body: PlanBody) -> Response:
         requests = [dry_run.Request(each.writer, each.replication, each.chunks) for each in body.requests]
-        task = dry_run.Task(body.policy, body.seed, requests, body.topology)
-        planned = await planner.plan(_for_cluster(task, cluster) if body.topology is None else task)
+        if body.topology is None:
+            task = _for_cluster(body, requests, cluster)
+        else:
+            task = dry_run.Task(body.policy, body.seed, requests, body.topology)
+        planned = await planner.plan(task)
         return Response(msgspec.json.encode(planned), media_type="application/json")
 
     return router
 
 
-def _for_cluster(task: dry_run.Task, cluster: Cluster) -> dry_run.Task:
+def add_reload_route(app: FastAPI, reload: Callable[[], Awaitable[None]], cluster: Cluster) -> None:
+    """Adds `POST /v1/topology/reload` to the application. `reload` reads the file again, or raises."""
+
+    @app.post("/v1/topology/reload")
+    async def reload_topology() -> TopologyDescription:
+        """Reads the topology file again. When there is a mistake in it nothing changes."""
+        await reload()
+        return _described(cluster)
+
+
+def _for_cluster(body: PlanBody, requests: list[dry_run.Request], cluster: Cluster) -> dry_run.Task:
     """Of datanodes that are to leave, writers may be on them, but no replicas go there."""
-    alive, staying = cluster.members.alive(), cluster.members.in_service()
+    staying = cluster.members.in_service()
     if not staying:
         raise NoDatanodes("no datanode that could take a replica is alive: there is nothing to plan for")
-    leaving = frozenset(node.id for node in alive) - {node.id for node in staying}
-    return msgspec.structs.replace(task, racks=racks_of(alive), exclude=leaving)
+    topology = cluster.topology()
+    leaving = topology.servers.keys() - {node.id for node in staying}
+    return dry_run.Task(body.policy, body.seed, requests, to_structure(topology), frozenset(leaving))
 
 
 def _described(cluster: Cluster) -> TopologyDescription:
-    nodes = {node.id: node for node in cluster.members.alive()}
-    topology = live_topology(nodes.values())
+    nodes = {node.id: node.registration for node in cluster.members.alive()}
+    topology = cluster.topology()
     calibration, load = calibrate(topology), load_of(topology, cluster.pipelines())
     return TopologyDescription(
+        described=cluster.network.is_described,
         root=topology.root,
+        stream_bytes_s=calibration.stream_bytes_s,
         switches=list(topology.switches),
         racks=[RackDescription(rack=rack, servers=list(names)) for rack, names in topology.racks.items()],
         servers=[
             ServerDescription(
                 server=name,
-                host=nodes[name].registration.data_host,
+                host=nodes[name].data_host,
+                data_port=nodes[name].data_port,
                 rack=server.rack,
+                described=cluster.network.is_known(nodes[name]),
                 network_bytes_s=topology.network_bytes_s(name),
                 disk_bytes_s=server.disk.best_rate,
                 slots=calibration.slots[name],
@@ -171,7 +197,9 @@ def _links(topology: Topology, calibration: Calibration, load: NetworkLoad) -> l
             b=link.b,
             bytes_s=link.bytes_s,
             cost=link.cost,
-            capacity_streams=max(1, ceil(link.bytes_s / calibration.stream_bytes_s)),
+            capacity_streams=calibration.link_streams.get(
+                (link.a, link.b), max(1, ceil(link.bytes_s / calibration.stream_bytes_s))
+            ),
             streams_a_to_b=load.links[link.a, link.b],
             streams_b_to_a=load.links[link.b, link.a],
         )

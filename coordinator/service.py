@@ -18,7 +18,7 @@ from typing import TypeVar
 
 import uvloop
 
-from peacefs.protocol.errors import StartupError
+from peacefs.protocol.errors import BadRequest, InvalidTopology, StartupError
 from peacefs.protocol.hello import Identity
 from peacefs.protocol.http_server import build_server, listen
 from peacefs.protocol.ids import NodeId
@@ -41,6 +41,8 @@ from peacefs.protocol.secret import (
     require_secret_for,
 )
 from peacefs.protocol.tokens import Seal
+from peacefs.topology.loader import load_topology
+from peacefs.topology.model import Topology
 
 from . import namespace
 from .admission import Admission
@@ -58,6 +60,7 @@ from .online_backup import OnlineBackup
 from .permissions import Callers
 from .rest import build_rest
 from .rest_metadata import add_metadata_routes
+from .rest_network import add_reload_route
 from .unclaimed import UnclaimedCounts
 from .webhdfs import WebHdfs
 from .workplace import Workplace
@@ -84,6 +87,8 @@ class CoordinatorOptions:
     check_permissions: bool = True
     #: The users of each group; those of `supergroup` are superusers.
     groups: Mapping[str, Collection[str]] = field(default_factory=dict)
+    #: The network as an administrator describes it; without it, what datanodes say and default rates.
+    topology: Path | None = None
 
 
 def run(options: CoordinatorOptions) -> None:
@@ -93,19 +98,27 @@ def run(options: CoordinatorOptions) -> None:
     sys.setswitchinterval(thread_switch_interval_s)
     secret_file = find_secret_file(options.secret_file)
     require_secret_for(options.host, secret_file)
+    described = _described_network(options.topology)
     _make_directory(options.directory)
     metadata = SqliteMetadata.open(_store(options.directory), owner=getpass.getuser())
     try:
         secret = (
             read_secret(secret_file) if secret_file else read_or_make_secret(options.directory / "cluster.secret")
         )
-        uvloop.run(Coordinator(options, metadata, Seal(secret)).serve())
+        uvloop.run(Coordinator(options, metadata, Seal(secret), described).serve())
     finally:
         metadata.close()
 
 
 def _store(directory: Path) -> Path:
     return directory / STORE_NAME
+
+
+def _described_network(file: Path | None) -> Topology | None:
+    try:
+        return load_topology(file) if file is not None else None
+    except InvalidTopology as mistake:
+        raise StartupError(f"the topology cannot be used: {mistake.message}") from None
 
 
 def _make_directory(directory: Path) -> None:
@@ -118,11 +131,13 @@ def _make_directory(directory: Path) -> None:
 class Coordinator:
     """All parts of a running coordinator. Owned by its event loop, but for the writer thread of the commits."""
 
-    def __init__(self, options: CoordinatorOptions, metadata: SqliteMetadata, seal: Seal) -> None:
+    def __init__(
+        self, options: CoordinatorOptions, metadata: SqliteMetadata, seal: Seal, described: Topology | None
+    ) -> None:
         self._options = options
         self._metadata = metadata
         self._epochs = Epochs(metadata)
-        self._cluster = Cluster(time.monotonic(), random.Random())
+        self._cluster = Cluster(time.monotonic(), random.Random(), described)
         self._commits = GroupCommit(metadata, self._stop_at_once)
         self._reader = metadata.reader()
         self._advertised = options.advertise or options.host
@@ -164,6 +179,7 @@ class Coordinator:
             floor_held=self._reader.floor_held,
         )
         add_metadata_routes(rest, OnlineBackup(_store(options.directory)), self._release_floor)
+        add_reload_route(rest, self._reload_topology, self._cluster)
         admission = Admission(WebHdfs(self._files, rest))
         watch(self._cluster, self._commits, admission)
         server = build_server(admission)
@@ -310,6 +326,15 @@ class Coordinator:
             counts.chunks_of_earlier_epochs,
         )
         return counts
+
+    # -- the network -------------------------------------------------------------------------------
+
+    async def _reload_topology(self) -> None:
+        file = self._options.topology
+        if file is None:
+            raise BadRequest("this coordinator was started without --topology: there is no file to read again")
+        self._cluster.describe_network(await asyncio.to_thread(load_topology, file))
+        log.info("the network is that of %s as it is now", file)
 
     def _stop_at_once(self, fault: BaseException) -> None:
         """A commit failed with a disk fault: nobody may be told anything about what was in it."""

@@ -21,8 +21,7 @@ from peacefs.protocol.limits import (
     plan_switches_max,
     replication_max,
 )
-from peacefs.topology.model import Defaults, Topology
-from peacefs.topology.rack_table import tree_of_racks
+from peacefs.topology.model import Topology
 from peacefs.topology.rate_curve import PAPER_CLIENT
 from peacefs.topology.toml_file import parse_structure, parse_toml
 
@@ -44,14 +43,13 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Task(msgspec.Struct, frozen=True):
-    """A dry run to be made. `topology` is TOML or its tables as a structure; without it, `racks` gives each
-    server its rack. Servers in `exclude` write, but get no replicas."""
+    """A dry run to be made. `topology` is TOML or its tables as a structure. Servers in `exclude` write, but
+    get no replicas."""
 
     policy: str
     seed: int
     requests: list[Request]
-    topology: str | dict[str, Any] | None = None
-    racks: dict[str, str] = {}
+    topology: str | dict[str, Any] = ""
     exclude: frozenset[str] = frozenset()
 
 
@@ -123,8 +121,6 @@ def _check_size(requests: list[Request]) -> None:
 
 def _topology(task: Task) -> Topology:
     match task.topology:
-        case None:
-            return tree_of_racks(task.racks, Defaults())
         case str(text):
             return parse_toml(text)
         case structure:

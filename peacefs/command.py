@@ -84,6 +84,16 @@ def coordinator(
             show_default=False,
         ),
     ] = None,
+    topology_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--topology",
+            metavar="FILE",
+            envvar="PEACEFS_TOPOLOGY",
+            help="Racks, links and disks: TOML if it ends in .toml, else Hadoop's rack table; servers are named by "
+            "host, HOST:DATA-PORT or id. [default: racks as datanodes say, and default rates]",
+        ),
+    ] = None,
     ready_fd: ReadyDescriptor = None,
     parent_fd: ParentDescriptor = None,
 ) -> None:
@@ -102,6 +112,7 @@ def coordinator(
             parent_fd=parent_fd,
             check_permissions=permissions,
             groups=dict(_group(text) for text in groups or ()),
+            topology=topology_file,
         )
     )
 
@@ -289,7 +300,7 @@ def plan(
     run_plan(PlanOptions(policy, seed, writers or (), replication, chunks, topology, coordinator, as_json))
 
 
-topology = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look at descriptions of networks.")
+topology = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look at networks and their descriptions.")
 application.add_typer(topology, name="topology")
 
 TopologyFile = Annotated[
@@ -308,7 +319,10 @@ def topology_check(file: TopologyFile) -> None:
 
 @topology.command("show")
 def topology_show(
-    file: TopologyFile,
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="FILE", help="As for check. [default: the network of a running cluster]"),
+    ] = None,
     svg: Annotated[Path | None, typer.Option("--svg", metavar="OUT", help="Write a picture.")] = None,
     dot: Annotated[
         Path | None, typer.Option("--dot", metavar="OUT", help="Write the graph of capacities for Graphviz.")
@@ -316,11 +330,27 @@ def topology_show(
     graphml: Annotated[
         Path | None, typer.Option("--graphml", metavar="OUT", help="Write the graph of capacities as GraphML.")
     ] = None,
+    coordinator: Coordinator = DEFAULT_ADDRESS.http,
 ) -> None:
-    """Draw a network as a tree, with the rates of its links."""
+    """Draw a network as a tree, with the rates of its links.
+
+    That of a running cluster, without FILE, comes with the chunks that are on their way over each link now, beside
+    how many it carries.
+    """
     from .topology_command import show
 
-    show(file, svg=svg, dot=dot, graphml=graphml)
+    show(file, coordinator, svg=svg, dot=dot, graphml=graphml)
+
+
+@topology.command("reload")
+def topology_reload(coordinator: Coordinator = DEFAULT_ADDRESS.http) -> None:
+    """Have the coordinator read its topology file again.
+
+    When there is a mistake in it, it is named and nothing changes.
+    """
+    from .topology_command import reload
+
+    reload(coordinator)
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from math import log2
 from xml.etree import ElementTree
 
+from .link_load import Loads, load_on
 from .model import Link, Topology
 from .spanning import Branch, spanning_tree
 from .terminal_drawing import show_rate
@@ -20,13 +21,17 @@ _STYLE = """
   .server circle { fill: #e7f3df; stroke: #4c7a34; }
   line { stroke: #888; stroke-linecap: round; }
   line.cross { stroke: #b3593b; stroke-dasharray: 6 4; }
+  line.busy { stroke: #2f7ed8; }
+  line.full { stroke: #d03030; }
 """
 
 Place = tuple[float, float]
 
 
-def draw_svg(topology: Topology) -> str:
-    """The text of an SVG document. Rates show when the pointer rests on a link."""
+def draw_svg(topology: Topology, loads: Loads | None = None) -> str:
+    """The text of an SVG document. Rates and loads show when the pointer rests on a link; one that carries chunks
+    is blue, one that carries as many as it can is red."""
+    loads = loads or {}
     root = spanning_tree(topology)
     places: dict[str, Place] = {}
     _place(root, _MARGIN, places)
@@ -41,9 +46,9 @@ def draw_svg(topology: Topology) -> str:
     slowest = min((link.bytes_s for link in topology.links), default=1.0)
     for branch in branches:
         if branch.link:
-            _draw_link(svg, branch.link, places, slowest, "link")
+            _draw_link(svg, branch.link, places, slowest, loads, "link")
         for link in branch.cross:
-            _draw_link(svg, link, places, slowest, "cross")
+            _draw_link(svg, link, places, slowest, loads, "cross")
     for branch in branches:
         _draw_branch(svg, branch, places[branch.name])
     ElementTree.indent(svg)
@@ -63,8 +68,13 @@ def _place(branch: Branch, left: float, places: dict[str, Place]) -> None:
         left += child.leaves() * _SERVER_WIDTH
 
 
-def _draw_link(svg: ElementTree.Element, link: Link, places: dict[str, Place], slowest: float, kind: str) -> None:
+def _draw_link(
+    svg: ElementTree.Element, link: Link, places: dict[str, Place], slowest: float, loads: Loads, kind: str
+) -> None:
     (x1, y1), (x2, y2) = places[link.a], places[link.b]
+    load = load_on(loads, link)
+    if load is not None:
+        kind += " full" if load.is_full else " busy"
     line = ElementTree.SubElement(
         svg,
         "line",
@@ -77,7 +87,9 @@ def _draw_link(svg: ElementTree.Element, link: Link, places: dict[str, Place], s
             "stroke-width": f"{1.5 + log2(link.bytes_s / slowest):.2f}",
         },
     )
-    ElementTree.SubElement(line, "title").text = f"{link.a} - {link.b}: {show_rate(link.bytes_s)}"
+    ElementTree.SubElement(line, "title").text = f"{link.a} - {link.b}: {show_rate(link.bytes_s)}" + (
+        f", {load.from_end(link.a)}" if load else ""
+    )
 
 
 def _draw_branch(svg: ElementTree.Element, branch: Branch, place: Place) -> None:

@@ -83,7 +83,8 @@ def test_the_topology_shows_servers_links_capacities_and_what_is_on_its_way(rest
     streams = {server["server"]: server["streams"] for server in shown["servers"]}
     assert streams == {f"n{n}": int(f"n{n}" in pipeline) for n in range(1, 7)}
     assert shown["servers"][0] == {
-        **{"server": "n1", "host": "n1.example", "rack": "/rack-1", "network_bytes_s": 125e6},
+        **{"server": "n1", "host": "n1.example", "data_port": 9866, "rack": "/rack-1", "described": False},
+        **{"network_bytes_s": 125e6},
         **{"disk_bytes_s": 45e6, "slots": 2, "streams": streams["n1"]},
     }
     links = {(link["a"], link["b"]): link for link in shown["links"]}
@@ -226,7 +227,8 @@ def test_whatever_is_sent_the_answer_is_a_plan_or_a_refusal(
         refusal(answer)
 
 
-TASK = Task("express", 0, [Request(None, 1, 4)], racks={"n1": "/rack-1"})
+NETWORK = {"switch": [{"name": "/r"}], "servers": [{"rack": "/r", "names": ["a"]}]}
+TASK = Task("express", 0, [Request(None, 1, 4)], NETWORK)
 
 
 def test_a_dry_run_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,7 +270,14 @@ def test_a_dry_run_that_fails_is_our_fault_and_says_no_more(monkeypatch: pytest.
 def test_the_process_reads_a_task_and_writes_a_plan() -> None:
     done = subprocess.run(
         [sys.executable, "-P", "-m", "peacefs.coordinator.planner"],
-        input=b'{"policy":"random","seed":1,"requests":[{"writer":"a","replication":1,"chunks":1}],"racks":{"a":"/r"}}',
+        input=json.dumps(
+            {
+                "policy": "random",
+                "seed": 1,
+                "requests": [{"writer": "a", "replication": 1, "chunks": 1}],
+                "topology": NETWORK,
+            }
+        ).encode(),
         capture_output=True,
         check=True,
     )

@@ -12,8 +12,11 @@ from peacefs.peace.ledger import Grant
 from peacefs.peace.random_policy import RandomPolicy
 from peacefs.protocol.errors import BadRequest
 from peacefs.protocol.limits import chunk_bytes_max
+from peacefs.topology.model import Defaults
+from peacefs.topology.rack_table import tree_of_racks
+from peacefs.topology.toml_writer import to_structure
 
-_RACKS = {"a": "/r1", "b": "/r1", "c": "/r2"}
+_NETWORK = to_structure(tree_of_racks({"a": "/r1", "b": "/r1", "c": "/r2"}, Defaults()))
 
 
 @st.composite
@@ -30,7 +33,7 @@ def _tasks(draw: st.DrawFn) -> Task:
         policy=draw(st.sampled_from(sorted(POLICIES))),
         seed=draw(st.integers(0, 3)),
         requests=draw(st.lists(requests, min_size=1, max_size=4)),
-        racks=racks,
+        topology=to_structure(tree_of_racks(racks, Defaults())),
         exclude=leaving,
     )
 
@@ -44,13 +47,13 @@ def test_every_chunk_is_told_of_once_and_on_as_many_servers_as_asked_for(task: T
     ends_s = {-1: 0.0}
     for each in plan.assignments:
         assert len(set(each.pipeline)) == len(each.pipeline) == task.requests[each.request].replication
-        assert set(each.pipeline) <= task.racks.keys() - task.exclude
+        assert not set(each.pipeline) & task.exclude
         assert each.start_s == ends_s[each.step - 1] < each.end_s
         ends_s[each.step] = max(ends_s.get(each.step, 0.0), each.end_s)
 
 
 def test_a_chunk_alone_takes_as_long_as_its_slowest_part() -> None:
-    (alone,) = dry_run(Task("express", 0, [Request("a", 2, 1)], racks=_RACKS)).assignments
+    (alone,) = dry_run(Task("express", 0, [Request("a", 2, 1)], topology=_NETWORK)).assignments
     assert alone.end_s == pytest.approx(chunk_bytes_max / 30e6)
 
 
@@ -60,7 +63,7 @@ def test_what_the_policy_has_no_room_for_is_unplaced(monkeypatch: pytest.MonkeyP
             return [] if now_s else super()._admit(now_s)
 
     monkeypatch.setitem(POLICIES, "random", lambda topology, rng: OnceOnly(topology, rng, chunks_per_writer=1))
-    plan = dry_run(Task("random", 0, [Request("a", 2, 3)], racks=_RACKS))
+    plan = dry_run(Task("random", 0, [Request("a", 2, 3)], topology=_NETWORK))
     assert [each.chunk for each in plan.assignments] == [0]
     assert plan.unplaced == [
         Unplaced(0, chunk, "the policy finds no room for it, even in an idle cluster") for chunk in (1, 2)
@@ -80,7 +83,7 @@ def test_what_the_policy_has_no_room_for_is_unplaced(monkeypatch: pytest.MonkeyP
 )
 def test_a_request_that_makes_no_sense_is_named(request_: Request, said: str) -> None:
     with pytest.raises(BadRequest, match=f"^request 1: {said}"):
-        dry_run(Task("express", 0, [Request("a", 1, 1), request_], racks=_RACKS))
+        dry_run(Task("express", 0, [Request("a", 1, 1), request_], topology=_NETWORK))
 
 
 @pytest.mark.parametrize(
@@ -93,9 +96,9 @@ def test_a_request_that_makes_no_sense_is_named(request_: Request, said: str) ->
 )
 def test_how_much_is_planned_at_once_is_bounded(requests: list[Request], said: str) -> None:
     with pytest.raises(BadRequest, match=said):
-        dry_run(Task("express", 0, requests, racks=_RACKS))
+        dry_run(Task("express", 0, requests, topology=_NETWORK))
 
 
 def test_the_same_task_gives_the_same_plan() -> None:
-    task = Task("flow", 5, [Request(writer, 2, 4) for writer in ("a", "b", None)], racks=_RACKS)
+    task = Task("flow", 5, [Request(writer, 2, 4) for writer in ("a", "b", None)], topology=_NETWORK)
     assert dry_run(task) == dry_run(task)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
+from peacefs.topology.link_load import LinkLoad
 from peacefs.topology.model import Topology
 from peacefs.topology.svg_drawing import draw_svg
 from peacefs.topology.terminal_drawing import draw_tree
+
+_NS = "{http://www.w3.org/2000/svg}"
 
 
 def test_a_tree_in_the_terminal(figure_5: Topology) -> None:
@@ -33,6 +36,19 @@ def test_links_outside_the_tree_are_named(leaf_and_spine: Topology) -> None:
     )
 
 
+def test_the_load_on_links_is_drawn_as_each_end_sees_it(figure_5: Topology) -> None:
+    loads = {
+        frozenset(("SW1", "SW2")): LinkLoad("SW2", forth=2, back=1, capacity=2),
+        frozenset(("SVR1.1", "SW1")): LinkLoad("SW1", forth=1, back=0, capacity=3),
+        frozenset(("SVR1.2", "SW1")): LinkLoad("SW1", forth=0, back=0, capacity=3),
+    }
+    lines = draw_tree(figure_5, loads).splitlines()
+    assert lines[1] == "├── SW2  125 MB/s  [2 out, 1 in, of 2]  (2 servers)"
+    assert lines[4:] == ["├── SVR1.1  125 MB/s  [0 out, 1 in, of 3]", "└── SVR1.2  125 MB/s"]
+    classes = [line.get("class") for line in ElementTree.fromstring(draw_svg(figure_5, loads)).iter(f"{_NS}line")]
+    assert sorted(map(str, classes)) == ["link", "link", "link", "link busy", "link full"]
+
+
 def test_an_empty_cluster_can_be_drawn() -> None:
     assert draw_tree(Topology()) == "/\n"
     ElementTree.fromstring(draw_svg(Topology()))
@@ -40,10 +56,9 @@ def test_an_empty_cluster_can_be_drawn() -> None:
 
 def test_the_picture_shows_every_switch_server_and_link_once(leaf_and_spine: Topology) -> None:
     svg = ElementTree.fromstring(draw_svg(leaf_and_spine))
-    ns = "{http://www.w3.org/2000/svg}"
-    names = [group.findtext(f"{ns}text") for group in svg.findall(f"{ns}g")]
+    names = [group.findtext(f"{_NS}text") for group in svg.findall(f"{_NS}g")]
     assert sorted(map(str, names)) == sorted([*leaf_and_spine.switches, *leaf_and_spine.servers])
-    assert len(svg.findall(f"{ns}line")) == len(leaf_and_spine.links)
+    assert len(svg.findall(f"{_NS}line")) == len(leaf_and_spine.links)
 
 
 def test_names_cannot_break_out_of_the_picture() -> None:
