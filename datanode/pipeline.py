@@ -35,7 +35,7 @@ from peacefs.protocol.tokens import ChunkWrite, Seal
 
 from .changes import Changes
 from .chunk_store import Sealed, Staged
-from .replica_store import ReplicaStore
+from .replica_store import ChunkIntake
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class PipelineHop:
         self,
         node: NodeId,
         seal: Seal,
-        store: ReplicaStore,
+        store: ChunkIntake,
         changes: Changes,
         *,
         hop_timeout_s: float = default_hop_timeout_s,

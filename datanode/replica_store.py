@@ -15,8 +15,8 @@ from peacefs.protocol.messages import Replica
 from .chunk_store import Blocks, ReadPlan, Sealed, Staged
 
 
-class ReplicaStore(Protocol):
-    """Sealed, checksummed, immutable replicas."""
+class ChunkIntake(Protocol):
+    """Where a pipeline's chunks go."""
 
     def stage(self, chunk: ChunkId, version: Version) -> fx.Steps[Staged]: ...
 
@@ -25,6 +25,10 @@ class ReplicaStore(Protocol):
     def seal(self, staged: Staged) -> fx.Steps[Sealed]: ...
 
     def discard(self, staged: Staged) -> fx.Steps[None]: ...
+
+
+class ReplicaStore(ChunkIntake, Protocol):
+    """Sealed, checksummed, immutable replicas."""
 
     def open_read(self, chunk: ChunkId, version: Version, offset: int, length: int) -> fx.Steps[ReadPlan]: ...
 

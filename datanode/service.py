@@ -42,6 +42,7 @@ from peacefs.protocol.process import log_to_stderr, raise_open_files_limit, stop
 from peacefs.protocol.secret import SECRET_FILE_VARIABLE, find_secret_file, read_secret, require_secret_for
 from peacefs.protocol.threads import ConnectionPool, ThreadDriver, open_connection
 from peacefs.protocol.tokens import Seal
+from peacefs.topology.rate_curve import RateCurve
 
 from .changes import Changes
 from .chunk_server import ChunkServer
@@ -52,9 +53,11 @@ from .data_directories import claim_directories, rooms_of
 from .data_requests import DataRequests
 from .data_server import DataServer
 from .disk_set import Disk, DiskSet
+from .emulated_disk import DiskArm, EmulatedDisk
 from .gateway import Gateway
 from .orders import Orders
 from .pipeline import PipelineHop
+from .replica_store import ChunkIntake
 from .replicator import Replicator
 from .scrubber import Scrubber
 from .store_directory import StoreDirectory
@@ -82,6 +85,8 @@ class DatanodeOptions:
     copy_bytes_per_second: float = copy_bytes_per_second
     #: Where chunks are, a disk each; none for `directory` itself.
     data_directories: tuple[Path, ...] = ()
+    #: Chunks are taken in no faster than so, for experiments.
+    emulated_disk: RateCurve | None = None
     ready_fd: int | None = None
     parent_fd: int | None = None
 
@@ -157,7 +162,7 @@ class Datanode:
         self._driver = ThreadDriver(self._pool, self._link.call)
         self._store = self._disks()
         self._requests = DataRequests(
-            PipelineHop(self._node, seal, self._store, self._changes),
+            PipelineHop(self._node, seal, self._intake(), self._changes),
             ChunkServer(seal, self._store, self._changes),
         )
         budget = CopyBudget(options.copy_bytes_per_second)
@@ -190,6 +195,13 @@ class Datanode:
             for path, room in rooms_of(options.data_directories or (options.directory,))
         ]
         return DiskSet(disks, rng=random.Random(), on_lost=self._changes.removed, on_failed=_disk_failed)
+
+    def _intake(self) -> ChunkIntake:
+        curve = self._options.emulated_disk
+        if curve is None:
+            return self._store
+        log.warning("chunks are taken in no faster than %s: an experiment, never for use", curve)
+        return EmulatedDisk(self._store, DiskArm(curve))
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Until told to stop."""

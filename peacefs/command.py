@@ -171,10 +171,19 @@ def datanode(
             help="Where chunks are, one for each disk; may be repeated. [default: in --dir, beside the identity]",
         ),
     ] = None,
+    emulate_disk: Annotated[
+        str | None,
+        typer.Option(
+            "--emulate-disk",
+            metavar="N=RATE,...",
+            help="For experiments only: take chunks in no faster than so many bytes a second, when N come in at once.",
+        ),
+    ] = None,
     ready_fd: ReadyDescriptor = None,
     parent_fd: ParentDescriptor = None,
 ) -> None:
     """Run a datanode: chunks on one or more disks."""
+    from peacefs.datanode.emulated_disk import parse_curve
     from peacefs.datanode.service import DatanodeOptions, run
 
     run(
@@ -192,6 +201,7 @@ def datanode(
             scrub_bytes_per_second=scrub_rate,
             copy_bytes_per_second=copy_rate,
             data_directories=tuple(data_directories or ()),
+            emulated_disk=None if emulate_disk is None else parse_curve(emulate_disk),
             ready_fd=ready_fd,
             parent_fd=parent_fd,
         )
