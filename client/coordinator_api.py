@@ -33,7 +33,7 @@ from peacefs.protocol.messages import (
     ReportCorrupt,
 )
 
-from .coordinator_http import Answer, CoordinatorHttp
+from .coordinator_http import CoordinatorHttp
 from .file_status import (
     ContentSummary,
     FileStatus,
@@ -59,6 +59,10 @@ _replies: msgspec.json.Decoder[Allocated | Completed | Layout | Done] = msgspec.
 )
 
 
+def _new_request_id() -> str:
+    return uuid.uuid4().hex
+
+
 class NewFile(msgspec.Struct, frozen=True, kw_only=True):
     """The wish to write a file. `request_id` stays the same when the wish is repeated.
 
@@ -72,7 +76,7 @@ class NewFile(msgspec.Struct, frozen=True, kw_only=True):
     replication: int = 0
     block_bytes: int = chunk_bytes_max
     create_parent: bool = True
-    request_id: str = msgspec.field(default_factory=lambda: uuid.uuid4().hex)
+    request_id: str = msgspec.field(default_factory=_new_request_id)
 
 
 class Created(msgspec.Struct, frozen=True):
@@ -140,30 +144,27 @@ class CoordinatorApi:
 
     def mkdirs(self, path: str, permission: int = 0o755) -> None:
         """Makes a directory and its parents; that it is there is fine. Raises FileAlreadyExists, ..."""
-        self._boolean(self._webhdfs("PUT", path, "MKDIRS", permission=f"{permission:o}"))
+        self._boolean(self._change("PUT", path, "MKDIRS", permission=f"{permission:o}"))
 
     def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
         """Moves atomically to exactly `target`. With `overwrite` a file or empty directory there is replaced.
 
-        The coordinator recognises a repetition by where `target` came from.
         Raises FileNotFound, FileAlreadyExists, ParentNotDirectory, RenameRefused, ...
         """
         options = "OVERWRITE" if overwrite else "NONE"
-        self._webhdfs("PUT", source, "RENAME", destination=target, renameoptions=options)
+        self._change("PUT", source, "RENAME", destination=target, renameoptions=options)
 
     def delete(self, path: str, *, recursive: bool = False) -> bool:
         """Whether there was something to delete. Raises PathIsNotEmptyDirectory."""
-        answer = self._webhdfs("DELETE", path, "DELETE", recursive=str(recursive).lower())
-        # When an earlier attempt's answer was lost, nothing left to delete means that it was carried out.
-        return self._boolean(answer) or answer.after_loss
+        return self._boolean(self._change("DELETE", path, "DELETE", recursive=str(recursive).lower()))
 
     def set_permission(self, path: str, permission: int) -> None:
         """Raises FileNotFound, AccessDenied."""
-        self._webhdfs("PUT", path, "SETPERMISSION", permission=f"{permission:o}")
+        self._change("PUT", path, "SETPERMISSION", permission=f"{permission:o}")
 
     def set_owner(self, path: str, owner: str | None, group: str | None) -> None:
         """None leaves one as it is. Raises FileNotFound, AccessDenied."""
-        self._webhdfs("PUT", path, "SETOWNER", owner=owner or "", group=group or "")
+        self._change("PUT", path, "SETOWNER", owner=owner or "", group=group or "")
 
     def content_summary(self, path: str) -> ContentSummary:
         """What a tree holds. Raises FileNotFound."""
@@ -174,24 +175,24 @@ class CoordinatorApi:
 
     def allow_snapshots(self, path: str) -> None:
         """Raises SnapshotRefused, AccessDenied, FileNotFound."""
-        self._webhdfs("PUT", path, "ALLOWSNAPSHOT")
+        self._change("PUT", path, "ALLOWSNAPSHOT")
 
     def disallow_snapshots(self, path: str) -> None:
         """Raises SnapshotRefused, AccessDenied, FileNotFound."""
-        self._webhdfs("PUT", path, "DISALLOWSNAPSHOT")
+        self._change("PUT", path, "DISALLOWSNAPSHOT")
 
     def create_snapshot(self, path: str, name: str | None) -> str:
         """The snapshot's path. Raises SnapshotRefused, AccessDenied, FileNotFound."""
-        answer = self._webhdfs("PUT", path, "CREATESNAPSHOT", snapshotname=name or "")
+        answer = self._change("PUT", path, "CREATESNAPSHOT", snapshotname=name or "")
         return self._read(answer, dict[str, str])["Path"]
 
     def rename_snapshot(self, path: str, name: str, new_name: str) -> None:
         """Raises SnapshotRefused, AccessDenied, FileNotFound."""
-        self._webhdfs("PUT", path, "RENAMESNAPSHOT", oldsnapshotname=name, snapshotname=new_name)
+        self._change("PUT", path, "RENAMESNAPSHOT", oldsnapshotname=name, snapshotname=new_name)
 
     def delete_snapshot(self, path: str, name: str) -> None:
         """Raises SnapshotRefused, AccessDenied, FileNotFound."""
-        self._webhdfs("DELETE", path, "DELETESNAPSHOT", snapshotname=name)
+        self._change("DELETE", path, "DELETESNAPSHOT", snapshotname=name)
 
     def snapshot_diff(self, path: str, older: str, newer: str) -> list[SnapshotDifference]:
         """Raises SnapshotRefused, AccessDenied, FileNotFound."""
@@ -200,10 +201,14 @@ class CoordinatorApi:
 
     def restore_snapshot(self, path: str, name: str) -> None:
         """Raises SnapshotRefused, AccessDenied, FileNotFound."""
-        body = msgspec.json.encode({"path": path, "user": self.user, "snapshot": name})
-        self._http.ask("POST", "/v1/snapshots/restore", body=body)
+        wish = {"path": path, "user": self.user, "snapshot": name, "request_id": _new_request_id()}
+        self._http.ask("POST", "/v1/snapshots/restore", body=msgspec.json.encode(wish))
 
-    def _webhdfs(self, method: str, path: str, operation: str, **parameters: str) -> Answer:
+    def _change(self, method: str, path: str, operation: str, **parameters: str) -> bytes:
+        """Under an id of its own, so that the coordinator does it once however often it is asked."""
+        return self._webhdfs(method, path, operation, requestid=_new_request_id(), **parameters)
+
+    def _webhdfs(self, method: str, path: str, operation: str, **parameters: str) -> bytes:
         parameters = {"op": operation, "user.name": self.user} | parameters
         return self._http.ask(method, "/webhdfs/v1" + quote(path), params=parameters)
 
@@ -235,12 +240,12 @@ class CoordinatorApi:
 
     def truncate(self, path: str, length: int) -> bool:
         """Raises FileNotFound, PathIsDirectory, IllegalChange, AlreadyBeingCreated."""
-        body = msgspec.json.encode({"path": path, "user": self.user, "length": length})
-        return self._boolean(self._http.ask("POST", "/v1/files/truncate", body=body))
+        wish = {"path": path, "user": self.user, "length": length, "request_id": _new_request_id()}
+        return self._boolean(self._http.ask("POST", "/v1/files/truncate", body=msgspec.json.encode(wish)))
 
     def concat(self, target: str, sources: Sequence[str]) -> None:
         """Raises FileNotFound, PathIsDirectory, IllegalChange, AlreadyBeingCreated."""
-        wish = {"target": target, "sources": sources, "user": self.user, "request_id": uuid.uuid4().hex}
+        wish = {"target": target, "sources": sources, "user": self.user, "request_id": _new_request_id()}
         self._http.ask("POST", "/v1/files/concat", body=msgspec.json.encode(wish))
 
     def _new_holder(self) -> str:
@@ -257,7 +262,7 @@ class CoordinatorApi:
             answer_timeout_s=timeout_s / 2,
         )
         try:
-            return _replies.decode(answer.body)
+            return _replies.decode(answer)
         except msgspec.DecodeError as error:
             raise ProtocolViolation(f"the coordinator's answer to {route} makes no sense: {error}") from None
 
@@ -296,11 +301,11 @@ class CoordinatorApi:
         )
         return self._read(answer, kind)
 
-    def _boolean(self, answer: Answer) -> bool:
+    def _boolean(self, answer: bytes) -> bool:
         return self._read(answer, dict[str, bool]).get("boolean", False)
 
-    def _read(self, answer: Answer, kind: type[S]) -> S:
+    def _read(self, answer: bytes, kind: type[S]) -> S:
         try:
-            return msgspec.json.decode(answer.body, type=kind)
+            return msgspec.json.decode(answer, type=kind)
         except msgspec.DecodeError as error:
             raise PeerRefused(f"{self.address} does not answer like a peacefs coordinator: {error}") from None

@@ -1,8 +1,7 @@
 """One HTTP conversation with a coordinator: asks, asks again where that helps, raises errors of our tree.
 
-Knows nothing of what is asked. Every request that it carries must be safe to repeat: either because it is
-idempotent, or because it carries a request id that the coordinator recognises, or because the caller looks at
-`Answer.after_loss`.
+Knows nothing of what is asked. Every request that it carries must be safe to repeat: either because it changes
+nothing, or because it carries a request id that the coordinator recognises.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import httpx
@@ -32,14 +30,6 @@ from peacefs.protocol.limits import (
 )
 
 from .addresses import CoordinatorAddress
-
-
-@dataclass(frozen=True)
-class Answer:
-    """A body, and whether an earlier attempt may have been carried out without our hearing of it."""
-
-    body: bytes
-    after_loss: bool
 
 
 class CoordinatorHttp:
@@ -75,8 +65,8 @@ class CoordinatorHttp:
         body: bytes = b"",
         patience_s: float = client_patience_s,
         answer_timeout_s: float = client_answer_timeout_s,
-    ) -> Answer:
-        """One logical request. `path` is percent-encoded already.
+    ) -> bytes:
+        """One logical request; the answer's body. `path` is percent-encoded already.
 
         Errors that may pass are met with growing pauses; no attempt begins after `patience_s`, none waits longer
         than `answer_timeout_s`. A coordinator that has never answered is taken for absent at once; one that has
@@ -85,22 +75,19 @@ class CoordinatorHttp:
         """
         deadline = self._clock() + patience_s
         pause_s = client_backoff_s
-        lost = False
         while True:
             fault: PeacefsError
             try:
-                return Answer(self._attempt(method, path, params, body, answer_timeout_s), lost)
+                return self._attempt(method, path, params, body, answer_timeout_s)
             except (httpx.ConnectError, httpx.ConnectTimeout):
                 fault = self._nobody_there()
                 if not self._has_answered:
                     raise fault from None
             except httpx.TimeoutException:
-                lost = True
                 fault = PeerTimeout(
                     f"the coordinator at {self.address.http} said nothing for {answer_timeout_s:g} s"
                 )
             except httpx.TransportError as broken:
-                lost = True
                 fault = PeerUnreachable(f"the connection to {self.address.http} broke: {broken}")
             except PeacefsError as refusal:
                 if not refusal.retriable:

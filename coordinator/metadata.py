@@ -301,8 +301,8 @@ class Transaction(Reader):
         """Keeps an answer for a request id that has none yet."""
 
     @abstractmethod
-    def forget_answers(self, before_ms: int, limit: int) -> int:
-        """Drops up to `limit` answers given before `before_ms`, oldest first. How many."""
+    def forget_answers(self, before_ms: int, limit: int, keep: int = 0) -> int:
+        """Drops up to `limit` answers given before `before_ms`, oldest first, never the last `keep`. How many."""
 
     @abstractmethod
     def decide(self, node: NodeId, decision: Decision) -> None:

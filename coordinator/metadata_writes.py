@@ -44,6 +44,11 @@ _REFERENCE = f"SELECT chunk, from_tx FROM reference WHERE inode = ? AND position
 _SHORTEN_REFERENCE = f"""
     UPDATE reference SET length = ?, from_tx = ? WHERE inode = ? AND position = ? AND to_tx = {LIVE}"""
 
+# Numbers are drawn one after the other, and rows are dropped from the front only.
+_OLDEST_ANSWERS = """
+    SELECT number, at_ms FROM request WHERE number <= (SELECT max(number) FROM request) - ?
+    ORDER BY number LIMIT ?"""
+
 
 class SqliteTransaction(SnapshotRows, Transaction):
     """Changes on the writing connection. One instance serves all requests, one after the other."""
@@ -175,8 +180,8 @@ class SqliteTransaction(SnapshotRows, Transaction):
     def remember(self, request: str, answer: bytes, now_ms: int) -> None:
         self._execute("INSERT INTO request VALUES (NULL, ?, ?, ?)", (request, answer, now_ms))
 
-    def forget_answers(self, before_ms: int, limit: int) -> int:
-        rows = self._execute("SELECT number, at_ms FROM request ORDER BY number LIMIT ?", (limit,)).fetchall()
+    def forget_answers(self, before_ms: int, limit: int, keep: int = 0) -> int:
+        rows = self._execute(_OLDEST_ANSWERS, (keep, limit)).fetchall()
         old = list(itertools.takewhile(lambda row: row[1] < before_ms, rows))
         if old:
             self._execute("DELETE FROM request WHERE number <= ?", (old[-1][0],))

@@ -12,6 +12,7 @@ from .paths import NamespacePath, parse_path
 from .permissions import Access, Caller
 from .reclaim import forget_answers_step, reclaim_step
 from .records import ContentSummary, FileStatus, ListPage, RenameMode
+from .replays import Applied, Asked, first_answer
 from .replication_bounds import checked_replication
 from .snapshots import changeable_path
 from .workplace import Workplace
@@ -20,7 +21,8 @@ from .workplace import Workplace
 class Names:
     """Reads look things up at once; changes wait for their commit. Paths are texts.
 
-    `user` is who asks and owns what is made. Whoever may not gets AccessDenied.
+    `user` is who asks and owns what is made. Whoever may not gets AccessDenied. A change that is asked again under
+    its `request_id` gets the first answer.
     """
 
     def __init__(self, workplace: Workplace) -> None:
@@ -72,79 +74,92 @@ class Names:
             return None
         return snapshots.locate(self._at.reader, path)
 
-    async def mkdirs(self, path: str, user: str, permission: int) -> bool:
+    async def mkdirs(self, path: str, user: str, permission: int, request_id: str = "") -> bool:
         parsed, caller = changeable_path(path), self._at.callers.of(user)
 
-        def change(tx: Transaction) -> bool:
+        def change(tx: Transaction) -> Applied[bool]:
             checks.check_mkdirs(tx, parsed, caller)
-            return namespace.mkdirs(tx, parsed, user, permission, self._at.now_ms())
+            return Applied(namespace.mkdirs(tx, parsed, user, permission, self._at.now_ms()))
 
-        return await self._at.commit(change)
+        asked = Asked(request_id, ("mkdirs", str(parsed), user, permission))
+        return (await self._at.once(asked, change)).answer
 
-    async def rename(self, source: str, target: str, user: str, mode: RenameMode) -> bool:
+    async def rename(self, source: str, target: str, user: str, mode: RenameMode, request_id: str = "") -> bool:
         source_path, target_path = changeable_path(source), changeable_path(target)
         caller = self._at.callers.of(user)
 
-        def change(tx: Transaction) -> namespace.RenameResult:
+        def change(tx: Transaction) -> Applied[bool]:
             checks.check_rename(tx, source_path, target_path, caller, mode)
-            return namespace.rename(tx, source_path, target_path, mode, self._at.now_ms())
+            result = namespace.rename(tx, source_path, target_path, mode, self._at.now_ms())
+            return Applied(result.done, result.freed)
 
-        result = await self._at.commit(change)
-        self._at.free(result.freed)
-        return result.done
+        asked = Asked(request_id, ("rename", str(source_path), str(target_path), user, mode.value))
+        renamed = await self._at.once(asked, change)
+        self._at.free(renamed.chunks)
+        return renamed.answer
 
-    async def delete(self, path: str, recursive: bool, user: str) -> bool:
+    async def delete(self, path: str, recursive: bool, user: str, request_id: str = "") -> bool:
         parsed, caller = changeable_path(path), self._at.callers.of(user)
-        if recursive:
+        asked = Asked(request_id, ("delete", str(parsed), recursive, user))
+        if recursive and first_answer(self._at.reader, asked) is None:
             await self._at.in_turns(checks.check_below(self._at.reader, parsed, caller))
 
-        def change(tx: Transaction) -> namespace.DeleteResult:
+        def change(tx: Transaction) -> Applied[bool]:
             checks.check_delete(tx, parsed, caller)
-            return namespace.delete(tx, parsed, recursive, self._at.now_ms())
+            result = namespace.delete(tx, parsed, recursive, self._at.now_ms())
+            return Applied(result.done, result.freed)
 
-        result = await self._at.commit(change)
-        self._at.free(result.freed)
+        deleted = await self._at.once(asked, change)
+        self._at.free(deleted.chunks)
         self.reclaim_soon()
-        return result.done
+        return deleted.answer
 
-    async def set_times(self, path: str, user: str, modified_ms: int | None, accessed_ms: int | None) -> None:
+    async def set_times(
+        self, path: str, user: str, modified_ms: int | None, accessed_ms: int | None, request_id: str = ""
+    ) -> None:
         parsed, caller = changeable_path(path), self._at.callers.of(user)
 
-        def change(tx: Transaction) -> None:
+        def change(tx: Transaction) -> Applied[None]:
             checks.check_access(tx, parsed, caller, Access.WRITE)
             namespace.set_times(tx, parsed, modified_ms, accessed_ms)
+            return Applied(None)
 
-        await self._at.commit(change)
+        await self._at.once(Asked(request_id, ("times", str(parsed), user, modified_ms, accessed_ms)), change)
 
-    async def set_permission(self, path: str, user: str, permission: int) -> None:
+    async def set_permission(self, path: str, user: str, permission: int, request_id: str = "") -> None:
         parsed, caller = changeable_path(path), self._at.callers.of(user)
 
-        def change(tx: Transaction) -> None:
+        def change(tx: Transaction) -> Applied[None]:
             checks.check_owner(tx, parsed, caller)
             namespace.set_permission(tx, parsed, permission)
+            return Applied(None)
 
-        await self._at.commit(change)
+        await self._at.once(Asked(request_id, ("permission", str(parsed), user, permission)), change)
 
-    async def set_owner(self, path: str, user: str, owner: str | None, group: str | None) -> None:
+    async def set_owner(
+        self, path: str, user: str, owner: str | None, group: str | None, request_id: str = ""
+    ) -> None:
         parsed, caller = changeable_path(path), self._at.callers.of(user)
 
-        def change(tx: Transaction) -> None:
+        def change(tx: Transaction) -> Applied[None]:
             checks.check_set_owner(tx, parsed, caller, owner, group)
             namespace.set_owner(tx, parsed, owner, group)
+            return Applied(None)
 
-        await self._at.commit(change)
+        await self._at.once(Asked(request_id, ("owner", str(parsed), user, owner, group)), change)
 
-    async def set_replication(self, path: str, user: str, replication: int) -> bool:
+    async def set_replication(self, path: str, user: str, replication: int, request_id: str = "") -> bool:
         parsed, caller = changeable_path(path), self._at.callers.of(user)
         wanted = checked_replication(replication)
 
-        def change(tx: Transaction) -> namespace.ReplicationResult:
+        def change(tx: Transaction) -> Applied[bool]:
             checks.check_access(tx, parsed, caller, Access.WRITE)
-            return namespace.set_replication(tx, parsed, wanted)
+            result = namespace.set_replication(tx, parsed, wanted)
+            return Applied(result.done, result.changed)
 
-        result = await self._at.commit(change)
-        self._at.cluster.load(result.changed)
-        return result.done
+        changed = await self._at.once(Asked(request_id, ("replication", str(parsed), user, wanted)), change)
+        self._at.cluster.load(changed.chunks)
+        return changed.answer
 
     def reclaim_soon(self) -> None:
         """There is something to take apart."""

@@ -24,7 +24,7 @@ from .metadata import InodeId, Reader, Transaction
 from .namespace_append import AppendToComplete, abandon_lease, check_append, complete_append, take_lease
 from .namespace_files import FileToComplete, Publication, check_create, complete_file
 from .namespace_rename import RenameResult, rename
-from .namespace_reshape import check_concat, concat, existing_file, truncate
+from .namespace_reshape import check_concat, concat, existing_file, is_repeated_concat, truncate
 from .new_directories import make_directories, only_mode_bits
 from .paths import NamespacePath, check_creatable
 from .reclaim import discard
@@ -51,6 +51,7 @@ __all__ = [
     "count_tree",
     "delete",
     "existing_file",
+    "is_repeated_concat",
     "layout",
     "list_page",
     "mkdirs",

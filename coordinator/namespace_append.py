@@ -6,11 +6,8 @@ can be seen; one that never completes has changed nothing but the lease.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import msgspec
 
 from peacefs.protocol.errors import BadRequest, FileAlreadyExists, LeaseExpired, PeacefsError
 from peacefs.protocol.limits import file_chunks_max
@@ -20,6 +17,7 @@ from .metadata import Inode, InodeId, Lease, Reader, Transaction
 from .namespace_files import Publication
 from .paths import NamespacePath
 from .records import ChunkRecord, Kind
+from .replays import Asked, first_answer, remember
 from .resolution import find_existing
 
 
@@ -32,13 +30,6 @@ class AppendToComplete:
     lease: Lease
     request_id: str
     chunks: Sequence[WrittenChunk]
-
-
-class _Answer(msgspec.Struct, frozen=True, array_like=True):
-    """What is remembered of a completion: the fingerprint of what was asked, and the answer."""
-
-    fingerprint: bytes
-    length: int
 
 
 def check_append(reader: Reader, path: NamespacePath) -> Inode:
@@ -71,13 +62,9 @@ def complete_append(tx: Transaction, wanted: AppendToComplete, now_ms: int) -> P
     Asked again with the same request id it gives the first answer. Raises LeaseExpired when somebody else has
     taken the lease or the file is gone, BadRequest for chunks that belong to a file already.
     """
-    fingerprint = _fingerprint(wanted)
-    remembered = tx.answer(wanted.request_id)
-    if remembered is not None:
-        answer = msgspec.msgpack.decode(remembered, type=_Answer)
-        if answer.fingerprint != fingerprint:
-            raise BadRequest(f"the request that extends {wanted.path} has completed something else before")
-        return Publication(answer.length, [], [])
+    asked = _asked(wanted)
+    if (first := first_answer(tx, asked)) is not None:
+        return Publication(first.answer, [], [])
     inode = tx.inode(wanted.inode)
     if inode is None:
         raise LeaseExpired(f"File does not exist: {wanted.path} (inode {wanted.inode})")
@@ -90,7 +77,7 @@ def complete_append(tx: Transaction, wanted: AppendToComplete, now_ms: int) -> P
     length = inode.length + sum(chunk.length for chunk in wanted.chunks)
     tx.change_inode(inode._replace(length=length, modified_ms=max(inode.modified_ms, now_ms)))
     tx.drop_lease(inode.inode)
-    tx.remember(wanted.request_id, msgspec.msgpack.encode(_Answer(fingerprint, length)), now_ms)
+    remember(tx, asked, length, now_ms)
     return Publication(length, added, [])
 
 
@@ -122,6 +109,6 @@ def _add_chunks(tx: Transaction, inode: Inode, position: int, wanted: AppendToCo
     return added
 
 
-def _fingerprint(wanted: AppendToComplete) -> bytes:
+def _asked(wanted: AppendToComplete) -> Asked:
     chunks = [(chunk.chunk, chunk.version, chunk.length, chunk.checksum) for chunk in wanted.chunks]
-    return hashlib.blake2b(msgspec.msgpack.encode((wanted.inode, chunks)), digest_size=16).digest()
+    return Asked(wanted.request_id, (wanted.inode, chunks))

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import msgspec
 
 from peacefs.protocol.errors import BadRequest, FileAlreadyExists, FileNotFound
 from peacefs.protocol.messages import WrittenChunk
@@ -16,6 +13,7 @@ from .new_directories import make_directories, only_mode_bits
 from .paths import NamespacePath, check_creatable, check_name_length
 from .reclaim import discard
 from .records import ChunkRecord, Kind
+from .replays import Asked, first_answer, remember
 from .resolution import Way, existing_inode, find_place
 
 
@@ -46,13 +44,6 @@ class Publication:
     freed: list[ChunkRecord]
 
 
-class _Answer(msgspec.Struct, frozen=True, array_like=True):
-    """What is remembered of a completion: the fingerprint of what was asked, and the answer."""
-
-    fingerprint: bytes
-    length: int
-
-
 def check_create(reader: Reader, path: NamespacePath, overwrite: bool, create_parent: bool) -> None:
     """Raises what HDFS answers to a CREATE that cannot be; what can be now may still fail at completion."""
     check_creatable(path)
@@ -66,10 +57,9 @@ def complete_file(tx: Transaction, file: FileToComplete, now_ms: int) -> Publica
     Asked again with the same request id it gives the first answer; with the same id and another file, or with
     chunks that already belong to one, it raises BadRequest. Else it raises what `check_create` does.
     """
-    fingerprint = _fingerprint(file)
-    remembered = tx.answer(file.request_id)
-    if remembered is not None:
-        return _answer_again(file, fingerprint, remembered)
+    asked = _asked(file)
+    if (first := first_answer(tx, asked)) is not None:
+        return Publication(first.answer, [], [])
     check_creatable(file.path)
     way = _place_for_file(tx, file.path, file.overwrite, file.create_parent)
     replaced = existing_inode(tx, way.last) if way.is_whole else None
@@ -97,7 +87,7 @@ def complete_file(tx: Transaction, file: FileToComplete, now_ms: int) -> Publica
     tx.add_entry(parent.inode, file.path.name, inode)
     tx.touch(parent.inode, now_ms)
     added = _add_chunks(tx, inode, file)
-    tx.remember(file.request_id, msgspec.msgpack.encode(_Answer(fingerprint, length)), now_ms)
+    remember(tx, asked, length, now_ms)
     return Publication(length, added, discard(tx, replaced) if replaced else [])
 
 
@@ -127,14 +117,7 @@ def _add_chunks(tx: Transaction, inode: InodeId, file: FileToComplete) -> list[C
     return added
 
 
-def _fingerprint(file: FileToComplete) -> bytes:
+def _asked(file: FileToComplete) -> Asked:
     """Tells two completions apart; who holds the replicas makes no difference."""
     chunks = [(chunk.chunk, chunk.version, chunk.length, chunk.checksum) for chunk in file.chunks]
-    return hashlib.blake2b(msgspec.msgpack.encode((str(file.path), chunks)), digest_size=16).digest()
-
-
-def _answer_again(file: FileToComplete, fingerprint: bytes, remembered: bytes) -> Publication:
-    answer = msgspec.msgpack.decode(remembered, type=_Answer)
-    if answer.fingerprint != fingerprint:
-        raise BadRequest(f"the request that completes {file.path} has completed something else before")
-    return Publication(answer.length, [], [])
+    return Asked(file.request_id, (str(file.path), chunks))

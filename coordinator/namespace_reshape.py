@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from peacefs.protocol.errors import BadRequest, IllegalChange, PathIsDirectory
-from peacefs.protocol.limits import concat_sources_max
+from peacefs.protocol.limits import concat_sources_max, rename_memory_s
 
 from .metadata import Inode, Reader, Transaction
 from .namespace_append import check_chunk_count
 from .paths import NamespacePath
 from .reclaim import discard
 from .records import ChunkRecord, Kind
-from .resolution import find, find_existing
+from .replays import Asked, first_answer, remember
+from .resolution import existing_inode, find, find_existing
 
 
 def truncate(tx: Transaction, path: NamespacePath, length: int, now_ms: int) -> list[ChunkRecord]:
@@ -36,14 +37,14 @@ def truncate(tx: Transaction, path: NamespacePath, length: int, now_ms: int) -> 
 
 
 def concat(
-    tx: Transaction, target: NamespacePath, sources: Sequence[NamespacePath], now_ms: int, request_id: str = ""
+    tx: Transaction, target: NamespacePath, sources: Sequence[NamespacePath], now_ms: int
 ) -> list[ChunkRecord]:
     """Moves the contents of `sources`, in order, to the end of `target`; the sources are gone then.
 
-    With a request id it is done once, however often it is asked. The chunks whose replication has changed.
+    Done once where `is_repeated_concat`. The chunks whose replication has changed.
     Raises FileNotFound, PathIsDirectory, IllegalChange for what HDFS does not concatenate.
     """
-    if request_id and tx.answer(request_id) is not None:
+    if is_repeated_concat(tx, target, sources, now_ms):
         return []
     check_concat(tx, target, sources)
     inode = existing_file(tx, target)
@@ -64,11 +65,34 @@ def concat(
         freed = discard(tx, source)
         assert not freed, "the target refers to what the source referred to"
     tx.drop_lease(inode.inode)
-    tx.change_inode(inode._replace(length=length, modified_ms=max(inode.modified_ms, now_ms)))
-    if request_id:
-        tx.remember(request_id, b"", now_ms)
+    inode = inode._replace(length=length, modified_ms=max(inode.modified_ms, now_ms))
+    tx.change_inode(inode)
+    trace = _trace(inode, sources)
+    if first_answer(tx, trace) is None:
+        remember(tx, trace, now_ms, now_ms)
     changed = [moving.chunk for moving in moved if tx.set_chunk_replication(moving.chunk, inode.replication)]
     return [record for chunk in changed if (record := tx.chunk(chunk)) is not None]
+
+
+def is_repeated_concat(
+    reader: Reader, target: NamespacePath, sources: Sequence[NamespacePath], now_ms: int
+) -> bool:
+    """Whether just this was done a short while ago, so that it is asked again because its answer was lost.
+
+    As with a rename, no source must be there any more, and the target must be what the concatenation made of it.
+    """
+    with reader.view():
+        way = find(reader, target)
+        if not way.is_whole or any(find(reader, source).is_whole for source in sources):
+            return False
+        first = first_answer(reader, _trace(existing_inode(reader, way.last), sources))
+    return first is not None and now_ms - first.answer < rename_memory_s * 1000
+
+
+def _trace(made: Inode, sources: Sequence[NamespacePath]) -> Asked:
+    """What a concatenation leaves behind, under an id that only its own target, unchanged, leads to."""
+    what = (made.inode, made.length, made.modified_ms, [str(path) for path in sources])
+    return Asked(f"concat {Asked('', what).fingerprint().hex()}", what)
 
 
 def check_concat(reader: Reader, target: NamespacePath, sources: Sequence[NamespacePath]) -> None:

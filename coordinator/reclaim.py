@@ -6,7 +6,13 @@ deleting it is one short commit and none that follows is long. Nobody can see it
 
 from __future__ import annotations
 
-from peacefs.protocol.limits import reclaim_entries_per_commit, request_memory_s, requests_forgotten_per_commit
+from peacefs.protocol.limits import (
+    reclaim_entries_per_commit,
+    request_memory_crowded_s,
+    request_memory_s,
+    requests_forgotten_per_commit,
+    requests_remembered_max,
+)
 
 from .metadata import Discarded, Inode, Transaction
 from .records import ChunkRecord, Kind
@@ -43,9 +49,17 @@ def reclaim_step(tx: Transaction, limit: int) -> tuple[list[ChunkRecord], bool]:
 
 
 def forget_answers_step(tx: Transaction, now_ms: int) -> bool:
-    """Drops answers that nobody will ask for any more. Whether there may be more to drop."""
-    before_ms = now_ms - int(request_memory_s * 1000)
-    return tx.forget_answers(before_ms, requests_forgotten_per_commit) == requests_forgotten_per_commit
+    """Drops answers that nobody will ask for any more. Whether there may be more to drop.
+
+    Those older than `limits.request_memory_s`; of more than `limits.requests_remembered_max` the oldest, if they
+    are older than `limits.request_memory_crowded_s`.
+    """
+    limit = requests_forgotten_per_commit
+    dropped = tx.forget_answers(now_ms - int(request_memory_s * 1000), limit)
+    if dropped < limit:
+        crowded_ms = now_ms - int(request_memory_crowded_s * 1000)
+        dropped += tx.forget_answers(crowded_ms, limit - dropped, keep=requests_remembered_max)
+    return dropped == limit
 
 
 def _reclaim_part(tx: Transaction, discarded: Discarded, limit: int, freed: list[ChunkRecord]) -> int:

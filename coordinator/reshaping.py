@@ -9,7 +9,7 @@ from .leases import Leases
 from .metadata import InodeId, Transaction
 from .paths import NamespacePath
 from .permissions import Access
-from .records import ChunkRecord
+from .replays import Applied, Asked, first_answer
 from .snapshots import changeable_path
 from .workplace import Workplace
 
@@ -21,39 +21,42 @@ class Reshaping:
         self._at = workplace
         self._leases = leases
 
-    async def truncate(self, path: str, length: int, user: str) -> bool:
+    async def truncate(self, path: str, length: int, user: str, request_id: str = "") -> bool:
         """Always true: there is nothing to be waited for. Raises IllegalChange, AlreadyBeingCreated, ..."""
         parsed, caller = changeable_path(path), self._at.callers.of(user)
-        access_checks.check_access(self._at.reader, parsed, caller, Access.WRITE)
-        self._check_not_extended([parsed], f"TRUNCATE_FILE {parsed} for {user}")
+        asked = Asked(request_id, ("truncate", str(parsed), length, user))
+        with self._at.reader.view():
+            if first_answer(self._at.reader, asked) is not None:
+                return True
+            access_checks.check_access(self._at.reader, parsed, caller, Access.WRITE)
+            self._check_not_extended([parsed], f"TRUNCATE_FILE {parsed} for {user}")
 
-        def change(tx: Transaction) -> list[ChunkRecord]:
+        def change(tx: Transaction) -> Applied[bool]:
             access_checks.check_access(tx, parsed, caller, Access.WRITE)
-            return namespace.truncate(tx, parsed, length, self._at.now_ms())
+            return Applied(True, namespace.truncate(tx, parsed, length, self._at.now_ms()))
 
-        freed = await self._at.commit(change)
-        self._at.free(freed)
-        return True
+        truncated = await self._at.once(asked, change)
+        self._at.free(truncated.chunks)
+        return truncated.answer
 
     async def concat(self, target: str, sources: Sequence[str], user: str, request_id: str = "") -> None:
-        """Moves the contents of `sources` to the end of `target`, and raises as `truncate` does.
-
-        With a request id it is done once, however often it is asked.
-        """
+        """Moves the contents of `sources` to the end of `target`, and raises as `truncate` does."""
         onto, parsed = changeable_path(target), [changeable_path(source) for source in sources]
         caller = self._at.callers.of(user)
-        if request_id and self._at.reader.answer(request_id) is not None:
-            return
-        access_checks.check_concat(self._at.reader, onto, parsed, caller)
-        self._check_not_extended([onto, *parsed], f"CONCAT {onto} for {user}")
+        asked = Asked(request_id, ("concat", str(onto), [str(path) for path in parsed], user))
+        with self._at.reader.view():
+            if first_answer(self._at.reader, asked) is not None:
+                return
+            access_checks.check_concat(self._at.reader, onto, parsed, caller)
+            if namespace.is_repeated_concat(self._at.reader, onto, parsed, self._at.now_ms()):
+                return
+            self._check_not_extended([onto, *parsed], f"CONCAT {onto} for {user}")
 
-        def change(tx: Transaction) -> list[ChunkRecord]:
-            if not request_id or tx.answer(request_id) is None:
-                access_checks.check_concat(tx, onto, parsed, caller)
-            return namespace.concat(tx, onto, parsed, self._at.now_ms(), request_id)
+        def change(tx: Transaction) -> Applied[None]:
+            access_checks.check_concat(tx, onto, parsed, caller)
+            return Applied(None, namespace.concat(tx, onto, parsed, self._at.now_ms()))
 
-        changed = await self._at.commit(change)
-        self._at.cluster.load(changed)
+        self._at.cluster.load((await self._at.once(asked, change)).chunks)
 
     def _check_not_extended(self, paths: Sequence[NamespacePath], what: str) -> None:
         for path in paths:

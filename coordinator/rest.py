@@ -1,7 +1,8 @@
 """REST under `/v1`: what people and tools ask, and the control calls of our own client.
 
-Bodies are JSON. The control calls carry the same messages as the framed protocol. Errors are the
-RemoteException bodies of WebHDFS with their status.
+Bodies are JSON. The control calls carry the same messages as the framed protocol. A change that is asked again
+under its `request_id` is done once and gets the first answer (`replays`). Errors are the RemoteException bodies of
+WebHDFS with their status.
 """
 
 from __future__ import annotations
@@ -71,10 +72,11 @@ class TruncateBody(BaseModel):
     path: str
     user: str
     length: int
+    request_id: str = ""
 
 
 class ConcatBody(BaseModel):
-    """Files whose contents go to the end of another. With a request id it is done once."""
+    """Files whose contents go to the end of another."""
 
     target: str
     sources: list[str]
@@ -95,6 +97,7 @@ class RestoreBody(BaseModel):
     path: str
     user: str
     snapshot: str
+    request_id: str = ""
 
 
 class DatanodeStatus(BaseModel):
@@ -231,7 +234,8 @@ def build_rest(
 
     @app.post("/v1/files/truncate")
     async def truncate(body: TruncateBody) -> Response:
-        return _json({"boolean": await files.reshaping.truncate(body.path, body.length, body.user)})
+        done = await files.reshaping.truncate(body.path, body.length, body.user, body.request_id)
+        return _json({"boolean": done})
 
     @app.post("/v1/files/concat")
     async def concat(body: ConcatBody) -> Response:
@@ -254,7 +258,7 @@ def build_rest(
 
     @app.post("/v1/snapshots/restore")
     async def restore(body: RestoreBody) -> Response:
-        await files.snapshots.restore(body.path, body.user, body.snapshot)
+        await files.snapshots.restore(body.path, body.user, body.snapshot, body.request_id)
         return _json({})
 
     @app.post("/v1/files/allocate", openapi_extra=_documented(AllocateChunk))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import TypeVar
 
 from peacefs.protocol.errors import AccessDenied
 from peacefs.protocol.limits import reclaim_entries_per_commit
@@ -14,45 +13,63 @@ from . import snapshot_diff, snapshot_restore, snapshots
 from .metadata import Transaction
 from .names import Names
 from .paths import SNAPSHOTS_NAME, NamespacePath
-from .permissions import Access
+from .permissions import Access, Caller
+from .replays import A, Applied, Asked, first_answer, once
 from .snapshot_diff import Difference
 from .workplace import Workplace
-
-T = TypeVar("T")
 
 
 class Snapshotting:
     """Superusers allow and disallow; a directory's owner takes, names, drops and restores; readers compare.
 
-    Paths are texts. Whoever may not gets AccessDenied.
+    Paths are texts. Whoever may not gets AccessDenied. A change that is asked again under its `request_id` gets
+    the first answer.
     """
 
     def __init__(self, workplace: Workplace, names: Names) -> None:
         self._at = workplace
         self._names = names
 
-    async def allow(self, path: str, user: str) -> None:
+    async def allow(self, path: str, user: str, request_id: str = "") -> None:
         self._need_superuser(user)
         parsed = snapshots.changeable_path(path)
-        await self._at.commit(lambda tx: snapshots.allow(tx, parsed))
+        asked = Asked(request_id, ("allow snapshots", str(parsed), user))
 
-    async def disallow(self, path: str, user: str) -> None:
+        def change(tx: Transaction) -> Applied[None]:
+            snapshots.allow(tx, parsed)
+            return Applied(None)
+
+        await self._at.once(asked, change)
+
+    async def disallow(self, path: str, user: str, request_id: str = "") -> None:
         self._need_superuser(user)
         parsed = snapshots.changeable_path(path)
-        await self._at.commit(lambda tx: snapshots.disallow(tx, parsed))
+        asked = Asked(request_id, ("disallow snapshots", str(parsed), user))
 
-    async def create(self, path: str, user: str, name: str | None) -> str:
+        def change(tx: Transaction) -> Applied[None]:
+            snapshots.disallow(tx, parsed)
+            return Applied(None)
+
+        await self._at.once(asked, change)
+
+    async def create(self, path: str, user: str, name: str | None, request_id: str = "") -> str:
         """The path of the snapshot; without a name it gets one from the clock."""
         now_ms = self._at.now_ms()
         named = name or snapshots.default_name(now_ms)
-        await self._as_owner(path, user, lambda tx, parsed: snapshots.create(tx, parsed, named, now_ms))
-        return str(snapshots.changeable_path(path).child(SNAPSHOTS_NAME).child(named))
 
-    async def rename(self, path: str, user: str, name: str, new_name: str) -> None:
-        await self._as_owner(path, user, lambda tx, parsed: snapshots.rename(tx, parsed, name, new_name))
+        def change(tx: Transaction, parsed: NamespacePath) -> str:
+            snapshots.create(tx, parsed, named, now_ms)
+            return str(parsed.child(SNAPSHOTS_NAME).child(named))
 
-    async def delete(self, path: str, user: str, name: str) -> None:
-        await self._as_owner(path, user, lambda tx, parsed: snapshots.delete(tx, parsed, name))
+        return await self._as_owner(path, user, change, Asked(request_id, ("create snapshot", path, user, name)))
+
+    async def rename(self, path: str, user: str, name: str, new_name: str, request_id: str = "") -> None:
+        asked = Asked(request_id, ("rename snapshot", path, user, name, new_name))
+        await self._as_owner(path, user, lambda tx, parsed: snapshots.rename(tx, parsed, name, new_name), asked)
+
+    async def delete(self, path: str, user: str, name: str, request_id: str = "") -> None:
+        asked = Asked(request_id, ("delete snapshot", path, user, name))
+        await self._as_owner(path, user, lambda tx, parsed: snapshots.delete(tx, parsed, name), asked)
         self._names.reclaim_soon()
 
     async def diff(self, path: str, user: str, older: str, newer: str) -> list[Difference]:
@@ -67,19 +84,21 @@ class Snapshotting:
         )
         return await self._at.in_turns(snapshot_diff.compare(before, after, directory))
 
-    async def restore(self, path: str, user: str, name: str) -> None:
+    async def restore(self, path: str, user: str, name: str, request_id: str = "") -> None:
         """Gives a directory the contents that a snapshot shows, all at once; its own attributes stay.
 
         Needs what deleting the contents would need.
         """
-        parsed = snapshots.changeable_path(path)
-        await self._at.in_turns(checks.check_below(self._at.reader, parsed, self._at.callers.of(user)))
-        job = await self._as_owner(path, user, lambda tx, parsed: snapshot_restore.begin(tx, parsed, name))
+        parsed, caller = snapshots.changeable_path(path), self._at.callers.of(user)
+        asked = Asked(request_id, ("restore snapshot", path, user, name))
+        if first_answer(self._at.reader, asked) is not None:
+            return
+        await self._at.in_turns(checks.check_below(self._at.reader, parsed, caller))
+        job = await self._at.commit(lambda tx: self._begin(tx, parsed, caller, name))
         try:
             while not job.is_whole:
                 job = await self._copy_more(job)
-            now_ms = self._at.now_ms()
-            await self._as_owner(path, user, lambda tx, _: snapshot_restore.finish(tx, job, now_ms))
+            await self._at.commit(lambda tx: self._finish(tx, asked, caller, job))
         except BaseException:
             with contextlib.suppress(Exception):
                 await self._at.commit(lambda tx: snapshot_restore.give_up(tx, job))
@@ -87,17 +106,37 @@ class Snapshotting:
         finally:
             self._names.reclaim_soon()
 
+    def _begin(
+        self, tx: Transaction, path: NamespacePath, caller: Caller, name: str
+    ) -> snapshot_restore.Restoration:
+        checks.check_owner(tx, path, caller)
+        return snapshot_restore.begin(tx, path, name)
+
+    def _finish(self, tx: Transaction, asked: Asked, caller: Caller, job: snapshot_restore.Restoration) -> None:
+        now_ms = self._at.now_ms()
+
+        def change(tx: Transaction) -> Applied[None]:
+            checks.check_owner(tx, job.path, caller)
+            snapshot_restore.finish(tx, job, now_ms)
+            return Applied(None)
+
+        if once(tx, asked, now_ms, change).before:
+            # It was asked again while the first time was still at work, and that has come to its end meanwhile.
+            snapshot_restore.give_up(tx, job)
+
     async def _copy_more(self, job: snapshot_restore.Restoration) -> snapshot_restore.Restoration:
         return await self._at.commit(lambda tx: snapshot_restore.copy_step(tx, job, reclaim_entries_per_commit))
 
-    async def _as_owner(self, path: str, user: str, change: Callable[[Transaction, NamespacePath], T]) -> T:
+    async def _as_owner(
+        self, path: str, user: str, change: Callable[[Transaction, NamespacePath], A], asked: Asked
+    ) -> A:
         parsed, caller = snapshots.changeable_path(path), self._at.callers.of(user)
 
-        def checked(tx: Transaction) -> T:
+        def checked(tx: Transaction) -> Applied[A]:
             checks.check_owner(tx, parsed, caller)
-            return change(tx, parsed)
+            return Applied(change(tx, parsed))
 
-        return await self._at.commit(checked)
+        return (await self._at.once(asked, checked)).answer
 
     def _need_superuser(self, user: str) -> None:
         if not self._at.callers.of(user).is_superuser:

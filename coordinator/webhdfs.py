@@ -225,61 +225,67 @@ class WebHdfs:
     # -- changing ----------------------------------------------------------------------------------
 
     async def _make_directories(self, asked: MakeDirectories, _scope: Scope) -> Answer:
-        return boolean_answer(await self._files.names.mkdirs(asked.path, asked.user, asked.permission))
+        done = await self._files.names.mkdirs(asked.path, asked.user, asked.permission, asked.request_id)
+        return boolean_answer(done)
 
     async def _rename(self, asked: Rename, _scope: Scope) -> Answer:
-        if not asked.options:
-            done = await self._files.names.rename(asked.path, asked.destination, asked.user, RenameMode.LEGACY)
-            return boolean_answer(done)
         mode = RenameMode.OVERWRITE if "OVERWRITE" in asked.options else RenameMode.STRICT
-        await self._files.names.rename(asked.path, asked.destination, asked.user, mode)
-        return empty_answer()
+        if not asked.options:
+            mode = RenameMode.LEGACY
+        names = self._files.names
+        done = await names.rename(asked.path, asked.destination, asked.user, mode, asked.request_id)
+        return boolean_answer(done) if mode is RenameMode.LEGACY else empty_answer()
 
     async def _delete(self, asked: Delete, _scope: Scope) -> Answer:
-        return boolean_answer(await self._files.names.delete(asked.path, asked.recursive, asked.user))
+        done = await self._files.names.delete(asked.path, asked.recursive, asked.user, asked.request_id)
+        return boolean_answer(done)
 
     async def _truncate(self, asked: Truncate, _scope: Scope) -> Answer:
-        return boolean_answer(await self._files.reshaping.truncate(asked.path, asked.length, asked.user))
+        done = await self._files.reshaping.truncate(asked.path, asked.length, asked.user, asked.request_id)
+        return boolean_answer(done)
 
     async def _concatenate(self, asked: Concatenate, _scope: Scope) -> Answer:
-        await self._files.reshaping.concat(asked.path, asked.sources, asked.user)
+        await self._files.reshaping.concat(asked.path, asked.sources, asked.user, asked.request_id)
         return empty_answer()
 
     async def _set_times(self, asked: SetTimes, _scope: Scope) -> Answer:
-        await self._files.names.set_times(asked.path, asked.user, asked.modified_ms, asked.accessed_ms)
+        await self._files.names.set_times(
+            asked.path, asked.user, asked.modified_ms, asked.accessed_ms, asked.request_id
+        )
         return empty_answer()
 
     async def _set_permission(self, asked: SetPermission, _scope: Scope) -> Answer:
-        await self._files.names.set_permission(asked.path, asked.user, asked.permission)
+        await self._files.names.set_permission(asked.path, asked.user, asked.permission, asked.request_id)
         return empty_answer()
 
     async def _set_owner(self, asked: SetOwner, _scope: Scope) -> Answer:
-        await self._files.names.set_owner(asked.path, asked.user, asked.owner, asked.group)
+        await self._files.names.set_owner(asked.path, asked.user, asked.owner, asked.group, asked.request_id)
         return empty_answer()
 
     async def _set_replication(self, asked: SetReplication, _scope: Scope) -> Answer:
-        done = await self._files.names.set_replication(asked.path, asked.user, asked.replication)
+        done = await self._files.names.set_replication(asked.path, asked.user, asked.replication, asked.request_id)
         return boolean_answer(done)
 
     # -- snapshots ---------------------------------------------------------------------------------
 
     async def _allow_snapshots(self, asked: AllowSnapshots, _scope: Scope) -> Answer:
-        await self._files.snapshots.allow(asked.path, asked.user)
+        await self._files.snapshots.allow(asked.path, asked.user, asked.request_id)
         return empty_answer()
 
     async def _disallow_snapshots(self, asked: DisallowSnapshots, _scope: Scope) -> Answer:
-        await self._files.snapshots.disallow(asked.path, asked.user)
+        await self._files.snapshots.disallow(asked.path, asked.user, asked.request_id)
         return empty_answer()
 
     async def _create_snapshot(self, asked: CreateSnapshot, _scope: Scope) -> Answer:
-        return json_answer({"Path": await self._files.snapshots.create(asked.path, asked.user, asked.name)})
+        path = await self._files.snapshots.create(asked.path, asked.user, asked.name, asked.request_id)
+        return json_answer({"Path": path})
 
     async def _rename_snapshot(self, asked: RenameSnapshot, _scope: Scope) -> Answer:
-        await self._files.snapshots.rename(asked.path, asked.user, asked.name, asked.new_name)
+        await self._files.snapshots.rename(asked.path, asked.user, asked.name, asked.new_name, asked.request_id)
         return empty_answer()
 
     async def _delete_snapshot(self, asked: DeleteSnapshot, _scope: Scope) -> Answer:
-        await self._files.snapshots.delete(asked.path, asked.user, asked.name)
+        await self._files.snapshots.delete(asked.path, asked.user, asked.name, asked.request_id)
         return empty_answer()
 
     async def _get_snapshot_diff(self, asked: GetSnapshotDiff, _scope: Scope) -> Answer:

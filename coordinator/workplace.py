@@ -17,6 +17,7 @@ from .cluster import Cluster, Order
 from .metadata import Reader, Transaction
 from .permissions import Callers
 from .records import ChunkRecord
+from .replays import A, Applied, Asked, once
 
 T = TypeVar("T")
 
@@ -50,6 +51,10 @@ class Workplace:
 
     def now_ms(self) -> int:
         return int(self.wall_clock() * 1000)
+
+    async def once(self, asked: Asked, change: Callable[[Transaction], Applied[A]]) -> Applied[A]:
+        """Commits a change; one that was asked before gets the answer that it had then. See `replays`."""
+        return await self.commit(lambda tx: once(tx, asked, self.now_ms(), change))
 
     def free(self, records: Sequence[ChunkRecord]) -> None:
         """Has the replicas dropped of chunks that no file refers to any more."""

@@ -17,6 +17,7 @@ from .appending import Appending
 from .metadata import Transaction
 from .paths import parse_path
 from .placing import Placing
+from .replays import check_request_id
 from .replication_bounds import checked_replication
 from .snapshots import changeable_path
 from .workplace import Workplace
@@ -61,6 +62,7 @@ class Writing:
     async def create(self, wanted: CreateFile) -> CreateTicket:
         """Places the first chunk and seals all that the completion needs. Commits nothing."""
         parsed = changeable_path(wanted.path)
+        check_request_id(wanted.request_id)
         with self._at.reader.view():
             access_checks.check_create(self._at.reader, parsed, self._at.callers.of(wanted.user), wanted.overwrite)
             namespace.check_create(self._at.reader, parsed, wanted.overwrite, wanted.create_parent)

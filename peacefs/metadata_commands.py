@@ -156,7 +156,7 @@ def release_floor(
 
     http = CoordinatorHttp(parse_address(coordinator))
     try:
-        unclaimed = msgspec.json.decode(http.ask("GET", "/v1/status").body)["unclaimed"]
+        unclaimed = msgspec.json.decode(http.ask("GET", "/v1/status"))["unclaimed"]
         if not unclaimed["floor_held"]:
             _say("the floor is not held: there is nothing to release")
             return

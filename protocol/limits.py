@@ -200,9 +200,13 @@ backup_timeout_s: Final = 1800.0
 # A restored store moves its epoch by up to this: restored again, it hardly meets the same numbers.
 restore_epoch_jump_max: Final = 4096
 check_examples_max: Final = 5
-# Answers are kept for whoever repeats a request: longer than a write token lives.
+# Answers are kept for whoever repeats a request: longer than a write token lives; when there are more than the
+# number, for the shorter time, which is several times what any client goes on asking.
 request_memory_s: Final = 86_400.0
+requests_remembered_max: Final = 1_000_000
+request_memory_crowded_s: Final = 600.0
 requests_forgotten_per_commit: Final = 1000
+request_id_characters_max: Final = 128
 # A rename whose answer was lost is recognised when it is repeated within this time.
 rename_memory_s: Final = 3600.0
 # A page of a listing says how many entries follow it, counted no further than this.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from .asgi import Scope
@@ -32,10 +32,14 @@ _FS_ACTION = re.compile("[r-][w-][x-]")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Base of all: of which path, and who asks."""
+    """Base of all: of which path, and who asks.
+
+    `request_id` is our own client's, given as `requestid`: a change that is asked again under it is done once.
+    """
 
     path: str
     user: str
+    request_id: str = field(default="", kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,4 +392,6 @@ def parse_request(scope: Scope) -> Request:
     """What an HTTP request asks for. Raises BadRequest, Unsupported or AccessDenied, and nothing else."""
     query = Query(scope["query_string"])
     read = find_operation(scope["method"], query, OPERATIONS)
-    return read(path_of(scope), query.user(), query)
+    request = read(path_of(scope), query.user(), query)
+    request_id = query.text("requestid")
+    return request if request_id is None else replace(request, request_id=request_id)

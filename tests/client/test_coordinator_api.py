@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs, unquote
 
@@ -112,10 +113,36 @@ def test_the_root_and_files_list_with_sound_paths() -> None:
     assert next(Recorder(page([""], 0)).api.pages("/dir/file")).entries[0].path == "/dir/file"
 
 
-def test_a_delete_whose_first_answer_was_lost_counts_as_done() -> None:
-    lost = httpx.ReadError("lost")
-    assert Recorder({"boolean": False}).api.delete("/a") is False
-    assert Recorder(lost, {"boolean": False}).api.delete("/a") is True
+CHANGES: list[Callable[[CoordinatorApi], object]] = [
+    lambda api: api.mkdirs("/a"),
+    lambda api: api.rename("/a", "/b"),
+    lambda api: api.delete("/a"),
+    lambda api: api.set_permission("/a", 0o700),
+    lambda api: api.set_owner("/a", "bob", None),
+    lambda api: api.truncate("/a", 0),
+    lambda api: api.concat("/a", ["/b"]),
+    lambda api: api.allow_snapshots("/a"),
+    lambda api: api.disallow_snapshots("/a"),
+    lambda api: api.create_snapshot("/a", None),
+    lambda api: api.rename_snapshot("/a", "s", "t"),
+    lambda api: api.delete_snapshot("/a", "s"),
+    lambda api: api.restore_snapshot("/a", "s"),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_whose_answer_was_lost_is_asked_again_under_its_id_and_another_one_has_another(
+    change: Callable[[CoordinatorApi], object],
+) -> None:
+    done = {"boolean": True, "Path": "/a/.snapshot/s"}
+    recorder = Recorder(httpx.ReadError("lost"), done, done)
+    change(recorder.api)
+    change(recorder.api)
+    first, again, another = (
+        recorder.body(n)["request_id"] if recorder.requests[n].content else recorder.query(n)["requestid"]
+        for n in range(3)
+    )
+    assert first == again != another
 
 
 def test_a_rename_never_replaces_unless_told_to() -> None:

@@ -113,9 +113,9 @@ class Space:
     def truncate(self, path: str, length: int) -> list[ChunkRecord]:
         return self.commit(lambda tx: namespace.truncate(tx, parse_path(path), length, self.now_ms))
 
-    def concat(self, target: str, *sources: str, request_id: str = "") -> list[ChunkRecord]:
+    def concat(self, target: str, *sources: str) -> list[ChunkRecord]:
         parsed = [parse_path(source) for source in sources]
-        return self.commit(lambda tx: namespace.concat(tx, parse_path(target), parsed, self.now_ms, request_id))
+        return self.commit(lambda tx: namespace.concat(tx, parse_path(target), parsed, self.now_ms))
 
     def pieces(self, path: str) -> list[tuple[int, int]]:
         """The chunks of a file, and how much of each belongs to it; now or in a snapshot."""

@@ -70,7 +70,7 @@ def test_a_completion_asked_again_gets_the_first_answer_and_adds_nothing(space: 
     assert space.status("/f").length == 108
     space.delete("/f")
     assert space.extend(wanted).length == 8, "it was done, whatever has become of it"
-    with pytest.raises(BadRequest, match="has completed something else"):
+    with pytest.raises(BadRequest, match="has been used for another request"):
         space.extend(replace(wanted, chunks=space.chunks(7)))
 
 

@@ -134,7 +134,7 @@ def test_a_request_id_cannot_complete_something_else(space: Space) -> None:
     file = space.completion("/f", 7)
     space.complete(file)
     for other in (replace(file, chunks=space.chunks(7)), replace(file, path=parse_path("/g"))):
-        with pytest.raises(BadRequest, match="has completed something else"):
+        with pytest.raises(BadRequest, match="has been used for another request"):
             space.complete(other)
     assert space.names("/") == ["f"]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from peacefs.coordinator import namespace
@@ -165,15 +167,55 @@ def test_a_target_that_may_be_empty_but_not_of_too_many_pieces(
     assert space.status("/t").length == 2
 
 
-def test_a_concatenation_asked_again_under_its_id_is_done_once(space: Space) -> None:
-    space.create("/t", 5)
-    space.create("/a", 5)
-    space.concat("/t", "/a", request_id="c-1")
-    space.create("/a", 5)
-    assert space.concat("/t", "/a", request_id="c-1") == []
-    assert space.status("/t").length == 10 and space.status("/a").length == 5
+def test_a_concatenation_asked_again_without_an_id_is_recognised_by_what_it_made(space: Space) -> None:
+    for path in ("/t", "/a", "/b"):
+        space.create(path, 5)
+    space.concat("/t", "/a", "/b")
+    assert space.concat("/t", "/a", "/b") == []
+    assert space.status("/t").length == 15 and space.names("/") == ["t"]
     with pytest.raises(FileNotFound):
-        space.concat("/t", "/none", request_id="c-2")
+        space.concat("/t", "/b", "/a")
+
+
+def change_target(space: Space) -> None:
+    space.append("/t", 1)
+
+
+def replace_target(space: Space) -> None:
+    space.create("/t", 10, overwrite=True)
+
+
+def recreate_a_source(space: Space) -> None:
+    space.create("/b", 5)
+
+
+def wait_too_long(space: Space) -> None:
+    space.now_ms += 3_600_000
+
+
+@pytest.mark.parametrize("meanwhile", [change_target, replace_target, recreate_a_source, wait_too_long])
+def test_a_concatenation_is_not_taken_for_a_repetition_when_anything_has_changed(
+    space: Space, meanwhile: Callable[[Space], None]
+) -> None:
+    for path in ("/t", "/a", "/b"):
+        space.create(path, 5)
+    space.concat("/t", "/a", "/b")
+    meanwhile(space)
+    with pytest.raises(FileNotFound, match="/a"):
+        space.concat("/t", "/a", "/b")
+
+
+def test_the_same_concatenation_can_be_made_again_in_the_same_moment(space: Space) -> None:
+    space.now_ms += 9_000_000
+    space.create("/t", 5)
+    space.now_ms -= 9_000_000  # so that no change is later than the target's time
+    made = []
+    for _ in range(2):
+        space.create("/a", 5)
+        space.concat("/t", "/a")
+        made.append(space.status("/t"))
+        space.truncate("/t", 5)
+    assert made[0] == made[1], "else this does not try what it says"
 
 
 def test_a_long_source_is_moved_whole_although_it_is_reclaimed_in_steps(

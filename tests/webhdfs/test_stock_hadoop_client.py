@@ -169,6 +169,9 @@ def test_truncate_and_concat(hadoop):
     # No IOException, so Hadoop's client leaves it wrapped, as it does when HDFS sends it.
     with pytest.raises(py4j_protocol.Py4JJavaError, match=r"\(org.apache.hadoop.HadoopIllegalArgumentException\)"):
         hadoop.fs.truncate(hadoop.path("/reshape/a"), 11)
+    hadoop.fs.concat(hadoop.path("/reshape/a"), sources)  # As if its answer had been lost.
+    assert hadoop.read("/reshape/a") == b"aaaaacccbb"
+    sources[0] = hadoop.path("/reshape/never")
     with raises("java.io.FileNotFoundException"):
         hadoop.fs.concat(hadoop.path("/reshape/a"), sources)
 

@@ -1,0 +1,170 @@
+"""Answers that were lost, with the coordinator killed before they were asked for again."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Callable, Iterator
+
+import httpx
+import pytest
+
+from peacefs.client.addresses import parse_address
+from peacefs.client.coordinator_api import CoordinatorApi, NewFile
+from peacefs.client.coordinator_http import CoordinatorHttp
+from peacefs.client.file_objects import FileSink
+from peacefs.client.filesystem import PeaceFileSystem
+from peacefs.client.local_cluster import LocalCluster
+from peacefs.protocol.errors import FileNotFound
+from peacefs.protocol.hello import Identity
+from peacefs.protocol.limits import chunk_bytes_max
+from peacefs.protocol.threads import ConnectionPool, ThreadDriver
+
+pytestmark = pytest.mark.cluster
+
+#: Calls that place chunks or open files get another answer each time, as they should.
+_ANSWERED_ANEW = ("/v1/files/create", "/v1/files/open", "/v1/files/extend", "/v1/files/allocate")
+
+
+class Wire(httpx.BaseTransport):
+    """Carries requests to the coordinator, keeps them with their answers, and can lose an answer."""
+
+    def __init__(self) -> None:
+        self._real = httpx.HTTPTransport()
+        self.carried: list[tuple[httpx.Request, bytes]] = []
+        self.losing: Callable[[], None] | None = None
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        response = self._real.handle_request(request)
+        body = response.read()
+        self.carried.append((request, body))
+        if self.losing is not None:
+            meanwhile, self.losing = self.losing, None
+            meanwhile()
+            raise httpx.ReadError("the answer was lost", request=request)
+        return httpx.Response(response.status_code, content=body)
+
+    def close(self) -> None:
+        self._real.close()
+
+    def again(self, request: httpx.Request) -> bytes:
+        response = self._real.handle_request(request)
+        body = response.read()
+        assert response.status_code == 200, (request.url, body)
+        return body
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with LocalCluster(tmp_path_factory.mktemp("replays"), datanodes=1, port=0) as running:
+        yield running
+
+
+class Client:
+    """Our client over a wire that is watched; a file system beside it sees what there is."""
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        self._cluster = cluster
+        self.wire = Wire()
+        user = getpass.getuser()
+        self.api = CoordinatorApi(CoordinatorHttp(parse_address(cluster.http_address), transport=self.wire), user)
+        self._connections = ConnectionPool(Identity("", "client", "lossy", None))
+        self.driver = ThreadDriver(self._connections, self.api.call)
+        self.files = PeaceFileSystem(cluster.http_address, user)
+
+    def kill_coordinator(self) -> None:
+        self._cluster.coordinator.kill()
+        self._cluster.restart(self._cluster.coordinator)
+
+    def write(self, path: str, data: bytes) -> None:
+        created = self.api.create(NewFile(path=path, user=self.api.user, replication=1))
+        with FileSink(self.driver, created, chunk_bytes_max) as sink:
+            sink.write(data)
+
+    def seen(self, path: str) -> dict[str, tuple[int, str, bytes | None]]:
+        return {
+            entry.path: (
+                entry.permission,
+                entry.owner,
+                None if entry.is_directory else self.files.read(entry.path),
+            )
+            for _, directories, files in self.files.walk(path)
+            for entry in [*directories, *files]
+        }
+
+    def close(self) -> None:
+        self.files.close()
+        self._connections.close_all()
+        self.api.close()
+
+
+@pytest.fixture
+def client(cluster: LocalCluster) -> Iterator[Client]:
+    opened = Client(cluster)
+    yield opened
+    opened.close()
+
+
+def test_every_change_asked_again_after_kill_9_gets_its_first_answer_and_changes_nothing(client: Client) -> None:
+    api, files = client.api, client.files
+    api.mkdirs("/r/made")
+    for name in ("a", "b", "c", "d", "e"):
+        client.write(f"/r/{name}", name.encode() * 3)
+    api.rename("/r/a", "/r/moved")
+    assert api.delete("/r/b")
+    assert not api.delete("/r/never")
+    api.set_permission("/r/c", 0o600)
+    api.set_owner("/r/c", "bob", None)
+    api.concat("/r/c", ["/r/d"])
+    api.truncate("/r/e", 1)
+    api.allow_snapshots("/r")
+    path = api.create_snapshot("/r", None)
+    api.rename_snapshot("/r", path.rpartition("/")[2], "s")
+    client.write("/r/late", b"late")
+    api.restore_snapshot("/r", "s")
+    api.delete_snapshot("/r", "s")
+    api.disallow_snapshots("/r")
+
+    # What would be changed by whoever did it once more.
+    files.delete("/r/made")
+    for name in ("a", "b", "d", "never", "late"):
+        files.write(f"/r/{name}", b"younger", replication=1)
+    files.set_permission("/r/c", 0o640)
+    files.set_owner("/r/c", "carol")
+    files.write("/r/e", b"longer", overwrite=True, replication=1)
+    before = client.seen("/r")
+    client.kill_coordinator()
+    changes = [
+        (request, answer)
+        for request, answer in client.wire.carried
+        if request.method != "GET" and not request.url.path.startswith(_ANSWERED_ANEW)
+    ]
+    assert len(changes) >= 20
+    for request, answer in changes:
+        assert client.wire.again(request) == answer, request.url
+    assert client.seen("/r") == before
+
+
+def test_the_client_asks_again_by_itself_over_a_kill_and_a_restart(client: Client) -> None:
+    client.write("/s/a", b"1")
+    client.wire.losing = client.kill_coordinator
+    assert client.api.delete("/s/a"), "the answer is the first one's: there was something to delete"
+    with pytest.raises(FileNotFound):
+        client.files.status("/s/a")
+
+    client.wire.losing = lambda: None
+    client.write("/s/b", b"2")
+    client.wire.losing = client.kill_coordinator
+    client.api.concat("/s/b", [client.files.write("/s/c", b"3", replication=1) or "/s/c"])
+    assert client.files.read("/s/b") == b"23"
+    requests = [str(request.url) for request, _ in client.wire.carried]
+    assert len(requests) > len(set(requests)), "no request was asked twice"
+
+
+def test_a_stock_clients_rename_is_recognised_after_a_restart(client: Client) -> None:
+    client.files.write("/t/.0.tmp", b"offsets", replication=1)
+    query = f"op=RENAME&destination=/t/0&renameoptions=NONE&user.name={client.api.user}"
+    url = f"{client.api.address}/webhdfs/v1/t/.0.tmp?{query}"
+    assert httpx.put(url).status_code == 200
+    client.kill_coordinator()
+    assert httpx.put(url).status_code == 200
+    assert client.files.read("/t/0") == b"offsets"
