@@ -1,17 +1,21 @@
-"""A bound on the bodies of REST requests, before anybody parses them."""
+"""Bounds on the bodies of REST requests, before anybody parses them: how long they are, and how long in coming."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from peacefs.protocol.limits import control_body_bytes_max
+from peacefs.protocol.limits import control_body_bytes_max, control_body_timeout_s
 
 
 class BodyLimit:
-    """Refuses with status 400 what is longer than `control_body_bytes_max`, or than its path's own limit."""
+    """Refuses with status 400 what is longer than `control_body_bytes_max`, or than its path's own limit.
+
+    And with 408 what is not there after `control_body_timeout_s`, however steadily it drips.
+    """
 
     def __init__(self, app: ASGIApp, of_path: Mapping[str, int]) -> None:
         self._app = app
@@ -19,14 +23,21 @@ class BodyLimit:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         limit = self._of_path.get(scope.get("path", ""), control_body_bytes_max)
-        received = 0
+        received, is_whole = 0, False
+        deadline_s = asyncio.get_running_loop().time() + control_body_timeout_s
 
         async def bounded() -> Message:
-            nonlocal received
-            message = await receive()
+            nonlocal received, is_whole
+            try:
+                # After the body only the client's leave can come.
+                async with asyncio.timeout_at(None if is_whole else deadline_s):
+                    message = await receive()
+            except TimeoutError:
+                # The framework lets this one through; any other it calls "an error parsing the body".
+                raise HTTPException(408, f"the body was not here after {control_body_timeout_s:g} s") from None
+            is_whole = not message.get("more_body", False)
             received += len(message.get("body", b""))
             if received > limit:
-                # The framework lets this one through; any other it calls "an error parsing the body".
                 raise HTTPException(400, f"a body of more than {limit} bytes is over the limit")
             return message
 

@@ -14,7 +14,7 @@ from peacefs.protocol.limits import file_chunks_max
 from peacefs.protocol.messages import WrittenChunk
 
 from .metadata import Inode, InodeId, Lease, Reader, Transaction
-from .namespace_files import Publication
+from .namespace_files import Publication, check_not_garbage
 from .paths import NamespacePath
 from .records import ChunkRecord, Kind
 from .replays import Asked, first_answer, remember
@@ -98,6 +98,7 @@ def _file_to_extend(reader: Reader, path: NamespacePath) -> Inode:
 
 
 def _add_chunks(tx: Transaction, inode: Inode, position: int, wanted: AppendToComplete) -> list[ChunkRecord]:
+    check_not_garbage(tx, wanted.path, wanted.chunks)
     added = []
     for number, chunk in enumerate(wanted.chunks, position):
         hint = tuple(receipt.node for receipt in chunk.receipts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from peacefs.protocol.errors import BadRequest, FileAlreadyExists, FileNotFound
+from peacefs.protocol.errors import AccessDenied, BadRequest, FileAlreadyExists, FileNotFound
 from peacefs.protocol.messages import WrittenChunk
 
 from .metadata import Inode, InodeId, Reader, Transaction
@@ -91,6 +91,18 @@ def complete_file(tx: Transaction, file: FileToComplete, now_ms: int) -> Publica
     return Publication(length, added, discard(tx, replaced) if replaced else [])
 
 
+def check_not_garbage(reader: Reader, path: object, chunks: Sequence[WrittenChunk]) -> None:
+    """Raises AccessDenied for chunks below the floor: datanodes may have been told to delete them.
+
+    A token that allows as much has expired, unless a clock was set back in its lifetime.
+    """
+    floor = reader.floor()
+    if any(chunk.chunk < floor for chunk in chunks):
+        raise AccessDenied(
+            f"the leave to write {path} has expired, and what was written for it counts as garbage; write it again"
+        )
+
+
 def _place_for_file(reader: Reader, path: NamespacePath, overwrite: bool, create_parent: bool) -> Way:
     way = find_place(reader, path)
     if way.is_whole:
@@ -106,6 +118,7 @@ def _place_for_file(reader: Reader, path: NamespacePath, overwrite: bool, create
 
 
 def _add_chunks(tx: Transaction, inode: InodeId, file: FileToComplete) -> list[ChunkRecord]:
+    check_not_garbage(tx, file.path, file.chunks)
     added = []
     for position, chunk in enumerate(file.chunks):
         hint = tuple(receipt.node for receipt in chunk.receipts)

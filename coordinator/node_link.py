@@ -15,17 +15,20 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from typing import Any, cast
 
-from peacefs.protocol.errors import Overloaded, PeacefsError, PeerRefused, ProtocolViolation
-from peacefs.protocol.frames import Frame, FrameReader, encode
+from peacefs.protocol.errors import NodeIdTaken, Overloaded, PeacefsError, PeerRefused, ProtocolViolation
+from peacefs.protocol.frames import Frame, FrameReader, encode, frame_bytes_max
 from peacefs.protocol.hello import Identity, Peer, accepting
 from peacefs.protocol.ids import NodeId, show
 from peacefs.protocol.limits import (
     control_requests_in_flight_max,
+    hello_frame_bytes_max,
     hello_timeout_s,
+    hellos_waiting_max,
     idle_connection_timeout_s,
     link_at_once_bytes,
     link_backlog_bytes_max,
     link_turn_s,
+    suspect_after_s,
 )
 from peacefs.protocol.messages import (
     AbandonLease,
@@ -41,6 +44,7 @@ from peacefs.protocol.messages import (
     Registered,
     RenewLease,
     ReplicateChunk,
+    ReportAgain,
     ReportChunks,
     ReportCorrupt,
     TakeLease,
@@ -77,6 +81,8 @@ class NodeServer:
         self.files: Files
         self._links: dict[NodeId, NodeLink] = {}
         self._open: set[NodeLink] = set()
+        #: Those that have not said all of their hello yet, longest first.
+        self._strangers: dict[NodeLink, None] = {}
         self._server: asyncio.Server | None = None
         self._running: set[asyncio.Task[None]] = set()
         self._behind: deque[NodeLink] = deque()
@@ -84,7 +90,7 @@ class NodeServer:
     async def start(self, host: str, port: int) -> int:
         """Listens; gives the port. Raises OSError when the address cannot be had."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: NodeLink(self), host, port)
+        self._server = await loop.create_server(lambda: NodeLink(self), host, port, backlog=hellos_waiting_max)
         return int(self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
@@ -127,15 +133,42 @@ class NodeServer:
     # -- called by links ---------------------------------------------------------------------------
 
     def opened(self, link: NodeLink) -> None:
+        """Who connects and says nothing keeps nobody out: of too many, the longest silent one goes."""
         self._open.add(link)
+        self._strangers[link] = None
+        if len(self._strangers) > hellos_waiting_max:
+            longest = next(iter(self._strangers))
+            del self._strangers[longest]
+            longest.abort()
+
+    def greeted(self, link: NodeLink) -> None:
+        self._strangers.pop(link, None)
 
     def closed(self, link: NodeLink) -> None:
         self._open.discard(link)
+        self._strangers.pop(link, None)
         if self._links.get(link.name) is link:
             del self._links[link.name]
 
     def registered(self, link: NodeLink) -> None:
+        """From now on this link speaks for its datanode: what an earlier one may still bring is out of date."""
+        before = self._links.get(link.name)
         self._links[link.name] = link
+        if before is not None and before is not link:
+            before.abort()
+
+    def speaks_for_datanode(self, link: NodeLink) -> bool:
+        return self._links.get(link.name) is link
+
+    def check_alone(self, registration: Register) -> None:
+        """Raises NodeIdTaken when another process with the same id has been heard a moment ago."""
+        other = self._links.get(registration.node)
+        if other is None or other.process == registration.process or other.silence_s() >= suspect_after_s:
+            return
+        raise NodeIdTaken(
+            f"the datanode at {other.peer_name} has the id {registration.node}, too, and is here: is the "
+            "directory a copy of another datanode's? Start each datanode on a directory of its own"
+        )
 
     @property
     def busy(self) -> bool:
@@ -182,7 +215,7 @@ class NodeLink(asyncio.Protocol):
 
     def __init__(self, server: NodeServer) -> None:
         self._server = server
-        self._frames = FrameReader()
+        self._frames = FrameReader(hello_frame_bytes_max)
         self._transport: asyncio.Transport
         self._hello: Generator[Message, Message, Peer] | None = None
         self._peer: Peer | None = None
@@ -193,6 +226,8 @@ class NodeLink(asyncio.Protocol):
         #: Whether more has come than was done in one turn; then nothing more is read.
         self._behind = False
         self.name: NodeId = ""
+        #: As it registered.
+        self.process = ""
         self._host: str | None = None
 
     # -- the connection ----------------------------------------------------------------------------
@@ -261,11 +296,20 @@ class NodeLink(asyncio.Protocol):
     def abort(self) -> None:
         self._transport.abort()
 
+    def silence_s(self) -> float:
+        """How long ago anything came."""
+        return self._server.clock() - self._heard_s
+
+    @property
+    def peer_name(self) -> str:
+        address = self._transport.get_extra_info("peername")
+        return f"{address[0]}:{address[1]}" if address else "an unknown address"
+
     def _close_if_no_hello(self) -> None:
         if self._peer is None:
             self._transport.abort()
             return
-        idle_s = self._server.clock() - self._heard_s
+        idle_s = self.silence_s()
         if idle_s >= idle_connection_timeout_s:
             self._transport.abort()
             return
@@ -305,12 +349,16 @@ class NodeLink(asyncio.Protocol):
             if not self._peer.trusted:
                 raise PeerRefused("only datanodes of this cluster connect here; clients use HTTP") from None
             self.name = self._peer.name
+            self._frames.bytes_max = frame_bytes_max
+            self._server.greeted(self)
 
     def _tell_cluster(self, message: Register | ReportChunks | Heartbeat, tag: int) -> None:
         server, now_s = self._server, self._server.clock()
         if isinstance(message, Register):
             if message.node != self.name:
                 raise ProtocolViolation(f"{self.name} registers as {message.node}")
+            server.check_alone(message)
+            self.process = message.process
             server.on_epoch_seen(message.node, message.epoch_seen)
             server.cluster.register(now_s, message)
             server.registered(self)
@@ -323,6 +371,8 @@ class NodeLink(asyncio.Protocol):
                 message.rack,
             )
             self.write(Registered(server.epoch()), tag)
+        elif not server.speaks_for_datanode(self):
+            self.write(ReportAgain(), tag)
         elif isinstance(message, ReportChunks):
             self._send_back(server.cluster.report(now_s, self.name, message))
             self.write(Done(), tag)

@@ -18,10 +18,18 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Protocol
 
 from peacefs.protocol.effects import Address
-from peacefs.protocol.errors import PeacefsError, PeerError, PeerRefused, PeerTimeout, PeerUnreachable
+from peacefs.protocol.errors import (
+    PeacefsError,
+    PeerError,
+    PeerRefused,
+    PeerTimeout,
+    PeerUnreachable,
+    from_wire,
+)
 from peacefs.protocol.frames import Frame
 from peacefs.protocol.hello import Identity
 from peacefs.protocol.limits import (
+    dead_after_s,
     heartbeat_interval_s,
     link_silence_timeout_s,
     report_chunks_per_frame,
@@ -30,6 +38,7 @@ from peacefs.protocol.limits import (
 )
 from peacefs.protocol.messages import (
     DeleteChunks,
+    Failure,
     Heartbeat,
     HeartbeatAck,
     Message,
@@ -158,16 +167,19 @@ class CoordinatorLink:
 
     def _keep_connected(self) -> None:
         backoff_s = reregister_backoff_s
+        started_s = time.monotonic()
         while not self._stopping:
             try:
                 self._live_through_one_connection()
                 backoff_s = reregister_backoff_s
             except PeerRefused as refusal:
                 log.error("the coordinator refuses this datanode: %s", refusal.message)
-                with self._state:
-                    self._refusal = refusal
-                    self._state.notify_all()
-                backoff_s = reregister_backoff_max_s
+                # What passes may be this datanode's own link of before, until the coordinator misses it.
+                if not refusal.retriable or time.monotonic() - started_s > dead_after_s:
+                    with self._state:
+                        self._refusal = refusal
+                        self._state.notify_all()
+                backoff_s = reregister_backoff_max_s / 2 if refusal.retriable else reregister_backoff_max_s
             except PeacefsError as error:
                 if not self._stopping:
                     log.warning("%s; trying again in %.1f s", error.message, backoff_s)
@@ -193,6 +205,8 @@ class CoordinatorLink:
         while not isinstance(reply := connection.receive(link_silence_timeout_s).message, Registered):
             if isinstance(reply, _ORDERS):
                 continue
+            if isinstance(reply, Failure):
+                raise from_wire(reply.code, reply.message)
             raise PeerRefused(f"registration was answered by {reply}")
         self._datanode.epoch_seen(reply.epoch)
         self._report(connection)

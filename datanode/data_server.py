@@ -43,7 +43,10 @@ class DataServer:
         self._requests = requests
         self._connections_max = connections_max
         self._lock = threading.Lock()
+        self._ended = threading.Condition(self._lock)
         self._serving: dict[SocketConnection, threading.Thread] = {}
+        #: Those that have not said hello yet, longest first.
+        self._silent: dict[SocketConnection, None] = {}
         self._stopping = threading.Event()
         self._acceptor = threading.Thread(target=self._accept, name="data-acceptor", daemon=True)
         self._listener = _listen(host, port)
@@ -84,11 +87,22 @@ class DataServer:
         name = f"data-{self._me.name}"
         thread = threading.Thread(target=self._serve, args=(connection,), name=name, daemon=True)
         with self._lock:
+            if len(self._serving) >= self._connections_max:
+                self._make_room()
             if self._stopping.is_set() or len(self._serving) >= self._connections_max:
                 return False
             self._serving[connection] = thread
+            self._silent[connection] = None
         thread.start()
         return True
+
+    def _make_room(self) -> None:
+        """Who has connected and says nothing keeps nobody out who does: the longest silent one goes."""
+        longest = next(iter(self._silent), None)
+        if longest is not None:
+            del self._silent[longest]
+            longest.shut_down()
+            self._ended.wait_for(lambda: longest not in self._serving, _ACCEPT_RETRY_S)
 
     def _turn_away(self, connection: SocketConnection) -> None:
         refusal = Overloaded(f"{self._me.name} has {self._connections_max} data connections, its limit")
@@ -99,6 +113,8 @@ class DataServer:
     def _serve(self, connection: SocketConnection) -> None:
         try:
             connection.peer = accept_connection(connection, self._me).name
+            with self._lock:
+                self._silent.pop(connection, None)
             self._driver.run(self._requests.serve_connection(connection))
         except PeacefsError as refusal:
             log.debug("data connection from %s: %s", connection.peer, refusal.message)
@@ -107,12 +123,14 @@ class DataServer:
         finally:
             connection.close()
             with self._lock:
+                self._silent.pop(connection, None)
                 del self._serving[connection]
+                self._ended.notify_all()
 
 
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=128)
+        return socket.create_server((host, port), family=family, backlog=data_connections_max)
     except OSError as error:
         raise StartupError(f"cannot listen on {host}:{port} for data: {error.strerror or error}") from None

@@ -154,6 +154,7 @@ class Datanode:
         self._directory = directory
         self._seal = seal
         self._node = directory.node
+        self._process = uuid.uuid4().hex
         self._advertised = options.advertise or options.host
         self._me = Identity(directory.cluster, "datanode", self._node, seal)
         self._pool = ConnectionPool(self._me)
@@ -291,6 +292,7 @@ class Datanode:
             rack=self._options.rack,
             usage=self.usage(),
             epoch_seen=self._directory.epoch_seen,
+            process=self._process,
         )
 
     def replicas(self) -> Sequence[Replica]:

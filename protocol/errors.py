@@ -28,6 +28,7 @@
     │   ├── PeerUnreachable
     │   ├── PeerTimeout
     │   ├── PeerRefused
+    │   │   └── NodeIdTaken
     │   └── ProtocolViolation
     ├── ChunkError                   500
     │   ├── ChecksumMismatch
@@ -228,6 +229,12 @@ class PeerRefused(PeerError):
     """A peer that answered, and said no: wrong cluster, wrong secret, wrong protocol version."""
 
     retriable = False
+
+
+class NodeIdTaken(PeerRefused):
+    """Another process speaks for the datanode of this id; it may be a link that has not been found broken yet."""
+
+    retriable = True
 
 
 class ProtocolViolation(PeerError):

@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 from crc32c import crc32c
@@ -26,6 +26,7 @@ from .messages import AnyMessage, Message
 _PREFIX = struct.Struct(">2sBBIII")
 _CRC = struct.Struct(">I")
 PREFIX_BYTES = _PREFIX.size + _CRC.size
+frame_bytes_max: Final = frame_header_bytes_max + frame_payload_bytes_max
 _MAGIC = b"pf"
 _FORMAT = 1
 
@@ -60,14 +61,15 @@ def encode(message: Message, payload_bytes: int = 0, tag: int = 0) -> bytes:
     return b"".join((prefix, _CRC.pack(crc32c(body, crc32c(prefix))), body))
 
 
-def decode_prefix(data: Bytes) -> Prefix:
-    """Raises ProtocolViolation for anything that is not the start of a frame within the limits."""
+def decode_prefix(data: Bytes, bytes_max: int = frame_bytes_max) -> Prefix:
+    """Raises ProtocolViolation for anything that is not the start of a frame within the limits and `bytes_max`."""
     magic, form, _reserved, tag, message_bytes, payload_bytes = _PREFIX.unpack_from(data)
     if magic != _MAGIC:
         raise ProtocolViolation("the peer does not speak the peacefs protocol")
     if form != _FORMAT:
         raise ProtocolViolation(f"the peer speaks frame format {form}, this service {_FORMAT}")
-    if message_bytes > frame_header_bytes_max or payload_bytes > frame_payload_bytes_max:
+    is_over = message_bytes > frame_header_bytes_max or payload_bytes > frame_payload_bytes_max
+    if is_over or message_bytes + payload_bytes > bytes_max:
         raise ProtocolViolation(f"a frame of {message_bytes} + {payload_bytes} bytes is over the limit")
     crc_of_prefix = crc32c(memoryview(data)[: _PREFIX.size])
     return Prefix(tag, message_bytes, payload_bytes, _CRC.unpack_from(data, _PREFIX.size)[0], crc_of_prefix)
@@ -86,7 +88,9 @@ def decode_message(prefix: Prefix, body: Bytes) -> Message:
 class FrameReader:
     """Cuts a stream of bytes into frames, for shells that are handed bytes (asyncio)."""
 
-    def __init__(self) -> None:
+    def __init__(self, bytes_max: int = frame_bytes_max) -> None:
+        #: The longest frame that is taken; may be changed between two.
+        self.bytes_max = bytes_max
         self._buffer = bytearray()
         self._prefix: Prefix | None = None
 
@@ -112,7 +116,7 @@ class FrameReader:
         if self._prefix is None:
             if len(self._buffer) < PREFIX_BYTES:
                 return None
-            self._prefix = decode_prefix(self._buffer)
+            self._prefix = decode_prefix(self._buffer, self.bytes_max)
             del self._buffer[:PREFIX_BYTES]
         message_end = self._prefix.message_bytes
         frame_end = message_end + self._prefix.payload_bytes

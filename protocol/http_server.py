@@ -16,6 +16,7 @@ import logging
 import re
 import socket
 from collections.abc import Iterator
+from math import inf
 from typing import Any
 
 import uvicorn
@@ -25,6 +26,7 @@ from .asgi import App
 from .errors import BadRequest, StartupError
 from .limits import (
     http_connections_max,
+    http_crowd_log_pause_s,
     http_first_byte_timeout_s,
     http_head_bytes_max,
     http_keep_alive_s,
@@ -65,8 +67,24 @@ class HeadWithBody:
             self._begun, self._head = True, data
 
 
+class BoundedConfig(uvicorn.Config):
+    """What the connections of one server share."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        #: Connections without a whole request, longest first.
+        self.waiting: dict[BoundedProtocol, None] = {}
+        self.crowd_logged_s = -inf
+
+
 class BoundedProtocol(HttpToolsProtocol):
-    """One connection. Between requests, silence and slowness end it; within one, the application sets the pace."""
+    """One connection. Between requests, silence and slowness end it; within one, the application sets the pace.
+
+    Of too many connections the one goes that has been without a whole request for longest: those that connect and
+    say nothing keep nobody out who does. Only when all are being answered is a new one closed.
+    """
+
+    config: BoundedConfig
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -81,16 +99,31 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > http_connections_max:
-            log.warning(
-                "%d HTTP connections are open, which is the limit: closing a new one", http_connections_max
-            )
+        if len(self.connections) > http_connections_max and not self._make_room():
             transport.abort()
             return
         self._set_deadline()
 
+    def _make_room(self) -> bool:
+        """Whether there was one to close."""
+        longest = next(iter(self.config.waiting), None)
+        now_s = self.loop.time()
+        if now_s - self.config.crowd_logged_s >= http_crowd_log_pause_s:
+            self.config.crowd_logged_s = now_s
+            log.warning(
+                "%d HTTP connections are open, which is the limit: closing %s",
+                http_connections_max,
+                "new ones, for all others are being answered" if longest is None else "those that ask nothing",
+            )
+        if longest is None:
+            return False
+        del self.config.waiting[longest]
+        longest.transport.abort()
+        return True
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._clear_deadline()
+        self.config.waiting.pop(self, None)
         self._clear_write_deadline()
         super().connection_lost(exc)
 
@@ -138,6 +171,11 @@ class BoundedProtocol(HttpToolsProtocol):
         self._at_request_line = True
         super().on_message_complete()
 
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not self.transport.is_closing() and not self._answering():
+            self.config.waiting[self] = None
+
     def send_400_response(self, msg: str) -> None:
         if not self._refused:
             self._refuse(400, "the request is malformed: it is not HTTP/1.1")
@@ -148,8 +186,10 @@ class BoundedProtocol(HttpToolsProtocol):
         """For the rest of a head, or of a body that the answer did not wait for: slow bytes do not extend it."""
         if self._deadline is None:
             self._deadline = self.loop.call_later(http_first_byte_timeout_s, self.transport.abort)
+            self.config.waiting[self] = None
 
     def _clear_deadline(self) -> None:
+        self.config.waiting.pop(self, None)
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
@@ -218,18 +258,10 @@ class Server(uvicorn.Server):
         yield
 
 
-class _Server(uvicorn.Server):
-    """Leaves signals to the service, which has more to stop than this."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
 def build_server(app: App) -> Server:
     """A server for `await server.serve(sockets=[listen(...)])`, on a uvloop loop; ends by `should_exit = True`."""
     return Server(
-        uvicorn.Config(
+        BoundedConfig(
             app,
             loop="uvloop",
             http=BoundedProtocol,

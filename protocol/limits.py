@@ -67,6 +67,10 @@ concat_sources_max: Final = 1000
 # -- frames --------------------------------------------------------------------------------------
 frame_header_bytes_max: Final = 1 * MIB
 frame_payload_bytes_max: Final = 4 * MIB
+# Of whoever has not said hello yet no longer frame is taken in.
+hello_frame_bytes_max: Final = 4 * KIB
+# A connection's buffer begins with this and doubles when so much has come.
+frame_buffer_bytes_min: Final = 64 * KIB
 # Of each kind: more than a datanode can write or drop in a second.
 changes_per_heartbeat: Final = 8000
 report_chunks_per_frame: Final = 500
@@ -74,6 +78,8 @@ report_chunks_per_frame: Final = 500
 # -- deadlines -----------------------------------------------------------------------------------
 connect_timeout_s: Final = 3.0
 hello_timeout_s: Final = 5.0
+# How many connections to the coordinator's port for datanodes may be before the end of their hello.
+hellos_waiting_max: Final = 512
 # A hop that says nothing for this long in the middle of a chunk is taken for dead.
 hop_timeout_s: Final = 15.0
 # Each hop further from the writer gives up a little earlier, so that the one nearest to the fault names it.
@@ -214,6 +220,8 @@ list_remaining_max: Final = 10_000
 control_requests_in_flight_max: Final = 4096
 link_backlog_bytes_max: Final = 64 * MIB
 control_body_bytes_max: Final = 16 * MIB
+# How long such a body may take to come.
+control_body_timeout_s: Final = 60.0
 
 # -- client ----------------------------------------------------------------------------------------
 # How long the client asks again when the coordinator refuses for now, or is away after it has answered before.
@@ -257,6 +265,7 @@ http_write_stall_timeout_s: Final = 480.0
 http_linger_s: Final = 1.0
 http_shutdown_grace_s: Final = 3
 http_connections_max: Final = 4096
+http_crowd_log_pause_s: Final = 5.0
 # What the coordinator works on at once, and how many of these may wait for it to become ready.
 http_requests_in_flight_max: Final = 3072
 startup_waiting_max: Final = 2048

@@ -152,7 +152,10 @@ class Usage(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Register(Message, frozen=True):
-    """A datanode comes, or comes back. Followed by its ReportChunks frames."""
+    """A datanode comes, or comes back. Followed by its ReportChunks frames.
+
+    `process` tells a process that comes back from another that has the same id, because its directory is a copy.
+    """
 
     node: NodeId
     data_host: str
@@ -162,6 +165,7 @@ class Register(Message, frozen=True):
     rack: str
     usage: Usage
     epoch_seen: int = 0
+    process: str = ""
 
 
 class Registered(Message, frozen=True):

@@ -20,9 +20,15 @@ from typing import Any, TypeVar
 from . import effects as fx
 from .checksums import Bytes
 from .errors import PeacefsError, PeerRefused, PeerTimeout, PeerUnreachable, ProtocolViolation
-from .frames import PREFIX_BYTES, Frame, decode_message, decode_prefix, encode
+from .frames import PREFIX_BYTES, Frame, decode_message, decode_prefix, encode, frame_bytes_max
 from .hello import Identity, Peer, accepting, connecting
-from .limits import connect_timeout_s, hello_timeout_s, idle_connection_timeout_s
+from .limits import (
+    connect_timeout_s,
+    frame_buffer_bytes_min,
+    hello_frame_bytes_max,
+    hello_timeout_s,
+    idle_connection_timeout_s,
+)
 from .messages import Failure, Message, Welcome
 from .metrics import frames_sent
 
@@ -51,6 +57,7 @@ class SocketConnection(fx.Connection):
         self._timeouts_s = {socket.SO_RCVTIMEO: 0.0, socket.SO_SNDTIMEO: 0.0}
         self._buffer = bytearray()
         self._prefix = bytearray(PREFIX_BYTES)
+        self._frame_bytes_max = hello_frame_bytes_max
         self.peer = peer
         self.idle_since = 0.0
 
@@ -59,36 +66,42 @@ class SocketConnection(fx.Connection):
         head = encode(message, len(payload), tag)
         try:
             self._limit(socket.SO_SNDTIMEO, timeout_s)
-            if not len(payload):
-                self._socket.sendall(head)
-                return
-            sent = self._socket.sendmsg((head, payload))
+            deadline_s = time.monotonic() + timeout_s
+            sent = self._socket.sendmsg((head, payload)) if len(payload) else self._socket.send(head)
             if sent < len(head):
-                self._socket.sendall(memoryview(head)[sent:])
+                self._send_rest(memoryview(head)[sent:], deadline_s)
                 sent = len(head)
             if sent < len(head) + len(payload):
-                self._socket.sendall(memoryview(payload)[sent - len(head) :])
+                self._send_rest(memoryview(payload)[sent - len(head) :], deadline_s)
         except BlockingIOError:
             raise PeerTimeout(f"{self.peer} took nothing for {timeout_s:g} s") from None
         except OSError as error:
             raise PeerUnreachable(f"the connection to {self.peer} broke: {error.strerror or error}") from None
 
+    def _send_rest(self, view: memoryview, deadline_s: float) -> None:
+        while len(view):
+            # A call that sends less than all has waited for as long as it may.
+            if time.monotonic() >= deadline_s:
+                raise PeerTimeout(f"{self.peer} takes what it is sent too slowly")
+            view = view[self._socket.send(view) :]
+
     def receive(self, timeout_s: float) -> Frame:
+        """The first bytes of a frame may be awaited for `timeout_s`, and its rest as long again in all."""
         try:
             self._limit(socket.SO_RCVTIMEO, timeout_s)
-            self._fill(memoryview(self._prefix))
-            prefix = decode_prefix(self._prefix)
-            total = prefix.message_bytes + prefix.payload_bytes
-            if total > len(self._buffer):
-                self._buffer = bytearray(total)
-            view = memoryview(self._buffer)[:total]
-            self._fill(view)
+            self._fill(memoryview(self._prefix), time.monotonic() + timeout_s)
+            prefix = decode_prefix(self._prefix, self._frame_bytes_max)
+            view = self._take_in(prefix.message_bytes + prefix.payload_bytes, time.monotonic() + timeout_s)
         except BlockingIOError:
             raise PeerTimeout(f"{self.peer} said nothing for {timeout_s:g} s") from None
         except OSError as error:
             raise PeerUnreachable(f"the connection to {self.peer} broke: {error.strerror or error}") from None
         message = decode_message(prefix, view[: prefix.message_bytes])
         return Frame(message, view[prefix.message_bytes :], prefix.tag)
+
+    def greeted(self) -> None:
+        """The hello is over: from now on frames of every size are taken in."""
+        self._frame_bytes_max = frame_bytes_max
 
     def _limit(self, option: int, timeout_s: float) -> None:
         if self._timeouts_s[option] != timeout_s:
@@ -97,12 +110,29 @@ class SocketConnection(fx.Connection):
             self._socket.setsockopt(socket.SOL_SOCKET, option, _TIMEVAL.pack(seconds, microseconds))
             self._timeouts_s[option] = timeout_s
 
-    def _fill(self, view: memoryview) -> None:
+    def _take_in(self, total: int, deadline_s: float) -> memoryview:
+        """The next `total` bytes. The buffer grows with what comes, whatever was announced."""
+        filled = 0
+        while filled < total:
+            if filled == len(self._buffer):
+                # A new one: who got the frame before may still look at the old one.
+                larger = bytearray(min(total, max(2 * filled, frame_buffer_bytes_min)))
+                larger[:filled] = self._buffer
+                self._buffer = larger
+            end = min(total, len(self._buffer))
+            self._fill(memoryview(self._buffer)[filled:end], deadline_s)
+            filled = end
+        return memoryview(self._buffer)[:total]
+
+    def _fill(self, view: memoryview, deadline_s: float) -> None:
         while len(view):
             count = self._socket.recv_into(view, 0, socket.MSG_WAITALL)
             if count == 0:
                 raise PeerUnreachable(f"{self.peer} closed the connection")
             view = view[count:]
+            # A call that brings less than all has waited for as long as it may: slow bytes earn no more time.
+            if len(view) and time.monotonic() >= deadline_s:
+                raise PeerTimeout(f"{self.peer} sends its frame too slowly")
 
     def has_been_closed(self) -> bool:
         """Whether the peer hung up (or broke the silence) while the connection lay idle."""
@@ -142,6 +172,7 @@ def open_connection(address: fx.Address, name: str, me: Identity) -> tuple[Socke
             message = steps.send(connection.receive(hello_timeout_s).message)
     except StopIteration as stop:
         peer: Peer = stop.value
+        connection.greeted()
         return connection, peer
     except BaseException:
         connection.close()
@@ -161,6 +192,7 @@ def accept_connection(connection: SocketConnection, me: Identity) -> Peer:
             next(steps)
         except StopIteration as stop:
             peer: Peer = stop.value
+            connection.greeted()
             return peer
         raise AssertionError("the hello ends with Welcome")
     except (PeerRefused, ProtocolViolation) as refusal:

@@ -10,6 +10,8 @@ from random import Random
 
 import pytest
 from support.play import registration
+from support.spoken_link import SEAL as _SEAL
+from support.spoken_link import Datanode
 
 from peacefs.coordinator.cluster import Cluster
 from peacefs.coordinator.metadata_sqlite import SqliteMetadata
@@ -17,42 +19,14 @@ from peacefs.coordinator.node_link import NodeServer
 from peacefs.coordinator.records import ChunkRecord
 from peacefs.coordinator.workplace import Workplace
 from peacefs.protocol.errors import SafeMode
-from peacefs.protocol.frames import Frame, FrameReader, encode
-from peacefs.protocol.hello import Identity, connecting
+from peacefs.protocol.frames import encode
+from peacefs.protocol.hello import Identity
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.limits import link_turn_s, report_chunks_per_frame
 from peacefs.protocol.loop_watchdog import LoopWatchdog
-from peacefs.protocol.messages import Done, Message, Replica, ReportChunks
-from peacefs.protocol.tokens import Seal
+from peacefs.protocol.messages import Done, Replica, ReportChunks
 
-_SEAL = Seal(b"the secret of the test")
 _FRAMES = 30
-
-
-class Datanode:
-    """A connection that says what a datanode says."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, name: str = "dn-1") -> None:
-        self._name = name
-        self._reader = reader
-        self.writer = writer
-        self._frames = FrameReader()
-
-    async def receive(self) -> Frame:
-        while (frame := self._frames.next()) is None:
-            self._frames.take(await self._reader.read(65536))
-        return frame
-
-    async def register(self) -> None:
-        talk = connecting(Identity("c", "datanode", self._name, _SEAL), b"n" * 16)
-        message: Message = next(talk)
-        try:
-            while True:
-                self.writer.write(encode(message))
-                message = talk.send((await self.receive()).message)
-        except StopIteration:
-            self.writer.write(encode(registration(self._name)))
-            await self.receive()
 
 
 def test_a_long_report_is_taken_in_whole_and_in_order_while_others_get_their_turn() -> None:

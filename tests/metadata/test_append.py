@@ -189,3 +189,14 @@ def test_a_file_of_too_many_pieces_takes_no_more(space: Space, monkeypatch: pyte
     with pytest.raises(PeacefsError, match="maximum number of blocks: 4 > 3: "):
         space.append("/f", 1)
     assert space.status("/f").length == 3
+
+
+def test_what_counts_as_garbage_by_now_is_not_added(space: Space) -> None:
+    space.create("/f", 1)
+    lease, file = space.take_lease("/f")
+    late = space.extension(lease, file.inode, 7)
+    space.commit(lambda tx: tx.raise_floor(late.chunks[0].chunk + 1))
+    with pytest.raises(AccessDenied, match="write it again"):
+        space.extend(late)
+    assert space.status("/f").length == 1
+    assert space.extend(space.extension(lease, file.inode, 8)).length == 9

@@ -12,6 +12,7 @@ from peacefs.coordinator.paths import parse_path
 from peacefs.coordinator.reclaim import forget_answers_step
 from peacefs.coordinator.records import ChunkRecord, FileChunk
 from peacefs.protocol.errors import (
+    AccessDenied,
     BadRequest,
     FileAlreadyExists,
     FileNotFound,
@@ -164,3 +165,15 @@ def test_answers_are_forgotten_by_age_and_in_steps(space: Space, monkeypatch: py
     assert space.complete(young).length == 1
     with pytest.raises(FileAlreadyExists):
         space.complete(old[0])
+
+
+def test_what_counts_as_garbage_by_now_becomes_no_file(space: Space):
+    """Its token had expired, but a clock was set back; datanodes may have deleted it."""
+    known = space.completion("/known", 10)
+    space.complete(known)
+    late, later = space.completion("/late", 10), space.completion("/later", 10)
+    space.commit(lambda tx: tx.raise_floor(later.chunks[0].chunk))
+    with pytest.raises(AccessDenied, match="write it again"):
+        space.complete(late)
+    assert space.complete(known).length == 10, "a repetition changes nothing and gets its answer"
+    assert space.complete(later).length == 10

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from peacefs.datanode.data_server import DataServer
 from peacefs.protocol import effects as fx
-from peacefs.protocol.errors import PeerError, PeerRefused, StartupError
+from peacefs.protocol.errors import PeerError, PeerRefused, PeerTimeout, StartupError
 from peacefs.protocol.frames import encode
 from peacefs.protocol.hello import Identity
 from peacefs.protocol.limits import MIB, packet_bytes
 from peacefs.protocol.messages import Failure, GetLayout, Hello, Packet, Proof, ReportAgain, WriteChunk
-from peacefs.protocol.threads import ConnectionPool, open_connection
+from peacefs.protocol.threads import ConnectionPool, SocketConnection, open_connection
 from peacefs.protocol.tokens import Seal
 
 
@@ -134,6 +134,107 @@ def test_connections_beyond_the_limit_are_told_why_and_closed(cluster, until):
     for connection in kept:
         connection.close()
     server.stop()
+
+
+def test_who_connects_and_says_nothing_keeps_nobody_out(cluster, until):
+    server = server_like(cluster.nodes[0], connections_max=4)
+    silent = [socket.create_connection(server.address, timeout=5) for _ in range(20)]
+    client = Identity("test-cluster", "client", "test", None)
+    kept = [open_connection(server.address, "n0", client)[0] for _ in range(4)]
+    for sock in silent:
+        assert sock.recv(1) == b""
+        sock.close()
+    with pytest.raises(PeerRefused, match="4 data connections, its limit"):
+        open_connection(server.address, "n0", client)
+    for connection in kept:
+        connection.close()
+    server.stop()
+
+
+def test_a_stranger_costs_no_more_memory_than_a_hello(cluster):
+    with raw(cluster.nodes[0]) as sock:
+        sock.sendall(struct.pack(">2sBBIIII", b"pf", 1, 0, 0, MIB, 4 * MIB, 0))
+        assert b"over the limit" in everything_received(sock)
+
+
+def connected_pair():
+    """A connection past its hello, and the socket of whoever is at its other end."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        theirs = socket.create_connection(listener.getsockname(), timeout=5)
+        ours, _address = listener.accept()
+    connection = SocketConnection(ours, "the test")
+    connection.greeted()
+    return connection, theirs
+
+
+def test_the_buffer_of_a_connection_grows_with_what_comes_and_not_with_what_was_announced():
+    connection, theirs = connected_pair()
+    sent = framed(Packet(0, b"sums"), bytes(4 * MIB))
+    theirs.sendall(sent[: 100 * 1024])
+    with pytest.raises(PeerTimeout):
+        connection.receive(timeout_s=0.2)
+    assert len(connection._buffer) <= 256 * 1024
+    theirs.close()
+    connection.close()
+
+
+def test_a_long_frame_that_comes_in_pieces_is_whole():
+    connection, theirs = connected_pair()
+    data = os.urandom(3 * MIB + 7)
+    sending = threading.Thread(target=lambda: theirs.sendall(framed(Packet(0, b"sums"), data)))
+    sending.start()
+    frame = connection.receive(timeout_s=10)
+    assert frame.payload == data and frame.message.sums == b"sums"
+    sending.join()
+    theirs.close()
+    connection.close()
+
+
+def test_a_drip_of_bytes_earns_no_more_time_for_a_frame():
+    connection, theirs = connected_pair()
+    stop = threading.Event()
+
+    def drip():
+        for byte in framed(Packet(0, b"sums"), bytes(2000)):
+            if stop.wait(0.02):
+                return
+            theirs.sendall(bytes([byte]))
+
+    dripping = threading.Thread(target=drip)
+    dripping.start()
+    began = time.monotonic()
+    with pytest.raises(PeerTimeout, match="too slowly"):
+        connection.receive(timeout_s=0.5)
+    assert time.monotonic() - began < 5
+    stop.set()
+    dripping.join()
+    theirs.close()
+    connection.close()
+
+
+def test_a_peer_that_takes_a_few_bytes_now_and_then_is_left_at_the_deadline():
+    connection, theirs = connected_pair()
+    stop = threading.Event()
+
+    def sip():
+        # More than a segment each time, so that the window opens again and again.
+        while not stop.wait(0.05):
+            theirs.recv(100_000)
+
+    sipping = threading.Thread(target=sip)
+    sipping.start()
+
+    def send_on():
+        began = time.monotonic()
+        while time.monotonic() - began < 20:
+            connection.send(Packet(0, b""), bytes(4 * MIB), timeout_s=0.3)
+
+    with pytest.raises(PeerTimeout):
+        send_on()
+    stop.set()
+    sipping.join()
+    theirs.close()
+    connection.close()
 
 
 def test_a_port_that_is_taken_is_a_startup_error(cluster):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -16,6 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
+from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.cluster
@@ -147,6 +149,31 @@ class TestDatanode:
         theirs = tmp_path / "theirs" / "datanode-1"
         said = complaint(*datanode(theirs, coordinator.node_address, coordinator.secret))
         assert "cluster" in said
+
+    def test_a_directory_that_another_datanode_has_and_a_copy_of_it(self, tmp_path: Path) -> None:
+        with LocalCluster(tmp_path / "cluster", datanodes=1, port=0) as cluster:
+            first = cluster.datanodes[0]
+            ready = cluster.coordinator.readiness
+            address = f"{ready.node_host}:{ready.node_port}"
+            secret = tmp_path / "cluster" / "coordinator" / "cluster.secret"
+            theirs = tmp_path / "cluster" / "datanode-1"
+            said = complaint(*datanode(theirs, address, secret))
+            assert f"another datanode is using {theirs}" in said
+
+            shutil.copytree(theirs, tmp_path / "copy")
+            log = tmp_path / "copy.log"
+            with log.open("w") as stream:
+                command = peacefs(*datanode(tmp_path / "copy", address, secret))
+                second = subprocess.Popen(command, stderr=stream)
+            try:
+                _wait_for(log, f"has the id {first.node}, too")
+                _wait_for(log, "copy of another datanode's")
+            finally:
+                second.send_signal(signal.SIGTERM)
+                assert second.wait(_TIMEOUT_S) == 0
+            with PeaceFileSystem(cluster.http_address) as files:
+                files.write("/f", b"the first goes on", replication=1)
+                assert files.read("/f") == b"the first goes on"
 
     def test_a_directory_that_is_not_ours(self, coordinator: Coordinator, tmp_path: Path) -> None:
         (tmp_path / "d").mkdir()

@@ -171,21 +171,38 @@ def test_a_refusal_never_lands_in_another_answer(served):
         assert b"RemoteException" not in until_closed(wire)
 
 
-def test_a_connection_beyond_the_limit_is_closed_and_the_next_after_a_leave_is_served(served, monkeypatch):
+def test_of_too_many_connections_the_longest_silent_one_goes(served, monkeypatch):
+    until(lambda: served.connections() == 0)
+    monkeypatch.setattr(http_server, "http_connections_max", 3)
+    with contextlib.ExitStack() as open_connections:
+        answered, silent, in_a_head = (open_connections.enter_context(served.connect()) for _ in range(3))
+        ask(answered)
+        in_a_head.sendall(b"GET / HTTP/1.1\r\n")
+        for _ in range(20):
+            open_connections.enter_context(served.connect())
+        for wire in (answered, silent, in_a_head):
+            assert until_closed(wire) == b""
+        assert served.request("GET", "/").json == 1
+        assert served.connections() <= 4
+
+
+def test_who_is_being_answered_is_not_closed_for_a_new_one(served, monkeypatch):
     until(lambda: served.connections() == 0)
     monkeypatch.setattr(http_server, "http_connections_max", 2)
-    kept = [served.connect() for _ in range(2)]
-    try:
-        for wire in kept:
-            wire.sendall(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
-            assert wire.recv(65536).endswith(b"1")
+    with served.connect() as first, served.connect() as second:
+        for wire in (first, second):
+            wire.sendall(b"GET /stream HTTP/1.1\r\nhost: x\r\n\r\n")
+            assert wire.recv(1)
         with served.connect() as surplus:
             assert until_closed(surplus) == b""
-    finally:
-        for wire in kept:
-            wire.close()
+        assert first.recv(1) and second.recv(1)
     until(lambda: served.connections() == 0)
     assert served.request("GET", "/").json == 1
+
+
+def ask(wire: socket.socket) -> None:
+    wire.sendall(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+    assert wire.recv(65536).endswith(b"1")
 
 
 class RecordingTransport:

@@ -1,0 +1,77 @@
+"""Bodies of REST requests that are too long, or too long in coming, are refused; others are left alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+from fastapi import Body, FastAPI, Request
+
+from peacefs.coordinator import body_limit
+from peacefs.coordinator.body_limit import BodyLimit
+
+
+@pytest.fixture
+def app() -> FastAPI:
+    app = FastAPI()
+    app.add_middleware(BodyLimit, of_path={"/raw": 100})
+
+    @app.post("/raw")
+    async def raw(request: Request) -> int:
+        return len(await request.body())
+
+    @app.post("/parsed")
+    async def parsed(body: list[int] = Body()) -> int:  # noqa: B008
+        return len(body)
+
+    @app.post("/slow")
+    async def slow(request: Request) -> int:
+        """Works for longer than the body may take, watching whether the client is still there."""
+        await request.body()
+        watch = asyncio.create_task(request.receive())
+        await asyncio.sleep(0.3)
+        assert not watch.done()
+        watch.cancel()
+        return 7
+
+    return app
+
+
+def post(app: FastAPI, path: str, pieces: list[bytes], pause_s: float = 0.0) -> httpx.Response:
+    async def body() -> AsyncIterator[bytes]:
+        for piece in pieces:
+            await asyncio.sleep(pause_s)
+            yield piece
+
+    async def ask() -> httpx.Response:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client, asyncio.timeout(20):
+            headers = {"content-type": "application/json"}
+            return await client.post(path, content=body(), headers=headers)
+
+    return asyncio.run(ask())
+
+
+@pytest.mark.parametrize("path", ["/raw", "/parsed"])
+def test_a_body_that_drips_is_given_up_however_steadily(
+    app: FastAPI, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(body_limit, "control_body_timeout_s", 0.2)
+    answer = post(app, path, [b" "] * 90 + [b"[1]"], pause_s=0.05)
+    assert answer.status_code == 408
+    assert "the body was not here after 0.2 s" in answer.text
+    assert post(app, path, [b" "] * 2 + [b"[1]"], pause_s=0.01).status_code == 200
+
+
+def test_a_body_over_its_paths_limit_is_refused(app: FastAPI) -> None:
+    assert post(app, "/raw", [b"x" * 60] * 2).status_code == 400
+    assert post(app, "/raw", [b"x" * 50] * 2).text == "100"
+
+
+def test_what_is_done_with_a_body_may_take_as_long_as_it_takes(
+    app: FastAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(body_limit, "control_body_timeout_s", 0.1)
+    assert post(app, "/slow", [b"x"]).text == "7"

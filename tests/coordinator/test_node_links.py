@@ -1,0 +1,207 @@
+"""The coordinator's port for datanodes against who says nothing, too much or too late, or is not who they say."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from random import Random
+from typing import Any
+
+import pytest
+from support.play import USAGE, record
+from support.spoken_link import SEAL, Datanode
+
+from peacefs.coordinator import node_link
+from peacefs.coordinator.cluster import Cluster
+from peacefs.coordinator.node_link import NodeServer
+from peacefs.protocol.frames import encode
+from peacefs.protocol.hello import Identity
+from peacefs.protocol.limits import hello_frame_bytes_max, suspect_after_s
+from peacefs.protocol.messages import (
+    Done,
+    Failure,
+    Heartbeat,
+    HeartbeatAck,
+    Hello,
+    Registered,
+    Replica,
+    ReportAgain,
+    ReportChunks,
+)
+
+_CHUNK = 77
+
+
+class Coordinator:
+    """Cluster and port, under a clock that goes on when the test says so."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+        self.cluster = Cluster(self.now_s, Random(1))
+        self.cluster.load([record(_CHUNK, replication=1)])
+        self.cluster.loaded()
+        self.server = NodeServer(
+            Identity("c", "coordinator", "coordinator", SEAL),
+            self.cluster,
+            epoch=lambda: 1,
+            on_epoch_seen=lambda _node, _seen: None,
+            clock=lambda: self.now_s,
+        )
+        self.port = 0
+        self._writers: list[asyncio.StreamWriter] = []
+
+    async def datanode(self, name: str = "dn-1") -> Datanode:
+        """One that has connected and said nothing yet."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        self._writers.append(writer)
+        return Datanode(reader, writer, name=name)
+
+    async def stop(self) -> None:
+        await self.server.stop()
+        for writer in self._writers:
+            writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
+
+    @property
+    def replicas(self) -> int:
+        return self.cluster.chunks.held_by("dn-1")
+
+
+def tell(story: Callable[[Coordinator], Coroutine[Any, Any, None]]) -> None:
+    async def play() -> None:
+        coordinator = Coordinator()
+        coordinator.port = await coordinator.server.start("127.0.0.1", 0)
+        async with asyncio.timeout(20):
+            await story(coordinator)
+        await coordinator.stop()
+
+    asyncio.run(play())
+
+
+def test_who_connects_and_says_nothing_keeps_no_datanode_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_link, "hellos_waiting_max", 3)
+
+    async def story(coordinator: Coordinator) -> None:
+        first = await coordinator.datanode()
+        silent = [await coordinator.datanode() for _ in range(20)]
+        assert await first.has_ended(), "the longest silent one goes"
+        assert isinstance(await (await coordinator.datanode()).register(), Registered)
+        ended = [await connection.has_ended() for connection in silent[:17]]
+        assert all(ended)
+
+    tell(story)
+
+
+def test_a_stranger_costs_no_more_memory_than_a_hello() -> None:
+    async def story(coordinator: Coordinator) -> None:
+        stranger = await coordinator.datanode()
+        stranger.writer.write(encode(Hello(1, "c", "datanode", "x" * hello_frame_bytes_max, b"n" * 16)))
+        answer = (await stranger.receive()).message
+        assert isinstance(answer, Failure) and "over the limit" in answer.message
+        assert await stranger.has_ended()
+        datanode = await coordinator.datanode()
+        await datanode.register()
+        many = [Replica(number, 1, 10) for number in range(1000, 1500)]
+        datanode.writer.write(encode(ReportChunks(many, last=True)))
+        assert isinstance((await datanode.receive()).message, Done), "who is known may say more at once"
+
+    tell(story)
+
+
+def test_what_an_earlier_link_still_brings_changes_nothing() -> None:
+    """A heartbeat that was long under way, or lay in a queue, when its datanode had registered anew."""
+
+    async def story(coordinator: Coordinator) -> None:
+        before, after = await coordinator.datanode(), await coordinator.datanode()
+        await before.register("p")
+        await after.register("p")
+        after.writer.write(encode(ReportChunks([], last=True)))
+        assert isinstance((await after.receive()).message, Done)
+        with suppress(ConnectionError):
+            before.writer.write(encode(Heartbeat(USAGE, added=[Replica(_CHUNK, 1, 1000)])))
+            await before.writer.drain()
+        assert await before.has_ended()
+        after.writer.write(encode(Heartbeat(USAGE)))
+        assert isinstance((await after.receive()).message, HeartbeatAck)
+        assert coordinator.replicas == 0
+
+    tell(story)
+
+
+def test_what_is_said_before_registering_is_not_taken_in() -> None:
+    async def story(coordinator: Coordinator) -> None:
+        here, elsewhere = await coordinator.datanode(), await coordinator.datanode("dn-2")
+        await here.register("p")
+        await elsewhere.register("q")
+        silent = await coordinator.datanode()
+        await silent.say_hello()
+        silent.writer.write(encode(ReportChunks([Replica(_CHUNK, 1, 1000)], last=True)))
+        assert isinstance((await silent.receive()).message, ReportAgain)
+        assert coordinator.replicas == 0
+
+    tell(story)
+
+
+def test_of_two_datanodes_with_one_id_the_second_is_told() -> None:
+    async def story(coordinator: Coordinator) -> None:
+        first, second = await coordinator.datanode(), await coordinator.datanode()
+        await first.register("one")
+        answer = await second.register("another")
+        assert isinstance(answer, Failure) and answer.code == "NodeIdTaken"
+        assert "copy of another datanode's" in answer.message
+        assert await second.has_ended()
+        first.writer.write(encode(ReportChunks([Replica(_CHUNK, 1, 1000)], last=True)))
+        assert isinstance((await first.receive()).message, Done)
+        assert coordinator.replicas == 1, "the first goes on"
+
+    tell(story)
+
+
+@pytest.mark.parametrize("process", ["one", "another"])
+def test_a_datanode_comes_back_past_its_own_broken_link(process: str) -> None:
+    """At once when it is the same process, and after a restart as soon as the old link is missed."""
+
+    async def story(coordinator: Coordinator) -> None:
+        first, second = await coordinator.datanode(), await coordinator.datanode()
+        await first.register("one")
+        coordinator.now_s += 0.0 if process == "one" else suspect_after_s
+        assert isinstance(await second.register(process), Registered)
+        assert await first.has_ended()
+
+    tell(story)
+
+
+def test_a_datanode_that_sends_a_frame_byte_by_byte_holds_nobody_up() -> None:
+    async def story(coordinator: Coordinator) -> None:
+        slow, quick = await coordinator.datanode("dn-2"), await coordinator.datanode()
+        await slow.register("s")
+        await quick.register("q")
+        frame = encode(Heartbeat(USAGE))
+        began_s = time.monotonic()
+        for byte in frame:
+            slow.writer.write(bytes([byte]))
+            await slow.writer.drain()
+            quick.writer.write(encode(Heartbeat(USAGE)))
+            assert isinstance((await quick.receive()).message, HeartbeatAck)
+        assert isinstance((await slow.receive()).message, HeartbeatAck)
+        assert time.monotonic() - began_s < 10
+
+    tell(story)
+
+
+def test_what_is_no_frame_ends_the_link_and_no_other() -> None:
+    async def story(coordinator: Coordinator) -> None:
+        good, bad = await coordinator.datanode(), await coordinator.datanode("dn-2")
+        await good.register("g")
+        await bad.register("b")
+        bad.writer.write(b"\xff" * 100)
+        answer = (await bad.receive()).message
+        assert isinstance(answer, Failure) and answer.code == "ProtocolViolation"
+        assert await bad.has_ended()
+        good.writer.write(encode(Heartbeat(USAGE)))
+        assert isinstance((await good.receive()).message, HeartbeatAck)
+
+    tell(story)
