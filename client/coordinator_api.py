@@ -17,7 +17,13 @@ import msgspec
 
 from peacefs.protocol.errors import PeerRefused, ProtocolViolation
 from peacefs.protocol.findings import FsckPage
-from peacefs.protocol.limits import chunk_bytes_max, control_call_timeout_s, plan_patience_s, plan_timeout_s
+from peacefs.protocol.limits import (
+    chunk_bytes_max,
+    control_call_timeout_s,
+    copy_timeout_s,
+    plan_patience_s,
+    plan_timeout_s,
+)
 from peacefs.protocol.messages import (
     AbandonLease,
     AllocateChunk,
@@ -36,6 +42,7 @@ from peacefs.protocol.messages import (
 from .coordinator_http import CoordinatorHttp
 from .file_status import (
     ContentSummary,
+    CopiedTree,
     FileStatus,
     PageReply,
     SnapshotDifference,
@@ -170,6 +177,14 @@ class CoordinatorApi:
         """What a tree holds. Raises FileNotFound."""
         reply = self._read(self._webhdfs("GET", path, "GETCONTENTSUMMARY"), dict[str, ContentSummary])
         return reply["ContentSummary"]
+
+    def copy(self, source: str, target: str, *, preserve: bool = False) -> CopiedTree:
+        """Raises FileNotFound, FileAlreadyExists, IllegalChange, AccessDenied, SnapshotRefused, ..."""
+        wish = {"source": source, "target": target, "user": self.user, "preserve": preserve}
+        wish["request_id"] = _new_request_id()
+        body = msgspec.json.encode(wish)
+        answer = self._http.ask("POST", "/v1/copies", body=body, answer_timeout_s=copy_timeout_s)
+        return self._read(answer, CopiedTree)
 
     # -- snapshots ---------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from .coordinator_api import CoordinatorApi, ListingPage, NewFile, current_user
 from .coordinator_http import CoordinatorHttp
 from .file_objects import FileSink, FileSource
 from .file_reader import read_whole
-from .file_status import ContentSummary, FileStatus, SnapshotDifference
+from .file_status import ContentSummary, CopiedTree, FileStatus, SnapshotDifference
 
 # Inside the class, `list` is its method.
 _Entries = list[FileStatus]
@@ -187,6 +187,17 @@ class PeaceFileSystem:
         Raises FileNotFound, FileAlreadyExists, ParentNotDirectory, RenameRefused, ...
         """
         self._api.rename(source, target, overwrite=overwrite)
+
+    def copy(self, source: str, target: str, *, preserve: bool = False) -> CopiedTree:
+        """Copies a file or tree to exactly `target`, without copying data: about a second for 10,000 files.
+
+        Atomic: the copy shows one moment, and is there whole or not at all. `target` must not exist, its parent
+        must; the source may lie in a snapshot. The copies belong to the user and are of now; with `preserve` they
+        keep their times and, for a superuser, owners and groups. All of the source must be readable.
+        Raises FileNotFound, FileAlreadyExists, IllegalChange for a target below the source, AccessDenied,
+        SnapshotRefused when the snapshot that is copied is deleted meanwhile.
+        """
+        return self._api.copy(source, target, preserve=preserve)
 
     def delete(self, path: str, *, recursive: bool = False) -> bool:
         """Whether there was something to delete. Raises PathIsNotEmptyDirectory unless `recursive`."""

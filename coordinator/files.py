@@ -15,6 +15,7 @@ from .placing import Placing
 from .reading import Reading
 from .reshaping import Reshaping
 from .snapshotting import Snapshotting
+from .tree_copying import TreeCopying
 from .workplace import Workplace
 from .writing import Writing
 
@@ -30,6 +31,7 @@ class Files:
         self.reshaping = Reshaping(workplace, leases)
         self.writing = Writing(workplace, placing, self.appending)
         self.snapshots = Snapshotting(workplace, self.names)
+        self.copying = TreeCopying(workplace, self.names)
         self.reading = Reading(workplace)
         self.administration = Administration(workplace)
         self.inspection = Inspection(workplace)

@@ -11,6 +11,7 @@ Words of the schema:
     datanode    one that an operator is taking out of service
     lease       the right to extend a file, by number: a higher one takes it from whoever had it
     snapshot    a directory as it was when a transaction had taken effect
+    pin         the same for a short while, and for nobody to see
 
 Inodes, entries and references are valid from one transaction to another. What is superseded goes at once,
 unless a snapshot shows it: then it is retired, until the last that does has gone. That is the store's business
@@ -183,6 +184,10 @@ class Reader(ABC):
         """The entries that lead down to an inode, the root's first, as (parent, name)."""
 
     @abstractmethod
+    def is_in_tree(self, inode: InodeId) -> bool:
+        """Whether a path leads to an inode: not to one in a deleted tree, nor to one that is to be named yet."""
+
+    @abstractmethod
     def floor(self) -> ChunkId:
         """Datanodes may delete chunks below this number that the metadata does not know."""
 
@@ -294,7 +299,19 @@ class Transaction(Reader):
         """Notes an inode without a name that a later request is to name: at the next start it is discarded."""
 
     @abstractmethod
-    def unstage(self, inode: InodeId) -> None: ...
+    def unstage(self, inode: InodeId) -> bool:
+        """Whether it was staged."""
+
+    @abstractmethod
+    def pin(self, directory: InodeId) -> int:
+        """Keeps a directory readable as it is after this transaction, whose number is returned: see `at`.
+
+        A snapshot that nobody sees, which ends with `unpin` or at the next start.
+        """
+
+    @abstractmethod
+    def unpin(self, at_tx: int) -> None:
+        """What only the pin showed is purged later."""
 
     @abstractmethod
     def remember(self, request: str, answer: bytes, now_ms: int) -> None:

@@ -13,7 +13,7 @@ import msgspec
 
 from peacefs.protocol.ids import ChunkId, NodeId
 
-from .metadata import Discarded, Inode, InodeId, Lease, Origin, Reader, Snapshot
+from .metadata import ROOT, Discarded, Inode, InodeId, Lease, Origin, Reader, Snapshot
 from .metadata_schema import DIRECTORY_KIND, FILE_KIND, LIVE
 from .records import ChunkRecord, Decision, FileChunk, Kind, Mode
 
@@ -200,6 +200,14 @@ class SqliteReader(Reader):
             found.append(tuple(row))
             inode = row[0]
         return found[::-1]
+
+    def is_in_tree(self, inode: InodeId) -> bool:
+        while inode != ROOT:
+            row = self._execute(_ENTRY_OF, (inode,)).fetchone()
+            if row is None:
+                return False
+            inode = row[0]
+        return True
 
     def floor(self) -> ChunkId:
         return int(self.meta("floor"))

@@ -92,6 +92,12 @@ _SNAPSHOTS = (
 # Concatenations left no answer that says which request it was; an hour later nobody asks for one.
 _TELLING_ANSWERS = ("DELETE FROM request WHERE answer = x''",)
 
+_PINS = (
+    # What a directory was when transaction `at_tx` had taken effect, while somebody copies it: a snapshot that
+    # nobody sees and that stands in nobody's way. What is here at a start is needed no more.
+    "CREATE TABLE pin (at_tx INTEGER PRIMARY KEY, directory INTEGER NOT NULL)",
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _FIRST_SCHEMA,
     _DATANODES,
@@ -99,6 +105,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _OPEN_ROOT,
     _SNAPSHOTS,
     _TELLING_ANSWERS,
+    _PINS,
 )
 
 

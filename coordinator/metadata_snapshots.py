@@ -15,6 +15,7 @@ from .records import ChunkRecord
 #: The tables with rows that are retired: name, the column that says what a row is about, the rest of its key.
 _TABLES = (("reference", "inode", "position"), ("entry", "parent", "name"), ("inode", "inode", "inode"))
 _PARENT_AT = "SELECT parent FROM entry WHERE inode = ? AND to_tx > ? AND from_tx <= ?"
+_TAKEN = "SELECT at_tx, directory FROM snapshot UNION ALL SELECT at_tx, directory FROM pin ORDER BY at_tx"
 #: A moment later than all transactions and still within the rows that are valid now.
 _NOW = LIVE - 1
 
@@ -46,9 +47,9 @@ class SnapshotRows(SqliteReader):
     # -- which there are -----------------------------------------------------------------------------
 
     def _snapshots_taken(self) -> list[tuple[int, InodeId]]:
-        """All snapshots as (transaction, directory), in order."""
+        """All snapshots, and pins, as (transaction, directory), in order."""
         if self._taken is None:
-            rows = self._execute("SELECT at_tx, directory FROM snapshot ORDER BY at_tx").fetchall()
+            rows = self._execute(_TAKEN).fetchall()
             self._taken = [(at_tx, directory) for at_tx, directory in rows]
         return self._taken
 
@@ -87,6 +88,16 @@ class SnapshotRows(SqliteReader):
         self._execute("INSERT INTO purge VALUES (?)", (snapshot.at_tx,))
         self.forget_snapshots()
 
+    def pin(self, directory: InodeId) -> int:
+        self._execute("INSERT INTO pin VALUES (?, ?)", (self.tx, directory))
+        self.forget_snapshots()
+        return self.tx
+
+    def unpin(self, at_tx: int) -> None:
+        self._execute("DELETE FROM pin WHERE at_tx = ?", (at_tx,))
+        self._execute("INSERT INTO purge VALUES (?)", (at_tx,))
+        self.forget_snapshots()
+
     # -- what they show --------------------------------------------------------------------------------
 
     def shown_by(self, inode: InodeId, from_tx: int, to_tx: int | None) -> int | None:
@@ -102,7 +113,10 @@ class SnapshotRows(SqliteReader):
         return None
 
     def snapshotted_within(self, inode: InodeId) -> InodeId | None:
-        for directory in {directory for _, directory in self._snapshots_taken()}:
+        if not self.has_snapshots():
+            return None
+        rows: list[tuple[InodeId]] = self._execute("SELECT DISTINCT directory FROM snapshot").fetchall()
+        for (directory,) in rows:
             if self._lay_in(directory, inode, _NOW):
                 return directory
         return None
@@ -175,10 +189,13 @@ class SnapshotRows(SqliteReader):
     def stage(self, inode: InodeId) -> None:
         self._execute("INSERT INTO staged VALUES (?)", (inode,))
 
-    def unstage(self, inode: InodeId) -> None:
-        self._execute("DELETE FROM staged WHERE inode = ?", (inode,))
+    def unstage(self, inode: InodeId) -> bool:
+        return self._execute("DELETE FROM staged WHERE inode = ?", (inode,)).rowcount == 1
 
-    def discard_staged(self) -> None:
-        """At a start: nobody is left who could name them."""
+    def discard_unfinished(self) -> None:
+        """At a start: nobody is left who could name what is staged, or copies what is pinned."""
         self._execute("INSERT INTO discarded SELECT inode, ? FROM staged", (self.tx,))
         self._execute("DELETE FROM staged")
+        self._execute("INSERT INTO purge SELECT at_tx FROM pin")
+        self._execute("DELETE FROM pin")
+        self.forget_snapshots()

@@ -80,7 +80,7 @@ class SqliteMetadata(Metadata):
                 epoch: int = max(self._transaction.meta("epoch"), above) + 1
                 self._transaction.set_meta("epoch", epoch)
                 if self._transaction.numbering is None:
-                    self._transaction.discard_staged()
+                    self._transaction.discard_unfinished()
             self._transaction.numbering = Numbering(epoch)
         return epoch
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from peacefs.protocol.errors import BadRequest, FileAlreadyExists, LeaseExpired, PeacefsError
+from peacefs.protocol.errors import BadRequest, FileAlreadyExists, FileNotFound, LeaseExpired, PeacefsError
 from peacefs.protocol.limits import file_chunks_max
 from peacefs.protocol.messages import WrittenChunk
 
@@ -59,15 +59,16 @@ def abandon_lease(tx: Transaction, inode: InodeId, lease: Lease) -> None:
 def complete_append(tx: Transaction, wanted: AppendToComplete, now_ms: int) -> Publication:
     """Adds the chunks at the end of the file, whatever it is called now, and ends the lease.
 
-    Asked again with the same request id it gives the first answer. Raises LeaseExpired when somebody else has
-    taken the lease or the file is gone, BadRequest for chunks that belong to a file already.
+    Asked again with the same request id it gives the first answer. Raises FileNotFound when the file, or the tree
+    that it lay in, was deleted, LeaseExpired when somebody else has taken the lease, BadRequest for chunks that
+    belong to a file already.
     """
     asked = _asked(wanted)
     if (first := first_answer(tx, asked)) is not None:
         return Publication(first.answer, [], [])
     inode = tx.inode(wanted.inode)
-    if inode is None:
-        raise LeaseExpired(f"File does not exist: {wanted.path} (inode {wanted.inode})")
+    if inode is None or not tx.is_in_tree(inode.inode):
+        raise FileNotFound(f"File does not exist: {wanted.path} (inode {wanted.inode})")
     if tx.lease(inode.inode) != wanted.lease:
         owner = f"Client (={wanted.lease.holder}) is not the lease owner any more"
         raise LeaseExpired(f"{owner}: {wanted.path} (inode {wanted.inode})")

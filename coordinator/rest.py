@@ -8,6 +8,7 @@ WebHDFS with their status.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import time
 from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
@@ -98,6 +99,29 @@ class RestoreBody(BaseModel):
     user: str
     snapshot: str
     request_id: str = ""
+
+
+class CopyBody(BaseModel):
+    """A file or tree to be copied to exactly `target`; the source may lie in a snapshot. No data is copied.
+
+    Copies belong to the user and are of now. With `preserve` they keep their times and, for a superuser, owners
+    and groups. With a request id it is done once.
+    """
+
+    source: str
+    target: str
+    user: str
+    preserve: bool = False
+    request_id: str = ""
+
+
+class CopiedTree(BaseModel):
+    """What a copy holds; `space_consumed` counts every replica, which it shares. Bytes."""
+
+    directories: int
+    files: int
+    length: int
+    space_consumed: int
 
 
 class DatanodeStatus(BaseModel):
@@ -260,6 +284,14 @@ def build_rest(
     async def restore(body: RestoreBody) -> Response:
         await files.snapshots.restore(body.path, body.user, body.snapshot, body.request_id)
         return _json({})
+
+    @app.post("/v1/copies")
+    async def copy(body: CopyBody) -> CopiedTree:
+        """Atomic, and of one moment, however long it takes: about a second for 10,000 files."""
+        copied = await files.copying.copy(
+            body.source, body.target, body.user, preserve=body.preserve, request_id=body.request_id
+        )
+        return CopiedTree(**dataclasses.asdict(copied))
 
     @app.post("/v1/files/allocate", openapi_extra=_documented(AllocateChunk))
     async def allocate(request: Request) -> Response:

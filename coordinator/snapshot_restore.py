@@ -11,25 +11,26 @@ from dataclasses import dataclass, replace
 from peacefs.protocol.errors import SnapshotRefused
 from peacefs.protocol.limits import list_page_entries
 
-from .metadata import InodeId, Transaction
+from .metadata import Inode, InodeId, Transaction
 from .paths import NamespacePath
-from .records import Kind
+from .records import ChunkRecord
 from .snapshots import existing_snapshot, refuse_snapshotted
+from .tree_growth import Growth, begun, grow
 
 
 @dataclass(frozen=True, slots=True)
 class Restoration:
-    """How far a copy has come: `unread` are directories of the snapshot, their copies, and the last names."""
+    """How far a copy of what a snapshot shows has come."""
 
     path: NamespacePath
     snapshot: str
     at_tx: int
     top: InodeId
-    unread: tuple[tuple[InodeId, InodeId, str], ...]
+    growth: Growth
 
     @property
     def is_whole(self) -> bool:
-        return not self.unread
+        return self.growth.is_whole
 
 
 def begin(tx: Transaction, path: NamespacePath, snapshot: str) -> Restoration:
@@ -39,36 +40,21 @@ def begin(tx: Transaction, path: NamespacePath, snapshot: str) -> Restoration:
     assert shown is not None, f"snapshot {snapshot} shows no directory"
     top = tx.add_inode(shown)
     tx.stage(top)
-    return Restoration(path, snapshot, found.at_tx, top, ((directory, top, ""),))
+    return Restoration(path, snapshot, found.at_tx, top, begun(path, directory, top))
 
 
 def copy_step(tx: Transaction, restoration: Restoration, limit: int) -> Restoration:
     """Copies about `limit` names and references more. Raises SnapshotRefused when the snapshot is gone."""
     directory = _directory(tx, restoration)
     past = tx.at(restoration.at_tx, directory)
-    unread = list(restoration.unread)
-    work = 0
-    while unread and work < limit:
-        source, copy, after = unread.pop()
-        children = past.children(source, after, limit - work)
-        if len(children) == limit - work:
-            unread.append((source, copy, children[-1][0]))
-        for name, child in children:
-            made = tx.add_inode(child)
-            tx.add_entry(copy, name, made)
-            work += 1
-            if child.kind is Kind.DIRECTORY:
-                unread.append((child.inode, made, ""))
-                continue
-            for position, chunk in enumerate(past.references(child.inode)):
-                tx.add_reference(made, position, chunk.chunk, chunk.length)
-                work += 1
-        work += 1
-    return replace(restoration, unread=tuple(unread))
+    return replace(restoration, growth=grow(tx, past, restoration.growth, limit, _as_it_was))
 
 
-def finish(tx: Transaction, restoration: Restoration, now_ms: int) -> None:
-    """Puts the copy, which is whole, in place of what the directory holds. Raises SnapshotRefused."""
+def finish(tx: Transaction, restoration: Restoration, now_ms: int) -> list[ChunkRecord]:
+    """Puts the copy, which is whole, in place of what the directory holds. Raises SnapshotRefused.
+
+    The chunks that are to have more replicas than before.
+    """
     assert restoration.is_whole
     directory = _directory(tx, restoration)
     while children := tx.children(directory, "", list_page_entries):
@@ -83,12 +69,17 @@ def finish(tx: Transaction, restoration: Restoration, now_ms: int) -> None:
     tx.unstage(restoration.top)
     tx.remove_inode(restoration.top)
     tx.touch(directory, now_ms)
+    return restoration.growth.changed
 
 
 def give_up(tx: Transaction, restoration: Restoration) -> None:
-    """Leaves the directory as it is, and the copy to be reclaimed."""
-    tx.unstage(restoration.top)
-    tx.discard(restoration.top)
+    """Leaves the directory as it is, and the copy to be reclaimed. Does nothing once it is in place."""
+    if tx.unstage(restoration.top):
+        tx.discard(restoration.top)
+
+
+def _as_it_was(_directory: NamespacePath, _name: str, inode: Inode) -> Inode:
+    return inode
 
 
 def _directory(tx: Transaction, restoration: Restoration) -> InodeId:

@@ -14,6 +14,7 @@ from .metadata import Transaction
 from .names import Names
 from .paths import SNAPSHOTS_NAME, NamespacePath
 from .permissions import Access, Caller
+from .records import ChunkRecord
 from .replays import A, Applied, Asked, first_answer, once
 from .snapshot_diff import Difference
 from .workplace import Workplace
@@ -98,7 +99,7 @@ class Snapshotting:
         try:
             while not job.is_whole:
                 job = await self._copy_more(job)
-            await self._at.commit(lambda tx: self._finish(tx, asked, caller, job))
+            self._at.cluster.load(await self._at.commit(lambda tx: self._finish(tx, asked, caller, job)))
         except BaseException:
             with contextlib.suppress(Exception):
                 await self._at.commit(lambda tx: snapshot_restore.give_up(tx, job))
@@ -112,17 +113,21 @@ class Snapshotting:
         checks.check_owner(tx, path, caller)
         return snapshot_restore.begin(tx, path, name)
 
-    def _finish(self, tx: Transaction, asked: Asked, caller: Caller, job: snapshot_restore.Restoration) -> None:
+    def _finish(
+        self, tx: Transaction, asked: Asked, caller: Caller, job: snapshot_restore.Restoration
+    ) -> list[ChunkRecord]:
+        """The chunks that are to have more replicas than before."""
         now_ms = self._at.now_ms()
 
         def change(tx: Transaction) -> Applied[None]:
             checks.check_owner(tx, job.path, caller)
-            snapshot_restore.finish(tx, job, now_ms)
-            return Applied(None)
+            return Applied(None, snapshot_restore.finish(tx, job, now_ms))
 
-        if once(tx, asked, now_ms, change).before:
+        done = once(tx, asked, now_ms, change)
+        if done.before:
             # It was asked again while the first time was still at work, and that has come to its end meanwhile.
             snapshot_restore.give_up(tx, job)
+        return done.chunks
 
     async def _copy_more(self, job: snapshot_restore.Restoration) -> snapshot_restore.Restoration:
         return await self._at.commit(lambda tx: snapshot_restore.copy_step(tx, job, reclaim_entries_per_commit))

@@ -230,6 +230,8 @@ client_backoff_s: Final = 0.1
 client_backoff_max_s: Final = 2.0
 # One answer may take this long: CREATE and OPEN are held while the coordinator waits for reports.
 client_answer_timeout_s: Final = startup_hold_s + control_call_timeout_s
+# How long it waits for the copy of a tree: ten million files, on a slow machine.
+copy_timeout_s: Final = 3600.0
 
 # -- local cluster ---------------------------------------------------------------------------------
 local_datanodes_default: Final = 4

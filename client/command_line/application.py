@@ -229,6 +229,27 @@ def mv(
 
 
 @application.command()
+def cp(
+    sources: Annotated[list[str], typer.Argument(metavar="SOURCE", show_default=False)],
+    target: Annotated[str, typer.Argument(metavar="DEST", show_default=False)],
+    recursive: Annotated[bool, typer.Option("--recursive", "-r", "-R", help="Directories too.")] = False,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace files that are there.")] = False,
+    preserve: Annotated[
+        bool, typer.Option("--preserve", "-p", help="Keep times and, for a superuser, owners and groups.")
+    ] = False,
+    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+) -> None:
+    """Copy files and directories.
+
+    Within a cluster no data is copied, and a tree appears all at once.
+    """
+    from .tree_copy import CopyStyle, copy_all
+
+    with _session("cp", coordinator) as session:
+        copy_all(session, sources, target, CopyStyle(recursive, force, preserve))
+
+
+@application.command()
 def rm(
     paths: Paths,
     recursive: Annotated[bool, typer.Option("--recursive", "-r", "-R", help="Directories too.")] = False,

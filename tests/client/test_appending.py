@@ -15,7 +15,6 @@ from peacefs.protocol.errors import (
     FileAlreadyExists,
     FileNotFound,
     IllegalChange,
-    LeaseExpired,
     PathIsDirectory,
 )
 from peacefs.protocol.limits import MIB, stream_buffer_bytes
@@ -77,7 +76,7 @@ def test_a_file_that_was_deleted_meanwhile_is_not_brought_back(files: PeaceFileS
     sink.write(b"2")
     files.delete(f"{home}/file")
     files.write(f"{home}/file", b"another")
-    with pytest.raises(LeaseExpired, match="File does not exist"):
+    with pytest.raises(FileNotFound, match="File does not exist"):
         sink.close()
     assert sink.closed
     assert files.read(f"{home}/file") == b"another"

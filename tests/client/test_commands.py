@@ -216,6 +216,37 @@ def test_mv_renames_moves_into_directories_and_never_replaces(run: Run, files: P
     assert complaints(missing) == [f"peacefs: mv: `{home}/nothing': No such file or directory"]
 
 
+def test_cp_copies_files_and_trees_without_data(run: Run, files: PeaceFileSystem, home: str) -> None:
+    files.write(f"{home}/d/sub/f", b"12345", replication=2)
+    files.write(f"{home}/g", b"g")
+    assert run("cp", f"{home}/d", f"{home}/e").stderr == (
+        f"peacefs: cp: `{home}/d': Is a directory (copied only with -r)\n".encode()
+    )
+    assert run("cp", "-r", f"{home}/d", f"{home}/e").returncode == 0
+    assert run("cp", f"{home}/g", f"{home}/e", f"{home}/d").returncode == 1, "e is a directory"
+    assert run("cp", f"{home}/g", f"{home}/d/sub").returncode == 0
+    files.delete(f"{home}/d", recursive=True)
+    assert files.read(f"{home}/e/sub/f") == b"12345"
+    for arguments in (("-r", f"{home}/e", f"{home}/g"), (f"{home}/e/sub/f", f"{home}/g")):
+        refused = run("cp", *arguments)
+        assert (refused.returncode, refused.stderr) == (1, f"peacefs: cp: `{home}/g': File exists\n".encode())
+    assert run("cp", "-f", f"{home}/e/sub/f", f"{home}/g").returncode == 0
+    assert files.read(f"{home}/g") == b"12345"
+    assert sorted(entry.name for entry in files.list(home)) == ["e", "g"]
+    assert run("cp", "-r", f"{home}/e", f"{home}/e/inside").returncode == 1
+
+
+def test_cp_from_one_cluster_to_another_carries_the_data(
+    run: Run, files: PeaceFileSystem, home: str, shared_cluster: LocalCluster
+) -> None:
+    """Another address of the same coordinator is another cluster, as far as a client can tell."""
+    elsewhere = shared_cluster.http_address.replace("127.0.0.1", "localhost").replace("http:", "webhdfs:")
+    files.write(f"{home}/d/sub/f", b"12345" * 100_000)
+    done = run("cp", "-r", f"{elsewhere}{home}/d", f"{home}/e")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert files.read(f"{home}/e/sub/f") == b"12345" * 100_000
+
+
 def test_rm_asks_for_r_with_directories_and_f_forgives(run: Run, files: PeaceFileSystem, home: str) -> None:
     files.write(f"{home}/dir/file", b"")
     refused = run("rm", f"{home}/dir", f"{home}/nothing")

@@ -9,11 +9,12 @@ from typing import Any, TypeVar
 
 import pytest
 
-from peacefs.coordinator import namespace, snapshot_restore, snapshots
+from peacefs.coordinator import namespace, namespace_copy, snapshot_restore, snapshots
 from peacefs.coordinator.commits import run_now
 from peacefs.coordinator.metadata import Inode, Lease, Reader, Transaction
 from peacefs.coordinator.metadata_sqlite import SqliteMetadata
 from peacefs.coordinator.paths import parse_path
+from peacefs.coordinator.permissions import Caller
 from peacefs.coordinator.reclaim import reclaim_step
 from peacefs.coordinator.records import ChunkRecord, ContentSummary, FileStatus, ListPage, RenameMode
 from peacefs.protocol.errors import PeacefsError
@@ -116,6 +117,38 @@ class Space:
     def concat(self, target: str, *sources: str) -> list[ChunkRecord]:
         parsed = [parse_path(source) for source in sources]
         return self.commit(lambda tx: namespace.concat(tx, parse_path(target), parsed, self.now_ms))
+
+    def copy(self, source: str, target: str, limit: int = 1000, **changes: Any) -> None:
+        """In steps of `limit`."""
+        made = self.begin_copy(source, target, limit, **changes)
+        while isinstance(made, namespace_copy.Copy):
+            made = self.go_on_copying(made, limit)
+
+    def begin_copy(
+        self, source: str, target: str, limit: int = 1000, **changes: Any
+    ) -> namespace_copy.Copy | namespace_copy.CopyResult:
+        given: dict[str, Any] = {
+            "source": parse_path(source),
+            "target": parse_path(target),
+            "caller": Caller("ann", frozenset({"ann"}), is_superuser=True),
+            "preserve": False,
+            "request_id": "",
+            "now_ms": self.now_ms,
+        }
+        wanted = namespace_copy.CopyToMake(**(given | changes))
+        return self.commit(lambda tx: namespace_copy.begin_copy(tx, wanted, limit))
+
+    def go_on_copying(
+        self, copy: namespace_copy.Copy, limit: int = 1000
+    ) -> namespace_copy.Copy | namespace_copy.CopyResult:
+        """One commit more; a copy that is refused is given up."""
+        try:
+            if copy.growth.is_whole:
+                return self.commit(lambda tx: namespace_copy.finish_copy(tx, copy))
+            return self.commit(lambda tx: namespace_copy.copy_step(tx, copy, limit))
+        except PeacefsError:
+            self.commit(lambda tx: namespace_copy.give_up_copy(tx, copy))
+            raise
 
     def pieces(self, path: str) -> list[tuple[int, int]]:
         """The chunks of a file, and how much of each belongs to it; now or in a snapshot."""

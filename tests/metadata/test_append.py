@@ -121,7 +121,7 @@ def test_a_file_that_was_moved_meanwhile_is_extended_where_it_is(space: Space) -
 
 
 @pytest.mark.parametrize(
-    "how", ["delete", "overwrite", "rename onto it", "concat it away", "reclaimed with its tree"]
+    "how", ["delete", "overwrite", "rename onto it", "concat it away", "delete a tree", "reclaimed with its tree"]
 )
 def test_a_file_that_is_gone_takes_no_more(space: Space, how: str) -> None:
     space.create("/d/f", 1)
@@ -136,13 +136,16 @@ def test_a_file_that_is_gone_takes_no_more(space: Space, how: str) -> None:
             space.rename("/d/other", "/d/f", RenameMode.OVERWRITE)
         case "concat it away":
             space.concat("/d/other", "/d/f")
+        case "delete a tree":
+            space.delete("/d")
         case _:
             space.delete("/d")
             space.reclaim()
     chunks = namespace.chunk_page(space.reader, 0, 10)
-    with pytest.raises(LeaseExpired, match="File does not exist: /what/it/was/called"):
+    with pytest.raises(FileNotFound, match="File does not exist: /what/it/was/called"):
         space.extend(space.extension(lease, file.inode, 7))
     assert namespace.chunk_page(space.reader, 0, 10) == chunks
+    space.reclaim()
     assert space.sql("SELECT * FROM lease") == []
 
 
@@ -154,7 +157,7 @@ def test_a_long_file_that_is_still_being_reclaimed_takes_no_more(
     lease, file = space.take_lease("/f")
     space.delete("/f")
     assert space.reader.inode(file.inode) is not None
-    with pytest.raises(LeaseExpired):
+    with pytest.raises(FileNotFound):
         space.extend(space.extension(lease, file.inode, 7))
     space.reclaim()
     assert namespace.chunk_page(space.reader, 0, 10) == []

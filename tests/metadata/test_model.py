@@ -14,11 +14,11 @@ from peacefs.coordinator.metadata import Inode, Lease
 from peacefs.coordinator.metadata_check import check_tables
 from peacefs.coordinator.reclaim import reclaim_step
 from peacefs.coordinator.records import ChunkRecord, ContentSummary, Kind, RenameMode
-from peacefs.protocol.errors import LeaseExpired, PeacefsError
+from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.limits import rename_memory_s
 
 from .conftest import space_in_memory
-from .tree_model import Fate, File, Names, Refused, Tree, TreeModel, chunks_of
+from .tree_model import File, Names, Refused, Tree, TreeModel, chunks_of
 
 PATHS = st.lists(st.sampled_from("abc"), max_size=3).map(tuple)
 PATHS_OF_FILES = st.lists(st.sampled_from("abc"), min_size=1, max_size=4).map(tuple)
@@ -86,9 +86,6 @@ class NamespaceMachine(RuleBasedStateMachine):
         wanted = self.space.extension(lease, inode.inode, *[CHUNK_BYTES] * chunks)
         pieces = [(chunk.chunk, chunk.length) for chunk in wanted.chunks]
         done = outcome(lambda: self.space.extend(wanted).length)
-        if file.fate is Fate.IN_LIMBO:
-            assert done == LeaseExpired or isinstance(done, int)
-            return
         expected = outcome(lambda: self.model.complete_append(file, lease.number, pieces))
         assert done == (file.length if expected is None else expected)
 
@@ -115,6 +112,12 @@ class NamespaceMachine(RuleBasedStateMachine):
             return result.done
 
         assert outcome(rename) == outcome(lambda: self.model.rename(source, onto, mode))
+
+    @rule(source=PATHS, onto=PATHS, limit=st.integers(1, 5))
+    def copy(self, source: Names, onto: Names, limit: int) -> None:
+        assert outcome(lambda: self.space.copy(text(source), text(onto), limit)) == outcome(
+            lambda: self.model.copy(source, onto)
+        )
 
     @rule(path=PATHS, recursive=st.booleans())
     def delete(self, path: Names, recursive: bool) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any
 
 from peacefs.coordinator.records import RenameMode
@@ -28,21 +27,13 @@ Tree = dict[str, Any]
 Names = tuple[str, ...]
 
 
-class Fate(Enum):
-    """What has become of a file. One in a deleted tree may be there until it is reclaimed, or not."""
-
-    THERE = "there"
-    IN_LIMBO = "in limbo"
-    GONE = "gone"
-
-
 @dataclass(eq=False)
 class File:
     """Its chunks, each with the length that is used of it, and the number of its lease."""
 
     pieces: list[tuple[int, int]] = field(default_factory=list)
     lease: int | None = None
-    fate: Fate = Fate.THERE
+    gone: bool = False
 
     @property
     def length(self) -> int:
@@ -90,7 +81,7 @@ class TreeModel:
         if there is None and not create_parent and self.at(names[:-1], ParentNotDirectory) is None:
             raise Refused(FileNotFound)
         if there is not None:
-            there.fate = Fate.GONE
+            there.gone = True
         self._make_parent(names)[names[-1]] = made
 
     def extendable(self, names: Names) -> File:
@@ -103,7 +94,9 @@ class TreeModel:
         return there
 
     def complete_append(self, file: File, lease: int, pieces: list[tuple[int, int]]) -> None:
-        if file.fate is Fate.GONE or file.lease != lease:
+        if file.gone:
+            raise Refused(FileNotFound)
+        if file.lease != lease:
             raise Refused(LeaseExpired)
         file.pieces += pieces
         file.lease = None
@@ -130,7 +123,7 @@ class TreeModel:
             raise Refused(IllegalChange)
         for names in sources:
             source = self._make_parent(names).pop(names[-1])
-            source.fate = Fate.GONE
+            source.gone = True
             onto.pieces += source.pieces
         onto.lease = None
 
@@ -143,6 +136,19 @@ class TreeModel:
         assert isinstance(there, File)
         return there
 
+    def copy(self, source: Names, target: Names) -> None:
+        copied = self._existing(source)
+        if len(target) > len(source) and target[: len(source)] == source:
+            raise Refused(IllegalChange)
+        if self.at(target, ParentNotDirectory) is not None:
+            raise Refused(FileAlreadyExists)
+        if self.at(target[:-1], ParentNotDirectory) is None:
+            raise Refused(FileNotFound)
+        made = copy.deepcopy(copied)
+        for file in files_of({"": made}):
+            file.lease = None
+        self._make_parent(target)[target[-1]] = made
+
     def delete(self, names: Names, recursive: bool) -> bool:
         there = self.at(names, AccessDenied)
         if there is None:
@@ -153,10 +159,8 @@ class TreeModel:
             return False
         self._refuse_snapshotted(there)
         del self._make_parent(names)[names[-1]]
-        if isinstance(there, File):
-            there.fate = Fate.GONE
         for file in files_of({"": there}):
-            file.fate = file.fate if file.fate is Fate.GONE else Fate.IN_LIMBO
+            file.gone = True
         return True
 
     def rename(self, source: Names, target: Names, mode: RenameMode) -> bool:
@@ -199,7 +203,7 @@ class TreeModel:
         self._refuse_snapshotted(moved)
         self._refuse_snapshotted(there)
         if isinstance(there, File):
-            there.fate = Fate.GONE
+            there.gone = True
         del self._make_parent(source)[source[-1]]
         self._make_parent(target)[target[-1]] = moved
 
@@ -232,7 +236,7 @@ class TreeModel:
         for child in directory.values():
             self._refuse_snapshotted(child)
         for file in files_of(directory):
-            file.fate = Fate.IN_LIMBO
+            file.gone = True
         directory.clear()
         directory.update(copy.deepcopy(shown))
         for file in files_of(directory):

@@ -134,8 +134,8 @@ def test_an_upload_whose_file_was_deleted_is_told(data, path):
         data.names.ask("DELETE", path, "DELETE")
         wire.sendall(b"12345")
         answer = wire.recv(65536)
-    assert answer.startswith(b"HTTP/1.1 403 ")
-    assert EXPIRED.encode() in answer and b"File does not exist" in answer
+    assert answer.startswith(b"HTTP/1.1 404 ")
+    assert NOT_FOUND.encode() in answer and b"File does not exist" in answer
 
 
 def test_an_upload_whose_file_was_renamed_goes_on_there(data, path):

@@ -1,0 +1,100 @@
+"""`peacefs cp`: within a cluster names are copied and data shared; between two the data has to travel."""
+
+from __future__ import annotations
+
+import posixpath
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from peacefs.client.file_status import FileStatus
+
+from .copying import copy
+from .progress import TransferProgress, transfer_progress
+from .session import Place, Session
+
+
+@dataclass(frozen=True)
+class CopyStyle:
+    """How `cp` copies. `force` replaces files, never directories."""
+
+    recursive: bool
+    force: bool
+    preserve: bool
+
+
+def copy_all(session: Session, sources: Sequence[str], target: str, style: CopyStyle) -> None:
+    """Copies each source to `target`, or into it when it is a directory."""
+    goal = session.place(target)
+    status = goal.status()
+    into = status is not None and status.is_directory
+    places = list(session.each(sources))
+    if len(places) > 1 and not into:
+        session.complaints.say(target, "No such file or directory" if status is None else "Is not a directory")
+        return
+    with transfer_progress() as progress:
+        for place in places:
+            with session.complaints.about(place.text):
+                found = place.files.status(place.path)
+                if found.is_directory and not style.recursive:
+                    session.complaints.say(place.text, "Is a directory (copied only with -r)")
+                    continue
+                final = goal.child(place.name) if into else goal
+                with session.complaints.about(final.text):
+                    _copy_one(session, place, found, final, style, progress)
+
+
+def _copy_one(
+    session: Session, source: Place, found: FileStatus, goal: Place, style: CopyStyle, progress: TransferProgress
+) -> None:
+    there = goal.status()
+    if there is not None and (there.is_directory or found.is_directory or not style.force):
+        session.complaints.say(goal.text, "File exists")
+    elif source.files is not goal.files:
+        _Transfer(session, style, progress).tree(source, found, goal)
+    elif there is None:
+        source.files.copy(source.path, goal.path, preserve=style.preserve)
+    else:
+        _replace(source, goal, style)
+
+
+def _replace(source: Place, goal: Place, style: CopyStyle) -> None:
+    """A file by a copy of another, all at once."""
+    staged = posixpath.join(posixpath.dirname(goal.path), f".peacefs-{secrets.token_hex(8)}.part")
+    source.files.copy(source.path, staged, preserve=style.preserve)
+    try:
+        source.files.rename(staged, goal.path, overwrite=True)
+    except BaseException:
+        source.files.delete(staged)
+        raise
+
+
+class _Transfer:
+    """From one cluster to another, file by file."""
+
+    def __init__(self, session: Session, style: CopyStyle, progress: TransferProgress) -> None:
+        self._complaints = session.complaints
+        self._style = style
+        self._progress = progress
+
+    def tree(self, source: Place, found: FileStatus, goal: Place) -> None:
+        if not found.is_directory:
+            self._file(source, found, goal)
+            return
+        goal.files.mkdirs(goal.path, found.permission)
+        for page in source.files.pages(source.path):
+            for entry in page.entries:
+                child = source.child(entry.name)
+                with self._complaints.about(child.text):
+                    self.tree(child, entry, goal.child(entry.name))
+
+    def _file(self, source: Place, found: FileStatus, goal: Place) -> None:
+        self._progress.name(source.name)
+        self._progress.expect(found.length)
+        with (
+            source.files.open(source.path) as opened,
+            goal.files.open_for_writing(
+                goal.path, overwrite=self._style.force, make_parents=False, permission=found.permission
+            ) as sink,
+        ):
+            copy(opened, sink, self._progress)
