@@ -1,0 +1,177 @@
+"""Large files read whole, one and 16 at once, by our own client and over WebHDFS (httpx), beside two limits.
+
+Cold: nothing of the data is in the page cache (POSIX_FADV_DONTNEED on every file of the cluster and of the peers);
+the limit is `cat` of the same bytes, a process a file. Warm: all of it is; the limit is `sendfile` and `recv_into`
+over loopback. Aim: our client at 0.7 of each. All sides take turns within each round. CPU is that of the whole
+machine but for idleness, so it is of use only on a quiet one; the readers are threads of one process each.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from peacefs.client.filesystem import PeaceFileSystem
+from peacefs.client.local_cluster import LocalCluster
+
+from . import bare_read
+from .report import show
+
+_MIB = 1024 * 1024
+_READERS = (1, 16)
+_REPLICAS = (3, 1)
+#: Reads a file to its end, given which; how many bytes came.
+Read = Callable[[str], int]
+
+
+def main(*, quick: bool = False) -> None:
+    total = (64 if quick else 512) * _MIB
+    rounds = 1 if quick else 5
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        with LocalCluster(directory / "cluster", datanodes=3, port=0) as cluster:
+            _write(cluster, directory, total)
+            rows = []
+            for state in ("cold", "warm"):
+                for readers in _READERS:
+                    rows += _compare(cluster.http_address, directory, state, readers, total, rounds)
+    show("read_stream", f"{total // _MIB} MiB read in all, {rounds} rounds, alternating", rows)
+
+
+def _write(cluster: LocalCluster, directory: Path, total: int) -> None:
+    """The same bytes as files of the cluster, with each replication, and as plain files."""
+    piece = os.urandom(_MIB)
+    with PeaceFileSystem(cluster.http_address) as files:
+        for readers in _READERS:
+            for number in range(readers):
+                _fill(directory / f"{readers}-{number}", piece, total // readers)
+                for replicas in _REPLICAS:
+                    with files.open_for_writing(f"/{replicas}/{readers}-{number}", replication=replicas) as sink:
+                        for _ in range(total // readers // _MIB):
+                            sink.write(piece)
+    os.sync()
+
+
+def _fill(path: Path, piece: bytes, length: int) -> None:
+    with path.open("wb") as target:
+        for _ in range(length // _MIB):
+            target.write(piece)
+
+
+def _compare(
+    address: str, directory: Path, state: str, readers: int, total: int, rounds: int
+) -> list[dict[str, Any]]:
+    limit = "cat" if state == "cold" else "sendfile, recv_into"
+    sides: dict[str, Callable[[], float]] = {limit: lambda: _limit(directory, state, readers)}
+    for replicas in _REPLICAS:
+        names = [f"/{replicas}/{readers}-{number}" for number in range(readers)]
+        for front in ("our client", "WebHDFS"):
+            sides[f"{front}, r = {replicas}"] = lambda front=front, names=names: _in_a_process(front, address, names)
+    seconds: dict[str, list[float]] = {side: [] for side in sides}
+    for turn in range(rounds + (state == "warm")):
+        for side, run in sides.items():
+            if state == "cold":
+                _forget(directory)
+            taken = run()
+            # The first of the warm rounds brings all into the page cache.
+            if state == "cold" or turn:
+                seconds[side].append(taken)
+    return [
+        {
+            "state": state,
+            "files": readers,
+            "who": side,
+            "MiB/s, median": total / _MIB / statistics.median(taken),
+            "slowest": total / _MIB / max(taken),
+            "fastest": total / _MIB / min(taken),
+            "of the limit, median": statistics.median(
+                theirs / ours for ours, theirs in zip(taken, seconds[limit], strict=True)
+            ),
+        }
+        for side, taken in seconds.items()
+    ]
+
+
+def _limit(directory: Path, state: str, readers: int) -> float:
+    paths = [directory / f"{readers}-{number}" for number in range(readers)]
+    if state == "cold":
+        began = time.monotonic()
+        cats = [subprocess.Popen(["cat", path], stdout=subprocess.DEVNULL) for path in paths]
+        assert not any(cat.wait() for cat in cats)
+        return time.monotonic() - began
+    with bare_read.serving(paths[0]) as address:
+        # The server is up.
+        bare_read.read(address)
+        return _timed(lambda _name: bare_read.read(address), [str(path) for path in paths])
+
+
+def _in_a_process(front: str, address: str, names: list[str]) -> float:
+    """Seconds that a process of its own, which has read a little before, takes for these files at once."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe(duplex=False)
+    reader = context.Process(target=_read_all, args=(front, address, names, theirs))
+    reader.start()
+    theirs.close()
+    try:
+        taken: float = ours.recv()
+        return taken
+    finally:
+        reader.join()
+
+
+def _read_all(front: str, address: str, names: list[str], answer: Any) -> None:
+    if front == "our client":
+        with PeaceFileSystem(address) as files:
+            files.status(names[0])
+            answer.send(_timed(lambda name: _read_ours(files, name), names))
+    else:
+        with httpx.Client(base_url=address, follow_redirects=True, trust_env=False) as client:
+            client.get("/webhdfs/v1/?op=GETFILESTATUS").raise_for_status()
+            answer.send(_timed(lambda name: _read_webhdfs(client, name), names))
+
+
+def _read_ours(files: PeaceFileSystem, name: str) -> int:
+    buffer, total = bytearray(_MIB), 0
+    with files.open(name) as source:
+        while count := source.readinto(buffer):
+            total += count
+        assert total == source.length
+    return total
+
+
+def _read_webhdfs(client: httpx.Client, name: str) -> int:
+    with client.stream("GET", f"/webhdfs/v1{name}?op=OPEN") as response:
+        response.raise_for_status()
+        total = sum(len(piece) for piece in response.iter_raw())
+        assert total == int(response.headers["content-length"])
+    return total
+
+
+def _timed(read: Read, names: list[str]) -> float:
+    with ThreadPoolExecutor(len(names)) as threads:
+        began = time.monotonic()
+        for come in [threads.submit(read, name) for name in names]:
+            assert come.result() > 0
+        return time.monotonic() - began
+
+
+def _forget(directory: Path) -> None:
+    """Drops what the page cache holds of all files here."""
+    os.sync()
+    for path in directory.rglob("*"):
+        if path.is_file():
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            finally:
+                os.close(descriptor)
