@@ -5,7 +5,16 @@ from __future__ import annotations
 import argparse
 import importlib
 
-_ALL = ("idle", "write_stream", "read_stream", "small_files", "metadata_ops", "restart", "planning", "spark_batches")
+_ALL = (
+    "idle",
+    "write_stream",
+    "read_stream",
+    "small_files",
+    "metadata_ops",
+    "restart",
+    "planning",
+    "spark_batches",
+)
 _WITH_FILES = ("metadata_ops", "restart")
 
 

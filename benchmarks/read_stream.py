@@ -76,7 +76,9 @@ def _compare(
     for replicas in _REPLICAS:
         names = [f"/{replicas}/{readers}-{number}" for number in range(readers)]
         for front in ("our client", "WebHDFS"):
-            sides[f"{front}, r = {replicas}"] = lambda front=front, names=names: _in_a_process(front, address, names)
+            sides[f"{front}, r = {replicas}"] = lambda front=front, names=names: _in_a_process(
+                front, address, names
+            )
     seconds: dict[str, list[float]] = {side: [] for side in sides}
     for turn in range(rounds + (state == "warm")):
         for side, run in sides.items():

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 from peacefs.protocol import effects as fx
 from peacefs.protocol.checksums import Bytes, block_checksums
-from peacefs.protocol.limits import source_silence_s, write_packet_bytes
+from peacefs.protocol.limits import packet_bytes, source_silence_s
 
 from .byte_stream import ByteStream
 
@@ -62,7 +62,7 @@ class ChunkBuffer:
 
     def _gather(self, patience_s: float) -> fx.Steps[bool]:
         """Until a full packet, or the last, is there. A drip of small pieces is not taken for progress."""
-        wanted = min(write_packet_bytes, self._capacity_bytes - self._length)
+        wanted = min(packet_bytes, self._capacity_bytes - self._length)
         started: float | None = None
         while self._gathered_bytes < wanted and not self._source.ended:
             piece = self._source.take(wanted - self._gathered_bytes)

@@ -9,7 +9,7 @@ from peacefs.protocol import effects as fx
 from peacefs.protocol.checksums import verify_blocks
 from peacefs.protocol.errors import BadRequest, ChunkError, ChunkNotFound, StaleVersion
 from peacefs.protocol.ids import ChunkId, Version, show
-from peacefs.protocol.limits import checksum_block_bytes, packet_bytes
+from peacefs.protocol.limits import checksum_block_bytes, packet_bytes, readahead_bytes
 
 from .chunk_index import ChunkIndex, Place
 from .disk_faults import close_quietly, named_fault
@@ -42,6 +42,8 @@ class ReadPlan:
     #: The data of a small chunk, or the open file of a large one; neither once the plan is closed.
     data: bytes | None
     file: fx.File | None
+    #: The disk has been asked for what is before this.
+    ahead_to: int = 0
 
 
 class ReplicaReader:
@@ -108,6 +110,7 @@ class ReplicaReader:
     def _read_blocks(self, plan: ReadPlan) -> fx.Steps[Blocks]:
         end = min(plan.at + packet_bytes, plan.end)
         if plan.file is not None:
+            yield from self._read_ahead(plan.file, plan)
             data = yield from fx.read_at(plan.file, plan.at, end - plan.at)
         else:
             assert plan.data is not None
@@ -115,6 +118,13 @@ class ReplicaReader:
         sums = plan.sums[plan.at // checksum_block_bytes * 4 : _round_up(end) // checksum_block_bytes * 4]
         verify_blocks(data, sums, f"{describe(plan.chunk, plan.version)} from {plan.at}")
         return Blocks(plan.at, sums, data)
+
+    def _read_ahead(self, file: fx.File, plan: ReadPlan) -> fx.Steps[None]:
+        """Keeps the disk busy with what comes next while this is sent."""
+        if plan.at + readahead_bytes > plan.ahead_to and plan.ahead_to < plan.end:
+            start = max(plan.at, plan.ahead_to)
+            plan.ahead_to = min(plan.at + 2 * readahead_bytes, plan.end)
+            yield from fx.read_ahead(file, start, plan.ahead_to - start)
 
     def close(self, plan: ReadPlan) -> fx.Steps[None]:
         file, plan.file, plan.data = plan.file, None, None

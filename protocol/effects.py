@@ -115,6 +115,13 @@ class ReadAt(Effect):
 
 
 @dataclass(slots=True)
+class ReadAhead(Effect):
+    file: File
+    offset: int
+    length: int
+
+
+@dataclass(slots=True)
 class StartWriteback(Effect):
     file: File
 
@@ -263,6 +270,11 @@ def append(file: File, *buffers: Bytes) -> Steps[None]:
 def read_at(file: File, offset: int, length: int) -> Steps[bytes]:
     """Up to `length` bytes; fewer only at the end of the file."""
     return (yield ReadAt(file, offset, length))  # type: ignore[no-any-return]
+
+
+def read_ahead(file: File, offset: int, length: int) -> Steps[None]:
+    """Has the disk begin to read what will be wanted, and waits for nothing: `read_at` then finds it in memory."""
+    yield ReadAhead(file, offset, length)
 
 
 def start_writeback(file: File) -> Steps[None]:

@@ -38,11 +38,11 @@ plan_patience_s: Final = 5.0
 # -- chunks --------------------------------------------------------------------------------------
 chunk_bytes_max: Final = 64 * MIB
 checksum_block_bytes: Final = 64 * KIB
-# The most that readers and copiers put into a packet.
-packet_bytes: Final = 1 * MIB
-# What writers put into one: so little that it is still in the processor's cache when a hop that has received it
-# sends and stores it.
-write_packet_bytes: Final = 256 * KIB
+# The most that is put into a packet: so little that it is still in the processor's cache when who has received or
+# read it verifies it, sends it or stores it.
+packet_bytes: Final = 256 * KIB
+# The disk is asked for so much of a large chunk before a reader gets there.
+readahead_bytes: Final = 4 * MIB
 # Chunks up to this size share segment files; larger ones get a file each.
 small_chunk_bytes_max: Final = 256 * KIB
 # A large chunk is handed to the disk in such pieces while it is being received.

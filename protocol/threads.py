@@ -331,6 +331,7 @@ class ThreadDriver:
             fx.OpenFile: self._open_file,
             fx.Append: lambda e: _write_all(e.file, e.buffers),
             fx.ReadAt: lambda e: os.pread(e.file.descriptor, e.length, e.offset),
+            fx.ReadAhead: self._read_ahead,
             fx.StartWriteback: self._start_writeback,
             fx.Sync: self._sync,
             fx.DropCached: self._drop_cached,
@@ -366,6 +367,10 @@ class ThreadDriver:
     def _open_file(self, effect: fx.OpenFile) -> DiskFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_TRUNC if effect.create else 0)
         return DiskFile(os.open(effect.path, flags, 0o600))
+
+    def _read_ahead(self, effect: fx.ReadAhead) -> None:
+        assert isinstance(effect.file, DiskFile)
+        os.posix_fadvise(effect.file.descriptor, effect.offset, effect.length, os.POSIX_FADV_WILLNEED)
 
     def _start_writeback(self, effect: fx.StartWriteback) -> None:
         assert isinstance(effect.file, DiskFile)

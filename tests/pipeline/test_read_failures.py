@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from itertools import pairwise
 
 import msgspec
 import pytest
@@ -95,7 +96,8 @@ def test_a_server_that_hangs_up_on_a_consumer_in_its_pauses_is_asked_again_each_
     others = [node.relay.connections for node in cluster.nodes[1:]]
     assert cluster.read() == data
     requests = [message.offset for message in messages_sent if isinstance(message, ReadChunk)]
-    assert requests == list(range(0, 16 * MIB, 2 * MIB))
+    assert requests[0] == 0
+    assert all(2 * MIB <= after - before < 3 * MIB for before, after in pairwise(requests))
     assert len(requests) > read_rounds_max * 3, "more often than it may fail at one byte"
     assert [node.relay.connections for node in cluster.nodes[1:]] == others, "it is still the nearest"
 
@@ -123,7 +125,7 @@ def test_when_no_replica_is_good_the_error_names_each_ones_fault(written):
         node.damage(DATA[2 * MIB : 2 * MIB + 64])
     written.nodes[2].relay.die()
     reader = FileReader("file-token", written.layout(), 0, len(DATA))
-    before = [bytes(written.driver.run(reader.next_piece())) for _ in range(2)]
+    before = [bytes(written.driver.run(reader.next_piece())) for _ in range(2 * MIB // packet_bytes)]
     assert b"".join(before) == DATA[: 2 * MIB]
     with pytest.raises(ChunkUnavailable) as caught:
         written.driver.run(reader.next_piece())

@@ -13,7 +13,7 @@ from peacefs.client.byte_stream import ByteStream
 from peacefs.client.file_reader import FileReader, read_whole
 from peacefs.protocol.checksums import block_checksums, chunk_checksum
 from peacefs.protocol.errors import NoDatanodes, PeerUnreachable
-from peacefs.protocol.limits import MIB, checksum_block_bytes, write_packet_bytes
+from peacefs.protocol.limits import MIB, checksum_block_bytes, packet_bytes
 from peacefs.protocol.messages import Packet, ReadChunk, WriteAck
 
 SIZES = [
@@ -22,10 +22,10 @@ SIZES = [
     checksum_block_bytes - 1,
     checksum_block_bytes,
     checksum_block_bytes + 1,
-    write_packet_bytes - 1,
-    write_packet_bytes,
-    write_packet_bytes + 1,
-    3 * write_packet_bytes + 12345,
+    packet_bytes - 1,
+    packet_bytes,
+    packet_bytes + 1,
+    3 * packet_bytes + 12345,
 ]
 
 
@@ -41,7 +41,7 @@ def test_a_chunk_of_any_size_comes_back_from_every_node_of_its_pipeline(cluster,
 
 
 def test_what_is_acknowledged_is_what_the_writer_computed(cluster):
-    data = os.urandom(2 * write_packet_bytes + 7)
+    data = os.urandom(2 * packet_bytes + 7)
     cluster.write(data)
     (chunk,) = cluster.coordinator.completed[0].chunks
     assert (chunk.length, chunk.checksum) == (len(data), chunk_checksum(block_checksums(data)))
@@ -100,7 +100,7 @@ def test_connections_are_used_again_along_the_whole_chain(cluster):
 
 
 def test_bytes_that_trickle_in_are_written_as_well_as_bytes_that_come_at_once(cluster):
-    data = random.Random(7).randbytes(write_packet_bytes + 100_000)
+    data = random.Random(7).randbytes(packet_bytes + 100_000)
     stream = ByteStream()
 
     def produce():
@@ -119,7 +119,7 @@ def test_bytes_that_trickle_in_are_written_as_well_as_bytes_that_come_at_once(cl
 def test_a_writer_whose_source_is_slower_than_the_hops_deadline_is_not_taken_for_dead(make_cluster):
     cluster = make_cluster(hop_timeout_s=0.5)
     stream = ByteStream()
-    stream.feed(os.urandom(write_packet_bytes))
+    stream.feed(os.urandom(packet_bytes))
     rest = threading.Timer(1.2, lambda: (stream.feed(b"the rest"), stream.finish()))
     rest.start()
     _, stats = cluster.write(stream)
@@ -131,7 +131,7 @@ def test_a_writer_whose_source_is_slower_than_the_hops_deadline_is_not_taken_for
 
 def test_a_file_whose_source_gives_up_is_not_completed_and_leaves_nothing_staged(cluster, until):
     stream = ByteStream()
-    stream.feed(os.urandom(write_packet_bytes + 1))
+    stream.feed(os.urandom(packet_bytes + 1))
     failing = threading.Timer(0.05, stream.abort, (PeerUnreachable("the client hung up"),))
     failing.start()
     with pytest.raises(PeerUnreachable, match="the client hung up"):
@@ -148,7 +148,7 @@ def test_a_producer_is_told_when_the_writer_has_failed(make_cluster):
     for node in cluster.nodes:
         node.relay.die()
     stream = ByteStream()
-    stream.feed(bytes(write_packet_bytes))
+    stream.feed(bytes(packet_bytes))
     with pytest.raises(NoDatanodes, match=r"no datanode is left \(another pipeline was needed because .*n2"):
         cluster.write(stream)
     assert isinstance(stream.error, NoDatanodes)
@@ -161,7 +161,7 @@ RANGES = [
     (checksum_block_bytes - 1, 2),
     (checksum_block_bytes, checksum_block_bytes),
     (2 * MIB - 3, 6),
-    (write_packet_bytes - 5, write_packet_bytes + 10),
+    (packet_bytes - 5, packet_bytes + 10),
     (3 * MIB, 10 * MIB),
     (5 * MIB - 1, 1),
 ]
@@ -233,14 +233,14 @@ def test_the_same_chunk_sent_again_gets_the_same_acknowledgement(cluster):
 
 def test_an_empty_last_packet_ends_a_chunk_whose_length_nobody_knew(cluster, messages_sent):
     stream = ByteStream()
-    stream.feed(os.urandom(write_packet_bytes))
+    stream.feed(os.urandom(packet_bytes))
     finish = threading.Timer(0.1, stream.finish)
     finish.start()
     cluster.write(stream)
     finish.join()
     packets = [message for message in messages_sent if isinstance(message, Packet)]
-    assert [(packet.offset, packet.last) for packet in packets] == [(write_packet_bytes, True)] * 3
-    assert len(cluster.read()) == write_packet_bytes
+    assert [(packet.offset, packet.last) for packet in packets] == [(packet_bytes, True)] * 3
+    assert len(cluster.read()) == packet_bytes
 
 
 def test_a_datanode_tells_what_it_has_got_with_its_next_heartbeat(cluster):

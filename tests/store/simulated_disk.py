@@ -31,6 +31,7 @@ DISK_EFFECTS = (
     fx.OpenFile,
     fx.Append,
     fx.ReadAt,
+    fx.ReadAhead,
     fx.StartWriteback,
     fx.Sync,
     fx.DropCached,
@@ -167,6 +168,7 @@ class SimulatedDisk:
             fx.OpenFile: self._open_file,
             fx.Append: self._append,
             fx.ReadAt: lambda e: bytes(self._inode(e.file).cached[e.offset : e.offset + e.length]),
+            fx.ReadAhead: lambda e: None,
             # What it begins may or may not be done at the next crash, which is true of all that is pending.
             fx.StartWriteback: lambda e: None,
             fx.Sync: lambda e: self._inode(e.file).sync(),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from store.machine import Machine, data_of
+from store.machine import Machine, SimulatedMachine, data_of
 
+from peacefs.protocol import effects as fx
 from peacefs.protocol.checksums import block_checksums, chunk_checksum
 from peacefs.protocol.errors import (
     BadRequest,
@@ -14,7 +15,7 @@ from peacefs.protocol.errors import (
     DiskFull,
     StaleVersion,
 )
-from peacefs.protocol.limits import KIB, MIB, small_chunk_bytes_max
+from peacefs.protocol.limits import KIB, MIB, readahead_bytes, small_chunk_bytes_max
 from peacefs.protocol.messages import Replica
 
 BLOCK = 64 * KIB
@@ -270,3 +271,24 @@ def test_sealing_the_same_version_with_other_content_is_refused(machine: Machine
         machine.put(CHUNK, 5, other)
     assert machine.get(CHUNK) == content
     assert not [name for name in machine.files() if name.startswith("staging")]
+
+
+def test_the_disk_is_asked_ahead_for_all_of_a_large_chunk_once(simulated: SimulatedMachine) -> None:
+    """Else a reader waits for the disk, and the disk for the reader, by turns."""
+    length = 3 * readahead_bytes + 5000
+    simulated.put(CHUNK, 5, data_of(length))
+    ahead, at, plan = 0, 0, simulated.run(simulated.store.open_read(CHUNK, 5, 0, length))
+    while at < length:
+        steps = simulated.store.read_blocks(plan)
+        effect = next(steps)
+        if isinstance(effect, fx.ReadAhead):
+            assert effect.offset == ahead
+            ahead += effect.length
+            effect = steps.send(None)
+        assert isinstance(effect, fx.ReadAt)
+        at = effect.offset + effect.length
+        assert min(at, length) <= ahead <= length
+        steps.close()
+        plan.at = at
+    assert ahead == length
+    simulated.run(simulated.store.close_read(plan))

@@ -14,6 +14,7 @@ from peacefs.protocol import effects as fx
 from peacefs.protocol.limits import (
     KIB,
     MIB,
+    packet_bytes,
     scrub_batch_chunks,
     scrub_cost_bytes_min,
     scrub_recheck_s,
@@ -134,10 +135,10 @@ def test_a_replica_whose_file_is_gone_is_reported_as_removed(simulated: Simulate
 
 
 def test_the_bandwidth_limit_holds_within_a_chunk_too(scrubbing: Scrubbing, machine: Machine) -> None:
-    machine.put(CHUNK, 1, data_of(3 * MIB + 700 * KIB))
+    machine.put(CHUNK, 1, data_of(3 * packet_bytes + 70 * KIB))
     scrubbing.advance()
     rests = [scrubbing.advance() for _packet in range(4)]
-    assert rests == [MIB / RATE] * 3 + [700 * KIB / RATE]
+    assert rests == [packet_bytes / RATE] * 3 + [70 * KIB / RATE]
 
 
 def test_small_replicas_are_not_read_faster_than_a_disk_can_seek(scrubbing: Scrubbing, machine: Machine) -> None:
@@ -189,7 +190,7 @@ def test_a_process_that_is_killed_loses_a_minute_of_scrubbing_at_most(
 ) -> None:
     for number in range(150):
         machine.put(CHUNK + number, 1, data_of(MIB, number)[:MIB])
-    for _turn in range(200):
+    for _turn in range(100 * (1 + MIB // packet_bytes)):
         scrubbing.advance()
     assert scrubbing.scrubber.progress is not None
     reached = scrubbing.scrubber.progress.after
