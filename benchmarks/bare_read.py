@@ -1,4 +1,4 @@
-"""What the machine gives at best to a reader: `sendfile` at one end of a loopback connection, `recv_into` at the other.
+"""What the machine gives at best to a reader: `sendfile` at one end of a connection, `recv_into` at the other.
 
 A process serves one file a connection, a thread each. No frames, no checksums, no tokens.
 """

@@ -2,8 +2,8 @@
 
 Cold: nothing of the data is in the page cache (POSIX_FADV_DONTNEED on every file of the cluster and of the peers);
 the limit is `cat` of the same bytes, a process a file. Warm: all of it is; the limit is `sendfile` and `recv_into`
-over loopback. Aim: our client at 0.7 of each. All sides take turns within each round. CPU is that of the whole
-machine but for idleness, so it is of use only on a quiet one; the readers are threads of one process each.
+over loopback. Aim: our client at 0.7 of each. All sides take turns within each round. The 16 readers of a side are
+threads of one process.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -76,9 +77,7 @@ def _compare(
     for replicas in _REPLICAS:
         names = [f"/{replicas}/{readers}-{number}" for number in range(readers)]
         for front in ("our client", "WebHDFS"):
-            sides[f"{front}, r = {replicas}"] = lambda front=front, names=names: _in_a_process(
-                front, address, names
-            )
+            sides[f"{front}, r = {replicas}"] = partial(_in_a_process, front, address, names)
     seconds: dict[str, list[float]] = {side: [] for side in sides}
     for turn in range(rounds + (state == "warm")):
         for side, run in sides.items():
