@@ -53,6 +53,19 @@ from .network_view import NetworkView
 
 S = TypeVar("S")
 
+
+class BalanceStatus(msgspec.Struct, frozen=True):
+    """A run of the balancer, as `/v1/balancer` has it."""
+
+    run: str
+    phase: str
+    bytes_moved: int
+    bytes_left: int
+    replicas_moved: int
+    moves_failed: int
+    moves_under_way: int
+
+
 _ROUTE_OF: dict[type[Message], str] = {
     AllocateChunk: "allocate",
     CompleteFile: "complete",
@@ -295,6 +308,19 @@ class CoordinatorApi:
         parameters = {} if hours is None else {"hours": f"{hours:g}"}
         answer = self._http.ask("POST", f"/v1/datanodes/{quote(node, safe='')}/{decision}", params=parameters)
         return self._read(answer, dict[str, Any])
+
+    def start_balancing(self, run: str, threshold_percent: float, bytes_per_second: float) -> BalanceStatus:
+        """Starts a run by this name; the status is about another one if that is under way."""
+        wish = {"run": run, "threshold_percent": threshold_percent, "bytes_per_second": bytes_per_second}
+        answer = self._http.ask("POST", "/v1/balancer", body=msgspec.json.encode(wish))
+        return self._read(answer, BalanceStatus)
+
+    def renew_balancing(self, run: str) -> BalanceStatus:
+        """How it goes, and that it is still wanted."""
+        return self._read(self._http.ask("POST", f"/v1/balancer/{run}/renew"), BalanceStatus)
+
+    def cancel_balancing(self, run: str) -> BalanceStatus:
+        return self._read(self._http.ask("POST", f"/v1/balancer/{run}/cancel"), BalanceStatus)
 
     def inspect(self, path: str, *, every_file: bool = False) -> Iterator[FsckPage]:
         """How files of a tree fare, page by page: those with findings, or `every_file`. Raises FileNotFound."""

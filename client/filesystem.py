@@ -16,7 +16,7 @@ from peacefs.protocol.threads import ConnectionPool, ThreadDriver
 
 from .addresses import DEFAULT_ADDRESS, parse_address
 from .appending_sink import AppendingSink
-from .coordinator_api import CoordinatorApi, ListingPage, NewFile, current_user
+from .coordinator_api import BalanceStatus, CoordinatorApi, ListingPage, NewFile, current_user
 from .coordinator_http import CoordinatorHttp
 from .file_objects import FileSink, FileSource
 from .file_reader import read_whole
@@ -263,6 +263,16 @@ class PeaceFileSystem:
         Raises BadRequest for an unknown datanode.
         """
         return self._api.decide_about_datanode(node, decision, hours=hours)
+
+    def start_balancing(self, run: str, threshold_percent: float, bytes_per_second: float) -> BalanceStatus:
+        """See `CoordinatorApi`."""
+        return self._api.start_balancing(run, threshold_percent, bytes_per_second)
+
+    def renew_balancing(self, run: str) -> BalanceStatus:
+        return self._api.renew_balancing(run)
+
+    def cancel_balancing(self, run: str) -> BalanceStatus:
+        return self._api.cancel_balancing(run)
 
     def inspect(self, path: str, *, every_file: bool = False) -> Iterator[FsckPage]:
         """How files of a tree fare, page by page: those with findings, or `every_file`. Raises FileNotFound."""

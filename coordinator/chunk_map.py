@@ -66,6 +66,10 @@ class ChunkMap:
     def held_by(self, node: NodeId) -> int:
         return len(self._held_by.get(node, ()))
 
+    def chunks_of(self, node: NodeId) -> list[ChunkId]:
+        """All of which a datanode holds a good replica: a copy, at 10 ms a million."""
+        return list(self._held_by.get(node, ()))
+
     def staying(self, state: ChunkState) -> list[NodeId]:
         """The holders that are neither to leave nor to be away for a while."""
         return [node for node in state.holders if node not in self._leaving and node not in self._resting]

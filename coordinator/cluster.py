@@ -38,6 +38,7 @@ from peacefs.protocol.messages import (
 )
 from peacefs.topology.model import Topology
 
+from .balancer import Balancer
 from .chunk_map import ChunkMap
 from .membership import Membership, Node, State, Transition
 from .network import Network
@@ -99,6 +100,7 @@ class Cluster:
         self.network = Network(described)
         self.chunks = ChunkMap()
         self.repair = Repair()
+        self.balancer = Balancer()
         self.replicas_lost_total = 0
 
     # -- what the namespace says -------------------------------------------------------------------
@@ -148,7 +150,7 @@ class Cluster:
     def register(self, now_s: float, registration: Register) -> None:
         """A datanode comes or comes back; what it held is forgotten until its report says it again."""
         self.chunks.lose(registration.node)
-        self.repair.node_lost(registration.node)
+        self._forget_copies(registration.node)
         self.members.register(now_s, registration, self.network.rack_of(registration))
 
     def report(self, now_s: float, node_id: NodeId, part: ReportChunks) -> list[Order]:
@@ -156,7 +158,7 @@ class Cluster:
         node = self.members.get(node_id)
         if node is None or not self.members.heard(now_s, node_id):
             return [Order(node_id, ReportAgain())]
-        orders = self._take_in(node_id, part.replicas)
+        orders = self._take_in(now_s, node_id, part.replicas)
         if part.last:
             node.reported = True
             self.chunks.await_no_more(node_id)
@@ -166,7 +168,7 @@ class Cluster:
         """A sign of life, with what changed since the last."""
         if not self.members.heard(now_s, node_id, beat.usage):
             return [Order(node_id, ReportAgain())]
-        orders = self._take_in(node_id, beat.added)
+        orders = self._take_in(now_s, node_id, beat.added)
         for replica in beat.removed:
             self.chunks.drop(node_id, replica.chunk)
             self.repair.dropped(replica.chunk, node_id)
@@ -178,16 +180,34 @@ class Cluster:
         """A reader says that a replica is corrupt. Its datanode is asked to look: only its word counts."""
         return [Order(node_id, VerifyChunks([replica]))]
 
+    def answered(self, copy: Copy, *, copied: bool) -> None:
+        """A source answered to a copy order."""
+        if copy.bytes_per_second:
+            self.balancer.answered(copy, copied=copied)
+        else:
+            self.copy_finished(copy.chunk, copied=copied)
+
     def copy_finished(self, chunk: ChunkId, *, copied: bool) -> None:
-        """A source answered to a copy order: its target has acknowledged, or something failed."""
+        """A source answered to an order of the repair: its target has acknowledged, or something failed."""
         copy = self.repair.finished(chunk, copied=copied)
         state = self.chunks.get(chunk)
         if copied and copy is not None and state is not None:
             self.chunks.hold(copy.target, Replica(chunk, copy.version, state.length))
 
-    def _take_in(self, node_id: NodeId, replicas: Sequence[Replica]) -> list[Order]:
-        stale = [replica for replica in replicas if not self.chunks.hold(node_id, replica)]
-        return _delete_orders({node_id: stale})
+    def _take_in(self, now_s: float, node_id: NodeId, replicas: Sequence[Replica]) -> list[Order]:
+        doomed: dict[NodeId, list[Replica]] = {}
+        for replica in replicas:
+            if not self.chunks.hold(node_id, replica):
+                doomed.setdefault(node_id, []).append(replica)
+            elif (drop := self.balancer.reported(node_id, replica, self.chunks, self.members)) is not None:
+                self.repair.drop_ordered(now_s, drop.chunk, drop.node)
+                self.chunks.drop(drop.node, drop.chunk)
+                doomed.setdefault(drop.node, []).append(Replica(drop.chunk, drop.version, drop.length))
+        return _delete_orders(doomed)
+
+    def _forget_copies(self, node_id: NodeId) -> None:
+        self.repair.node_lost(node_id)
+        self.balancer.node_lost(node_id)
 
     # -- what an operator says ---------------------------------------------------------------------
 
@@ -235,11 +255,12 @@ class Cluster:
         for transition in ticked.transitions:
             if transition.after is State.DEAD:
                 self.replicas_lost_total += self.chunks.lose(transition.node)
-                self.repair.node_lost(transition.node)
+                self._forget_copies(transition.node)
         self.chunks.take_out_lost(lost_replicas_per_turn)
         self._streams.close_overdue(now_s)
         if self.ready(now_s):
             ticked.copies = self.repair.plan(now_s, self.chunks, self.members, self._target_chooser())
+            ticked.copies += self.balancer.tick(now_s, self.chunks, self.members, self.repair)
             ticked.orders = self._clean_up(now_s, floor)
         return ticked
 

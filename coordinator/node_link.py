@@ -113,11 +113,11 @@ class NodeServer:
         target = self.cluster.hop(copy.target)
         link = self._links.get(copy.source)
         if link is None or target is None:
-            self.cluster.copy_finished(copy.chunk, copied=False)
+            self.cluster.answered(copy, copied=False)
             return
         log.info("copying chunk %s from %s to %s", show(copy.chunk), copy.source, copy.target)
         link.ask(
-            ReplicateChunk(copy.chunk, copy.version, [target], token),
+            ReplicateChunk(copy.chunk, copy.version, [target], token, copy.bytes_per_second),
             lambda reply: self._copied(copy, reply),
         )
 
@@ -128,7 +128,7 @@ class NodeServer:
             log.warning(
                 "copying chunk %s from %s to %s failed: %s", show(copy.chunk), copy.source, copy.target, why
             )
-        self.cluster.copy_finished(copy.chunk, copied=copied)
+        self.cluster.answered(copy, copied=copied)
 
     # -- called by links ---------------------------------------------------------------------------
 
@@ -374,16 +374,19 @@ class NodeLink(asyncio.Protocol):
         elif not server.speaks_for_datanode(self):
             self.write(ReportAgain(), tag)
         elif isinstance(message, ReportChunks):
-            self._send_back(server.cluster.report(now_s, self.name, message))
+            self._send_out(server.cluster.report(now_s, self.name, message))
             self.write(Done(), tag)
         else:
-            self._send_back(server.cluster.heartbeat(now_s, self.name, message))
+            self._send_out(server.cluster.heartbeat(now_s, self.name, message))
             self.write(HeartbeatAck(server.epoch()), tag)
 
-    def _send_back(self, orders: Sequence[Order]) -> None:
-        # Not through `server.send`: a node that has still to register is known by this link alone.
+    def _send_out(self, orders: Sequence[Order]) -> None:
         for order in orders:
-            self.write(order.message)
+            # A node that has still to register is known by this link alone.
+            if order.node == self.name:
+                self.write(order.message)
+            else:
+                self._server.send([order])
 
     async def _answer(self, message: Message, tag: int) -> None:
         reply: Message

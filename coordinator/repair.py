@@ -35,6 +35,8 @@ class Copy:
     version: int
     source: NodeId
     target: NodeId
+    #: With a rate it is one of the balancer's.
+    bytes_per_second: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +159,17 @@ class Repair:
                     for node in _dispensable(staying, members, excess)
                 ]
         for drop in drops:
-            due_s = now_s + repair_timeout_s
-            self._being_dropped.setdefault(drop.chunk, {})[drop.node] = due_s
-            self._drops_due.append((due_s, drop.chunk, drop.node))
+            self.drop_ordered(now_s, drop.chunk, drop.node)
         return drops
+
+    def drop_ordered(self, now_s: float, chunk: ChunkId, node: NodeId) -> None:
+        """A datanode is told to drop a replica; until it says so, no copy is sent there."""
+        due_s = now_s + repair_timeout_s
+        self._being_dropped.setdefault(chunk, {})[node] = due_s
+        self._drops_due.append((due_s, chunk, node))
+
+    def is_being_dropped(self, chunk: ChunkId, node: NodeId) -> bool:
+        return node in self._being_dropped.get(chunk, ())
 
     def _give_up_overdue(self, now_s: float) -> None:
         for chunk, (_copy, deadline_s) in list(self._under_way.items()):

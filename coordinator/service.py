@@ -59,6 +59,7 @@ from .node_link import NodeServer
 from .online_backup import OnlineBackup
 from .permissions import Callers
 from .rest import build_rest
+from .rest_balancer import add_balancer_routes
 from .rest_metadata import add_metadata_routes
 from .rest_network import add_reload_route
 from .unclaimed import UnclaimedCounts
@@ -180,6 +181,7 @@ class Coordinator:
         )
         add_metadata_routes(rest, OnlineBackup(_store(options.directory)), self._release_floor)
         add_reload_route(rest, self._reload_topology, self._cluster)
+        add_balancer_routes(rest, self._cluster)
         admission = Admission(WebHdfs(self._files, rest))
         watch(self._cluster, self._commits, admission)
         server = build_server(admission)

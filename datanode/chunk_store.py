@@ -374,4 +374,5 @@ class ChunkStore:
         """What chunks use and may still use; the capacity is both together."""
         used_bytes = self._large.used_bytes + self._segments.used_bytes
         available_bytes = max(0, self._available_bytes() - self._reserved_bytes)
-        return Usage(used_bytes + available_bytes, used_bytes, available_bytes)
+        live_bytes = self._large.used_bytes + self._segments.live_bytes
+        return Usage(used_bytes + available_bytes, used_bytes, available_bytes, live_bytes=live_bytes)

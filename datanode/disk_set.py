@@ -251,6 +251,7 @@ class DiskSet:
             sum(usage.capacity_bytes for usage in usages),
             sum(usage.used_bytes for usage in usages),
             sum(usage.available_bytes for usage in usages),
+            live_bytes=sum(usage.live_bytes for usage in usages),
         )
 
     def _holder(self, chunk: ChunkId) -> Disk | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from peacefs.client.chunk_buffer import OutgoingPacket
 from peacefs.client.chunk_writer import send_chunk
 from peacefs.protocol import effects as fx
 from peacefs.protocol.errors import ChecksumMismatch, PeacefsError, StaleVersion
 from peacefs.protocol.ids import show
-from peacefs.protocol.limits import chunk_bytes_max, copy_bytes_per_second
+from peacefs.protocol.limits import chunk_bytes_max, copy_bytes_per_second, packet_bytes
 from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
 from peacefs.protocol.messages import Allocated, ReplicateChunk, WrittenChunk
 
@@ -31,6 +33,8 @@ class Replicator:
         self._store = store
         self._changes = changes
         self._budget = budget or CopyBudget(copy_bytes_per_second)
+        #: For balancing, at the rate that was ordered last; what it sends counts for the other budget as well.
+        self._balancing: tuple[float, CopyBudget] | None = None
         self._hop_timeout_s = hop_timeout_s
 
     def replicate(self, order: ReplicateChunk) -> fx.Steps[WrittenChunk]:
@@ -54,7 +58,7 @@ class Replicator:
         try:
             if plan.version != order.version:
                 raise StaleVersion(f"chunk {show(order.chunk)} is here in version {show(plan.version)} by now")
-            packets = _StoredPackets(self._store, plan, self._budget)
+            packets = _StoredPackets(self._store, plan, self._budgets(order))
             written = yield from send_chunk(allocated, packets, hop_timeout_s=self._hop_timeout_s)
         except PeacefsError:
             yield from self._store.close_read(plan)
@@ -62,14 +66,22 @@ class Replicator:
         yield from self._store.close_read(plan)
         return written
 
+    def _budgets(self, order: ReplicateChunk) -> list[CopyBudget]:
+        if not order.bytes_per_second:
+            return [self._budget]
+        balancing = self._balancing
+        if balancing is None or balancing[0] != order.bytes_per_second:
+            balancing = self._balancing = order.bytes_per_second, CopyBudget(order.bytes_per_second, packet_bytes)
+        return [self._budget, balancing[1]]
+
 
 class _StoredPackets:
-    """A replica's verified blocks as a `PacketSource`; the disk is never late, but the budget may be spent."""
+    """A replica's verified blocks as a `PacketSource`; the disk is never late, but a budget may be spent."""
 
-    def __init__(self, store: ReplicaStore, plan: ReadPlan, budget: CopyBudget) -> None:
+    def __init__(self, store: ReplicaStore, plan: ReadPlan, budgets: Sequence[CopyBudget]) -> None:
         self._store = store
         self._plan = plan
-        self._budget = budget
+        self._budgets = budgets
         #: Read, and promised to be sent from a moment on.
         self._waiting: tuple[OutgoingPacket, float] | None = None
 
@@ -77,7 +89,8 @@ class _StoredPackets:
         now_s = yield from fx.now()
         if self._waiting is None:
             packet = yield from self._read()
-            self._waiting = packet, self._budget.reserve(now_s, len(packet.data))
+            size = len(packet.data)
+            self._waiting = packet, max(budget.reserve(now_s, size) for budget in self._budgets)
         packet, send_at_s = self._waiting
         if send_at_s > now_s:
             yield from fx.sleep(min(send_at_s - now_s, patience_s))

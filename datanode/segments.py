@@ -106,6 +106,12 @@ class Segments:
         with self._lock:
             return sum(segment.end for segment in self._segments.values())
 
+    @property
+    def live_bytes(self) -> int:
+        """Of these, what replicas need."""
+        with self._lock:
+            return sum(segment.live_bytes for segment in self._segments.values())
+
     # -- life and death of records -----------------------------------------------------------------
 
     def install(self, segment: Segment, offset: int, new: NewRecord) -> None:

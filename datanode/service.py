@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import uvloop
 
 from peacefs.protocol.effects import Address
@@ -299,8 +300,7 @@ class Datanode:
         return self._store.replicas()
 
     def usage(self) -> Usage:
-        usage = self._store.usage()
-        return Usage(usage.capacity_bytes, usage.used_bytes, usage.available_bytes, self._requests.streams)
+        return msgspec.structs.replace(self._store.usage(), streams=self._requests.streams)
 
     def epoch_seen(self, epoch: int) -> None:
         self._directory.remember_epoch(epoch)

@@ -132,6 +132,22 @@ copy_bytes_per_second: Final = 100 * MIB
 copy_bytes_per_second_min: Final = 4 * MIB
 copy_burst_bytes: Final = 4 * MIB
 compaction_interval_s: Final = 30.0
+
+# -- balancing -----------------------------------------------------------------------------------
+# HDFS: dfs.balancer's threshold, and dfs.datanode.balance.bandwidthPerSec.
+balance_threshold_percent_default: Final = 10.0
+balance_bytes_per_second_default: Final = 100 * MIB
+balance_bytes_per_second_min: Final = 64 * KIB
+# Who wants a run says so this often; after the longer silence it ends.
+balance_renewal_s: Final = 0.5
+balance_patience_s: Final = 10.0
+# Copies that fail one after the other before a run is given up.
+balance_failures_max: Final = 20
+balance_chunks_per_turn: Final = 500
+# What a datanode takes part in at once: two moves of large chunks, or sixteen of small ones.
+balance_weight_per_node_max: Final = 16
+
+# -- deletion and reclaiming -----------------------------------------------------------------------
 deletes_per_command: Final = 1000
 garbage_chunks_per_tick: Final = 2000
 lost_replicas_per_turn: Final = 1000
@@ -152,7 +168,8 @@ summary_entries_per_turn: Final = 500
 loop_watch_interval_s: Final = 0.02
 loop_hold_logged_s: Final = 0.1
 loop_log_pause_s: Final = 1.0
-order_threads: Final = 4
+# A datanode works on two copies for repair and two for balancing, and still deletes and verifies.
+order_threads: Final = 6
 # The interpreter's default of 5 ms lets busy threads hold up the event loop of their process.
 thread_switch_interval_s: Final = 0.0005
 

@@ -149,6 +149,8 @@ class Usage(msgspec.Struct, frozen=True, array_like=True):
     used_bytes: int
     available_bytes: int
     streams: int = 0
+    #: Of what is used, what replicas need: without what compaction will give back.
+    live_bytes: int = 0
 
 
 class Register(Message, frozen=True):
@@ -301,12 +303,16 @@ class Done(Message, frozen=True):
 
 
 class ReplicateChunk(Message, frozen=True):
-    """Copy your replica to `pipeline`; answered by Done or Failure."""
+    """Copy your replica to `pipeline`; answered by Done or Failure.
+
+    With `bytes_per_second` it is for balancing: all such copies together are sent no faster.
+    """
 
     chunk: ChunkId
     version: Version
     pipeline: list[Hop]
     token: str
+    bytes_per_second: float = 0.0
 
 
 class DeleteChunks(Message, frozen=True):

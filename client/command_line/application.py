@@ -18,6 +18,9 @@ import peacefs
 from peacefs.client.addresses import DEFAULT_ADDRESS
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.limits import (
+    balance_bytes_per_second_default,
+    balance_bytes_per_second_min,
+    balance_threshold_percent_default,
     coordinator_http_port_default,
     local_datanodes_default,
     maintenance_hours_default,
@@ -368,6 +371,41 @@ def maintenance(
     from .datanodes import Decision, decide
 
     decide(coordinator, names, Decision.MAINTENANCE, hours)
+
+
+@application.command()
+def balance(
+    threshold: Annotated[
+        float,
+        typer.Option(
+            "--threshold",
+            metavar="PERCENT",
+            min=0,
+            max=100,
+            help="How far a datanode's use may be from that of all.",
+        ),
+    ] = balance_threshold_percent_default,
+    rate: Annotated[
+        int,
+        typer.Option(
+            "--rate",
+            metavar="BYTES",
+            min=balance_bytes_per_second_min,
+            help="What each datanode sends, and receives, a second.",
+        ),
+    ] = balance_bytes_per_second_default,
+    as_json: Annotated[bool, typer.Option("--json", help="The result as a JSON object.")] = False,
+    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+) -> None:
+    """Move replicas from datanodes that are fuller than others to emptier ones.
+
+    Runs until all are within the threshold, nothing more can be moved, or Ctrl-C. Exit status as of
+    `hdfs balancer`: 0 balanced, 255 another run is under way, 254 nothing can be moved, 253 moves fail, 250
+    interrupted.
+    """
+    from .balance import BalanceStyle, balance
+
+    raise typer.Exit(balance(coordinator, BalanceStyle(threshold, rate, as_json)))
 
 
 _Recursive = Annotated[bool, typer.Option("--recursive", "-R", help="And all that is below.")]

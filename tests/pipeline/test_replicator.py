@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 import pytest
 
@@ -15,11 +16,11 @@ from peacefs.protocol.tokens import ChunkWrite
 DATA = os.urandom(3 * MIB + 1)
 
 
-def order(cluster, chunk, nodes, version=None):
+def order(cluster, chunk, nodes, version=None, bytes_per_second=0.0):
     version = version or chunk.version
     token = cluster.seal.seal(ChunkWrite(1e12, chunk.chunk, version, nodes))
     hops = [cluster.coordinator.nodes[node].hop for node in nodes]
-    return ReplicateChunk(chunk.chunk, version, hops, token)
+    return ReplicateChunk(chunk.chunk, version, hops, token, bytes_per_second)
 
 
 def written_to_first_node(cluster, data=DATA):
@@ -107,3 +108,17 @@ def test_a_source_disk_that_cannot_be_read_says_so(make_cluster):
     source.break_disk(fx.ReadAt)
     with pytest.raises(Exception, match="Input/output error"):
         source.driver.run(source.replicator.replicate(order(cluster, chunk, ["n1"])))
+
+
+def test_copies_for_balancing_keep_to_their_own_rate_and_those_for_repair_do_not(make_cluster):
+    cluster = make_cluster()
+    chunk = written_to_first_node(cluster)
+    source = cluster.nodes[0]
+    took_s = {}
+    for rate in (0.0, 4.0 * MIB):
+        started_s = time.monotonic()
+        source.driver.run(source.replicator.replicate(order(cluster, chunk, ["n1"], bytes_per_second=rate)))
+        took_s[rate] = time.monotonic() - started_s
+    # A packet goes at once; the rest, of two MiB, takes half a second.
+    assert took_s[0.0] < 0.4 < took_s[4.0 * MIB]
+    assert cluster.read(layout=cluster.layout_on("n1")) == DATA

@@ -228,11 +228,11 @@ class SimulatedCoordinator:
         target = self.cluster.hop(copy.target)
         assert target is not None
         token = self.files.writing.write_token(copy.chunk, copy.version, [copy.target])
-        order = ReplicateChunk(copy.chunk, copy.version, [target], token)
+        order = ReplicateChunk(copy.chunk, copy.version, [target], token, copy.bytes_per_second)
         cluster = self.cluster
 
         def finished(reply: Message) -> None:
-            cluster.copy_finished(copy.chunk, copied=isinstance(reply, Done))
+            cluster.answered(copy, copied=isinstance(reply, Done))
 
         self.datanodes[copy.source].order(order, finished)
 
@@ -309,6 +309,7 @@ class SimulatedDatanode:
         self._copy_rate = copy_rate
         self.address = (f"{name}.simulated", 9866)
         self.store: DiskSet
+        self.capacity_bytes = 1 << 40
         #: On its disk: what identity.json remembers.
         self.epoch_seen = 0
         self.start()
@@ -385,17 +386,23 @@ class SimulatedDatanode:
         task = self.world.spawn(self.node, type(order).__name__, self._orders.obey(order))
         self.world.when_done(task, lambda done: answered(done.result) if done.error is None else None)
 
+    def usage(self) -> Usage:
+        used = self.store.usage()
+        room = self.capacity_bytes - used.used_bytes
+        return Usage(self.capacity_bytes, used.used_bytes, room, live_bytes=used.live_bytes)
+
     def _stay_registered(self, changes: Changes) -> fx.Steps[None]:
         """What `CoordinatorLink` does, without its threads."""
-        usage = Usage(1 << 40, 0, 1 << 40)
-        registration = Register(self.node.name, *self.address, *self.address, self.rack, usage, self.epoch_seen)
+        registration = Register(
+            self.node.name, *self.address, *self.address, self.rack, self.usage(), self.epoch_seen
+        )
         registered = yield from fx.call(registration, Registered, timeout_s=_CALL_TIMEOUT_S)
         self.epoch_seen = max(self.epoch_seen, registered.epoch)
         changes.forget()
         report = ReportChunks(list(self.store.replicas()), last=True)
         yield from fx.call(report, Done, timeout_s=_CALL_TIMEOUT_S)
         while True:
-            beat = Heartbeat(usage, *changes.take())
+            beat = Heartbeat(self.usage(), *changes.take())
             yield from fx.call(beat, HeartbeatAck, timeout_s=_CALL_TIMEOUT_S)
             yield from fx.sleep(heartbeat_interval_s)
 
@@ -408,11 +415,16 @@ class SimulatedCluster:
     ) -> None:
         self.world = World(seed, lose=lose)
         self.coordinator = SimulatedCoordinator(self.world)
-        for number in range(datanodes):
-            name = f"dn-{number + 1}"
-            self.coordinator.datanodes[name] = SimulatedDatanode(
-                self.world, name, f"/rack-{number % 2}", copy_rate
-            )
+        for _ in range(datanodes):
+            self.add_datanode(copy_rate)
+
+    def add_datanode(self, copy_rate: float = copy_bytes_per_second) -> SimulatedDatanode:
+        """A new one, with nothing on it; racks by turns."""
+        number = len(self.coordinator.datanodes)
+        name = f"dn-{number + 1}"
+        datanode = SimulatedDatanode(self.world, name, f"/rack-{number % 2}", copy_rate)
+        self.coordinator.datanodes[name] = datanode
+        return datanode
 
     @property
     def datanodes(self) -> list[SimulatedDatanode]:

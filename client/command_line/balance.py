@@ -1,0 +1,79 @@
+"""`peacefs balance`: datanodes that are fuller than others give some to those, in the manner of `hdfs balancer`.
+
+The exit status is that of `hdfs balancer`, whose negative numbers a shell shows from 255 downwards: 0 balanced,
+255 another run is under way, 254 nothing more can be moved, 253 one move after the other fails, 252 the
+coordinator has forgotten the run, 250 interrupted. (1 is a fault, 2 wrong usage.)
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import dataclass
+
+import msgspec
+
+from peacefs.client.coordinator_api import BalanceStatus
+from peacefs.client.filesystem import PeaceFileSystem
+from peacefs.protocol.limits import balance_renewal_s
+
+from .listing import print_line
+from .presentation import human_size
+from .progress import transfer_progress
+
+_ALREADY_RUNNING, _NO_MOVE, _NO_PROGRESS, _LOST, _INTERRUPTED = 255, 254, 253, 252, 250
+_ENDINGS = {
+    "balanced": (0, "the cluster is balanced"),
+    "stuck": (_NO_MOVE, "no other replica can be moved"),
+    "failing": (_NO_PROGRESS, "one move after the other failed; the coordinator's log says why"),
+    "cancelled": (_INTERRUPTED, "cancelled"),
+    "abandoned": (_LOST, "the coordinator has not heard of this command for too long and has given the run up"),
+}
+
+
+@dataclass(frozen=True)
+class BalanceStyle:
+    """How near to the mean is near enough, how fast, and how the end is told."""
+
+    threshold_percent: float
+    bytes_per_second: int
+    as_json: bool
+
+
+def balance(coordinator: str, style: BalanceStyle) -> int:
+    """Runs until it is over or interrupted, prints the result and gives the exit status. Raises PeacefsError."""
+    run = uuid.uuid4().hex
+    with PeaceFileSystem(coordinator) as files:
+        try:
+            status = files.start_balancing(run, style.threshold_percent, style.bytes_per_second)
+            if status.run == run:
+                status = _watch(files, run, status)
+        except KeyboardInterrupt:
+            status = files.cancel_balancing(run)
+    code, said = _ending(run, status)
+    if style.as_json:
+        print_line(msgspec.json.encode(status).decode())
+    else:
+        print_line(
+            f"{said}: {status.replicas_moved} replicas, {human_size(status.bytes_moved)}B moved, "
+            f"{human_size(status.bytes_left)}B left to move"
+        )
+    return code
+
+
+def _watch(files: PeaceFileSystem, run: str, status: BalanceStatus) -> BalanceStatus:
+    with transfer_progress() as progress:
+        progress.name("balancing")
+        while status.run == run and status.phase == "running":
+            progress.reach(status.bytes_moved, status.bytes_moved + status.bytes_left)
+            time.sleep(balance_renewal_s)
+            status = files.renew_balancing(run)
+    return status
+
+
+def _ending(run: str, status: BalanceStatus) -> tuple[int, str]:
+    if status.run == run:
+        return _ENDINGS[status.phase]
+    if status.phase == "running":
+        return _ALREADY_RUNNING, "another run is under way"
+    return _LOST, "the coordinator was started anew and has forgotten the run; start it again"

@@ -1,0 +1,161 @@
+"""Moves replicas from datanodes that are fuller than others to emptier ones, while somebody wants it. Pure.
+
+    copy ordered --target reports the replica--> source's replica dropped
+         `--refused, overdue, a datanode lost--> nothing has changed
+
+A replica is dropped only upon the word of the datanode that got the copy, and only if that leaves as many good
+replicas on living datanodes as are wanted, in no fewer racks. What looks doubtful then is left: it is one replica
+too many, which `repair` trims.
+
+A run belongs to who started it and keeps renewing it; when that ends, so does the run: no more copies are ordered,
+and those under way are carried through. One run at a time. The coordinator's restart ends it, too.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from peacefs.protocol.ids import ChunkId, NodeId
+from peacefs.protocol.limits import balance_failures_max, balance_patience_s, repair_timeout_s
+from peacefs.protocol.messages import Replica
+
+from .balance_moves import MoveFinder, may_drop, weight
+from .balance_plan import BalancePlan, Fill
+from .balance_run import Phase, Run
+from .chunk_map import ChunkMap
+from .membership import Membership
+from .repair import Copy, Drop, Repair
+
+
+@dataclass(slots=True)
+class _Move:
+    copy: Copy
+    length: int
+    deadline_s: float
+    run: Run
+    #: Whether the source has answered: neither of the two is busy with it any more.
+    is_answered: bool = False
+
+
+class Balancer:
+    """The run that is under way or was last, and all moves."""
+
+    def __init__(self) -> None:
+        self.run: Run | None = None
+        self._moves: dict[ChunkId, _Move] = {}
+
+    @property
+    def under_way(self) -> int:
+        """How many replicas are being moved."""
+        return len(self._moves)
+
+    # -- what who runs it says ---------------------------------------------------------------------
+
+    def start(
+        self, now_s: float, name: str, members: Membership, threshold: float, bytes_per_second: float
+    ) -> Run:
+        """Begins a run; gives the one that is under way if there is one, which has another name then."""
+        if self.run is None or (self.run.phase is not Phase.RUNNING and self.run.name != name):
+            fills = {
+                node.id: Fill(node.usage.live_bytes, node.usage.capacity_bytes)
+                for node in members.in_service()
+                if node.reported
+            }
+            plan = BalancePlan(fills, threshold)
+            self.run = Run(name, threshold, bytes_per_second, plan, started_s=now_s, renewed_s=now_s)
+            for move in self._moves.values():
+                self._take_over(move, self.run)
+        return self.run
+
+    @staticmethod
+    def _take_over(move: _Move, run: Run) -> None:
+        """What an earlier run left under way is this one's."""
+        if run.plan.has(move.copy.source, move.copy.target):
+            move.run = run
+            run.plan.move(move.copy.source, move.copy.target, move.length)
+
+    def renew(self, now_s: float, name: str) -> None:
+        """Who started the run still wants it."""
+        if self.run is not None and self.run.name == name:
+            self.run.renewed_s = now_s
+
+    def cancel(self, name: str) -> None:
+        """No more copies are ordered."""
+        if self.run is not None and self.run.name == name and self.run.phase is Phase.RUNNING:
+            self.run.phase = Phase.CANCELLED
+
+    # -- time --------------------------------------------------------------------------------------
+
+    def tick(self, now_s: float, chunks: ChunkMap, members: Membership, repair: Repair) -> list[Copy]:
+        """Copies to start now."""
+        for move in [move for move in self._moves.values() if move.deadline_s <= now_s]:
+            self._fail(move)
+        run = self.run
+        if run is None or run.phase is not Phase.RUNNING:
+            return []
+        if now_s - run.renewed_s > balance_patience_s:
+            run.phase = Phase.ABANDONED
+        elif run.failed_in_a_row >= balance_failures_max:
+            run.phase = Phase.FAILING
+        if run.phase is not Phase.RUNNING:
+            return []
+        return self._go_on(now_s, run, chunks, members, repair)
+
+    def _go_on(self, now_s: float, run: Run, chunks: ChunkMap, members: Membership, repair: Repair) -> list[Copy]:
+        finder = MoveFinder(now_s, run, chunks, members, repair, self._moves.keys())
+        copies = list(finder.find(self._load()))
+        for copy in copies:
+            state = chunks.get(copy.chunk)
+            assert state is not None, "it was found just now"
+            deadline_s = now_s + repair_timeout_s + 2 * state.length / run.bytes_per_second
+            self._moves[copy.chunk] = _Move(copy, state.length, deadline_s, run)
+        if finder.is_through and not self._moves:
+            run.phase = Phase.STUCK if run.plan.over() or run.plan.under() else Phase.BALANCED
+        return copies
+
+    def _load(self) -> Counter[NodeId]:
+        load: Counter[NodeId] = Counter()
+        for move in self._moves.values():
+            if not move.is_answered:
+                for node in (move.copy.source, move.copy.target):
+                    load[node] += weight(move.length)
+        return load
+
+    # -- what datanodes say ------------------------------------------------------------------------
+
+    def answered(self, copy: Copy, *, copied: bool) -> None:
+        """The source says how it went. What counts is what the target says, which may have come before."""
+        move = self._moves.get(copy.chunk)
+        if move is None or move.copy is not copy:
+            return
+        move.is_answered = True
+        if not copied:
+            self._fail(move)
+
+    def reported(self, node: NodeId, replica: Replica, chunks: ChunkMap, members: Membership) -> Drop | None:
+        """A datanode holds a replica; what may be dropped for it."""
+        move = self._moves.get(replica.chunk)
+        if move is None or (node, replica.version) != (move.copy.target, move.copy.version):
+            return None
+        del self._moves[replica.chunk]
+        run = move.run
+        run.moved += 1
+        run.failed_in_a_row = 0
+        run.bytes_moved += move.length
+        state = chunks.get(replica.chunk)
+        if state is None or not may_drop(replica.chunk, state, move.copy, chunks, members):
+            return None
+        return Drop(replica.chunk, state.version, state.length, move.copy.source)
+
+    def node_lost(self, node: NodeId) -> None:
+        """A datanode is dead or starts anew."""
+        for move in list(self._moves.values()):
+            if node in (move.copy.source, move.copy.target):
+                self._fail(move)
+
+    def _fail(self, move: _Move) -> None:
+        del self._moves[move.copy.chunk]
+        move.run.plan.move(move.copy.target, move.copy.source, move.length)
+        move.run.failed += 1
+        move.run.failed_in_a_row += 1
