@@ -109,7 +109,7 @@ def test_it_keeps_to_the_rate_of_each_datanode() -> None:
 def test_crashes_and_lost_messages_in_the_middle_of_it_cost_nothing(seed: int) -> None:
     print(f"seed {seed}")
     cluster, model = grown_cluster(seed, lose=0.002)
-    saboteur = Saboteur(cluster, Random(seed), effects_between=400)
+    saboteur = Saboteur(cluster, Random(seed), effects_between=200)
     operator, client = cluster.client("client-operator"), cluster.client("client-deleting")
     balancing = cluster.start(operator, "balance", balance(cluster, 4.0 * MIB))
     cluster.world.run(lambda: balancing.done, limit_s=20.0)
@@ -129,4 +129,4 @@ def test_crashes_and_lost_messages_in_the_middle_of_it_cost_nothing(seed: int) -
     read_all(cluster, model)
     reading = cluster.start(client, "read", read("/f1"))
     assert cluster.world.run_task(reading, limit_s=60.0) in model.of("/f1")
-    assert saboteur.crashes >= 2
+    assert saboteur.crashes >= 1
