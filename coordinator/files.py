@@ -15,6 +15,7 @@ from .placing import Placing
 from .reading import Reading
 from .reshaping import Reshaping
 from .snapshotting import Snapshotting
+from .temporary_files import TemporaryFiles
 from .tree_copying import TreeCopying
 from .workplace import Workplace
 from .writing import Writing
@@ -34,4 +35,5 @@ class Files:
         self.copying = TreeCopying(workplace, self.names)
         self.reading = Reading(workplace)
         self.administration = Administration(workplace)
+        self.temporary_files = TemporaryFiles(workplace, leases)
         self.inspection = Inspection(workplace)

@@ -128,6 +128,10 @@ class Reader(ABC):
         """Entries in byte order of their names, those after the name `after` ("" for all)."""
 
     @abstractmethod
+    def entries(self, parent: InodeId, name: str, limit: int) -> list[tuple[InodeId, str, InodeId]]:
+        """The next names in any directory after (parent, name), as (parent, name, inode): begin after (0, "")."""
+
+    @abstractmethod
     def count_children(self, directory: InodeId, after: str, limit: int) -> int:
         """How many entries follow the name `after`; counts no further than `limit`."""
 

@@ -69,6 +69,9 @@ def _look_ups(valid: str) -> _LookUps:
 _NOW = _look_ups(f"{{0}}to_tx = {LIVE}")
 _SNAPSHOTS = "SELECT name, at_tx, created_ms FROM snapshot WHERE directory = ?"
 _ENTRY_OF = f"SELECT parent, name FROM entry WHERE inode = ? AND to_tx = {LIVE}"
+_ENTRIES = f"""
+    SELECT parent, name, inode FROM entry WHERE (parent, name) > (?, ?) AND to_tx = {LIVE}
+    ORDER BY parent, name LIMIT ?"""
 CHUNK_COLUMNS = "chunk, version, length, replication, hint"
 _CHUNK = f"SELECT {CHUNK_COLUMNS} FROM chunk WHERE chunk = ?"
 _CHUNKS = f"SELECT {CHUNK_COLUMNS} FROM chunk WHERE chunk > ? ORDER BY chunk LIMIT ?"
@@ -142,6 +145,9 @@ class SqliteReader(Reader):
     def children(self, directory: InodeId, after: str, limit: int) -> list[tuple[str, Inode]]:
         rows = self._execute(self._sql.children, (directory, after, limit)).fetchall()
         return [(row[0], _inode(row[1:])) for row in rows]
+
+    def entries(self, parent: InodeId, name: str, limit: int) -> list[tuple[InodeId, str, InodeId]]:
+        return self._execute(_ENTRIES, (parent, name, limit)).fetchall()
 
     def count_children(self, directory: InodeId, after: str, limit: int) -> int:
         return int(self._execute(self._sql.count_children, (directory, after, limit)).fetchone()[0])

@@ -13,9 +13,12 @@ from .admission import Admission
 from .cluster import Cluster
 from .commits import GroupCommit
 from .membership import State
+from .temporary_files import TemporaryFiles
 
 
-def watch(cluster: Cluster, group_commit: GroupCommit, admission: Admission) -> None:
+def watch(
+    cluster: Cluster, group_commit: GroupCommit, admission: Admission, temporary_files: TemporaryFiles
+) -> None:
     """Publishes gauges that look at the parts whenever they are asked. Once a process."""
     for state in State:
         _gauge(
@@ -34,6 +37,11 @@ def watch(cluster: Cluster, group_commit: GroupCommit, admission: Admission) -> 
     _gauge("peacefs_repairs_under_way", "Copies ordered and not yet answered", lambda: cluster.repair.under_way)
     _gauge("peacefs_repairs_done", "Copies made since the start", lambda: cluster.repair.repaired_total)
     _gauge("peacefs_replicas_lost", "Replicas on datanodes that died", lambda: cluster.replicas_lost_total)
+    _gauge(
+        "peacefs_temporary_files_collected",
+        "Temporary files deleted that writers had left",
+        lambda: temporary_files.collected,
+    )
     _gauge("peacefs_commits_made", "Commits of the metadata since the start", lambda: group_commit.commits)
     _gauge("peacefs_changes_made", "Changes of the metadata that they carried", lambda: group_commit.requests)
 

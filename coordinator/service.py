@@ -28,6 +28,7 @@ from peacefs.protocol.limits import (
     coordinator_node_port_default,
     load_chunks_per_turn,
     lost_replicas_per_turn,
+    temporary_look_interval_s,
     thread_switch_interval_s,
     tick_interval_s,
     tidy_interval_s,
@@ -86,6 +87,8 @@ class CoordinatorOptions:
     parent_fd: int | None = None
     #: Whether users are refused what HDFS would refuse them. Who runs the coordinator is the superuser.
     check_permissions: bool = True
+    #: Temporary files that have been left for so long are deleted; None for never.
+    collect_temporary_hours: float | None = None
     #: The users of each group; those of `supergroup` are superusers.
     groups: Mapping[str, Collection[str]] = field(default_factory=dict)
     #: The network as an administrator describes it; without it, what datanodes say and default rates.
@@ -183,7 +186,7 @@ class Coordinator:
         add_reload_route(rest, self._reload_topology, self._cluster)
         add_balancer_routes(rest, self._cluster)
         admission = Admission(WebHdfs(self._files, rest))
-        watch(self._cluster, self._commits, admission)
+        watch(self._cluster, self._commits, admission, self._files.temporary_files)
         server = build_server(admission)
         try:
             node_port = await self._nodes.start(options.host, options.node_port)
@@ -199,6 +202,7 @@ class Coordinator:
                 self._load_chunks(),
                 self._keep_ticking(),
                 LoopWatchdog().watch(),
+                self._collect_temporary_files(),
             )
         ]
         log.info(
@@ -279,6 +283,12 @@ class Coordinator:
                 await self._files.names.forget_answers()
             await self._files.names.reclaim()
             await asyncio.sleep(tick_interval_s)
+
+    async def _collect_temporary_files(self) -> None:
+        while True:
+            await asyncio.sleep(temporary_look_interval_s)
+            if self._options.collect_temporary_hours is not None:
+                await self._files.temporary_files.collect(self._options.collect_temporary_hours * 3600)
 
     async def _take_out_lost(self) -> None:
         more = True

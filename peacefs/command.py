@@ -28,6 +28,7 @@ from peacefs.protocol.limits import (
     reserved_bytes_default,
     scrub_bytes_per_second,
     scrub_period_s,
+    temporary_age_hours_min,
     simulated_seeds_max,
 )
 
@@ -84,6 +85,17 @@ def coordinator(
             show_default=False,
         ),
     ] = None,
+    collect_temporary: Annotated[
+        float | None,
+        typer.Option(
+            "--collect-temporary",
+            metavar="HOURS",
+            min=temporary_age_hours_min,
+            help="Delete files called .NAME.<uuid>.tmp (Spark) and NAME._COPYING_ (Hadoop) that have not changed for so "
+            "long: their writers died. [default: never]",
+            show_default=False,
+        ),
+    ] = None,
     topology_file: Annotated[
         Path | None,
         typer.Option(
@@ -111,6 +123,7 @@ def coordinator(
             ready_fd=ready_fd,
             parent_fd=parent_fd,
             check_permissions=permissions,
+            collect_temporary_hours=collect_temporary,
             groups=dict(_group(text) for text in groups or ()),
             topology=topology_file,
         )

@@ -162,6 +162,14 @@ load_chunks_per_turn: Final = 250
 # finished, others with more than this wait for a turn of their own.
 link_turn_s: Final = 0.003
 link_at_once_bytes: Final = 4 * KIB
+# Temporary files that dead writers left: how long one must have been as it is, by the clock; how long the
+# coordinator must have seen it so itself; how often it looks.
+temporary_age_hours_default: Final = 24.0
+temporary_age_hours_min: Final = 1.0
+temporary_watched_s: Final = 3600.0
+temporary_look_interval_s: Final = 1800.0
+temporary_watched_max: Final = 100_000
+temporary_entries_per_turn: Final = 1000
 # Entries of a tree that are counted before others get their turn.
 summary_entries_per_turn: Final = 500
 # The event loop is looked at this often; a hold longer than that is logged, with a pause between two.

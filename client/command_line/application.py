@@ -25,6 +25,7 @@ from peacefs.protocol.limits import (
     local_datanodes_default,
     maintenance_hours_default,
     maintenance_hours_max,
+    temporary_age_hours_default,
 )
 
 from .complaints import complain
@@ -288,6 +289,14 @@ def fsck(
     only_corrupt: Annotated[
         bool, typer.Option("--list-corrupt", help="Only chunks that are missing or have a corrupt replica.")
     ] = False,
+    temporary: Annotated[
+        bool,
+        typer.Option("--temporary", help="List the temporary files that writers have left, and nothing else."),
+    ] = False,
+    older_than: Annotated[
+        float,
+        typer.Option("--older-than", metavar="HOURS", min=0, help="With --temporary: unchanged for so long."),
+    ] = temporary_age_hours_default,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, the summary last.")] = False,
     coordinator: Coordinator = _DEFAULT_COORDINATOR,
 ) -> None:
@@ -297,7 +306,14 @@ def fsck(
     replicas of what can still be read, 5 data that cannot be read.
     """
     from .fsck import FsckStyle, check
+    from .temporary import list_temporary
 
+    if temporary:
+        if every_file or only_corrupt:
+            raise typer.BadParameter("it goes with --older-than and --json only", param_hint="--temporary")
+        with _session("fsck", coordinator) as session, session.complaints.about(path):
+            list_temporary(session, path, older_than, as_json=as_json)
+        return
     with _session("fsck", coordinator) as session, session.complaints.about(path):
         raise typer.Exit(check(session, path, FsckStyle(every_file, only_corrupt, as_json)))
 
