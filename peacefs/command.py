@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from peacefs.checkpoint_commands import checkpoint
 from peacefs.client.addresses import DEFAULT_ADDRESS
 from peacefs.client.command_line.application import Coordinator, application
 from peacefs.client.command_line.complaints import complain
@@ -229,6 +230,7 @@ def _node_address(text: str) -> tuple[str, int]:
 
 
 application.add_typer(metadata, name="metadata")
+application.add_typer(checkpoint, name="checkpoint")
 
 
 @application.command()

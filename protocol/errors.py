@@ -36,6 +36,8 @@
     │   ├── ChunkNotFound
     │   ├── DiskFull
     │   └── DiskFault
+    ├── CheckpointDamaged            (never on the wire: what a file of a Spark checkpoint should not be)
+    │   └── CheckpointTooNew
     ├── StartupError                 (never on the wire: a service says it and exits)
     └── QueryFailed                  (never on the wire: a streaming query stopped for good)
 
@@ -271,6 +273,14 @@ class DiskFault(ChunkError):
     """A disk that failed to write, to read or to fsync."""
 
     retriable = True
+
+
+class CheckpointDamaged(PeacefsError):
+    """A file of a Spark checkpoint that is not what it should be; the message says how, without its name."""
+
+
+class CheckpointTooNew(CheckpointDamaged):
+    """A file in a format of a Spark that this program does not know."""
 
 
 class StartupError(PeacefsError):

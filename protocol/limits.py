@@ -275,6 +275,15 @@ query_restarts_max: Final = 4
 demo_kills_max: Final = 3
 demo_repair_timeout_s: Final = 60.0
 
+# What a checkpoint, and a tree that is searched for checkpoints, may hold.
+checkpoint_entries_max: Final = 2_000_000
+# Stores of one stateful operator, in all its partitions.
+checkpoint_partitions_max: Final = 1_000_000
+# A text file of a checkpoint that is longer is not read; the largest are compacted logs of file sources.
+checkpoint_text_bytes_max: Final = 256 * MIB
+# Of a longer changelog only the checksum is verified, not what is inside.
+checkpoint_changelog_bytes_max: Final = 64 * MIB
+
 # -- HTTP ------------------------------------------------------------------------------------------
 # The JDK's pool keeps idle connections about 5 s, others longer; a server that closes first breaks requests.
 http_keep_alive_s: Final = 75

@@ -1,0 +1,84 @@
+"""`peacefs checkpoint`: Spark's streaming checkpoints, seen into and judged. Needs neither Spark nor Java."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from peacefs.client.addresses import DEFAULT_ADDRESS
+
+checkpoint = typer.Typer(
+    help="Look into Spark's streaming checkpoints. A PATH may be file:///... on this machine.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+Coordinator = Annotated[
+    str,
+    typer.Option(
+        "--coordinator",
+        "-c",
+        envvar="PEACEFS_COORDINATOR",
+        metavar="URL",
+        help="The coordinator: http://host:port.",
+    ),
+]
+Root = Annotated[str, typer.Argument(metavar="PATH", help="A checkpoint's root.", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object for each checkpoint.")]
+_DEFAULT_COORDINATOR = DEFAULT_ADDRESS.http
+
+
+@checkpoint.command("ls")
+def list_(
+    paths: Annotated[list[str] | None, typer.Argument(metavar="PATH", help="[default: /]")] = None,
+    as_json: Json = False,
+    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+) -> None:
+    """List the checkpoints at and below paths: their batches, sizes and queries."""
+    from peacefs.client.command_line.session import Session
+    from peacefs.spark_connector.checkpoints.commands import list_checkpoints
+
+    with Session("checkpoint ls", coordinator) as session:
+        list_checkpoints(session, paths or ["/"], as_json=as_json)
+    if session.complaints.any:
+        raise typer.Exit(1)
+
+
+@checkpoint.command()
+def show(
+    path: Root,
+    stores: Annotated[bool, typer.Option("--stores", "-s", help="Each partition's state versions, too.")] = False,
+    as_json: Json = False,
+    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+) -> None:
+    """Show what a checkpoint holds: query, batches, sources, operators and their state."""
+    from peacefs.client.command_line.session import Session
+    from peacefs.spark_connector.checkpoints.commands import show_checkpoint
+
+    with Session("checkpoint show", coordinator) as session:
+        show_checkpoint(session, path, stores=stores, as_json=as_json)
+
+
+@checkpoint.command()
+def verify(
+    path: Root,
+    batch: Annotated[
+        int | None,
+        typer.Option("--batch", metavar="N", min=0, help="Judge this batch. [default: the last one done]"),
+    ] = None,
+    as_json: Json = False,
+    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+) -> None:
+    """Verify that a query could go on from a checkpoint, and say which batch is the last good one.
+
+    Reads every file that a restart from the batch needs, and verifies checksums, contents, and that they fit
+    together. Exit status: 0 whole; 3 something is wrong that a restart survives; 4 an earlier batch is good; 5 none is.
+    """
+    from peacefs.client.command_line.session import Session
+    from peacefs.spark_connector.checkpoints.commands import verify_checkpoint
+
+    with Session("checkpoint verify", coordinator) as session:
+        status = verify_checkpoint(session, path, batch, as_json=as_json)
+    raise typer.Exit(status)

@@ -1,0 +1,4 @@
+"""Spark's streaming checkpoints understood from their files: what is there, whether it is whole, what may be done.
+
+Nothing here needs Spark, except what says so. The layout and the formats are those that Spark 3.5 to 4.3 write.
+"""

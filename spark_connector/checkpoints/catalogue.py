@@ -1,0 +1,188 @@
+"""What there is to know of a checkpoint at a glance, and which checkpoints a tree holds."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from peacefs.protocol.errors import BadRequest, CheckpointDamaged, FileNotFound
+from peacefs.protocol.limits import checkpoint_entries_max
+
+from .inspection import Inspection
+from .layout import DEFAULT_STORE, Layout, StateVersion, StoreFiles, StoreKey, arrange, is_root
+from .operators import Operator
+from .tree import FileTree, files_below
+
+
+class StoreSummary(msgspec.Struct, frozen=True):
+    """One store of a partition: its versions, the newest last. Bytes of all its files."""
+
+    operator: int
+    partition: int
+    store: str
+    snapshots: list[str]
+    changes: list[str]
+    bytes: int
+    modified_ms: int
+
+
+class OperatorSummary(msgspec.Struct, frozen=True):
+    """A stateful operator. `name` None where its metadata is missing or damaged."""
+
+    operator: int
+    name: str | None
+    partitions: int
+    stores: list[str]
+    files: int
+    bytes: int
+
+
+class SourceSummary(msgspec.Struct, frozen=True):
+    """A source and where the latest planned batch ends in it, as the source writes it."""
+
+    source: int
+    offset: str | None
+
+
+class CheckpointSummary(msgspec.Struct, frozen=True):
+    """Milliseconds since 1970. `format` is 2 where state versions have unique ids, None without state.
+
+    `planned` and `committed` are the latest batches, `oldest` is the oldest that is retained, `durations_ms` how
+    long the last committed ones took, from the writing of their offsets to that of their commits.
+    """
+
+    root: str
+    query: str | None
+    planned: int | None
+    committed: int | None
+    oldest: int | None
+    format: int | None
+    watermark_ms: int | None
+    durations_ms: list[int]
+    operators: list[OperatorSummary]
+    sources: list[SourceSummary]
+    files: int
+    bytes: int
+    temporary_files: int
+    foreign_files: int
+    created_ms: int
+    modified_ms: int
+
+
+_DURATIONS = 10
+
+
+def read_layout(tree: FileTree, root: str) -> Layout:
+    """Raises FileNotFound, and BadRequest for what is no checkpoint."""
+    layout = arrange(root, files_below(tree, root))
+    if not layout.is_checkpoint:
+        raise BadRequest(f"{root} is no checkpoint of Spark's: there are no offsets of batches in it")
+    return layout
+
+
+def find_roots(tree: FileTree, top: str) -> Iterator[str]:
+    """Every checkpoint root at or below `top`. Raises FileNotFound, BadRequest for a tree that is too large."""
+    pending, seen = [top], 0
+    while pending:
+        directory = pending.pop()
+        try:
+            entries = tree.entries(directory)
+        except FileNotFound:
+            if directory == top:
+                raise
+            continue
+        seen += len(entries)
+        if seen > checkpoint_entries_max:
+            raise BadRequest(f"{top} holds more than {checkpoint_entries_max} files and directories")
+        if is_root(entry.name for entry in entries):
+            yield directory
+        else:
+            pending += [entry.path for entry in reversed(entries) if entry.is_directory]
+
+
+def summarise(inspection: Inspection) -> CheckpointSummary:
+    """Reads a handful of small files; what is damaged is left out."""
+    layout = inspection.layout
+    planned, committed = max(layout.offsets, default=None), max(layout.commits, default=None)
+    query, watermark, sources = None, None, list[SourceSummary]()
+    # `verify` says what is damaged.
+    with contextlib.suppress(CheckpointDamaged):
+        query = None if layout.metadata is None else inspection.query_metadata(layout.metadata).id
+    with contextlib.suppress(CheckpointDamaged):
+        if planned is not None:
+            offsets = inspection.offsets(layout.offsets[planned])
+            watermark = offsets.watermark_ms
+            sources = [SourceSummary(number, text) for number, text in enumerate(offsets.sources)]
+    return CheckpointSummary(
+        root=layout.root,
+        query=query,
+        planned=planned,
+        committed=committed,
+        oldest=min(layout.commits, default=None),
+        format=_format(layout),
+        watermark_ms=watermark,
+        durations_ms=_durations(layout),
+        operators=[_operator(inspection, number) for number in sorted(layout.operators)],
+        sources=sources,
+        files=len(layout.by_path),
+        bytes=layout.bytes,
+        temporary_files=len(layout.temporary),
+        foreign_files=len(layout.foreign),
+        created_ms=min((entry.modified_ms for entry in layout.by_path.values()), default=0),
+        modified_ms=layout.modified_ms,
+    )
+
+
+def summarise_stores(layout: Layout) -> list[StoreSummary]:
+    """Every store of every partition."""
+    return [_store(key, layout.stores[key]) for key in sorted(layout.stores)]
+
+
+def _store(key: StoreKey, files: StoreFiles) -> StoreSummary:
+    entries = [*files.changes.values(), *files.snapshots.values(), *files.ssts.values()]
+    return StoreSummary(
+        operator=key.operator,
+        partition=key.partition,
+        store=key.store,
+        snapshots=_shown(files.snapshots),
+        changes=_shown(files.changes),
+        bytes=sum(entry.length for entry in entries),
+        modified_ms=max((entry.modified_ms for entry in entries), default=0),
+    )
+
+
+def _shown(versions: Iterable[StateVersion]) -> list[str]:
+    return [version.shown for version in sorted(versions, key=lambda each: (each.number, each.uid or ""))]
+
+
+def _format(layout: Layout) -> int | None:
+    versions = [version for files in layout.stores.values() for version in (*files.changes, *files.snapshots)]
+    if not versions:
+        return None
+    return 2 if any(version.uid is not None for version in versions) else 1
+
+
+def _durations(layout: Layout) -> list[int]:
+    both = sorted(layout.offsets.keys() & layout.commits.keys())[-_DURATIONS:]
+    return [max(0, layout.commits[batch].modified_ms - layout.offsets[batch].modified_ms) for batch in both]
+
+
+def _operator(inspection: Inspection, number: int) -> OperatorSummary:
+    layout = inspection.layout
+    described: Operator | None = None
+    metadata = layout.operators[number].metadata
+    with contextlib.suppress(CheckpointDamaged):  # `verify` says what is damaged
+        described = inspection.operator(metadata[max(metadata)]) if metadata else None
+    there = [key for key in layout.stores if key.operator == number]
+    stores = [info.store_name for info in described.state_store_info] if described else []
+    of_operator = [entry for path, entry in layout.by_path.items() if path.startswith(f"state/{number}/")]
+    return OperatorSummary(
+        operator=number,
+        name=described.operator_info.operator_name if described else None,
+        partitions=len({key.partition for key in there}),
+        stores=stores or sorted({key.store for key in there}) or [DEFAULT_STORE],
+        files=len(of_operator),
+        bytes=sum(entry.length for entry in of_operator),
+    )

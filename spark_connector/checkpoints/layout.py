@@ -1,0 +1,229 @@
+"""Which file of a checkpoint root is what, by its name alone. Pure.
+
+    metadata                                            the query's id
+    offsets/N  commits/N                                batch N was planned; was done
+    sources/S/N  sources/S/N.compact                    what source S keeps for itself
+    state/O/_metadata/metadata  state/O/_metadata/v2/N  operator O
+    state/O/_stateSchema/STORE/N_<uuid>                 its schemas, of version 3
+    state/O/P[/STORE]/_metadata/schema                  its schema, of older versions, in partition 0
+    state/O/P[/STORE]/V.changelog  V_<uuid>.changelog   what batch V-1 changed (V.delta without RocksDB)
+    state/O/P[/STORE]/V.zip  V_<uuid>.zip               the state after batch V-1 (V.snapshot without RocksDB)
+    state/O/P[/STORE]/SSTs/<name>-<uuid>.sst            data of snapshots
+    <any>.crc  .<any>.crc                               checksums, by Spark and by Hadoop's local file system
+    .<any>.tmp                                          a file that was being written
+
+N is a batch, V the version of a state, P a partition; the default store has no directory of its own.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from .tree import Entry
+
+DEFAULT_STORE = "default"
+METADATA, OFFSETS, COMMITS, SOURCES, STATE = "metadata", "offsets", "commits", "sources", "state"
+SINK_LOG = "_spark_metadata"
+#: In place of a batch: operator metadata of version 1, of which there is one file.
+FIRST_FORM = -1
+
+_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_NUMBER = r"(0|[1-9][0-9]{0,17})"
+_BATCH = re.compile(_NUMBER)
+_LOG_FILE = re.compile(rf"{_NUMBER}(\.compact)?")
+_STATE_FILE = re.compile(rf"{_NUMBER}(?:_({_UUID}))?\.(changelog|delta|zip|snapshot)")
+_SCHEMA_FILE = re.compile(rf"{_NUMBER}_({_UUID})")
+_CHANGES = ("changelog", "delta")
+
+
+class StoreKey(NamedTuple):
+    """A store of a partition of an operator: what has versions of its own."""
+
+    operator: int
+    partition: int
+    store: str
+
+    @property
+    def directory(self) -> str:
+        """Relative to the root."""
+        below = "" if self.store == DEFAULT_STORE else f"/{self.store}"
+        return f"{STATE}/{self.operator}/{self.partition}{below}"
+
+
+class StateVersion(NamedTuple):
+    """The state after batch `number` - 1. `uid` only in format 2, where several attempts may lie side by side."""
+
+    number: int
+    uid: str | None
+
+    @property
+    def shown(self) -> str:
+        return str(self.number) if self.uid is None else f"{self.number}_{self.uid}"
+
+
+@dataclass(slots=True)
+class StoreFiles:
+    """The files of one store. `ssts` by their names."""
+
+    changes: dict[StateVersion, Entry] = field(default_factory=dict)
+    snapshots: dict[StateVersion, Entry] = field(default_factory=dict)
+    ssts: dict[str, Entry] = field(default_factory=dict)
+    schema: Entry | None = None
+
+
+@dataclass(slots=True)
+class OperatorFiles:
+    """`metadata` by batch, or under FIRST_FORM."""
+
+    metadata: dict[int, Entry] = field(default_factory=dict)
+    schemas: dict[str, Entry] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class LogFiles:
+    """A compactible log, of a file source or sink. Some other sources keep a single file 0."""
+
+    deltas: dict[int, Entry] = field(default_factory=dict)
+    compacts: dict[int, Entry] = field(default_factory=dict)
+
+    @property
+    def latest(self) -> int | None:
+        return max((*self.deltas, *self.compacts), default=None)
+
+    def needed(self) -> list[tuple[int, Entry | None]]:
+        """What Spark reads at a restart: from the last compaction on. None where a gap begins."""
+        first = expected = max(self.compacts, default=0)
+        found: list[tuple[int, Entry | None]] = []
+        for number in sorted({*self.deltas, *self.compacts}):
+            if number < first:
+                continue
+            if number > expected:
+                found.append((expected, None))
+            found.append((number, self.compacts.get(number) or self.deltas[number]))
+            expected = number + 1
+        return found
+
+
+@dataclass(slots=True)
+class Layout:
+    """All files below a checkpoint root. `by_path` are all, by their path relative to the root."""
+
+    root: str
+    by_path: dict[str, Entry] = field(default_factory=dict)
+    metadata: Entry | None = None
+    offsets: dict[int, Entry] = field(default_factory=dict)
+    commits: dict[int, Entry] = field(default_factory=dict)
+    sources: dict[int, LogFiles] = field(default_factory=dict)
+    operators: dict[int, OperatorFiles] = field(default_factory=dict)
+    stores: dict[StoreKey, StoreFiles] = field(default_factory=dict)
+    checksums: dict[str, Entry] = field(default_factory=dict)
+    temporary: list[Entry] = field(default_factory=list)
+    foreign: list[Entry] = field(default_factory=list)
+
+    @property
+    def bytes(self) -> int:
+        return sum(entry.length for entry in self.by_path.values())
+
+    @property
+    def modified_ms(self) -> int:
+        return max((entry.modified_ms for entry in self.by_path.values()), default=0)
+
+    @property
+    def is_checkpoint(self) -> bool:
+        return bool(self.offsets or (self.metadata is not None and not self.foreign))
+
+    def checksum_files(self, path: str) -> list[Entry]:
+        """The checksum files that lie beside a file, given by its path relative to the root."""
+        directory, name = posixpath.split(path)
+        beside = (f"{path}.crc", posixpath.join(directory, f".{name}.crc"))
+        return [self.checksums[candidate] for candidate in beside if candidate in self.checksums]
+
+    def relative(self, entry: Entry) -> str:
+        return entry.path.removeprefix(self.root).lstrip("/")
+
+
+def is_root(names: Iterable[str]) -> bool:
+    """Whether a directory that holds these names is a checkpoint root, as far as names can tell."""
+    held = set(names)
+    return OFFSETS in held and (METADATA in held or COMMITS in held)
+
+
+def arrange(root: str, entries: Iterable[Entry]) -> Layout:
+    """Sorts the files below `root` by what they are."""
+    layout = Layout(root.rstrip("/"))
+    for entry in entries:
+        path = layout.relative(entry)
+        layout.by_path[path] = entry
+        if not _place(layout, path.split("/"), path, entry):
+            layout.foreign.append(entry)
+    return layout
+
+
+def _place(layout: Layout, parts: list[str], path: str, entry: Entry) -> bool:
+    """False for a file that has no place in a checkpoint."""
+    name = parts[-1]
+    if name.startswith(".") and name.endswith(".tmp"):
+        layout.temporary.append(entry)
+        return True
+    if name.endswith(".crc"):
+        layout.checksums[path] = entry
+        return True
+    if parts == [METADATA]:
+        layout.metadata = entry
+        return True
+    if len(parts) == 2 and parts[0] in (OFFSETS, COMMITS) and _BATCH.fullmatch(name):
+        (layout.offsets if parts[0] == OFFSETS else layout.commits)[int(name)] = entry
+        return True
+    if len(parts) == 3 and parts[0] == SOURCES and _BATCH.fullmatch(parts[1]):
+        return place_in_log(layout.sources.setdefault(int(parts[1]), LogFiles()), entry)
+    if len(parts) >= 4 and parts[0] == STATE and _BATCH.fullmatch(parts[1]):
+        operator = layout.operators.setdefault(int(parts[1]), OperatorFiles())
+        if not _BATCH.fullmatch(parts[2]):
+            return _place_operator(operator, parts[2:], entry)
+        return _place_state(layout, int(parts[1]), int(parts[2]), parts[3:], entry)
+    return False
+
+
+def place_in_log(log: LogFiles, entry: Entry) -> bool:
+    """Adds a file of a compactible log; False for one whose name is none."""
+    found = _LOG_FILE.fullmatch(entry.name)
+    if found is None:
+        return False
+    (log.compacts if found[2] else log.deltas)[int(found[1])] = entry
+    return True
+
+
+def _place_operator(operator: OperatorFiles, parts: list[str], entry: Entry) -> bool:
+    match parts:
+        case ["_metadata", "metadata"]:
+            operator.metadata[FIRST_FORM] = entry
+        case ["_metadata", "v2", name] if _BATCH.fullmatch(name):
+            operator.metadata[int(name)] = entry
+        case ["_stateSchema", store, name] if _SCHEMA_FILE.fullmatch(name):
+            operator.schemas[f"{store}/{name}"] = entry
+        case _:
+            return False
+    return True
+
+
+def _place_state(layout: Layout, operator: int, partition: int, parts: list[str], entry: Entry) -> bool:
+    if parts[0] in ("_metadata", "SSTs", "logs") or len(parts) == 1:
+        store = DEFAULT_STORE
+    else:
+        store, *parts = parts
+    files = layout.stores.setdefault(StoreKey(operator, partition, store), StoreFiles())
+    match parts:
+        case ["_metadata", "schema"]:
+            files.schema = entry
+        case ["SSTs", name] if name.endswith(".sst"):
+            files.ssts[name] = entry
+        case [name] if found := _STATE_FILE.fullmatch(name):
+            version = StateVersion(int(found[1]), found[2])
+            (files.changes if found[3] in _CHANGES else files.snapshots)[version] = entry
+        case _:
+            return False
+    return True

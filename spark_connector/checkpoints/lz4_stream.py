@@ -1,0 +1,136 @@
+"""LZ4Block streams, in which Spark writes changelogs, deltas and snapshots of state: read and verified.
+
+A stream is frames of `LZ4Block`, a token (method and level), the compressed and the original length, an xxHash32
+of the original (28 bits of it), and the data; the last frame is empty. The format is lz4-java's
+LZ4BlockOutputStream, which no Python package reads; the block format is that of the LZ4 project.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from peacefs.protocol.errors import CheckpointDamaged
+
+MAGIC = b"LZ4Block"
+_HEADER = struct.Struct("<8sBiiI")
+_RAW, _LZ4 = 0x10, 0x20
+_SEED = 0x9747B28C
+_CHECKSUM_MASK = 0x0FFFFFFF
+_BLOCK_BYTES_MAX = 1 << 25
+
+_PRIMES = (2654435761, 2246822519, 3266489917, 668265263, 374761393)
+_MASK = 0xFFFFFFFF
+
+
+def decompress(data: bytes) -> bytes:
+    """The whole stream's contents. Raises CheckpointDamaged unless it is whole and nothing follows."""
+    return b"".join(_blocks(data))
+
+
+def _blocks(data: bytes) -> Iterator[bytes]:
+    position = 0
+    while True:
+        if position + _HEADER.size > len(data):
+            raise CheckpointDamaged(f"cut short: ends after {len(data)} bytes, before its end mark")
+        magic, token, packed, length, checksum = _HEADER.unpack_from(data, position)
+        method = token & 0xF0
+        if magic != MAGIC or method not in (_RAW, _LZ4) or not 0 <= length <= _BLOCK_BYTES_MAX or packed < 0:
+            raise CheckpointDamaged(f"no LZ4 frame at byte {position}")
+        position += _HEADER.size
+        if length == 0:
+            if packed or checksum:
+                raise CheckpointDamaged(f"the end mark at byte {position} holds something")
+            if position != len(data):
+                raise CheckpointDamaged(f"{len(data) - position} bytes follow its end")
+            return
+        if position + packed > len(data):
+            raise CheckpointDamaged(f"cut short: ends after {len(data)} bytes, within a frame")
+        block = data[position : position + packed]
+        if method == _LZ4:
+            block = decompress_block(block, length)
+        if len(block) != length or xxhash32(block) & _CHECKSUM_MASK != checksum:
+            raise CheckpointDamaged(f"the frame at byte {position - _HEADER.size} does not match its checksum")
+        yield block
+        position += packed
+
+
+def decompress_block(block: bytes, length: int) -> bytes:
+    """One LZ4 block. Raises CheckpointDamaged unless it gives `length` bytes."""
+    out = bytearray()
+    position, end = 0, len(block)
+    try:
+        while position < end:
+            token = block[position]
+            position += 1
+            literals, position = _extended(token >> 4, block, position)
+            if position + literals > end:
+                raise CheckpointDamaged("an LZ4 block ends within its literals")
+            out += block[position : position + literals]
+            position += literals
+            if position == end:
+                break
+            offset = block[position] | block[position + 1] << 8
+            matched, position = _extended(token & 15, block, position + 2)
+            matched += 4
+            start = len(out) - offset
+            if offset == 0 or start < 0 or len(out) + matched > length:
+                raise CheckpointDamaged("an LZ4 block refers to what it does not hold")
+            if offset >= matched:
+                out += out[start : start + matched]
+            else:
+                pattern = bytes(out[start:])
+                out += (pattern * (matched // offset + 1))[:matched]
+    except IndexError:
+        raise CheckpointDamaged("an LZ4 block is cut short") from None
+    if len(out) != length:
+        raise CheckpointDamaged(f"an LZ4 block holds {len(out)} bytes, not {length}")
+    return bytes(out)
+
+
+def _extended(number: int, block: bytes, position: int) -> tuple[int, int]:
+    """A length that goes on in further bytes while they are 255; where it ends."""
+    if number == 15:
+        while True:
+            byte = block[position]
+            position += 1
+            number += byte
+            if byte != 255:
+                break
+    return number, position
+
+
+def xxhash32(data: bytes, seed: int = _SEED) -> int:
+    """xxHash32 (Collet)."""
+    one, two, three, four, five = _PRIMES
+    length, position = len(data), 0
+    if length >= 16:
+        lanes = [(seed + one + two) & _MASK, (seed + two) & _MASK, seed, (seed - one) & _MASK]
+        position = length - length % 16
+        a, b, c, d = lanes
+        for w, x, y, z in struct.iter_unpack("<4I", data[:position]):
+            a = (a + w * two) & _MASK
+            a = ((a << 13 | a >> 19) * one) & _MASK
+            b = (b + x * two) & _MASK
+            b = ((b << 13 | b >> 19) * one) & _MASK
+            c = (c + y * two) & _MASK
+            c = ((c << 13 | c >> 19) * one) & _MASK
+            d = (d + z * two) & _MASK
+            d = ((d << 13 | d >> 19) * one) & _MASK
+        value = _rotated(a, 1) + _rotated(b, 7) + _rotated(c, 12) + _rotated(d, 18)
+    else:
+        value = seed + five
+    value = (value + length) & _MASK
+    while position + 4 <= length:
+        value = (value + int.from_bytes(data[position : position + 4], "little") * three) & _MASK
+        value = (_rotated(value, 17) * four) & _MASK
+        position += 4
+    for byte in data[position:]:
+        value = (_rotated((value + byte * five) & _MASK, 11) * one) & _MASK
+    value = ((value ^ value >> 15) * two) & _MASK
+    value = ((value ^ value >> 13) * three) & _MASK
+    return value ^ value >> 16
+
+
+def _rotated(value: int, bits: int) -> int:
+    return (value << bits | value >> (32 - bits)) & _MASK

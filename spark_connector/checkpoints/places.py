@@ -1,0 +1,33 @@
+"""Where a command's arguments say that a checkpoint is: in a cluster, or on this machine (`file:///...`)."""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from peacefs.client.command_line.session import Session
+from peacefs.protocol.errors import BadRequest
+
+from .tree import FileTree, LocalTree, PeaceTree
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointPlace:
+    """A directory of a tree. `text` is how the user wrote it."""
+
+    tree: FileTree
+    root: str
+    text: str
+
+
+def checkpoint_place(session: Session, text: str) -> CheckpointPlace:
+    """Raises BadRequest."""
+    parts = urlsplit(text)
+    if parts.scheme != "file":
+        place = session.place(text)
+        return CheckpointPlace(PeaceTree(place.files), place.path, text)
+    if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
+        raise BadRequest(f"{text!r} names no directory of this machine: file:///path does")
+    return CheckpointPlace(LocalTree(), posixpath.normpath(Path(unquote(parts.path)).as_posix()), text)

@@ -1,0 +1,141 @@
+"""How a version of a store's state comes about: a snapshot, and each changelog since, without a gap.
+
+Spark loads the newest snapshot that the version descends from. If that one is damaged, 4.1 and newer fall back on
+the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from peacefs.protocol.errors import CheckpointDamaged
+
+from .findings import Fault, Finding, damage
+from .inspection import Inspection
+from .layout import StateVersion, StoreFiles, StoreKey
+from .tree import Entry
+
+_RECORDS_SUFFIX = ".snapshot"
+
+
+@dataclass(slots=True)
+class StateChain:
+    """What a version is loaded from: all `files`, the snapshot's SSTs too. `snapshot` None: from nothing on."""
+
+    snapshot: StateVersion | None
+    files: list[Entry] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+
+class ChainFinder:
+    """The chains of one store."""
+
+    def __init__(self, inspection: Inspection, key: StoreKey, files: StoreFiles) -> None:
+        self._inspection = inspection
+        self._key = key
+        self._files = files
+
+    def find(self, version: StateVersion) -> StateChain:
+        """The chain that Spark would load, with what is wrong with it and with those that it would try before."""
+        failed: list[StateChain] = []
+        for snapshot, ancestry in self._candidates(version):
+            chain = self._examine(snapshot, ancestry)
+            if not chain.findings:
+                chain.findings = [replace(finding, stops=False) for old in failed for finding in old.findings]
+                return chain
+            failed.append(chain)
+        first = failed[0]
+        seen = dict.fromkeys(finding for chain in failed for finding in chain.findings)
+        # Changelogs before the snapshot that Spark takes may be long gone: their absence explains nothing.
+        first.findings = [
+            finding for finding in seen if finding in first.findings or finding.fault is Fault.DAMAGED
+        ]
+        return first
+
+    def _candidates(self, version: StateVersion) -> Iterator[tuple[StateVersion | None, list[StateVersion]]]:
+        """Snapshots from the newest on, each with the versions that lead from it to `version`.
+
+        Last, where there is no snapshot or changelogs go back to the beginning, no snapshot at all.
+        """
+        found = False
+        changes: list[StateVersion] = []
+        uids: dict[int, str] = {}
+        step = version
+        while step.number > 0:
+            if step in self._files.snapshots:
+                found = True
+                yield step, list(changes)
+            changes.append(step)
+            lineage = self._lineage(step)
+            if lineage is None:
+                break
+            uids |= lineage
+            step = StateVersion(step.number - 1, uids.get(step.number - 1))
+        if not found or step.number == 0:
+            yield None, changes
+
+    def _lineage(self, version: StateVersion) -> dict[int, str] | None:
+        """The unique ids of earlier versions, as its changelog names them; None where that cannot be known."""
+        entry = self._files.changes.get(version)
+        if version.uid is None or entry is None:
+            return None if entry is None else {}
+        try:
+            changelog = self._inspection.changes(entry)
+        except CheckpointDamaged:
+            return None
+        steps = changelog.lineage if changelog is not None else ()
+        return {step.version: step.checkpoint_unique_id for step in steps}
+
+    def _examine(self, snapshot: StateVersion | None, changes: list[StateVersion]) -> StateChain:
+        chain = StateChain(snapshot)
+        missing = [version for version in changes if version not in self._files.changes]
+        if missing:
+            first = min(missing)
+            name = f"{self._key.directory}/{first.shown}.changelog"
+            wanted = f"state version {changes[0].number} cannot be reached without it"
+            if snapshot is None and not self._files.snapshots:
+                wanted += ": there is no snapshot either"
+            chain.findings.append(Finding(name, Fault.MISSING, wanted))
+        for version in changes:
+            if (entry := self._files.changes.get(version)) is not None:
+                self._read(chain, entry)
+        if snapshot is not None:
+            self._examine_snapshot(chain, self._files.snapshots[snapshot])
+        return chain
+
+    def _read(self, chain: StateChain, entry: Entry) -> None:
+        chain.files.append(entry)
+        try:
+            self._inspection.changes(entry)
+        except CheckpointDamaged as error:
+            chain.findings.append(damage(self._inspection.layout.relative(entry), error))
+
+    def _examine_snapshot(self, chain: StateChain, entry: Entry) -> None:
+        if entry.name.endswith(_RECORDS_SUFFIX):
+            self._read(chain, entry)
+            return
+        chain.files.append(entry)
+        path = self._inspection.layout.relative(entry)
+        try:
+            snapshot = self._inspection.snapshot(entry)
+        except CheckpointDamaged as error:
+            chain.findings.append(damage(path, error))
+            return
+        for member in snapshot.sst_files:
+            sst = self._files.ssts.get(member.dfs_sst_file_name)
+            name = f"{self._key.directory}/SSTs/{member.dfs_sst_file_name}"
+            if sst is None:
+                chain.findings.append(Finding(name, Fault.MISSING, f"the snapshot {entry.name} needs it"))
+                continue
+            chain.files.append(sst)
+            if sst.length != member.size_bytes:
+                reason = f"{sst.length} bytes long; the snapshot {entry.name} says {member.size_bytes}"
+                chain.findings.append(Finding(name, Fault.DAMAGED, reason))
+                continue
+            try:
+                self._inspection.sst(sst)
+            except CheckpointDamaged as error:
+                chain.findings.append(damage(name, error))

@@ -1,0 +1,97 @@
+"""A tree of files: as little of a file system as checkpoints need, on peacefs or on this machine."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Protocol, cast
+
+from peacefs.client.filesystem import PeaceFileSystem
+from peacefs.protocol.errors import BadRequest, FileNotFound
+from peacefs.protocol.limits import checkpoint_entries_max
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file or directory. Bytes; milliseconds since 1970."""
+
+    path: str
+    is_directory: bool
+    length: int
+    modified_ms: int
+
+    @property
+    def name(self) -> str:
+        return posixpath.basename(self.path)
+
+
+class FileTree(Protocol):
+    """Paths are absolute, with slashes."""
+
+    def entries(self, directory: str) -> list[Entry]:
+        """What a directory holds. Raises FileNotFound, also for a file."""
+        ...
+
+    def open(self, path: str) -> BinaryIO:
+        """Raises FileNotFound; reading may raise any PeacefsError or OSError."""
+        ...
+
+
+class LocalTree:
+    """Directories of this machine."""
+
+    def entries(self, directory: str) -> list[Entry]:
+        try:
+            return [self._entry(path) for path in sorted(Path(directory).iterdir()) if path.exists()]
+        except (FileNotFoundError, NotADirectoryError):
+            raise FileNotFound(f"there is no directory {directory}") from None
+
+    def open(self, path: str) -> BinaryIO:
+        try:
+            return Path(path).open("rb")
+        except (FileNotFoundError, IsADirectoryError):
+            raise FileNotFound(f"there is no file {path}") from None
+
+    @staticmethod
+    def _entry(path: Path) -> Entry:
+        stat = path.stat()
+        return Entry(path.as_posix(), path.is_dir(), stat.st_size, stat.st_mtime_ns // 1_000_000)
+
+
+class PeaceTree:
+    """Directories of a cluster. Does not own `files`."""
+
+    def __init__(self, files: PeaceFileSystem) -> None:
+        self._files = files
+
+    def entries(self, directory: str) -> list[Entry]:
+        statuses = self._files.list(directory)
+        if len(statuses) == 1 and statuses[0].path == directory:
+            raise FileNotFound(f"there is no directory {directory}")
+        return [Entry(s.path, s.is_directory, s.length, s.modified_ms) for s in statuses]
+
+    def open(self, path: str) -> BinaryIO:
+        return cast(BinaryIO, self._files.open(path))
+
+
+def files_below(tree: FileTree, root: str) -> Iterator[Entry]:
+    """Every file of a tree; directories that vanish meanwhile are passed over.
+
+    Raises FileNotFound when `root` is not there, BadRequest above `checkpoint_entries_max`.
+    """
+    pending, seen = [root], 0
+    while pending:
+        directory = pending.pop()
+        try:
+            entries = tree.entries(directory)
+        except FileNotFound:
+            if directory == root:
+                raise
+            continue
+        seen += len(entries)
+        if seen > checkpoint_entries_max:
+            raise BadRequest(f"{root} holds more than {checkpoint_entries_max} files and directories")
+        pending += [entry.path for entry in entries if entry.is_directory]
+        yield from (entry for entry in entries if not entry.is_directory)

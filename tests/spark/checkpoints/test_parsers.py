@@ -1,0 +1,168 @@
+"""Every parser of a checkpoint's files takes what Spark writes, and names the damage of whatever else it gets."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import struct
+import zlib
+from collections.abc import Callable
+
+import pyarrow
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support import checkpoints as made
+
+from peacefs.protocol.errors import CheckpointDamaged, CheckpointTooNew
+from peacefs.spark_connector.checkpoints.changelog import LineageStep, parse_changelog
+from peacefs.spark_connector.checkpoints.checksum_files import parse_checksum
+from peacefs.spark_connector.checkpoints.logs import (
+    parse_commit,
+    parse_file_log,
+    parse_offsets,
+    parse_query_metadata,
+    parse_version,
+)
+from peacefs.spark_connector.checkpoints.lz4_stream import decompress, decompress_block, xxhash32
+from peacefs.spark_connector.checkpoints.operators import check_schema, parse_operator
+from peacefs.spark_connector.checkpoints.snapshot import parse_snapshot
+
+UID = "407ea541-22d9-4e7a-a17b-05a2fb1787ee"
+
+_TREE = made.checkpoint(state_format=2)
+_SAMPLES: dict[Callable[[bytes], object], bytes] = {
+    parse_query_metadata: _TREE.files[f"{made.ROOT}/metadata"],
+    parse_offsets: _TREE.files[f"{made.ROOT}/offsets/3"],
+    parse_commit: _TREE.files[f"{made.ROOT}/commits/3"],
+    parse_file_log: _TREE.files[f"{made.ROOT}/sources/0/2.compact"],
+    parse_version: b"\x00v1\nkafka's own",
+    parse_operator: _TREE.files[f"{made.ROOT}/state/0/_metadata/metadata"],
+    check_schema: made.schema(),
+    parse_changelog: made.changelog([(b"k", b"v"), (b"k", None)], [(1, UID)]),
+    parse_snapshot: made.snapshot({"000008-a.sst": 10}),
+    parse_checksum: made.spark_checksum(b"data"),
+}
+_NAMES = [parser.__name__ for parser in _SAMPLES]
+#: Those whose every cut is seen; of the others some cuts are whole again, such as a log without its last lines.
+_SEALED = [parse_query_metadata, parse_commit, parse_operator, check_schema, parse_changelog, parse_snapshot]
+
+
+@pytest.mark.parametrize("parse", _SAMPLES, ids=_NAMES)
+@given(data=st.binary(max_size=200), head=st.integers(0, 60))
+def test_any_bytes_are_understood_or_named_damaged(
+    parse: Callable[[bytes], object], data: bytes, head: int
+) -> None:
+    for candidate in (data, _SAMPLES[parse][:head] + data):
+        with contextlib.suppress(CheckpointDamaged):
+            parse(candidate)
+
+
+@pytest.mark.parametrize("parse", _SAMPLES, ids=_NAMES)
+def test_what_spark_writes_is_understood(parse: Callable[[bytes], object]) -> None:
+    parse(_SAMPLES[parse])
+
+
+@pytest.mark.parametrize("parse", _SEALED, ids=lambda parse: parse.__name__)
+def test_a_file_cut_short_is_damaged_wherever_it_was_cut(parse: Callable[[bytes], object]) -> None:
+    whole = _SAMPLES[parse]
+    for length in range(len(whole)):
+        with pytest.raises(CheckpointDamaged):
+            parse(whole[:length])
+
+
+@given(flipped=st.integers(0, 10_000), bit=st.integers(0, 7))
+def test_a_changelog_with_any_bit_flipped_is_damaged(flipped: int, bit: int) -> None:
+    data = bytearray(made.changelog([(b"key" * 9, b"value" * 30)] * 5, [(1, UID), (2, UID)]))
+    data[flipped % len(data)] ^= 1 << bit
+    # Of a token only the method counts; its level, and the end mark's token, say nothing.
+    if flipped % len(data) in (8, len(data) - 13):
+        return
+    with pytest.raises(CheckpointDamaged):
+        parse_changelog(bytes(data))
+
+
+@given(st.lists(st.tuples(st.binary(max_size=20), st.none() | st.binary(max_size=20)), max_size=20), st.booleans())
+def test_the_four_forms_of_changelogs_tell_their_records_and_lineage(
+    records: list[tuple[bytes, bytes | None]], families: bool
+) -> None:
+    plain = parse_changelog(made.changelog(records, families=families))
+    assert plain is not None and (plain.form, plain.records, plain.lineage) == (1 + families, len(records), ())
+    unique = parse_changelog(made.changelog(records, [(4, UID)], families=families))
+    assert unique is not None and unique.lineage == (LineageStep(4, UID),)
+    assert (unique.form, unique.records) == (3 + families, len(records))
+
+
+@given(st.binary(max_size=3000), st.integers(1, 40))
+def test_blocks_that_the_lz4_library_packs_are_unpacked(data: bytes, repeated: int) -> None:
+    contents = data * repeated
+    packed = pyarrow.Codec("lz4_raw").compress(contents, asbytes=True)
+    assert decompress_block(packed, len(contents)) == contents
+
+
+@given(st.binary(max_size=5000), st.integers(1, 3000))
+def test_a_stream_of_frames_is_read_to_its_end_and_no_further(data: bytes, block_bytes: int) -> None:
+    stream = made.lz4_stream(data, block_bytes)
+    assert decompress(stream) == data
+    with pytest.raises(CheckpointDamaged, match="follow"):
+        decompress(stream + b"x")
+
+
+def test_the_hash_is_that_of_its_inventor() -> None:
+    assert xxhash32(b"", 0) == 0x02CC5D05
+    assert xxhash32(b"abc", 0) == 0x32D153FF
+    assert xxhash32(b"Nobody inspects the spammish repetition", 0) == 0xE2293B2F
+
+
+def test_another_codec_is_recognised_and_nothing_is_said_of_it() -> None:
+    assert parse_changelog(b"\x28\xb5\x2f\xfd rest of a Zstandard frame") is None
+
+
+@pytest.mark.parametrize(
+    ("parse", "data"),
+    [
+        (parse_offsets, b"v9\n{}\n-"),
+        (parse_commit, b"v9\n{}"),
+        (parse_file_log, b"v9\n{}"),
+        (parse_operator, b"v9\n{}"),
+        (check_schema, b"\x00\x02v9rest"),
+        (parse_changelog, made.lz4_stream(b"\x00\x02v9rest")),
+    ],
+)
+def test_the_format_of_a_newer_spark_is_called_that(parse: Callable[[bytes], object], data: bytes) -> None:
+    with pytest.raises(CheckpointTooNew, match="9"):
+        parse(data)
+
+
+def test_offsets_tell_where_each_source_ends() -> None:
+    conf = json.dumps({"conf": {"spark.sql.shuffle.partitions": "7"}, "batchWatermarkMs": 5})
+    offsets = parse_offsets(f'v1\n{conf}\n{{"logOffset":3}}\n-\n{{"topic":{{"0":9}}}}\n17'.encode())
+    assert (offsets.watermark_ms, offsets.shuffle_partitions) == (5, 7)
+    assert offsets.sources == ('{"logOffset":3}', None, '{"topic":{"0":9}}', "17")
+    assert [offsets.file_log_end(source) for source in range(5)] == [3, None, None, None, None]
+
+
+def test_a_checksum_file_of_hadoop_knows_every_block() -> None:
+    data = bytes(range(256)) * 5
+    blocks = [data[start : start + 512] for start in range(0, len(data), 512)]
+    sums = b"crc\x00" + struct.pack(">i3I", 512, *map(zlib.crc32, blocks))
+    for given_, good in ((data, True), (data[:-1], False), (data + b"x", False), (data[:1024], False)):
+        checker = parse_checksum(sums)
+        try:
+            checker.update(given_[:700])
+            checker.update(given_[700:])
+            checker.finish()
+            assert good
+        except CheckpointDamaged:
+            assert not good
+
+
+def test_a_checksum_file_of_spark_knows_the_whole() -> None:
+    for given_, good in ((b"data", True), (b"date", False), (b"dat", False)):
+        checker = parse_checksum(made.spark_checksum(b"data"))
+        checker.update(given_)
+        try:
+            checker.finish()
+            assert good
+        except CheckpointDamaged:
+            assert not good

@@ -1,0 +1,196 @@
+"""Every kind of file of a checkpoint, missing or damaged, is found and named, and the last good batch is given.
+
+What stops a restart was seen by restarting Spark 4.3 on checkpoints damaged in these ways; `test_real_checkpoints`
+does so for some.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from support import checkpoints as made
+from support.checkpoints import ROOT, MemoryTree, uid
+
+from peacefs.protocol.errors import BadRequest
+from peacefs.spark_connector.checkpoints.catalogue import read_layout
+from peacefs.spark_connector.checkpoints.findings import Fault, Verdict
+from peacefs.spark_connector.checkpoints.inspection import Inspection
+from peacefs.spark_connector.checkpoints.verification import verify
+
+
+def judge(tree: MemoryTree, batch: int | None = None) -> Verdict:
+    return verify(Inspection(tree, read_layout(tree, ROOT)), batch)
+
+
+def flip(tree: MemoryTree, path: str) -> None:
+    """Changes a byte; of an SST file the last: without a checksum only length and end are verified."""
+    data = bytearray(tree.files[f"{ROOT}/{path}"])
+    data[-1 if path.endswith(".sst") else len(data) // 2] ^= 0xFF
+    tree.files[f"{ROOT}/{path}"] = bytes(data)
+
+
+def file_like(tree: MemoryTree, start: str, end: str = "") -> str:
+    """The last file of that kind."""
+    paths = [path.removeprefix(f"{ROOT}/") for path in tree.files]
+    return sorted(path for path in paths if path.startswith(start) and path.endswith(end))[-1]
+
+
+#: Start and end of the file's path; whether a restart survives that it is missing, or damaged; the last good batch
+#: with it missing, or damaged. Eight batches, 0 to 7; snapshots of versions 3 and 6; compactions at 2 and 5.
+_KINDS: list[tuple[str, str, bool, bool, int | None, int | None]] = [
+    ("metadata", "", False, False, None, None),
+    ("offsets/7", "", False, False, 6, 6),
+    ("offsets/6", "", False, False, 5, 5),
+    ("commits/7", "", True, False, 6, 6),
+    ("sources/0/5.compact", "", False, False, None, None),
+    ("sources/0/6", "", False, False, None, None),
+    ("sources/0/7", "", False, False, 6, None),
+    ("state/0/_metadata/metadata", "", True, True, 7, 7),
+    ("state/0/0/_metadata/schema", "", True, False, 7, None),
+    ("state/0/1/8", ".changelog", False, False, 6, 6),
+    ("state/0/1/7", ".changelog", False, False, 5, 5),
+    ("state/0/1/6", ".zip", True, True, 7, 7),
+    ("state/0/1/SSTs/000011", ".sst", True, True, 7, 7),
+    ("state/0/1/SSTs/000008", ".sst", True, True, 7, 7),
+]
+
+
+@pytest.mark.parametrize("state_format", [1, 2])
+@pytest.mark.parametrize("kind", _KINDS, ids=lambda kind: kind[0])
+@pytest.mark.parametrize("damaged", [False, True], ids=["missing", "damaged"])
+def test_a_file_that_is_missing_or_damaged_is_found_and_the_last_good_batch_given(
+    state_format: int, kind: tuple[str, str, bool, bool, int | None, int | None], damaged: bool
+) -> None:
+    start, end, *expected = kind
+    survives, last_good = expected[damaged], expected[2 + damaged]
+    tree = made.checkpoint(state_format=state_format)
+    path = file_like(tree, start, end)
+    if damaged:
+        flip(tree, path)
+    else:
+        del tree.files[f"{ROOT}/{path}"]
+        tree.files.pop(f"{ROOT}/{path}.crc", None)
+    verdict = judge(tree)
+    assert verdict.last_good == last_good
+    assert verdict.restarts is survives
+    if path == "commits/7" and not damaged:
+        assert verdict.batch == 6 and not verdict.findings, "batch 7 was planned, and is repeated"
+        return
+    if end == ".zip" and not damaged:
+        assert not verdict.findings, "there is an earlier snapshot, and every changelog since"
+        return
+    named = {finding.path: finding for finding in verdict.findings}
+    stem = path.removesuffix(".compact")
+    culprit = next((named[name] for name in named if path.startswith(name.rstrip("*")) or name == stem), None)
+    if path == "sources/0/7" and not damaged:
+        culprit = named["offsets/7"]
+        assert culprit.fault is Fault.INCONSISTENT
+    assert culprit is not None, verdict.findings
+    assert culprit.stops is not survives
+
+
+@pytest.mark.parametrize("state_format", [1, 2])
+def test_a_whole_checkpoint_is_good_to_its_last_batch_and_only_what_it_needs_is_read(state_format: int) -> None:
+    tree = made.checkpoint(state_format=state_format)
+    verdict = judge(tree)
+    assert (verdict.batch, verdict.last_good, verdict.restarts, verdict.findings) == (7, 7, True, [])
+    assert verdict.query == made.QUERY
+    flip(tree, file_like(tree, "state/0/0/2", ".changelog"))
+    assert judge(tree).findings == [], "the snapshot of version 6 comes after it"
+    assert judge(tree, batch=1).last_good == 0
+
+
+@pytest.mark.parametrize("state_format", [1, 2])
+def test_an_earlier_batch_is_judged_by_what_it_needs(state_format: int) -> None:
+    tree = made.checkpoint(state_format=state_format)
+    flip(tree, file_like(tree, "state/0/0/8", ".changelog"))
+    verdict = judge(tree, batch=5)
+    assert (verdict.batch, verdict.last_good, verdict.findings) == (5, 5, [])
+
+
+def test_a_batch_that_is_gone_is_missing() -> None:
+    verdict = judge(made.checkpoint(), batch=99)
+    assert {finding.path for finding in verdict.findings} >= {"offsets/99", "commits/99"}
+    assert not verdict.restarts and verdict.last_good == 7
+
+
+def test_a_query_that_has_done_no_batch_restarts_from_nothing() -> None:
+    tree = made.checkpoint(batches=1)
+    tree.files = {path: data for path, data in tree.files.items() if "/commits/" not in path}
+    verdict = judge(tree)
+    assert (verdict.planned, verdict.batch, verdict.last_good, verdict.restarts) == (0, None, None, True)
+
+
+def test_a_planned_batch_whose_offsets_are_damaged_stops_the_restart_but_not_a_way_back() -> None:
+    tree = made.checkpoint()
+    del tree.files[f"{ROOT}/commits/7"]
+    flip(tree, "offsets/7")
+    verdict = judge(tree)
+    assert not verdict.restarts
+    assert verdict.last_good == 6
+
+
+def test_commits_ahead_of_offsets_are_no_good_state() -> None:
+    tree = made.checkpoint()
+    for batch in (6, 7):
+        del tree.files[f"{ROOT}/offsets/{batch}"]
+    verdict = judge(tree)
+    assert not verdict.restarts
+    assert verdict.last_good == 5
+
+
+def test_offsets_two_ahead_of_commits_are_inconsistent() -> None:
+    tree = made.checkpoint()
+    for batch in (6, 7):
+        del tree.files[f"{ROOT}/commits/{batch}"]
+    verdict = judge(tree)
+    assert [finding.path for finding in verdict.findings] == ["offsets/7"]
+    assert verdict.findings[0].fault is Fault.INCONSISTENT and not verdict.restarts
+
+
+def test_a_whole_partition_that_is_gone_is_found() -> None:
+    tree = made.checkpoint(partitions=3)
+    tree.files = {path: data for path, data in tree.files.items() if "/state/0/2/" not in path}
+    verdict = judge(tree)
+    assert [finding.path for finding in verdict.findings] == ["state/0/2"]
+    assert verdict.last_good is None
+
+
+def test_the_attempt_that_counts_is_the_one_that_the_commit_names() -> None:
+    tree = made.checkpoint(state_format=2)
+    other = "00000000-0000-4000-8000-000000000000"
+    tree.files[f"{ROOT}/state/0/0/8_{other}.changelog"] = b"an attempt that failed"
+    assert judge(tree).findings == []
+    del tree.files[f"{ROOT}/state/0/0/8_{uid(0, 8)}.changelog"]
+    assert not judge(tree).restarts
+
+
+def test_schemas_named_by_a_uri_that_leads_elsewhere_stop_a_checkpoint_that_was_moved() -> None:
+    tree = made.checkpoint()
+    name = f"0_{uid(0, 0)}"
+    tree.files[f"{ROOT}/state/0/_stateSchema/default/{name}"] = made.schema()
+    store = {"storeName": "default", "numPartitions": 2}
+    operator = {"operatorInfo": {"operatorId": 0, "operatorName": "transformWithState"}, "stateStoreInfo": [store]}
+    del tree.files[f"{ROOT}/state/0/_metadata/metadata"]
+    for prefix, good in ((f"webhdfs://here:9870{ROOT}", True), ("webhdfs://here:9870/elsewhere", False)):
+        store["stateSchemaFilePaths"] = [f"{prefix}/state/0/_stateSchema/default/{name}"]
+        tree.files[f"{ROOT}/state/0/_metadata/v2/0"] = b"v2\n" + json.dumps(operator).encode()
+        verdict = judge(tree)
+        assert verdict.restarts is good
+        assert [finding.fault for finding in verdict.findings] == [Fault.INCONSISTENT] * (not good)
+
+
+def test_numbers_that_no_query_reaches_cost_no_time() -> None:
+    tree = made.checkpoint()
+    for path in ("offsets", "commits", "sources/0"):
+        tree.files[f"{ROOT}/{path}/99999999999999999"] = tree.files[f"{ROOT}/{path}/7"]
+    tree.files[f"{ROOT}/state/99999999999999999/0/1.zip"] = b""
+    verdict = judge(tree)
+    assert not verdict.restarts and len(verdict.findings) < 20
+
+
+@pytest.mark.parametrize("names", [["data.parquet"], ["metadata", "notes.txt"], ["commits/0"]])
+def test_what_is_no_checkpoint_is_not_judged(names: list[str]) -> None:
+    with pytest.raises(BadRequest, match="no checkpoint"):
+        judge(MemoryTree({f"{ROOT}/{name}": b"x" for name in names}))
