@@ -12,7 +12,8 @@ from collections.abc import Callable, Generator, Sequence
 from random import Random
 from typing import Any, TypeVar
 
-from simulation.world import Node, SimulatedConnection, Task, World
+from simulation.name_changes import Change, make_change
+from simulation.world import Network, Node, SimulatedConnection, StreamMessage, Task, World
 
 from peacefs.client.byte_stream import ByteStream
 from peacefs.client.file_appender import append_file
@@ -24,6 +25,7 @@ from peacefs.coordinator.epochs import Epochs
 from peacefs.coordinator.files import Files
 from peacefs.coordinator.metadata import Transaction
 from peacefs.coordinator.metadata_sqlite import SqliteMetadata
+from peacefs.coordinator.permissions import Callers
 from peacefs.coordinator.records import RenameMode
 from peacefs.coordinator.repair import Copy
 from peacefs.coordinator.workplace import Workplace
@@ -83,9 +85,17 @@ _SCRUB_PERIOD_S = 60.0
 _SCRUB_BYTES_PER_SECOND = 1 << 20
 
 
+class OnLink(StreamMessage, frozen=True):
+    """What a datanode says through one of its links: of those only the last that registered counts."""
+
+    link: str
+    message: Message
+
+
 class Create(Message, frozen=True):
     path: str
     request_id: str
+    user: str = "simulated"
 
 
 class Created(Message, frozen=True):
@@ -96,6 +106,7 @@ class Created(Message, frozen=True):
 class Extend(Message, frozen=True):
     path: str
     holder: str
+    user: str = "simulated"
 
 
 class Truncate(Message, frozen=True):
@@ -105,6 +116,7 @@ class Truncate(Message, frozen=True):
 
 class Open(Message, frozen=True):
     path: str
+    user: str = "simulated"
 
 
 class Opened(Message, frozen=True):
@@ -165,6 +177,7 @@ class SimulatedCoordinator:
         reader = self.metadata.reader()
         self.cluster = Cluster(world.now_s, Random(world.random.random()))
         self.epochs = Epochs(self.metadata, settled_after_s=self.tokens_live_s)
+        self._links: dict[str, str] = {}
         self._tidy_at_s = 0.0
 
         async def commit(change: Callable[[Transaction], T]) -> T:
@@ -178,8 +191,9 @@ class SimulatedCoordinator:
                 SEAL,
                 self.epochs.numbering,
                 self._send,
+                Callers("simulated"),
                 monotonic=lambda: world.now_s,
-                wall_clock=lambda: world.now_s,
+                wall_clock=lambda: world.wall_clock_s(self.node),
                 sleep=_sleep,
             )
         )
@@ -250,6 +264,15 @@ class SimulatedCoordinator:
     async def _answer(self, caller: str, message: Message) -> Message:
         now_s = self.world.now_s
         match message:
+            case OnLink(message=Register()):
+                self._links[caller] = message.link
+                return await self._answer(caller, message.message)
+            case OnLink():
+                is_current = self._links.get(caller) == message.link
+                return await self._answer(caller, message.message) if is_current else ReportAgain()
+            case Change():
+                await make_change(self.files, message)
+                return Done()
             case Register():
                 self.epochs.accept(message.node, message.epoch_seen)
                 self.cluster.register(now_s, message)
@@ -268,7 +291,7 @@ class SimulatedCoordinator:
             case CompleteFile():
                 return await self.files.writing.complete(message)
             case Extend():
-                return await self.files.appending.extend(message.path, "simulated", message.holder, None)
+                return await self.files.appending.extend(message.path, message.user, message.holder, None)
             case RenewLease():
                 return await self.files.appending.renew(message)
             case AbandonLease():
@@ -282,12 +305,12 @@ class SimulatedCoordinator:
                 return await self.files.reading.report_corrupt(message)
             case Create():
                 wanted = CreateFile(
-                    message.path, "simulated", True, block_bytes=CHUNK_BYTES, request_id=message.request_id
+                    message.path, message.user, True, block_bytes=CHUNK_BYTES, request_id=message.request_id
                 )
                 ticket = await self.files.writing.create(wanted)
                 return Created(ticket.token, ticket.allocated)
             case Open():
-                token, layout, _status = await self.files.reading.open_direct(message.path, "simulated", None)
+                token, layout, _status = await self.files.reading.open_direct(message.path, message.user, None)
                 return Opened(token, layout)
             case Delete():
                 await self.files.names.delete(message.path, True, "simulated")
@@ -381,10 +404,16 @@ class SimulatedDatanode:
 
     def order(self, order: Message, answered: Callable[[Message], None]) -> None:
         """Obeyed by the real `Orders`; an order for a node that is down is lost, and so may be any."""
-        if not self.node.up or self.world.loses():
-            return
-        task = self.world.spawn(self.node, type(order).__name__, self._orders.obey(order))
-        self.world.when_done(task, lambda done: answered(done.result) if done.error is None else None)
+        world = self.world
+
+        def arrive() -> None:
+            if self.node.up:
+                task = world.spawn(self.node, type(order).__name__, self._orders.obey(order))
+                world.when_done(task, lambda done: answered(done.result) if done.error is None else None)
+
+        for _ in range(world.times()):
+            if self.node.up and not world.loses():
+                world.later(world.transit_s(), arrive)
 
     def usage(self) -> Usage:
         used = self.store.usage()
@@ -396,14 +425,15 @@ class SimulatedDatanode:
         registration = Register(
             self.node.name, *self.address, *self.address, self.rack, self.usage(), self.epoch_seen
         )
-        registered = yield from fx.call(registration, Registered, timeout_s=_CALL_TIMEOUT_S)
+        link = f"{self.node.name}-{self.world.now_s}"
+        registered = yield from fx.call(OnLink(link, registration), Registered, timeout_s=_CALL_TIMEOUT_S)
         self.epoch_seen = max(self.epoch_seen, registered.epoch)
         changes.forget()
         report = ReportChunks(list(self.store.replicas()), last=True)
-        yield from fx.call(report, Done, timeout_s=_CALL_TIMEOUT_S)
+        yield from fx.call(OnLink(link, report), Done, timeout_s=_CALL_TIMEOUT_S)
         while True:
             beat = Heartbeat(self.usage(), *changes.take())
-            yield from fx.call(beat, HeartbeatAck, timeout_s=_CALL_TIMEOUT_S)
+            yield from fx.call(OnLink(link, beat), HeartbeatAck, timeout_s=_CALL_TIMEOUT_S)
             yield from fx.sleep(heartbeat_interval_s)
 
 
@@ -411,9 +441,15 @@ class SimulatedCluster:
     """A coordinator, datanodes in two racks, and clients."""
 
     def __init__(
-        self, seed: int, *, datanodes: int = 4, lose: float = 0.0, copy_rate: float = copy_bytes_per_second
+        self,
+        seed: int,
+        *,
+        datanodes: int = 4,
+        lose: float = 0.0,
+        network: Network | None = None,
+        copy_rate: float = copy_bytes_per_second,
     ) -> None:
-        self.world = World(seed, lose=lose)
+        self.world = World(seed, network or Network(lose))
         self.coordinator = SimulatedCoordinator(self.world)
         for _ in range(datanodes):
             self.add_datanode(copy_rate)
@@ -451,9 +487,9 @@ class SimulatedCluster:
         return not chunks.under and not chunks.missing and not chunks.over
 
 
-def write(path: str, data: bytes, request_id: str) -> fx.Steps[None]:
+def write(path: str, data: bytes, request_id: str, user: str = "simulated") -> fx.Steps[None]:
     """A client writes a file."""
-    created = yield from fx.call(Create(path, request_id), Created, timeout_s=_CALL_TIMEOUT_S)
+    created = yield from fx.call(Create(path, request_id, user), Created, timeout_s=_CALL_TIMEOUT_S)
     yield from write_file(
         created.token,
         created.allocated,
@@ -463,13 +499,13 @@ def write(path: str, data: bytes, request_id: str) -> fx.Steps[None]:
     )
 
 
-def append(path: str, data: bytes, holder: str) -> fx.Steps[None]:
+def append(path: str, data: bytes, holder: str, user: str = "simulated") -> fx.Steps[None]:
     """A client extends a file."""
-    yield from append_from(path, ByteStream.of(data), holder)
+    yield from append_from(path, ByteStream.of(data), holder, user)
 
 
-def append_from(path: str, source: ByteStream, holder: str) -> fx.Steps[None]:
-    leased = yield from fx.call(Extend(path, holder), Leased, timeout_s=_CALL_TIMEOUT_S)
+def append_from(path: str, source: ByteStream, holder: str, user: str = "simulated") -> fx.Steps[None]:
+    leased = yield from fx.call(Extend(path, holder, user), Leased, timeout_s=_CALL_TIMEOUT_S)
     yield from append_file(leased, source, block_bytes=leased.block_bytes, hop_timeout_s=_HOP_TIMEOUT_S)
 
 
@@ -477,9 +513,9 @@ def truncate(path: str, length: int) -> fx.Steps[None]:
     yield from fx.call(Truncate(path, length), Done, timeout_s=_CALL_TIMEOUT_S)
 
 
-def read(path: str) -> fx.Steps[bytes]:
+def read(path: str, user: str = "simulated") -> fx.Steps[bytes]:
     """A client reads a file."""
-    opened = yield from fx.call(Open(path), Opened, timeout_s=_CALL_TIMEOUT_S)
+    opened = yield from fx.call(Open(path, user), Opened, timeout_s=_CALL_TIMEOUT_S)
     return (yield from read_whole(opened.token, opened.layout, hop_timeout_s=_HOP_TIMEOUT_S))
 
 
@@ -489,3 +525,8 @@ def delete(path: str) -> fx.Steps[None]:
 
 def move(source: str, target: str) -> fx.Steps[None]:
     yield from fx.call(Move(source, target), Done, timeout_s=_CALL_TIMEOUT_S)
+
+
+def change(wanted: Change) -> fx.Steps[None]:
+    """A client changes the namespace."""
+    yield from fx.call(wanted, Done, timeout_s=_CALL_TIMEOUT_S)

@@ -3,17 +3,17 @@
 Clients write, extend, truncate, rename, delete and read while nodes crash in the middle of what they do and
 messages are lost. Whatever was acknowledged must be read back, byte for byte; what failed may have happened or
 not, but not by half.
-A failing seed replays exactly: PEACEFS_SEED=n.
+A failing seed replays exactly: PEACEFS_SEED=n; PEACEFS_SEEDS=n plays more of them.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
 import pytest
+from simulation.saboteur import Saboteur
+from simulation.seeds import seeds
 from simulation.simulated_cluster import (
     CHUNK_BYTES,
     DISKS,
@@ -27,7 +27,6 @@ from simulation.simulated_cluster import (
     truncate,
     write,
 )
-from simulation.world import Node
 
 from peacefs.client.byte_stream import ByteStream
 from peacefs.coordinator.cluster import Service
@@ -36,7 +35,6 @@ from peacefs.protocol import effects as fx
 from peacefs.protocol.errors import AlreadyBeingCreated, FileNotFound, IllegalChange, PeacefsError
 from peacefs.protocol.limits import copy_burst_bytes, lease_s
 
-_SEEDS = [int(os.environ["PEACEFS_SEED"])] if "PEACEFS_SEED" in os.environ else list(range(1, 13))
 _OPERATIONS = ("write", "write", "append", "append", "read", "read", "truncate", "delete", "move")
 _SIZES = (0, 1, 700, 64 * 1024, 300 * 1024, CHUNK_BYTES, 2 * CHUNK_BYTES + 5)
 
@@ -143,47 +141,11 @@ def _brief(content: bytes | None) -> str:
     return "nothing" if content is None else f"{len(content)} bytes {content[:4].hex()}"
 
 
-class Saboteur:
-    """Crashes a node now and then, in the middle of whatever it is doing, and brings it back later."""
-
-    def __init__(self, cluster: SimulatedCluster, random: Random, effects_between: int) -> None:
-        self.cluster = cluster
-        self.random = random
-        self.effects_between = effects_between
-        self.crashes = 0
-        self._down = False
-        self._budget = random.randrange(effects_between)
-        cluster.world.before_effect = self._before_effect
-
-    def rest(self) -> None:
-        self.cluster.world.before_effect = lambda node, effect: None
-
-    def _before_effect(self, node: Node, effect: fx.Effect) -> None:
-        if self._down or node.name.startswith("client"):
-            return
-        self._budget -= 1
-        if self._budget > 0:
-            return
-        self._budget = self.random.randrange(self.effects_between)
-        self._down = True
-        self.crashes += 1
-        victim = self.cluster.coordinator.datanodes.get(node.name, self.cluster.coordinator)
-        victim.crash()
-        self.cluster.world.later(self.random.choice((0.5, 2.0, 5.0, 14.0)), self._back(victim.start))
-
-    def _back(self, start: Callable[[], None]) -> Callable[[], None]:
-        def come_back() -> None:
-            start()
-            self._down = False
-
-        return come_back
-
-
 def holders_on_disk(cluster: SimulatedCluster, chunk: int) -> list[SimulatedDatanode]:
     return [datanode for datanode in cluster.datanodes if datanode.store.find(chunk) is not None]
 
 
-@pytest.mark.parametrize("seed", _SEEDS)
+@pytest.mark.parametrize("seed", seeds(12))
 def test_what_was_acknowledged_survives_crashes_and_lost_messages(seed: int) -> None:
     print(f"seed {seed}")
     cluster = SimulatedCluster(seed, lose=0.002)
@@ -203,7 +165,7 @@ def test_what_was_acknowledged_survives_crashes_and_lost_messages(seed: int) -> 
         cluster.world.run_task(client, limit_s=4000.0)
 
     saboteur.rest()
-    cluster.world.lose = 0.0
+    cluster.world.network.lose = 0.0
     assert cluster.world.run(lambda: all(node.up for node in cluster.world.nodes.values()), limit_s=60.0)
     cluster.until_ready()
     assert cluster.world.run(cluster.fully_replicated, limit_s=400.0), "repair does not come to an end"
@@ -238,7 +200,7 @@ def appender(path: str, name: str, acknowledged: list[bytes], tried: list[bytes]
         yield from fx.sleep(0.3)
 
 
-@pytest.mark.parametrize("seed", _SEEDS[:6])
+@pytest.mark.parametrize("seed", seeds(6))
 def test_records_of_many_appenders_are_there_once_and_whole_in_some_order(seed: int) -> None:
     """Coordinator and datanodes crash meanwhile: leases are lost, broken, and taken again."""
     print(f"seed {seed}")
@@ -256,7 +218,7 @@ def test_records_of_many_appenders_are_there_once_and_whole_in_some_order(seed: 
     for task in tasks:
         cluster.world.run_task(task, limit_s=9000.0)
     saboteur.rest()
-    cluster.world.lose = 0.0
+    cluster.world.network.lose = 0.0
     assert cluster.world.run(lambda: all(node.up for node in cluster.world.nodes.values()), limit_s=60.0)
     cluster.until_ready()
     content = cluster.world.run_task(cluster.start(writer, "read", read("/log")), limit_s=100.0)
@@ -447,7 +409,7 @@ def test_a_datanode_is_drained_while_clients_write_and_can_leave_for_good() -> N
         return node is not None and coordinator.cluster.service_of(node) is Service.DECOMMISSIONED
 
     cluster.world.run_task(work, limit_s=4000.0)
-    cluster.world.lose = 0.0
+    cluster.world.network.lose = 0.0
     assert cluster.world.run(drained, limit_s=400.0), "draining does not come to an end"
     victim.crash()
     cluster.world.run(lambda: False, limit_s=20.0)

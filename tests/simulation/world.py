@@ -27,6 +27,14 @@ Steps = Generator[Any, Any, Any] | Coroutine[Any, Any, Any]
 Coordinator = Callable[[str, Message], Coroutine[Any, Any, Message]]
 
 
+#: So that a clock may be set back by decades and still show a time.
+_WALL_CLOCK_STARTS_S = 1_700_000_000.0
+
+
+class StreamMessage(Message):
+    """Base of what is said on a connection of its own, where nothing comes twice."""
+
+
 class NodeCrashed(BaseException):
     """Thrown into nobody: the type of what ends a participant whose node is gone."""
 
@@ -41,7 +49,8 @@ class SimulatedConnection(fx.Connection):
         self.address: fx.Address | None = None
         self.inbox: deque[Frame] = deque()
         self.reader = FrameReader()
-        self.receiver: Task | None = None
+        #: Who waits for a message, in which of their turns: they may have given up since.
+        self.receiver: tuple[Task, int] | None = None
         self.broken = False
         #: A lost message of a byte stream: nothing arrives any more, and nobody is told.
         self.stalled = False
@@ -59,6 +68,8 @@ class Node:
     listeners: dict[fx.Address, Callable[[SimulatedConnection], Steps]] = field(default_factory=dict)
     connections: list[SimulatedConnection] = field(default_factory=list)
     idle: dict[fx.Address, list[SimulatedConnection]] = field(default_factory=dict)
+    #: How far its clock on the wall is ahead of the world's; may jump. What it measures time with does not.
+    clock_ahead_s: float = 0.0
 
 
 @dataclass(eq=False)
@@ -76,16 +87,34 @@ class Task:
     turn: int = 0
 
 
-class World:
-    """Time, network and nodes. `lose` is the chance that a message stalls its connection."""
+@dataclass
+class Network:
+    """What may happen to a message, each with a chance of its own.
 
-    def __init__(self, seed: int, *, lose: float = 0.0) -> None:
+    A message of a byte stream cannot come twice, nor overtake another: to be lost is to stall its connection, and
+    one that is late holds up those behind it. To be cut is to arrive in part; then the connection breaks.
+    """
+
+    lose: float = 0.0
+    duplicate: float = 0.0
+    delay: float = 0.0
+    delay_s_max: float = 0.0
+    cut: float = 0.0
+
+
+class World:
+    """Time, network and nodes."""
+
+    def __init__(self, seed: int, network: Network) -> None:
         self.random = Random(seed)
-        self.lose = lose
+        self.network = network
         self.now_s = 0.0
         self.nodes: dict[str, Node] = {}
         self.coordinator: Coordinator | None = None
         self.messages_lost = 0
+        self.messages_duplicated = 0
+        self.messages_delayed = 0
+        self.messages_cut = 0
         self.effects_performed = 0
         #: Called before every effect of a node; a crash may be decided here.
         self.before_effect: Callable[[Node, fx.Effect], None] = lambda node, effect: None
@@ -206,8 +235,10 @@ class World:
                 self._later(task, 0.0)
             case fx.Call():
                 self._call(task, effect)
-            case fx.Now() | fx.WallClock():
+            case fx.Now():
                 self._later(task, 0.0, self.now_s)
+            case fx.WallClock():
+                self._later(task, 0.0, self.wall_clock_s(task.node))
             case fx.Sleep():
                 self._later(task, effect.seconds)
             case fx.Wait():
@@ -229,36 +260,55 @@ class World:
             self._later(task, delay_s, result)
 
     def _call(self, task: Task, effect: fx.Call) -> None:
-        """A control call: there and back take time, and either message may be lost."""
+        """A control call: there and back take time, either message may be lost or late, one come twice."""
         overdue = PeerTimeout("the coordinator did not answer in time")
         self._later(task, effect.timeout_s, error=overdue)
-        if self.coordinator is None or self.loses():
-            return
-        answer, turn = self.coordinator, task.turn
+        turn = task.turn
 
         def arrive() -> None:
-            handler = self.spawn(self.nodes["coordinator"], "call", answer(task.node.name, effect.message))
-            self.when_done(handler, reply)
+            if self.coordinator is not None:
+                answering = self.coordinator(task.node.name, effect.message)
+                self.when_done(self.spawn(self.nodes["coordinator"], "call", answering), reply)
 
         def reply(handler: Task) -> None:
             if self.loses() or isinstance(handler.error, NodeCrashed):
                 return
             self._at(
-                self.now_s + self._latency_s(), lambda: self._resume(task, handler.result, handler.error, turn)
+                self.now_s + self.transit_s(), lambda: self._resume(task, handler.result, handler.error, turn)
             )
 
-        self._at(self.now_s + self._latency_s(), arrive)
+        for _ in range(1 if isinstance(effect.message, StreamMessage) else self.times()):
+            if not self.loses():
+                self._at(self.now_s + self.transit_s(), arrive)
 
     # -- network -----------------------------------------------------------------------------------
 
     def _latency_s(self) -> float:
         return self.random.uniform(0.0001, 0.003)
 
+    def transit_s(self) -> float:
+        """How long the next message is under way."""
+        late = self._happens(self.network.delay)
+        self.messages_delayed += late
+        return self._latency_s() + (self.random.uniform(0.0, self.network.delay_s_max) if late else 0.0)
+
+    def times(self) -> int:
+        """How often the next message comes, unless it is lost."""
+        twice = self._happens(self.network.duplicate)
+        self.messages_duplicated += twice
+        return 2 if twice else 1
+
     def loses(self) -> bool:
         """Whether the next message is lost."""
-        lost = self.random.random() < self.lose
+        lost = self._happens(self.network.lose)
         self.messages_lost += lost
         return lost
+
+    def _happens(self, chance: float) -> bool:
+        return chance > 0 and self.random.random() < chance
+
+    def wall_clock_s(self, node: Node) -> float:
+        return _WALL_CLOCK_STARTS_S + self.now_s + node.clock_ahead_s
 
     def _connect(self, task: Task, effect: fx.Connect) -> None:
         idle = task.node.idle.get(effect.address, [])
@@ -292,8 +342,14 @@ class World:
         other = connection.other
         other.stalled = other.stalled or self.loses()
         if not other.stalled:
-            other.arrives_at_s = max(other.arrives_at_s, self.now_s + self._latency_s())
+            is_cut = self._happens(self.network.cut)
+            if is_cut:
+                self.messages_cut += 1
+                wire = wire[: self.random.randrange(len(wire))]
+            other.arrives_at_s = max(other.arrives_at_s, self.now_s + self.transit_s())
             self._at(other.arrives_at_s, lambda: self._arrive(other, wire))
+            if is_cut:
+                self._break(connection)
         self._later(task, 0.00005)
 
     def _arrive(self, connection: SimulatedConnection, wire: bytes) -> None:
@@ -304,15 +360,16 @@ class World:
 
     def _receive(self, task: Task, effect: fx.Receive) -> None:
         connection = _end_of(effect.connection)
-        connection.receiver = task
+        connection.receiver = task, task.turn
         self._later(task, effect.timeout_s, error=PeerTimeout(f"{connection.peer} said nothing in time"))
         if connection.inbox or connection.broken:
             self._wake_receiver(connection)
 
     def _wake_receiver(self, connection: SimulatedConnection) -> None:
-        task, connection.receiver = connection.receiver, None
-        if task is None or task.done:
+        receiver, connection.receiver = connection.receiver, None
+        if receiver is None or receiver[0].done or receiver[0].turn != receiver[1]:
             return
+        task = receiver[0]
         if connection.inbox:
             self._later(task, 0.0, connection.inbox.popleft())
         else:

@@ -1,0 +1,44 @@
+"""Changes of the namespace as clients of the simulated cluster ask for them, each under an id of its own."""
+
+from __future__ import annotations
+
+from peacefs.coordinator.files import Files
+from peacefs.coordinator.records import RenameMode
+from peacefs.protocol.messages import Message
+
+
+class Change(Message, frozen=True):
+    """`what` is one of those in `make_change`; `other` is a name or path where one is needed."""
+
+    what: str
+    path: str
+    user: str
+    request_id: str
+    other: str = ""
+    number: int = 0
+
+
+async def make_change(files: Files, change: Change) -> None:
+    """Raises what the coordinator refuses it with."""
+    path, user, asked = change.path, change.user, change.request_id
+    match change.what:
+        case "mkdirs":
+            await files.names.mkdirs(path, user, change.number, asked)
+        case "own":
+            await files.names.set_owner(path, user, change.other, None, asked)
+        case "delete":
+            await files.names.delete(path, True, user, asked)
+        case "move":
+            await files.names.rename(path, change.other, user, RenameMode.STRICT, asked)
+        case "truncate":
+            await files.reshaping.truncate(path, change.number, user, asked)
+        case "allow snapshots":
+            await files.snapshots.allow(path, user, asked)
+        case "take snapshot":
+            await files.snapshots.create(path, user, change.other, asked)
+        case "drop snapshot":
+            await files.snapshots.delete(path, user, change.other, asked)
+        case "restore snapshot":
+            await files.snapshots.restore(path, user, change.other, asked)
+        case _:
+            raise AssertionError(f"nobody knows how to {change.what}")

@@ -1,0 +1,16 @@
+"""Which seeds the tests of the simulated cluster play.
+
+PEACEFS_SEED=n plays one, as a failing test has printed it; PEACEFS_SEEDS=n plays the first n of each test, for a
+longer search.
+"""
+
+from __future__ import annotations
+
+import os
+
+
+def seeds(count: int) -> list[int]:
+    """`count` of them, unless the environment says otherwise."""
+    if "PEACEFS_SEED" in os.environ:
+        return [int(os.environ["PEACEFS_SEED"])]
+    return list(range(1, int(os.environ.get("PEACEFS_SEEDS", count)) + 1))
