@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
-from enum import Enum
 from math import inf
 from random import Random
 
@@ -44,28 +43,9 @@ from .membership import Membership, Node, State, Transition
 from .network import Network
 from .records import ChunkRecord, Mode
 from .repair import ChooseTarget, Copy, Repair
+from .slow_hops import SlowHops, Slowness, avoidable
+from .standing import SERVICES, Service
 from .streams import Streams
-
-
-class Service(Enum):
-    """Whether a datanode serves, is about to leave or to be away for a while, or may be switched off."""
-
-    IN_SERVICE = "in service"
-    DECOMMISSIONING = "decommissioning"
-    DECOMMISSIONED = "decommissioned"
-    ENTERING_MAINTENANCE = "entering maintenance"
-    IN_MAINTENANCE = "in maintenance"
-
-
-#: By the operator's decision, and by whether no chunk needs the datanode.
-_SERVICES = {
-    (Mode.IN_SERVICE, False): Service.IN_SERVICE,
-    (Mode.IN_SERVICE, True): Service.IN_SERVICE,
-    (Mode.DECOMMISSION, False): Service.DECOMMISSIONING,
-    (Mode.DECOMMISSION, True): Service.DECOMMISSIONED,
-    (Mode.MAINTENANCE, False): Service.ENTERING_MAINTENANCE,
-    (Mode.MAINTENANCE, True): Service.IN_MAINTENANCE,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +63,7 @@ class Ticked:
     orders: list[Order] = field(default_factory=list)
     copies: list[Copy] = field(default_factory=list)
     transitions: list[Transition] = field(default_factory=list)
+    slowness: list[Slowness] = field(default_factory=list)
 
 
 class Cluster:
@@ -101,6 +82,7 @@ class Cluster:
         self.chunks = ChunkMap()
         self.repair = Repair()
         self.balancer = Balancer()
+        self.slow_hops = SlowHops()
         self.replicas_lost_total = 0
 
     # -- what the namespace says -------------------------------------------------------------------
@@ -168,6 +150,7 @@ class Cluster:
         """A sign of life, with what changed since the last."""
         if not self.members.heard(now_s, node_id, beat.usage):
             return [Order(node_id, ReportAgain())]
+        self.slow_hops.tell(node_id, beat.paces)
         orders = self._take_in(now_s, node_id, beat.added)
         for replica in beat.removed:
             self.chunks.drop(node_id, replica.chunk)
@@ -208,6 +191,7 @@ class Cluster:
     def _forget_copies(self, node_id: NodeId) -> None:
         self.repair.node_lost(node_id)
         self.balancer.node_lost(node_id)
+        self.slow_hops.forget(node_id)
 
     # -- what an operator says ---------------------------------------------------------------------
 
@@ -243,7 +227,7 @@ class Cluster:
         """How far a datanode has come in leaving."""
         is_known = node.reported or node.state is State.DEAD
         is_drained = is_known and self._settled and self.chunks.to_drain(node.id) == 0
-        return _SERVICES[self.members.mode(node.id), is_drained]
+        return SERVICES[self.members.mode(node.id), is_drained]
 
     # -- time --------------------------------------------------------------------------------------
 
@@ -258,6 +242,7 @@ class Cluster:
                 self._forget_copies(transition.node)
         self.chunks.take_out_lost(lost_replicas_per_turn)
         self._streams.close_overdue(now_s)
+        ticked.slowness = self.slow_hops.judge(now_s)
         if self.ready(now_s):
             ticked.copies = self.repair.plan(now_s, self.chunks, self.members, self._target_chooser())
             ticked.copies += self.balancer.tick(now_s, self.chunks, self.members, self.repair)
@@ -307,8 +292,14 @@ class Cluster:
 
         Fewer than `replication` when fewer are alive; the repair makes up for it when more come.
         """
-        request = PlacementRequest(writer_host, replication, exclude, chunk_bytes=chunk_bytes_max)
-        chosen = place_randomly(request, self._candidates(), self._rng)
+        candidates = self._candidates()
+        racks = {each.node: each.rack for each in candidates if each.node not in exclude}
+        avoided = avoidable(self.slow_hops.slow(), racks, replication)
+        request = PlacementRequest(writer_host, replication, exclude | avoided, chunk_bytes=chunk_bytes_max)
+        chosen = place_randomly(request, candidates, self._rng)
+        if avoided and len(chosen) < replication:
+            request = PlacementRequest(writer_host, replication, exclude, chunk_bytes=chunk_bytes_max)
+            chosen = place_randomly(request, candidates, self._rng)
         if len(chosen) < min_replication:
             raise NoDatanodes(
                 f"no datanode can take a chunk: {len(self.members.alive())} alive, {len(exclude)} excluded, "

@@ -26,6 +26,7 @@ def watch(
             f"Datanodes that are {state.value}",
             partial(_count, cluster, state),
         )
+    _gauge("peacefs_datanodes_slow", "Datanodes much slower than others", lambda: len(cluster.slow_hops.slow()))
     chunks = cluster.chunks
     _gauge("peacefs_chunks", "Chunks that files refer to", lambda: len(chunks))
     _gauge("peacefs_chunks_under_replicated", "Chunks with too few replicas", lambda: len(chunks.under))

@@ -35,12 +35,14 @@ from peacefs.protocol.messages import (
 from peacefs.protocol.metrics import CONTENT_TYPE, exposition
 
 from .body_limit import BodyLimit
-from .cluster import Cluster, Service
+from .cluster import Cluster
 from .files import Files
 from .membership import Node
 from .planner import Planner
 from .records import Mode
 from .rest_network import network_routes
+from .slow_hops import Part
+from .standing import Service
 from .writing import CreateFile
 
 M = TypeVar("M", bound=Message)
@@ -141,6 +143,11 @@ class DatanodeStatus(BaseModel):
     service: str
     #: How many chunks still lack a replica elsewhere before it can leave.
     to_drain: int
+    #: What of it is much slower than of others: values of slow_hops.Part.
+    slow: list[str]
+    #: What it takes over a MiB, as its predecessors in pipelines and as itself measure it; None if unknown.
+    hop_seconds: float | None
+    disk_seconds: float | None
 
 
 class ChunkCounts(BaseModel):
@@ -330,6 +337,9 @@ def _datanode(cluster: Cluster, node: Node) -> DatanodeStatus:
         replicas=cluster.chunks.held_by(node.id),
         service=service.value,
         to_drain=0 if service is Service.IN_SERVICE else cluster.chunks.to_drain(node.id),
+        slow=[part.value for part in cluster.slow_hops.slow_parts(node.id)],
+        hop_seconds=cluster.slow_hops.measured[Part.HOP].get(node.id),
+        disk_seconds=cluster.slow_hops.measured[Part.DISK].get(node.id),
     )
 
 

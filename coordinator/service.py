@@ -63,6 +63,7 @@ from .rest import build_rest
 from .rest_balancer import add_balancer_routes
 from .rest_metadata import add_metadata_routes
 from .rest_network import add_reload_route
+from .slow_hops import Part, Slowness
 from .unclaimed import UnclaimedCounts
 from .webhdfs import WebHdfs
 from .workplace import Workplace
@@ -300,6 +301,8 @@ class Coordinator:
         for transition in ticked.transitions:
             level = logging.INFO if transition.after is State.ALIVE else logging.WARNING
             log.log(level, "datanode %s is %s", transition.node, transition.after.value)
+        for found in ticked.slowness:
+            _log_slowness(found)
         self._nodes.send(ticked.orders)
         for copy in ticked.copies:
             self._nodes.start_copy(copy, self._files.writing.write_token(copy.chunk, copy.version, [copy.target]))
@@ -353,3 +356,17 @@ class Coordinator:
         log.critical("the metadata cannot be written (%s): stopping. Check the disk, then start again", fault)
         logging.shutdown()
         os._exit(_EXIT_AFTER_DISK_FAULT)
+
+
+def _log_slowness(found: Slowness) -> None:
+    what = "as a hop of pipelines" if found.part is Part.HOP else "at its disk"
+    if found.is_slow:
+        log.warning(
+            "datanode %s is slow %s: %.3f s a MiB, the median is %.3f. New chunks avoid it where they can",
+            found.node,
+            what,
+            found.seconds,
+            found.median,
+        )
+    else:
+        log.info("datanode %s is not slow %s any more", found.node, what)

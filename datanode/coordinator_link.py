@@ -42,6 +42,7 @@ from peacefs.protocol.messages import (
     Heartbeat,
     HeartbeatAck,
     Message,
+    Pace,
     Register,
     Registered,
     Replica,
@@ -67,6 +68,7 @@ class Datanode(Protocol):
     def registration(self) -> Register: ...
     def replicas(self) -> Sequence[Replica]: ...
     def usage(self) -> Usage: ...
+    def paces(self) -> Sequence[Pace]: ...
     def epoch_seen(self, epoch: int) -> None: ...
     def ordered(self, order: Message, respond: Respond) -> None:
         """Does what the coordinator orders, on another thread than the caller's."""
@@ -266,8 +268,9 @@ class CoordinatorLink:
             if connection is None:
                 continue
             added, removed, corrupt = self._changes.take()
+            paces = list(self._datanode.paces())
             try:
-                self._send(connection, Heartbeat(self._datanode.usage(), added, removed, corrupt))
+                self._send(connection, Heartbeat(self._datanode.usage(), added, removed, corrupt, paces))
             except PeerError as error:
                 log.warning("a heartbeat was lost: %s", error.message)
                 self._forget(connection)

@@ -14,6 +14,7 @@ Every hop verifies what it stores and compares its successor's acknowledgement w
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 from peacefs.client.next_hop import NextHop, link_timeout_s
 from peacefs.protocol import effects as fx
@@ -35,7 +36,10 @@ from peacefs.protocol.tokens import ChunkWrite, Seal
 
 from .changes import Changes
 from .chunk_store import Sealed, Staged
+from .paces import Paces
 from .replica_store import ChunkIntake
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,19 @@ class _Place:
 
     upstream: NodeId | None
     link_timeout_s: float
+
+
+class _Stopwatch:
+    """How long steps of one kind take, all together."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def timing(self, steps: fx.Steps[T]) -> fx.Steps[T]:
+        before_s = yield from fx.now()
+        result = yield from steps
+        self.seconds += (yield from fx.now()) - before_s
+        return result
 
 
 class PipelineHop:
@@ -55,6 +72,7 @@ class PipelineHop:
         seal: Seal,
         store: ChunkIntake,
         changes: Changes,
+        paces: Paces | None = None,
         *,
         hop_timeout_s: float = default_hop_timeout_s,
     ) -> None:
@@ -62,6 +80,7 @@ class PipelineHop:
         self._seal = seal
         self._store = store
         self._changes = changes
+        self._paces = paces or Paces()
         self._hop_timeout_s = hop_timeout_s
 
     def receive_chunk(self, upstream: fx.Connection, opening: WriteChunk, data: Bytes) -> fx.Steps[None]:
@@ -85,7 +104,8 @@ class PipelineHop:
                 yield from onward.abandon()
             self._ascribe(fault, place)
             raise
-        ack = WriteAck(opening.chunk, opening.version, sealed.length, sealed.checksum, receipts)
+        waited_s = onward.waited_s if onward is not None else 0.0
+        ack = WriteAck(opening.chunk, opening.version, sealed.length, sealed.checksum, receipts, waited_s)
         yield from fx.send(upstream, ack, timeout_s=self._hop_timeout_s)
 
     def _place(self, now_s: float, opening: WriteChunk) -> _Place:
@@ -108,25 +128,32 @@ class PipelineHop:
     ) -> fx.Steps[tuple[Sealed, float]]:
         """Stores and forwards up to the last packet and seals; when it was forwarded is the second result."""
         staged = yield from self._store.stage(opening.chunk, opening.version)
+        disk = _Stopwatch()
         try:
             if onward is not None:
                 yield from onward.connect()
                 yield from onward.open(
                     opening.token, opening.chunk, opening.version, opening.sums, data, last=opening.last
                 )
-            yield from self._store.write(staged, opening.sums, data)
+            yield from disk.timing(self._store.write(staged, opening.sums, data))
             if not opening.last:
-                yield from self._take_packets(upstream, staged, len(data), onward)
+                yield from self._take_packets(upstream, staged, len(data), onward, disk)
             forwarded_at = yield from fx.now()
-            sealed = yield from self._store.seal(staged)
+            sealed = yield from disk.timing(self._store.seal(staged))
         except PeacefsError:
             yield from self._store.discard(staged)
             raise
+        self._paces.took((yield from fx.now()), self._node, disk.seconds, sealed.length)
         self._changes.added(Replica(opening.chunk, opening.version, sealed.length))
         return sealed, forwarded_at
 
     def _take_packets(
-        self, upstream: fx.Connection, staged: Staged, length: int, onward: NextHop | None
+        self,
+        upstream: fx.Connection,
+        staged: Staged,
+        length: int,
+        onward: NextHop | None,
+        disk: _Stopwatch,
     ) -> fx.Steps[None]:
         last = False
         while not last:
@@ -142,7 +169,7 @@ class PipelineHop:
                 yield from onward.send(packet, data)
             # A writer whose source is slow sends empty packets, so that it is not taken for dead.
             if len(data):
-                yield from self._store.write(staged, packet.sums, data)
+                yield from disk.timing(self._store.write(staged, packet.sums, data))
             last = packet.last
 
     def _compare(
@@ -156,6 +183,9 @@ class PipelineHop:
             opening.chunk, opening.version, sealed.length, sealed.checksum, timeout_s=timeout_s
         )
         yield from onward.release()
+        # What its disk took lies partly in the time that this hop's own took, and is not seen then.
+        its_own_s = max(0.0, onward.waited_s - onward.waited_onward_s)
+        self._paces.took((yield from fx.now()), onward.node, its_own_s, sealed.length)
         return receipts
 
     def _ascribe(self, fault: PeacefsError, place: _Place) -> None:

@@ -38,7 +38,7 @@ from peacefs.protocol.limits import (
     scrub_rest_s,
     thread_switch_interval_s,
 )
-from peacefs.protocol.messages import Message, Register, Replica, Usage
+from peacefs.protocol.messages import Message, Pace, Register, Replica, Usage
 from peacefs.protocol.process import log_to_stderr, raise_open_files_limit, stop_event
 from peacefs.protocol.secret import SECRET_FILE_VARIABLE, find_secret_file, read_secret, require_secret_for
 from peacefs.protocol.threads import ConnectionPool, ThreadDriver, open_connection
@@ -57,6 +57,7 @@ from .disk_set import Disk, DiskSet
 from .emulated_disk import DiskArm, EmulatedDisk
 from .gateway import Gateway
 from .orders import Orders
+from .paces import Paces
 from .pipeline import PipelineHop
 from .replica_store import ChunkIntake
 from .replicator import Replicator
@@ -160,11 +161,12 @@ class Datanode:
         self._me = Identity(directory.cluster, "datanode", self._node, seal)
         self._pool = ConnectionPool(self._me)
         self._changes = Changes()
+        self._paces = Paces()
         self._link = CoordinatorLink(options.coordinator, self._me, self, self._changes)
         self._driver = ThreadDriver(self._pool, self._link.call)
         self._store = self._disks()
         self._requests = DataRequests(
-            PipelineHop(self._node, seal, self._intake(), self._changes),
+            PipelineHop(self._node, seal, self._intake(), self._changes, self._paces),
             ChunkServer(seal, self._store, self._changes),
         )
         budget = CopyBudget(options.copy_bytes_per_second)
@@ -301,6 +303,9 @@ class Datanode:
 
     def usage(self) -> Usage:
         return msgspec.structs.replace(self._store.usage(), streams=self._requests.streams)
+
+    def paces(self) -> Sequence[Pace]:
+        return self._paces.lately(time.monotonic())
 
     def epoch_seen(self, epoch: int) -> None:
         self._directory.remember_epoch(epoch)

@@ -133,6 +133,18 @@ copy_bytes_per_second_min: Final = 4 * MIB
 copy_burst_bytes: Final = 4 * MIB
 compaction_interval_s: Final = 30.0
 
+# -- slow hops -----------------------------------------------------------------------------------
+# What datanodes tell of each other's pace is of the last one to two windows.
+pace_window_s: Final = 30.0
+pace_peers_max: Final = 1000
+slow_judge_interval_s: Final = 5.0
+slow_measured_nodes_min: Final = 3
+slow_measured_chunks_min: Final = 5
+# What takes no longer than this is not slow, whatever the others take: 10 MiB a second, a small chunk in 0.1 s.
+slow_s_a_mebibyte_min: Final = 0.1
+slow_pardon_s: Final = 120.0
+slow_avoided_fraction_max: Final = 0.34
+
 # -- balancing -----------------------------------------------------------------------------------
 # HDFS: dfs.balancer's threshold, and dfs.datanode.balance.bandwidthPerSec.
 balance_threshold_percent_default: Final = 10.0

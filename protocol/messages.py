@@ -119,6 +119,8 @@ class WriteAck(Message, frozen=True):
     length: int
     checksum: int
     receipts: list[Receipt]
+    #: What the hop waited for the one after it, which its predecessor does not hold against it.
+    waited_s: float = 0.0
 
 
 class ReadChunk(Message, frozen=True):
@@ -151,6 +153,14 @@ class Usage(msgspec.Struct, frozen=True, array_like=True):
     streams: int = 0
     #: Of what is used, what replicas need: without what compaction will give back.
     live_bytes: int = 0
+
+
+class Pace(msgspec.Struct, frozen=True, array_like=True):
+    """What a successor, or the sender's own disk, took lately over a MiB; a smaller chunk counts as one."""
+
+    node: NodeId
+    seconds: float
+    chunks: int
 
 
 class Register(Message, frozen=True):
@@ -190,6 +200,7 @@ class Heartbeat(Message, frozen=True):
     added: list[Replica] = []
     removed: list[Replica] = []
     corrupt: list[Replica] = []
+    paces: list[Pace] = []
 
 
 class HeartbeatAck(Message, frozen=True):

@@ -64,6 +64,14 @@ def report_lines(status: dict[str, Any]) -> Iterator[str]:
     if datanodes:
         yield ""
         yield from table([_HEADINGS, *(_row(each) for each in datanodes)], _WORDS)
+    yield from (_slowness(each, part) for each in datanodes for part in each["slow"])
+
+
+def _slowness(datanode: dict[str, Any], part: str) -> str:
+    seconds = datanode[f"{part}_seconds"]
+    pace = "" if seconds is None else f": {seconds:.3f} s a MiB"
+    what = "as a hop of pipelines" if part == "hop" else "at its disk"
+    return f"Slow: {datanode['node']} {what}{pace}; new chunks avoid it where they can"
 
 
 def _row(datanode: dict[str, Any]) -> Sequence[str]:

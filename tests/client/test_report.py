@@ -29,6 +29,9 @@ def datanode(node: str, state: str = "alive", used_bytes: int = GIB) -> dict[str
         "replicas": 17,
         "service": "in service",
         "to_drain": 0,
+        "slow": [],
+        "hop_seconds": None,
+        "disk_seconds": None,
     }
 
 
@@ -61,6 +64,14 @@ def test_a_report_is_read_at_a_glance() -> None:
         "DATANODE  ADDRESS        RACK     STATE  SERVICE     CAPACITY  USED  USED%  AVAILABLE  REPLICAS",
         "dn-1      10.0.0.1:9866  /rack-1  alive  in service       4 G   1 G  25.0%        3 G        17",
         "dn-22     10.0.0.1:9866  /rack-1  dead   in service       4 G     0   0.0%        4 G        17",
+    ]
+
+
+def test_what_is_slow_is_said_below_the_table() -> None:
+    slow = datanode("dn-1") | {"slow": ["hop", "disk"], "hop_seconds": 0.5, "disk_seconds": None}
+    assert list(report_lines(status(slow, datanode("dn-2"))))[-2:] == [
+        "Slow: dn-1 as a hop of pipelines: 0.500 s a MiB; new chunks avoid it where they can",
+        "Slow: dn-1 at its disk; new chunks avoid it where they can",
     ]
 
 

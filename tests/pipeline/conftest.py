@@ -20,6 +20,7 @@ from peacefs.datanode.chunk_server import ChunkServer
 from peacefs.datanode.chunk_store import ChunkStore
 from peacefs.datanode.data_requests import DataRequests
 from peacefs.datanode.data_server import DataServer
+from peacefs.datanode.paces import Paces
 from peacefs.datanode.pipeline import PipelineHop
 from peacefs.datanode.replicator import Replicator
 from peacefs.protocol.checksums import block_checksums
@@ -65,7 +66,8 @@ class Node:
             str(directory), 0, available_bytes=lambda: self.available_bytes, rng=random.Random(name)
         )
         self.driver.run(self.store.recover())
-        hop = PipelineHop(name, seal, self.store, self.changes, hop_timeout_s=hop_timeout_s)
+        self.paces = Paces()
+        hop = PipelineHop(name, seal, self.store, self.changes, self.paces, hop_timeout_s=hop_timeout_s)
         server = ChunkServer(seal, self.store, self.changes, reader_timeout_s=hop_timeout_s)
         self.replicator = Replicator(self.store, self.changes, hop_timeout_s=hop_timeout_s)
         self.requests = DataRequests(hop, server)

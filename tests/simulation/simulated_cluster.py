@@ -37,6 +37,7 @@ from peacefs.datanode.copy_budget import CopyBudget
 from peacefs.datanode.data_requests import DataRequests
 from peacefs.datanode.disk_set import Disk, DiskSet
 from peacefs.datanode.orders import Orders
+from peacefs.datanode.paces import Paces
 from peacefs.datanode.pipeline import PipelineHop
 from peacefs.datanode.replicator import Replicator
 from peacefs.datanode.scrubber import Scrubber
@@ -341,6 +342,7 @@ class SimulatedDatanode:
         world, node = self.world, self.node
         world.restart(node)
         changes = Changes()
+        paces = self._paces = Paces()
         disks = [
             Disk(
                 directory,
@@ -355,7 +357,7 @@ class SimulatedDatanode:
             for directory in DISKS
         ]
         self.store = DiskSet(disks, rng=Random(world.random.random()), on_lost=changes.removed)
-        hop = PipelineHop(node.name, SEAL, self.store, changes, hop_timeout_s=_HOP_TIMEOUT_S)
+        hop = PipelineHop(node.name, SEAL, self.store, changes, paces, hop_timeout_s=_HOP_TIMEOUT_S)
         server = ChunkServer(SEAL, self.store, changes, reader_timeout_s=_HOP_TIMEOUT_S)
         requests = DataRequests(hop, server)
         budget = CopyBudget(self._copy_rate)
@@ -432,7 +434,7 @@ class SimulatedDatanode:
         report = ReportChunks(list(self.store.replicas()), last=True)
         yield from fx.call(OnLink(link, report), Done, timeout_s=_CALL_TIMEOUT_S)
         while True:
-            beat = Heartbeat(self.usage(), *changes.take())
+            beat = Heartbeat(self.usage(), *changes.take(), self._paces.lately(self.world.now_s))
             yield from fx.call(OnLink(link, beat), HeartbeatAck, timeout_s=_CALL_TIMEOUT_S)
             yield from fx.sleep(heartbeat_interval_s)
 

@@ -29,8 +29,8 @@ from simulation.simulated_cluster import (
 )
 
 from peacefs.client.byte_stream import ByteStream
-from peacefs.coordinator.cluster import Service
 from peacefs.coordinator.records import Mode
+from peacefs.coordinator.standing import Service
 from peacefs.protocol import effects as fx
 from peacefs.protocol.errors import AlreadyBeingCreated, FileNotFound, IllegalChange, PeacefsError
 from peacefs.protocol.limits import copy_burst_bytes, lease_s

@@ -64,6 +64,8 @@ class Node:
     name: str
     disk: SimulatedDisk
     up: bool = True
+    #: What its disk takes longer for everything than others do.
+    disk_lag_s: float = 0.0
     generation: int = 0
     listeners: dict[fx.Address, Callable[[SimulatedConnection], Steps]] = field(default_factory=dict)
     connections: list[SimulatedConnection] = field(default_factory=list)
@@ -251,7 +253,7 @@ class World:
                 raise AssertionError(f"the world knows no {type(effect).__name__}")
 
     def _perform_on_disk(self, task: Task, effect: fx.Effect) -> None:
-        delay_s = self.random.uniform(0.0001, 0.002)
+        delay_s = task.node.disk_lag_s + self.random.uniform(0.0001, 0.002)
         try:
             result = task.node.disk.perform(effect)
         except OSError as fault:

@@ -1,0 +1,155 @@
+"""Which datanodes are much slower than the others, as hops of pipelines or at their disks. Pure.
+
+Each datanode tells how long its successors let it wait, and how long its own disks took (`messages.Pace`). What
+counts for a hop is the median of what its predecessors say, so that one bad link is not held against it. Slow is,
+as HDFS has it (its OutlierDetector), what exceeds
+
+    max(slow_s_a_mebibyte_min, 3 * median, median + 3 * MAD)    over all that were measured, if these are enough
+
+twice in a row. It stays so for a while after the last such finding, for who is avoided is measured no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from statistics import median
+
+from peacefs.protocol.ids import NodeId
+from peacefs.protocol.limits import (
+    slow_avoided_fraction_max,
+    slow_judge_interval_s,
+    slow_measured_chunks_min,
+    slow_measured_nodes_min,
+    slow_pardon_s,
+    slow_s_a_mebibyte_min,
+)
+from peacefs.protocol.messages import Pace
+
+_DEVIATIONS = 3.0
+#: Makes the median of deviations comparable to a standard deviation.
+_MAD_SCALE = 1.4826
+
+
+class Part(Enum):
+    """What of a datanode is slow."""
+
+    HOP = "hop"
+    DISK = "disk"
+
+
+@dataclass(frozen=True, slots=True)
+class Slowness:
+    """A datanode has come to be slow, or is so no more; `seconds` a MiB beside the `median` of all."""
+
+    node: NodeId
+    part: Part
+    is_slow: bool
+    seconds: float
+    median: float
+
+
+class SlowHops:
+    """What datanodes say of each other, and what is made of it."""
+
+    def __init__(self) -> None:
+        self._said: dict[NodeId, Sequence[Pace]] = {}
+        self._judge_at_s = 0.0
+        self._suspected: set[tuple[NodeId, Part]] = set()
+        self._slow_until_s: dict[tuple[NodeId, Part], float] = {}
+        #: Seconds a MiB.
+        self.measured: dict[Part, dict[NodeId, float]] = {part: {} for part in Part}
+
+    def tell(self, reporter: NodeId, paces: Sequence[Pace]) -> None:
+        """All that a datanode has to say now."""
+        if paces:
+            self._said[reporter] = paces
+        else:
+            self._said.pop(reporter, None)
+
+    def forget(self, node: NodeId) -> None:
+        """A datanode is dead or starts anew: what it said counts no more, nor what was found about it."""
+        self._said.pop(node, None)
+        for part in Part:
+            self._suspected.discard((node, part))
+            self._slow_until_s.pop((node, part), None)
+
+    def slow_parts(self, node: NodeId) -> list[Part]:
+        return [part for part in Part if (node, part) in self._slow_until_s]
+
+    def slow(self) -> list[NodeId]:
+        """The slowest first."""
+        worst = {
+            node: max(self.measured[part].get(node, 0.0) for part in Part) for node, _part in self._slow_until_s
+        }
+        return sorted(worst, key=lambda node: (-worst[node], node))
+
+    def judge(self, now_s: float) -> list[Slowness]:
+        """To be called often; judges now and then. What has changed."""
+        if now_s < self._judge_at_s:
+            return []
+        self._judge_at_s = now_s + slow_judge_interval_s
+        self._measure()
+        news = []
+        for part, measured in self.measured.items():
+            middle, outliers = find_outliers(measured)
+            for node in outliers:
+                if (node, part) in self._suspected:
+                    if (node, part) not in self._slow_until_s:
+                        news.append(Slowness(node, part, True, measured[node], middle))
+                    self._slow_until_s[node, part] = now_s + slow_pardon_s
+            self._suspected = {each for each in self._suspected if each[1] is not part}
+            self._suspected.update((node, part) for node in outliers)
+            for node, of in [key for key, until_s in self._slow_until_s.items() if until_s <= now_s]:
+                if of is part:
+                    del self._slow_until_s[node, part]
+                    news.append(Slowness(node, part, False, measured.get(node, 0.0), middle))
+        return news
+
+    def _measure(self) -> None:
+        of_hop: dict[NodeId, list[Pace]] = {}
+        of_disk: dict[NodeId, list[Pace]] = {}
+        for reporter, paces in self._said.items():
+            for pace in paces:
+                of = of_disk if pace.node == reporter else of_hop
+                of.setdefault(pace.node, []).append(pace)
+        self.measured = {Part.HOP: _medians(of_hop), Part.DISK: _medians(of_disk)}
+
+
+def _medians(said: Mapping[NodeId, Sequence[Pace]]) -> dict[NodeId, float]:
+    """Of those who had enough to do for it to mean something."""
+    return {
+        node: median(pace.seconds for pace in paces)
+        for node, paces in said.items()
+        if sum(pace.chunks for pace in paces) >= slow_measured_chunks_min
+    }
+
+
+def find_outliers(measured: Mapping[NodeId, float]) -> tuple[float, list[NodeId]]:
+    """The median, and who is far above it."""
+    if len(measured) < slow_measured_nodes_min:
+        return 0.0, []
+    middle = median(measured.values())
+    deviation = _MAD_SCALE * median(abs(seconds - middle) for seconds in measured.values())
+    limit = max(slow_s_a_mebibyte_min, _DEVIATIONS * middle, middle + _DEVIATIONS * deviation)
+    return middle, [node for node, seconds in measured.items() if seconds > limit]
+
+
+def avoidable(slow: Sequence[NodeId], racks: Mapping[NodeId, str], replication: int) -> frozenset[NodeId]:
+    """Which of the slow ones new chunks can do without, of the candidates in `racks`.
+
+    So many stay that all replicas find a place, in two racks if there are two; and no more than a part is avoided:
+    when many are slow, the others would be overrun.
+    """
+    left = dict(racks)
+    avoided: set[NodeId] = set()
+    for node in slow:
+        if node not in left:
+            continue
+        rest = {other: rack for other, rack in left.items() if other != node}
+        is_enough = len(rest) >= replication and len(set(rest.values())) >= min(2, len(set(racks.values())))
+        if is_enough and len(avoided) + 1 <= slow_avoided_fraction_max * len(racks):
+            avoided.add(node)
+            left = rest
+    return frozenset(avoided)
