@@ -119,7 +119,7 @@ def test_crashes_and_lost_messages_in_the_middle_of_it_cost_nothing(seed: int) -
         cluster.world.run(lambda task=deleting: task.done, limit_s=30.0)
     cluster.world.run(lambda: balancing.done, limit_s=200.0)
     saboteur.rest()
-    cluster.world.lose = 0.0
+    cluster.world.network.lose = 0.0
     assert cluster.world.run(lambda: all(node.up for node in cluster.world.nodes.values()), limit_s=60.0)
     cluster.until_ready()
     assert cluster.world.run(is_settled(cluster), limit_s=400.0)
