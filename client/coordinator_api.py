@@ -45,6 +45,7 @@ from .file_status import (
     CopiedTree,
     FileStatus,
     PageReply,
+    QuotaUsage,
     SnapshotDifference,
     SnapshotDiffReport,
     StatusReply,
@@ -190,6 +191,17 @@ class CoordinatorApi:
         """What a tree holds. Raises FileNotFound."""
         reply = self._read(self._webhdfs("GET", path, "GETCONTENTSUMMARY"), dict[str, ContentSummary])
         return reply["ContentSummary"]
+
+    def set_quota(self, path: str, names: int | None, space: int | None) -> None:
+        """None leaves a limit as it is, -1 takes it away. Raises FileNotFound, AccessDenied, BadRequest."""
+        limits = {"namespacequota": names, "storagespacequota": space}
+        self._change(
+            "PUT", path, "SETQUOTA", **{name: str(limit) for name, limit in limits.items() if limit is not None}
+        )
+
+    def quota_usage(self, path: str) -> QuotaUsage:
+        """Raises FileNotFound, AccessDenied."""
+        return self._read(self._webhdfs("GET", path, "GETQUOTAUSAGE"), dict[str, QuotaUsage])["QuotaUsage"]
 
     def copy(self, source: str, target: str, *, preserve: bool = False) -> CopiedTree:
         """Raises FileNotFound, FileAlreadyExists, IllegalChange, AccessDenied, SnapshotRefused, ..."""

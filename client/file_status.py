@@ -28,14 +28,40 @@ class FileStatus(msgspec.Struct, frozen=True):
 class ContentSummary(
     msgspec.Struct,
     frozen=True,
-    rename={"directories": "directoryCount", "files": "fileCount", "space_consumed": "spaceConsumed"},
+    rename={
+        "directories": "directoryCount",
+        "files": "fileCount",
+        "space_consumed": "spaceConsumed",
+        "names_quota": "quota",
+        "space_quota": "spaceQuota",
+    },
 ):
-    """What a tree holds; `space_consumed` counts every replica. Bytes."""
+    """What a tree holds; `space_consumed` counts every replica. Bytes. Quotas are its top's; -1 for none."""
 
     directories: int
     files: int
     length: int
     space_consumed: int
+    names_quota: int = -1
+    space_quota: int = -1
+
+
+class QuotaUsage(
+    msgspec.Struct,
+    frozen=True,
+    rename={
+        "names": "fileAndDirectoryCount",
+        "names_quota": "quota",
+        "space_consumed": "spaceConsumed",
+        "space_quota": "spaceQuota",
+    },
+):
+    """How much of its quotas, -1 for none, a directory uses: names, itself included, and bytes of all replicas."""
+
+    names: int
+    names_quota: int
+    space_consumed: int
+    space_quota: int
 
 
 class CopiedTree(msgspec.Struct, frozen=True):

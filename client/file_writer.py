@@ -68,6 +68,7 @@ class _FileWriter:
         self._hop_timeout_s = hop_timeout_s
         self._renewal = renewal
         self._failed: list[NodeId] = []
+        self._written = 0
 
     def write(self) -> fx.Steps[tuple[Completed, WriteStats]]:
         chunks: list[WrittenChunk] = []
@@ -95,11 +96,11 @@ class _FileWriter:
             buffer = ChunkBuffer(self._source, self._block_bytes)
         else:
             buffer = LeasedBuffer(self._source, self._block_bytes, self._renewal)
-        return (
-            yield from write_chunk(
-                allocated, buffer, self._allocate, self._failed, hop_timeout_s=self._hop_timeout_s
-            )
+        written = yield from write_chunk(
+            allocated, buffer, self._allocate, self._failed, hop_timeout_s=self._hop_timeout_s
         )
+        self._written += written.length
+        return written
 
     def _allocate(self, failed: list[NodeId], abandoned: ChunkId | None) -> fx.Steps[Allocated]:
-        return (yield from fx.call(AllocateChunk(self._token, list(failed), abandoned), Allocated))
+        return (yield from fx.call(AllocateChunk(self._token, list(failed), abandoned, self._written), Allocated))

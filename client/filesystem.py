@@ -20,7 +20,7 @@ from .coordinator_api import BalanceStatus, CoordinatorApi, ListingPage, NewFile
 from .coordinator_http import CoordinatorHttp
 from .file_objects import FileSink, FileSource
 from .file_reader import read_whole
-from .file_status import ContentSummary, CopiedTree, FileStatus, SnapshotDifference
+from .file_status import ContentSummary, CopiedTree, FileStatus, QuotaUsage, SnapshotDifference
 
 # Inside the class, `list` is its method.
 _Entries = list[FileStatus]
@@ -214,6 +214,18 @@ class PeaceFileSystem:
     def content_summary(self, path: str) -> ContentSummary:
         """How much a tree holds. Raises FileNotFound."""
         return self._api.content_summary(path)
+
+    def set_quota(self, path: str, *, names: int | None = None, space: int | None = None) -> None:
+        """How many names (itself among them) and bytes (of all replicas) a directory may hold; for superusers.
+
+        None leaves a limit as it is, -1 takes it away. It may hold more already.
+        Raises FileNotFound, AccessDenied, BadRequest.
+        """
+        self._api.set_quota(path, names, space)
+
+    def quota_usage(self, path: str) -> QuotaUsage:
+        """How much of its quotas a directory uses: known for one that has some, counted for others."""
+        return self._api.quota_usage(path)
 
     # -- snapshots ---------------------------------------------------------------------------------
 

@@ -117,7 +117,9 @@ class Appending:
     def _file_to_extend(self, path: NamespacePath, user: str) -> Inode:
         with self._at.reader.view():
             access_checks.check_access(self._at.reader, path, self._at.callers.of(user), Access.WRITE)
-            return namespace.check_append(self._at.reader, path)
+            inode = namespace.check_append(self._at.reader, path)
+            namespace.check_extension(self._at.reader, inode.inode, 0)
+            return inode
 
     async def renew(self, wanted: RenewLease) -> Done:
         """Raises LeaseExpired."""

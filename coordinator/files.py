@@ -10,6 +10,7 @@ from .administration import Administration
 from .appending import Appending
 from .inspection import Inspection
 from .leases import Leases
+from .limiting import Limiting
 from .names import Names
 from .placing import Placing
 from .reading import Reading
@@ -33,6 +34,7 @@ class Files:
         self.writing = Writing(workplace, placing, self.appending)
         self.snapshots = Snapshotting(workplace, self.names)
         self.copying = TreeCopying(workplace, self.names)
+        self.limiting = Limiting(workplace, self.names)
         self.reading = Reading(workplace)
         self.administration = Administration(workplace)
         self.temporary_files = TemporaryFiles(workplace, leases)

@@ -12,6 +12,7 @@ Words of the schema:
     lease       the right to extend a file, by number: a higher one takes it from whoever had it
     snapshot    a directory as it was when a transaction had taken effect
     pin         the same for a short while, and for nobody to see
+    quota       what a directory may hold, and what it holds: kept with every change
 
 Inodes, entries and references are valid from one transaction to another. What is superseded goes at once,
 unless a snapshot shows it: then it is retired, until the last that does has gone. That is the store's business
@@ -72,6 +73,21 @@ class Snapshot(NamedTuple):
     name: str
     at_tx: int
     created_ms: int
+
+
+class Usage(NamedTuple):
+    """Files and directories, and the bytes of all their replicas; also a change of either."""
+
+    names: int
+    bytes: int
+
+
+class Quota(NamedTuple):
+    """What a directory may hold, None for as much as may be; and what it holds, itself included."""
+
+    names_max: int | None
+    bytes_max: int | None
+    used: Usage
 
 
 class Discarded(NamedTuple):
@@ -192,6 +208,17 @@ class Reader(ABC):
         """Whether a path leads to an inode: not to one in a deleted tree, nor to one that is to be named yet."""
 
     @abstractmethod
+    def quota(self, directory: InodeId) -> Quota | None: ...
+
+    @abstractmethod
+    def quota_directories(self) -> frozenset[InodeId]:
+        """All that have a quota."""
+
+    @abstractmethod
+    def tree_usage(self, top: InodeId) -> Usage:
+        """What a tree holds now, its top included. Looks at all of it, in about 2 us an entry."""
+
+    @abstractmethod
     def floor(self) -> ChunkId:
         """Datanodes may delete chunks below this number that the metadata does not know."""
 
@@ -297,6 +324,16 @@ class Transaction(Reader):
     @abstractmethod
     def snapshotted_within(self, inode: InodeId) -> InodeId | None:
         """A directory with snapshots that is, or lies below, an inode."""
+
+    @abstractmethod
+    def set_quota(self, directory: InodeId, quota: Quota) -> None: ...
+
+    @abstractmethod
+    def drop_quota(self, directory: InodeId) -> None: ...
+
+    @abstractmethod
+    def charge_quota(self, directory: InodeId, change: Usage) -> None:
+        """Changes what a directory that has a quota is said to hold."""
 
     @abstractmethod
     def stage(self, inode: InodeId) -> None:

@@ -105,9 +105,32 @@ _INVARIANTS = (
         WHERE i.to_tx = {LIVE} AND i.kind = {FILE_KIND} AND i.length <> coalesce(r.found, 0)
             AND i.inode NOT IN (SELECT inode FROM discarded)""",
     ),
+    _Invariant(
+        "a directory with a quota holds what is kept of it",
+        f"""
+        SELECT q.directory || ': kept ' || q.names || ' names, ' || q.bytes || ' bytes' FROM quota q
+        WHERE EXISTS (
+            WITH RECURSIVE up (inode) AS (
+                SELECT q.directory UNION ALL
+                SELECT e.parent FROM up JOIN entry e ON e.inode = up.inode AND e.to_tx = {LIVE})
+            SELECT 1 FROM up WHERE inode = {ROOT})
+        AND (q.names, q.bytes) <> (
+            WITH RECURSIVE below (inode, bytes) AS (
+                SELECT inode, length * replication FROM inode WHERE inode = q.directory AND to_tx = {LIVE}
+                UNION ALL
+                SELECT i.inode, i.length * i.replication FROM below b
+                    CROSS JOIN entry e ON e.parent = b.inode AND e.to_tx = {LIVE}
+                    CROSS JOIN inode i ON i.inode = e.inode AND i.to_tx = {LIVE})
+            SELECT count(*), coalesce(sum(bytes), 0) FROM below)""",
+    ),
 )
 
 
+# A store that has not been opened since there are snapshots, or quotas, lacks these.
+_LATER_TABLES = (
+    ("staged", "inode INTEGER PRIMARY KEY"),
+    ("quota", "directory INTEGER, names_max INTEGER, bytes_max INTEGER, names INTEGER, bytes INTEGER"),
+)
 _STEPS = len(_INVARIANTS) + 2
 
 
@@ -153,9 +176,9 @@ def check(path: Path, begun: Callable[[str, int, int], None]) -> Findings:
         if findings.problems:
             return findings
         try:
-            if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'staged'").fetchone():
-                # A store that has not been opened since there are snapshots.
-                connection.execute("CREATE TEMP TABLE staged (inode INTEGER PRIMARY KEY)")
+            for name, columns in _LATER_TABLES:
+                if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)).fetchone():
+                    connection.execute(f"CREATE TEMP TABLE {name} ({columns})")
             connection.execute("BEGIN")
             findings = check_tables(connection, begun)
             connection.execute("COMMIT")

@@ -13,7 +13,7 @@ import msgspec
 
 from peacefs.protocol.ids import ChunkId, NodeId
 
-from .metadata import ROOT, Discarded, Inode, InodeId, Lease, Origin, Reader, Snapshot
+from .metadata import ROOT, Discarded, Inode, InodeId, Lease, Origin, Quota, Reader, Snapshot, Usage
 from .metadata_schema import DIRECTORY_KIND, FILE_KIND, LIVE
 from .records import ChunkRecord, Decision, FileChunk, Kind, Mode
 
@@ -72,6 +72,16 @@ _ENTRY_OF = f"SELECT parent, name FROM entry WHERE inode = ? AND to_tx = {LIVE}"
 _ENTRIES = f"""
     SELECT parent, name, inode FROM entry WHERE (parent, name) > (?, ?) AND to_tx = {LIVE}
     ORDER BY parent, name LIMIT ?"""
+_QUOTA = "SELECT names_max, bytes_max, names, bytes FROM quota WHERE directory = ?"
+_TREE_USAGE = f"""
+    WITH RECURSIVE below (inode, kind, bytes) AS (
+        SELECT inode, kind, length * replication FROM inode WHERE inode = ? AND to_tx = {LIVE}
+        UNION ALL
+        SELECT i.inode, i.kind, i.length * i.replication FROM below b
+            CROSS JOIN entry e ON e.parent = b.inode AND e.to_tx = {LIVE}
+            CROSS JOIN inode i ON i.inode = e.inode AND i.to_tx = {LIVE}
+        WHERE b.kind = {DIRECTORY_KIND})
+    SELECT count(*), coalesce(sum(bytes), 0) FROM below"""
 CHUNK_COLUMNS = "chunk, version, length, replication, hint"
 _CHUNK = f"SELECT {CHUNK_COLUMNS} FROM chunk WHERE chunk = ?"
 _CHUNKS = f"SELECT {CHUNK_COLUMNS} FROM chunk WHERE chunk > ? ORDER BY chunk LIMIT ?"
@@ -214,6 +224,16 @@ class SqliteReader(Reader):
                 return False
             inode = row[0]
         return True
+
+    def quota(self, directory: InodeId) -> Quota | None:
+        row = self._execute(_QUOTA, (directory,)).fetchone()
+        return Quota(row[0], row[1], Usage(*row[2:])) if row else None
+
+    def quota_directories(self) -> frozenset[InodeId]:
+        return frozenset(row[0] for row in self._execute("SELECT directory FROM quota").fetchall())
+
+    def tree_usage(self, top: InodeId) -> Usage:
+        return Usage(*self._execute(_TREE_USAGE, (top,)).fetchone())
 
     def floor(self) -> ChunkId:
         return int(self.meta("floor"))

@@ -98,6 +98,14 @@ _PINS = (
     "CREATE TABLE pin (at_tx INTEGER PRIMARY KEY, directory INTEGER NOT NULL)",
 )
 
+_QUOTAS = (
+    # How many names and bytes a directory may hold (NULL: as many as may be), and how many it holds, itself among
+    # the names. Bytes count every replica.
+    """CREATE TABLE quota (
+        directory INTEGER PRIMARY KEY, names_max INTEGER, bytes_max INTEGER,
+        names INTEGER NOT NULL, bytes INTEGER NOT NULL)""",
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _FIRST_SCHEMA,
     _DATANODES,
@@ -106,6 +114,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _SNAPSHOTS,
     _TELLING_ANSWERS,
     _PINS,
+    _QUOTAS,
 )
 
 

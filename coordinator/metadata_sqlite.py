@@ -123,6 +123,7 @@ class SqliteMetadata(Metadata):
                 raise
             execute("ROLLBACK TO request")
             self._transaction.forget_snapshots()
+            self._transaction.forget_quotas()
             outcome = Outcome(None, error)
         execute("RELEASE request")
         return outcome

@@ -12,7 +12,7 @@ import msgspec
 
 from peacefs.protocol.ids import ChunkId, NodeId, Numbering
 
-from .metadata import Inode, InodeId, Lease, Origin, Transaction
+from .metadata import Inode, InodeId, Lease, Origin, Quota, Transaction, Usage
 from .metadata_schema import DIRECTORY_KIND, FILE_KIND, LIVE
 from .metadata_snapshots import SnapshotRows
 from .records import ChunkRecord, Decision, Kind, Mode
@@ -48,6 +48,7 @@ _SHORTEN_REFERENCE = f"""
 _OLDEST_ANSWERS = """
     SELECT number, at_ms FROM request WHERE number <= (SELECT max(number) FROM request) - ?
     ORDER BY number LIMIT ?"""
+_CHARGE_QUOTA = "UPDATE quota SET names = names + ?, bytes = bytes + ? WHERE directory = ?"
 
 
 class SqliteTransaction(SnapshotRows, Transaction):
@@ -58,6 +59,7 @@ class SqliteTransaction(SnapshotRows, Transaction):
         self.tx: int = self.meta("last_tx")
         #: Draws inode numbers; there is none before an epoch has begun.
         self.numbering: Numbering | None = None
+        self._quota_directories: frozenset[InodeId] | None = None
 
     def begin(self) -> None:
         """The next request begins, with a number of its own."""
@@ -117,6 +119,8 @@ class SqliteTransaction(SnapshotRows, Transaction):
     def remove_inode(self, inode: InodeId, at_tx: int | None = None) -> None:
         self.drop_lease(inode)
         self.forget_directory(inode)
+        if inode in self.quota_directories():
+            self.drop_quota(inode)
         self._supersede("inode WHERE inode = ?", (inode,), at_tx)
 
     def add_entry(self, parent: InodeId, name: str, inode: InodeId, origin: Origin | None = None) -> None:
@@ -164,6 +168,27 @@ class SqliteTransaction(SnapshotRows, Transaction):
             self.add_reference(inode, position, chunk, length)
         else:
             self._execute(_SHORTEN_REFERENCE, (length, self.tx, inode, position))
+
+    def quota_directories(self) -> frozenset[InodeId]:
+        if self._quota_directories is None:
+            self._quota_directories = super().quota_directories()
+        return self._quota_directories
+
+    def forget_quotas(self) -> None:
+        """After there are others, or a change of them was rolled back."""
+        self._quota_directories = None
+
+    def set_quota(self, directory: InodeId, quota: Quota) -> None:
+        values = (directory, quota.names_max, quota.bytes_max, *quota.used)
+        self._execute("INSERT OR REPLACE INTO quota VALUES (?, ?, ?, ?, ?)", values)
+        self.forget_quotas()
+
+    def drop_quota(self, directory: InodeId) -> None:
+        self._execute("DELETE FROM quota WHERE directory = ?", (directory,))
+        self.forget_quotas()
+
+    def charge_quota(self, directory: InodeId, change: Usage) -> None:
+        self._execute(_CHARGE_QUOTA, (*change, directory))
 
     def set_lease(self, inode: InodeId, lease: Lease) -> None:
         self._execute("INSERT OR REPLACE INTO lease VALUES (?, ?, ?)", (inode, *lease))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from peacefs.protocol.errors import FileNotFound
 from peacefs.protocol.limits import reclaim_entries_per_commit
 
@@ -54,7 +56,9 @@ class Names:
         if place is None:
             raise FileNotFound(f"File does not exist: {parsed}")
         await self._at.in_turns(checks.check_summary(place.reader, place.path, caller))
-        return await self._at.in_turns(namespace.count_tree(place.reader, place.path))
+        counted = await self._at.in_turns(namespace.count_tree(place.reader, place.path))
+        quota = None if place.snapshot else namespace.quota(place.reader, place.path)
+        return replace(counted, names_max=quota.names_max, bytes_max=quota.bytes_max) if quota else counted
 
     async def check_access(self, path: str, user: str, access: Access) -> None:
         """Raises AccessDenied, FileNotFound."""

@@ -20,13 +20,21 @@ from peacefs.protocol.limits import (
 )
 
 from .inode_status import status_as
-from .metadata import InodeId, Reader, Transaction
-from .namespace_append import AppendToComplete, abandon_lease, check_append, complete_append, take_lease
-from .namespace_files import FileToComplete, Publication, check_create, complete_file
+from .metadata import InodeId, Quota, Reader, Transaction, Usage
+from .namespace_append import (
+    AppendToComplete,
+    abandon_lease,
+    check_append,
+    check_extension,
+    complete_append,
+    take_lease,
+)
+from .namespace_files import FileToComplete, Publication, check_allocation, check_create, complete_file
 from .namespace_rename import RenameResult, rename
 from .namespace_reshape import check_concat, concat, existing_file, is_repeated_concat, truncate
 from .new_directories import make_directories, only_mode_bits
 from .paths import NamespacePath, check_creatable
+from .quotas import charge, less, tree_usage
 from .reclaim import discard
 from .records import ChunkRecord, ContentSummary, FileChunk, FileStatus, Kind, ListPage
 from .resolution import existing_inode, find, find_existing, find_place, follow
@@ -40,9 +48,11 @@ __all__ = [
     "RenameResult",
     "ReplicationResult",
     "abandon_lease",
+    "check_allocation",
     "check_append",
     "check_concat",
     "check_create",
+    "check_extension",
     "chunk_page",
     "complete_append",
     "complete_file",
@@ -55,6 +65,7 @@ __all__ = [
     "layout",
     "list_page",
     "mkdirs",
+    "quota",
     "rename",
     "set_owner",
     "set_permission",
@@ -170,6 +181,13 @@ def count_tree(reader: Reader, path: NamespacePath) -> Generator[None, None, Con
     return ContentSummary(directories, files, length, space)
 
 
+def quota(reader: Reader, path: NamespacePath) -> Quota | None:
+    """That of a directory itself; None also for what is not there."""
+    with reader.view():
+        way = follow(reader, path)
+        return reader.quota(way.last) if way.is_whole else None
+
+
 def chunk_page(reader: Reader, after: ChunkId, limit: int) -> list[ChunkRecord]:
     """All chunks in order of their ids, page by page; begin after 0."""
     return reader.chunks(after, limit)
@@ -187,6 +205,7 @@ def mkdirs(tx: Transaction, path: NamespacePath, user: str, permission: int, now
         if deepest.kind is Kind.FILE:
             raise FileAlreadyExists(f"Path is not a directory: {path}")
         return True
+    charge(tx, (way.inodes, Usage(len(way.missing), 0)))
     above = make_directories(tx, deepest, way.missing[:-1], user, permission | 0o300, now_ms)
     make_directories(tx, above, way.missing[-1:], user, permission, now_ms)
     return True
@@ -207,6 +226,8 @@ def delete(tx: Transaction, path: NamespacePath, recursive: bool, now_ms: int) -
     if path.is_root:
         return DeleteResult(False, [])
     refuse_snapshotted(tx, inode.inode, path)
+    above = way.inodes[:-1]
+    charge(tx, (above, less(tree_usage(tx, above, inode))))
     tx.remove_entry(way.parent, path.name)
     tx.touch(way.parent, now_ms)
     return DeleteResult(True, discard(tx, inode))
@@ -245,6 +266,7 @@ def set_replication(tx: Transaction, path: NamespacePath, replication: int) -> R
     inode = existing_inode(tx, way.last)
     if not way.is_whole or inode.kind is Kind.DIRECTORY:
         return ReplicationResult(False, [])
+    charge(tx, (way.inodes, Usage(0, inode.length * (replication - inode.replication))))
     tx.change_inode(inode._replace(replication=replication))
     changed = []
     for reference in tx.references(inode.inode):

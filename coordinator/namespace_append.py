@@ -13,9 +13,10 @@ from peacefs.protocol.errors import BadRequest, FileAlreadyExists, FileNotFound,
 from peacefs.protocol.limits import file_chunks_max
 from peacefs.protocol.messages import WrittenChunk
 
-from .metadata import Inode, InodeId, Lease, Reader, Transaction
+from .metadata import Inode, InodeId, Lease, Reader, Transaction, Usage
 from .namespace_files import Publication, check_not_garbage
 from .paths import NamespacePath
+from .quotas import charge, check_room, directories_above
 from .records import ChunkRecord, Kind
 from .replays import Asked, first_answer, remember
 from .resolution import find_existing
@@ -74,12 +75,23 @@ def complete_append(tx: Transaction, wanted: AppendToComplete, now_ms: int) -> P
         raise LeaseExpired(f"{owner}: {wanted.path} (inode {wanted.inode})")
     position = tx.next_position(inode.inode)
     check_chunk_count(wanted.path, position + len(wanted.chunks))
+    appended = sum(chunk.length for chunk in wanted.chunks)
+    charge(tx, (directories_above(tx, inode.inode), Usage(0, appended * inode.replication)))
     added = _add_chunks(tx, inode, position, wanted)
-    length = inode.length + sum(chunk.length for chunk in wanted.chunks)
+    length = inode.length + appended
     tx.change_inode(inode._replace(length=length, modified_ms=max(inode.modified_ms, now_ms)))
     tx.drop_lease(inode.inode)
     remember(tx, asked, length, now_ms)
     return Publication(length, added, [])
+
+
+def check_extension(reader: Reader, inode: InodeId, written_bytes: int) -> None:
+    """Before a further chunk of a file that is extended is placed. Raises BytesQuotaExceeded."""
+    with reader.view():
+        file = reader.inode(inode)
+        if file is not None:
+            space = (written_bytes + 1) * file.replication
+            check_room(reader, directories_above(reader, inode), Usage(0, space))
 
 
 def check_chunk_count(path: object, chunks: int) -> None:

@@ -15,9 +15,10 @@ from peacefs.protocol.errors import FileAlreadyExists, FileNotFound, IllegalChan
 from peacefs.protocol.limits import reclaim_entries_per_commit
 
 from . import access_checks
-from .metadata import Inode, InodeId, Reader, Transaction
+from .metadata import Inode, InodeId, Reader, Transaction, Usage
 from .paths import NamespacePath, check_creatable, check_name_length
 from .permissions import Access, Caller, refusal
+from .quotas import charge
 from .records import ChunkRecord, ContentSummary, Kind
 from .replays import Asked, first_answer, remember
 from .resolution import existing_inode, find_existing, find_place
@@ -70,7 +71,7 @@ def begin_copy(tx: Transaction, wanted: CopyToMake, limit: int = reclaim_entries
     """Copies what fits into one commit; the result, if that was all. Asked again, gives the first answer.
 
     Raises FileNotFound, AccessDenied, FileAlreadyExists for a target that exists, IllegalChange for one below the
-    source, BadRequest, PathLimitExceeded.
+    source, BadRequest, PathLimitExceeded, QuotaExceeded.
     """
     remembered = _remembered(tx, wanted)
     if remembered is not None:
@@ -81,7 +82,7 @@ def begin_copy(tx: Transaction, wanted: CopyToMake, limit: int = reclaim_entries
     source = find_existing(place.reader, place.path)
     if wanted.target.is_under(wanted.source):
         raise IllegalChange(f"{wanted.source} cannot be copied to below itself: {wanted.target}")
-    group = _place_for_copy(tx, wanted).group
+    group = _place_for_copy(tx, wanted)[1].group
     _need_read(wanted, wanted.source, source)
     made = tx.add_inode(_as_copied(wanted, group, source))
     tx.stage(made)
@@ -117,14 +118,16 @@ def finish_copy(tx: Transaction, copy: Copy) -> CopyResult:
         # Asked twice at once, and the other was faster.
         give_up_copy(tx, copy)
         return remembered
-    parent = _place_for_copy(tx, wanted)
+    above, parent = _place_for_copy(tx, wanted)
+    copied = copy.growth.copied
+    charge(tx, (above, Usage(copied.directories + copied.files, copied.space_consumed)))
     tx.unstage(copy.top)
     tx.add_entry(parent.inode, wanted.target.name, copy.top)
     tx.touch(parent.inode, wanted.now_ms)
     if copy.pinned:
         tx.unpin(copy.at_tx)
-    remember(tx, wanted.asked, msgspec.json.encode(copy.growth.copied).decode(), wanted.now_ms)
-    return CopyResult(copy.growth.copied, copy.growth.changed)
+    remember(tx, wanted.asked, msgspec.json.encode(copied).decode(), wanted.now_ms)
+    return CopyResult(copied, copy.growth.changed)
 
 
 def give_up_copy(tx: Transaction, copy: Copy) -> None:
@@ -141,8 +144,8 @@ def _remembered(tx: Transaction, wanted: CopyToMake) -> CopyResult | None:
     return None if first is None else CopyResult(msgspec.json.decode(first.answer, type=ContentSummary), [])
 
 
-def _place_for_copy(tx: Transaction, wanted: CopyToMake) -> Inode:
-    """The directory that the copy is to lie in."""
+def _place_for_copy(tx: Transaction, wanted: CopyToMake) -> tuple[list[InodeId], Inode]:
+    """The directory that the copy is to lie in, and the numbers of all that it lies in."""
     check_creatable(wanted.target)
     access_checks.check_mkdirs(tx, wanted.target, wanted.caller)
     way = find_place(tx, wanted.target)
@@ -152,7 +155,7 @@ def _place_for_copy(tx: Transaction, wanted: CopyToMake) -> Inode:
         parent = wanted.target.ancestor(len(wanted.target.components) - 1)
         raise FileNotFound(f"Parent directory doesn't exist: {parent}")
     check_name_length(wanted.target.name)
-    return existing_inode(tx, way.last)
+    return way.inodes, existing_inode(tx, way.last)
 
 
 def _grown(tx: Transaction, source: Reader, copy: Copy, limit: int) -> Copy:

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from peacefs.protocol.errors import AccessDenied, BadRequest, FileAlreadyExists, FileNotFound
 from peacefs.protocol.messages import WrittenChunk
 
-from .metadata import Inode, InodeId, Reader, Transaction
+from .metadata import Inode, InodeId, Reader, Transaction, Usage
 from .new_directories import make_directories, only_mode_bits
 from .paths import NamespacePath, check_creatable, check_name_length
+from .quotas import charge, check_room, usage_of_file
 from .reclaim import discard
 from .records import ChunkRecord, Kind
 from .replays import Asked, first_answer, remember
-from .resolution import Way, existing_inode, find_place
+from .resolution import Way, existing_inode, find_place, follow
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +45,28 @@ class Publication:
     freed: list[ChunkRecord]
 
 
-def check_create(reader: Reader, path: NamespacePath, overwrite: bool, create_parent: bool) -> None:
-    """Raises what HDFS answers to a CREATE that cannot be; what can be now may still fail at completion."""
+def check_create(
+    reader: Reader, path: NamespacePath, overwrite: bool, create_parent: bool, replication: int = 1
+) -> None:
+    """Raises what HDFS answers to a CREATE that cannot be; what can be now may still fail at completion.
+
+    Where not even a byte has room there is no need to begin.
+    """
     check_creatable(path)
     with reader.view():
-        _place_for_file(reader, path, overwrite, create_parent)
+        way = _place_for_file(reader, path, overwrite, create_parent)
+        _check_room(reader, way, replication)
+
+
+def check_allocation(reader: Reader, path: NamespacePath, written_bytes: int, replication: int) -> None:
+    """Before a further chunk of a new file is placed. Raises NamesQuotaExceeded, BytesQuotaExceeded."""
+    with reader.view():
+        _check_room(reader, follow(reader, path), (written_bytes + 1) * replication)
+
+
+def _check_room(reader: Reader, way: Way, space: int) -> None:
+    replaced = reader.inode(way.last) if way.is_whole else None
+    check_room(reader, way.inodes, Usage(len(way.missing), space + _given_up(replaced).bytes))
 
 
 def complete_file(tx: Transaction, file: FileToComplete, now_ms: int) -> Publication:
@@ -70,6 +88,8 @@ def complete_file(tx: Transaction, file: FileToComplete, now_ms: int) -> Publica
         parent = existing_inode(tx, way.parent)
         tx.remove_entry(parent.inode, file.path.name)
     length = sum(chunk.length for chunk in file.chunks)
+    made = Usage(len(way.missing), length * file.replication)
+    charge(tx, (way.inodes, made), (way.inodes, _given_up(replaced)))
     inode = tx.add_inode(
         Inode(
             inode=0,
@@ -101,6 +121,11 @@ def check_not_garbage(reader: Reader, path: object, chunks: Sequence[WrittenChun
         raise AccessDenied(
             f"the leave to write {path} has expired, and what was written for it counts as garbage; write it again"
         )
+
+
+def _given_up(replaced: Inode | None) -> Usage:
+    """The bytes of a file that is replaced; its name stays."""
+    return Usage(0, 0 if replaced is None else -usage_of_file(replaced).bytes)
 
 
 def _place_for_file(reader: Reader, path: NamespacePath, overwrite: bool, create_parent: bool) -> Way:

@@ -30,8 +30,9 @@ from dataclasses import dataclass
 from peacefs.protocol.errors import FileAlreadyExists, FileNotFound, PathError, RenameRefused
 from peacefs.protocol.limits import rename_memory_s
 
-from .metadata import Inode, Origin, Transaction
+from .metadata import Inode, Origin, Transaction, Usage
 from .paths import NamespacePath, check_creatable, check_name_length
+from .quotas import charge, less, tree_usage
 from .reclaim import discard
 from .records import ChunkRecord, Kind, RenameMode
 from .resolution import Way, existing_inode, find, find_place
@@ -124,6 +125,7 @@ def _move(tx: Transaction, source: Way, target: Way, replaced: Inode | None, now
     refuse_snapshotted(tx, source.last, source.path)
     if replaced is not None:
         refuse_snapshotted(tx, replaced.inode, target.path)
+    _charge(tx, source, target, replaced)
     tx.remove_entry(source.parent, source.path.name)
     if replaced is not None:
         tx.remove_entry(target.parent, target.path.name)
@@ -132,3 +134,12 @@ def _move(tx: Transaction, source: Way, target: Way, replaced: Inode | None, now
     if target.parent != source.parent:
         tx.touch(target.parent, now_ms)
     return discard(tx, replaced) if replaced is not None else []
+
+
+def _charge(tx: Transaction, source: Way, target: Way, replaced: Inode | None) -> None:
+    """A tree that crosses no boundary of a quota counts as before, and is not looked at."""
+    leaves = source.inodes[:-1]
+    enters = target.inodes[:-1] if target.is_whole else target.inodes
+    given_up = Usage(0, 0) if replaced is None else tree_usage(tx, enters, replaced)
+    moved = tree_usage(tx, set(leaves) ^ set(enters), existing_inode(tx, source.last))
+    charge(tx, (leaves, less(moved)), (enters, moved), (enters, less(given_up)))

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from peacefs.protocol.errors import BadRequest, IllegalChange, PathIsDirectory
 from peacefs.protocol.limits import concat_sources_max, rename_memory_s
 
-from .metadata import Inode, Reader, Transaction
+from .metadata import Inode, Reader, Transaction, Usage
 from .namespace_append import check_chunk_count
 from .paths import NamespacePath
+from .quotas import charge, directories_above, less, usage_of_file
 from .reclaim import discard
 from .records import ChunkRecord, Kind
 from .replays import Asked, first_answer, remember
@@ -31,6 +32,8 @@ def truncate(tx: Transaction, path: NamespacePath, length: int, now_ms: int) -> 
     tx.drop_lease(inode.inode)
     if length == inode.length:
         return []
+    cut = Usage(0, (length - inode.length) * inode.replication)
+    charge(tx, (directories_above(tx, inode.inode), cut))
     freed = _cut(tx, inode, length)
     tx.change_inode(inode._replace(length=length, modified_ms=max(inode.modified_ms, now_ms)))
     return freed
@@ -49,6 +52,7 @@ def concat(
     check_concat(tx, target, sources)
     inode = existing_file(tx, target)
     length, position = inode.length, tx.next_position(inode.inode)
+    _charge_concat(tx, inode, [existing_file(tx, path) for path in sources])
     moved = []
     for path in sources:
         source = existing_file(tx, path)
@@ -72,6 +76,13 @@ def concat(
         remember(tx, trace, now_ms, now_ms)
     changed = [moving.chunk for moving in moved if tx.set_chunk_replication(moving.chunk, inode.replication)]
     return [record for chunk in changed if (record := tx.chunk(chunk)) is not None]
+
+
+def _charge_concat(tx: Transaction, onto: Inode, sources: Sequence[Inode]) -> None:
+    """The target keeps its replication, and so do the bytes that it takes over."""
+    gained = Usage(0, sum(source.length for source in sources) * onto.replication)
+    lost = [(directories_above(tx, source.inode), less(usage_of_file(source))) for source in sources]
+    charge(tx, (directories_above(tx, onto.inode), gained), *lost)
 
 
 def is_repeated_concat(

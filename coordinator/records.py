@@ -86,12 +86,14 @@ class ChunkRecord:
 
 @dataclass(frozen=True, slots=True)
 class ContentSummary:
-    """What `du` and `count` show for a tree."""
+    """What `du` and `count` show for a tree. A quota is that of its top; None for none."""
 
     directories: int
     files: int
     length: int
     space_consumed: int
+    names_max: int | None = None
+    bytes_max: int | None = None
 
 
 class RenameMode(Enum):

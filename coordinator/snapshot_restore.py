@@ -11,9 +11,11 @@ from dataclasses import dataclass, replace
 from peacefs.protocol.errors import SnapshotRefused
 from peacefs.protocol.limits import list_page_entries
 
-from .metadata import Inode, InodeId, Transaction
+from .metadata import Inode, InodeId, Transaction, Usage
 from .paths import NamespacePath
+from .quotas import charge, directories_above, less, tree_usage
 from .records import ChunkRecord
+from .resolution import existing_inode
 from .snapshots import existing_snapshot, refuse_snapshotted
 from .tree_growth import Growth, begun, grow
 
@@ -57,6 +59,7 @@ def finish(tx: Transaction, restoration: Restoration, now_ms: int) -> list[Chunk
     """
     assert restoration.is_whole
     directory = _directory(tx, restoration)
+    _charge(tx, restoration, directory)
     while children := tx.children(directory, "", list_page_entries):
         for name, child in children:
             refuse_snapshotted(tx, child.inode, restoration.path.child(name))
@@ -70,6 +73,14 @@ def finish(tx: Transaction, restoration: Restoration, now_ms: int) -> list[Chunk
     tx.remove_inode(restoration.top)
     tx.touch(directory, now_ms)
     return restoration.growth.changed
+
+
+def _charge(tx: Transaction, restoration: Restoration, directory: InodeId) -> None:
+    """The directory itself counts before and after."""
+    above = [*directories_above(tx, directory), directory]
+    before = tree_usage(tx, above, existing_inode(tx, directory))
+    copied = restoration.growth.copied
+    charge(tx, (above, less(before)), (above, Usage(copied.directories + copied.files, copied.space_consumed)))
 
 
 def give_up(tx: Transaction, restoration: Restoration) -> None:

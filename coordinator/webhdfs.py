@@ -41,6 +41,7 @@ from peacefs.protocol.webhdfs_requests import (
     GetBlockLocations,
     GetContentSummary,
     GetHomeDirectory,
+    GetQuotaUsage,
     GetServerDefaults,
     GetSnapshotDiff,
     GetStatus,
@@ -55,6 +56,7 @@ from peacefs.protocol.webhdfs_requests import (
     Request,
     SetOwner,
     SetPermission,
+    SetQuota,
     SetReplication,
     SetTimes,
     Truncate,
@@ -70,6 +72,7 @@ from .webhdfs_shapes import (
     block_locations_shape,
     content_summary_shape,
     page_shape,
+    quota_usage_shape,
     snapshot_diff_shape,
     status_shape,
     statuses_shape,
@@ -95,6 +98,7 @@ class WebHdfs:
             ListStatus: self._list_status,
             ListStatusBatch: self._list_status_batch,
             GetContentSummary: self._get_content_summary,
+            GetQuotaUsage: self._get_quota_usage,
             GetBlockLocations: self._get_block_locations,
             GetServerDefaults: self._get_server_defaults,
             GetHomeDirectory: self._get_home_directory,
@@ -112,6 +116,7 @@ class WebHdfs:
             SetPermission: self._set_permission,
             SetOwner: self._set_owner,
             SetReplication: self._set_replication,
+            SetQuota: self._set_quota,
             AllowSnapshots: self._allow_snapshots,
             DisallowSnapshots: self._disallow_snapshots,
             CreateSnapshot: self._create_snapshot,
@@ -168,6 +173,9 @@ class WebHdfs:
 
     async def _get_content_summary(self, asked: GetContentSummary, _scope: Scope) -> Answer:
         return json_answer(content_summary_shape(await self._files.names.content_summary(asked.path, asked.user)))
+
+    async def _get_quota_usage(self, asked: GetQuotaUsage, _scope: Scope) -> Answer:
+        return json_answer(quota_usage_shape(await self._files.limiting.usage(asked.path, asked.user)))
 
     async def _get_block_locations(self, asked: GetBlockLocations, _scope: Scope) -> Answer:
         locations = await self._files.reading.block_locations(asked.path, asked.user, asked.offset, asked.length)
@@ -265,6 +273,10 @@ class WebHdfs:
     async def _set_replication(self, asked: SetReplication, _scope: Scope) -> Answer:
         done = await self._files.names.set_replication(asked.path, asked.user, asked.replication, asked.request_id)
         return boolean_answer(done)
+
+    async def _set_quota(self, asked: SetQuota, _scope: Scope) -> Answer:
+        await self._files.limiting.set_quota(asked.path, asked.user, asked.names, asked.space, asked.request_id)
+        return empty_answer()
 
     # -- snapshots ---------------------------------------------------------------------------------
 

@@ -9,11 +9,12 @@ import msgspec
 
 from peacefs.protocol.limits import checksum_block_bytes, chunk_bytes_max, replication_default
 
+from .metadata import Quota
+from .quotas import NO_LIMIT
 from .reading import BlockLocation
 from .records import ContentSummary, FileStatus, Kind, ListPage
 from .snapshot_diff import Difference
 
-_NO_QUOTA = -1
 #: HDFS's numbers for what it calls CRC32C, and for the storage policy of who has not chosen one.
 _CRC32C = 2
 _UNSPECIFIED_POLICY = 0
@@ -71,11 +72,26 @@ def content_summary_shape(summary: ContentSummary) -> dict[str, Any]:
             "directoryCount": summary.directories,
             "fileCount": summary.files,
             "length": summary.length,
-            "quota": _NO_QUOTA,
+            "quota": _limit(summary.names_max),
             "spaceConsumed": summary.space_consumed,
-            "spaceQuota": _NO_QUOTA,
+            "spaceQuota": _limit(summary.bytes_max),
         }
     }
+
+
+def quota_usage_shape(quota: Quota) -> dict[str, Any]:
+    return {
+        "QuotaUsage": {
+            "fileAndDirectoryCount": quota.used.names,
+            "quota": _limit(quota.names_max),
+            "spaceConsumed": quota.used.bytes,
+            "spaceQuota": _limit(quota.bytes_max),
+        }
+    }
+
+
+def _limit(quota: int | None) -> int:
+    return NO_LIMIT if quota is None else quota
 
 
 def snapshot_diff_shape(path: str, older: str, newer: str, differences: Sequence[Difference]) -> dict[str, Any]:

@@ -63,9 +63,10 @@ class Writing:
         """Places the first chunk and seals all that the completion needs. Commits nothing."""
         parsed = changeable_path(wanted.path)
         check_request_id(wanted.request_id)
+        replication = checked_replication(wanted.replication)
         with self._at.reader.view():
             access_checks.check_create(self._at.reader, parsed, self._at.callers.of(wanted.user), wanted.overwrite)
-            namespace.check_create(self._at.reader, parsed, wanted.overwrite, wanted.create_parent)
+            namespace.check_create(self._at.reader, parsed, wanted.overwrite, wanted.create_parent, replication)
         await self._at.until_ready()
         token = FileWrite(
             expires_s=self._at.wall_clock() + write_token_lifetime_s,
@@ -73,7 +74,7 @@ class Writing:
             user=wanted.user,
             overwrite=wanted.overwrite,
             permission=wanted.permission,
-            replication=checked_replication(wanted.replication),
+            replication=replication,
             block_bytes=_block_bytes(wanted.block_bytes),
             create_parent=wanted.create_parent,
             # A stock client sends none; the datanode may still have to repeat the completion.
@@ -90,6 +91,11 @@ class Writing:
         token = self._at.seal.open_for_writing(wanted.token, self._at.wall_clock())
         if isinstance(token, FileLease):
             self._appending.renew_lease(token)
+            namespace.check_extension(self._at.reader, token.inode, wanted.written_bytes)
+        else:
+            namespace.check_allocation(
+                self._at.reader, parse_path(token.path), wanted.written_bytes, token.replication
+            )
         if wanted.abandoned is not None:
             self._at.cluster.abandoned(wanted.abandoned)
         await self._at.until_ready()

@@ -10,6 +10,9 @@
     │   ├── PathLimitExceeded        403  org.apache.hadoop.hdfs.protocol.FSLimitException$...
     │   ├── SnapshotRefused          403  org.apache.hadoop.hdfs.protocol.SnapshotException
     │   └── SnapshotIsReadOnly       403  org.apache.hadoop.hdfs.protocol.SnapshotAccessControlException
+    ├── QuotaExceeded
+    │   ├── NamesQuotaExceeded       403  org.apache.hadoop.hdfs.protocol.NSQuotaExceededException
+    │   └── BytesQuotaExceeded       403  org.apache.hadoop.hdfs.protocol.DSQuotaExceededException
     ├── RenameRefused                403  java.io.IOException
     ├── LeaseError
     │   ├── AlreadyBeingCreated      403  org.apache.hadoop.hdfs.protocol.AlreadyBeingCreatedException
@@ -123,6 +126,25 @@ class SnapshotIsReadOnly(PathError):
     """A change of what a snapshot shows."""
 
     hadoop_class = "org.apache.hadoop.hdfs.protocol.SnapshotAccessControlException"
+
+
+class QuotaExceeded(PeacefsError):
+    """More than a directory may hold."""
+
+    http_status = 403
+    hadoop_class = "org.apache.hadoop.hdfs.protocol.QuotaExceededException"
+
+
+class NamesQuotaExceeded(QuotaExceeded):
+    """More files and directories than there may be."""
+
+    hadoop_class = "org.apache.hadoop.hdfs.protocol.NSQuotaExceededException"
+
+
+class BytesQuotaExceeded(QuotaExceeded):
+    """More bytes, counted with every replica, than there may be."""
+
+    hadoop_class = "org.apache.hadoop.hdfs.protocol.DSQuotaExceededException"
 
 
 class RenameRefused(PeacefsError):

@@ -210,11 +210,15 @@ class HeartbeatAck(Message, frozen=True):
 
 
 class AllocateChunk(Message, frozen=True):
-    """A writer wants a (further or replacing) chunk for the file of `token`; `exclude` are failed nodes."""
+    """A writer wants a (further or replacing) chunk for the file of `token`; `exclude` are failed nodes.
+
+    `written_bytes` is how many it has written before that chunk.
+    """
 
     token: str
     exclude: list[NodeId] = []
     abandoned: ChunkId | None = None
+    written_bytes: int = 0
 
 
 class Allocated(Message, frozen=True):

@@ -27,6 +27,8 @@ _CREATE_FLAG = re.compile(
     "CREATE|OVERWRITE|APPEND|SYNC_BLOCK|LAZY_PERSIST|NEW_BLOCK|NO_LOCAL_WRITE|SHOULD_REPLICATE"
     "|IGNORE_CLIENT_LOCALITY|NO_LOCAL_RACK"
 )
+#: HDFS's number for a quota that is not to be set.
+_QUOTA_UNCHANGED: Final = 2**63 - 1
 _FS_ACTION = re.compile("[r-][w-][x-]")
 
 
@@ -66,6 +68,11 @@ class ListStatusBatch(Request):
 @dataclass(frozen=True, slots=True)
 class GetContentSummary(Request):
     """GETCONTENTSUMMARY"""
+
+
+@dataclass(frozen=True, slots=True)
+class GetQuotaUsage(Request):
+    """GETQUOTAUSAGE"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,6 +345,31 @@ class SetReplication(Request):
         return cls(path, user, query.integer("replication", replication_default, 1))
 
 
+@dataclass(frozen=True, slots=True)
+class SetQuota(Request):
+    """SETQUOTA: how many names and bytes there may be; None leaves a limit as it is, -1 takes it away."""
+
+    names: int | None
+    space: int | None
+
+    @classmethod
+    def read(cls, path: str, user: str, query: Query) -> SetQuota:
+        names, space = (
+            None if value == _QUOTA_UNCHANGED else value
+            for value in (
+                query.integer(name, _QUOTA_UNCHANGED, -1) for name in ("namespacequota", "storagespacequota")
+            )
+        )
+        return cls(path, user, names, space)
+
+
+def _refuse_storage_types(_path: str, _user: str, _query: Query) -> Request:
+    raise Unsupported(
+        "SETQUOTABYSTORAGETYPE is not supported: all storage is of one type here; set a quota of bytes with "
+        "op=SETQUOTA&storagespacequota=..."
+    )
+
+
 def _redirection(query: Query) -> tuple[frozenset[str], bool]:
     return query.names("excludedatanodes"), query.boolean("noredirect", False)
 
@@ -355,6 +387,7 @@ OPERATIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
         "LISTSTATUS": _plain(ListStatus),
         "LISTSTATUS_BATCH": ListStatusBatch.read,
         "GETCONTENTSUMMARY": _plain(GetContentSummary),
+        "GETQUOTAUSAGE": _plain(GetQuotaUsage),
         "GETFILEBLOCKLOCATIONS": GetBlockLocations.read,
         "GETSERVERDEFAULTS": _plain(GetServerDefaults),
         "GETHOMEDIRECTORY": _plain(GetHomeDirectory),
@@ -371,6 +404,8 @@ OPERATIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
         "SETPERMISSION": SetPermission.read,
         "SETOWNER": SetOwner.read,
         "SETREPLICATION": SetReplication.read,
+        "SETQUOTA": SetQuota.read,
+        "SETQUOTABYSTORAGETYPE": _refuse_storage_types,
         "ALLOWSNAPSHOT": _plain(AllowSnapshots),
         "DISALLOWSNAPSHOT": _plain(DisallowSnapshots),
         "CREATESNAPSHOT": CreateSnapshot.read,

@@ -283,6 +283,69 @@ def mkdir(
 
 
 @application.command()
+def count(
+    paths: Paths,
+    quotas: Annotated[bool, typer.Option("--quotas", "-q", help="Quotas and what is left of them first.")] = False,
+    human: Annotated[bool, typer.Option("--human", "-h", help="Sizes such as 64 M.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+) -> None:
+    """Count directories, files and bytes.
+
+    Columns as of `hdfs dfs -count`: with -q quota of names, how much of it is left, quota of bytes, how much of it
+    is left; then directories, files, bytes, path.
+    """
+    from .quota_commands import CountStyle, count_trees
+
+    with _session("count", coordinator) as session:
+        count_trees(session, paths, CountStyle(quotas, human, as_json))
+
+
+_quotas = typer.Typer(
+    help="How many names and bytes a directory may hold; for superusers.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+application.add_typer(_quotas, name="quota")
+
+
+@_quotas.command("set")
+def quota_set(
+    paths: Paths,
+    names: Annotated[
+        int | None,
+        typer.Option("--names", metavar="N", min=1, help="Files and directories, DIR itself among them."),
+    ] = None,
+    space: Annotated[
+        str | None, typer.Option("--space", metavar="BYTES", help="Of all replicas; 10g is 10 GiB.")
+    ] = None,
+    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+) -> None:
+    """Limit what directories may hold."""
+    from .quota_commands import parse_size, set_quotas
+
+    if names is None and space is None:
+        raise typer.BadParameter("give --names, --space or both")
+    with _session("quota set", coordinator) as session:
+        set_quotas(session, paths, names, None if space is None else parse_size(space))
+
+
+@_quotas.command("clear")
+def quota_clear(
+    paths: Paths,
+    names: Annotated[bool, typer.Option("--names", help="Only that of files and directories.")] = False,
+    space: Annotated[bool, typer.Option("--space", help="Only that of bytes.")] = False,
+    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+) -> None:
+    """Take limits away: both, unless one is named."""
+    from .quota_commands import NO_LIMIT, set_quotas
+
+    both = names == space
+    with _session("quota clear", coordinator) as session:
+        set_quotas(session, paths, NO_LIMIT if names or both else None, NO_LIMIT if space or both else None)
+
+
+@application.command()
 def fsck(
     path: Annotated[str, typer.Argument(metavar="[PATH]", show_default=False)] = "/",
     every_file: Annotated[bool, typer.Option("--files", help="Healthy files too.")] = False,

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 import pytest
 
-from peacefs.coordinator import namespace, namespace_copy, snapshot_restore, snapshots
+from peacefs.coordinator import namespace, namespace_copy, quotas, snapshot_restore, snapshots
 from peacefs.coordinator.commits import run_now
-from peacefs.coordinator.metadata import Inode, Lease, Reader, Transaction
+from peacefs.coordinator.metadata import Inode, Lease, Quota, Reader, Transaction
 from peacefs.coordinator.metadata_sqlite import SqliteMetadata
 from peacefs.coordinator.paths import parse_path
 from peacefs.coordinator.permissions import Caller
@@ -117,6 +117,12 @@ class Space:
     def concat(self, target: str, *sources: str) -> list[ChunkRecord]:
         parsed = [parse_path(source) for source in sources]
         return self.commit(lambda tx: namespace.concat(tx, parse_path(target), parsed, self.now_ms))
+
+    def set_quota(self, path: str, names: int | None = None, space: int | None = None) -> None:
+        self.commit(lambda tx: quotas.set_quota(tx, parse_path(path), names, space))
+
+    def quota(self, path: str) -> Quota | None:
+        return self.reader.quota(self.status(path).inode)
 
     def copy(self, source: str, target: str, limit: int = 1000, **changes: Any) -> None:
         """In steps of `limit`."""

@@ -153,6 +153,15 @@ class NamespaceMachine(RuleBasedStateMachine):
             lambda: self.model.restore(path, name)
         )
 
+    @rule(path=PATHS, limit=st.sampled_from([-1, 1_000_000]))
+    def set_quota(self, path: Names, limit: int) -> None:
+        """Never reached: what is kept of a directory must be what it holds, whatever happens to it."""
+        outcome(lambda: self.space.set_quota(text(path), limit, limit))
+
+    @rule()
+    def look_at_quotas(self) -> None:
+        self.check()
+
     @rule()
     def look_at_snapshots(self) -> None:
         for names, name, tree in self.model.all_snapshots():

@@ -1,0 +1,50 @@
+"""Operations on quotas, as the fronts call them."""
+
+from __future__ import annotations
+
+from peacefs.protocol.errors import AccessDenied
+
+from . import access_checks as checks
+from . import quotas
+from .metadata import Quota, Transaction, Usage
+from .names import Names
+from .paths import parse_path
+from .permissions import Access
+from .replays import Applied, Asked
+from .resolution import find_existing
+from .snapshots import changeable_path, snapshotted_directory
+from .workplace import Workplace
+
+
+class Limiting:
+    """Superusers set quotas; whoever may list a directory sees how much of them is used. Paths are texts."""
+
+    def __init__(self, workplace: Workplace, names: Names) -> None:
+        self._at = workplace
+        self._names = names
+
+    async def set_quota(
+        self, path: str, user: str, names: int | None, space: int | None, request_id: str = ""
+    ) -> None:
+        """See `quotas.set_quota`. Done once under a request id."""
+        if not self._at.callers.of(user).is_superuser:
+            raise AccessDenied(f"Access denied for user {user}. Superuser privilege is required")
+        parsed = changeable_path(path)
+
+        def change(tx: Transaction) -> Applied[None]:
+            quotas.set_quota(tx, parsed, names, space)
+            return Applied(None)
+
+        await self._at.once(Asked(request_id, ("quota", str(parsed), user, names, space)), change)
+
+    async def usage(self, path: str, user: str) -> Quota:
+        """What a directory with a quota holds, at once; what any other path holds is counted. FileNotFound."""
+        parsed, caller = parse_path(path), self._at.callers.of(user)
+        if snapshotted_directory(parsed) is None:
+            with self._at.reader.view():
+                kept = self._at.reader.quota(find_existing(self._at.reader, parsed).inode)
+                if kept is not None:
+                    checks.check_access(self._at.reader, parsed, caller, Access.READ | Access.EXECUTE)
+                    return kept
+        counted = await self._names.content_summary(path, user)
+        return Quota(None, None, Usage(counted.directories + counted.files, counted.space_consumed))
