@@ -126,17 +126,22 @@ class ChunkMap:
 
     # -- what the namespace says -------------------------------------------------------------------
 
-    def know(self, record: ChunkRecord, holders: Iterable[NodeId] = ()) -> None:
-        """A chunk exists, or its wanted replication changed; `holders` gave receipts for it just now."""
+    def know(self, record: ChunkRecord, holders: Iterable[NodeId] = ()) -> Iterable[NodeId]:
+        """A chunk exists, or its wanted replication changed; `holders` gave receipts for it.
+
+        Gives those that had said before that they hold something of it.
+        """
         state = self._chunks.get(record.chunk)
         if state is None:
             state = self._chunks[record.chunk] = ChunkState(record.version, record.length, record.replication)
         state.replication = record.replication
         for node in holders:
             self._add(record.chunk, state, node)
-        for node, replica in self.unclaimed.claim(record.chunk).items():
+        claimed = self.unclaimed.claim(record.chunk)
+        for node, replica in claimed.items():
             self.hold(node, replica)
         self._sort_in(record.chunk, state)
+        return claimed
 
     def forget(self, chunk: ChunkId) -> list[NodeId]:
         """A chunk is gone from the namespace; who still holds something of it."""

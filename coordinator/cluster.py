@@ -39,6 +39,7 @@ from peacefs.topology.model import Topology
 
 from .balancer import Balancer
 from .chunk_map import ChunkMap
+from .hearsay import Hearsay
 from .membership import Membership, Node, State, Transition
 from .network import Network
 from .records import ChunkRecord, Mode
@@ -84,6 +85,8 @@ class Cluster:
         self.balancer = Balancer()
         self.slow_hops = SlowHops()
         self.replicas_lost_total = 0
+        self._hearsay = Hearsay()
+        self._ticked_s = now_s
 
     # -- what the namespace says -------------------------------------------------------------------
 
@@ -117,7 +120,10 @@ class Cluster:
                 for name in record.hint
                 if (node := self.members.get(name)) is not None and node.state is not State.DEAD
             ]
-            self.chunks.know(record, holders)
+            for node_id in holders:
+                self._hearsay.tell(self._ticked_s, node_id, record.chunk)
+            for node_id in self.chunks.know(record, holders):
+                self._hearsay.confirm(node_id, record.chunk)
 
     def freed(self, records: Sequence[ChunkRecord]) -> list[Order]:
         """No file refers to these chunks any more."""
@@ -175,6 +181,8 @@ class Cluster:
         copy = self.repair.finished(chunk, copied=copied)
         state = self.chunks.get(chunk)
         if copied and copy is not None and state is not None:
+            if copy.target not in state.holders:
+                self._hearsay.tell(self._ticked_s, copy.target, chunk)
             self.chunks.hold(copy.target, Replica(chunk, copy.version, state.length))
 
     def _take_in(self, now_s: float, node_id: NodeId, replicas: Sequence[Replica]) -> list[Order]:
@@ -182,11 +190,22 @@ class Cluster:
         for replica in replicas:
             if not self.chunks.hold(node_id, replica):
                 doomed.setdefault(node_id, []).append(replica)
-            elif (drop := self.balancer.reported(node_id, replica, self.chunks, self.members)) is not None:
+                continue
+            self._hearsay.confirm(node_id, replica.chunk)
+            if (drop := self.balancer.reported(node_id, replica, self.chunks, self.members)) is not None:
                 self.repair.drop_ordered(now_s, drop.chunk, drop.node)
                 self.chunks.drop(drop.node, drop.chunk)
                 doomed.setdefault(drop.node, []).append(Replica(drop.chunk, drop.version, drop.length))
         return _delete_orders(doomed)
+
+    def _drop_hearsay(self, now_s: float) -> None:
+        """What others have told and the datanode itself, whose heartbeats come, has not."""
+        for node_id, chunk in self._hearsay.take_overdue(now_s):
+            node = self.members.get(node_id)
+            if node is not None and node.state is State.SUSPECT:
+                self._hearsay.tell(now_s, node_id, chunk)
+            elif node is not None and node.state is State.ALIVE:
+                self.chunks.drop(node_id, chunk)
 
     def _forget_copies(self, node_id: NodeId) -> None:
         self.repair.node_lost(node_id)
@@ -234,6 +253,7 @@ class Cluster:
     def tick(self, now_s: float, floor: ChunkId) -> Ticked:
         """To be called several times a second. `floor`: unclaimed chunks below it are garbage."""
         ticked = Ticked(transitions=self.members.tick(now_s))
+        self._ticked_s = now_s
         for node in self.members.take_ended(now_s):
             self._treat(node, Mode.IN_SERVICE)
         for transition in ticked.transitions:
@@ -241,6 +261,7 @@ class Cluster:
                 self.replicas_lost_total += self.chunks.lose(transition.node)
                 self._forget_copies(transition.node)
         self.chunks.take_out_lost(lost_replicas_per_turn)
+        self._drop_hearsay(now_s)
         self._streams.close_overdue(now_s)
         ticked.slowness = self.slow_hops.judge(now_s)
         if self.ready(now_s):

@@ -29,7 +29,7 @@ class TestRepair:
     def test_a_dead_datanode_s_chunks_are_copied_from_who_still_has_them(self, play: Play) -> None:
         play.join("dn-1", "dn-2", "dn-3", "dn-4")
         play.open_for_business()
-        play.cluster.published([record(7, hint=("dn-1", "dn-2", "dn-3"))])
+        play.publish([record(7, hint=("dn-1", "dn-2", "dn-3"))])
         assert copies(play, 5.0) == []
         play.beating.remove("dn-3")
         (copy,) = copies(play, 11.0)
@@ -43,14 +43,14 @@ class TestRepair:
         play.open_for_business()
         play.beating.remove("dn-2")
         play.let_pass(11.0)
-        play.cluster.published([record(7, replication=2, hint=("dn-1", "dn-2"))])
+        play.publish([record(7, replication=2, hint=("dn-1", "dn-2"))])
         assert [node.id for node in play.cluster.locations(7)] == ["dn-1"]
         assert [copy.target for copy in copies(play, 1.0)] == ["dn-3"]
 
     def test_a_copy_that_is_acknowledged_is_not_ordered_again(self, play: Play) -> None:
         play.join("dn-1", "dn-2", "dn-3")
         play.open_for_business()
-        play.cluster.published([record(7, hint=("dn-1", "dn-2"))])
+        play.publish([record(7, hint=("dn-1", "dn-2"))])
         (copy,) = copies(play, 1.0)
         play.cluster.copy_finished(7, copied=True)
         assert copies(play, 5.0) == []
@@ -60,7 +60,7 @@ class TestRepair:
     def test_a_copy_that_fails_is_tried_at_another_target(self, play: Play) -> None:
         play.join("dn-1", "dn-2", "dn-3", "dn-4")
         play.open_for_business()
-        play.cluster.published([record(7, replication=2, hint=("dn-1",))])
+        play.publish([record(7, replication=2, hint=("dn-1",))])
         (first,) = copies(play, 0.5)
         play.cluster.copy_finished(7, copied=False)
         (second,) = copies(play, 0.5)
@@ -69,7 +69,7 @@ class TestRepair:
     def test_an_answer_that_never_comes_does_not_end_the_repair(self, play: Play) -> None:
         play.join("dn-1", "dn-2")
         play.open_for_business()
-        play.cluster.published([record(7, replication=2, hint=("dn-1",))])
+        play.publish([record(7, replication=2, hint=("dn-1",))])
         assert len(copies(play, 1.0)) == 1
         assert copies(play, 60.0) == []
         assert copies(play, 62.0) != []
@@ -77,20 +77,20 @@ class TestRepair:
     def test_the_chunk_with_the_fewest_replicas_comes_first(self, play: Play) -> None:
         play.join("dn-1", "dn-2", "dn-3", "dn-4")
         play.open_for_business()
-        play.cluster.published([record(1, hint=("dn-1", "dn-2")), record(2, hint=("dn-1",))])
+        play.publish([record(1, hint=("dn-1", "dn-2")), record(2, hint=("dn-1",))])
         planned = copies(play, 0.5)
         assert planned[0].chunk == 2
 
     def test_a_node_takes_part_in_a_few_copies_at_a_time(self, play: Play) -> None:
         play.join("dn-1", "dn-2")
         play.open_for_business()
-        play.cluster.published([record(chunk, replication=2, hint=("dn-1",)) for chunk in range(1, 50)])
+        play.publish([record(chunk, replication=2, hint=("dn-1",)) for chunk in range(1, 50)])
         assert len(copies(play, 5.0)) == 2
 
     def test_with_nowhere_to_copy_to_nothing_is_ordered_until_a_node_comes(self, play: Play) -> None:
         play.join("dn-1")
         play.open_for_business()
-        play.cluster.published([record(7, hint=("dn-1",))])
+        play.publish([record(7, hint=("dn-1",))])
         assert copies(play, 5.0) == []
         play.join("dn-2")
         assert [copy.target for copy in copies(play, 1.0)] == ["dn-2"]
@@ -100,7 +100,7 @@ class TestCorruption:
     def test_only_the_datanode_s_own_word_condemns_a_replica(self, play: Play) -> None:
         play.join("dn-1", "dn-2", "dn-3")
         play.open_for_business()
-        play.cluster.published([record(7, hint=("dn-1", "dn-2", "dn-3"))])
+        play.publish([record(7, hint=("dn-1", "dn-2", "dn-3"))])
         (order,) = play.cluster.suspect_replica("dn-2", Replica(7, 1, 1000))
         assert (order.node, type(order.message)) == ("dn-2", VerifyChunks)
         assert len(play.cluster.locations(7)) == 3
@@ -108,7 +108,7 @@ class TestCorruption:
     def test_a_corrupt_replica_is_not_read_and_is_dropped_while_a_good_one_exists(self, play: Play) -> None:
         play.join("dn-1", "dn-2", "dn-3")
         play.open_for_business()
-        play.cluster.published([record(7, hint=("dn-1", "dn-2", "dn-3"))])
+        play.publish([record(7, hint=("dn-1", "dn-2", "dn-3"))])
         play.cluster.heartbeat(play.now_s, "dn-2", Heartbeat(USAGE, corrupt=[Replica(7, 1, 1000)]))
         assert "dn-2" not in {node.id for node in play.cluster.locations(7)}
         assert deletions(play, 1.0) == [("dn-2", 7)]
@@ -116,7 +116,7 @@ class TestCorruption:
     def test_no_copy_is_sent_to_where_a_deletion_is_still_under_way(self, play: Play) -> None:
         play.join("dn-1", "dn-2")
         play.open_for_business()
-        play.cluster.published([record(7, replication=2, hint=("dn-1", "dn-2"))])
+        play.publish([record(7, replication=2, hint=("dn-1", "dn-2"))])
         play.cluster.heartbeat(play.now_s, "dn-2", Heartbeat(USAGE, corrupt=[Replica(7, 1, 1000)]))
         assert copies(play, 5.0) == []
         play.cluster.heartbeat(play.now_s, "dn-2", Heartbeat(USAGE, removed=[Replica(7, 1, 1000)]))
@@ -125,7 +125,7 @@ class TestCorruption:
     def test_the_last_replica_is_kept_however_corrupt(self, play: Play) -> None:
         play.join("dn-1")
         play.open_for_business()
-        play.cluster.published([record(7, hint=("dn-1",))])
+        play.publish([record(7, hint=("dn-1",))])
         play.cluster.heartbeat(play.now_s, "dn-1", Heartbeat(USAGE, corrupt=[Replica(7, 1, 1000)]))
         assert deletions(play, 20.0) == []
         assert play.cluster.chunks.missing == {7}
@@ -135,7 +135,7 @@ class TestGarbage:
     def test_a_stale_replica_is_dropped_when_it_is_reported(self, play: Play) -> None:
         play.join("dn-1", "dn-2")
         play.open_for_business()
-        play.cluster.published([record(7, hint=("dn-1",), version=5)])
+        play.publish([record(7, hint=("dn-1",), version=5)])
         (order,) = play.cluster.report(play.now_s, "dn-2", ReportChunks([Replica(7, 4, 1000)], last=True))
         assert order.message == DeleteChunks([Replica(7, 4, 1000)])
 
@@ -145,7 +145,7 @@ class TestGarbage:
         play.join("dn-1", holding=(Replica(young, 1, 10),))
         play.open_for_business()
         assert deletions(play, 30.0) == []
-        play.cluster.published([record(young, hint=("dn-1",))])
+        play.publish([record(young, hint=("dn-1",))])
         assert [node.id for node in play.cluster.locations(young)] == ["dn-1"]
 
     def test_an_unknown_chunk_below_the_floor_is_garbage(self, play: Play) -> None:
@@ -158,7 +158,7 @@ class TestGarbage:
     def test_freed_chunks_are_dropped_by_all_who_hold_them(self, play: Play) -> None:
         play.join("dn-1", "dn-2")
         play.open_for_business()
-        play.cluster.published([record(7, hint=("dn-1", "dn-2"))])
+        play.publish([record(7, hint=("dn-1", "dn-2"))])
         assert {order.node for order in play.cluster.freed([record(7)])} == {"dn-1", "dn-2"}
         assert play.cluster.locations(7) == []
 
@@ -166,7 +166,7 @@ class TestGarbage:
         play.join("dn-1", "dn-2", rack="/rack-1")
         play.join("dn-3", rack="/rack-2")
         play.open_for_business()
-        play.cluster.published([record(7, replication=2, hint=("dn-1", "dn-2", "dn-3"))])
+        play.publish([record(7, replication=2, hint=("dn-1", "dn-2", "dn-3"))])
         ((node, chunk),) = deletions(play, 3.0)
         assert chunk == 7
         assert node in {"dn-1", "dn-2"}
@@ -176,7 +176,7 @@ class TestGarbage:
         play.open_for_business()
         play.beating.remove("dn-3")
         play.let_pass(4.0)
-        play.cluster.published([record(7, replication=2, hint=("dn-1", "dn-2", "dn-3"))])
+        play.publish([record(7, replication=2, hint=("dn-1", "dn-2", "dn-3"))])
         assert deletions(play, 4.0) == []
 
 
@@ -237,6 +237,6 @@ class TestPlacement:
     def test_a_reader_is_sent_to_its_own_host_first_then_to_its_rack(self, play: Play) -> None:
         for node, rack in (("dn-1", "/a"), ("dn-2", "/b"), ("dn-3", "/a")):
             play.cluster.register(play.now_s, registration(node, rack))
-        play.cluster.published([record(7, hint=("dn-1", "dn-2", "dn-3"))])
+        play.publish([record(7, hint=("dn-1", "dn-2", "dn-3"))])
         found = play.cluster.locations(7, near_host="dn-3.example")
         assert [node.id for node in found] == ["dn-3", "dn-1", "dn-2"]

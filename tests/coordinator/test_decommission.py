@@ -27,7 +27,7 @@ def drain(play: Play) -> list[Copy]:
     made = []
     while new := copies(play, 1.0):
         for copy in new:
-            play.cluster.copy_finished(copy.chunk, copied=True)
+            play.copied(copy)
         made += new
     return made
 
@@ -38,7 +38,7 @@ def play(play: Play) -> Play:
     play.join("dn-1", "dn-2", rack="/1")
     play.join("dn-3", "dn-4", rack="/2")
     play.open_for_business()
-    play.cluster.published([record(chunk, hint=("dn-1", "dn-2", "dn-3")) for chunk in range(1, 6)])
+    play.publish([record(chunk, hint=("dn-1", "dn-2", "dn-3")) for chunk in range(1, 6)])
     return play
 
 
@@ -57,13 +57,13 @@ def test_what_a_leaving_datanode_holds_is_copied_and_then_it_may_go(play: Play) 
 def test_progress_is_seen_while_it_drains(play: Play) -> None:
     play.cluster.set_mode("dn-1", Mode.DECOMMISSION)
     first, *_others = copies(play, 0.5)
-    play.cluster.copy_finished(first.chunk, copied=True)
+    play.copied(first)
     assert play.cluster.chunks.to_drain("dn-1") == 4
     assert service(play, "dn-1") is Service.DECOMMISSIONING
 
 
 def test_the_last_good_replica_is_read_and_copied_from_the_datanode_that_leaves(play: Play) -> None:
-    play.cluster.published([record(9, replication=2, hint=("dn-1",))])
+    play.publish([record(9, replication=2, hint=("dn-1",))])
     play.cluster.set_mode("dn-1", Mode.DECOMMISSION)
     assert [node.id for node in play.cluster.locations(9)] == ["dn-1"]
     made = [copy for copy in drain(play) if copy.chunk == 9]
@@ -94,7 +94,7 @@ def test_nothing_new_is_placed_there(play: Play) -> None:
 def test_a_write_that_was_under_way_to_it_is_drained_too(play: Play) -> None:
     play.cluster.set_mode("dn-1", Mode.DECOMMISSION)
     drain(play)
-    play.cluster.published([record(50, hint=("dn-1", "dn-2", "dn-3"))])
+    play.publish([record(50, hint=("dn-1", "dn-2", "dn-3"))])
     assert service(play, "dn-1") is Service.DECOMMISSIONING
     (copy,) = drain(play)
     assert (copy.chunk, copy.target) == (50, "dn-4")

@@ -79,7 +79,7 @@ def test_a_file_is_as_bad_as_its_worst_chunk(play: Play) -> None:
     play.join("dn-1", "dn-2", rack="/1")
     play.join("dn-3", rack="/2")
     play.open_for_business()
-    play.cluster.published(
+    play.publish(
         [
             record(1, hint=("dn-1", "dn-2", "dn-3")),
             record(2, hint=("dn-1", "dn-3")),

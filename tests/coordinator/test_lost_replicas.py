@@ -78,7 +78,7 @@ def test_a_dead_datanode_with_many_chunks_is_gone_for_readers_at_once_and_for_re
     many = 3 * lost_replicas_per_turn
     play.join("dn-1", "dn-2", "dn-3")
     play.open_for_business()
-    play.cluster.published([record(number, replication=2, hint=("dn-1", "dn-2")) for number in range(many)])
+    play.publish([record(number, replication=2, hint=("dn-1", "dn-2")) for number in range(many)])
     play.beating.remove("dn-1")
     under = []
     while len(under) < 4:
@@ -96,7 +96,7 @@ def test_a_replica_that_nobody_has_confirmed_since_is_no_reason_to_drop_another(
     many = 2 * lost_replicas_per_turn
     play.join("dn-1", "dn-2")
     play.open_for_business()
-    play.cluster.published([record(number, replication=2, hint=("dn-1", "dn-2")) for number in range(many)])
+    play.publish([record(number, replication=2, hint=("dn-1", "dn-2")) for number in range(many)])
     play.cluster.register(play.now_s, registration("dn-1"))
     play.cluster.load([record(number, replication=1) for number in range(many)])
     play.cluster.report(play.now_s, "dn-1", ReportChunks([], last=True))
@@ -124,7 +124,7 @@ def resting(play: Play) -> Play:
     """Three turns' chunks on dn-1 and dn-2; dn-1 is in maintenance for an hour and has been switched off."""
     play.join("dn-1", "dn-2", "dn-3")
     play.open_for_business()
-    play.cluster.published([record(number, replication=2, hint=("dn-1", "dn-2")) for number in range(MANY)])
+    play.publish([record(number, replication=2, hint=("dn-1", "dn-2")) for number in range(MANY)])
     play.cluster.set_mode("dn-1", Mode.MAINTENANCE, play.now_s + 3600.0)
     play.beating.remove("dn-1")
     turns = []

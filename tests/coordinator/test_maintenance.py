@@ -18,7 +18,7 @@ def copies(play: Play, seconds: float) -> list[Copy]:
     made = []
     for ticked in play.ticks(seconds):
         for copy in ticked.copies:
-            play.cluster.copy_finished(copy.chunk, copied=True)
+            play.copied(copy)
             made.append(copy)
     return made
 
@@ -41,7 +41,7 @@ def play(play: Play) -> Play:
     play.join("dn-1", "dn-2", rack="/1")
     play.join("dn-3", "dn-4", "dn-5", rack="/2")
     play.open_for_business()
-    play.cluster.published([record(chunk, hint=("dn-1", "dn-2", "dn-3")) for chunk in range(1, 6)])
+    play.publish([record(chunk, hint=("dn-1", "dn-2", "dn-3")) for chunk in range(1, 6)])
     play.cluster.set_mode("dn-1", Mode.MAINTENANCE, play.now_s + 3600.0)
     return play
 
@@ -65,7 +65,7 @@ def test_nothing_new_is_placed_there(play: Play) -> None:
 
 
 def test_what_only_it_holds_is_copied_before_it_may_go(play: Play) -> None:
-    play.cluster.published([record(9, replication=1, hint=("dn-1",))])
+    play.publish([record(9, replication=1, hint=("dn-1",))])
     assert service(play, "dn-1") is Service.ENTERING_MAINTENANCE
     assert play.cluster.chunks.to_drain("dn-1") == 1
     (copy,) = copies(play, 5.0)

@@ -72,7 +72,7 @@ def test_a_tick_gives_a_bounded_number_of_deletions_and_the_next_ones_the_rest(p
     garbage = tuple(Replica(number, 1, 10) for number in range(1, garbage_chunks_per_tick + 501))
     play.join("dn-1", holding=garbage)
     play.open_for_business()
-    play.cluster.published([record(1_000_000, replication=1, hint=("dn-1",))])
+    play.publish([record(1_000_000, replication=1, hint=("dn-1",))])
     play.floor = 100_000
     deleted = [
         sum(len(order.message.replicas) for order in ticked.orders if isinstance(order.message, DeleteChunks))

@@ -56,12 +56,19 @@ class DiskBreaker:
         self._cluster = cluster
         self._random = random
         self.broken = 0
+        self._is_over = False
         self._look_again()
+
+    def rest(self) -> None:
+        """What is broken stays so until its datanode starts again."""
+        self._is_over = True
 
     def _look_again(self) -> None:
         self._cluster.world.later(self._random.uniform(5.0, 60.0), self._look)
 
     def _look(self) -> None:
+        if self._is_over:
+            return
         victim = self._random.choice(self._cluster.datanodes)
         alive = len(self._cluster.coordinator.cluster.members.alive()) == len(self._cluster.datanodes)
         if alive and victim.node.up and self._cluster.fully_replicated():

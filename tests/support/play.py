@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from random import Random
 
 from peacefs.coordinator.cluster import Cluster, Ticked
 from peacefs.coordinator.records import ChunkRecord
+from peacefs.coordinator.repair import Copy
 from peacefs.protocol.messages import Heartbeat, Register, Replica, ReportChunks, Usage
 
 USAGE = Usage(capacity_bytes=1 << 40, used_bytes=0, available_bytes=1 << 39)
@@ -46,6 +47,21 @@ class Play:
     def open_for_business(self) -> None:
         self.cluster.loaded()
         assert self.cluster.ready(self.now_s)
+
+    def publish(self, records: Sequence[ChunkRecord]) -> None:
+        """A file is completed; the datanodes that gave receipts say with their next heartbeat what they have."""
+        self.cluster.published(records)
+        for node in sorted({node for known in records for node in known.hint} & self.beating):
+            added = [Replica(each.chunk, each.version, each.length) for each in records if node in each.hint]
+            self.cluster.heartbeat(self.now_s, node, Heartbeat(USAGE, added=added))
+
+    def copied(self, copy: Copy) -> None:
+        """The source says that a copy is done, and its target that it holds it."""
+        self.cluster.copy_finished(copy.chunk, copied=True)
+        state = self.cluster.chunks.get(copy.chunk)
+        if state is not None and copy.target in self.beating:
+            held = Replica(copy.chunk, copy.version, state.length)
+            self.cluster.heartbeat(self.now_s, copy.target, Heartbeat(USAGE, added=[held]))
 
     def ticks(self, seconds: float) -> Iterator[Ticked]:
         for _ in range(round(seconds * 2)):
