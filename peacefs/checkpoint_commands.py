@@ -1,7 +1,8 @@
-"""`peacefs checkpoint`: Spark's streaming checkpoints, seen into and judged. Needs neither Spark nor Java."""
+"""`peacefs checkpoint`: Spark's streaming checkpoints seen into, judged and moved."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,7 +10,7 @@ import typer
 from peacefs.client.addresses import DEFAULT_ADDRESS
 
 checkpoint = typer.Typer(
-    help="Look into Spark's streaming checkpoints. A PATH may be file:///... on this machine.",
+    help="Look into, verify and move Spark's streaming checkpoints. A PATH may be file:///... on this machine.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -82,3 +83,45 @@ def verify(
     with Session("checkpoint verify", coordinator) as session:
         status = verify_checkpoint(session, path, batch, as_json=as_json)
     raise typer.Exit(status)
+
+
+Archive = Annotated[Path, typer.Argument(metavar="FILE", help="An archive, on this machine.", show_default=False)]
+NewRoot = Annotated[str, typer.Argument(metavar="PATH", help="A root where nothing is yet.", show_default=False)]
+
+
+@checkpoint.command()
+def fork(path: Root, new: NewRoot, coordinator: Coordinator = _DEFAULT_COORDINATOR) -> None:
+    """Copy a checkpoint to another root of its cluster, to try things out: names alone, never data, all at once.
+
+    Of a query that runs it is the checkpoint of one moment. The copy needs nothing of the original.
+    """
+    from peacefs.client.command_line.session import Session
+    from peacefs.spark_connector.checkpoints.moving_commands import fork_checkpoint
+
+    with Session("checkpoint fork", coordinator) as session:
+        fork_checkpoint(session, path, new)
+
+
+@checkpoint.command()
+def export(
+    path: Root,
+    file: Archive,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace FILE if it is there.")] = False,
+    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+) -> None:
+    """Write a checkpoint into an archive: a zip with a SHA-256 of every file. From a cluster, that of one moment."""
+    from peacefs.client.command_line.session import Session
+    from peacefs.spark_connector.checkpoints.moving_commands import export_checkpoint
+
+    with Session("checkpoint export", coordinator) as session:
+        export_checkpoint(session, path, file, force=force)
+
+
+@checkpoint.command("import")
+def import_(file: Archive, new: NewRoot, coordinator: Coordinator = _DEFAULT_COORDINATOR) -> None:
+    """Make a checkpoint of an archive. It is there when it is whole, and verified, and never over another."""
+    from peacefs.client.command_line.session import Session
+    from peacefs.spark_connector.checkpoints.moving_commands import import_checkpoint
+
+    with Session("checkpoint import", coordinator) as session:
+        import_checkpoint(session, file, new)

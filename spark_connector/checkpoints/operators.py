@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import msgspec
 
@@ -19,6 +20,7 @@ from .binary import DataInput
 _NEWEST = 2
 _SCHEMA_NEWEST = 3
 _COLUMN_FAMILIES_MAX = 10_000
+_LOCATION = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:)?(?://[^/]*)?(/.*)", re.DOTALL)
 
 
 class StoreInfo(msgspec.Struct, frozen=True, rename="camel"):
@@ -56,6 +58,12 @@ def parse_operator(data: bytes) -> Operator:
     if not partitions or min(partitions) < 1 or sum(partitions) > checkpoint_partitions_max:
         raise CheckpointDamaged("it names no store, or one with a number of partitions that cannot be")
     return operator
+
+
+def path_of(location: str) -> str:
+    """The path of a Hadoop Path as it prints itself, with or without scheme and authority: nothing is escaped."""
+    found = _LOCATION.fullmatch(location)
+    return found[1] if found else location
 
 
 def check_schema(data: bytes) -> int:

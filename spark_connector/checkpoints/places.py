@@ -10,16 +10,22 @@ from urllib.parse import unquote, urlsplit
 from peacefs.client.command_line.session import Session
 from peacefs.protocol.errors import BadRequest
 
-from .tree import FileTree, LocalTree, PeaceTree
+from .tree import LocalTree, PeaceTree, Workspace
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointPlace:
     """A directory of a tree. `text` is how the user wrote it."""
 
-    tree: FileTree
+    tree: Workspace
     root: str
     text: str
+    #: Whose file system it is: a coordinator's address, or nobody's.
+    owner: str = ""
+
+    def shares_tree_with(self, other: CheckpointPlace) -> bool:
+        """Whether both are in the same file system."""
+        return self.owner == other.owner
 
 
 def checkpoint_place(session: Session, text: str) -> CheckpointPlace:
@@ -27,7 +33,7 @@ def checkpoint_place(session: Session, text: str) -> CheckpointPlace:
     parts = urlsplit(text)
     if parts.scheme != "file":
         place = session.place(text)
-        return CheckpointPlace(PeaceTree(place.files), place.path, text)
+        return CheckpointPlace(PeaceTree(place.files), place.path, text, place.files.address)
     if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
         raise BadRequest(f"{text!r} names no directory of this machine: file:///path does")
     return CheckpointPlace(LocalTree(), posixpath.normpath(Path(unquote(parts.path)).as_posix()), text)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import posixpath
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol, cast
 
 from peacefs.client.filesystem import PeaceFileSystem
-from peacefs.protocol.errors import BadRequest, FileNotFound
+from peacefs.protocol.errors import BadRequest, FileAlreadyExists, FileNotFound
 from peacefs.protocol.limits import checkpoint_entries_max
 
 
@@ -27,6 +29,14 @@ class Entry:
         return posixpath.basename(self.path)
 
 
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """How many files, and bytes of theirs."""
+
+    files: int
+    bytes: int
+
+
 class FileTree(Protocol):
     """Paths are absolute, with slashes."""
 
@@ -39,8 +49,34 @@ class FileTree(Protocol):
         ...
 
 
+class Workspace(FileTree, Protocol):
+    """A tree that can be changed."""
+
+    def exists(self, path: str) -> bool: ...
+
+    def create(self, path: str) -> BinaryIO:
+        """Begins a file, with its directories; it is there, whole, when it was closed."""
+        ...
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Gives a small file other contents."""
+        ...
+
+    def copy(self, source: str, target: str) -> Amount:
+        """A tree to where nothing is."""
+        ...
+
+    def move(self, source: str, target: str) -> None:
+        """A tree, atomically. Raises FileAlreadyExists."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """A file or tree; that it is not there is fine."""
+        ...
+
+
 class LocalTree:
-    """Directories of this machine."""
+    """Directories of this machine. A copy is of data, and of no one moment."""
 
     def entries(self, directory: str) -> list[Entry]:
         try:
@@ -54,6 +90,34 @@ class LocalTree:
         except (FileNotFoundError, IsADirectoryError):
             raise FileNotFound(f"there is no file {path}") from None
 
+    def exists(self, path: str) -> bool:
+        return os.path.lexists(path)
+
+    def create(self, path: str) -> BinaryIO:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        return Path(path).open("xb")
+
+    def replace(self, path: str, data: bytes) -> None:
+        staged = Path(f"{path}.peacefs.tmp")
+        staged.write_bytes(data)
+        staged.replace(path)
+
+    def copy(self, source: str, target: str) -> Amount:
+        shutil.copytree(source, target, symlinks=True)
+        copied = list(files_below(self, target))
+        return Amount(len(copied), sum(entry.length for entry in copied))
+
+    def move(self, source: str, target: str) -> None:
+        if self.exists(target):
+            raise FileAlreadyExists(f"{target} exists")
+        Path(source).rename(target)
+
+    def remove(self, path: str) -> None:
+        if Path(path).is_dir():
+            shutil.rmtree(path)
+        else:
+            Path(path).unlink(missing_ok=True)
+
     @staticmethod
     def _entry(path: Path) -> Entry:
         stat = path.stat()
@@ -61,7 +125,7 @@ class LocalTree:
 
 
 class PeaceTree:
-    """Directories of a cluster. Does not own `files`."""
+    """Directories of a cluster. A copy is of names alone, and of one moment. Does not own `files`."""
 
     def __init__(self, files: PeaceFileSystem) -> None:
         self._files = files
@@ -74,6 +138,26 @@ class PeaceTree:
 
     def open(self, path: str) -> BinaryIO:
         return cast(BinaryIO, self._files.open(path))
+
+    def exists(self, path: str) -> bool:
+        return self._files.exists(path)
+
+    def create(self, path: str) -> BinaryIO:
+        return cast(BinaryIO, self._files.open_for_writing(path))
+
+    def replace(self, path: str, data: bytes) -> None:
+        self._files.write(path, data, overwrite=True)
+
+    def copy(self, source: str, target: str) -> Amount:
+        self._files.mkdirs(posixpath.dirname(target))
+        copied = self._files.copy(source, target)
+        return Amount(copied.files, copied.length)
+
+    def move(self, source: str, target: str) -> None:
+        self._files.rename(source, target)
+
+    def remove(self, path: str) -> None:
+        self._files.delete(path, recursive=True)
 
 
 def files_below(tree: FileTree, root: str) -> Iterator[Entry]:

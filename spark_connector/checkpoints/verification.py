@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import pairwise
-from urllib.parse import unquote, urlsplit
 
 from peacefs.protocol.errors import BadRequest, CheckpointDamaged
 
@@ -29,7 +28,7 @@ from .layout import (
     StoreKey,
 )
 from .logs import Commit, Offsets
-from .operators import Operator, StoreInfo
+from .operators import Operator, StoreInfo, path_of
 from .state_chain import ChainFinder
 from .tree import Entry
 
@@ -283,7 +282,7 @@ class Judge:
         found = []
         directory = f"{STATE}/{number}/_stateSchema/{store.store_name}"
         for uri in store.state_schema_file_paths:
-            named = unquote(urlsplit(uri).path)
+            named = path_of(uri)
             path = f"{directory}/{named.rpartition('/')[2]}"
             elsewhere = None if named == f"{self.layout.root}/{path}" else uri
             found.append((path, self.layout.by_path.get(path), elsewhere))

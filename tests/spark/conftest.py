@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         for name, value in java_environment(find_java(), tmp_path_factory.mktemp("java")).items():
             environment.setenv(name, value)
         environment.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        environment.setenv("PYSPARK_PYTHON", sys.executable)
         session = (
             configure(SparkSession.builder, "127.0.0.1:9870")
             .master("local[2]")

@@ -3,43 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import Result
 from support import checkpoints as made
-from typer.testing import CliRunner
 
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster import LocalCluster
-from peacefs.command import application
 
-
-def peacefs(*arguments: str) -> Result:
-    result = CliRunner().invoke(application, ["checkpoint", *arguments], prog_name="peacefs")
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    return result
-
-
-@pytest.fixture
-def local(tmp_path: Path) -> Path:
-    """A checkpoint in a directory of this machine."""
-    for path, data in made.checkpoint().files.items():
-        file = tmp_path / path.lstrip("/")
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(data)
-    return tmp_path / made.ROOT.lstrip("/")
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with LocalCluster(tmp_path_factory.mktemp("checkpoints"), datanodes=1, port=0) as cluster:
-        yield cluster
+Peacefs = Callable[..., Result]
 
 
 @pytest.mark.cluster
-def test_checkpoints_of_a_cluster_are_listed_shown_and_verified(cluster: LocalCluster) -> None:
+def test_checkpoints_of_a_cluster_are_listed_shown_and_verified(cluster: LocalCluster, peacefs: Peacefs) -> None:
     address = f"--coordinator={cluster.http_address}"
     with PeaceFileSystem(cluster.http_address) as files:
         for path, data in made.checkpoint(state_format=2).files.items():
@@ -47,7 +25,8 @@ def test_checkpoints_of_a_cluster_are_listed_shown_and_verified(cluster: LocalCl
         files.write("/checkpoints/notes.txt", b"no checkpoint")
         listed = peacefs("ls", "--json", address)
         assert listed.exit_code == 0
-        (record,) = map(json.loads, listed.stdout.splitlines())
+        records = {record["root"]: record for record in map(json.loads, listed.stdout.splitlines())}
+        record = records[made.ROOT]
         assert (record["root"], record["query"], record["committed"]) == (made.ROOT, made.QUERY, 7)
         assert made.ROOT in peacefs("ls", "/checkpoints", address).stdout
         shown = peacefs("show", made.ROOT, "--stores", address)
@@ -64,7 +43,7 @@ def test_checkpoints_of_a_cluster_are_listed_shown_and_verified(cluster: LocalCl
         assert peacefs("verify", f"webhdfs://{address.rpartition('/')[2]}{made.ROOT}", "--batch=6").exit_code == 0
 
 
-def test_the_exit_status_says_how_bad_it_is(local: Path) -> None:
+def test_the_exit_status_says_how_bad_it_is(local: Path, peacefs: Peacefs) -> None:
     assert peacefs("verify", f"file://{local}").exit_code == 0
     (local / "state/0/_metadata/metadata").unlink()
     survived = peacefs("verify", f"file://{local}")
@@ -78,7 +57,7 @@ def test_the_exit_status_says_how_bad_it_is(local: Path) -> None:
     assert hopeless.exit_code == 5 and "no batch is good" in hopeless.stdout
 
 
-def test_what_is_no_checkpoint_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_what_is_no_checkpoint_is_refused_in_one_line(tmp_path: Path, peacefs: Peacefs) -> None:
     for command in ("show", "verify"):
         for path, said in ((tmp_path, "no checkpoint"), (tmp_path / "absent", "no directory")):
             refused = peacefs(command, f"file://{path}")
@@ -90,7 +69,7 @@ def test_what_is_no_checkpoint_is_refused_in_one_line(tmp_path: Path) -> None:
     assert (empty.exit_code, empty.stdout) == (0, "")
 
 
-def test_a_damaged_checkpoint_is_listed_and_shown_all_the_same(local: Path) -> None:
+def test_a_damaged_checkpoint_is_listed_and_shown_all_the_same(local: Path, peacefs: Peacefs) -> None:
     for name in ("metadata", "offsets/7", "state/0/_metadata/metadata"):
         (local / name).write_bytes(b"\xff")
     listed = json.loads(peacefs("ls", "--json", f"file://{local.parent}").stdout)

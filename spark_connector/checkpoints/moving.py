@@ -1,0 +1,59 @@
+"""What in a checkpoint names its own place, and must change when it is moved.
+
+Of all files of Spark 4.3 only operator metadata of version 2 (`state/O/_metadata/v2/N`, of `transformWithState`)
+does: it names the files of schemas by absolute URIs, and a restart reads them there. Logs of file sources, and the
+log that a file sink keeps outside the root, name data, which does not move with the checkpoint: they stay.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+from peacefs.protocol.errors import CheckpointDamaged, FileNotFound
+
+from .layout import STATE
+from .operators import path_of
+from .tree import Entry, FileTree
+
+_PATHS = "stateSchemaFilePaths"
+_BELOW_ROOT = re.compile(r".*/(state/(?:0|[1-9][0-9]*)/_stateSchema/.+)", re.DOTALL)
+
+
+def files_that_name_their_place(tree: FileTree, root: str) -> list[str]:
+    """Each must be rewritten when the checkpoint is moved. Looks where they are, and not at all the rest."""
+    found = []
+    for operator in _entries(tree, f"{root}/{STATE}"):
+        if operator.is_directory:
+            made = _entries(tree, f"{operator.path}/_metadata/v2")
+            found += [entry.path for entry in made if entry.name.isdecimal()]
+    return found
+
+
+def _entries(tree: FileTree, directory: str) -> list[Entry]:
+    try:
+        return tree.entries(directory)
+    except FileNotFound:
+        return []
+
+
+def moved(data: bytes, new_root: str) -> bytes:
+    """Operator metadata that names its schemas below `new_root`, a path. Raises CheckpointDamaged.
+
+    Spark resolves a path without scheme in the file system of the checkpoint, by whichever address that was given.
+    """
+    head, _, rest = data.partition(b"\n")
+    try:
+        operator = json.loads(rest)
+        for store in operator["stateStoreInfo"]:
+            store[_PATHS] = [_below(new_root, uri) for uri in store.get(_PATHS, [])]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise CheckpointDamaged(f"cannot be read: {error}") from None
+    return head + b"\n" + json.dumps(operator, separators=(",", ":")).encode()
+
+
+def _below(new_root: str, uri: str) -> str:
+    found = _BELOW_ROOT.fullmatch(path_of(uri))
+    if found is None:
+        raise CheckpointDamaged(f"it names {uri}, which is no schema file of a checkpoint")
+    return f"{new_root.rstrip('/')}/{found[1]}"

@@ -1,0 +1,135 @@
+"""Checkpoints copied to another root, to an archive, and from one: staged out of sight, there whole or not at all.
+
+What names its own place is rewritten (`moving`), so that the copy needs nothing of the original.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import posixpath
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from peacefs.client.command_line.progress import TransferProgress
+from peacefs.protocol.errors import BadRequest, FileAlreadyExists, PeacefsError
+from peacefs.protocol.limits import packet_bytes
+
+from .archive import ArchiveReader, ArchiveWriter
+from .catalogue import read_layout
+from .layout import is_root
+from .moving import files_that_name_their_place, moved
+from .tree import Amount, Workspace
+
+
+def fork(tree: Workspace, source: str, target: str) -> Amount:
+    """Copies a checkpoint to where nothing is.
+
+    Raises FileAlreadyExists, FileNotFound, BadRequest for what is no checkpoint.
+    """
+    if not is_root(entry.name for entry in tree.entries(source)):
+        raise BadRequest(f"{source} is no checkpoint of Spark's")
+    _refuse_target(tree, source, target)
+    with _staged(tree, target) as staging:
+        copied = tree.copy(source, staging)
+        _settle(tree, staging, target)
+        tree.move(staging, target)
+    return copied
+
+
+def export(
+    tree: Workspace, source: str, archive: Path, progress: TransferProgress, *, moment: bool, force: bool = False
+) -> Amount:
+    """Writes a checkpoint into an archive, which appears when it is whole.
+
+    With `moment` from a copy of one moment, so that the query may go on meanwhile. Raises FileAlreadyExists,
+    FileNotFound, BadRequest for what is no checkpoint, CheckpointDamaged for what cannot be read.
+    """
+    if archive.exists() and not force:
+        raise FileAlreadyExists(f"{archive} exists: --force replaces it")
+    read_layout(tree, source)
+    with contextlib.ExitStack() as stack:
+        if moment:
+            staging = stack.enter_context(_staged(tree, source))
+            tree.copy(source, staging)
+        else:
+            staging = source
+        layout = read_layout(tree, staging)
+        progress.expect(layout.bytes)
+        with ArchiveWriter(archive) as writer:
+            for path, entry in sorted(layout.by_path.items()):
+                progress.name(posixpath.basename(path))
+                with tree.open(entry.path) as data:
+                    writer.add(path, _watched(data, progress.advance))
+            writer.finish()
+    return Amount(len(layout.by_path), layout.bytes)
+
+
+def restore(archive: Path, tree: Workspace, target: str, progress: TransferProgress) -> Amount:
+    """Makes a checkpoint of an archive, where nothing is.
+
+    Raises FileAlreadyExists, CheckpointDamaged for an archive that is cut short or damaged, BadRequest for what is
+    none.
+    """
+    _refuse_target(tree, None, target)
+    with ArchiveReader(archive) as reader, _staged(tree, target) as staging:
+        progress.expect(reader.bytes)
+        for path in reader.paths:
+            progress.name(posixpath.basename(path))
+            with _created(tree, f"{staging}/{path}") as file:
+                for piece in reader.read(path):
+                    file.write(piece)
+                    progress.advance(len(piece))
+        _settle(tree, staging, target)
+        tree.move(staging, target)
+        return Amount(len(reader.paths), reader.bytes)
+
+
+@contextlib.contextmanager
+def _created(tree: Workspace, path: str) -> Iterator[BinaryIO]:
+    """A new file; of one that fails on the way nothing is published."""
+    file = tree.create(path)
+    try:
+        yield file
+    except BaseException:
+        discard = getattr(file, "discard", file.close)
+        discard()
+        raise
+    file.close()
+
+
+def _refuse_target(tree: Workspace, source: str | None, target: str) -> None:
+    if tree.exists(target):
+        raise FileAlreadyExists(f"{target} exists: a checkpoint is never put over another one")
+    if source is not None and f"{target}/".startswith(f"{source}/"):
+        raise BadRequest(f"{target} lies below {source}")
+
+
+@contextlib.contextmanager
+def _staged(tree: Workspace, target: str) -> Iterator[str]:
+    """A hidden place beside `target`, which is empty again afterwards."""
+    directory, name = posixpath.split(target)
+    staging = posixpath.join(directory, f".{name}.{uuid.uuid4()}.tmp")
+    try:
+        yield staging
+    finally:
+        with contextlib.suppress(PeacefsError):
+            tree.remove(staging)
+
+
+def _settle(tree: Workspace, staging: str, target: str) -> None:
+    """Makes a staged checkpoint name its future place."""
+    for path in files_that_name_their_place(tree, staging):
+        directory, name = posixpath.split(path)
+        for checksum in (f"{path}.crc", f"{directory}/.{name}.crc"):
+            tree.remove(checksum)
+        with tree.open(path) as file:
+            data = file.read()
+        tree.replace(path, moved(data, target))
+
+
+def _watched(data: BinaryIO, advance: Callable[[int], None]) -> Iterator[bytes]:
+    while piece := data.read(packet_bytes):
+        yield piece
+        advance(len(piece))
