@@ -262,6 +262,15 @@ class CoordinatorApi:
         """The coordinator reads its topology file again. Raises InvalidTopology, BadRequest when it has none."""
         return self._read(self._http.ask("POST", "/v1/topology/reload"), NetworkView)
 
+    def allocate_probe(self, pipeline: Sequence[str]) -> Allocated:
+        """Leave to write a chunk through exactly these datanodes, for no file. Raises NoDatanodes, Overloaded."""
+        body = msgspec.json.encode({"pipeline": pipeline})
+        return self._read(self._http.ask("POST", "/v1/topology/probes", body=body), Allocated)
+
+    def forget_probes(self, chunks: Sequence[int]) -> None:
+        """Has them deleted."""
+        self._http.ask("POST", "/v1/topology/probes/forget", body=msgspec.json.encode({"chunks": chunks}))
+
     # -- data --------------------------------------------------------------------------------------
 
     def create(self, file: NewFile) -> Created:

@@ -13,6 +13,7 @@ from .leases import Leases
 from .limiting import Limiting
 from .names import Names
 from .placing import Placing
+from .probing import Probing
 from .reading import Reading
 from .reshaping import Reshaping
 from .snapshotting import Snapshotting
@@ -29,6 +30,7 @@ class Files:
         placing = Placing(workplace)
         leases = Leases(workplace.monotonic())
         self.names = Names(workplace)
+        self.probing = Probing(workplace, placing)
         self.appending = Appending(workplace, placing, leases)
         self.reshaping = Reshaping(workplace, leases)
         self.writing = Writing(workplace, placing, self.appending)

@@ -40,7 +40,7 @@ from .files import Files
 from .membership import Node
 from .planner import Planner
 from .records import Mode
-from .rest_network import network_routes
+from .rest_network import network_routes, probing_routes
 from .slow_hops import Part
 from .standing import Service
 from .writing import CreateFile
@@ -317,6 +317,7 @@ def build_rest(
         return _json(await files.reading.report_corrupt(await _message(request, ReportCorrupt)))
 
     app.include_router(network_routes(cluster, Planner()))
+    app.include_router(probing_routes(files.probing))
     app.add_middleware(BodyLimit, of_path={"/v1/plan": plan_body_bytes_max})
     _answer_errors(app)
     return app

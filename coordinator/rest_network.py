@@ -1,5 +1,5 @@
 """REST on the network and on what policies would do with it: `GET /v1/topology`, `POST /v1/topology/reload`,
-`POST /v1/plan`."""
+`POST /v1/topology/probes`, `POST /v1/plan`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from peacefs.peace import dry_run
 from peacefs.protocol.errors import NoDatanodes
-from peacefs.protocol.limits import plan_chunks_max, plan_requests_max, replication_default, replication_max
+from peacefs.protocol.limits import (
+    plan_chunks_max,
+    plan_requests_max,
+    probes_max,
+    replication_default,
+    replication_max,
+)
 from peacefs.topology.calibration import Calibration, calibrate
 from peacefs.topology.model import Topology
 from peacefs.topology.toml_writer import to_structure
@@ -21,6 +27,7 @@ from peacefs.topology.toml_writer import to_structure
 from .cluster import Cluster
 from .network import NetworkLoad, load_of
 from .planner import Planner
+from .probing import Probing
 
 
 class RackDescription(BaseModel):
@@ -94,6 +101,18 @@ class PlanBody(BaseModel):
     )
 
 
+class ProbeBody(BaseModel):
+    """Datanodes by id, in the order of the pipeline."""
+
+    pipeline: list[str] = Field(min_length=1, max_length=replication_max)
+
+
+class ProbesBody(BaseModel):
+    """Chunks that were allocated as probes; others are passed over."""
+
+    chunks: list[int] = Field(max_length=probes_max)
+
+
 class PlanAssignment(BaseModel):
     """A chunk's servers in pipeline order, and when it is written, in seconds from the start. Requests, chunks
     and steps count from 0; the chunks of a step are written together."""
@@ -150,6 +169,23 @@ def add_reload_route(app: FastAPI, reload: Callable[[], Awaitable[None]], cluste
         """Reads the topology file again. When there is a mistake in it nothing changes."""
         await reload()
         return _described(cluster)
+
+
+def probing_routes(probing: Probing) -> APIRouter:
+    """What `peacefs topology calibrate` measures with."""
+    router = APIRouter(prefix="/v1/topology/probes")
+
+    @router.post("")
+    async def allocate(body: ProbeBody) -> Response:
+        """Leave to write a chunk through exactly these datanodes, which no file will ever refer to."""
+        return Response(msgspec.json.encode(probing.allocate(body.pipeline)), media_type="application/json")
+
+    @router.post("/forget", status_code=204)
+    async def forget(body: ProbesBody) -> None:
+        """These have been written: they are deleted."""
+        probing.forget(body.chunks)
+
+    return router
 
 
 def _for_cluster(body: PlanBody, requests: list[dry_run.Request], cluster: Cluster) -> dry_run.Task:

@@ -17,6 +17,7 @@ from peacefs.client.command_line.application import Coordinator, application
 from peacefs.client.command_line.complaints import complain
 from peacefs.metadata_commands import metadata
 from peacefs.protocol.limits import (
+    calibration_s,
     coordinator_http_port_default,
     coordinator_node_port_default,
     copy_bytes_per_second,
@@ -365,6 +366,28 @@ def topology_show(
     from .topology_command import show
 
     show(file, coordinator, svg=svg, dot=dot, graphml=graphml)
+
+
+@topology.command("calibrate")
+def topology_calibrate(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", show_default=False, help="A description in TOML, or where to put one.")
+    ],
+    coordinator: Coordinator = DEFAULT_ADDRESS.http,
+    seconds: Annotated[
+        float,
+        typer.Option("--seconds", metavar="S", min=0.1, max=60, help="How long each measurement lasts."),
+    ] = calibration_s,
+) -> None:
+    """Measure disks and links of the running cluster, and write what they carry into FILE.
+
+    Each datanode's disk with 1, 2, 4 and 8 streams, and each link between racks. Best when little else goes on, and
+    from a machine whose network card is no slower than the disks. What is written for it is deleted at once. Of
+    comments in FILE the one at its head stays.
+    """
+    from .calibrate_command import calibrate
+
+    calibrate(file, coordinator, seconds)
 
 
 @topology.command("reload")

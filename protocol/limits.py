@@ -22,6 +22,19 @@ snapshot_diff_entries_max: Final = 1_000_000
 # -- topology ------------------------------------------------------------------------------------
 rack_depth_max: Final = 16
 topology_file_bytes_max: Final = 16 * MIB
+# Chunks that measure the network at once; what is measured is not in any file.
+probes_max: Final = 256
+# A probe that is not taken back by then is left to the reclaim of what no file refers to.
+probe_memory_s: Final = 600.0
+# Incoming streams with which a disk is measured, one after the other.
+calibration_streams: Final = (1, 2, 4, 8)
+calibration_s: Final = 2.0
+# Streams through a link when it is measured.
+calibration_link_streams: Final = 8
+# How often each of them crosses it to and fro. Longer pipelines take too long to fill and to drain.
+calibration_pairs_max: Final = 4
+# Disks whose rates differ less are taken for alike.
+calibration_tolerance: Final = 0.1
 
 # -- policies: simulated and planned ---------------------------------------------------------------
 simulated_seeds_max: Final = 10_000

@@ -78,3 +78,52 @@ def transfer_progress() -> Iterator[TransferProgress]:
             progress.update(task, description=shown, total=total, advance=advance, completed=completed)
 
         yield _Bar(update)
+
+
+class StepProgress:
+    """What work in steps of about the same length reports to. This one shows nothing."""
+
+    def expect(self, steps: int) -> None:
+        """There will be so many in all."""
+
+    def step(self, name: str) -> None:
+        """The one before is done, and this one begins."""
+
+
+class _StepBar(StepProgress):
+    def __init__(self, update: Callable[..., None]) -> None:
+        self._update = update
+        self._begun = 0
+
+    def expect(self, steps: int) -> None:
+        self._update(total=steps)
+
+    def step(self, name: str) -> None:
+        self._update(description=name, completed=self._begun)
+        self._begun += 1
+
+
+@contextlib.contextmanager
+def step_progress() -> Iterator[StepProgress]:
+    """Shows the step that is under way, and how long the rest will take."""
+    if not sys.stderr.isatty():
+        yield StepProgress()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task("", total=None)
+
+        def update(
+            *, description: str | None = None, total: int | None = None, completed: int | None = None
+        ) -> None:
+            progress.update(task, description=description, total=total, completed=completed)
+
+        yield _StepBar(update)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import Mock
 
 import httpx
 import pytest
@@ -30,7 +31,7 @@ class Rest:
     """The REST of a coordinator without files."""
 
     def __init__(self, play: Play) -> None:
-        app = build_rest(cast(Files, None), play.cluster, "c", lambda: 1, lambda: "here:1", lambda: play.now_s)
+        app = build_rest(cast(Files, Mock()), play.cluster, "c", lambda: 1, lambda: "here:1", lambda: play.now_s)
         self._transport = httpx.ASGITransport(app, raise_app_exceptions=False)
 
     def ask(self, method: str, path: str, content: str | None = None) -> httpx.Response:

@@ -1,0 +1,124 @@
+"""`peacefs topology calibrate`: finds the rates that disks have been given, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from peacefs.command import application
+from peacefs.topology.loader import load_topology
+
+pytestmark = pytest.mark.cluster
+_TIMEOUT_S = 30
+_CURVES = {"n1": "1=20e6,2=40e6,4=30e6", "n2": "1=10e6"}
+
+
+def _start(*arguments: str) -> tuple[subprocess.Popen[bytes], dict[str, str]]:
+    ready, theirs = os.pipe()
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "peacefs", *arguments, f"--ready-fd={theirs}"], pass_fds=[theirs]
+    )
+    os.close(theirs)
+    with os.fdopen(ready) as pipe:
+        return process, json.loads(pipe.readline())
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Of a coordinator with two datanodes, whose disks differ."""
+    tmp_path = tmp_path_factory.mktemp("cluster")
+    processes = []
+    try:
+        process, coordinator = _start("coordinator", f"--dir={tmp_path / 'c'}", "--port=0", "--node-port=0")
+        processes.append(process)
+        for name, curve in _CURVES.items():
+            process, _ = _start(
+                *("datanode", f"--dir={tmp_path / name}", "--port=0", "--data-port=0", f"--rack=/{name}"),
+                f"--coordinator=127.0.0.1:{coordinator['node_port']}",
+                f"--secret-file={tmp_path / 'c' / 'cluster.secret'}",
+                f"--emulate-disk={curve}",
+            )
+            processes.append(process)
+        yield f"http://127.0.0.1:{coordinator['http_port']}"
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait(_TIMEOUT_S)
+
+
+def _calibrate(file: Path, address: str, seconds: float = 0.1) -> Result:
+    arguments = ["topology", "calibrate", str(file), "--coordinator", address, "--seconds", str(seconds)]
+    return CliRunner().invoke(application, arguments, prog_name="peacefs")
+
+
+def test_rates_come_near_those_that_disks_have_and_nothing_stays_behind(address: str, tmp_path: Path) -> None:
+    file = tmp_path / "net.toml"
+    done = _calibrate(file, address, 0.6)
+    assert done.exit_code == 0, done.output
+    found = load_topology(file)
+    fast, slow = sorted((server.disk for server in found.servers.values()), key=lambda disk: -disk.best_rate)
+    # A machine that is busy with other things makes disks slower, never faster.
+    assert 0.5 * 40e6 <= fast.best_rate <= 1.1 * 40e6
+    assert fast.rate(1) < 0.8 * fast.rate(2)
+    assert 0.5 * 10e6 <= slow.best_rate <= 1.1 * 10e6
+    # Loopback is faster than these disks, so nothing was learnt of the links.
+    assert "/n1 - /: at least " in done.stdout and "left at 125 MB/s" in done.stdout
+    assert {link.bytes_s for link in found.switch_links()} == {125e6}
+    _until_nothing_is_held(address)
+
+    file.write_text("# Ours, by hand.\n# Two lines.\n\n" + file.read_text())
+    assert _calibrate(file, address).exit_code == 0
+    assert file.read_text().startswith("# Ours, by hand.\n# Two lines.\n\nshape")
+    assert list(load_topology(file).racks) == ["/n1", "/n2"]
+
+
+def _until_nothing_is_held(address: str) -> None:
+    deadline_s = time.monotonic() + _TIMEOUT_S
+    while (
+        any(node["replicas"] for node in httpx.get(f"{address}/v1/status").json()["datanodes"])
+        or (httpx.get(f"{address}/v1/status").json()["unclaimed"]["chunks"])
+    ):
+        assert time.monotonic() < deadline_s, "what was written to measure is still there"
+        time.sleep(0.05)
+
+
+def test_servers_that_are_not_in_the_cluster_are_told_before_anything_is_measured(
+    address: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "net.toml"
+    text = '[[switch]]\nname = "/r"\n[[servers]]\nrack = "/r"\nnames = ["elsewhere"]\n'
+    file.write_text(text)
+    refused = _calibrate(file, address)
+    assert refused.exit_code == 1 and "none of its servers is alive in this cluster" in refused.stderr
+    file.write_text(text.replace("elsewhere", "127.0.0.1"))
+    refused = _calibrate(file, address)
+    assert (
+        refused.exit_code == 1
+        and "127.0.0.1 is more than one datanode; name them as HOST:DATA-PORT" in refused.stderr
+    )
+    assert file.read_text() == text.replace("elsewhere", "127.0.0.1")
+
+
+def test_a_probe_goes_through_datanodes_that_are_there_and_only_probes_are_forgotten(address: str) -> None:
+    node, other = (each["node"] for each in httpx.get(f"{address}/v1/status").json()["datanodes"])
+
+    def probe(*pipeline: str) -> httpx.Response:
+        return httpx.post(f"{address}/v1/topology/probes", json={"pipeline": pipeline})
+
+    assert [hop["node"] if isinstance(hop, dict) else hop[0] for hop in probe(other, node).json()["pipeline"]] == [
+        other,
+        node,
+    ]
+    assert "in the pipeline twice" in probe(node, node).json()["RemoteException"]["message"]
+    assert "no datanode gone is alive" in probe("gone").json()["RemoteException"]["message"]
+    assert httpx.post(f"{address}/v1/topology/probes/forget", json={"chunks": [1, 2]}).status_code == 204
