@@ -71,10 +71,12 @@ class NodeServer:
         epoch: Callable[[], int],
         on_epoch_seen: Callable[[NodeId, int], None],
         clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self.me = me
         self.cluster = cluster
         self.clock = clock
+        self.wall_clock = wall_clock
         self.epoch = epoch
         self.on_epoch_seen = on_epoch_seen
         #: Set by the service, which builds Files with this server's `send`.
@@ -370,7 +372,7 @@ class NodeLink(asyncio.Protocol):
                 message.data_port,
                 message.rack,
             )
-            self.write(Registered(server.epoch()), tag)
+            self.write(Registered(server.epoch(), server.wall_clock()), tag)
         elif not server.speaks_for_datanode(self):
             self.write(ReportAgain(), tag)
         elif isinstance(message, ReportChunks):
@@ -378,7 +380,7 @@ class NodeLink(asyncio.Protocol):
             self.write(Done(), tag)
         else:
             self._send_out(server.cluster.heartbeat(now_s, self.name, message))
-            self.write(HeartbeatAck(server.epoch()), tag)
+            self.write(HeartbeatAck(server.epoch(), server.wall_clock()), tag)
 
     def _send_out(self, orders: Sequence[Order]) -> None:
         for order in orders:

@@ -70,6 +70,7 @@ class Datanode(Protocol):
     def usage(self) -> Usage: ...
     def paces(self) -> Sequence[Pace]: ...
     def epoch_seen(self, epoch: int) -> None: ...
+    def clock_heard(self, clock_s: float) -> None: ...
     def ordered(self, order: Message, respond: Respond) -> None:
         """Does what the coordinator orders, on another thread than the caller's."""
 
@@ -211,6 +212,7 @@ class CoordinatorLink:
                 raise from_wire(reply.code, reply.message)
             raise PeerRefused(f"registration was answered by {reply}")
         self._datanode.epoch_seen(reply.epoch)
+        self._datanode.clock_heard(reply.clock_s)
         self._report(connection)
         with self._state:
             self._registered = self._was_registered = True
@@ -228,6 +230,7 @@ class CoordinatorLink:
     def _received(self, connection: SocketConnection, frame: Frame) -> None:
         message = frame.message
         if isinstance(message, HeartbeatAck):
+            self._datanode.clock_heard(message.clock_s)
             return
         if isinstance(message, ReportAgain):
             raise PeerUnreachable("the coordinator wants a new registration")

@@ -48,6 +48,7 @@ from peacefs.topology.rate_curve import RateCurve
 from .changes import Changes
 from .chunk_server import ChunkServer
 from .chunk_store import ChunkStore
+from .cluster_clock import ClusterClock
 from .coordinator_link import CoordinatorLink, Respond
 from .copy_budget import CopyBudget
 from .data_directories import claim_directories, rooms_of
@@ -163,7 +164,8 @@ class Datanode:
         self._changes = Changes()
         self._paces = Paces()
         self._link = CoordinatorLink(options.coordinator, self._me, self, self._changes)
-        self._driver = ThreadDriver(self._pool, self._link.call)
+        self._clock = ClusterClock()
+        self._driver = ThreadDriver(self._pool, self._link.call, wall_clock=self._clock.now_s)
         self._store = self._disks()
         self._requests = DataRequests(
             PipelineHop(self._node, seal, self._intake(), self._changes, self._paces),
@@ -215,7 +217,7 @@ class Datanode:
         self._data_server = DataServer(options.host, options.data_port, self._me, self._driver, self._requests)
         self._http_socket = listen(options.host, options.http_port)
         self._data_server.start()
-        gateway = Gateway(self._seal, self._driver)
+        gateway = Gateway(self._seal, self._driver, wall_clock=self._clock.now_s)
         server = build_server(gateway)
         serving = asyncio.create_task(server.serve(sockets=[self._http_socket]))
         tidying = [threading.Thread(target=self._keep_compacting, name="compactor")]
@@ -309,6 +311,9 @@ class Datanode:
 
     def epoch_seen(self, epoch: int) -> None:
         self._directory.remember_epoch(epoch)
+
+    def clock_heard(self, clock_s: float) -> None:
+        self._clock.heard(clock_s)
 
     def ordered(self, order: Message, respond: Respond) -> None:
         if not self._stopping.is_set():

@@ -181,9 +181,10 @@ class Register(Message, frozen=True):
 
 
 class Registered(Message, frozen=True):
-    """The coordinator's epoch, which the datanode remembers."""
+    """The coordinator's epoch, which the datanode remembers, and its clock, by which tokens are judged."""
 
     epoch: int
+    clock_s: float = 0.0
 
 
 class ReportChunks(Message, frozen=True):
@@ -204,9 +205,10 @@ class Heartbeat(Message, frozen=True):
 
 
 class HeartbeatAck(Message, frozen=True):
-    """Says that the coordinator is there."""
+    """Says that the coordinator is there, and what its clock shows."""
 
     epoch: int
+    clock_s: float = 0.0
 
 
 class AllocateChunk(Message, frozen=True):

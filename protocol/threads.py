@@ -319,6 +319,7 @@ class ThreadDriver:
         call_coordinator: Callable[[Message, float], Message],
         *,
         sync_to_disk: bool = True,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._sync_to_disk = sync_to_disk
         self._perform: dict[type[fx.Effect], Callable[[Any], Any]] = {
@@ -343,7 +344,7 @@ class ThreadDriver:
             fx.MakeDirectory: lambda e: os.makedirs(e.path, exist_ok=True),  # noqa: PTH103
             fx.ListDirectory: lambda e: _list_directory(e.path),
             fx.Now: lambda e: time.monotonic(),
-            fx.WallClock: lambda e: time.time(),
+            fx.WallClock: lambda e: wall_clock(),
             fx.Sleep: lambda e: time.sleep(e.seconds),
             fx.Wait: lambda e: _wait(e.ticket, e.timeout_s),
         }

@@ -33,6 +33,7 @@ from peacefs.coordinator.writing import CreateFile
 from peacefs.datanode.changes import Changes
 from peacefs.datanode.chunk_server import ChunkServer
 from peacefs.datanode.chunk_store import ChunkStore
+from peacefs.datanode.cluster_clock import ClusterClock
 from peacefs.datanode.copy_budget import CopyBudget
 from peacefs.datanode.data_requests import DataRequests
 from peacefs.datanode.disk_set import Disk, DiskSet
@@ -277,7 +278,7 @@ class SimulatedCoordinator:
             case Register():
                 self.epochs.accept(message.node, message.epoch_seen)
                 self.cluster.register(now_s, message)
-                return Registered(self.epochs.numbering.epoch)
+                return Registered(self.epochs.numbering.epoch, self.world.wall_clock_s(self.node))
             case ReportChunks():
                 self._send(self.cluster.report(now_s, caller, message))
                 return Done()
@@ -286,7 +287,7 @@ class SimulatedCoordinator:
                 if any(isinstance(order.message, ReportAgain) for order in orders):
                     return ReportAgain()
                 self._send(orders)
-                return HeartbeatAck(self.epochs.numbering.epoch)
+                return HeartbeatAck(self.epochs.numbering.epoch, self.world.wall_clock_s(self.node))
             case AllocateChunk():
                 return await self.files.writing.allocate(message, None)
             case CompleteFile():
@@ -342,6 +343,8 @@ class SimulatedDatanode:
         world, node = self.world, self.node
         world.restart(node)
         changes = Changes()
+        clock = ClusterClock(lambda: world.now_s, lambda: world.wall_clock_s(node))
+        node.clock = clock.now_s
         paces = self._paces = Paces()
         disks = [
             Disk(
@@ -376,7 +379,7 @@ class SimulatedDatanode:
             node.listeners[self.address] = serve
             while True:
                 try:
-                    yield from self._stay_registered(changes)
+                    yield from self._stay_registered(changes, clock)
                 except PeerError:
                     yield from fx.sleep(0.5)
 
@@ -422,7 +425,7 @@ class SimulatedDatanode:
         room = self.capacity_bytes - used.used_bytes
         return Usage(self.capacity_bytes, used.used_bytes, room, live_bytes=used.live_bytes)
 
-    def _stay_registered(self, changes: Changes) -> fx.Steps[None]:
+    def _stay_registered(self, changes: Changes, clock: ClusterClock) -> fx.Steps[None]:
         """What `CoordinatorLink` does, without its threads."""
         registration = Register(
             self.node.name, *self.address, *self.address, self.rack, self.usage(), self.epoch_seen
@@ -430,12 +433,14 @@ class SimulatedDatanode:
         link = f"{self.node.name}-{self.world.now_s}"
         registered = yield from fx.call(OnLink(link, registration), Registered, timeout_s=_CALL_TIMEOUT_S)
         self.epoch_seen = max(self.epoch_seen, registered.epoch)
+        clock.heard(registered.clock_s)
         changes.forget()
         report = ReportChunks(list(self.store.replicas()), last=True)
         yield from fx.call(OnLink(link, report), Done, timeout_s=_CALL_TIMEOUT_S)
         while True:
             beat = Heartbeat(self.usage(), *changes.take(), self._paces.lately(self.world.now_s))
-            yield from fx.call(OnLink(link, beat), HeartbeatAck, timeout_s=_CALL_TIMEOUT_S)
+            ack = yield from fx.call(OnLink(link, beat), HeartbeatAck, timeout_s=_CALL_TIMEOUT_S)
+            clock.heard(ack.clock_s)
             yield from fx.sleep(heartbeat_interval_s)
 
 
@@ -491,13 +496,13 @@ class SimulatedCluster:
 
 def write(path: str, data: bytes, request_id: str, user: str = "simulated") -> fx.Steps[None]:
     """A client writes a file."""
+    yield from write_from(path, ByteStream.of(data), request_id, user)
+
+
+def write_from(path: str, source: ByteStream, request_id: str = "", user: str = "simulated") -> fx.Steps[None]:
     created = yield from fx.call(Create(path, request_id, user), Created, timeout_s=_CALL_TIMEOUT_S)
     yield from write_file(
-        created.token,
-        created.allocated,
-        ByteStream.of(data),
-        block_bytes=CHUNK_BYTES,
-        hop_timeout_s=_HOP_TIMEOUT_S,
+        created.token, created.allocated, source, block_bytes=CHUNK_BYTES, hop_timeout_s=_HOP_TIMEOUT_S
     )
 
 

@@ -72,6 +72,8 @@ class Node:
     idle: dict[fx.Address, list[SimulatedConnection]] = field(default_factory=dict)
     #: How far its clock on the wall is ahead of the world's; may jump. What it measures time with does not.
     clock_ahead_s: float = 0.0
+    #: What a participant here takes for the time on the wall, where that is not the node's own clock.
+    clock: Callable[[], float] | None = None
 
 
 @dataclass(eq=False)
@@ -240,7 +242,8 @@ class World:
             case fx.Now():
                 self._later(task, 0.0, self.now_s)
             case fx.WallClock():
-                self._later(task, 0.0, self.wall_clock_s(task.node))
+                clock = task.node.clock
+                self._later(task, 0.0, clock() if clock else self.wall_clock_s(task.node))
             case fx.Sleep():
                 self._later(task, effect.seconds)
             case fx.Wait():

@@ -1,0 +1,83 @@
+"""Clocks on the wall jump forward and back; what is measured with clocks that do not jump stays right."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from simulation.simulated_cluster import SimulatedCluster, append_from, read, write, write_from
+
+from peacefs.client.byte_stream import ByteStream
+from peacefs.protocol.errors import AccessDenied, PeacefsError
+from peacefs.protocol.limits import heartbeat_interval_s
+
+_HOUR_S = 3600.0
+_TOKENS_LIVE_S = 120.0
+
+
+def let_pass(cluster: SimulatedCluster, seconds: float) -> None:
+    cluster.world.run(lambda: False, limit_s=seconds)
+
+
+def replicas(cluster: SimulatedCluster) -> int:
+    return sum(len(datanode.store.replicas()) for datanode in cluster.datanodes)
+
+
+@pytest.mark.parametrize("ahead_s", [-1000 * _HOUR_S, -1.0, 2 * _HOUR_S, 1000 * _HOUR_S])
+def test_a_datanode_whose_clock_is_wrong_takes_and_gives_as_any(ahead_s: float) -> None:
+    """Tokens are judged by the coordinator's clock, which every heartbeat brings."""
+    cluster = SimulatedCluster(seed=1, datanodes=3)
+    cluster.until_ready()
+    client = cluster.client("client")
+    for turn, datanode in enumerate(cluster.datanodes):
+        datanode.node.clock_ahead_s = ahead_s
+        data = Random(turn).randbytes(400_000)
+        cluster.world.run_task(cluster.start(client, "write", write(f"/{turn}", data, f"{turn}")), limit_s=60.0)
+        assert cluster.world.run_task(cluster.start(client, "read", read(f"/{turn}")), limit_s=60.0) == data
+        let_pass(cluster, 2 * heartbeat_interval_s)
+        assert replicas(cluster) == 3 * (turn + 1), "nobody is left out"
+
+
+@pytest.mark.parametrize("ahead_s", [-1000 * _HOUR_S, 1000 * _HOUR_S])
+def test_when_the_coordinators_clock_jumps_everybody_follows_and_nobody_is_taken_for_dead(ahead_s: float) -> None:
+    cluster = SimulatedCluster(seed=2, datanodes=3)
+    cluster.until_ready()
+    client = cluster.client("client")
+    cluster.world.run_task(cluster.start(client, "write", write("/before", b"1", "before")), limit_s=60.0)
+    cluster.coordinator.node.clock_ahead_s = ahead_s
+    let_pass(cluster, 2 * heartbeat_interval_s)
+    cluster.world.run_task(cluster.start(client, "write", write("/after", b"2", "after")), limit_s=60.0)
+    for path, data in (("/before", b"1"), ("/after", b"2")):
+        assert cluster.world.run_task(cluster.start(client, "read", read(path)), limit_s=60.0) == data
+    let_pass(cluster, 60.0)
+    assert cluster.coordinator.cluster.replicas_lost_total == 0
+    assert len(cluster.coordinator.cluster.members.alive()) == 3
+
+
+@pytest.mark.parametrize("extends", [False, True], ids=["a new file", "a file that is extended"])
+def test_no_file_is_made_of_what_counted_as_garbage_while_a_clock_was_set_back(extends: bool) -> None:
+    """Its token seems good for longer than the coordinator waits before it deletes what nobody refers to."""
+    cluster = SimulatedCluster(seed=3)
+    cluster.coordinator.tokens_live_s = _TOKENS_LIVE_S
+    cluster.coordinator.crash()
+    cluster.coordinator.start()
+    cluster.until_ready()
+    client = cluster.client("client")
+    cluster.world.run_task(cluster.start(client, "write", write("/f", b"sound", "sound")), limit_s=60.0)
+    let_pass(cluster, 2 * heartbeat_interval_s)
+    sound = replicas(cluster)
+
+    stream = ByteStream()
+    stream.feed(Random(3).randbytes((1 << 20) + 1))
+    writing = cluster.start(
+        client, "write slowly", append_from("/f", stream, "slow") if extends else write_from("/late", stream)
+    )
+    assert cluster.world.run(lambda: replicas(cluster) > sound, limit_s=30.0)
+    cluster.coordinator.node.clock_ahead_s = -1000 * _HOUR_S
+    assert cluster.world.run(lambda: replicas(cluster) == sound, limit_s=5 * _TOKENS_LIVE_S), "it was not deleted"
+    stream.finish()
+    with pytest.raises(AccessDenied, match="write it again"):
+        cluster.world.run_task(writing, limit_s=300.0)
+    assert cluster.world.run_task(cluster.start(client, "read", read("/f")), limit_s=60.0) == b"sound"
+    with pytest.raises(PeacefsError):
+        cluster.world.run_task(cluster.start(client, "read", read("/late")), limit_s=60.0)
