@@ -192,6 +192,11 @@ class CoordinatorApi:
         reply = self._read(self._webhdfs("GET", path, "GETCONTENTSUMMARY"), dict[str, ContentSummary])
         return reply["ContentSummary"]
 
+    def trash_minutes(self) -> int:
+        """How long the cluster keeps what is moved to the trash; 0: it has none."""
+        answer = self._read(self._webhdfs("GET", "/", "GETSERVERDEFAULTS"), dict[str, dict[str, int]])
+        return answer["FsServerDefaults"].get("trashInterval", 0)
+
     def set_quota(self, path: str, names: int | None, space: int | None) -> None:
         """None leaves a limit as it is, -1 takes it away. Raises FileNotFound, AccessDenied, BadRequest."""
         limits = {"namespacequota": names, "storagespacequota": space}

@@ -21,10 +21,12 @@ from .coordinator_http import CoordinatorHttp
 from .file_objects import FileSink, FileSource
 from .file_reader import read_whole
 from .file_status import ContentSummary, CopiedTree, FileStatus, QuotaUsage, SnapshotDifference
+from .trash import Trash
 
 # Inside the class, `list` is its method.
 _Entries = list[FileStatus]
 _Differences = list[SnapshotDifference]
+_Texts = list[str]
 
 
 class PeaceFileSystem:
@@ -202,6 +204,25 @@ class PeaceFileSystem:
     def delete(self, path: str, *, recursive: bool = False) -> bool:
         """Whether there was something to delete. Raises PathIsNotEmptyDirectory unless `recursive`."""
         return self._api.delete(path, recursive=recursive)
+
+    def trash_minutes(self) -> int:
+        """How long the cluster keeps what is moved to the trash, at least; 0: it has none."""
+        return self._api.trash_minutes()
+
+    def move_to_trash(self, path: str) -> str | None:
+        """Moves a file or directory, below its own path, to the user's trash, `/user/<name>/.Trash/Current`.
+
+        Where it lies now; None, and nothing is done, for what lies in the trash already. See `trash_minutes`.
+        Raises FileNotFound, RenameRefused for a directory that holds the trash, AccessDenied, ...
+        """
+        return Trash(self).move(path)
+
+    def expunge(self, *, immediate: bool = False) -> _Texts:
+        """Deletes what has been in the user's trash for long enough, or all of it; the checkpoints that it was in.
+
+        What is there otherwise becomes a checkpoint, that is to be deleted when its time has come.
+        """
+        return Trash(self).expunge(self.trash_minutes(), immediate=immediate)
 
     def set_permission(self, path: str, permission: int) -> None:
         """What owner, group and others may do, and the sticky bit. Raises FileNotFound, AccessDenied."""

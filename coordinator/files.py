@@ -18,6 +18,7 @@ from .reading import Reading
 from .reshaping import Reshaping
 from .snapshotting import Snapshotting
 from .temporary_files import TemporaryFiles
+from .trash import Trash
 from .tree_copying import TreeCopying
 from .workplace import Workplace
 from .writing import Writing
@@ -26,7 +27,7 @@ from .writing import Writing
 class Files:
     """All operations over one workplace."""
 
-    def __init__(self, workplace: Workplace) -> None:
+    def __init__(self, workplace: Workplace, trash_minutes: int = 0) -> None:
         placing = Placing(workplace)
         leases = Leases(workplace.monotonic())
         self.names = Names(workplace)
@@ -37,6 +38,7 @@ class Files:
         self.snapshots = Snapshotting(workplace, self.names)
         self.copying = TreeCopying(workplace, self.names)
         self.limiting = Limiting(workplace, self.names)
+        self.trash = Trash(workplace, self.names, trash_minutes)
         self.reading = Reading(workplace)
         self.administration = Administration(workplace)
         self.temporary_files = TemporaryFiles(workplace, leases)

@@ -32,6 +32,7 @@ from peacefs.protocol.limits import (
     thread_switch_interval_s,
     tick_interval_s,
     tidy_interval_s,
+    trash_look_interval_s,
 )
 from peacefs.protocol.loop_watchdog import LoopWatchdog
 from peacefs.protocol.process import log_to_stderr, raise_open_files_limit, stop_event
@@ -90,6 +91,8 @@ class CoordinatorOptions:
     check_permissions: bool = True
     #: Temporary files that have been left for so long are deleted; None for never.
     collect_temporary_hours: float | None = None
+    #: How long what users delete with `peacefs rm` stays in their trash; 0 for not at all.
+    trash_minutes: int = 0
     #: The users of each group; those of `supergroup` are superusers.
     groups: Mapping[str, Collection[str]] = field(default_factory=dict)
     #: The network as an administrator describes it; without it, what datanodes say and default rates.
@@ -163,7 +166,8 @@ class Coordinator:
                 self._epochs.numbering,
                 self._nodes.send,
                 Callers(getpass.getuser() if options.check_permissions else None, options.groups),
-            )
+            ),
+            options.trash_minutes,
         )
         self._nodes.files = self._files
         self._files.administration.recall()
@@ -204,6 +208,7 @@ class Coordinator:
                 self._keep_ticking(),
                 LoopWatchdog().watch(),
                 self._collect_temporary_files(),
+                self._empty_trash(),
             )
         ]
         log.info(
@@ -290,6 +295,12 @@ class Coordinator:
             await asyncio.sleep(temporary_look_interval_s)
             if self._options.collect_temporary_hours is not None:
                 await self._files.temporary_files.collect(self._options.collect_temporary_hours * 3600)
+
+    async def _empty_trash(self) -> None:
+        await self._files.trash.prepare()
+        while True:
+            await asyncio.sleep(trash_look_interval_s)
+            await self._files.trash.empty()
 
     async def _take_out_lost(self) -> None:
         more = True

@@ -16,6 +16,7 @@ import msgspec
 from peacefs.protocol.asgi import App, Receive, Scope, Send, client_host, header
 from peacefs.protocol.errors import PathError
 from peacefs.protocol.limits import list_page_entries
+from peacefs.protocol.trash import home_of, trash_of
 from peacefs.protocol.webhdfs_answers import (
     Answer,
     JsonStream,
@@ -68,11 +69,11 @@ from .files import Files
 from .permissions import Access
 from .records import ListPage, RenameMode
 from .webhdfs_shapes import (
-    SERVER_DEFAULTS,
     block_locations_shape,
     content_summary_shape,
     page_shape,
     quota_usage_shape,
+    server_defaults_shape,
     snapshot_diff_shape,
     status_shape,
     statuses_shape,
@@ -92,7 +93,7 @@ class WebHdfs:
         self._files = files
         self._fallback = fallback
         self._new_request_id = new_request_id
-        self._server_defaults = json_answer(SERVER_DEFAULTS)
+        self._server_defaults = json_answer(server_defaults_shape(files.trash.kept_minutes))
         self._handlers: dict[type[Request], Handler] = {
             GetStatus: self._get_status,
             ListStatus: self._list_status,
@@ -185,10 +186,10 @@ class WebHdfs:
         return self._server_defaults
 
     async def _get_home_directory(self, asked: GetHomeDirectory, _scope: Scope) -> Answer:
-        return json_answer({"Path": f"/user/{asked.user}"})
+        return json_answer({"Path": home_of(asked.user)})
 
     async def _get_trash_root(self, asked: GetTrashRoot, _scope: Scope) -> Answer:
-        return json_answer({"Path": f"/user/{asked.user}/.Trash"})
+        return json_answer({"Path": trash_of(asked.user)})
 
     async def _check_access(self, asked: CheckAccess, _scope: Scope) -> Answer:
         await self._files.names.check_access(asked.path, asked.user, Access.parse(asked.action))

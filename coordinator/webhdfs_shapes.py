@@ -126,14 +126,16 @@ def _block_shape(location: BlockLocation) -> dict[str, Any]:
     }
 
 
-#: What a client takes for files that it does not say more about.
-SERVER_DEFAULTS: dict[str, Any] = {
-    "FsServerDefaults": {
-        "blockSize": chunk_bytes_max,
-        "bytesPerChecksum": checksum_block_bytes,
-        "checksumType": _CRC32C,
-        "fileBufferSize": 4096,
-        "replication": replication_default,
-        "writePacketSize": 65536,
+def server_defaults_shape(trash_minutes: int) -> dict[str, Any]:
+    """What a client takes for files that it does not say more about, and for how long there is a trash."""
+    return {
+        "FsServerDefaults": {
+            "blockSize": chunk_bytes_max,
+            "bytesPerChecksum": checksum_block_bytes,
+            "checksumType": _CRC32C,
+            "fileBufferSize": 4096,
+            "replication": replication_default,
+            "trashInterval": trash_minutes,
+            "writePacketSize": 65536,
+        }
     }
-}

@@ -31,6 +31,7 @@ from peacefs.protocol.limits import (
     scrub_bytes_per_second,
     scrub_period_s,
     temporary_age_hours_min,
+    trash_minutes_max,
     simulated_seeds_max,
 )
 
@@ -87,6 +88,16 @@ def coordinator(
             show_default=False,
         ),
     ] = None,
+    trash_minutes: Annotated[
+        int,
+        typer.Option(
+            "--trash-minutes",
+            metavar="N",
+            min=0,
+            max=trash_minutes_max,
+            help="How long what `peacefs rm` removes stays in its user's trash, at least; 0 for no trash.",
+        ),
+    ] = 0,
     collect_temporary: Annotated[
         float | None,
         typer.Option(
@@ -125,6 +136,7 @@ def coordinator(
             ready_fd=ready_fd,
             parent_fd=parent_fd,
             check_permissions=permissions,
+            trash_minutes=trash_minutes,
             collect_temporary_hours=collect_temporary,
             groups=dict(_group(text) for text in groups or ()),
             topology=topology_file,

@@ -184,6 +184,10 @@ maintenance_hours_max: Final = 30 * 24.0
 reclaim_entries_per_commit: Final = 500
 tick_interval_s: Final = 0.25
 tidy_interval_s: Final = 60.0
+# How often the coordinator looks whether something in a trash has expired, and how long it may be kept at most.
+trash_look_interval_s: Final = 60.0
+trash_users_per_turn: Final = 50
+trash_minutes_max: Final = 10 * 366 * 24 * 60
 load_chunks_per_turn: Final = 250
 # How long the coordinator works on what one datanode has sent before others get their turn; while one has not
 # finished, others with more than this wait for a turn of their own.

@@ -258,13 +258,30 @@ def rm(
     paths: Paths,
     recursive: Annotated[bool, typer.Option("--recursive", "-r", "-R", help="Directories too.")] = False,
     force: Annotated[bool, typer.Option("--force", "-f", help="It is fine that there is nothing.")] = False,
+    skip_trash: Annotated[bool, typer.Option("--skip-trash", help="Delete for good at once.")] = False,
     coordinator: Coordinator = _DEFAULT_COORDINATOR,
 ) -> None:
-    """Delete files and directories for good."""
-    from .changes import remove
+    """Delete files and directories.
+
+    Where the coordinator was given --trash-minutes they are moved to /user/NAME/.Trash, and deleted from there
+    when the time has come; what lies there already, and everything elsewhere, is deleted for good.
+    """
+    from .changes import RemoveStyle, remove
 
     with _session("rm", coordinator) as session:
-        remove(session, paths, recursive=recursive, force=force)
+        remove(session, paths, RemoveStyle(recursive, force, skip_trash))
+
+
+@application.command()
+def expunge(
+    immediate: Annotated[bool, typer.Option("--immediate", help="All of it, however new.")] = False,
+    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+) -> None:
+    """Delete what has been in one's trash for long enough."""
+    from .changes import expunge
+
+    with _session("expunge", coordinator) as session:
+        expunge(session, immediate=immediate)
 
 
 @application.command()

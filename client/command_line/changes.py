@@ -1,10 +1,12 @@
-"""`peacefs mkdir`, `mv` and `rm`: changes of names, which move no data."""
+"""`peacefs mkdir`, `mv`, `rm` and `expunge`: changes of names, which move no data."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from peacefs.protocol.errors import BadRequest
+from peacefs.protocol.errors import BadRequest, PeacefsError
+from peacefs.protocol.trash import trash_of
 
 from .listing import print_line
 from .session import Place, Session
@@ -52,16 +54,41 @@ def move(session: Session, sources: Sequence[str], target: str) -> None:
                 source.files.rename(source.path, final.path)
 
 
-def remove(session: Session, texts: Sequence[str], *, recursive: bool, force: bool) -> None:
-    """With `force` it is fine that there is nothing to remove."""
+@dataclass(frozen=True)
+class RemoveStyle:
+    """How `rm` removes: directories too, without a word about what is not there, past the trash."""
+
+    recursive: bool
+    force: bool
+    skip_trash: bool
+
+
+def remove(session: Session, texts: Sequence[str], style: RemoveStyle) -> None:
+    """To the trash, where the cluster has one; what lies in the trash, or skips it, is deleted for good."""
     for place in session.each(texts):
         with session.complaints.about(place.text):
             status = place.status()
             if status is None:
-                if not force:
+                if not style.force:
                     session.complaints.say(place.text, "No such file or directory")
-            elif status.is_directory and not recursive:
+            elif status.is_directory and not style.recursive:
                 session.complaints.say(place.text, "Is a directory")
+            elif not style.skip_trash and place.files.trash_minutes() and (moved := _move_to_trash(place)):
+                print_line(f"Moved {place.text} to trash at {moved}")
             else:
-                place.files.delete(place.path, recursive=recursive)
+                place.files.delete(place.path, recursive=style.recursive)
                 print_line(f"Deleted {place.text}")
+
+
+def _move_to_trash(place: Place) -> str | None:
+    try:
+        return place.files.move_to_trash(place.path)
+    except PeacefsError as refusal:
+        raise type(refusal)(f"{refusal.message} (--skip-trash deletes without the trash)") from None
+
+
+def expunge(session: Session, *, immediate: bool) -> None:
+    """Prints the checkpoints that it deletes."""
+    place = session.place("")
+    for name in place.files.expunge(immediate=immediate):
+        print_line(f"Deleted {trash_of(place.files.user)}/{name}")

@@ -1,4 +1,4 @@
-"""What `peacefs coordinator` makes of its options about permissions."""
+"""What `peacefs coordinator` makes of its options about permissions and the trash."""
 
 from __future__ import annotations
 
@@ -35,3 +35,10 @@ def test_what_is_no_group_is_refused(started: list[service.CoordinatorOptions], 
     result = CliRunner().invoke(application, ["coordinator", "--dir", "x", "--group", wrong])
     assert result.exit_code == 2
     assert started == []
+
+
+def test_there_is_a_trash_only_where_it_is_asked_for(started: list[service.CoordinatorOptions]) -> None:
+    assert CliRunner().invoke(application, ["coordinator", "--dir", "x"]).exit_code == 0
+    assert CliRunner().invoke(application, ["coordinator", "--dir", "x", "--trash-minutes", "1440"]).exit_code == 0
+    assert CliRunner().invoke(application, ["coordinator", "--dir", "x", "--trash-minutes", "-1"]).exit_code == 2
+    assert [options.trash_minutes for options in started] == [0, 1440]

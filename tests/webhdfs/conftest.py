@@ -135,8 +135,11 @@ async def elsewhere(scope: Scope, receive: Receive, send: Send) -> None:
 class NameSide:
     """A coordinator's namespace and cluster behind WebHDFS."""
 
-    def __init__(self, directory: Path, seal: Seal, callers: Callers | None = None) -> None:
+    def __init__(
+        self, directory: Path, seal: Seal, callers: Callers | None = None, trash_minutes: int = 0
+    ) -> None:
         self._callers = callers or Callers()
+        self._trash_minutes = trash_minutes
         self._metadata = SqliteMetadata.open(directory / "metadata.sqlite", owner="hdfs")
         self._commits = GroupCommit(self._metadata, lambda fault: None)
         self._reader = self._metadata.reader()
@@ -157,7 +160,8 @@ class NameSide:
                 self._numbering,
                 lambda orders: None,
                 self._callers,
-            )
+            ),
+            self._trash_minutes,
         )
         return WebHdfs(self.files, elsewhere)
 

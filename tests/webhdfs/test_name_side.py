@@ -104,6 +104,7 @@ def test_server_defaults_are_numbers_that_the_client_casts(names):
         "checksumType",
         "fileBufferSize",
         "replication",
+        "trashInterval",
         "writePacketSize",
     }
     assert all(type(value) is int for value in defaults.values())

@@ -1,0 +1,168 @@
+"""The coordinator's part of the trash: checkpoints are made as time goes by, and expire."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from peacefs.coordinator import namespace
+from peacefs.coordinator.commits import run_now
+from peacefs.coordinator.metadata import Transaction
+from peacefs.coordinator.metadata_sqlite import SqliteMetadata
+from peacefs.coordinator.names import Names
+from peacefs.coordinator.paths import parse_path
+from peacefs.coordinator.trash import Trash
+from peacefs.coordinator.workplace import Workplace
+from peacefs.protocol.ids import Numbering
+from peacefs.protocol.tokens import Seal
+from peacefs.protocol.trash import checkpoint_name, checkpoint_time_ms, has_expired
+from tests.support.play import Play
+
+MINUTES = 60
+TRASH = "/user/ann/.Trash"
+
+
+class Emptied:
+    """A namespace whose clock the test moves, with a trash that keeps things for an hour."""
+
+    def __init__(self, play: Play, kept_minutes: int = 60) -> None:
+        self.metadata = SqliteMetadata.in_memory()
+        numbering = Numbering(self.metadata.begin_epoch())
+        self.wall_s = 3600.0 * 24 * 365 * 50
+        self.turns = 0
+        self.refuse: Callable[[], object] = lambda: None
+
+        async def commit(change: Callable[[Transaction], Any]) -> Any:
+            self.refuse()
+            return run_now(self.metadata, change)
+
+        async def pause(_s: float) -> None:
+            self.turns += 1
+
+        workplace = Workplace(
+            self.metadata.reader(),
+            commit,
+            play.cluster,
+            Seal(b"secret"),
+            numbering,
+            lambda orders: None,
+            wall_clock=lambda: self.wall_s,
+            sleep=pause,
+        )
+        self.trash = Trash(workplace, Names(workplace), kept_minutes)
+
+    def mkdirs(self, path: str) -> None:
+        run_now(self.metadata, lambda tx: namespace.mkdirs(tx, parse_path(path), "ann", 0o755, 1))
+
+    def names(self, path: str = TRASH) -> list[str]:
+        return [entry.name for entry in namespace.list_page(self.metadata.reader(), parse_path(path)).entries]
+
+    def pass_time(self, minutes: int) -> None:
+        """The coordinator looks once a minute."""
+        for _ in range(minutes):
+            self.wall_s += MINUTES
+            asyncio.run(self.trash.empty())
+
+
+@pytest.fixture
+def emptied(play: Play) -> Emptied:
+    return Emptied(play)
+
+
+def test_what_was_deleted_stays_for_the_time_and_no_longer_than_twice(emptied: Emptied) -> None:
+    emptied.pass_time(7)
+    emptied.mkdirs(f"{TRASH}/Current/data/x")
+    emptied.pass_time(52)
+    assert emptied.names() == ["Current"]
+    emptied.pass_time(1)
+    made = checkpoint_name(int(emptied.wall_s * 1000))
+    assert emptied.names() == [made]
+    assert emptied.names(f"{TRASH}/{made}") == ["data"]
+    emptied.mkdirs(f"{TRASH}/Current/data/y")
+    emptied.pass_time(60)
+    later = checkpoint_name(int(emptied.wall_s * 1000))
+    assert emptied.names() == [made, later]
+    emptied.pass_time(1)
+    assert emptied.names() == [later]
+    emptied.pass_time(61)
+    assert emptied.names() == []
+
+
+def test_a_coordinator_that_starts_makes_no_checkpoint_at_once(emptied: Emptied) -> None:
+    emptied.mkdirs(f"{TRASH}/Current/x")
+    asyncio.run(emptied.trash.empty())
+    assert emptied.names() == ["Current"]
+
+
+def test_a_name_that_is_taken_gets_a_number(emptied: Emptied) -> None:
+    emptied.mkdirs(f"{TRASH}/Current/x")
+    name = checkpoint_name(int((emptied.wall_s + 3600) * 1000))
+    emptied.mkdirs(f"{TRASH}/{name}")
+    emptied.mkdirs(f"{TRASH}/{name}-1")
+    emptied.pass_time(60)
+    assert emptied.names() == [name, f"{name}-1", f"{name}-2"]
+    emptied.pass_time(61)
+    assert emptied.names() == []
+
+
+def test_only_checkpoints_are_deleted(emptied: Emptied) -> None:
+    for path in ("/user/ann/.Trash/notes/x", "/user/ann/700101000000", "/user/bob/x", "/data/.Trash/700101000000"):
+        emptied.mkdirs(path)
+    emptied.mkdirs(f"{TRASH}/700101000000/x")
+    emptied.pass_time(130)
+    assert emptied.names() == ["notes"]
+    assert emptied.names("/user/ann") == [".Trash", "700101000000"]
+    assert emptied.names("/data/.Trash") == ["700101000000"]
+
+
+def test_many_users_are_looked_at_in_turns(emptied: Emptied) -> None:
+    for number in range(120):
+        emptied.mkdirs(f"/user/u{number:03}/.Trash/Current/x")
+    emptied.pass_time(60)
+    assert all(emptied.names(f"/user/u{number:03}/.Trash") != ["Current"] for number in range(120))
+    assert emptied.turns >= 2 * 60
+
+
+def test_what_cannot_be_deleted_now_holds_nobody_up(emptied: Emptied) -> None:
+    """The rename of one fails for it has snapshots: others have theirs."""
+    from peacefs.coordinator import snapshots
+
+    for user in ("ann", "bob"):
+        emptied.mkdirs(f"/user/{user}/.Trash/Current/x")
+    path = parse_path(f"{TRASH}/Current/x")
+    run_now(emptied.metadata, lambda tx: snapshots.allow(tx, path))
+    run_now(emptied.metadata, lambda tx: snapshots.create(tx, path, "s", 1))
+    emptied.pass_time(60)
+    assert emptied.names() == ["Current"]
+    assert emptied.names("/user/bob/.Trash") != ["Current"]
+
+
+def test_without_a_trash_nothing_is_touched(play: Play) -> None:
+    emptied = Emptied(play, kept_minutes=0)
+    emptied.mkdirs(f"{TRASH}/Current/x")
+    emptied.mkdirs(f"{TRASH}/700101000000/x")
+    emptied.pass_time(500)
+    assert emptied.names() == ["700101000000", "Current"]
+    asyncio.run(emptied.trash.prepare())
+
+
+def test_homes_can_be_made_by_everybody(emptied: Emptied) -> None:
+    asyncio.run(emptied.trash.prepare())
+    found = namespace.status(emptied.metadata.reader(), parse_path("/user"))
+    assert (found.permission, found.owner) == (0o1777, "peacefs")
+    run_now(emptied.metadata, lambda tx: namespace.set_permission(tx, parse_path("/user"), 0o755))
+    asyncio.run(emptied.trash.prepare())
+    assert namespace.status(emptied.metadata.reader(), parse_path("/user")).permission == 0o755
+
+
+def test_checkpoints_are_named_by_the_time_in_utc() -> None:
+    assert checkpoint_name(1_795_197_600_123) == "261120180000"
+    assert checkpoint_time_ms("261120180000") == checkpoint_time_ms("261120180000-12") == 1_795_197_600_000
+    for name in ("Current", "26112018000", "261320180000", "261120180000x", "261120180000-", ""):
+        assert checkpoint_time_ms(name) is None
+        assert not has_expired(name, 10**15, 1)
+    assert has_expired("261120180000", 1_795_197_600_000 + 60_001, 1)
+    assert not has_expired("261120180000", 1_795_197_600_000 + 60_000, 1)
