@@ -16,11 +16,12 @@ from peacefs.protocol.errors import (
     PathIsDirectory,
     PathIsNotEmptyDirectory,
     PeacefsError,
+    QuotaExceeded,
     RenameRefused,
 )
 
 #: Faults of one path, after which a command goes on with the next; any other ends the command.
-_OF_ONE_PATH = (PathError, RenameRefused, AccessDenied, ChunkUnavailable)
+_OF_ONE_PATH = (PathError, RenameRefused, QuotaExceeded, AccessDenied, ChunkUnavailable)
 
 _REASONS: dict[type[PeacefsError], str] = {
     FileNotFound: "No such file or directory",
