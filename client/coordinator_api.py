@@ -175,6 +175,11 @@ class CoordinatorApi:
         options = "OVERWRITE" if overwrite else "NONE"
         self._change("PUT", source, "RENAME", destination=target, renameoptions=options)
 
+    def exchange(self, pairs: Sequence[tuple[str, str]]) -> None:
+        """Names trade what they name, in one commit. Raises FileNotFound, IllegalChange, AccessDenied, ..."""
+        wish = {"pairs": pairs, "user": self.user, "request_id": _new_request_id()}
+        self._http.ask("POST", "/v1/exchanges", body=msgspec.json.encode(wish))
+
     def delete(self, path: str, *, recursive: bool = False) -> bool:
         """Whether there was something to delete. Raises PathIsNotEmptyDirectory."""
         return self._boolean(self._change("DELETE", path, "DELETE", recursive=str(recursive).lower()))

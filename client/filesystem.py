@@ -201,6 +201,13 @@ class PeaceFileSystem:
         """
         return self._api.copy(source, target, preserve=preserve)
 
+    def exchange(self, *pairs: tuple[str, str]) -> None:
+        """The two names of each pair, of one directory, trade what they name, files or trees; all in one commit.
+
+        Raises FileNotFound, IllegalChange for names of different directories, SnapshotRefused, AccessDenied.
+        """
+        self._api.exchange(pairs)
+
     def delete(self, path: str, *, recursive: bool = False) -> bool:
         """Whether there was something to delete. Raises PathIsNotEmptyDirectory unless `recursive`."""
         return self._api.delete(path, recursive=recursive)

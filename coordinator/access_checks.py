@@ -14,6 +14,7 @@ passes.
     mkdirs                         x             w on the deepest directory that exists, if anything is missing
     delete                         x             w on the parent, sticky bit; all on full directories below
     rename                         x             w on the source's parent, sticky bit; as create for the target
+    exchange                       x             as rename, for both
     set times, set replication,    x             w
     append, truncate
     concat                         x             w on the target, r on the sources, and what deleting them needs

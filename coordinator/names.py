@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from peacefs.protocol.errors import FileNotFound
@@ -10,6 +11,7 @@ from peacefs.protocol.limits import reclaim_entries_per_commit
 from . import access_checks as checks
 from . import namespace, snapshots
 from .metadata import Transaction
+from .namespace_exchange import exchange
 from .paths import NamespacePath, parse_path
 from .permissions import Access, Caller
 from .reclaim import forget_answers_step, reclaim_step
@@ -101,6 +103,19 @@ class Names:
         renamed = await self._at.once(asked, change)
         self._at.free(renamed.chunks)
         return renamed.answer
+
+    async def exchange(self, pairs: Sequence[tuple[str, str]], user: str, request_id: str = "") -> None:
+        """All in one commit."""
+        parsed = [(changeable_path(one), changeable_path(other)) for one, other in pairs]
+        caller = self._at.callers.of(user)
+
+        def change(tx: Transaction) -> Applied[None]:
+            for one, other in parsed:
+                checks.check_rename(tx, one, other, caller, RenameMode.OVERWRITE)
+            exchange(tx, parsed, self._at.now_ms())
+            return Applied(None)
+
+        await self._at.once(Asked(request_id, ("exchange", *map(str, sum(parsed, ())), user)), change)
 
     async def delete(self, path: str, recursive: bool, user: str, request_id: str = "") -> bool:
         parsed, caller = changeable_path(path), self._at.callers.of(user)

@@ -62,6 +62,7 @@ from .online_backup import OnlineBackup
 from .permissions import Callers
 from .rest import build_rest
 from .rest_balancer import add_balancer_routes
+from .rest_exchange import add_exchange_route
 from .rest_metadata import add_metadata_routes
 from .rest_network import add_reload_route
 from .slow_hops import Part, Slowness
@@ -190,6 +191,7 @@ class Coordinator:
         add_metadata_routes(rest, OnlineBackup(_store(options.directory)), self._release_floor)
         add_reload_route(rest, self._reload_topology, self._cluster)
         add_balancer_routes(rest, self._cluster)
+        add_exchange_route(rest, self._files.names)
         admission = Admission(WebHdfs(self._files, rest))
         watch(self._cluster, self._commits, admission, self._files.temporary_files)
         server = build_server(admission)

@@ -1,4 +1,4 @@
-"""`peacefs checkpoint`: Spark's streaming checkpoints seen into, judged and moved."""
+"""`peacefs checkpoint`: Spark's streaming checkpoints seen into, judged, moved and rolled back."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from peacefs.client.addresses import DEFAULT_ADDRESS
+from peacefs.protocol.limits import checkpoint_idle_s
 
 checkpoint = typer.Typer(
-    help="Look into, verify and move Spark's streaming checkpoints. A PATH may be file:///... on this machine.",
+    help="Look into, verify, move and roll back Spark's streaming checkpoints. A PATH may be file:///... on this machine.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -125,3 +126,42 @@ def import_(file: Archive, new: NewRoot, coordinator: Coordinator = _DEFAULT_COO
 
     with Session("checkpoint import", coordinator) as session:
         import_checkpoint(session, file, new)
+
+
+@checkpoint.command()
+def rollback(
+    path: Root,
+    to_batch: Annotated[
+        int, typer.Option("--to-batch", metavar="N", min=0, help="The batch to go on from.", show_default=False)
+    ],
+    with_sink: Annotated[
+        str | None,
+        typer.Option("--with-sink", metavar="DIR", help="What a file sink writes to: its log is cut back, too."),
+    ] = None,
+    no_file_sink: Annotated[bool, typer.Option("--no-file-sink", help="The query writes to no file sink.")] = False,
+    idle: Annotated[
+        float,
+        typer.Option(
+            "--idle", metavar="SECONDS", min=0, help="Refuse if anything was written in the last so many seconds."
+        ),
+    ] = checkpoint_idle_s,
+    as_json: Json = False,
+    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+) -> None:
+    """Make an earlier batch the latest, all at once; what was there before is kept beside it.
+
+    Stop the query first. Sinks other than a file sink are not undone.
+    """
+    from peacefs.client.command_line.session import Session
+    from peacefs.spark_connector.checkpoints.changing_commands import roll_back_checkpoint
+
+    with Session("checkpoint rollback", coordinator) as session:
+        roll_back_checkpoint(
+            session,
+            path,
+            to_batch,
+            sink=with_sink,
+            no_file_sink=no_file_sink,
+            idle_s=idle,
+            as_json=as_json,
+        )

@@ -295,6 +295,9 @@ local_datanodes_max: Final = 64
 local_start_timeout_s: Final = 20.0
 local_stop_timeout_s: Final = 5.0
 
+# Pairs of names that trade places in one commit.
+exchange_pairs_max: Final = 16
+
 # -- spark -----------------------------------------------------------------------------------------
 java_probe_timeout_s: Final = 30.0
 java_version_min: Final = 17
@@ -308,6 +311,8 @@ demo_repair_timeout_s: Final = 60.0
 
 # What a checkpoint, and a tree that is searched for checkpoints, may hold.
 checkpoint_entries_max: Final = 2_000_000
+# A checkpoint that was written to more recently belongs to a run that is alive, unless the operator knows better.
+checkpoint_idle_s: Final = 30.0
 # Stores of one stateful operator, in all its partitions.
 checkpoint_partitions_max: Final = 1_000_000
 # A text file of a checkpoint that is longer is not read; the largest are compacted logs of file sources.

@@ -123,6 +123,8 @@ class Layout:
     checksums: dict[str, Entry] = field(default_factory=dict)
     temporary: list[Entry] = field(default_factory=list)
     foreign: list[Entry] = field(default_factory=list)
+    #: Where it will be, if that is not where it is.
+    named: str = ""
 
     @property
     def bytes(self) -> int:
@@ -154,7 +156,7 @@ def is_root(names: Iterable[str]) -> bool:
 
 def arrange(root: str, entries: Iterable[Entry]) -> Layout:
     """Sorts the files below `root` by what they are."""
-    layout = Layout(root.rstrip("/"))
+    layout = Layout(root.rstrip("/"), named=root.rstrip("/"))
     for entry in entries:
         path = layout.relative(entry)
         layout.by_path[path] = entry

@@ -284,7 +284,7 @@ class Judge:
         for uri in store.state_schema_file_paths:
             named = path_of(uri)
             path = f"{directory}/{named.rpartition('/')[2]}"
-            elsewhere = None if named == f"{self.layout.root}/{path}" else uri
+            elsewhere = None if named == f"{self.layout.named}/{path}" else uri
             found.append((path, self.layout.by_path.get(path), elsewhere))
         return found
 

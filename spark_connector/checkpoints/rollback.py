@@ -1,0 +1,199 @@
+"""Makes an earlier batch the latest: a copy of the checkpoint is cut back out of sight and takes its place.
+
+What goes is what a later batch wrote: offsets, commits, versions of state, operator metadata. Logs of file sources
+stay: Spark takes what they list beyond the batch's offset as the next batch. The log of a file sink lies outside
+the root and makes Spark skip batches that it has, so it is cut back in the same commit.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import time
+import uuid
+from dataclasses import dataclass
+
+from peacefs.client.filesystem import PeaceFileSystem
+from peacefs.protocol.errors import AccessDenied, BadRequest, FileNotFound, PathError, PeacefsError
+
+from .catalogue import read_layout
+from .inspection import Inspection
+from .layout import SINK_LOG, Layout, LogFiles, place_in_log
+from .tree import Entry, PeaceTree, files_below
+from .verification import verify
+
+
+@dataclass(frozen=True, slots=True)
+class Rollback:
+    """What was done: the latest batch before and after, where what was there before is kept, files gone."""
+
+    root: str
+    before: int
+    batch: int
+    kept: list[str]
+    removed: int
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackWish:
+    """`sink`: the directory of a file sink, None where there is none.
+
+    A checkpoint that was written to in the last `idle_s` seconds belongs to a run that is alive.
+    """
+
+    root: str
+    batch: int
+    sink: str | None
+    idle_s: float
+
+
+def beyond(layout: Layout, batch: int) -> list[str]:
+    """What later batches wrote, with its checksums: paths relative to the root."""
+    entries = [
+        entry for log in (layout.offsets, layout.commits) for number, entry in log.items() if number > batch
+    ]
+    for files in layout.stores.values():
+        for versions in (files.changes, files.snapshots):
+            entries += [entry for version, entry in versions.items() if version.number > batch + 1]
+    for operator in layout.operators.values():
+        entries += [entry for made, entry in operator.metadata.items() if made > batch]
+    paths = [layout.relative(entry) for entry in entries]
+    return paths + [layout.relative(checksum) for path in paths for checksum in layout.checksum_files(path)]
+
+
+def beyond_in_sink(log: LogFiles, batch: int) -> list[Entry]:
+    """What of a sink's log later batches wrote. Raises BadRequest if what remains cannot stand alone."""
+    kept = LogFiles(
+        {number: entry for number, entry in log.deltas.items() if number <= batch},
+        {number: entry for number, entry in log.compacts.items() if number <= batch},
+    )
+    if any(entry is None for _, entry in kept.needed()) or not kept.needed():
+        raise BadRequest(
+            f"the sink's log does not reach back to batch {batch}: it was compacted since, and its parts deleted"
+        )
+    return [entry for files in (log.deltas, log.compacts) for number, entry in files.items() if number > batch]
+
+
+def roll_back(files: PeaceFileSystem, wish: RollbackWish) -> Rollback:
+    """Raises BadRequest for a batch that is gone or not good, and for a checkpoint whose query is alive."""
+    tree = PeaceTree(files)
+    layout = read_layout(tree, wish.root)
+    latest = max(layout.commits, default=-1)
+    _refuse_live(layout, wish)
+    _check_batch(tree, layout, wish, latest)
+    staged: list[tuple[str, str]] = []
+    try:
+        removed = _prepare(files, tree, layout, wish, staged)
+        _exchange(files, staged)
+    except _Unknown as unknown:
+        # What was staged may be what was there before: it stays.
+        raise unknown.error from None
+    except BaseException:
+        for _, staging in staged:
+            files.delete(staging, recursive=True)
+        raise
+    return Rollback(wish.root, latest, wish.batch, [_keep(files, pair, wish.batch) for pair in staged], removed)
+
+
+class _Unknown(Exception):
+    """The exchange was asked for, and whether it was done is not known."""
+
+    def __init__(self, error: PeacefsError) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+def _exchange(files: PeaceFileSystem, staged: list[tuple[str, str]]) -> None:
+    try:
+        files.exchange(*staged)
+    except (PathError, AccessDenied, BadRequest):
+        raise
+    except PeacefsError as error:
+        raise _Unknown(error) from error
+
+
+def _prepare(
+    files: PeaceFileSystem, tree: PeaceTree, layout: Layout, wish: RollbackWish, staged: list[tuple[str, str]]
+) -> int:
+    """Copies what is to change, and cuts the copies back; how many files that took away."""
+    doomed = beyond(layout, wish.batch)
+    staging = _stage(files, wish.root, staged)
+    if _lengths(read_layout(tree, staging)) != _lengths(layout):
+        raise BadRequest(_alive(wish.root))
+    for path in doomed:
+        files.delete(f"{staging}/{path}")
+    _check_cut(tree, staging, wish)
+    removed = len(doomed)
+    if wish.sink is not None:
+        removed += _cut_sink(files, tree, posixpath.join(wish.sink, SINK_LOG), wish.batch, staged)
+    if read_layout(tree, wish.root).by_path != layout.by_path:
+        raise BadRequest(_alive(wish.root))
+    return removed
+
+
+def _lengths(layout: Layout) -> dict[str, int]:
+    return {path: entry.length for path, entry in layout.by_path.items()}
+
+
+def _refuse_live(layout: Layout, wish: RollbackWish) -> None:
+    if time.time() - layout.modified_ms / 1000 < wish.idle_s:
+        raise BadRequest(f"{_alive(wish.root)} in the last {wish.idle_s:g} s (--idle)")
+
+
+def _alive(root: str) -> str:
+    return f"a run of the query seems to be alive: {root} was written to"
+
+
+def _check_batch(tree: PeaceTree, layout: Layout, wish: RollbackWish, latest: int) -> None:
+    if wish.batch not in layout.commits:
+        kept = f"batches {min(layout.commits)} to {latest} are" if layout.commits else "no batch is"
+        raise BadRequest(f"batch {wish.batch} is not there to go back to: {kept}")
+    if wish.batch == latest == max(layout.offsets, default=latest):
+        raise BadRequest(f"batch {wish.batch} is the latest already")
+    _refuse_bad(tree, layout, wish)
+
+
+def _check_cut(tree: PeaceTree, staging: str, wish: RollbackWish) -> None:
+    """What was cut back must be what a restart goes on from."""
+    cut = read_layout(tree, staging)
+    cut.named = wish.root
+    _refuse_bad(tree, cut, wish)
+
+
+def _refuse_bad(tree: PeaceTree, layout: Layout, wish: RollbackWish) -> None:
+    verdict = verify(Inspection(tree, layout), wish.batch)
+    if verdict.last_good != wish.batch:
+        found = next((finding for finding in verdict.findings if finding.stops), None)
+        why = f": {found.path}: {found.fault}: {found.reason}" if found else ""
+        raise BadRequest(f"a query could not go on from batch {wish.batch}{why}")
+
+
+def _stage(files: PeaceFileSystem, path: str, staged: list[tuple[str, str]]) -> str:
+    directory, name = posixpath.split(path)
+    staging = posixpath.join(directory, f".{name}.{uuid.uuid4()}.tmp")
+    files.copy(path, staging, preserve=True)
+    staged.append((path, staging))
+    return staging
+
+
+def _cut_sink(
+    files: PeaceFileSystem, tree: PeaceTree, sink_log: str, batch: int, staged: list[tuple[str, str]]
+) -> int:
+    log = LogFiles()
+    try:
+        staging = _stage(files, sink_log, staged)
+    except FileNotFound:
+        raise BadRequest(f"{sink_log} is not there: is {posixpath.dirname(sink_log)} a file sink's?") from None
+    for entry in files_below(tree, staging):
+        place_in_log(log, entry)
+    doomed = beyond_in_sink(log, batch)
+    for entry in doomed:
+        files.delete(entry.path)
+    return len(doomed)
+
+
+def _keep(files: PeaceFileSystem, pair: tuple[str, str], batch: int) -> str:
+    """Gives what was there before a name that says so."""
+    path, staging = pair
+    kept = f"{path}.before-rollback-to-{batch}.{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}"
+    files.rename(staging, kept)
+    return kept

@@ -1,0 +1,129 @@
+"""An earlier batch becomes the latest at once, and a query that goes on from there comes to the same result."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import Result
+from support import checkpoints as made
+from support.checkpoints import MemoryTree
+
+from peacefs.client.filesystem import PeaceFileSystem
+from peacefs.client.local_cluster import LocalCluster
+from peacefs.protocol.errors import BadRequest
+from peacefs.spark_connector.checkpoints.catalogue import read_layout
+from peacefs.spark_connector.checkpoints.layout import LogFiles
+from peacefs.spark_connector.checkpoints.rollback import beyond, beyond_in_sink
+from peacefs.spark_connector.checkpoints.tree import Entry
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Peacefs = Callable[..., Result]
+
+
+def log(*names: str) -> LogFiles:
+    entries = LogFiles()
+    for name in names:
+        number, dot, _ = name.partition(".")
+        (entries.compacts if dot else entries.deltas)[int(number)] = Entry(f"/s/{name}", False, 1, 1)
+    return entries
+
+
+@pytest.mark.parametrize("state_format", [1, 2])
+def test_what_later_batches_wrote_goes_and_nothing_else(state_format: int) -> None:
+    tree: MemoryTree = made.checkpoint(state_format=state_format)
+    gone = beyond(read_layout(tree, made.ROOT), 5)
+    kinds = Counter(path.rpartition(".")[2] if "state" in path else path.partition("/")[0] for path in gone)
+    assert kinds["offsets"] == kinds["commits"] == 2
+    assert kinds["changelog"] == 4, "versions 7 and 8 of two partitions"
+    assert kinds["crc"] == (4 if state_format == 2 else 0)
+    assert kinds.total() == len(gone) == (12 if state_format == 2 else 8)
+    assert beyond(read_layout(tree, made.ROOT), 7) == []
+
+
+def test_a_sinks_log_is_cut_back_as_long_as_what_remains_can_stand_alone() -> None:
+    whole = log("0", "1", "2.compact", "3", "4", "5.compact", "6")
+    assert [entry.name for entry in beyond_in_sink(whole, 3)] == ["4", "6", "5.compact"]
+    assert [entry.name for entry in beyond_in_sink(whole, 1)] == ["3", "4", "6", "2.compact", "5.compact"]
+    for compacted, batch in ((log("5.compact", "6"), 3), (log("2.compact", "4", "5.compact"), 4)):
+        with pytest.raises(BadRequest, match="does not reach back"):
+            beyond_in_sink(compacted, batch)
+
+
+@pytest.mark.cluster
+def test_a_rollback_keeps_what_was_there_and_refuses_what_it_cannot_do(
+    cluster: LocalCluster, peacefs: Peacefs
+) -> None:
+    root = "/rolled/orders"
+    address = f"--coordinator={cluster.http_address}"
+
+    def refused(*arguments: str) -> str:
+        result = peacefs("rollback", root, address, *arguments)
+        assert result.exit_code == 1
+        return result.stderr
+
+    with PeaceFileSystem(cluster.http_address) as files:
+        for path, data in made.checkpoint(root=root).files.items():
+            files.write(path, data)
+        assert "--with-sink" in refused("--to-batch=5", "--idle=0")
+        assert "--with-sink" in refused("--to-batch=5", "--idle=0", "--with-sink=/out", "--no-file-sink")
+        assert "alive" in refused("--to-batch=5", "--no-file-sink")
+        idle = ("--no-file-sink", "--idle=0")
+        assert "batches 0 to 7 are" in refused("--to-batch=8", *idle)
+        assert "the latest already" in refused("--to-batch=7", *idle)
+        assert "is not there" in refused("--to-batch=5", "--with-sink=/rolled", "--idle=0")
+        stranger = PeaceFileSystem(cluster.http_address, user="stranger")
+        files.set_permission("/rolled", 0o755)
+        assert [entry.name for entry in files.list("/rolled")] == ["orders"], "a refusal leaves nothing behind"
+        with stranger, pytest.raises(Exception, match="Permission denied"):
+            stranger.exchange((root, root + "x"))
+
+        before = files.content_summary(root).files
+        done = peacefs("rollback", root, "--to-batch=5", "--json", address, *idle)
+        assert done.exit_code == 0, done.stderr
+        record = json.loads(done.stdout)
+        assert (record["before"], record["batch"], record["removed"]) == (7, 5, 8)
+        assert files.content_summary(root).files == before - 8
+        assert files.content_summary(record["kept"][0]).files == before
+        verified = json.loads(peacefs("verify", root, "--json", address).stdout)
+        assert (verified["batch"], verified["restarts"], verified["findings"]) == (5, True, [])
+
+        files.delete(f"{root}/state/0/1/4.changelog")
+        files.delete(f"{root}/state/0/1/5.changelog")
+        assert "could not go on from batch 4" in refused("--to-batch=4", *idle)
+    assert "one commit of a cluster" in peacefs("rollback", "file:///x", "--to-batch=1", "--no-file-sink").stderr
+
+
+@pytest.mark.spark
+@pytest.mark.cluster
+def test_a_query_with_a_file_sink_that_was_rolled_back_gives_the_same_result(
+    spark: SparkSession, cluster: LocalCluster, peacefs: Peacefs, tmp_path: Path
+) -> None:
+    source = tmp_path / "in"
+    source.mkdir()
+    for part in range(4):
+        (source / f"{part}.txt").write_text("".join(f"{row + part * 5}\n" for row in range(10)))
+        os.utime(source / f"{part}.txt", (part + 1, part + 1))
+    out, root = f"{cluster.webhdfs_uri}/sink/out", f"{cluster.webhdfs_uri}/sink/checkpoint"
+
+    def run() -> list[int]:
+        lines = spark.readStream.option("maxFilesPerTrigger", 1).text(f"file://{source}")
+        writer = lines.dropDuplicates(["value"]).writeStream.format("text").option("path", out)
+        query = writer.option("checkpointLocation", root).trigger(availableNow=True).start()
+        query.awaitTermination()
+        return sorted(int(row.value) for row in spark.read.text(out).collect())
+
+    everything = list(range(25))
+    assert run() == everything
+    done = peacefs("rollback", root, "--to-batch=1", f"--with-sink={out}", "--idle=0")
+    assert done.exit_code == 0, done.stderr
+    assert sorted(int(row.value) for row in spark.read.text(out).collect()) == everything[:15]
+    assert run() == everything, "each once: the state knows what was seen until then, and no more"
+    assert peacefs("verify", root).exit_code == 0
