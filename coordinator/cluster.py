@@ -16,7 +16,6 @@ from peacefs.protocol.errors import NoDatanodes
 from peacefs.protocol.ids import ChunkId, NodeId
 from peacefs.protocol.limits import (
     chunk_bytes_max,
-    deletes_per_command,
     garbage_chunks_per_tick,
     lost_replicas_per_turn,
     min_replication,
@@ -25,10 +24,8 @@ from peacefs.protocol.limits import (
     startup_settle_s,
 )
 from peacefs.protocol.messages import (
-    DeleteChunks,
     Heartbeat,
     Hop,
-    Message,
     Register,
     Replica,
     ReportAgain,
@@ -42,19 +39,12 @@ from .chunk_map import ChunkMap
 from .hearsay import Hearsay
 from .membership import Membership, Node, State, Transition
 from .network import Network
+from .orders import Order, delete_orders
 from .records import ChunkRecord, Mode
 from .repair import ChooseTarget, Copy, Repair
 from .slow_hops import SlowHops, Slowness, avoidable
 from .standing import SERVICES, Service
 from .streams import Streams
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """A message to be sent to a datanode."""
-
-    node: NodeId
-    message: Message
 
 
 @dataclass(slots=True)
@@ -131,7 +121,7 @@ class Cluster:
         for record in records:
             for node in self.chunks.forget(record.chunk):
                 doomed.setdefault(node, []).append(Replica(record.chunk, record.version, record.length))
-        return _delete_orders(doomed)
+        return delete_orders(doomed)
 
     # -- what datanodes say ------------------------------------------------------------------------
 
@@ -157,6 +147,7 @@ class Cluster:
         if not self.members.heard(now_s, node_id, beat.usage):
             return [Order(node_id, ReportAgain())]
         self.slow_hops.tell(node_id, beat.paces)
+        self.members.tell_disks(node_id, beat.disks)
         orders = self._take_in(now_s, node_id, beat.added)
         for replica in beat.removed:
             self.chunks.drop(node_id, replica.chunk)
@@ -196,7 +187,7 @@ class Cluster:
                 self.repair.drop_ordered(now_s, drop.chunk, drop.node)
                 self.chunks.drop(drop.node, drop.chunk)
                 doomed.setdefault(drop.node, []).append(Replica(drop.chunk, drop.version, drop.length))
-        return _delete_orders(doomed)
+        return delete_orders(doomed)
 
     def _drop_hearsay(self, now_s: float) -> None:
         """What others have told and the datanode itself, whose heartbeats come, has not."""
@@ -279,7 +270,7 @@ class Cluster:
         for node, replicas in doomed.items():
             for replica in replicas:
                 self.chunks.drop(node, replica.chunk)
-        return _delete_orders(doomed)
+        return delete_orders(doomed)
 
     def ready(self, now_s: float) -> bool:
         """Whether enough is known to judge replication, place chunks and say that data is missing.
@@ -400,11 +391,3 @@ class Cluster:
     def hop(self, node_id: NodeId) -> Hop | None:
         node = self.members.get(node_id)
         return None if node is None else node.hop
-
-
-def _delete_orders(doomed: dict[NodeId, list[Replica]]) -> list[Order]:
-    return [
-        Order(node, DeleteChunks(replicas[at : at + deletes_per_command]))
-        for node, replicas in sorted(doomed.items())
-        for at in range(0, len(replicas), deletes_per_command)
-    ]

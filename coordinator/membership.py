@@ -10,13 +10,13 @@ itself paused forgives everybody the time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
 
 from peacefs.protocol.ids import NodeId
 from peacefs.protocol.limits import dead_after_s, suspect_after_s
-from peacefs.protocol.messages import Hop, Register, Usage
+from peacefs.protocol.messages import DiskReport, Hop, Register, Usage
 
 from .records import Mode
 
@@ -41,6 +41,7 @@ class Node:
     state: State = State.ALIVE
     #: Whether its full report is in.
     reported: bool = False
+    disks: list[DiskReport] = field(default_factory=list)
 
     @property
     def id(self) -> NodeId:
@@ -88,6 +89,10 @@ class Membership:
         if usage is not None:
             node.usage = usage
         return True
+
+    def tell_disks(self, node_id: NodeId, disks: list[DiskReport]) -> None:
+        """How the disks of a datanode fare."""
+        self._nodes[node_id].disks = disks
 
     def tick(self, now_s: float) -> list[Transition]:
         """To be called several times a second; finds out who has been silent for too long."""

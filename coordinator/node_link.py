@@ -51,8 +51,9 @@ from peacefs.protocol.messages import (
 )
 from peacefs.protocol.metrics import frames_sent
 
-from .cluster import Cluster, Order
+from .cluster import Cluster
 from .files import Files
+from .orders import Order
 from .repair import Copy
 
 log = logging.getLogger("peacefs.coordinator")

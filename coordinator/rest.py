@@ -126,6 +126,19 @@ class CopiedTree(BaseModel):
     space_consumed: int
 
 
+class DiskStatus(BaseModel):
+    """One disk of a datanode. A read-only one is still read; what a failed one held counts as lost."""
+
+    directory: str
+    #: working, read-only or failed.
+    state: str
+    #: Why it does not work, if it does not.
+    fault: str
+    capacity_bytes: int
+    used_bytes: int
+    replicas: int
+
+
 class DatanodeStatus(BaseModel):
     """One datanode as the coordinator sees it."""
 
@@ -148,6 +161,7 @@ class DatanodeStatus(BaseModel):
     #: What it takes over a MiB, as its predecessors in pipelines and as itself measure it; None if unknown.
     hop_seconds: float | None
     disk_seconds: float | None
+    disks: list[DiskStatus]
 
 
 class ChunkCounts(BaseModel):
@@ -341,6 +355,7 @@ def _datanode(cluster: Cluster, node: Node) -> DatanodeStatus:
         slow=[part.value for part in cluster.slow_hops.slow_parts(node.id)],
         hop_seconds=cluster.slow_hops.measured[Part.HOP].get(node.id),
         disk_seconds=cluster.slow_hops.measured[Part.DISK].get(node.id),
+        disks=[DiskStatus(**msgspec.structs.asdict(disk)) for disk in node.disks],
     )
 
 

@@ -13,8 +13,9 @@ from peacefs.protocol.ids import Numbering
 from peacefs.protocol.limits import startup_hold_s, startup_waiting_max
 from peacefs.protocol.tokens import Seal
 
-from .cluster import Cluster, Order
+from .cluster import Cluster
 from .metadata import Reader, Transaction
+from .orders import Order
 from .permissions import Callers
 from .records import ChunkRecord
 from .replays import A, Applied, Asked, once

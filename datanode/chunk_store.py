@@ -328,8 +328,14 @@ class ChunkStore:
     # -- the rest ----------------------------------------------------------------------------------
 
     def delete(self, chunk: ChunkId, version: Version) -> fx.Steps[bool]:
-        """Drops the replica if its version is not above `version`; says whether it did."""
-        return (yield from self._in_turn(chunk, self._delete(chunk, version)))
+        """Drops the replica if its version is not above `version`; says whether it did.
+
+        Raises DiskFault when the disk is read-only: then the replica is forgotten, and back at the next start.
+        """
+        try:
+            return (yield from self._in_turn(chunk, self._delete(chunk, version)))
+        except OSError as error:
+            raise named_fault(error, f"cannot remove {describe(chunk, version)}") from None
 
     def _delete(self, chunk: ChunkId, version: Version) -> fx.Steps[bool]:
         place = self._index.drop(chunk, version)
@@ -365,6 +371,10 @@ class ChunkStore:
 
     def replicas(self) -> list[Replica]:
         return self._index.replicas()
+
+    def count(self) -> int:
+        """How many replicas those are."""
+        return len(self._index)
 
     def chunks_after(self, chunk: ChunkId, limit: int) -> list[ChunkId]:
         """The next chunks above `chunk`, in order, of which replicas are here."""

@@ -38,6 +38,7 @@ from peacefs.protocol.limits import (
 )
 from peacefs.protocol.messages import (
     DeleteChunks,
+    DiskReport,
     Failure,
     Heartbeat,
     HeartbeatAck,
@@ -69,6 +70,7 @@ class Datanode(Protocol):
     def replicas(self) -> Sequence[Replica]: ...
     def usage(self) -> Usage: ...
     def paces(self) -> Sequence[Pace]: ...
+    def disks(self) -> Sequence[DiskReport]: ...
     def epoch_seen(self, epoch: int) -> None: ...
     def clock_heard(self, clock_s: float) -> None: ...
     def ordered(self, order: Message, respond: Respond) -> None:
@@ -271,9 +273,9 @@ class CoordinatorLink:
             if connection is None:
                 continue
             added, removed, corrupt = self._changes.take()
-            paces = list(self._datanode.paces())
+            paces, disks = list(self._datanode.paces()), list(self._datanode.disks())
             try:
-                self._send(connection, Heartbeat(self._datanode.usage(), added, removed, corrupt, paces))
+                self._send(connection, Heartbeat(self._datanode.usage(), added, removed, corrupt, paces, disks))
             except PeerError as error:
                 log.warning("a heartbeat was lost: %s", error.message)
                 self._forget(connection)

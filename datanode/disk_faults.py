@@ -18,6 +18,11 @@ def is_no_room(error: OSError) -> bool:
     return error.errno in _NO_ROOM
 
 
+def is_read_only(error: OSError) -> bool:
+    """Whether the disk takes no change any more, whatever it is."""
+    return error.errno == errno.EROFS
+
+
 def named_fault(error: OSError, doing: str) -> ChunkError:
     """The error of our tree for what the disk said while `doing`."""
     kind = DiskFull if is_no_room(error) else DiskFault

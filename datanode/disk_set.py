@@ -5,7 +5,8 @@ written to it, stays there, so that one store sees all versions of it and fences
 full, the pipeline takes another datanode.
 
 A fault of one replica is that replica's own matter. But a disk that after a fault fails its probe has failed for
-good: what it held counts as lost, at once, and nothing is asked of it until the next start.
+good: what it held counts as lost, at once, and nothing is asked of it until the next start. One that has become
+read-only, and nothing worse, is not written to until it takes something again.
 """
 
 from __future__ import annotations
@@ -21,30 +22,20 @@ from peacefs.protocol import effects as fx
 from peacefs.protocol.checksums import Bytes
 from peacefs.protocol.errors import ChunkError, ChunkNotFound, DiskFault, StartupError
 from peacefs.protocol.ids import ChunkId, Version, show
-from peacefs.protocol.messages import Replica, Usage
+from peacefs.protocol.messages import DiskReport, Replica, Usage
 
-from .chunk_store import Blocks, ChunkStore, ReadPlan, Sealed, Staged
-from .disk_faults import is_no_room
-from .disk_probe import probe
+from .chunk_store import Blocks, ReadPlan, Sealed, Staged
+from .disk import Disk, DiskState
 from .recovery import Recovery
 
 T = TypeVar("T")
 
 
-class Disk:
-    """A directory that is a disk's, and the store in it. `fault` says why the disk has failed, if it has."""
-
-    def __init__(self, directory: str, store: ChunkStore) -> None:
-        self.directory = directory
-        self.store = store
-        self.fault: str | None = None
-
-
 class DiskSet:
     """A `ReplicaStore` over disks, of which there is at least one.
 
-    `on_lost` hears of every replica that a failed disk held, `on_failed` of the disk and how many those were, on
-    the thread that found out.
+    `on_lost` hears of every replica that a failed disk held, `on_changed` of a disk in another state and how many
+    replicas it holds, or held, on the thread that found out.
     """
 
     def __init__(
@@ -53,14 +44,13 @@ class DiskSet:
         *,
         rng: random.Random | None = None,
         on_lost: Callable[[Replica], None] = lambda replica: None,
-        on_failed: Callable[[Disk, int], None] = lambda disk, replicas: None,
+        on_changed: Callable[[Disk, int], None] = lambda disk, replicas: None,
     ) -> None:
         self._disks = list(disks)
         self._rng = rng or random.SystemRandom()
         self._on_lost = on_lost
-        self._on_failed = on_failed
+        self._on_changed = on_changed
         self._lock = threading.Lock()
-        self._probes = itertools.count(1)
         #: How many are writing a chunk to a disk.
         self._writers: Counter[tuple[ChunkId, Disk]] = Counter()
         self._staged: dict[Staged, Disk] = {}
@@ -69,7 +59,15 @@ class DiskSet:
     @property
     def working(self) -> list[Disk]:
         """The disks that have not failed."""
-        return [disk for disk in self._disks if disk.fault is None]
+        return [disk for disk in self._disks if disk.is_readable]
+
+    @property
+    def writable(self) -> list[Disk]:
+        return [disk for disk in self._disks if disk.state is DiskState.WORKING]
+
+    def reports(self) -> list[DiskReport]:
+        """How each disk fares."""
+        return [disk.report() for disk in self._disks]
 
     # -- start and end -----------------------------------------------------------------------------
 
@@ -151,12 +149,13 @@ class DiskSet:
             self._forget_if_over(staged)
 
     def _disk_for(self, chunk: ChunkId) -> Disk:
-        disks = self.working
-        if not disks:
-            raise DiskFault("all disks of this datanode have failed")
-        for disk in disks:
+        for disk in self.working:
             if (chunk, disk) in self._writers or disk.store.find(chunk) is not None:
+                self._refuse_unless_writable(disk)
                 return disk
+        disks = self.writable
+        if not disks:
+            raise DiskFault("no disk of this datanode can be written to")
         if len(disks) == 1:
             return disks[0]
         room = [disk.store.usage().available_bytes for disk in disks]
@@ -219,12 +218,21 @@ class DiskSet:
         disk = self._holder(chunk)
         if disk is None:
             return False
-        return (yield from self._watched(disk, disk.store.delete(chunk, version)))
+        try:
+            return (yield from self._watched(disk, disk.store.delete(chunk, version)))
+        except DiskFault:
+            # Forgotten it is; what a read-only disk keeps comes back at the next start, which does no harm.
+            if disk.state is DiskState.READ_ONLY and disk.store.find(chunk) is None:
+                return True
+            raise
 
     def compact(self) -> fx.Steps[None]:
         """One round on every disk; one that fails does not keep the others from theirs. Raises its fault."""
         fault: ChunkError | None = None
         for disk in self.working:
+            if disk.state is DiskState.READ_ONLY:
+                yield from self._examine(disk)
+                continue
             try:
                 yield from self._watched(disk, disk.store.compact())
             except ChunkError as error:
@@ -245,8 +253,8 @@ class DiskSet:
         return sorted(itertools.chain.from_iterable(parts))[:limit]
 
     def usage(self) -> Usage:
-        """Of all disks that work."""
-        usages = [disk.store.usage() for disk in self.working]
+        """Of all disks that have not failed; there is room on those alone that can be written to."""
+        usages = [disk.usage() for disk in self.working]
         return Usage(
             sum(usage.capacity_bytes for usage in usages),
             sum(usage.used_bytes for usage in usages),
@@ -268,24 +276,25 @@ class DiskSet:
             raise
 
     def _refuse_failed(self, disk: Disk) -> None:
-        if disk.fault is not None:
+        if not disk.is_readable:
             raise DiskFault(f"the disk of {disk.directory} has failed: {disk.fault}")
 
-    def _examine(self, disk: Disk) -> fx.Steps[None]:
-        if disk.fault is not None:
-            return
-        try:
-            yield from probe(f"{disk.directory}/probe.{next(self._probes)}")
-        except OSError as error:
-            if not is_no_room(error):
-                self._fail(disk, error.strerror or str(error))
+    def _refuse_unless_writable(self, disk: Disk) -> None:
+        if disk.state is not DiskState.WORKING:
+            raise DiskFault(f"the disk of {disk.directory} takes nothing: {disk.fault}")
 
-    def _fail(self, disk: Disk, why: str) -> None:
+    def _examine(self, disk: Disk) -> fx.Steps[None]:
+        if disk.is_readable:
+            state, why = yield from disk.examine()
+            self._change(disk, state, why)
+
+    def _change(self, disk: Disk, state: DiskState, why: str | None) -> None:
         with self._lock:
-            if disk.fault is not None:
+            if state is disk.state or not disk.is_readable:
                 return
-            disk.fault = why
-        lost = disk.store.replicas()
-        for replica in lost:
-            self._on_lost(replica)
-        self._on_failed(disk, len(lost))
+            disk.state, disk.fault = state, why
+        held = disk.store.replicas()
+        if state is DiskState.FAILED:
+            for replica in held:
+                self._on_lost(replica)
+        self._on_changed(disk, len(held))

@@ -14,6 +14,7 @@ from peacefs.protocol import effects as fx
 from peacefs.protocol.checksums import Bytes
 from peacefs.protocol.errors import BadRequest
 from peacefs.protocol.ids import ChunkId, Version
+from peacefs.protocol.messages import Replica
 from peacefs.topology.rate_curve import RateCurve
 
 from .chunk_store import Sealed, Staged
@@ -98,3 +99,6 @@ class EmulatedDisk:
     def discard(self, staged: Staged) -> fx.Steps[None]:
         self._arm.end(staged)
         yield from self._store.discard(staged)
+
+    def find(self, chunk: ChunkId) -> Replica | None:
+        return self._store.find(chunk)

@@ -13,7 +13,7 @@ from peacefs.protocol.ids import ChunkId, Version
 from peacefs.protocol.messages import Replica
 
 from .chunk_index import ChunkIndex, Place
-from .disk_faults import close_quietly
+from .disk_faults import close_quietly, is_read_only
 from .recovery import Recovery
 from .store_layout import (
     FOOTER_BYTES,
@@ -95,11 +95,15 @@ class LargeChunks:
     def remove(self, chunk: ChunkId, place: Place) -> fx.Steps[None]:
         """Removes the file of a replica that the index no longer knows.
 
-        One that the disk refuses to remove comes back at the next start, which does no harm.
+        One that the disk refuses to remove comes back at the next start, which does no harm. Raises OSError if
+        that is because the disk takes no change at all.
         """
         self._count(-chunk_file_bytes(place.length))
-        with contextlib.suppress(OSError):
+        try:
             yield from fx.remove(self._paths.chunk_file(chunk, place.version, place.length))
+        except OSError as error:
+            if is_read_only(error):
+                raise
 
     def lose(self, chunk: ChunkId, place: Place) -> None:
         """A file that should be there is not: says so, unless the replica was dropped or replaced by now."""

@@ -54,7 +54,10 @@ class Orders:
     def _verify(self, replicas: list[Replica]) -> fx.Steps[None]:
         for wanted in replicas:
             held = self._store.find(wanted.chunk)
-            if held is None or held.length == 0:
+            if held is None:
+                self._changes.removed(wanted)
+                continue
+            if held.length == 0:
                 continue
             try:
                 plan = yield from self._store.open_read(held.chunk, held.version, 0, held.length)

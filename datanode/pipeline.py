@@ -144,7 +144,11 @@ class PipelineHop:
             yield from self._store.discard(staged)
             raise
         self._paces.took((yield from fx.now()), self._node, disk.seconds, sealed.length)
-        self._changes.added(Replica(opening.chunk, opening.version, sealed.length))
+        replica = Replica(opening.chunk, opening.version, sealed.length)
+        self._changes.added(replica)
+        # If its disk has failed since, what that held was said to be gone before this was said to be there.
+        if self._store.find(opening.chunk) is None:
+            self._changes.removed(replica)
         return sealed, forwarded_at
 
     def _take_packets(

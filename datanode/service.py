@@ -38,7 +38,7 @@ from peacefs.protocol.limits import (
     scrub_rest_s,
     thread_switch_interval_s,
 )
-from peacefs.protocol.messages import Message, Pace, Register, Replica, Usage
+from peacefs.protocol.messages import DiskReport, Message, Pace, Register, Replica, Usage
 from peacefs.protocol.process import log_to_stderr, raise_open_files_limit, stop_event
 from peacefs.protocol.secret import SECRET_FILE_VARIABLE, find_secret_file, read_secret, require_secret_for
 from peacefs.protocol.threads import ConnectionPool, ThreadDriver, open_connection
@@ -54,7 +54,8 @@ from .copy_budget import CopyBudget
 from .data_directories import claim_directories, rooms_of
 from .data_requests import DataRequests
 from .data_server import DataServer
-from .disk_set import Disk, DiskSet
+from .disk import Disk, DiskState
+from .disk_set import DiskSet
 from .emulated_disk import DiskArm, EmulatedDisk
 from .gateway import Gateway
 from .orders import Orders
@@ -139,14 +140,27 @@ async def _learn_cluster(options: DatanodeOptions, seal: Seal, stop: asyncio.Eve
     return None
 
 
-def _disk_failed(disk: Disk, replicas: int) -> None:
-    log.critical(
-        "the disk of %s has failed (%s): its %d replicas count as lost and will be copied elsewhere. "
-        "Replace it, then start this datanode again",
-        disk.directory,
-        disk.fault,
-        replicas,
-    )
+def _disk_changed(disk: Disk, replicas: int) -> None:
+    match disk.state:
+        case DiskState.FAILED:
+            log.critical(
+                "the disk of %s has failed (%s): its %d replicas count as lost and will be copied elsewhere. "
+                "Replace it, then start this datanode again",
+                disk.directory,
+                disk.fault,
+                replicas,
+            )
+        case DiskState.READ_ONLY:
+            log.critical(
+                "the disk of %s takes no change any more (%s): its %d replicas are still read, nothing is written "
+                "there. See what has happened to it; it is written to again when it can be, or decommission this "
+                "datanode",
+                disk.directory,
+                disk.fault,
+                replicas,
+            )
+        case DiskState.WORKING:
+            log.warning("the disk of %s can be written to again", disk.directory)
 
 
 class Datanode:
@@ -200,7 +214,7 @@ class Datanode:
             )
             for path, room in rooms_of(options.data_directories or (options.directory,))
         ]
-        return DiskSet(disks, rng=random.Random(), on_lost=self._changes.removed, on_failed=_disk_failed)
+        return DiskSet(disks, rng=random.Random(), on_lost=self._changes.removed, on_changed=_disk_changed)
 
     def _intake(self) -> ChunkIntake:
         curve = self._options.emulated_disk
@@ -308,6 +322,9 @@ class Datanode:
 
     def paces(self) -> Sequence[Pace]:
         return self._paces.lately(time.monotonic())
+
+    def disks(self) -> Sequence[DiskReport]:
+        return self._store.reports()
 
     def epoch_seen(self, epoch: int) -> None:
         self._directory.remember_epoch(epoch)

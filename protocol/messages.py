@@ -155,6 +155,17 @@ class Usage(msgspec.Struct, frozen=True, array_like=True):
     live_bytes: int = 0
 
 
+class DiskReport(msgspec.Struct, frozen=True, array_like=True):
+    """A datanode's disk: `state` is a value of `datanode.disk.DiskState`; `fault` says why it does not work."""
+
+    directory: str
+    state: str
+    fault: str
+    capacity_bytes: int
+    used_bytes: int
+    replicas: int
+
+
 class Pace(msgspec.Struct, frozen=True, array_like=True):
     """What a successor, or the sender's own disk, took lately over a MiB; a smaller chunk counts as one."""
 
@@ -202,6 +213,7 @@ class Heartbeat(Message, frozen=True):
     removed: list[Replica] = []
     corrupt: list[Replica] = []
     paces: list[Pace] = []
+    disks: list[DiskReport] = []
 
 
 class HeartbeatAck(Message, frozen=True):

@@ -64,7 +64,15 @@ def report_lines(status: dict[str, Any]) -> Iterator[str]:
     if datanodes:
         yield ""
         yield from table([_HEADINGS, *(_row(each) for each in datanodes)], _WORDS)
+    disks = [(each["node"], disk) for each in datanodes for disk in each["disks"] if disk["state"] != "working"]
+    yield from (_bad_disk(node, disk) for node, disk in disks)
     yield from (_slowness(each, part) for each in datanodes for part in each["slow"])
+
+
+def _bad_disk(node: str, disk: dict[str, Any]) -> str:
+    is_lost = disk["state"] == "failed"
+    held = "what it held counts as lost" if is_lost else f"its {disk['replicas']} replicas are still read"
+    return f"Disk: {disk['directory']} of {node} is {disk['state']} ({disk['fault']}); {held}"
 
 
 def _slowness(datanode: dict[str, Any], part: str) -> str:

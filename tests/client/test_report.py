@@ -32,6 +32,7 @@ def datanode(node: str, state: str = "alive", used_bytes: int = GIB) -> dict[str
         "slow": [],
         "hop_seconds": None,
         "disk_seconds": None,
+        "disks": [],
     }
 
 
@@ -72,6 +73,19 @@ def test_what_is_slow_is_said_below_the_table() -> None:
     assert list(report_lines(status(slow, datanode("dn-2"))))[-2:] == [
         "Slow: dn-1 as a hop of pipelines: 0.500 s a MiB; new chunks avoid it where they can",
         "Slow: dn-1 at its disk; new chunks avoid it where they can",
+    ]
+
+
+def test_disks_that_do_not_work_are_named() -> None:
+    disks = [
+        {"directory": f"/data/{at}", "state": state, "fault": fault, "replicas": 3}
+        for at, (state, fault) in enumerate(
+            [("working", ""), ("read-only", "it says no"), ("failed", "it is gone")]
+        )
+    ]
+    assert list(report_lines(status(datanode("dn-1") | {"disks": disks})))[-2:] == [
+        "Disk: /data/1 of dn-1 is read-only (it says no); its 3 replicas are still read",
+        "Disk: /data/2 of dn-1 is failed (it is gone); what it held counts as lost",
     ]
 
 

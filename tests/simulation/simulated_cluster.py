@@ -19,12 +19,13 @@ from peacefs.client.byte_stream import ByteStream
 from peacefs.client.file_appender import append_file
 from peacefs.client.file_reader import read_whole
 from peacefs.client.file_writer import write_file
-from peacefs.coordinator.cluster import Cluster, Order
+from peacefs.coordinator.cluster import Cluster
 from peacefs.coordinator.commits import ImmediateCommit, run_now
 from peacefs.coordinator.epochs import Epochs
 from peacefs.coordinator.files import Files
 from peacefs.coordinator.metadata import Transaction
 from peacefs.coordinator.metadata_sqlite import SqliteMetadata
+from peacefs.coordinator.orders import Order
 from peacefs.coordinator.permissions import Callers
 from peacefs.coordinator.records import RenameMode
 from peacefs.coordinator.repair import Copy
@@ -36,7 +37,8 @@ from peacefs.datanode.chunk_store import ChunkStore
 from peacefs.datanode.cluster_clock import ClusterClock
 from peacefs.datanode.copy_budget import CopyBudget
 from peacefs.datanode.data_requests import DataRequests
-from peacefs.datanode.disk_set import Disk, DiskSet
+from peacefs.datanode.disk import Disk
+from peacefs.datanode.disk_set import DiskSet
 from peacefs.datanode.orders import Orders
 from peacefs.datanode.paces import Paces
 from peacefs.datanode.pipeline import PipelineHop
@@ -438,7 +440,9 @@ class SimulatedDatanode:
         report = ReportChunks(list(self.store.replicas()), last=True)
         yield from fx.call(OnLink(link, report), Done, timeout_s=_CALL_TIMEOUT_S)
         while True:
-            beat = Heartbeat(self.usage(), *changes.take(), self._paces.lately(self.world.now_s))
+            beat = Heartbeat(
+                self.usage(), *changes.take(), self._paces.lately(self.world.now_s), self.store.reports()
+            )
             ack = yield from fx.call(OnLink(link, beat), HeartbeatAck, timeout_s=_CALL_TIMEOUT_S)
             clock.heard(ack.clock_s)
             yield from fx.sleep(heartbeat_interval_s)

@@ -163,6 +163,7 @@ class SimulatedDisk:
         self._boot = 0
         self._faults: list[_Fault] = []
         self._broken: list[str] = []
+        self._read_only: list[str] = []
         self._open_files: set[SimulatedFile] = set()
         self._performers: dict[type[fx.Effect], Callable[[Any], Any]] = {
             fx.OpenFile: self._open_file,
@@ -189,6 +190,8 @@ class SimulatedDisk:
             if isinstance(effect, fx.CloseFile):
                 return self._close_file(effect)
             raise OSError(errno.EIO, os.strerror(errno.EIO))
+        if any(_path_of(effect).startswith(path) for path in self._read_only) and _changes_something(effect):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
         fault = self._fault_for(effect)
         if fault is not None:
             self._leave_traces(effect)
@@ -215,10 +218,15 @@ class SimulatedDisk:
         """Everything below `path` fails from now on, until `heal`."""
         self._broken.append(f"{path}/")
 
+    def make_read_only(self, path: str) -> None:
+        """Nothing below `path` can be changed any more, until `heal`."""
+        self._read_only.append(f"{path}/")
+
     def heal(self) -> None:
         """Failures that were asked for and have not happened yet will not happen; what was broken works."""
         self._faults.clear()
         self._broken.clear()
+        self._read_only.clear()
 
     def flip_bit(self, path: str, offset: int, *, in_memory_too: bool = True) -> None:
         """The medium rots; until it is read again, memory may still hold the sound byte."""
@@ -352,6 +360,12 @@ def _walk(path: str, directory: _Directory) -> Iterator[tuple[str, _Inode]]:
             yield from _walk(f"{path}/{name}", node)
         else:
             yield f"{path}/{name}", node
+
+
+def _changes_something(effect: fx.Effect) -> bool:
+    if isinstance(effect, fx.OpenFile):
+        return effect.create
+    return isinstance(effect, fx.Append | fx.Sync | fx.Truncate | fx.Rename | fx.Remove | fx.MakeDirectory)
 
 
 def _path_of(effect: Any) -> str:

@@ -11,7 +11,8 @@ from store.seeded_driver import SeededDriver
 from store.simulated_disk import SimulatedDisk
 
 from peacefs.datanode.chunk_store import ChunkStore
-from peacefs.datanode.disk_set import Disk, DiskSet
+from peacefs.datanode.disk import Disk, DiskState
+from peacefs.datanode.disk_set import DiskSet
 from peacefs.datanode.recovery import Recovery
 from peacefs.protocol import effects as fx
 from peacefs.protocol.checksums import block_checksums
@@ -57,9 +58,13 @@ class Rack:
             self.disks,
             rng=Random(7),
             on_lost=self.lost.append,
-            on_failed=lambda disk, replicas: self.failed.append((disk.directory, replicas)),
+            on_changed=self.changed,
         )
         return self.driver.run(self.set.recover())
+
+    def changed(self, disk: Disk, replicas: int) -> None:
+        if disk.state is DiskState.FAILED:
+            self.failed.append((disk.directory, replicas))
 
     def put(self, chunk: int, version: int = 5, data: bytes = SMALL) -> None:
         self.driver.run(write_chunk(self.set, chunk, version, data))
@@ -172,6 +177,83 @@ def test_a_chunk_whose_disk_is_full_is_refused_and_stays_as_it_is(rack: Rack) ->
     assert rack.get(CHUNK) == SMALL
     rack.put(CHUNK + 1)
     assert rack.holders(CHUNK + 1) != [holder]
+
+
+# -- disks that are read-only ---------------------------------------------------------------------------
+
+
+@CONTENTS
+@pytest.mark.parametrize("doing", ["write", "delete", "fsync"])
+def test_a_read_only_disk_is_read_and_nothing_more(rack: Rack, content: bytes, doing: str) -> None:
+    rack.fill(30, content)
+    before = by_chunk(rack.set.replicas())
+    victim = rack.chunk_on(1)
+    held = len(rack.disks[1].store.replicas())
+    if doing == "fsync":
+        staged = rack.driver.run(rack.set.stage(victim, 6))
+        rack.driver.run(rack.set.write(staged, block_checksums(content), content))
+    rack.medium.make_read_only("/disk-1")
+    if doing == "write":
+        with pytest.raises(DiskFault):
+            rack.put(victim, 6, content[::-1])
+    elif doing == "fsync":
+        with pytest.raises(DiskFault):
+            rack.driver.run(rack.set.seal(staged))
+    elif content is LARGE:
+        assert rack.driver.run(rack.set.delete(victim, 5)) is True
+        assert rack.set.find(victim) is None
+        before = [replica for replica in before if replica.chunk != victim]
+        held -= 1
+    else:
+        with pytest.raises(DiskFault):
+            rack.put(victim, 6, content[::-1])
+    assert rack.lost == [] and rack.failed == []
+    assert [(report.state, report.replicas) for report in rack.set.reports()][1] == ("read-only", held)
+    assert rack.set.reports()[1].fault == "Read-only file system"
+    assert by_chunk(rack.set.replicas()) == before
+    for replica in before:
+        assert rack.get(replica.chunk) == content
+    # New chunks go to the others, and one that it holds is refused, for another datanode to take.
+    for number in range(100, 130):
+        rack.put(CHUNK + number, data=content)
+        assert 1 not in rack.holders(CHUNK + number)
+    assert rack.set.usage().available_bytes == 2 * (100 * MIB - 1000)
+    if doing != "delete":
+        with pytest.raises(DiskFault, match="takes nothing"):
+            rack.put(victim, 7, content)
+    # Once it takes something again, it is written to.
+    rack.driver.run(rack.set.compact())
+    assert rack.disks[1].state is DiskState.READ_ONLY
+    rack.medium.heal()
+    rack.driver.run(rack.set.compact())
+    assert [report.state for report in rack.set.reports()] == ["working"] * 3
+    rack.put(victim, 8, content[::-1])
+    assert rack.get(victim) == content[::-1]
+
+
+def test_a_read_only_disk_that_cannot_be_read_either_has_failed(rack: Rack) -> None:
+    rack.fill(30)
+    gone = rack.disks[1].store.replicas()
+    rack.medium.make_read_only("/disk-1")
+    with pytest.raises(DiskFault):
+        rack.put(rack.chunk_on(1), 6)
+    rack.medium.break_down("/disk-1")
+    rack.driver.run(rack.set.compact())
+    assert rack.failed == [("/disk-1", len(gone))] and by_chunk(rack.lost) == by_chunk(gone)
+    rack.medium.heal()
+    rack.driver.run(rack.set.compact())
+    assert rack.set.reports()[1].state == "failed", "until the next start"
+
+
+def test_with_read_only_disks_alone_nothing_is_taken_in_and_there_is_no_room(rack: Rack) -> None:
+    rack.fill(10)
+    for number in range(3):
+        rack.medium.make_read_only(f"/disk-{number}")
+    for number in range(100, 140):
+        with pytest.raises(DiskFault):
+            rack.put(CHUNK + number)
+    assert rack.set.usage().available_bytes == 0 < rack.set.usage().used_bytes
+    assert all(rack.get(CHUNK + number) == SMALL for number in range(10))
 
 
 # -- disks that fail -----------------------------------------------------------------------------------
@@ -299,7 +381,7 @@ def test_when_all_disks_have_failed_nothing_is_taken_in_and_nothing_offered(rack
         rack.medium.break_down(f"/disk-{number}")
         with pytest.raises(DiskFault):
             rack.get(rack.chunk_on(number))
-    with pytest.raises(DiskFault, match="all disks of this datanode have failed"):
+    with pytest.raises(DiskFault, match="no disk of this datanode can be written to"):
         rack.put(CHUNK + 100)
     assert rack.set.replicas() == [] and rack.set.usage().available_bytes == 0
     rack.driver.run(rack.set.close())

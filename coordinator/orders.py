@@ -1,0 +1,27 @@
+"""What the coordinator's core wants datanodes told. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from peacefs.protocol.ids import NodeId
+from peacefs.protocol.limits import deletes_per_command
+from peacefs.protocol.messages import DeleteChunks, Message, Replica
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A message to be sent to a datanode."""
+
+    node: NodeId
+    message: Message
+
+
+def delete_orders(doomed: Mapping[NodeId, Sequence[Replica]]) -> list[Order]:
+    """To drop replicas, so many at a time."""
+    return [
+        Order(node, DeleteChunks(list(replicas[at : at + deletes_per_command])))
+        for node, replicas in sorted(doomed.items())
+        for at in range(0, len(replicas), deletes_per_command)
+    ]
