@@ -10,8 +10,8 @@ from peacefs.protocol.ids import ChunkId, NodeId, Version
 from peacefs.protocol.limits import probe_memory_s, probes_max
 from peacefs.protocol.messages import Allocated, DeleteChunks, Replica
 
-from .cluster import Order
 from .membership import State
+from .orders import Order
 from .placing import Placing
 from .workplace import Workplace
 
