@@ -29,6 +29,7 @@ Coordinator = Callable[[str, Message], Coroutine[Any, Any, Message]]
 
 #: So that a clock may be set back by decades and still show a time.
 _WALL_CLOCK_STARTS_S = 1_700_000_000.0
+_CLEAN_UP_EFFECTS_MAX = 100
 
 
 class StreamMessage(Message):
@@ -110,6 +111,7 @@ class World:
     """Time, network and nodes."""
 
     def __init__(self, seed: int, network: Network) -> None:
+        _empty_graveyard()
         self.random = Random(seed)
         self.network = network
         self.now_s = 0.0
@@ -395,8 +397,23 @@ class World:
         self._at(delay_s, notice)
 
 
-#: Generators of crashed participants are kept from being closed, which would run their `finally` blocks.
+#: Generators of crashed participants are kept from being closed, which would run their `finally` blocks, for as
+#: long as their world lasts: with them all of it is kept, its disks too.
 _graveyard: list[Steps] = []
+
+
+def _empty_graveyard() -> None:
+    """Before another world begins. What the clean-up code wants done is not done."""
+    while _graveyard:
+        steps = _graveyard.pop()
+        for _ in range(_CLEAN_UP_EFFECTS_MAX):
+            try:
+                steps.close()
+                break
+            except RuntimeError:
+                continue  # it ignored that it was closed, and wants an effect
+            except Exception:
+                break
 
 
 def _end_of(connection: fx.Connection) -> SimulatedConnection:
