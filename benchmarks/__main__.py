@@ -13,8 +13,10 @@ _ALL = (
     "metadata_ops",
     "restart",
     "planning",
+    "figure10",
     "spark_batches",
 )
+_WITH_FULL = ("figure10",)
 _WITH_FILES = ("metadata_ops", "restart")
 
 
@@ -23,6 +25,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"any of {', '.join(_ALL)}; default all")
     parser.add_argument("--quick", action="store_true", help="smaller and fewer, to see that they run")
     parser.add_argument("--files", type=int, metavar="N", help=f"existing files, of {' and '.join(_WITH_FILES)}")
+    parser.add_argument("--full", action="store_true", help=f"all of it, of {' and '.join(_WITH_FULL)}")
     options = parser.parse_args()
     unknown = set(options.names) - set(_ALL)
     if unknown:
@@ -30,7 +33,8 @@ def main() -> None:
     for name in options.names or _ALL:
         print(f"== {name}", flush=True)
         files = {"files": options.files} if options.files is not None and name in _WITH_FILES else {}
-        importlib.import_module(f"benchmarks.{name}").main(quick=options.quick, **files)
+        full = {"full": True} if options.full and name in _WITH_FULL else {}
+        importlib.import_module(f"benchmarks.{name}").main(quick=options.quick, **files, **full)
 
 
 if __name__ == "__main__":

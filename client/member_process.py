@@ -45,7 +45,8 @@ class Member:
     """A coordinator or datanode of a local cluster. Not thread-safe.
 
     `arguments` gives the command line from the readiness of the run before (None at first), so that a restarted
-    member comes back with its ports. `inherited` are descriptors that the process is to have besides.
+    member comes back with its ports. `inherited` are descriptors that the process is to have besides; `prefix` is
+    a command that runs the one that follows it, in its own place.
     """
 
     def __init__(
@@ -55,12 +56,14 @@ class Member:
         new_log: Callable[[], Path],
         parent_pipe: int,
         inherited: Sequence[int],
+        prefix: Sequence[str] = (),
     ) -> None:
         self.name = name
         self._arguments = arguments
         self._new_log = new_log
         self._parent_pipe = parent_pipe
         self._inherited = tuple(inherited)
+        self._prefix = tuple(prefix)
         self._process: subprocess.Popen[bytes] | None = None
         self._ready_pipe: int | None = None
         self._readiness: Readiness | None = None
@@ -123,6 +126,7 @@ class Member:
         self._ready_pipe = reading
         # -P keeps the working directory of whoever called us off the import path.
         command = [
+            *self._prefix,
             *(sys.executable, "-P", "-m", "peacefs"),
             *self._arguments(self._readiness),
             *("--ready-fd", str(writing), "--parent-fd", str(self._parent_pipe)),

@@ -1,0 +1,195 @@
+"""peacefs on an emulated network: a coordinator, a datanode a host, and writers on the hosts that write."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from peacefs.client.member_process import Member, Readiness
+from peacefs.topology.model import Topology
+from peacefs.topology.rate_curve import RateCurve
+from peacefs.topology.toml_writer import to_toml
+
+from . import leftovers
+from .network import EmulatedNetwork, Host, memory_directory
+from .writer import Answer, Deleted, DeleteOrder, Failed, Measured, MeasureOrder, Order, Ready, WriteOrder, Written
+
+_ROOT = Path(__file__).parents[2]
+_START_S = 120.0
+_STOP_S = 20.0
+
+
+class WriterProcess:
+    """A writer on a host. Orders are given and answers taken one after the other."""
+
+    def __init__(self, host: Host, coordinator: str) -> None:
+        self.host = host
+        self._process = subprocess.Popen(
+            [*host.inside(), sys.executable, "-m", "benchmarks.emulation.writer", coordinator],
+            cwd=_ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def order(self, order: Order) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(msgspec.json.encode(order) + b"\n")
+        self._process.stdin.flush()
+
+    def answer(self) -> Answer:
+        assert self._process.stdout is not None
+        answer = msgspec.json.decode(self._process.stdout.readline(), type=Answer)
+        if isinstance(answer, Failed):
+            raise RuntimeError(f"the writer on {self.host.name} failed: {answer.message}")
+        return answer
+
+    def stop(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+class EmulatedCluster:
+    """Use as a context manager, inside its network. `disk` is each datanode's; `topology` is what the coordinator
+    is told, with hosts' addresses for the servers' names."""
+
+    def __init__(self, network: EmulatedNetwork, disk: RateCurve, topology: Topology) -> None:
+        self.network = network
+        self._disk = disk
+        self._topology = topology
+        self._members: list[Member] = []
+        self._writers: dict[str, WriterProcess] = {}
+        self.node_of: dict[str, str] = {}
+
+    @property
+    def address(self) -> str:
+        readiness = self._members[0].readiness
+        return f"http://{readiness.http_host}:{readiness.http_port}"
+
+    @property
+    def pids(self) -> list[int]:
+        return [*(member.pid for member in self._members), *(writer.pid for writer in self._writers.values())]
+
+    @property
+    def topology_file(self) -> Path:
+        return self._directory / "topology.toml"
+
+    def start_writers(self, hosts: Sequence[Host]) -> None:
+        """Writers on these hosts, ready to write."""
+        fresh = [WriterProcess(host, self.address) for host in hosts if host.name not in self._writers]
+        self._writers |= {writer.host.name: writer for writer in fresh}
+        for writer in fresh:
+            assert isinstance(writer.answer(), Ready)
+
+    def write(self, orders: Sequence[tuple[Host, WriteOrder]]) -> list[Written]:
+        """All orders at once, but those of one host one after the other; the answers in their order. Raises
+        RuntimeError for one that failed."""
+        for host, order in orders:
+            self._writers[host.name].order(order)
+        answers = [self._writers[host.name].answer() for host, _ in orders]
+        return [answer for answer in answers if isinstance(answer, Written)]
+
+    def delete(self, path: str) -> None:
+        writer = self._writers[self.network.hosts[0].name]
+        writer.order(DeleteOrder(path))
+        assert isinstance(writer.answer(), Deleted)
+
+    def measure(self, seconds: float) -> Measured:
+        """A datanode's disk, for they are alike, and the link between the first two racks."""
+        one, other = (
+            [self.node_of[host.name] for host in self.network.hosts if host.rack == rack]
+            for rack in self.network.racks[:2]
+        )
+        writer = self._writers[self.network.hosts[0].name]
+        writer.order(MeasureOrder(one[0], one, other, seconds))
+        answer = writer.answer()
+        assert isinstance(answer, Measured)
+        return answer
+
+    # -- its life ------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        self._directory = Path(tempfile.mkdtemp(prefix=leftovers.own_name(""), dir=memory_directory()))
+        self._parent_pipe = os.pipe()
+        try:
+            self._start()
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop()
+
+    def _start(self) -> None:
+        (self._directory / "secret").write_text(secrets.token_hex(32))
+        (self._directory / "secret").chmod(0o600)
+        self.topology_file.write_text(to_toml(self._topology))
+        deadline = time.monotonic() + _START_S
+        coordinator = self._member(self.network.coordinator, self._coordinator_arguments)
+        coordinator.await_ready(deadline)
+        datanodes = [self._member(host, self._datanode_arguments(host)) for host in self.network.hosts]
+        for host, datanode in zip(self.network.hosts, datanodes, strict=True):
+            datanode.await_ready(deadline)
+            self.node_of[host.name] = datanode.node
+
+    def _stop(self) -> None:
+        for writer in self._writers.values():
+            writer.stop()
+        for member in self._members:
+            member.terminate()
+        deadline = time.monotonic() + _STOP_S
+        for member in self._members:
+            member.await_end(deadline)
+            member.kill()
+        for end in self._parent_pipe:
+            os.close(end)
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _member(self, host: Host, arguments: Callable[[Readiness | None], Sequence[str]]) -> Member:
+        log = self._directory / f"{host.name}.log"
+        member = Member(host.name, arguments, lambda: log, self._parent_pipe[0], (), prefix=host.inside())
+        member.start()
+        self._members.append(member)
+        return member
+
+    def _coordinator_arguments(self, before: Readiness | None) -> Sequence[str]:
+        return [
+            "coordinator",
+            f"--dir={self._directory / 'coordinator'}",
+            f"--host={self.network.coordinator.address}",
+            f"--secret-file={self._directory / 'secret'}",
+            f"--topology={self.topology_file}",
+        ]
+
+    def _datanode_arguments(self, host: Host) -> Callable[[Readiness | None], Sequence[str]]:
+        def arguments(before: Readiness | None) -> Sequence[str]:
+            curve = ",".join(f"{streams}={rate:.0f}" for streams, rate in self._disk.points)
+            return [
+                "datanode",
+                f"--dir={self._directory / host.name}",
+                f"--coordinator={self._members[0].readiness.node_host}:{self._members[0].readiness.node_port}",
+                f"--host={host.address}",
+                f"--secret-file={self._directory / 'secret'}",
+                f"--rack={host.rack}",
+                "--scrub-days=0",
+                f"--emulate-disk={curve}",
+            ]
+
+        return arguments

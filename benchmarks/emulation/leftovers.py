@@ -1,0 +1,49 @@
+"""What an emulation makes on the machine bears its process's number: the next one can tell what is nobody's."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+_NAME = re.compile(r"peacefs-emulation-(\d+)-")
+
+
+def own_name(what: str) -> str:
+    """A name for something of this process."""
+    return f"peacefs-emulation-{os.getpid()}-{what}"
+
+
+def remove_leftovers(memory: Path) -> None:
+    """Removes namespaces, and directories in `memory`, of emulations that have died. Their processes end by
+    themselves: they notice that whoever started them is gone."""
+    for namespace in _namespaces():
+        if _is_orphan(namespace):
+            remove_namespace(namespace)
+    for path in memory.glob("peacefs-emulation-*"):
+        if _is_orphan(path.name):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def remove_own_namespaces() -> None:
+    """All of this process, however far their making has come."""
+    for namespace in _namespaces():
+        if namespace.startswith(own_name("")):
+            remove_namespace(namespace)
+
+
+def remove_namespace(name: str) -> None:
+    """With the cables that end in it; that it is gone already is fine."""
+    subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True)
+
+
+def _namespaces() -> list[str]:
+    listed = subprocess.run(["ip", "netns", "list"], check=True, capture_output=True, text=True).stdout
+    return [line.split()[0] for line in listed.splitlines() if line.strip()]
+
+
+def _is_orphan(name: str) -> bool:
+    found = _NAME.match(name)
+    return found is not None and not Path("/proc", found.group(1)).exists()

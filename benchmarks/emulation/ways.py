@@ -1,0 +1,43 @@
+"""The ways of placing chunks that are compared, each in the running system and in the simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from peacefs.peace.policy import Policy
+from peacefs.peace.random_policy import RandomPolicy
+from peacefs.topology.model import Topology
+
+#: Chunks that a writer has in flight where no policy says when.
+PARALLEL = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A policy, and whether a writer's own node holds its first replica (HDFS) or none (footnote 6)."""
+
+    name: str
+    policy: str
+    writer_excluded: bool
+    simulated: Callable[[Topology, Random], Policy]
+
+
+WAYS = (
+    Way(
+        "HDFS, local first",
+        "random",
+        False,
+        lambda topology, rng: RandomPolicy(topology, rng, chunks_per_writer=PARALLEL, writer_holds_replica=True),
+    ),
+    Way(
+        "HDFS",
+        "random",
+        True,
+        lambda topology, rng: RandomPolicy(topology, rng, chunks_per_writer=PARALLEL),
+    ),
+)
+
+#: What the others are compared with.
+BASELINE = WAYS[1]

@@ -1,0 +1,218 @@
+"""The paper's Figure 10 on real datanodes behind shaped links, policy against policy, beside what is known of it.
+
+17 datanodes in racks of 8 and 9, each a process in a network namespace of its own, with a disk that is slow in the
+paper's way; writers in the datanodes' namespaces write sets of chunks, r = 3, all at the same moment. All
+policies take turns in one run, with the same writers. Rates and chunks are scaled down, and times given in seconds
+of the paper's cluster. The simulator gets the rates that were measured in the emulation; whether it tells policies
+apart as the emulation does is the last table. Needs root.
+
+    python -m benchmarks figure10 [--full]
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from random import Random
+from statistics import fmean
+from typing import Any
+
+from peacefs.peace.bounds import bounds
+from peacefs.peace.ledger import WriteSet
+from peacefs.peace.scenarios import REPLICAS
+from peacefs.peace.simulate import Arrival, simulate
+
+from .emulation.emulation import CONGESTION, LEAD_S, Emulation, emulation
+from .emulation.network import Host
+from .emulation.paper_cluster import Scale
+from .emulation.processor import ProcessorUse
+from .emulation.ways import BASELINE, PARALLEL, WAYS, Way
+from .emulation.writer import WriteOrder
+from .report import show
+
+#: Emulation and simulation are to tell policies apart alike, within a quarter.
+_AGREE = 1.25
+
+#: What the paper says of 16 writers and 512 MB (section 1): the mean of a checkpoint, and all of them.
+_PAPER_SAYS = {BASELINE.name: ("45", "55"), "paper": ("< 20", "75")}
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A group of Figure 10's bars."""
+
+    writers: int
+    mb: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One run of a cell, in seconds of the paper's cluster: two means over sets, and the last set's end."""
+
+    from_request_s: float
+    span_s: float
+    makespan_s: float
+
+    @classmethod
+    def mean(cls, outcomes: Sequence[Outcome]) -> Outcome:
+        return cls(
+            fmean(each.from_request_s for each in outcomes),
+            fmean(each.span_s for each in outcomes),
+            fmean(each.makespan_s for each in outcomes),
+        )
+
+    def over(self, other: Outcome) -> Outcome:
+        return Outcome(
+            self.from_request_s / other.from_request_s,
+            self.span_s / other.span_s,
+            self.makespan_s / other.makespan_s,
+        )
+
+
+def main(*, quick: bool = False, full: bool = False) -> None:
+    cells, seeds = [Cell(16, 256)], range(2)
+    if quick:
+        cells, seeds = [Cell(8, 128)], range(1)
+    elif full:
+        cells, seeds = [Cell(*cell) for cell in product((8, 16), (128, 256, 512))], range(5)
+    with emulation(Scale()) as emulated:
+        if emulated is not None:
+            _Figure(emulated).draw(cells, seeds)
+
+
+class _Figure:
+    def __init__(self, emulated: Emulation) -> None:
+        self._cluster = emulated.cluster
+        self._scale = emulated.scale
+        self._hosts = emulated.cluster.network.hosts
+        self._rounds = 0
+        self._topology = emulated.measured()
+
+    def draw(self, cells: Sequence[Cell], seeds: Sequence[int]) -> None:
+        emulated: dict[tuple[Cell, Way], list[Outcome]] = {}
+        use = ProcessorUse(self._cluster.pids)
+        for number, (cell, seed) in enumerate(product(cells, seeds)):
+            turns = [*WAYS[number % len(WAYS) :], *WAYS[: number % len(WAYS)]]
+            for way in turns:
+                emulated.setdefault((cell, way), []).append(self._emulate(cell, way, seed))
+        own, machine = use.shares()
+        rows = [
+            self._row(cell, way, Outcome.mean(emulated[cell, way]), list(seeds)) for cell in cells for way in WAYS
+        ]
+        show(
+            "figure10",
+            f"17 datanodes at {self._scale.rates:g} of the paper's rates, chunks of {self._scale.chunk_bytes} B, "
+            f"{CONGESTION}, {len(seeds)} runs each; seconds of the paper's cluster.\n"
+            f"Of all cores the services and writers used {own:.0%}, everything on the machine {machine:.0%}",
+            rows,
+        )
+        show(
+            "figure10_agreement",
+            f"Beside {BASELINE.name}, emulated / simulated with measured rates (from request, span, makespan). "
+            f"They agree within {_AGREE:g}",
+            list(self._agreement(cells, rows)),
+        )
+
+    def _emulate(self, cell: Cell, way: Way, seed: int) -> Outcome:
+        self._rounds += 1
+        tree = f"/figure10/{self._rounds}"
+        writers = _drawn(self._hosts, cell, seed)
+        at_s = time.monotonic() + LEAD_S
+        written = self._cluster.write(
+            [
+                (
+                    host,
+                    WriteOrder(
+                        path=f"{tree}/{host.name}",
+                        chunks=self._scale.chunks_of(cell.mb),
+                        chunk_bytes=self._scale.chunk_bytes,
+                        replication=REPLICAS,
+                        exclude=[self._cluster.node_of[host.name]] if way.writer_excluded else [],
+                        parallel=PARALLEL,
+                        at_s=at_s,
+                    ),
+                )
+                for host in writers
+            ]
+        )
+        self._cluster.delete(tree)
+        paper_s = self._scale.paper_s
+        return Outcome(
+            paper_s(fmean(each.done_s - each.asked_s for each in written)),
+            paper_s(fmean(each.done_s - each.granted_s for each in written)),
+            paper_s(max(each.done_s for each in written) - at_s),
+        )
+
+    def _row(self, cell: Cell, way: Way, emulated: Outcome, seeds: Sequence[int]) -> dict[str, Any]:
+        simulated = Outcome.mean([self._simulate(cell, way, seed) for seed in seeds])
+        least = [bounds(self._topology, self._arrivals(cell, seed), self._scale.client) for seed in seeds]
+        mean, last = _PAPER_SAYS.get(way.name, ("-", "-")) if cell == Cell(16, 512) else ("-", "-")
+        return {
+            "writers": cell.writers,
+            "MB": cell.mb,
+            "way": way.name,
+            "from request": emulated.from_request_s,
+            "span": emulated.span_s,
+            "makespan": emulated.makespan_s,
+            "bound": self._scale.paper_s(fmean(each.mean_s for each in least)),
+            "bound, all": self._scale.paper_s(fmean(each.makespan_s for each in least)),
+            "simulated": simulated.from_request_s,
+            "sim. span": simulated.span_s,
+            "sim. makespan": simulated.makespan_s,
+            "paper": mean,
+            "paper, all": last,
+        }
+
+    def _simulate(self, cell: Cell, way: Way, seed: int) -> Outcome:
+        policy = way.simulated(self._topology, Random(seed))
+        arrivals = self._arrivals(cell, seed)
+        times = simulate(self._topology, policy, arrivals, client=self._scale.client).values()
+        paper_s = self._scale.paper_s
+        return Outcome(
+            paper_s(fmean(each.from_request_s for each in times)),
+            paper_s(fmean(each.span_s for each in times)),
+            paper_s(max(each.done_s for each in times)),
+        )
+
+    def _arrivals(self, cell: Cell, seed: int) -> list[Arrival]:
+        chunks = (self._scale.chunk_bytes,) * self._scale.chunks_of(cell.mb)
+        return [
+            Arrival(0.0, WriteSet(host.name, host.name, REPLICAS, chunks))
+            for host in _drawn(self._hosts, cell, seed)
+        ]
+
+    def _agreement(self, cells: Sequence[Cell], rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        found = {(row["writers"], row["MB"], row["way"]): row for row in rows}
+        for cell, way in product(cells, WAYS):
+            row, base = (found[cell.writers, cell.mb, name] for name in (way.name, BASELINE.name))
+            emulated, simulated = _emulated(row).over(_emulated(base)), _simulated(row).over(_simulated(base))
+            off = emulated.over(simulated)
+            worst = max(max(each, 1 / each) for each in (off.from_request_s, off.span_s, off.makespan_s))
+            yield {
+                "writers": cell.writers,
+                "MB": cell.mb,
+                "way": way.name,
+                "emulated": _three(emulated),
+                "simulated": _three(simulated),
+                "emulated / simulated": _three(off),
+                "agree": "yes" if worst <= _AGREE else "no",
+            }
+
+
+def _drawn(hosts: Sequence[Host], cell: Cell, seed: int) -> list[Host]:
+    """The same writers for every policy."""
+    return Random(seed).sample(list(hosts), cell.writers)
+
+
+def _emulated(row: dict[str, Any]) -> Outcome:
+    return Outcome(row["from request"], row["span"], row["makespan"])
+
+
+def _simulated(row: dict[str, Any]) -> Outcome:
+    return Outcome(row["simulated"], row["sim. span"], row["sim. makespan"])
+
+
+def _three(outcome: Outcome) -> str:
+    return f"{outcome.from_request_s:.2f}  {outcome.span_s:.2f}  {outcome.makespan_s:.2f}"
