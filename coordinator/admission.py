@@ -6,10 +6,14 @@ them gets an answer that clients repeat after. What tells how the coordinator fa
 
 from __future__ import annotations
 
+import time
+
 from peacefs.protocol.asgi import App, Receive, Scope, Send
 from peacefs.protocol.errors import Overloaded
 from peacefs.protocol.limits import http_requests_in_flight_max
 from peacefs.protocol.webhdfs_answers import fault_answer, send_answer
+
+from .request_metrics import operation_of, request_seconds
 
 _ALWAYS = ("/metrics", "/v1/status")
 
@@ -30,7 +34,9 @@ class Admission:
             await send_answer(scope, send, fault_answer(refusal, scope))
             return
         self.in_flight += 1
+        began_s = time.perf_counter()
         try:
             await self._app(scope, receive, send)
         finally:
             self.in_flight -= 1
+            request_seconds.labels(operation_of(scope)).observe(time.perf_counter() - began_s)

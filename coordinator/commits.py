@@ -70,6 +70,11 @@ class GroupCommit:
             self._changed.notify()
         return future
 
+    @property
+    def waiting(self) -> int:
+        """How many changes wait."""
+        return len(self._waiting)
+
     def close(self) -> None:
         """Commits what waits, takes nothing more, and ends the thread."""
         with self._changed:

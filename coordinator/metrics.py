@@ -30,6 +30,14 @@ def watch(
     chunks = cluster.chunks
     _gauge("peacefs_chunks", "Chunks that files refer to", lambda: len(chunks))
     _gauge("peacefs_chunks_under_replicated", "Chunks with too few replicas", lambda: len(chunks.under))
+    for left, name in ((1, "1"), (2, "2")):
+        _gauge(
+            f"peacefs_chunks_with_{name}_replicas_left",
+            f"Of these, those with {name} good replicas",
+            partial(chunks.under.with_left, left),
+        )
+    _gauge("peacefs_chunks_over_replicated", "Chunks with replicas in excess or corrupt", lambda: len(chunks.over))
+    _gauge("peacefs_moves_under_way", "Replicas being moved for balance", lambda: cluster.balancer.under_way)
     _gauge("peacefs_chunks_missing", "Chunks without any good replica", lambda: len(chunks.missing))
     unclaimed = chunks.unclaimed
     _gauge("peacefs_chunks_unclaimed", "Chunks on datanodes that no file refers to", lambda: len(unclaimed))
@@ -42,6 +50,9 @@ def watch(
         "peacefs_temporary_files_collected",
         "Temporary files deleted that writers had left",
         lambda: temporary_files.collected,
+    )
+    _gauge(
+        "peacefs_commits_waiting", "Changes of the metadata that wait for a commit", lambda: group_commit.waiting
     )
     _gauge("peacefs_commits_made", "Commits of the metadata since the start", lambda: group_commit.commits)
     _gauge("peacefs_changes_made", "Changes of the metadata that they carried", lambda: group_commit.requests)

@@ -50,6 +50,10 @@ class Urgency:
         if not self._left:
             self._left = {}
 
+    def with_left(self, left: int) -> int:
+        """How many have so many replicas left."""
+        return len(self._by_left.get(left, ()))
+
     def first(self, limit: int, but: Container[ChunkId]) -> list[ChunkId]:
         """Up to `limit` of the most endangered that are not among `but`."""
         return list(islice((chunk for chunk in self if chunk not in but), limit))

@@ -8,6 +8,7 @@ from peacefs.protocol.limits import idle_connection_timeout_s
 from peacefs.protocol.messages import Packet, ReadChunk
 from peacefs.protocol.tokens import ChunkRead, Seal
 
+from . import metrics
 from .changes import Changes
 from .chunk_store import ReadPlan
 from .replica_store import ReplicaStore
@@ -51,10 +52,12 @@ class ChunkServer:
     def _send_blocks(self, reader: fx.Connection, plan: ReadPlan) -> fx.Steps[None]:
         if plan.at == plan.end:
             raise BadRequest(f"no byte of that range is in a chunk of {plan.length}")
+        metrics.reads_served.inc()
         try:
             while (blocks := (yield from self._store.read_blocks(plan))) is not None:
                 packet = Packet(blocks.offset, blocks.sums, last=plan.at == plan.end)
                 yield from fx.send(reader, packet, blocks.data, timeout_s=self._reader_timeout_s)
+                metrics.bytes_read.inc(len(blocks.data))
         except PeacefsError:
             yield from self._store.close_read(plan)
             raise

@@ -34,6 +34,7 @@ from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
 from peacefs.protocol.messages import Packet, Receipt, Replica, WriteAck, WriteChunk
 from peacefs.protocol.tokens import ChunkWrite, Seal
 
+from . import metrics
 from .changes import Changes
 from .chunk_store import Sealed, Staged
 from .paces import Paces
@@ -103,6 +104,7 @@ class PipelineHop:
             if onward is not None:
                 yield from onward.abandon()
             self._ascribe(fault, place)
+            metrics.pipeline_failures.labels(fault.code).inc()
             raise
         waited_s = onward.waited_s if onward is not None else 0.0
         ack = WriteAck(opening.chunk, opening.version, sealed.length, sealed.checksum, receipts, waited_s)
@@ -139,12 +141,16 @@ class PipelineHop:
             if not opening.last:
                 yield from self._take_packets(upstream, staged, len(data), onward, disk)
             forwarded_at = yield from fx.now()
+            written_s = disk.seconds
             sealed = yield from disk.timing(self._store.seal(staged))
+            metrics.seal_seconds.observe(disk.seconds - written_s)
         except PeacefsError:
             yield from self._store.discard(staged)
             raise
         self._paces.took((yield from fx.now()), self._node, disk.seconds, sealed.length)
         replica = Replica(opening.chunk, opening.version, sealed.length)
+        metrics.chunks_written.inc()
+        metrics.bytes_written.inc(sealed.length)
         self._changes.added(replica)
         # If its disk has failed since, what that held was said to be gone before this was said to be there.
         if self._store.find(opening.chunk) is None:
@@ -187,6 +193,8 @@ class PipelineHop:
             opening.chunk, opening.version, sealed.length, sealed.checksum, timeout_s=timeout_s
         )
         yield from onward.release()
+        metrics.chunks_forwarded.inc()
+        metrics.bytes_forwarded.inc(sealed.length)
         # What its disk took lies partly in the time that this hop's own took, and is not seen then.
         its_own_s = max(0.0, onward.waited_s - onward.waited_onward_s)
         self._paces.took((yield from fx.now()), onward.node, its_own_s, sealed.length)

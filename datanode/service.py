@@ -58,6 +58,7 @@ from .disk import Disk, DiskState
 from .disk_set import DiskSet
 from .emulated_disk import DiskArm, EmulatedDisk
 from .gateway import Gateway
+from .metrics import StoreMetrics
 from .orders import Orders
 from .paces import Paces
 from .pipeline import PipelineHop
@@ -231,6 +232,7 @@ class Datanode:
         self._data_server = DataServer(options.host, options.data_port, self._me, self._driver, self._requests)
         self._http_socket = listen(options.host, options.http_port)
         self._data_server.start()
+        StoreMetrics(self.usage, self._store.reports, self.paces, self._scrub_rounds).publish()
         gateway = Gateway(self._seal, self._driver, wall_clock=self._clock.now_s)
         server = build_server(gateway)
         serving = asyncio.create_task(server.serve(sockets=[self._http_socket]))
@@ -295,6 +297,10 @@ class Datanode:
         with contextlib.suppress(OSError):
             self._driver.run(self._scrubber.stop())
 
+    def _scrub_rounds(self) -> tuple[int, int]:
+        progress = self._scrubber.progress
+        return (0, 0) if progress is None else (progress.rounds_done, len(progress.corrupt))
+
     def _found_corrupt(self, replica: Replica) -> None:
         log.warning("scrubbing found %s corrupt", describe(replica.chunk, replica.version))
         self._changes.corrupt(replica)
@@ -320,7 +326,7 @@ class Datanode:
     def usage(self) -> Usage:
         return msgspec.structs.replace(self._store.usage(), streams=self._requests.streams)
 
-    def paces(self) -> Sequence[Pace]:
+    def paces(self) -> list[Pace]:
         return self._paces.lately(time.monotonic())
 
     def disks(self) -> Sequence[DiskReport]:

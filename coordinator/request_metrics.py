@@ -1,0 +1,36 @@
+"""How long the coordinator takes over requests, by operation, for Prometheus."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qsl
+
+from prometheus_client import Histogram
+
+from peacefs.protocol.asgi import Scope
+from peacefs.protocol.metrics import registry
+from peacefs.protocol.webhdfs_requests import OPERATIONS
+
+_WEBHDFS = frozenset(name for of_method in OPERATIONS.values() for name in of_method)
+_ROUTES = frozenset(
+    ("balancer", "datanodes", "files", "fsck", "metadata", "plan", "snapshots", "status", "topology")
+)
+
+request_seconds = Histogram(
+    "peacefs_http_request_seconds",
+    "What HTTP requests took, by WebHDFS's operation or the route of the REST",
+    ["operation"],
+    buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 60.0),
+    registry=registry,
+)
+
+
+def operation_of(scope: Scope) -> str:
+    """One of a bounded number of names, whatever is asked."""
+    path: str = scope.get("path", "")
+    if path.startswith("/webhdfs/"):
+        query = dict(parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True))
+        name = next((value for key, value in query.items() if key.lower() == "op"), "").upper()
+        return name if name in _WEBHDFS else "other"
+    first, _, rest = path.removeprefix("/").partition("/")
+    route = rest.partition("/")[0]
+    return f"v1/{route}" if first == "v1" and route in _ROUTES else "other"

@@ -1,0 +1,68 @@
+"""What Prometheus is told by a running cluster, after a write and a read."""
+
+from __future__ import annotations
+
+import os
+import urllib.request
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from peacefs.client.filesystem import PeaceFileSystem
+from peacefs.client.local_cluster import LocalCluster
+from peacefs.coordinator.request_metrics import operation_of
+
+
+def scraped(address: str) -> dict[tuple[str, str], float]:
+    """Values by name and by the first label."""
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
+        text = answer.read().decode()
+    return {
+        (sample.name, next(iter(sample.labels.values()), "")): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+@pytest.mark.cluster
+def test_writes_and_reads_are_counted_where_they_happen(
+    shared_cluster: LocalCluster, files: PeaceFileSystem, home: str
+) -> None:
+    addresses = [f"127.0.0.1:{member.readiness.http_port}" for member in shared_cluster.datanodes]
+    before = [scraped(address) for address in addresses]
+    data = os.urandom(300_000)
+    files.write(f"{home}/f", data, replication=3)
+    assert files.read(f"{home}/f") == data
+    after = [scraped(address) for address in addresses]
+
+    def grown(name: str, label: str = "") -> float:
+        return sum(
+            now.get((name, label), 0.0) - then.get((name, label), 0.0)
+            for now, then in zip(after, before, strict=True)
+        )
+
+    assert grown("peacefs_written_bytes_total") >= 3 * len(data)
+    assert grown("peacefs_forwarded_bytes_total") >= 2 * len(data)
+    assert grown("peacefs_read_bytes_total") >= len(data)
+    assert grown("peacefs_seal_seconds_count") == grown("peacefs_chunks_written_total") >= 3
+    assert grown("peacefs_store_replicas") >= 3 and grown("peacefs_store_live_bytes") >= 3 * len(data)
+    assert all(now["peacefs_disks", "working"] == 1 for now in after)
+    told = scraped(shared_cluster.address.http.removeprefix("http://"))
+    assert told["peacefs_http_request_seconds_count", "v1/files"] >= 1
+    assert told["peacefs_commits_waiting", ""] >= 0
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "name"),
+    [
+        ("/webhdfs/v1/a/b", b"user.name=x&op=liststatus", "LISTSTATUS"),
+        ("/webhdfs/v1/a", b"OP=DANCE", "other"),
+        ("/webhdfs/v1/a", b"", "other"),
+        ("/v1/files/create", b"", "v1/files"),
+        ("/v1/datanodes/dn-1/decommission", b"", "v1/datanodes"),
+        ("/v1/whatever", b"", "other"),
+        ("/", b"", "other"),
+    ],
+)
+def test_operations_have_a_bounded_number_of_names(path: str, query: bytes, name: str) -> None:
+    assert operation_of({"path": path, "query_string": query}) == name
