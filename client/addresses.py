@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from peacefs.protocol.errors import BadRequest
+from peacefs.protocol.errors import BadRequest, PeerUnreachable
 from peacefs.protocol.limits import coordinator_http_port_default
 
 #: All of them mean the coordinator's HTTP port; `webhdfs` is what Spark is given.
@@ -30,6 +30,14 @@ class CoordinatorAddress:
     @property
     def webhdfs(self) -> str:
         return f"webhdfs://{self.netloc}"
+
+
+def nobody_at(address: CoordinatorAddress) -> PeerUnreachable:
+    """What is said to a user whose coordinator cannot be reached."""
+    return PeerUnreachable(
+        f"no coordinator at {address.http}: is `peacefs up` running? "
+        "Another address is given with --coordinator or PEACEFS_COORDINATOR"
+    )
 
 
 DEFAULT_ADDRESS = CoordinatorAddress("127.0.0.1", coordinator_http_port_default)

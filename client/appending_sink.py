@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from peacefs.protocol.effects import Steps
-from peacefs.protocol.messages import Completed, Leased
+from peacefs.protocol.messages import Completed, Created, Leased
 from peacefs.protocol.threads import ThreadDriver
 
-from .coordinator_api import Created
 from .file_appender import abandon, append_file
 from .file_objects import FileSink
 from .file_writer import WriteStats

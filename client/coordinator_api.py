@@ -15,28 +15,16 @@ from urllib.parse import quote
 
 import msgspec
 
-from peacefs.protocol.errors import PeerRefused, ProtocolViolation
+from peacefs.protocol.errors import PeerRefused
 from peacefs.protocol.findings import FsckPage
 from peacefs.protocol.limits import (
-    chunk_bytes_max,
-    control_call_timeout_s,
     copy_timeout_s,
     plan_patience_s,
     plan_timeout_s,
 )
 from peacefs.protocol.messages import (
-    AbandonLease,
-    AllocateChunk,
     Allocated,
-    Completed,
-    CompleteFile,
-    Done,
-    GetLayout,
-    Layout,
     Leased,
-    Message,
-    RenewLease,
-    ReportCorrupt,
 )
 
 from .coordinator_http import CoordinatorHttp
@@ -67,58 +55,16 @@ class BalanceStatus(msgspec.Struct, frozen=True):
     moves_under_way: int
 
 
-_ROUTE_OF: dict[type[Message], str] = {
-    AllocateChunk: "allocate",
-    CompleteFile: "complete",
-    RenewLease: "renew",
-    AbandonLease: "abandon",
-    GetLayout: "layout",
-    ReportCorrupt: "corrupt",
-}
-_replies: msgspec.json.Decoder[Allocated | Completed | Layout | Done] = msgspec.json.Decoder(
-    Allocated | Completed | Layout | Done
-)
-
-
-def _new_request_id() -> str:
-    return uuid.uuid4().hex
-
-
-class NewFile(msgspec.Struct, frozen=True, kw_only=True):
-    """The wish to write a file. `request_id` stays the same when the wish is repeated.
-
-    Zero for `replication` means the cluster's default; `block_bytes` is where the writer cuts chunks.
-    """
-
-    path: str
-    user: str
-    overwrite: bool = False
-    permission: int = 0o644
-    replication: int = 0
-    block_bytes: int = chunk_bytes_max
-    create_parent: bool = True
-    request_id: str = msgspec.field(default_factory=_new_request_id)
-
-
-class Created(msgspec.Struct, frozen=True):
-    """Leave to write a file, and its first chunk."""
-
-    token: str
-    allocated: Allocated
-
-
-class Opened(msgspec.Struct, frozen=True):
-    """Leave to read a file, and where its data is."""
-
-    token: str
-    layout: Layout
-
-
 class ListingPage(msgspec.Struct, frozen=True):
     """Entries in byte order of their names, and how many follow."""
 
     entries: list[FileStatus]
     remaining: int
+
+
+def new_request_id() -> str:
+    """For one wish, however often it is repeated."""
+    return uuid.uuid4().hex
 
 
 def current_user() -> str:
@@ -216,7 +162,7 @@ class CoordinatorApi:
     def copy(self, source: str, target: str, *, preserve: bool = False) -> CopiedTree:
         """Raises FileNotFound, FileAlreadyExists, IllegalChange, AccessDenied, SnapshotRefused, ..."""
         wish = {"source": source, "target": target, "user": self.user, "preserve": preserve}
-        wish["request_id"] = _new_request_id()
+        wish["request_id"] = new_request_id()
         body = msgspec.json.encode(wish)
         answer = self._http.ask("POST", "/v1/copies", body=body, answer_timeout_s=copy_timeout_s)
         return self._read(answer, CopiedTree)
@@ -251,12 +197,12 @@ class CoordinatorApi:
 
     def restore_snapshot(self, path: str, name: str) -> None:
         """Raises SnapshotRefused, AccessDenied, FileNotFound."""
-        wish = {"path": path, "user": self.user, "snapshot": name, "request_id": _new_request_id()}
+        wish = {"path": path, "user": self.user, "snapshot": name, "request_id": new_request_id()}
         self._http.ask("POST", "/v1/snapshots/restore", body=msgspec.json.encode(wish))
 
     def _change(self, method: str, path: str, operation: str, **parameters: str) -> bytes:
         """Under an id of its own, so that the coordinator does it once however often it is asked."""
-        return self._webhdfs(method, path, operation, requestid=_new_request_id(), **parameters)
+        return self._webhdfs(method, path, operation, requestid=new_request_id(), **parameters)
 
     def _webhdfs(self, method: str, path: str, operation: str, **parameters: str) -> bytes:
         parameters = {"op": operation, "user.name": self.user} | parameters
@@ -283,15 +229,6 @@ class CoordinatorApi:
 
     # -- data --------------------------------------------------------------------------------------
 
-    def create(self, file: NewFile) -> Created:
-        """Asks leave to write; the name appears only with completion. Raises FileAlreadyExists, ..."""
-        return self._read(self._http.ask("POST", "/v1/files/create", body=msgspec.json.encode(file)), Created)
-
-    def open(self, path: str) -> Opened:
-        """Raises FileNotFound, PathIsDirectory, ChunkUnavailable."""
-        body = msgspec.json.encode({"path": path, "user": self.user})
-        return self._read(self._http.ask("POST", "/v1/files/open", body=body), Opened)
-
     def extend(self, path: str) -> Leased:
         """Takes the lease of a file. Raises FileNotFound, FileAlreadyExists, AlreadyBeingCreated, ..."""
         body = msgspec.json.encode({"path": path, "user": self.user, "holder": self._new_holder()})
@@ -299,31 +236,16 @@ class CoordinatorApi:
 
     def truncate(self, path: str, length: int) -> bool:
         """Raises FileNotFound, PathIsDirectory, IllegalChange, AlreadyBeingCreated."""
-        wish = {"path": path, "user": self.user, "length": length, "request_id": _new_request_id()}
+        wish = {"path": path, "user": self.user, "length": length, "request_id": new_request_id()}
         return self._boolean(self._http.ask("POST", "/v1/files/truncate", body=msgspec.json.encode(wish)))
 
     def concat(self, target: str, sources: Sequence[str]) -> None:
         """Raises FileNotFound, PathIsDirectory, IllegalChange, AlreadyBeingCreated."""
-        wish = {"target": target, "sources": sources, "user": self.user, "request_id": _new_request_id()}
+        wish = {"target": target, "sources": sources, "user": self.user, "request_id": new_request_id()}
         self._http.ask("POST", "/v1/files/concat", body=msgspec.json.encode(wish))
 
     def _new_holder(self) -> str:
         return f"{self.user}@{socket.gethostname()} {uuid.uuid4().hex}"
-
-    def call(self, message: Message, timeout_s: float = control_call_timeout_s) -> Message:
-        """The control calls of writers and readers, for `threads.ThreadDriver`. Done within `timeout_s`."""
-        route = _ROUTE_OF[type(message)]
-        answer = self._http.ask(
-            "POST",
-            f"/v1/files/{route}",
-            body=msgspec.json.encode(message),
-            patience_s=timeout_s / 2,
-            answer_timeout_s=timeout_s / 2,
-        )
-        try:
-            return _replies.decode(answer)
-        except msgspec.DecodeError as error:
-            raise ProtocolViolation(f"the coordinator's answer to {route} makes no sense: {error}") from None
 
     # -- the cluster -------------------------------------------------------------------------------
 

@@ -17,11 +17,10 @@ from peacefs.protocol.checksums import Bytes
 from peacefs.protocol.effects import Steps
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.limits import checksum_block_bytes, chunk_bytes_max, packet_bytes
-from peacefs.protocol.messages import Completed
+from peacefs.protocol.messages import Completed, Created, Opened
 from peacefs.protocol.threads import ThreadDriver
 
 from .byte_stream import ByteStream
-from .coordinator_api import Created, Opened
 from .file_reader import FileReader
 from .file_writer import WriteStats, write_file
 

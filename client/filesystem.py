@@ -12,15 +12,18 @@ from peacefs.protocol.errors import BadRequest, FileNotFound
 from peacefs.protocol.findings import FsckPage
 from peacefs.protocol.hello import Identity
 from peacefs.protocol.limits import checksum_block_bytes, chunk_bytes_max
+from peacefs.protocol.messages import CreateFile
 from peacefs.protocol.threads import ConnectionPool, ThreadDriver
 
 from .addresses import DEFAULT_ADDRESS, parse_address
 from .appending_sink import AppendingSink
-from .coordinator_api import BalanceStatus, CoordinatorApi, ListingPage, NewFile, current_user
+from .control_calls import ControlCalls
+from .coordinator_api import BalanceStatus, CoordinatorApi, ListingPage, current_user, new_request_id
 from .coordinator_http import CoordinatorHttp
 from .file_objects import FileSink, FileSource
 from .file_reader import read_whole
 from .file_status import ContentSummary, CopiedTree, FileStatus, QuotaUsage, SnapshotDifference
+from .patience import Patience
 from .trash import Trash
 
 # Inside the class, `list` is its method.
@@ -38,10 +41,12 @@ class PeaceFileSystem:
     """
 
     def __init__(self, address: str = DEFAULT_ADDRESS.http, user: str | None = None) -> None:
-        self._api = CoordinatorApi(CoordinatorHttp(parse_address(address)), user or current_user())
+        where, patience = parse_address(address), Patience()
+        self._api = CoordinatorApi(CoordinatorHttp(where, patience), user or current_user())
         name = f"client {socket.gethostname()}/{os.getpid()}"
         self._connections = ConnectionPool(Identity(cluster="", role="client", name=name, seal=None))
-        self._driver = ThreadDriver(self._connections, self._api.call)
+        self._calls = ControlCalls(where, self._connections, patience)
+        self._driver = ThreadDriver(self._connections, self._calls.call)
 
     @property
     def user(self) -> str:
@@ -69,7 +74,7 @@ class PeaceFileSystem:
 
     def open(self, path: str) -> FileSource:
         """Opens a file for reading, as it is now. Raises FileNotFound, PathIsDirectory."""
-        return FileSource(self._driver, self._api.open(path))
+        return FileSource(self._driver, self._calls.open(path, self.user))
 
     def open_for_writing(
         self,
@@ -93,7 +98,8 @@ class PeaceFileSystem:
                 f"a block size of {block_bytes} bytes is out of range: "
                 f"multiples of {checksum_block_bytes} up to {chunk_bytes_max}"
             )
-        file = NewFile(
+        file = CreateFile(
+            request_id=new_request_id(),
             path=path,
             user=self.user,
             overwrite=overwrite,
@@ -102,7 +108,7 @@ class PeaceFileSystem:
             block_bytes=block_bytes,
             permission=permission,
         )
-        return FileSink(self._driver, self._api.create(file), block_bytes)
+        return FileSink(self._driver, self._calls.create(file), block_bytes)
 
     def open_for_appending(self, path: str) -> FileSink:
         """Begins to extend a file; what is written is part of it, all at once, when the sink is closed.
@@ -130,7 +136,7 @@ class PeaceFileSystem:
 
     def read(self, path: str) -> bytes:
         """A whole file."""
-        opened = self._api.open(path)
+        opened = self._calls.open(path, self.user)
         return self._driver.run(read_whole(opened.token, opened.layout))
 
     def write(self, path: str, data: bytes, *, overwrite: bool = False, replication: int | None = None) -> None:

@@ -31,35 +31,26 @@ from peacefs.protocol.limits import (
     suspect_after_s,
 )
 from peacefs.protocol.messages import (
-    AbandonLease,
-    AllocateChunk,
-    CompleteFile,
     Done,
     Failure,
-    GetLayout,
     Heartbeat,
     HeartbeatAck,
     Message,
     Register,
     Registered,
-    RenewLease,
     ReplicateChunk,
     ReportAgain,
     ReportChunks,
-    ReportCorrupt,
-    TakeLease,
 )
 from peacefs.protocol.metrics import frames_sent
 
+from .calls import CALLS_OF_DATANODES, answer
 from .cluster import Cluster
 from .files import Files
 from .orders import Order
 from .repair import Copy
 
 log = logging.getLogger("peacefs.coordinator")
-
-#: What datanodes ask, as clients that live in them.
-_CALLS = (AllocateChunk, CompleteFile, TakeLease, RenewLease, AbandonLease, GetLayout, ReportCorrupt)
 
 
 class NodeServer:
@@ -331,7 +322,7 @@ class NodeLink(asyncio.Protocol):
             answered(message)
         elif isinstance(message, Register | ReportChunks | Heartbeat):
             self._tell_cluster(message, frame.tag)
-        elif isinstance(message, _CALLS):
+        elif isinstance(message, CALLS_OF_DATANODES):
             try:
                 self._server.spawn(self._answer(message, frame.tag))
             except Overloaded as error:
@@ -350,7 +341,9 @@ class NodeLink(asyncio.Protocol):
         except StopIteration as stop:
             self._peer = cast(Peer, stop.value)
             if not self._peer.trusted:
-                raise PeerRefused("only datanodes of this cluster connect here; clients use HTTP") from None
+                raise PeerRefused(
+                    "only datanodes of this cluster connect here; clients use the port for HTTP"
+                ) from None
             self.name = self._peer.name
             self._frames.bytes_max = frame_bytes_max
             self._server.greeted(self)
@@ -392,33 +385,6 @@ class NodeLink(asyncio.Protocol):
                 self._server.send([order])
 
     async def _answer(self, message: Message, tag: int) -> None:
-        reply: Message
-        try:
-            reply = await self._call(message)
-        except PeacefsError as error:
-            reply = Failure(error.code, error.message, error.culprit)
-        except Exception:
-            log.exception("a %s of %s failed", type(message).__name__, self.name)
-            reply = Failure("PeacefsError", "an internal error of the coordinator; its log says more")
+        reply = await answer(self._server.files, message, self._host, self.name)
         with contextlib.suppress(RuntimeError):
             self.write(reply, tag)
-
-    async def _call(self, message: Message) -> Message:
-        files = self._server.files
-        match message:
-            case AllocateChunk():
-                return await files.writing.allocate(message, self._host)
-            case CompleteFile():
-                return await files.writing.complete(message)
-            case TakeLease():
-                return await files.appending.take_lease(message, self._host)
-            case RenewLease():
-                return await files.appending.renew(message)
-            case AbandonLease():
-                return await files.appending.abandon(message)
-            case GetLayout():
-                return await files.reading.layout(message, self._host)
-            case ReportCorrupt():
-                return await files.reading.report_corrupt(message)
-            case _:
-                raise AssertionError(f"{type(message).__name__} is not dispatched here")

@@ -48,6 +48,7 @@ from peacefs.topology.model import Topology
 
 from . import namespace
 from .admission import Admission
+from .client_link import ClientLinks
 from .cluster import Cluster, Ticked
 from .commits import GroupCommit
 from .epochs import Epochs
@@ -171,6 +172,7 @@ class Coordinator:
             options.trash_minutes,
         )
         self._nodes.files = self._files
+        self._clients = ClientLinks(self._nodes.me, self._files)
         self._files.administration.recall()
 
     async def serve(self) -> None:
@@ -194,7 +196,7 @@ class Coordinator:
         add_exchange_route(rest, self._files.names)
         admission = Admission(WebHdfs(self._files, rest))
         watch(self._cluster, self._commits, admission, self._files.temporary_files)
-        server = build_server(admission)
+        server = build_server(admission, self._clients.link)
         try:
             node_port = await self._nodes.start(options.host, options.node_port)
         except OSError as error:
@@ -236,6 +238,7 @@ class Coordinator:
         await self._until_stopped(stop, background)
         server.should_exit = True
         await self._nodes.stop()
+        self._clients.stop()
         await background[0]
         for task in background[1:]:
             task.cancel()

@@ -14,7 +14,9 @@ from peacefs.client.addresses import parse_address
 from peacefs.client.calibrator import Calibrator, LinkRate
 from peacefs.client.command_line.progress import StepProgress, step_progress
 from peacefs.client.coordinator_api import CoordinatorApi, current_user
+from peacefs.client.control_calls import ControlCalls
 from peacefs.client.coordinator_http import CoordinatorHttp
+from peacefs.client.patience import Patience
 from peacefs.client.network_view import NetworkView, ServerView
 from peacefs.protocol.errors import BadRequest, InvalidTopology
 from peacefs.protocol.hello import Identity
@@ -36,13 +38,15 @@ def calibrate(file: Path, coordinator: str, seconds: float) -> None:
     there, or as a new one. Raises InvalidTopology, BadRequest, and what the coordinator and datanodes answer."""
     if file.suffix != ".toml":
         raise BadRequest(f"{file}: rates can be written to a file whose name ends in .toml alone")
-    api = CoordinatorApi(CoordinatorHttp(parse_address(coordinator)), current_user())
+    address, patience = parse_address(coordinator), Patience()
+    api = CoordinatorApi(CoordinatorHttp(address, patience), current_user())
     connections = ConnectionPool(Identity("", "client", f"calibrate {socket.gethostname()}/{os.getpid()}", None))
+    calls = ControlCalls(address, connections, patience)
     try:
         view = api.network()
         described, node_of = _described(file, view)
         calibration = _Calibration(
-            described, node_of, Calibrator(api, ThreadDriver(connections, api.call), seconds)
+            described, node_of, Calibrator(api, ThreadDriver(connections, calls.call), seconds)
         )
         with step_progress() as progress:
             measured = calibration.run(progress)

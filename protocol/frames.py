@@ -28,6 +28,8 @@ _CRC = struct.Struct(">I")
 PREFIX_BYTES = _PREFIX.size + _CRC.size
 frame_bytes_max: Final = frame_header_bytes_max + frame_payload_bytes_max
 _MAGIC = b"pf"
+#: By which a port that serves HTTP too tells frames apart: no method of HTTP begins with it.
+FIRST_BYTE = _MAGIC[:1]
 _FORMAT = 1
 
 _encoder = msgspec.msgpack.Encoder()

@@ -15,7 +15,7 @@ import contextlib
 import logging
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import inf
 from typing import Any
 
@@ -24,6 +24,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from .asgi import App
 from .errors import BadRequest, StartupError
+from .frames import FIRST_BYTE
 from .limits import (
     http_connections_max,
     http_crowd_log_pause_s,
@@ -75,6 +76,8 @@ class BoundedConfig(uvicorn.Config):
         #: Connections without a whole request, longest first.
         self.waiting: dict[BoundedProtocol, None] = {}
         self.crowd_logged_s = -inf
+        #: Makes what serves a connection on which frames come in place of HTTP, where they are served.
+        self.framed: Callable[[], asyncio.Protocol] | None = None
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -90,6 +93,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().__init__(*arguments, **named)
         self._deadline: asyncio.TimerHandle | None = None
         self._write_deadline: asyncio.TimerHandle | None = None
+        self._is_new = True
         self._at_request_line = True
         self._in_head = False
         self._head_bytes = 0
@@ -130,6 +134,10 @@ class BoundedProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._refused:
             return
+        is_new, self._is_new = self._is_new, False
+        if is_new and self.config.framed is not None and data.startswith(FIRST_BYTE):
+            self._hand_over(self.config.framed(), data)
+            return
         if self._at_request_line:
             end = data.find(b"\n")
             self._at_request_line = end < 0
@@ -143,6 +151,14 @@ class BoundedProtocol(HttpToolsProtocol):
             self._clear_deadline()
         else:
             self._set_deadline()
+
+    def _hand_over(self, framed: asyncio.Protocol, data: bytes) -> None:
+        """The connection is no longer this server's."""
+        self._clear_deadline()
+        self.connections.discard(self)
+        self.transport.set_protocol(framed)
+        framed.connection_made(self.transport)
+        framed.data_received(data)
 
     def _answering(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
@@ -258,23 +274,26 @@ class Server(uvicorn.Server):
         yield
 
 
-def build_server(app: App) -> Server:
-    """A server for `await server.serve(sockets=[listen(...)])`, on a uvloop loop; ends by `should_exit = True`."""
-    return Server(
-        BoundedConfig(
-            app,
-            loop="uvloop",
-            http=BoundedProtocol,
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            log_level="error",
-            access_log=False,
-            proxy_headers=False,
-            server_header=False,
-            date_header=False,
-            backlog=http_connections_max,
-            timeout_keep_alive=http_keep_alive_s,
-            timeout_graceful_shutdown=http_shutdown_grace_s,
-        )
+def build_server(app: App, framed: Callable[[], asyncio.Protocol] | None = None) -> Server:
+    """A server for `await server.serve(sockets=[listen(...)])`, on a uvloop loop; ends by `should_exit = True`.
+
+    With `framed` a connection whose first byte is that of a frame gets the protocol that this makes.
+    """
+    config = BoundedConfig(
+        app,
+        loop="uvloop",
+        http=BoundedProtocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="error",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
+        backlog=http_connections_max,
+        timeout_keep_alive=http_keep_alive_s,
+        timeout_graceful_shutdown=http_shutdown_grace_s,
     )
+    config.framed = framed
+    return Server(config)

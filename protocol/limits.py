@@ -78,8 +78,11 @@ file_chunks_max: Final = 2000
 concat_sources_max: Final = 1000
 
 # -- frames --------------------------------------------------------------------------------------
-frame_header_bytes_max: Final = 1 * MIB
+# A message may carry the chunks of a whole file between a client or gateway and the coordinator; between those who
+# move data it is small.
+frame_header_bytes_max: Final = 16 * MIB
 frame_payload_bytes_max: Final = 4 * MIB
+data_frame_bytes_max: Final = 5 * MIB
 # Of whoever has not said hello yet no longer frame is taken in.
 hello_frame_bytes_max: Final = 4 * KIB
 # A connection's buffer begins with this and doubles when so much has come.
@@ -337,6 +340,7 @@ http_write_stall_timeout_s: Final = 480.0
 http_linger_s: Final = 1.0
 http_shutdown_grace_s: Final = 3
 http_connections_max: Final = 4096
+client_links_max: Final = 4096
 http_crowd_log_pause_s: Final = 5.0
 # What the coordinator works on at once, and how many of these may wait for it to become ready.
 http_requests_in_flight_max: Final = 3072

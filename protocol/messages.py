@@ -8,6 +8,7 @@ Who sends what:
     control       datanode -> Register, ReportChunks, Heartbeat, AllocateChunk, CompleteFile, GetLayout,
                   ReportCorrupt, TakeLease, RenewLease, AbandonLease; coordinator -> the replies,
                   ReplicateChunk, DeleteChunks, VerifyChunks, ReportAgain
+                  client -> CreateFile, OpenFile, and what a datanode asks of files but TakeLease
     any           Failure
 
 Every message may be answered by Failure, which carries a code of the error tree.
@@ -223,6 +224,29 @@ class HeartbeatAck(Message, frozen=True):
     clock_s: float = 0.0
 
 
+class CreateFile(Message, frozen=True, kw_only=True):
+    """A client wants to write a file; asked again under the same `request_id` it is the same wish.
+
+    Zero for `replication` or `block_bytes`, which is where the writer cuts chunks, means the cluster's default.
+    """
+
+    path: str
+    user: str
+    overwrite: bool = False
+    permission: int = 0o644
+    replication: int = 0
+    block_bytes: int = 0
+    create_parent: bool = True
+    request_id: str = ""
+
+
+class OpenFile(Message, frozen=True):
+    """A client wants to read a file as it is now."""
+
+    path: str
+    user: str
+
+
 class AllocateChunk(Message, frozen=True):
     """A writer wants a (further or replacing) chunk for the file of `token`; `exclude` are failed nodes.
 
@@ -242,6 +266,13 @@ class Allocated(Message, frozen=True):
     version: Version
     pipeline: list[Hop]
     token: str
+
+
+class Created(Message, frozen=True):
+    """Leave to write a file, and its first chunk."""
+
+    token: str
+    allocated: Allocated
 
 
 class WrittenChunk(msgspec.Struct, frozen=True, array_like=True):
@@ -319,6 +350,13 @@ class Layout(Message, frozen=True):
     chunks: list[ChunkLayout]
 
 
+class Opened(Message, frozen=True):
+    """Leave to read a file, and where its data is."""
+
+    token: str
+    layout: Layout
+
+
 class ReportCorrupt(Message, frozen=True):
     """A reader met a replica whose bytes fail their checksum."""
 
@@ -375,6 +413,10 @@ AnyMessage = (
     | ReportChunks
     | Heartbeat
     | HeartbeatAck
+    | CreateFile
+    | Created
+    | OpenFile
+    | Opened
     | AllocateChunk
     | Allocated
     | CompleteFile

@@ -24,6 +24,7 @@ from .frames import PREFIX_BYTES, Frame, decode_message, decode_prefix, encode, 
 from .hello import Identity, Peer, accepting, connecting
 from .limits import (
     connect_timeout_s,
+    data_frame_bytes_max,
     frame_buffer_bytes_min,
     hello_frame_bytes_max,
     hello_timeout_s,
@@ -99,9 +100,9 @@ class SocketConnection(fx.Connection):
         message = decode_message(prefix, view[: prefix.message_bytes])
         return Frame(message, view[prefix.message_bytes :], prefix.tag)
 
-    def greeted(self) -> None:
-        """The hello is over: from now on frames of every size are taken in."""
-        self._frame_bytes_max = frame_bytes_max
+    def greeted(self, bytes_max: int = frame_bytes_max) -> None:
+        """The hello is over: from now on frames up to this size are taken in."""
+        self._frame_bytes_max = bytes_max
 
     def _limit(self, option: int, timeout_s: float) -> None:
         if self._timeouts_s[option] != timeout_s:
@@ -192,7 +193,7 @@ def accept_connection(connection: SocketConnection, me: Identity) -> Peer:
             next(steps)
         except StopIteration as stop:
             peer: Peer = stop.value
-            connection.greeted()
+            connection.greeted(data_frame_bytes_max)
             return peer
         raise AssertionError("the hello ends with Welcome")
     except (PeerRefused, ProtocolViolation) as refusal:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Callable
 from typing import Any
@@ -12,20 +11,10 @@ import httpx
 import pytest
 
 from peacefs.client.addresses import CoordinatorAddress
-from peacefs.client.coordinator_api import CoordinatorApi, NewFile, current_user
+from peacefs.client.coordinator_api import CoordinatorApi, current_user
 from peacefs.client.coordinator_http import CoordinatorHttp
-from peacefs.protocol.errors import PeerRefused, ProtocolViolation
-from peacefs.protocol.messages import (
-    AllocateChunk,
-    Allocated,
-    Completed,
-    CompleteFile,
-    GetLayout,
-    Hop,
-    Layout,
-    Receipt,
-    WrittenChunk,
-)
+from peacefs.client.patience import Patience
+from peacefs.protocol.errors import PeerRefused
 
 Reply = dict[str, Any] | list[Any] | httpx.TransportError
 
@@ -38,8 +27,8 @@ class Recorder:
         self.requests: list[httpx.Request] = []
         http = CoordinatorHttp(
             CoordinatorAddress("c.example", 9870),
+            Patience(sleep=lambda _s: None),
             transport=httpx.MockTransport(self._react),
-            sleep=lambda _s: None,
         )
         self.api = CoordinatorApi(http, "alice")
 
@@ -153,50 +142,9 @@ def test_a_rename_never_replaces_unless_told_to() -> None:
     assert recorder.query()["renameoptions"] == "OVERWRITE"
 
 
-ALLOCATED = Allocated(7, 8, [Hop("n1", "127.0.0.1", 5)], "chunk-token")
-ALLOCATED_JSON = {
-    "type": "Allocated",
-    "chunk": 7,
-    "version": 8,
-    "pipeline": [["n1", "127.0.0.1", 5]],
-    "token": "chunk-token",
-}
-
-
-def test_a_create_that_is_repeated_keeps_its_request_id_and_two_wishes_have_two() -> None:
-    created = {"token": "t", "allocated": ALLOCATED_JSON}
-    recorder = Recorder(httpx.ReadError("lost"), created, created)
-    first = recorder.api.create(NewFile(path="/a", user="alice"))
-    recorder.api.create(NewFile(path="/a", user="alice"))
-    ids = [recorder.body(i)["request_id"] for i in range(3)]
-    assert ids[0] == ids[1] != ids[2]
-    assert first.allocated == ALLOCATED
-
-
-def test_control_calls_carry_the_messages_of_the_framed_protocol_as_json() -> None:
-    receipt = Receipt("n1", b"\x00\xffmac")
-    recorder = Recorder(
-        ALLOCATED_JSON,
-        {"type": "Completed", "length": 5},
-        {"type": "Layout", "length": 0, "chunks": []},
-    )
-    assert recorder.api.call(AllocateChunk("t", ["n2"], 7), 5) == ALLOCATED
-    assert recorder.body() == {"type": "AllocateChunk", "token": "t", "exclude": ["n2"], "abandoned": 7}
-    assert recorder.api.call(CompleteFile("t", [WrittenChunk(7, 8, 5, 1, [receipt])]), 5) == Completed(5)
-    assert base64.b64decode(recorder.body()["chunks"][0][4][0][1]) == receipt.mac
-    assert recorder.api.call(GetLayout("t"), 5) == Layout(0, [])
-    assert [request.url.path.rpartition("/")[2] for request in recorder.requests] == [
-        "allocate",
-        "complete",
-        "layout",
-    ]
-
-
 def test_answers_that_make_no_sense_are_faults_and_not_values() -> None:
     with pytest.raises(PeerRefused, match="does not answer like a peacefs coordinator"):
         Recorder({"FileStatus": {"length": "seven"}}).api.status("/a")
-    with pytest.raises(ProtocolViolation):
-        Recorder({"type": "Welcome"}).api.call(GetLayout("t"), 5)
 
 
 def test_who_we_are_is_hadoops_name_first(monkeypatch: pytest.MonkeyPatch) -> None:

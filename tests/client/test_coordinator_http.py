@@ -11,6 +11,7 @@ import pytest
 
 from peacefs.client.addresses import CoordinatorAddress
 from peacefs.client.coordinator_http import CoordinatorHttp
+from peacefs.client.patience import Patience
 from peacefs.protocol.errors import (
     FileNotFound,
     NoDatanodes,
@@ -46,10 +47,8 @@ class Script:
     def connected(self) -> CoordinatorHttp:
         return CoordinatorHttp(
             CoordinatorAddress("coordinator.example", 9870),
+            Patience(clock=lambda: self.now, sleep=self.sleep, rng=random.Random(1)),
             transport=httpx.MockTransport(self.react),
-            clock=lambda: self.now,
-            sleep=self.sleep,
-            rng=random.Random(1),
         )
 
 

@@ -7,12 +7,11 @@ import time
 
 import pytest
 
-from peacefs.client.coordinator_api import Created
 from peacefs.client.file_objects import FileSink
 from peacefs.protocol.errors import NoDatanodes
 from peacefs.protocol.hello import Identity
 from peacefs.protocol.limits import chunk_bytes_max, packet_bytes, stream_buffer_bytes
-from peacefs.protocol.messages import Allocated, Hop, Message
+from peacefs.protocol.messages import Allocated, Created, Hop, Message
 from peacefs.protocol.threads import ConnectionPool, ThreadDriver
 
 CREATED = Created("file-token", Allocated(1, 2, [Hop("n1", "127.0.0.1", 1)], "chunk-token"))

@@ -9,20 +9,20 @@ import httpx
 import pytest
 
 from peacefs.client.addresses import parse_address
-from peacefs.client.coordinator_api import CoordinatorApi, NewFile
+from peacefs.client.control_calls import ControlCalls
+from peacefs.client.coordinator_api import CoordinatorApi, new_request_id
 from peacefs.client.coordinator_http import CoordinatorHttp
 from peacefs.client.file_objects import FileSink
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster import LocalCluster
-from peacefs.protocol.errors import FileNotFound
+from peacefs.client.patience import Patience, Unanswered
+from peacefs.protocol.errors import FileNotFound, PeerUnreachable
 from peacefs.protocol.hello import Identity
 from peacefs.protocol.limits import chunk_bytes_max
+from peacefs.protocol.messages import CompleteFile, CreateFile, Message
 from peacefs.protocol.threads import ConnectionPool, ThreadDriver
 
 pytestmark = pytest.mark.cluster
-
-#: Calls that place chunks or open files get another answer each time, as they should.
-_ANSWERED_ANEW = ("/v1/files/create", "/v1/files/open", "/v1/files/extend", "/v1/files/allocate")
 
 
 class Wire(httpx.BaseTransport):
@@ -59,6 +59,25 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         yield running
 
 
+class WatchedCalls(ControlCalls):
+    """The same for frames: keeps completions with their answers, and loses an answer when told."""
+
+    def __init__(self, address: str, connections: ConnectionPool) -> None:
+        super().__init__(parse_address(address), connections, Patience())
+        self.carried: list[tuple[Message, Message]] = []
+        self.losing: Callable[[], None] | None = None
+
+    def _attempt(self, message: Message, timeout_s: float) -> Message:
+        reply = super()._attempt(message, timeout_s)
+        if isinstance(message, CompleteFile):
+            self.carried.append((message, reply))
+            if self.losing is not None:
+                meanwhile, self.losing = self.losing, None
+                meanwhile()
+                raise Unanswered(PeerUnreachable("the answer was lost"))
+        return reply
+
+
 class Client:
     """Our client over a wire that is watched; a file system beside it sees what there is."""
 
@@ -68,7 +87,8 @@ class Client:
         user = getpass.getuser()
         self.api = CoordinatorApi(CoordinatorHttp(parse_address(cluster.http_address), transport=self.wire), user)
         self._connections = ConnectionPool(Identity("", "client", "lossy", None))
-        self.driver = ThreadDriver(self._connections, self.api.call)
+        self.calls = WatchedCalls(cluster.http_address, self._connections)
+        self.driver = ThreadDriver(self._connections, self.calls.call)
         self.files = PeaceFileSystem(cluster.http_address, user)
 
     def kill_coordinator(self) -> None:
@@ -76,7 +96,8 @@ class Client:
         self._cluster.restart(self._cluster.coordinator)
 
     def write(self, path: str, data: bytes) -> None:
-        created = self.api.create(NewFile(path=path, user=self.api.user, replication=1))
+        wish = CreateFile(path=path, user=self.api.user, replication=1, request_id=new_request_id())
+        created = self.calls.create(wish)
         with FileSink(self.driver, created, chunk_bytes_max) as sink:
             sink.write(data)
 
@@ -133,12 +154,12 @@ def test_every_change_asked_again_after_kill_9_gets_its_first_answer_and_changes
     files.write("/r/e", b"longer", overwrite=True, replication=1)
     before = client.seen("/r")
     client.kill_coordinator()
-    changes = [
-        (request, answer)
-        for request, answer in client.wire.carried
-        if request.method != "GET" and not request.url.path.startswith(_ANSWERED_ANEW)
-    ]
-    assert len(changes) >= 20
+    changes = [(request, answer) for request, answer in client.wire.carried if request.method != "GET"]
+    assert len(changes) >= 13
+    completions = list(client.calls.carried)
+    assert len(completions) == 6
+    for message, reply in completions:
+        assert client.calls.call(message) == reply, message
     for request, answer in changes:
         assert client.wire.again(request) == answer, request.url
     assert client.seen("/r") == before
@@ -151,8 +172,10 @@ def test_the_client_asks_again_by_itself_over_a_kill_and_a_restart(client: Clien
     with pytest.raises(FileNotFound):
         client.files.status("/s/a")
 
-    client.wire.losing = lambda: None
+    client.calls.losing = client.kill_coordinator
     client.write("/s/b", b"2")
+    assert client.files.read("/s/b") == b"2"
+    assert client.calls.carried[-1] == client.calls.carried[-2], "the completion was asked twice"
     client.wire.losing = client.kill_coordinator
     client.api.concat("/s/b", [client.files.write("/s/c", b"3", replication=1) or "/s/c"])
     assert client.files.read("/s/b") == b"23"

@@ -1,0 +1,75 @@
+"""How a client asks a coordinator again: with growing pauses, for as long as that may help."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from peacefs.protocol.errors import PeacefsError
+from peacefs.protocol.limits import client_backoff_max_s, client_backoff_s
+
+T = TypeVar("T")
+
+
+class NotReached(Exception):
+    """Nobody was there to be asked; `fault` says so to the user."""
+
+    def __init__(self, fault: PeacefsError) -> None:
+        self.fault = fault
+
+
+class Unanswered(Exception):
+    """It may have been carried out, but no answer came; `fault` says so to the user."""
+
+    def __init__(self, fault: PeacefsError) -> None:
+        self.fault = fault
+
+
+class Patience:
+    """Thread-safe. One for all ways to one coordinator. `clock`, `sleep` and `rng` are replaced in tests only."""
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._clock = clock
+        self._sleep = sleep
+        self._rng = rng or random.Random()
+        #: Whether the coordinator has ever answered, if only with a refusal.
+        self.has_been_answered = False
+
+    def ask(self, attempt: Callable[[], T], patience_s: float) -> T:
+        """Attempts until there is an answer. What is asked must be safe to repeat.
+
+        No attempt begins after `patience_s`. A coordinator that has never answered is taken for absent at once;
+        one that has is given time to come back. `attempt` raises NotReached, Unanswered, or what was answered.
+        Raises what the coordinator answered last, or why it did not.
+        """
+        deadline_s = self._clock() + patience_s
+        pause_s = client_backoff_s
+        while True:
+            try:
+                answer = attempt()
+            except NotReached as absence:
+                fault = absence.fault
+                if not self.has_been_answered:
+                    raise fault from None
+            except Unanswered as loss:
+                fault = loss.fault
+            except PeacefsError as refusal:
+                self.has_been_answered = True
+                if not refusal.retriable:
+                    raise
+                fault = refusal
+            else:
+                self.has_been_answered = True
+                return answer
+            pause_s = min(pause_s * 2, client_backoff_max_s) * self._rng.uniform(0.5, 1.0)
+            if self._clock() + pause_s > deadline_s:
+                raise fault from None
+            self._sleep(pause_s)

@@ -1,0 +1,85 @@
+"""What gateways and our clients ask of files over frames: messages to operations, outcomes to replies."""
+
+from __future__ import annotations
+
+import logging
+
+from peacefs.protocol.errors import PeacefsError
+from peacefs.protocol.messages import (
+    AbandonLease,
+    AllocateChunk,
+    CompleteFile,
+    Created,
+    CreateFile,
+    Failure,
+    GetLayout,
+    Message,
+    Opened,
+    OpenFile,
+    RenewLease,
+    ReportCorrupt,
+    TakeLease,
+)
+
+from . import writing
+from .files import Files
+
+log = logging.getLogger("peacefs.coordinator")
+
+_WITH_A_TOKEN = (AllocateChunk, CompleteFile, RenewLease, AbandonLease, GetLayout, ReportCorrupt)
+#: What datanodes ask, as clients that live in them.
+CALLS_OF_DATANODES = (*_WITH_A_TOKEN, TakeLease)
+#: What clients ask, who are who they say they are, as over HTTP.
+CALLS_OF_CLIENTS = (*_WITH_A_TOKEN, CreateFile, OpenFile)
+
+
+async def answer(files: Files, message: Message, host: str | None, who: str) -> Message:
+    """The reply to a call of `who`, on `host`; raises nothing, for a Failure is a reply too."""
+    try:
+        return await _carry_out(files, message, host)
+    except PeacefsError as error:
+        return Failure(error.code, error.message, error.culprit)
+    except Exception:
+        log.exception("a %s of %s failed", type(message).__name__, who)
+        return Failure("PeacefsError", "an internal error of the coordinator; its log says more")
+
+
+async def _carry_out(files: Files, message: Message, host: str | None) -> Message:
+    match message:
+        case CreateFile():
+            return await _create(files, message, host)
+        case OpenFile():
+            token, layout, _status = await files.reading.open_direct(message.path, message.user, host)
+            return Opened(token, layout)
+        case AllocateChunk():
+            return await files.writing.allocate(message, host)
+        case CompleteFile():
+            return await files.writing.complete(message)
+        case TakeLease():
+            return await files.appending.take_lease(message, host)
+        case RenewLease():
+            return await files.appending.renew(message)
+        case AbandonLease():
+            return await files.appending.abandon(message)
+        case GetLayout():
+            return await files.reading.layout(message, host)
+        case ReportCorrupt():
+            return await files.reading.report_corrupt(message)
+        case _:
+            raise AssertionError(f"{type(message).__name__} is not dispatched here")
+
+
+async def _create(files: Files, message: CreateFile, host: str | None) -> Created:
+    wanted = writing.CreateFile(
+        path=message.path,
+        user=message.user,
+        overwrite=message.overwrite,
+        permission=message.permission,
+        replication=message.replication,
+        block_bytes=message.block_bytes,
+        create_parent=message.create_parent,
+        client_host=host,
+        request_id=message.request_id,
+    )
+    ticket = await files.writing.create(wanted)
+    return Created(ticket.token, ticket.allocated)

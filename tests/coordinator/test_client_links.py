@@ -1,0 +1,250 @@
+"""Clients' framed connections: what they may say, what they may not, and what it costs others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, cast
+
+import pytest
+from support.spoken_link import SEAL
+
+from peacefs.coordinator import client_link
+from peacefs.coordinator.client_link import ClientLinks
+from peacefs.coordinator.files import Files
+from peacefs.protocol.errors import FileNotFound
+from peacefs.protocol.frames import Frame, FrameReader, encode
+from peacefs.protocol.hello import Identity, connecting
+from peacefs.protocol.limits import link_at_once_bytes
+from peacefs.protocol.messages import (
+    ChunkLayout,
+    Failure,
+    GetLayout,
+    Heartbeat,
+    Layout,
+    Message,
+    Opened,
+    OpenFile,
+    ReportChunks,
+    TakeLease,
+    Usage,
+)
+
+STRANGE: list[Message] = [
+    Heartbeat(Usage(1, 1, 1)),
+    ReportChunks([], last=True),
+    TakeLease("t", "me"),
+]
+
+
+class Reading:
+    """Answers when it is told to; what paths were asked for, and from where."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str, str | None]] = []
+        self.was_asked = asyncio.Event()
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.fault: Exception | None = None
+
+    async def open_direct(self, path: str, user: str, host: str | None) -> tuple[str, Layout, None]:
+        self.asked.append((path, user, host))
+        self.was_asked.set()
+        await self.gate.wait()
+        if self.fault is not None:
+            raise self.fault
+        return f"token of {path}", Layout(0, []), None
+
+    async def layout(self, wanted: GetLayout, _host: str | None) -> Layout:
+        chunk = ChunkLayout(1, 1, 1, "t" * 100, [])
+        return Layout(0, [chunk] * int(wanted.token))
+
+
+class Client:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self.writer = writer
+        self._frames = FrameReader()
+
+    async def receive(self) -> Frame:
+        while (frame := self._frames.next()) is None:
+            data = await self._reader.read(65536)
+            if not data:
+                raise ConnectionError("the coordinator hung up")
+            self._frames.take(data)
+        return frame
+
+    def send(self, message: Message, tag: int = 0) -> None:
+        self.writer.write(encode(message, tag=tag))
+
+    async def greet(self) -> Client:
+        steps = connecting(Identity("", "client", "test", None), b"n" * 16)
+        message = next(steps)
+        with suppress(StopIteration):
+            while True:
+                self.send(message)
+                message = steps.send((await self.receive()).message)
+        return self
+
+    async def ask(self, message: Message) -> Message:
+        self.send(message, 9)
+        frame = await self.receive()
+        assert frame.tag == 9
+        return frame.message
+
+    async def has_ended(self) -> bool:
+        with suppress(ConnectionError):
+            while True:
+                await self.receive()
+        return True
+
+
+class Coordinator:
+    def __init__(self) -> None:
+        self.reading = Reading()
+        files = cast(Files, type("Files", (), {"reading": self.reading})())
+        self.links = ClientLinks(Identity("c", "coordinator", "coordinator", SEAL), files)
+        self.port = 0
+        self._clients: list[Client] = []
+
+    async def connected(self) -> Client:
+        client = Client(*await asyncio.open_connection("127.0.0.1", self.port))
+        self._clients.append(client)
+        return client
+
+    async def client(self) -> Client:
+        return await (await self.connected()).greet()
+
+    async def close(self) -> None:
+        self.links.stop()
+        for client in self._clients:
+            client.writer.close()
+            with suppress(ConnectionError):
+                await client.writer.wait_closed()
+
+
+def tell(story: Callable[[Coordinator], Coroutine[Any, Any, None]]) -> None:
+    async def play() -> None:
+        coordinator = Coordinator()
+        server = await asyncio.get_running_loop().create_server(coordinator.links.link, "127.0.0.1", 0)
+        coordinator.port = server.sockets[0].getsockname()[1]
+        async with asyncio.timeout(20):
+            await story(coordinator)
+        await coordinator.close()
+        server.close()
+
+    asyncio.run(play())
+
+
+def test_a_client_without_the_secret_asks_and_is_answered_as_the_user_that_it_names() -> None:
+    async def story(coordinator: Coordinator) -> None:
+        client = await coordinator.client()
+        assert await client.ask(OpenFile("/a", "alice")) == Opened("token of /a", Layout(0, []))
+        assert coordinator.reading.asked == [("/a", "alice", "127.0.0.1")]
+
+    tell(story)
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "words"),
+    [
+        (FileNotFound("/a does not exist"), "FileNotFound", "/a does not exist"),
+        (RuntimeError("secret details"), "PeacefsError", "its log says more"),
+    ],
+)
+def test_a_fault_is_an_answer_and_the_connection_goes_on(fault: Exception, code: str, words: str) -> None:
+    async def story(coordinator: Coordinator) -> None:
+        client = await coordinator.client()
+        coordinator.reading.fault = fault
+        answer = await client.ask(OpenFile("/a", "alice"))
+        assert isinstance(answer, Failure) and answer.code == code and words in answer.message
+        coordinator.reading.fault = None
+        assert isinstance(await client.ask(OpenFile("/a", "alice")), Opened)
+
+    tell(story)
+
+
+@pytest.mark.parametrize("message", STRANGE, ids=lambda message: type(message).__name__)
+def test_what_only_datanodes_may_say_ends_the_connection(message: Message) -> None:
+    async def story(coordinator: Coordinator) -> None:
+        client = await coordinator.client()
+        client.send(message)
+        answer = (await client.receive()).message
+        assert isinstance(answer, Failure) and "nothing for a client to say" in answer.message
+        assert await client.has_ended()
+
+    tell(story)
+
+
+def test_a_stranger_who_says_what_is_no_hello_gets_no_further() -> None:
+    async def story(coordinator: Coordinator) -> None:
+        stranger = await coordinator.connected()
+        stranger.send(OpenFile("/a", "alice"))
+        assert isinstance((await stranger.receive()).message, Failure)
+        assert await stranger.has_ended()
+        noise = await coordinator.connected()
+        noise.writer.write(b"post / http/1.1 and more than a prefix of noise\r\n\r\n")
+        assert await noise.has_ended()
+        assert coordinator.reading.asked == []
+
+    tell(story)
+
+
+def test_calls_on_one_connection_are_answered_one_after_the_other_and_hold_up_no_other() -> None:
+    async def story(coordinator: Coordinator) -> None:
+        eager, other = await coordinator.client(), await coordinator.client()
+        coordinator.reading.gate.clear()
+        many = 3 * link_at_once_bytes // 50
+        for tag in range(1, many + 1):
+            eager.send(OpenFile(f"/{tag}", "alice"), tag)
+        await coordinator.reading.was_asked.wait()
+        assert await other.ask(GetLayout("0")) == Layout(0, [])
+        assert len(coordinator.reading.asked) == 1
+        coordinator.reading.gate.set()
+        assert [(await eager.receive()).tag for _ in range(many)] == list(range(1, many + 1))
+
+    tell(story)
+
+
+def test_a_file_of_very_many_chunks_has_a_layout_that_fits() -> None:
+    async def story(coordinator: Coordinator) -> None:
+        answer = await (await coordinator.client()).ask(GetLayout("50000"))
+        assert isinstance(answer, Layout) and len(answer.chunks) == 50000
+
+    tell(story)
+
+
+def test_of_too_many_connections_the_one_goes_that_was_idle_for_longest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_link, "client_links_max", 3)
+
+    async def story(coordinator: Coordinator) -> None:
+        busy = await coordinator.client()
+        coordinator.reading.gate.clear()
+        busy.send(OpenFile("/a", "alice"))
+        await coordinator.reading.was_asked.wait()
+        silent = [await coordinator.connected() for _ in range(5)]
+        last = await coordinator.client()
+        assert [await stranger.has_ended() for stranger in silent[:4]] == [True] * 4
+        coordinator.reading.gate.set()
+        assert isinstance((await busy.receive()).message, Opened)
+        assert isinstance(await last.ask(OpenFile("/b", "bob")), Opened)
+
+    tell(story)
+
+
+def test_too_many_calls_are_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_link, "http_requests_in_flight_max", 1)
+
+    async def story(coordinator: Coordinator) -> None:
+        first, second = await coordinator.client(), await coordinator.client()
+        coordinator.reading.gate.clear()
+        first.send(OpenFile("/a", "alice"))
+        await coordinator.reading.was_asked.wait()
+        refusal = await second.ask(OpenFile("/b", "bob"))
+        assert isinstance(refusal, Failure) and refusal.code == "Overloaded"
+        coordinator.reading.gate.set()
+        assert isinstance((await first.receive()).message, Opened)
+        assert isinstance(await second.ask(OpenFile("/b", "bob")), Opened)
+
+    tell(story)
