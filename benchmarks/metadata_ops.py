@@ -7,7 +7,6 @@ and datanode share the machine.
 
 from __future__ import annotations
 
-import os
 import random
 import socket
 import statistics
@@ -21,10 +20,10 @@ from urllib.parse import urlsplit
 from peacefs.client.local_cluster import LocalCluster
 
 from .namespaces import FILES_PER_DIRECTORY, existing, load
+from .processor_time import cpu_s
 from .report import show
 
 _CLIENTS = (1, 8, 64)
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 def main(*, quick: bool = False, files: int | None = None) -> None:
@@ -139,9 +138,9 @@ def _measure(cluster: LocalCluster, size: int, clients: int, seconds: float) -> 
     rows: list[dict[str, object]] = []
     for name in ("create", "stat", "list", "rename", "delete"):
         operations = [getattr(client, name) for client in working]
-        cpu_before = _cpu_s(cluster.coordinator.pid)
+        cpu_before = cpu_s(cluster.coordinator.pid)
         latencies, taken = _run(operations, seconds)
-        cpu = _cpu_s(cluster.coordinator.pid) - cpu_before
+        cpu = cpu_s(cluster.coordinator.pid) - cpu_before
         cuts = statistics.quantiles(latencies, n=100)
         rows.append(
             {
@@ -190,8 +189,3 @@ def _run(operations: Sequence[Callable[[], bool]], seconds: float) -> tuple[list
     if failures:
         raise failures[0]
     return latencies, time.perf_counter() - begun
-
-
-def _cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S

@@ -1,4 +1,4 @@
-"""Files of 1 KiB, 16 writers, r = 3, every one fsynced and committed: what Spark's checkpoints are made of.
+"""Files of 1 KiB, 1 to 16 writers, r = 3, every one fsynced and committed: what Spark's checkpoints are made of.
 
 The same files by WebHDFS (two HTTP requests each, as the Hadoop client sends them) and by our own client. The
 counts are differences of the services' own counters, heartbeats included.
@@ -20,32 +20,42 @@ from urllib.parse import urlsplit
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster import LocalCluster
 
+from .processor_time import cpu_s
 from .report import show
 
 _DATA = os.urandom(1024)
 _COUNTED = ("peacefs_http_requests_total", "peacefs_frames_sent_total", "peacefs_commits_made")
 Write = Callable[[str], None]
+_WRITERS = (1, 2, 4, 8, 16)
 
 
 def main(*, quick: bool = False) -> None:
-    files, rounds = (200, 1) if quick else (4000, 3)
+    files_a_writer, rounds = (20, 1) if quick else (250, 3)
     rows = []
+    fronts = {"WebHDFS": _over_webhdfs, "our client": _over_client}
     with tempfile.TemporaryDirectory() as directory, LocalCluster(Path(directory), datanodes=4, port=0) as cluster:
-        for writers in (1, 16):
-            for front, maker in (("WebHDFS", _over_webhdfs), ("our client", _over_client)):
-                runs = [
-                    _run(cluster, maker, writers, files, f"/{front}/{writers}/{turn}") for turn in range(rounds)
-                ]
-                middle = sorted(runs, key=lambda run: run["files/s"])[len(runs) // 2]
+        for writers in _WRITERS:
+            runs: dict[str, list[dict[str, float]]] = {front: [] for front in fronts}
+            for turn in range(rounds):
+                for front, maker in fronts.items():
+                    path = f"/{front}/{writers}/{turn}"
+                    runs[front].append(_run(cluster, maker, writers, files_a_writer, path))
+            for front, measured in runs.items():
+                middle = sorted(measured, key=lambda run: run["files/s"])[rounds // 2]
                 rows.append({"front": front, "writers": writers, **middle})
-    show("small_files", f"{files} files of 1 KiB, r = 3, fsync; the median of {rounds} rounds", rows)
+    title = f"{files_a_writer} files of 1 KiB a writer, r = 3, fsync; the median of {rounds} rounds, alternating"
+    show("small_files", title, rows)
 
 
 def _run(
-    cluster: LocalCluster, maker: Callable[[LocalCluster], Write], writers: int, files: int, directory: str
+    cluster: LocalCluster,
+    maker: Callable[[LocalCluster], Write],
+    writers: int,
+    files_a_writer: int,
+    directory: str,
 ) -> dict[str, float]:
     latencies: list[float] = []
-    before = _counters(cluster)
+    before, cpu_before = _counters(cluster), _cpu_s(cluster)
     started = threading.Barrier(writers + 1)
 
     def work(writer: int) -> None:
@@ -53,7 +63,7 @@ def _run(
         write(f"{directory}/warm-{writer}")
         started.wait()
         mine = []
-        for number in range(files // writers):
+        for number in range(files_a_writer):
             begun = time.perf_counter()
             write(f"{directory}/{writer}-{number}")
             mine.append(time.perf_counter() - begun)
@@ -67,8 +77,8 @@ def _run(
     for thread in threads:
         thread.join()
     taken = time.perf_counter() - begun
-    assert len(latencies) == files // writers * writers, "a writer failed"
-    after = _counters(cluster)
+    assert len(latencies) == files_a_writer * writers, "a writer failed"
+    after, cpu_after = _counters(cluster), _cpu_s(cluster)
     written = len(latencies) + writers
     cuts = statistics.quantiles(latencies, n=100)
     return {
@@ -79,6 +89,16 @@ def _run(
             label: (after[name] - before[name]) / written
             for label, name in zip(("HTTP/file", "frames/file", "commits/file"), _COUNTED, strict=True)
         },
+        **{f"CPU ms/file: {who}": (cpu_after[who] - cpu_before[who]) / written * 1000 for who in cpu_before},
+    }
+
+
+def _cpu_s(cluster: LocalCluster) -> dict[str, float]:
+    """Of all processes that have a part in it; the writers are threads of this one."""
+    return {
+        "writers": time.process_time(),
+        "coordinator": cpu_s(cluster.coordinator.pid),
+        "datanodes": sum(cpu_s(datanode.pid) for datanode in cluster.datanodes),
     }
 
 
