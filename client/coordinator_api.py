@@ -123,7 +123,7 @@ class CoordinatorApi:
 
     def exchange(self, pairs: Sequence[tuple[str, str]]) -> None:
         """Names trade what they name, in one commit. Raises FileNotFound, IllegalChange, AccessDenied, ..."""
-        wish = {"pairs": pairs, "user": self.user, "request_id": _new_request_id()}
+        wish = {"pairs": pairs, "user": self.user, "request_id": new_request_id()}
         self._http.ask("POST", "/v1/exchanges", body=msgspec.json.encode(wish))
 
     def delete(self, path: str, *, recursive: bool = False) -> bool:
