@@ -252,6 +252,10 @@ class Transaction(Reader):
     def remove_inode(self, inode: InodeId, at_tx: int | None = None) -> None: ...
 
     @abstractmethod
+    def entry_count(self, directory: InodeId) -> int:
+        """How many entries a directory has: counted once, then remembered for a while."""
+
+    @abstractmethod
     def add_entry(self, parent: InodeId, name: str, inode: InodeId, origin: Origin | None = None) -> None:
         """The name must be free."""
 

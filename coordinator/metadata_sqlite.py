@@ -124,6 +124,7 @@ class SqliteMetadata(Metadata):
             execute("ROLLBACK TO request")
             self._transaction.forget_snapshots()
             self._transaction.forget_quotas()
+            self._transaction.forget_counts()
             outcome = Outcome(None, error)
         execute("RELEASE request")
         return outcome

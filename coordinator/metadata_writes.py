@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from peacefs.protocol.ids import ChunkId, NodeId, Numbering
+from peacefs.protocol.limits import directory_counts_max, directory_entries_max
 
 from .metadata import Inode, InodeId, Lease, Origin, Quota, Transaction, Usage
 from .metadata_schema import DIRECTORY_KIND, FILE_KIND, LIVE
@@ -60,11 +61,14 @@ class SqliteTransaction(SnapshotRows, Transaction):
         #: Draws inode numbers; there is none before an epoch has begun.
         self.numbering: Numbering | None = None
         self._quota_directories: frozenset[InodeId] | None = None
+        self._entry_counts: dict[InodeId, int] = {}
+        self._counted: set[InodeId] = set()
 
     def begin(self) -> None:
         """The next request begins, with a number of its own."""
         self.tx += 1
         self.forget_places()
+        self._counted.clear()
 
     def view(self) -> AbstractContextManager[None]:
         return contextlib.nullcontext()
@@ -125,9 +129,28 @@ class SqliteTransaction(SnapshotRows, Transaction):
 
     def add_entry(self, parent: InodeId, name: str, inode: InodeId, origin: Origin | None = None) -> None:
         self._execute(_ADD_ENTRY, (parent, name, self.tx, inode, *(origin or (None, None))))
+        self._count(parent, 1)
+
+    def entry_count(self, directory: InodeId) -> int:
+        if directory not in self._entry_counts:
+            if len(self._entry_counts) >= directory_counts_max:
+                self._entry_counts.clear()
+            self._entry_counts[directory] = self.count_children(directory, "", directory_entries_max)
+        return self._entry_counts[directory]
+
+    def _count(self, directory: InodeId, change: int) -> None:
+        self._counted.add(directory)
+        if directory in self._entry_counts:
+            self._entry_counts[directory] += change
+
+    def forget_counts(self) -> None:
+        """Of the directories that the request under way has changed, and that are as before now."""
+        for directory in self._counted:
+            self._entry_counts.pop(directory, None)
 
     def remove_entry(self, parent: InodeId, name: str, at_tx: int | None = None) -> None:
         self._supersede("entry WHERE parent = ? AND name = ?", (parent, name), at_tx)
+        self._count(parent, -1)
 
     def add_chunk(self, record: ChunkRecord, checksum: int) -> bool:
         hint = msgspec.json.encode(record.hint).decode()

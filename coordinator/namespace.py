@@ -37,7 +37,7 @@ from .paths import NamespacePath, check_creatable
 from .quotas import charge, less, tree_usage
 from .reclaim import discard
 from .records import ChunkRecord, ContentSummary, FileChunk, FileStatus, Kind, ListPage
-from .resolution import existing_inode, find, find_existing, find_place, follow
+from .resolution import check_not_full, existing_inode, find, find_existing, find_place, follow
 from .snapshots import refuse_snapshotted
 
 __all__ = [
@@ -205,6 +205,7 @@ def mkdirs(tx: Transaction, path: NamespacePath, user: str, permission: int, now
         if deepest.kind is Kind.FILE:
             raise FileAlreadyExists(f"Path is not a directory: {path}")
         return True
+    check_not_full(tx, deepest.inode)
     charge(tx, (way.inodes, Usage(len(way.missing), 0)))
     above = make_directories(tx, deepest, way.missing[:-1], user, permission | 0o300, now_ms)
     make_directories(tx, above, way.missing[-1:], user, permission, now_ms)

@@ -15,7 +15,7 @@ from .quotas import charge, check_room, usage_of_file
 from .reclaim import discard
 from .records import ChunkRecord, Kind
 from .replays import Asked, first_answer, remember
-from .resolution import Way, existing_inode, find_place, follow
+from .resolution import Way, check_not_full, existing_inode, find_place, follow
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +83,7 @@ def complete_file(tx: Transaction, file: FileToComplete, now_ms: int) -> Publica
     replaced = existing_inode(tx, way.last) if way.is_whole else None
     if replaced is None:
         existing = existing_inode(tx, way.last)
+        check_not_full(tx, existing.inode)
         parent = make_directories(tx, existing, way.missing[:-1], file.user, existing.permission | 0o300, now_ms)
     else:
         parent = existing_inode(tx, way.parent)

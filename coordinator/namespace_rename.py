@@ -35,7 +35,7 @@ from .paths import NamespacePath, check_creatable, check_name_length
 from .quotas import charge, less, tree_usage
 from .reclaim import discard
 from .records import ChunkRecord, Kind, RenameMode
-from .resolution import Way, existing_inode, find, find_place
+from .resolution import Way, check_not_full, existing_inode, find, find_place
 from .snapshots import refuse_snapshotted
 
 
@@ -69,6 +69,8 @@ def rename(
             return RenameResult(False, [])
         raise
     check_name_length(to_way.path.name)
+    if replaced is None and to_way.parent != from_way.parent:
+        check_not_full(tx, to_way.parent)
     return RenameResult(True, _move(tx, from_way, to_way, replaced, now_ms))
 
 

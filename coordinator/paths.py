@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from peacefs.protocol.errors import BadRequest, PathLimitExceeded
+from peacefs.protocol.errors import BadRequest, NameTooLong, PathLimitExceeded
 from peacefs.protocol.limits import name_bytes_max, path_characters_max, path_depth_max
 
 #: Names that HDFS keeps for itself: below `.snapshot` a directory shows its snapshots.
@@ -57,15 +57,20 @@ def parse_path(text: str) -> NamespacePath:
     if not text.startswith("/"):
         raise BadRequest(f"Invalid path name {text!r}: it is not absolute")
     if len(text) > path_characters_max:
-        raise PathLimitExceeded(f"The path is {len(text)} characters long; the limit is {path_characters_max}")
+        raise _too_long(f"{len(text)} characters")
     if "\0" in text or not _is_unicode(text):
         raise BadRequest(f"Invalid path name {text!r}: it holds what no name can hold")
     components = tuple(component for component in text.split("/") if component)
     if len(components) > path_depth_max:
-        raise PathLimitExceeded(f"The path has {len(components)} levels; the limit is {path_depth_max}")
+        raise _too_long(f"{len(components)} levels")
     if "." in components or ".." in components:
         raise BadRequest(f"Invalid path name {text!r}: '.' and '..' are not resolved here")
     return NamespacePath(components)
+
+
+def _too_long(what: str) -> PathLimitExceeded:
+    limits = f"Limit {path_characters_max} characters, {path_depth_max} levels"
+    return PathLimitExceeded(f"Pathname too long.  {limits}: this has {what}")
 
 
 def _is_unicode(text: str) -> bool:
@@ -86,7 +91,9 @@ def check_creatable(path: NamespacePath) -> None:
 
 
 def check_name_length(name: str) -> None:
-    """Raises PathLimitExceeded for a component that is too long to be made."""
+    """Raises NameTooLong for a component that is too long to be made."""
     length = len(name.encode())
     if length > name_bytes_max:
-        raise PathLimitExceeded(f"A component of the path is {length} bytes long; the limit is {name_bytes_max}")
+        raise NameTooLong(
+            f"The maximum path component name limit of {name} is exceeded: limit={name_bytes_max} length={length}"
+        )

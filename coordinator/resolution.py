@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from peacefs.protocol.errors import AccessDenied, FileNotFound, ParentNotDirectory, PeacefsError
+from peacefs.protocol.errors import AccessDenied, DirectoryFull, FileNotFound, ParentNotDirectory, PeacefsError
+from peacefs.protocol.limits import directory_entries_max
 
-from .metadata import Inode, InodeId, Reader
+from .metadata import Inode, InodeId, Reader, Transaction
 from .paths import NamespacePath
 from .records import Kind
 
@@ -75,6 +76,16 @@ def find_place(reader: Reader, path: NamespacePath) -> Way:
     way = follow(reader, path)
     _refuse_file_on_the_way(reader, way, ParentNotDirectory)
     return way
+
+
+def check_not_full(tx: Transaction, directory: InodeId) -> None:
+    """Before an entry is made. Raises DirectoryFull, in HDFS's words."""
+    count = tx.entry_count(directory)
+    if count >= directory_entries_max:
+        path = NamespacePath(tuple(name for _, name in tx.ancestors(directory)))
+        raise DirectoryFull(
+            f"The directory item limit of {path} is exceeded: limit={directory_entries_max} items={count}"
+        )
 
 
 def _refuse_file_on_the_way(reader: Reader, way: Way, error: type[PeacefsError]) -> None:

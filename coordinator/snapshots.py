@@ -34,6 +34,21 @@ class Place(NamedTuple):
     snapshot: Snapshot | None = None
 
 
+class SnapshottableDirectory(NamedTuple):
+    """A directory that allows snapshots, the path of the one that it lies in, and how many snapshots it has."""
+
+    status: FileStatus
+    parent: str
+    snapshots: int
+
+
+class ListedSnapshot(NamedTuple):
+    """A snapshot as the directory that it shows, and the transaction that it is of."""
+
+    status: FileStatus
+    at_tx: int
+
+
 # -- looking -----------------------------------------------------------------------------------------
 
 
@@ -101,6 +116,25 @@ def _status(reader: Reader, directory: InodeId, snapshot: Snapshot) -> FileStatu
     shown = reader.at(snapshot.at_tx, directory).inode(directory)
     assert shown is not None, f"snapshot {snapshot.name} shows no directory"
     return status_as(snapshot.name, shown._replace(modified_ms=snapshot.created_ms))
+
+
+def snapshottable_directories(reader: Reader) -> list[SnapshottableDirectory]:
+    """All that have a name; in a view. In order of their paths."""
+    found = []
+    for directory in reader.snapshot_directories():
+        inode = reader.inode(directory)
+        if inode is not None and reader.is_in_tree(directory):
+            path = _path_of(reader, directory)
+            parent = "" if path.is_root else str(path.ancestor(len(path.components) - 1))
+            status = status_as(path.name, inode)
+            found.append((path, SnapshottableDirectory(status, parent, len(reader.snapshots(directory)))))
+    return [listed for _, listed in sorted(found, key=lambda one: one[0].components)]
+
+
+def list_snapshots(reader: Reader, path: NamespacePath) -> list[ListedSnapshot]:
+    """In order of their names; in a view. Raises SnapshotRefused, FileNotFound."""
+    directory = snapshottable(reader, path)
+    return [ListedSnapshot(_status(reader, directory, one), one.at_tx) for one in reader.snapshots(directory)]
 
 
 def existing_snapshot(reader: Reader, path: NamespacePath, name: str) -> tuple[InodeId, Snapshot]:

@@ -73,6 +73,20 @@ class Snapshotting:
         await self._as_owner(path, user, lambda tx, parsed: snapshots.delete(tx, parsed, name), asked)
         self._names.reclaim_soon()
 
+    async def directories(self, user: str) -> list[snapshots.SnapshottableDirectory]:
+        """Those that allow snapshots; of a user who is no superuser, as in HDFS, only his own."""
+        caller = self._at.callers.of(user)
+        with self._at.reader.view():
+            found = snapshots.snapshottable_directories(self._at.reader)
+        return [one for one in found if caller.is_superuser or one.status.owner == user]
+
+    async def listing(self, path: str, user: str) -> list[snapshots.ListedSnapshot]:
+        """The snapshots of a directory. Raises SnapshotRefused, FileNotFound."""
+        parsed = snapshots.changeable_path(path)
+        with self._at.reader.view():
+            checks.check_access(self._at.reader, parsed, self._at.callers.of(user), Access.READ | Access.EXECUTE)
+            return snapshots.list_snapshots(self._at.reader, parsed)
+
     async def diff(self, path: str, user: str, older: str, newer: str) -> list[Difference]:
         """Between two snapshots; no name stands for the directory as it is now."""
         parsed = snapshots.changeable_path(path)

@@ -45,6 +45,8 @@ from peacefs.protocol.webhdfs_requests import (
     GetQuotaUsage,
     GetServerDefaults,
     GetSnapshotDiff,
+    GetSnapshots,
+    GetSnapshottableDirectories,
     GetStatus,
     GetTrashRoot,
     ListStatus,
@@ -75,6 +77,8 @@ from .webhdfs_shapes import (
     quota_usage_shape,
     server_defaults_shape,
     snapshot_diff_shape,
+    snapshots_shape,
+    snapshottable_directories_shape,
     status_shape,
     statuses_shape,
 )
@@ -123,6 +127,8 @@ class WebHdfs:
             CreateSnapshot: self._create_snapshot,
             RenameSnapshot: self._rename_snapshot,
             DeleteSnapshot: self._delete_snapshot,
+            GetSnapshottableDirectories: self._get_snapshottable_directories,
+            GetSnapshots: self._get_snapshots,
             GetSnapshotDiff: self._get_snapshot_diff,
         }
 
@@ -300,6 +306,13 @@ class WebHdfs:
     async def _delete_snapshot(self, asked: DeleteSnapshot, _scope: Scope) -> Answer:
         await self._files.snapshots.delete(asked.path, asked.user, asked.name, asked.request_id)
         return empty_answer()
+
+    async def _get_snapshottable_directories(self, asked: GetSnapshottableDirectories, _scope: Scope) -> Answer:
+        return json_answer(snapshottable_directories_shape(await self._files.snapshots.directories(asked.user)))
+
+    async def _get_snapshots(self, asked: GetSnapshots, _scope: Scope) -> Answer:
+        found = await self._files.snapshots.listing(asked.path, asked.user)
+        return json_answer(snapshots_shape(asked.path, found))
 
     async def _get_snapshot_diff(self, asked: GetSnapshotDiff, _scope: Scope) -> Answer:
         found = await self._files.snapshots.diff(asked.path, asked.user, asked.older, asked.newer)

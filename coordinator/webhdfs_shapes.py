@@ -7,13 +7,19 @@ from typing import Any
 
 import msgspec
 
-from peacefs.protocol.limits import checksum_block_bytes, chunk_bytes_max, replication_default
+from peacefs.protocol.limits import (
+    checksum_block_bytes,
+    chunk_bytes_max,
+    replication_default,
+    snapshots_per_directory_max,
+)
 
 from .metadata import Quota
 from .quotas import NO_LIMIT
 from .reading import BlockLocation
 from .records import ContentSummary, FileStatus, Kind, ListPage
 from .snapshot_diff import Difference
+from .snapshots import ListedSnapshot, SnapshottableDirectory
 
 #: HDFS's numbers for what it calls CRC32C, and for the storage policy of who has not chosen one.
 _CRC32C = 2
@@ -123,6 +129,34 @@ def _block_shape(location: BlockLocation) -> dict[str, Any]:
         "topologyPaths": [f"{rack}/{name}" for name, _host, rack in location.nodes],
         "storageTypes": ["DISK"] * len(location.nodes),
         "cachedHosts": [],
+    }
+
+
+def snapshottable_directories_shape(found: Sequence[SnapshottableDirectory]) -> dict[str, Any]:
+    return {
+        "SnapshottableDirectoryList": [
+            {
+                "dirStatus": status_shape(one.status),
+                "parentFullPath": one.parent,
+                "snapshotNumber": one.snapshots,
+                "snapshotQuota": snapshots_per_directory_max,
+            }
+            for one in found
+        ]
+    }
+
+
+def snapshots_shape(path: str, found: Sequence[ListedSnapshot]) -> dict[str, Any]:
+    return {
+        "SnapshotList": [
+            {
+                "deletionStatus": "ACTIVE",
+                "dirStatus": status_shape(one.status),
+                "parentFullPath": path,
+                "snapshotID": one.at_tx,
+            }
+            for one in found
+        ]
     }
 
 

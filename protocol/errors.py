@@ -7,7 +7,9 @@
     │   ├── ParentNotDirectory       403  org.apache.hadoop.fs.ParentNotDirectoryException
     │   ├── PathIsNotEmptyDirectory  403  org.apache.hadoop.fs.PathIsNotEmptyDirectoryException
     │   ├── PathIsDirectory          403  java.io.FileNotFoundException is HDFS's word for it: see the class
-    │   ├── PathLimitExceeded        403  org.apache.hadoop.hdfs.protocol.FSLimitException$...
+    │   ├── PathLimitExceeded        403  java.io.IOException is HDFS's word for it
+    │   │   ├── NameTooLong          403  org.apache.hadoop.hdfs.protocol.FSLimitException$PathComponentTooLong...
+    │   │   └── DirectoryFull        403  org.apache.hadoop.hdfs.protocol.FSLimitException$MaxDirectoryItems...
     │   ├── SnapshotRefused          403  org.apache.hadoop.hdfs.protocol.SnapshotException
     │   └── SnapshotIsReadOnly       403  org.apache.hadoop.hdfs.protocol.SnapshotAccessControlException
     ├── QuotaExceeded
@@ -111,9 +113,19 @@ class PathIsDirectory(PathError):
 
 
 class PathLimitExceeded(PathError):
+    """A path longer or deeper than the limits."""
+
+
+class NameTooLong(PathLimitExceeded):
     """A name longer than `limits.name_bytes_max`."""
 
     hadoop_class = "org.apache.hadoop.hdfs.protocol.FSLimitException$PathComponentTooLongException"
+
+
+class DirectoryFull(PathLimitExceeded):
+    """A directory with as many entries as `limits.directory_entries_max`."""
+
+    hadoop_class = "org.apache.hadoop.hdfs.protocol.FSLimitException$MaxDirectoryItemsExceededException"
 
 
 class SnapshotRefused(PathError):

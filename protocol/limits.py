@@ -13,6 +13,10 @@ MIB: Final = 1024 * KIB
 name_bytes_max: Final = 255
 path_characters_max: Final = 8000
 path_depth_max: Final = 1000
+# HDFS: dfs.namenode.fs-limits.max-directory-items.
+directory_entries_max: Final = 1_048_576
+# Of how many directories the coordinator remembers how many entries they have.
+directory_counts_max: Final = 100_000
 list_page_entries: Final = 1000
 # HDFS: dfs.namenode.snapshot.max.limit.
 snapshots_per_directory_max: Final = 65536

@@ -335,6 +335,16 @@ class GetSnapshotDiff(Request):
 
 
 @dataclass(frozen=True, slots=True)
+class GetSnapshottableDirectories(Request):
+    """GETSNAPSHOTTABLEDIRECTORYLIST, whatever the path."""
+
+
+@dataclass(frozen=True, slots=True)
+class GetSnapshots(Request):
+    """GETSNAPSHOTLIST"""
+
+
+@dataclass(frozen=True, slots=True)
 class SetReplication(Request):
     """SETREPLICATION"""
 
@@ -393,6 +403,8 @@ OPERATIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
         "GETHOMEDIRECTORY": _plain(GetHomeDirectory),
         "GETTRASHROOT": _plain(GetTrashRoot),
         "CHECKACCESS": CheckAccess.read,
+        "GETSNAPSHOTTABLEDIRECTORYLIST": _plain(GetSnapshottableDirectories),
+        "GETSNAPSHOTLIST": _plain(GetSnapshots),
         "GETSNAPSHOTDIFF": GetSnapshotDiff.read,
         "OPEN": Open.read,
     },

@@ -18,8 +18,8 @@ from peacefs.protocol.errors import (
     FileAlreadyExists,
     FileNotFound,
     IllegalChange,
+    NameTooLong,
     ParentNotDirectory,
-    PathLimitExceeded,
     PeacefsError,
     SnapshotRefused,
 )
@@ -178,7 +178,7 @@ def test_copies_of_a_lowered_replication_ask_for_what_the_snapshot_had(space: Sp
         ("/d", "/none/copy", FileNotFound),
         ("/d", "/d2/f/copy", ParentNotDirectory),
         ("/d", "/a:b", BadRequest),
-        ("/d", "/" + "n" * 256, PathLimitExceeded),
+        ("/d", "/" + "n" * 256, NameTooLong),
         ("/d/.snapshot/none", "/copy", FileNotFound),
     ],
 )

@@ -16,8 +16,8 @@ from peacefs.protocol.errors import (
     BadRequest,
     FileAlreadyExists,
     FileNotFound,
+    NameTooLong,
     ParentNotDirectory,
-    PathLimitExceeded,
     PeacefsError,
 )
 
@@ -85,8 +85,8 @@ def test_overwriting_frees_what_was_there_in_the_same_commit(space: Space) -> No
         ("/file/x/y", {"create_parent": False}, ParentNotDirectory),
         ("/missing/x", {"create_parent": False}, FileNotFound),
         ("/dir/a:b", {}, BadRequest),
-        ("/dir/" + "n" * 256, {}, PathLimitExceeded),
-        ("/dir/" + "n" * 256 + "/f", {}, PathLimitExceeded),
+        ("/dir/" + "n" * 256, {}, NameTooLong),
+        ("/dir/" + "n" * 256 + "/f", {}, NameTooLong),
     ],
 )
 def test_what_cannot_be_created_is_refused_at_create_and_again_at_completion(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peacefs.coordinator.paths import NamespacePath, check_creatable, check_name_length, parse_path
-from peacefs.protocol.errors import BadRequest, PathLimitExceeded, PeacefsError
+from peacefs.protocol.errors import BadRequest, NameTooLong, PathLimitExceeded, PeacefsError
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_paths_too_long_or_too_deep_are_refused() -> None:
 def test_a_name_is_measured_in_bytes() -> None:
     check_name_length("x" * 255)
     check_name_length("é" * 127)
-    with pytest.raises(PathLimitExceeded, match="256 bytes"):
+    with pytest.raises(NameTooLong, match=f"name limit of {'é' * 128} is exceeded: limit=255 length=256"):
         check_name_length("é" * 128)
 
 

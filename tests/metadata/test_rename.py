@@ -11,8 +11,8 @@ from peacefs.protocol.errors import (
     BadRequest,
     FileAlreadyExists,
     FileNotFound,
+    NameTooLong,
     ParentNotDirectory,
-    PathLimitExceeded,
     PeacefsError,
     RenameRefused,
 )
@@ -80,7 +80,7 @@ TABLE: list[tuple[str, str, Outcome, Outcome, Outcome]] = [
     ("/full",       "/full2",        "/full2/full",      FileAlreadyExists,  RenameRefused),
     # What no path may be called.
     ("/f",          "/a:b",          BadRequest,         BadRequest,         BadRequest),
-    ("/f",          "/" + "n" * 256, PathLimitExceeded,  PathLimitExceeded,  PathLimitExceeded),
+    ("/f",          "/" + "n" * 256, NameTooLong,        NameTooLong,        NameTooLong),
 ]  # fmt: skip
 
 

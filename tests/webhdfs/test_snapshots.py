@@ -46,6 +46,22 @@ def test_a_snapshot_has_a_path_and_is_listed_below_it(names, home):
         assert status == 404 and f"{home}/{path}" in message
 
 
+def test_snapshots_and_the_directories_that_allow_them_are_listed(names, home):
+    for name in ("s2", "s1"):
+        names.ask("PUT", home, "CREATESNAPSHOT", snapshotname=name)
+    found = names.ask("GET", "/", "GETSNAPSHOTTABLEDIRECTORYLIST").json["SnapshottableDirectoryList"]
+    (ours,) = [one for one in found if one["dirStatus"]["pathSuffix"] == home[1:]]
+    assert ours.pop("dirStatus")["type"] == "DIRECTORY"
+    assert ours == {"parentFullPath": "/", "snapshotNumber": 2, "snapshotQuota": 65536}
+    first, second = names.ask("GET", home, "GETSNAPSHOTLIST").json["SnapshotList"]
+    assert first["snapshotID"] > second["snapshotID"], "in order of their names, numbered by time"
+    shown = [
+        (one["dirStatus"]["pathSuffix"], one["parentFullPath"], one["deletionStatus"]) for one in (first, second)
+    ]
+    assert shown == [("s1", home, "ACTIVE"), ("s2", home, "ACTIVE")]
+    assert names.ask("GET", f"{home}/sub", "GETSNAPSHOTLIST").error[:2] == (403, SNAPSHOT)
+
+
 def test_a_difference_is_reported_as_hdfs_does(names, home):
     names.ask("PUT", home, "CREATESNAPSHOT", snapshotname="a")
     names.ask("PUT", f"{home}/sub", "RENAME", destination=f"{home}/bus")
