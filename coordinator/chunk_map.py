@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from peacefs.protocol.ids import ChunkId, NodeId
+from peacefs.protocol.limits import lost_replicas_per_turn
 from peacefs.protocol.messages import Replica
 
 from .records import ChunkRecord, Mode
@@ -51,6 +52,8 @@ class ChunkMap:
         self._awaited_from: dict[NodeId, set[ChunkId]] = {}
         #: No longer awaited and not taken out yet: see `await_no_more`. They are still named as awaited.
         self._given_up: dict[NodeId, set[ChunkId]] = {}
+        #: Chunks of datanodes that have another mode now, which are to be judged by it.
+        self._to_sort: dict[NodeId, list[ChunkId]] = {}
         self.unclaimed = Unclaimed()
         #: Chunks with fewer lasting replicas than wanted; those without any are `missing`, not here.
         self.under = Urgency()
@@ -90,7 +93,8 @@ class ChunkMap:
     def set_mode(self, node: NodeId, mode: Mode) -> int:
         """A datanode is to leave, to rest, or to stay. Till it goes, its replicas are as good to read as any.
 
-        How many replicas were awaited from it and are no more.
+        How many replicas were awaited from it and are no more. What it holds is sorted in anew by `take_out_lost`,
+        but for the first of it.
         """
         for those, belongs in (
             (self._leaving, mode is Mode.DECOMMISSION),
@@ -100,8 +104,9 @@ class ChunkMap:
                 those.add(node)
             else:
                 those.discard(node)
-        for chunk in self._held_by.get(node, ()):
-            self._sort_in(chunk, self._chunks[chunk])
+        if held := self._held_by.get(node):
+            self._to_sort[node] = list(held)
+            self._sort_changed(lost_replicas_per_turn)
         return 0 if mode is Mode.MAINTENANCE else self.await_no_more(node)
 
     def expect(self, node: NodeId, chunk: ChunkId) -> None:
@@ -213,7 +218,11 @@ class ChunkMap:
         return chunk in self._lost.get(node, ()) or chunk in self._to_await.get(node, ())
 
     def take_out_lost(self, limit: int) -> bool:
-        """Takes out up to `limit` replicas that were lost or are awaited no more. Whether there are more."""
+        """Takes out up to `limit` replicas that were lost or are awaited no more, then sorts in what has changed.
+
+        Whether there are more.
+        """
+        more_unclaimed = self.unclaimed.take_out_lost(limit)
         for due in (self._lost, self._given_up, self._to_await):
             while due:
                 node, chunks = next(iter(due.items()))
@@ -228,6 +237,23 @@ class ChunkMap:
                         self._await(chunk, state, node)
                     self._sort_in(chunk, state)
                 del due[node]
+        return self._sort_changed(limit) or more_unclaimed
+
+    def is_sorted(self, node: NodeId) -> bool:
+        """Whether all that a datanode holds has been judged by its mode."""
+        return node not in self._to_sort
+
+    def _sort_changed(self, limit: int) -> bool:
+        while self._to_sort:
+            node, chunks = next(iter(self._to_sort.items()))
+            while chunks:
+                if limit == 0:
+                    return True
+                limit -= 1
+                state = self._chunks.get(chunk := chunks.pop())
+                if state is not None:
+                    self._sort_in(chunk, state)
+            del self._to_sort[node]
         return False
 
     # ----------------------------------------------------------------------------------------------

@@ -153,6 +153,7 @@ class Cluster:
             self.chunks.drop(node_id, replica.chunk)
             self.repair.dropped(replica.chunk, node_id)
         for replica in beat.corrupt:
+            self._hearsay.confirm(node_id, replica.chunk)
             self.chunks.spoil(node_id, replica.chunk)
         return orders
 
@@ -236,7 +237,8 @@ class Cluster:
     def service_of(self, node: Node) -> Service:
         """How far a datanode has come in leaving."""
         is_known = node.reported or node.state is State.DEAD
-        is_drained = is_known and self._settled and self.chunks.to_drain(node.id) == 0
+        is_judged = is_known and self.chunks.is_sorted(node.id)
+        is_drained = is_judged and self._settled and self.chunks.to_drain(node.id) == 0
         return SERVICES[self.members.mode(node.id), is_drained]
 
     # -- time --------------------------------------------------------------------------------------

@@ -33,6 +33,8 @@ class Unclaimed:
     def __init__(self) -> None:
         self._replicas: dict[ChunkId, dict[NodeId, Replica]] = {}
         self._of_node: dict[NodeId, set[ChunkId]] = {}
+        #: Lost with their datanode, and still to be taken out of the others.
+        self._lost: dict[NodeId, set[ChunkId]] = {}
         #: All chunks of `_replicas`, some perhaps twice, and some that have gone.
         self._lowest: list[ChunkId] = []
         self._chunks_of_epoch: Counter[int] = Counter()
@@ -52,7 +54,9 @@ class Unclaimed:
         before = holders.get(node)
         if before is None:
             self._count += 1
-            self._of_node.setdefault(node, set()).add(replica.chunk)
+        elif self._is_lost(node, replica.chunk):
+            self._lost[node].discard(replica.chunk)
+        self._of_node.setdefault(node, set()).add(replica.chunk)
         holders[node] = replica
         self._bytes_of_epoch[epoch_of(replica.chunk)] += replica.length - (before.length if before else 0)
 
@@ -69,7 +73,9 @@ class Unclaimed:
         if holders is None or replica is None:
             return
         self._count -= 1
-        self._of_node[node].discard(chunk)
+        for of_node in (self._of_node, self._lost):
+            if node in of_node:
+                of_node[node].discard(chunk)
         self._bytes_of_epoch[epoch_of(chunk)] -= replica.length
         if not holders:
             del self._replicas[chunk]
@@ -77,16 +83,33 @@ class Unclaimed:
 
     def claim(self, chunk: ChunkId) -> dict[NodeId, Replica]:
         """The namespace knows the chunk now: who holds what of it."""
-        claimed = dict(self._replicas.get(chunk, {}))
-        for node in claimed:
+        held = dict(self._replicas.get(chunk, {}))
+        claimed = {node: replica for node, replica in held.items() if not self._is_lost(node, chunk)}
+        for node in held:
             self.drop(node, chunk)
         return claimed
 
     def lose(self, node: NodeId) -> None:
-        """Nothing that a datanode holds counts any more."""
-        for chunk in list(self._of_node.get(node, ())):
-            self.drop(node, chunk)
-        self._of_node.pop(node, None)
+        """Nothing that a datanode holds counts any more. It is taken out by `take_out_lost`, little by little."""
+        smaller, larger = sorted((self._lost.get(node, set()), self._of_node.pop(node, set())), key=len)
+        larger |= smaller
+        if larger:
+            self._lost[node] = larger
+
+    def take_out_lost(self, limit: int) -> bool:
+        """Takes out up to `limit` replicas that were lost. Whether there are more."""
+        while self._lost:
+            node, chunks = next(iter(self._lost.items()))
+            while chunks:
+                if limit == 0:
+                    return True
+                limit -= 1
+                self.drop(node, chunks.pop())
+            self._lost.pop(node, None)
+        return False
+
+    def _is_lost(self, node: NodeId, chunk: ChunkId) -> bool:
+        return chunk in self._lost.get(node, ())
 
     def below(self, floor: ChunkId, limit: int) -> Iterator[tuple[NodeId, Replica]]:
         """The replicas of up to `limit` chunks below `floor`, lowest first. To be dropped before the next call."""
@@ -97,12 +120,17 @@ class Unclaimed:
                 taken.append(chunk)
         for chunk in taken:
             heappush(self._lowest, chunk)
-        return ((node, replica) for chunk in taken for node, replica in self._replicas[chunk].items())
+        return (
+            (node, replica)
+            for chunk in taken
+            for node, replica in self._replicas[chunk].items()
+            if not self._is_lost(node, chunk)
+        )
 
     def replicas(self) -> Iterator[tuple[NodeId, Replica]]:
         """All of them."""
-        for holders in self._replicas.values():
-            yield from holders.items()
+        for chunk, holders in self._replicas.items():
+            yield from ((node, replica) for node, replica in holders.items() if not self._is_lost(node, chunk))
 
     def counts(self, epoch: int) -> UnclaimedCounts:
         """Of all, and of what was written before `epoch`."""

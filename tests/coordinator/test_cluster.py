@@ -8,7 +8,15 @@ from support.play import USAGE, Play, record, registration
 from peacefs.coordinator.repair import Copy
 from peacefs.protocol.errors import NoDatanodes
 from peacefs.protocol.ids import first_of_epoch
-from peacefs.protocol.messages import DeleteChunks, Heartbeat, Replica, ReportAgain, ReportChunks, VerifyChunks
+from peacefs.protocol.messages import (
+    DeleteChunks,
+    Heartbeat,
+    Replica,
+    ReportAgain,
+    ReportChunks,
+    Usage,
+    VerifyChunks,
+)
 
 
 def copies(play: Play, seconds: float) -> list[Copy]:
@@ -130,6 +138,16 @@ class TestCorruption:
         assert deletions(play, 20.0) == []
         assert play.cluster.chunks.missing == {7}
 
+    def test_a_corrupt_replica_goes_once_a_good_one_has_come_and_not_before(self, play: Play) -> None:
+        play.join("dn-1")
+        play.open_for_business()
+        play.cluster.published([record(7, hint=("dn-1",))])
+        play.cluster.heartbeat(play.now_s, "dn-1", Heartbeat(USAGE, corrupt=[Replica(7, 1, 1000)]))
+        play.join("dn-2")
+        assert deletions(play, 10.0) == []
+        play.cluster.heartbeat(play.now_s, "dn-2", Heartbeat(USAGE, added=[Replica(7, 1, 1000)]))
+        assert deletions(play, 1.0) == [("dn-1", 7)]
+
 
 class TestGarbage:
     def test_a_stale_replica_is_dropped_when_it_is_reported(self, play: Play) -> None:
@@ -170,6 +188,18 @@ class TestGarbage:
         ((node, chunk),) = deletions(play, 3.0)
         assert chunk == 7
         assert node in {"dn-1", "dn-2"}
+
+    @pytest.mark.parametrize("alone", ["dn-1", "dn-2", "dn-3"])
+    def test_the_only_replica_of_a_rack_stays_however_full_its_datanode_is(self, play: Play, alone: str) -> None:
+        for node in ("dn-1", "dn-2", "dn-3"):
+            play.join(node, rack="/rack-2" if node == alone else "/rack-1")
+        play.beating.clear()
+        play.open_for_business()
+        full = Usage(capacity_bytes=1 << 40, used_bytes=1 << 40, available_bytes=1)
+        play.cluster.heartbeat(play.now_s, alone, Heartbeat(full))
+        play.cluster.published([record(7, replication=2, hint=("dn-1", "dn-2", "dn-3"))])
+        ((node, _chunk),) = deletions(play, 1.0)
+        assert node != alone
 
     def test_nothing_is_trimmed_while_a_holder_is_suspect(self, play: Play) -> None:
         play.join("dn-1", "dn-2", "dn-3")

@@ -41,6 +41,7 @@ def test_it_is_what_a_plain_table_would_be(steps: list[tuple[str, str, int, int]
                 assert unclaimed.claim(chunk) == expected
             case "lose":
                 unclaimed.lose(node)
+                unclaimed.take_out_lost(1000)
                 table = {key: replica for key, replica in table.items() if key[0] != node}
             case "below":
                 found = list(unclaimed.below(chunk, 2))
