@@ -229,9 +229,12 @@ class CoordinatorApi:
 
     # -- data --------------------------------------------------------------------------------------
 
-    def extend(self, path: str) -> Leased:
-        """Takes the lease of a file. Raises FileNotFound, FileAlreadyExists, AlreadyBeingCreated, ..."""
-        body = msgspec.json.encode({"path": path, "user": self.user, "holder": self._new_holder()})
+    def extend(self, path: str, holder: str) -> Leased:
+        """Takes the lease of a file, in the name of `holder` (see `new_holder`).
+
+        Raises FileNotFound, FileAlreadyExists, AlreadyBeingCreated, ...
+        """
+        body = msgspec.json.encode({"path": path, "user": self.user, "holder": holder})
         return self._read(self._http.ask("POST", "/v1/files/extend", body=body), Leased)
 
     def truncate(self, path: str, length: int) -> bool:
@@ -244,7 +247,13 @@ class CoordinatorApi:
         wish = {"target": target, "sources": sources, "user": self.user, "request_id": new_request_id()}
         self._http.ask("POST", "/v1/files/concat", body=msgspec.json.encode(wish))
 
-    def _new_holder(self) -> str:
+    def recover_lease(self, path: str) -> bool:
+        """Raises FileNotFound, FileAlreadyExists for a directory, AccessDenied."""
+        body = msgspec.json.encode({"path": path, "user": self.user})
+        return self._boolean(self._http.ask("POST", "/v1/files/recover-lease", body=body))
+
+    def new_holder(self) -> str:
+        """What a writer is called as the holder of a lease; nobody else is called so."""
         return f"{self.user}@{socket.gethostname()} {uuid.uuid4().hex}"
 
     # -- the cluster -------------------------------------------------------------------------------

@@ -38,11 +38,11 @@ def append_file(
             )
         )
     except PeacefsError:
-        yield from abandon(leased)
+        yield from abandon(leased.token)
         raise
 
 
-def abandon(leased: Leased) -> fx.Steps[None]:
-    """Gives the lease back, so that others need not wait until it is taken for dead. Raises nothing."""
+def abandon(token: str) -> fx.Steps[None]:
+    """Gives the lease of `token` back, so that others need not wait until it is taken for dead. Raises nothing."""
     with contextlib.suppress(PeacefsError):
-        yield from fx.call(AbandonLease(leased.token), Done, timeout_s=lease_abandon_timeout_s)
+        yield from fx.call(AbandonLease(token), Done, timeout_s=lease_abandon_timeout_s)

@@ -29,6 +29,21 @@ class WriteStats:
         return sum(replicas < replication for replicas in self.replicas)
 
 
+@dataclass(frozen=True)
+class Written:
+    """Chunks that lie on datanodes and belong to no file yet, and the nodes that failed meanwhile."""
+
+    chunks: list[WrittenChunk]
+    failed_nodes: tuple[NodeId, ...] = ()
+
+    def stats(self) -> WriteStats:
+        return WriteStats(
+            sum(chunk.length for chunk in self.chunks),
+            tuple(len(chunk.receipts) for chunk in self.chunks),
+            self.failed_nodes,
+        )
+
+
 def write_file(
     token: str,
     first: Allocated | None,
@@ -43,6 +58,27 @@ def write_file(
     `first` is the chunk that the coordinator placed with the token. A file whose source aborts is not published.
     Whatever is raised, the source is told, so that its producer does not wait for room.
     """
+    written = yield from write_chunks(
+        token, first, source, block_bytes=block_bytes, hop_timeout_s=hop_timeout_s, renewal=renewal
+    )
+    try:
+        completed = yield from fx.call(CompleteFile(token, written.chunks), Completed)
+    except PeacefsError as error:
+        source.abort(error)
+        raise
+    return completed, written.stats()
+
+
+def write_chunks(
+    token: str,
+    first: Allocated | None,
+    source: ByteStream,
+    *,
+    block_bytes: int,
+    hop_timeout_s: float = default_hop_timeout_s,
+    renewal: LeaseRenewal | None = None,
+) -> fx.Steps[Written]:
+    """The part of `write_file` before the publication."""
     writer = _FileWriter(token, first, source, block_bytes, hop_timeout_s, renewal)
     try:
         return (yield from writer.write())
@@ -70,18 +106,12 @@ class _FileWriter:
         self._failed: list[NodeId] = []
         self._written = 0
 
-    def write(self) -> fx.Steps[tuple[Completed, WriteStats]]:
+    def write(self) -> fx.Steps[Written]:
         chunks: list[WrittenChunk] = []
         # Asked before each chunk, so that none is allocated that would stay empty.
         while (yield from self._more()):
             chunks.append((yield from self._write_next_chunk()))
-        completed = yield from fx.call(CompleteFile(self._token, chunks), Completed)
-        stats = WriteStats(
-            sum(chunk.length for chunk in chunks),
-            tuple(len(chunk.receipts) for chunk in chunks),
-            tuple(self._failed),
-        )
-        return completed, stats
+        return Written(chunks, tuple(self._failed))
 
     def _more(self) -> fx.Steps[bool]:
         if self._renewal is not None:

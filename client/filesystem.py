@@ -16,12 +16,12 @@ from peacefs.protocol.messages import CreateFile
 from peacefs.protocol.threads import ConnectionPool, ThreadDriver
 
 from .addresses import DEFAULT_ADDRESS, parse_address
-from .appending_sink import AppendingSink
 from .control_calls import ControlCalls
 from .coordinator_api import BalanceStatus, CoordinatorApi, ListingPage, current_user, new_request_id
 from .coordinator_http import CoordinatorHttp
-from .file_objects import FileSink, FileSource
+from .file_objects import FileSource
 from .file_reader import read_whole
+from .file_sink import AppendingSink, FileSink
 from .file_status import ContentSummary, CopiedTree, FileStatus, QuotaUsage, SnapshotDifference
 from .patience import Patience
 from .trash import Trash
@@ -86,7 +86,9 @@ class PeaceFileSystem:
         block_bytes: int = chunk_bytes_max,
         permission: int = 0o644,
     ) -> FileSink:
-        """Begins a file that appears, whole, when it is closed. With `overwrite` it may replace one.
+        """Begins a file that appears, whole, when it is closed, unless it is flushed by `hflush` before.
+
+        With `overwrite` it may replace one.
 
         `replication` None means the cluster's default; `block_bytes` is where the file is cut into chunks, a
         multiple of 64 KiB up to 64 MiB.
@@ -108,16 +110,26 @@ class PeaceFileSystem:
             block_bytes=block_bytes,
             permission=permission,
         )
-        return FileSink(self._driver, self._calls.create(file), block_bytes)
+        return FileSink(self._driver, self._calls.create(file), block_bytes, self._api.new_holder())
 
     def open_for_appending(self, path: str) -> FileSink:
-        """Begins to extend a file; what is written is part of it, all at once, when the sink is closed.
+        """Begins to extend a file; what is written is part of it when the sink is closed, or with `hflush` before.
 
-        Until then nobody else can extend, truncate or concatenate it: the lease is kept by what is written, and
-        may be taken by somebody else when nothing was for `limits.lease_s`; `close` then raises LeaseExpired.
+        Until it is closed nobody else can extend, truncate or concatenate it: the lease is kept by what is
+        written, and may be taken by somebody else when nothing was for `limits.lease_s`; what is done after that
+        raises LeaseExpired.
         Raises FileNotFound, FileAlreadyExists for a directory, AlreadyBeingCreated.
         """
-        return AppendingSink(self._driver, self._api.extend(path))
+        holder = self._api.new_holder()
+        return AppendingSink(self._driver, self._api.extend(path, holder), holder)
+
+    def recover_lease(self, path: str) -> bool:
+        """Lets a file be extended whose writer is dead, before its lease has run out. True: it is so at once.
+
+        The file ends where the last append or flush that was acknowledged ended. A writer that lives is refused
+        from now on. Raises FileNotFound, FileAlreadyExists for a directory, AccessDenied.
+        """
+        return self._api.recover_lease(path)
 
     def truncate(self, path: str, length: int) -> bool:
         """Leaves a file its first `length` bytes. True: it is so at once.

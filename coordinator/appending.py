@@ -9,20 +9,22 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from peacefs.protocol.errors import NoDatanodes, PeacefsError
+from peacefs.protocol.ids import ChunkId
 from peacefs.protocol.limits import write_token_lifetime_s
-from peacefs.protocol.messages import AbandonLease, Done, Leased, RenewLease, TakeLease, WrittenChunk
+from peacefs.protocol.messages import AbandonLease, Done, FlushFile, Leased, RenewLease, TakeLease, WrittenChunk
 from peacefs.protocol.tokens import FileAppend, FileLease
 
 from . import access_checks, namespace
 from .leases import Leases
-from .metadata import Inode, Lease
+from .metadata import Inode, InodeId, Lease, Transaction
 from .paths import NamespacePath
 from .permissions import Access
 from .placing import Placing
 from .snapshots import changeable_path
+from .superseded import Superseded
 from .workplace import Workplace
 
 log = logging.getLogger("peacefs.coordinator")
@@ -54,6 +56,7 @@ class Appending:
         self._at = workplace
         self._placing = placing
         self._leases = leases
+        self._superseded = Superseded()
 
     async def append(self, wanted: AppendFile) -> AppendTicket:
         """A datanode near the writer. Takes no lease. Raises FileNotFound, FileAlreadyExists, NoDatanodes."""
@@ -103,16 +106,20 @@ class Appending:
             raise
         if recorded is not None and recorded.holder != holder:
             log.warning("%s has taken the lease of %s, which %s had left", holder, parsed, recorded.holder)
+        token = self.lease_token(str(parsed), leased.inode, lease, leased.replication, uuid.uuid4().hex)
+        return Leased(token, allocated, leased.length, leased.block_bytes, leased.replication)
+
+    def lease_token(self, path: str, inode: InodeId, lease: Lease, replication: int, request_id: str) -> str:
         token = FileLease(
             expires_s=self._at.wall_clock() + write_token_lifetime_s,
-            path=str(parsed),
-            inode=leased.inode,
+            path=path,
+            inode=inode,
             number=lease.number,
-            holder=holder,
-            replication=leased.replication,
-            request_id=uuid.uuid4().hex,
+            holder=lease.holder,
+            replication=replication,
+            request_id=request_id,
         )
-        return Leased(self._at.seal.seal(token), allocated, leased.length, leased.block_bytes, leased.replication)
+        return self._at.seal.seal(token)
 
     def _file_to_extend(self, path: NamespacePath, user: str) -> Inode:
         with self._at.reader.view():
@@ -139,13 +146,57 @@ class Appending:
         recorded = self._at.reader.lease(token.inode)
         self._leases.renew(self._at.monotonic(), token.inode, _lease(token), recorded)
 
-    async def complete(self, token: FileLease, chunks: Sequence[WrittenChunk]) -> namespace.Publication:
+    async def recover_lease(self, path: str, user: str) -> bool:
+        """Ends the lease of a file whose writer is dead; one that lives can write no more. Always true: at once.
+
+        The file ends where the last completed append or flush ended. Raises FileNotFound, AccessDenied, ...
+        """
+        parsed, caller = changeable_path(path), self._at.callers.of(user)
+
+        def change(tx: Transaction) -> InodeId:
+            access_checks.check_access(tx, parsed, caller, Access.WRITE)
+            inode = namespace.check_append(tx, parsed).inode
+            tx.drop_lease(inode)
+            return inode
+
+        self._leases.forget(await self._at.commit(change))
+        return True
+
+    async def complete(
+        self, token: FileLease, chunks: Sequence[WrittenChunk], replaced: Sequence[ChunkId]
+    ) -> namespace.Publication:
         """Adds the chunks to the file and ends the lease, in one commit. Raises LeaseExpired."""
         lease = _lease(token)
-        wanted = namespace.AppendToComplete(token.path, token.inode, lease, token.request_id, chunks)
-        publication = await self._at.commit(lambda tx: namespace.complete_append(tx, wanted, self._at.now_ms()))
+        publication = await self._add(
+            namespace.AppendToComplete(token.path, token.inode, lease, token.request_id, chunks, replaced)
+        )
         self._leases.release(token.inode, lease)
         return publication
+
+    async def flush(self, token: FileLease, wanted: FlushFile) -> tuple[str, namespace.Publication]:
+        """Adds the chunks to the file; the writer keeps its lease, with a token that lives anew."""
+        lease = _lease(token)
+        publication = await self._add(
+            namespace.AppendToComplete(
+                token.path, token.inode, lease, wanted.request_id, wanted.chunks, wanted.replaced, keeps_lease=True
+            )
+        )
+        self.renew_lease(token)
+        return self.lease_token(token.path, token.inode, lease, token.replication, token.request_id), publication
+
+    async def _add(self, wanted: namespace.AppendToComplete) -> namespace.Publication:
+        """What a reader may still read by a layout that it has goes when that has expired."""
+        publication = await self._at.commit(lambda tx: namespace.complete_append(tx, wanted, self._at.now_ms()))
+        self._at.free(self._superseded.add(self._at.monotonic(), publication.freed))
+        return replace(publication, freed=[])
+
+    def hold(self, inode: InodeId, lease: Lease) -> None:
+        """The writer of a file that was published while it is being written."""
+        self._leases.hold(self._at.monotonic(), inode, lease)
+
+    def drop_superseded(self) -> None:
+        """Has the replicas dropped of what was replaced so long ago that nobody can read it any more."""
+        self._at.free(self._superseded.due(self._at.monotonic()))
 
 
 def _lease(token: FileLease) -> Lease:

@@ -12,6 +12,7 @@ from peacefs.protocol.messages import (
     Created,
     CreateFile,
     Failure,
+    FlushFile,
     GetLayout,
     Message,
     Opened,
@@ -30,7 +31,7 @@ _WITH_A_TOKEN = (AllocateChunk, CompleteFile, RenewLease, AbandonLease, GetLayou
 #: What datanodes ask, as clients that live in them.
 CALLS_OF_DATANODES = (*_WITH_A_TOKEN, TakeLease)
 #: What clients ask, who are who they say they are, as over HTTP.
-CALLS_OF_CLIENTS = (*_WITH_A_TOKEN, CreateFile, OpenFile)
+CALLS_OF_CLIENTS = (*_WITH_A_TOKEN, CreateFile, OpenFile, FlushFile)
 
 
 async def answer(files: Files, message: Message, host: str | None, who: str) -> Message:
@@ -55,6 +56,8 @@ async def _carry_out(files: Files, message: Message, host: str | None) -> Messag
             return await files.writing.allocate(message, host)
         case CompleteFile():
             return await files.writing.complete(message)
+        case FlushFile():
+            return await files.writing.flush(message, host)
         case TakeLease():
             return await files.appending.take_lease(message, host)
         case RenewLease():

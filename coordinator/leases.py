@@ -62,6 +62,10 @@ class Leases:
         if held is not None and held.lease == lease:
             del self._held[inode]
 
+    def forget(self, inode: InodeId) -> None:
+        """Nobody has it, whoever had."""
+        self._held.pop(inode, None)
+
     def _forget_silent(self, now_s: float) -> None:
         while self._held:
             inode, held = next(iter(self._held.items()))

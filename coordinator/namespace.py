@@ -27,6 +27,7 @@ from .namespace_append import (
     check_append,
     check_extension,
     complete_append,
+    lease_published,
     take_lease,
 )
 from .namespace_files import FileToComplete, Publication, check_allocation, check_create, complete_file
@@ -63,6 +64,7 @@ __all__ = [
     "existing_file",
     "is_repeated_concat",
     "layout",
+    "lease_published",
     "list_page",
     "mkdirs",
     "quota",

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from peacefs.protocol.errors import BadRequest, FileAlreadyExists, FileNotFound, LeaseExpired, PeacefsError
+from peacefs.protocol.ids import ChunkId
 from peacefs.protocol.limits import file_chunks_max
 from peacefs.protocol.messages import WrittenChunk
 
@@ -19,18 +20,24 @@ from .paths import NamespacePath
 from .quotas import charge, check_room, directories_above
 from .records import ChunkRecord, Kind
 from .replays import Asked, first_answer, remember
-from .resolution import find_existing
+from .resolution import find, find_existing
 
 
 @dataclass(frozen=True, slots=True)
 class AppendToComplete:
-    """Chunks for the end of a file; the caller has verified their receipts. `path` is what the writer calls it."""
+    """Chunks for the end of a file; the caller has verified their receipts. `path` is what the writer calls it.
+
+    They take the place of the file's last chunks, which are `replaced` and whose bytes they begin with. A writer
+    that goes on keeps its lease.
+    """
 
     path: str
     inode: InodeId
     lease: Lease
     request_id: str
     chunks: Sequence[WrittenChunk]
+    replaced: Sequence[ChunkId] = ()
+    keeps_lease: bool = False
 
 
 def check_append(reader: Reader, path: NamespacePath) -> Inode:
@@ -58,11 +65,11 @@ def abandon_lease(tx: Transaction, inode: InodeId, lease: Lease) -> None:
 
 
 def complete_append(tx: Transaction, wanted: AppendToComplete, now_ms: int) -> Publication:
-    """Adds the chunks at the end of the file, whatever it is called now, and ends the lease.
+    """Adds the chunks at the end of the file, whatever it is called now, and ends the lease if the writer is done.
 
     Asked again with the same request id it gives the first answer. Raises FileNotFound when the file, or the tree
     that it lay in, was deleted, LeaseExpired when somebody else has taken the lease, BadRequest for chunks that
-    belong to a file already.
+    belong to a file already, and when what is to be replaced is not the file's end, or more than what replaces it.
     """
     asked = _asked(wanted)
     if (first := first_answer(tx, asked)) is not None:
@@ -73,16 +80,33 @@ def complete_append(tx: Transaction, wanted: AppendToComplete, now_ms: int) -> P
     if tx.lease(inode.inode) != wanted.lease:
         owner = f"Client (={wanted.lease.holder}) is not the lease owner any more"
         raise LeaseExpired(f"{owner}: {wanted.path} (inode {wanted.inode})")
-    position = tx.next_position(inode.inode)
+    position = tx.next_position(inode.inode) - len(wanted.replaced)
     check_chunk_count(wanted.path, position + len(wanted.chunks))
-    appended = sum(chunk.length for chunk in wanted.chunks)
-    charge(tx, (directories_above(tx, inode.inode), Usage(0, appended * inode.replication)))
+    replaced_bytes, freed = _cut_replaced(tx, inode, position, wanted)
+    grown = sum(chunk.length for chunk in wanted.chunks) - replaced_bytes
+    charge(tx, (directories_above(tx, inode.inode), Usage(0, grown * inode.replication)))
     added = _add_chunks(tx, inode, position, wanted)
-    length = inode.length + appended
+    length = inode.length + grown
     tx.change_inode(inode._replace(length=length, modified_ms=max(inode.modified_ms, now_ms)))
-    tx.drop_lease(inode.inode)
+    if not wanted.keeps_lease:
+        tx.drop_lease(inode.inode)
     remember(tx, asked, length, now_ms)
-    return Publication(length, added, [])
+    return Publication(length, added, freed)
+
+
+def lease_published(tx: Transaction, path: NamespacePath, lease: Lease, *, before: bool) -> tuple[InodeId, Lease]:
+    """The lease of a new file for its writer, in the transaction that published it; the inode and that lease.
+
+    When it was published `before`, the lease that its writer, the same holder, got then. Raises LeaseExpired.
+    """
+    way = find(tx, path)
+    if not before:
+        tx.set_lease(way.last, lease)
+        return way.last, lease
+    recorded = tx.lease(way.last) if way.is_whole else None
+    if recorded is None or recorded.holder != lease.holder:
+        raise LeaseExpired(f"{path} was published, and deleted, replaced or taken over by somebody else since")
+    return way.last, recorded
 
 
 def check_extension(reader: Reader, inode: InodeId, written_bytes: int) -> None:
@@ -110,6 +134,21 @@ def _file_to_extend(reader: Reader, path: NamespacePath) -> Inode:
     return inode
 
 
+def _cut_replaced(
+    tx: Transaction, inode: Inode, position: int, wanted: AppendToComplete
+) -> tuple[int, list[ChunkRecord]]:
+    """How many bytes of the file that was, and the chunks that nothing refers to any more."""
+    if not wanted.replaced:
+        return 0, []
+    last = tx.references_after(inode.inode, position - 1, len(wanted.replaced)) if position >= 0 else []
+    if [reference.chunk for _, reference in last] != list(wanted.replaced):
+        raise BadRequest(f"what is to be replaced is not the end of {wanted.path}")
+    replaced_bytes = sum(reference.length for _, reference in last)
+    if sum(chunk.length for chunk in wanted.chunks) < replaced_bytes:
+        raise BadRequest(f"the end of {wanted.path} cannot be replaced by less")
+    return replaced_bytes, tx.cut_references(inode.inode, position)
+
+
 def _add_chunks(tx: Transaction, inode: Inode, position: int, wanted: AppendToComplete) -> list[ChunkRecord]:
     check_not_garbage(tx, wanted.path, wanted.chunks)
     added = []
@@ -125,4 +164,4 @@ def _add_chunks(tx: Transaction, inode: Inode, position: int, wanted: AppendToCo
 
 def _asked(wanted: AppendToComplete) -> Asked:
     chunks = [(chunk.chunk, chunk.version, chunk.length, chunk.checksum) for chunk in wanted.chunks]
-    return Asked(wanted.request_id, (wanted.inode, chunks))
+    return Asked(wanted.request_id, (wanted.inode, chunks, list(wanted.replaced), wanted.keeps_lease))

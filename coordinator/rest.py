@@ -27,6 +27,7 @@ from peacefs.protocol.messages import (
     AbandonLease,
     AllocateChunk,
     CompleteFile,
+    FlushFile,
     GetLayout,
     Message,
     RenewLease,
@@ -88,7 +89,7 @@ class ConcatBody(BaseModel):
 
 
 class OpenBody(BaseModel):
-    """A file to be read."""
+    """A file, and who asks."""
 
     path: str
     user: str
@@ -321,6 +322,15 @@ def build_rest(
     @app.post("/v1/files/complete", openapi_extra=_documented(CompleteFile))
     async def complete(request: Request) -> Response:
         return _json(await files.writing.complete(await _message(request, CompleteFile)))
+
+    @app.post("/v1/files/flush", openapi_extra=_documented(FlushFile))
+    async def flush(request: Request) -> Response:
+        return _json(await files.writing.flush(await _message(request, FlushFile), _client_host(request)))
+
+    @app.post("/v1/files/recover-lease")
+    async def recover_lease(body: OpenBody) -> Response:
+        """Ends the lease of a writer that is dead, as HDFS's recoverLease; one that lives can write no more."""
+        return _json({"boolean": await files.appending.recover_lease(body.path, body.user)})
 
     @app.post("/v1/files/layout", openapi_extra=_documented(GetLayout))
     async def layout(request: Request) -> Response:

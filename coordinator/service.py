@@ -293,6 +293,7 @@ class Coordinator:
                 await self._raise_floor(now_s)
                 await self._files.names.forget_answers()
             await self._files.names.reclaim()
+            self._files.appending.drop_superseded()
             await asyncio.sleep(tick_interval_s)
 
     async def _collect_temporary_files(self) -> None:

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import logging
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from peacefs.protocol.errors import BadRequest
+from peacefs.protocol.errors import BadRequest, NoDatanodes
 from peacefs.protocol.ids import ChunkId
 from peacefs.protocol.limits import checksum_block_bytes, chunk_bytes_max, write_token_lifetime_s
-from peacefs.protocol.messages import AllocateChunk, Allocated, Completed, CompleteFile
+from peacefs.protocol.messages import (
+    AllocateChunk,
+    Allocated,
+    Completed,
+    CompleteFile,
+    Flushed,
+    FlushFile,
+    WrittenChunk,
+)
 from peacefs.protocol.tokens import FileLease, FileWrite
 
 from . import access_checks, namespace
 from .appending import Appending
-from .metadata import Transaction
+from .metadata import InodeId, Lease, Transaction
 from .paths import parse_path
 from .placing import Placing
 from .replays import check_request_id
@@ -105,41 +114,68 @@ class Writing:
     async def complete(self, wanted: CompleteFile) -> Completed:
         """Creates the name and publishes the file, or extends the one that is there, in one commit."""
         token = self._at.seal.open_for_writing(wanted.token, self._at.wall_clock())
-        for chunk in wanted.chunks:
+        self._verify(wanted.chunks)
+        if isinstance(token, FileLease):
+            publication = await self._appending.complete(token, wanted.chunks, wanted.replaced)
+        else:
+            file = _file(token, wanted.chunks)
+            publication = await self._at.commit(lambda tx: self._publish(tx, file))
+        self._take_in(token, wanted.chunks, publication)
+        return Completed(publication.length)
+
+    async def flush(self, wanted: FlushFile, writer_host: str | None) -> Flushed:
+        """As `complete`, but the writer goes on, as the holder of the file's lease."""
+        token = self._at.seal.open_for_writing(wanted.token, self._at.wall_clock())
+        self._verify(wanted.chunks)
+        if isinstance(token, FileLease):
+            renewed, publication = await self._appending.flush(token, wanted)
+        else:
+            renewed, publication = await self._publish_open(token, wanted)
+        self._take_in(token, wanted.chunks, publication)
+        try:
+            allocated, _head = self._placing.place(token.replication, writer_host, frozenset())
+        except NoDatanodes:
+            # What was flushed is safe all the same; the writer asks for a chunk when it has more.
+            return Flushed(renewed, publication.length)
+        return Flushed(renewed, publication.length, allocated)
+
+    async def _publish_open(self, token: FileWrite, wanted: FlushFile) -> tuple[str, namespace.Publication]:
+        file, drawn = _file(token, wanted.chunks), Lease(self._at.numbering.next(), wanted.holder)
+
+        def change(tx: Transaction) -> tuple[namespace.Publication, InodeId, Lease]:
+            before = tx.answer(token.request_id) is not None
+            publication = self._publish(tx, file)
+            return publication, *namespace.lease_published(tx, file.path, drawn, before=before)
+
+        publication, inode, lease = await self._at.commit(change)
+        self._appending.hold(inode, lease)
+        completion = uuid.uuid4().hex
+        return (
+            self._appending.lease_token(token.path, inode, lease, token.replication, completion),
+            publication,
+        )
+
+    def _verify(self, chunks: Sequence[WrittenChunk]) -> None:
+        for chunk in chunks:
             if not chunk.receipts:
                 raise BadRequest("a chunk without receipts is on no datanode; write it again")
             for receipt in chunk.receipts:
                 self._at.seal.verify_receipt(receipt, chunk.chunk, chunk.version, chunk.length, chunk.checksum)
-        if isinstance(token, FileLease):
-            publication = await self._appending.complete(token, wanted.chunks)
-        else:
-            publication = await self._create(token, wanted)
+
+    def _take_in(
+        self, token: FileWrite | FileLease, chunks: Sequence[WrittenChunk], publication: namespace.Publication
+    ) -> None:
         self._at.cluster.published(publication.added)
         self._at.free(publication.freed)
-        fewest = min((len(chunk.receipts) for chunk in wanted.chunks), default=token.replication)
+        fewest = min((len(chunk.receipts) for chunk in chunks), default=token.replication)
         if fewest < token.replication:
             log.warning(
                 "%s was written to %d of %d replicas; repair follows", token.path, fewest, token.replication
             )
-        return Completed(publication.length)
 
     def write_token(self, chunk: ChunkId, version: int, nodes: list[str]) -> str:
         """Leave to copy a version of a chunk to these nodes."""
         return self._placing.write_token(chunk, version, nodes)
-
-    async def _create(self, token: FileWrite, wanted: CompleteFile) -> namespace.Publication:
-        wanted_file = namespace.FileToComplete(
-            path=parse_path(token.path),
-            user=token.user,
-            overwrite=token.overwrite,
-            permission=token.permission,
-            replication=token.replication,
-            block_bytes=token.block_bytes,
-            create_parent=token.create_parent,
-            request_id=token.request_id,
-            chunks=wanted.chunks,
-        )
-        return await self._at.commit(lambda tx: self._publish(tx, wanted_file))
 
     def _publish(self, tx: Transaction, file: namespace.FileToComplete) -> namespace.Publication:
         """The caller's rights are looked at again: what the path leads through may be another's by now."""
@@ -147,6 +183,20 @@ class Writing:
         if not caller.is_superuser and tx.answer(file.request_id) is None:
             access_checks.check_create(tx, file.path, caller, file.overwrite)
         return namespace.complete_file(tx, file, self._at.now_ms())
+
+
+def _file(token: FileWrite, chunks: Sequence[WrittenChunk]) -> namespace.FileToComplete:
+    return namespace.FileToComplete(
+        path=parse_path(token.path),
+        user=token.user,
+        overwrite=token.overwrite,
+        permission=token.permission,
+        replication=token.replication,
+        block_bytes=token.block_bytes,
+        create_parent=token.create_parent,
+        request_id=token.request_id,
+        chunks=chunks,
+    )
 
 
 def _block_bytes(wanted: int) -> int:

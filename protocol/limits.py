@@ -80,6 +80,10 @@ min_replication: Final = 1
 # A file takes no more by APPEND or CONCAT: its layout has to fit a frame's header.
 file_chunks_max: Final = 2000
 concat_sources_max: Final = 1000
+# A writer that flushes writes its last pieces anew with what follows, until they are together so long.
+flush_merge_bytes_max: Final = 4 * MIB
+# Pieces that were written anew wait for readers that know them, a read token's lifetime, up to this many.
+superseded_chunks_max: Final = 1_000_000
 
 # -- frames --------------------------------------------------------------------------------------
 # A message may carry the chunks of a whole file between a client or gateway and the coordinator; between those who

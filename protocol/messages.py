@@ -286,16 +286,41 @@ class WrittenChunk(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CompleteFile(Message, frozen=True):
-    """Publish the file of `token` with these chunks, in order; with a lease's token, add them to its end."""
+    """Publish the file of `token` with these chunks, in order; with a lease's token, add them to its end.
+
+    There they take the place of its last chunks, those in `replaced`, whose bytes they begin with.
+    """
 
     token: str
     chunks: list[WrittenChunk]
+    replaced: list[ChunkId] = []
 
 
 class Completed(Message, frozen=True):
     """The file is there and will stay."""
 
     length: int
+
+
+class FlushFile(Message, frozen=True):
+    """As CompleteFile, but the writer goes on: the file of a new one's token appears, and `holder` has its lease.
+
+    Asked again under the same `request_id` it is done once.
+    """
+
+    token: str
+    chunks: list[WrittenChunk]
+    holder: str
+    request_id: str
+    replaced: list[ChunkId] = []
+
+
+class Flushed(Message, frozen=True):
+    """The file is `length` bytes long and will stay so; go on with `token` and, if one was placed, this chunk."""
+
+    token: str
+    length: int
+    allocated: Allocated | None = None
 
 
 class TakeLease(Message, frozen=True):
@@ -421,6 +446,8 @@ AnyMessage = (
     | Allocated
     | CompleteFile
     | Completed
+    | FlushFile
+    | Flushed
     | TakeLease
     | Leased
     | RenewLease

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from peacefs.coordinator import namespace
+from peacefs.coordinator.metadata import Lease
 from peacefs.coordinator.paths import parse_path
 from peacefs.coordinator.records import ChunkRecord, RenameMode
 from peacefs.protocol.errors import (
@@ -203,3 +204,83 @@ def test_what_counts_as_garbage_by_now_is_not_added(space: Space) -> None:
         space.extend(late)
     assert space.status("/f").length == 1
     assert space.extend(space.extension(lease, file.inode, 8)).length == 9
+
+
+def test_a_flush_adds_and_keeps_the_lease_and_the_next_may_replace_what_it_added(space: Space) -> None:
+    before = space.create("/f", 100).added
+    lease, file = space.take_lease("/f")
+    first = space.extension(lease, file.inode, 5, keeps_lease=True)
+    assert space.extend(first).length == space.status("/f").length == 105
+    assert space.reader.lease(file.inode) == lease
+    second = space.extension(lease, file.inode, 8, keeps_lease=True, replaced=[first.chunks[0].chunk])
+    publication = space.extend(second)
+    assert publication.length == space.status("/f").length == 108
+    assert [each.chunk for each in publication.freed] == [first.chunks[0].chunk]
+    assert space.pieces("/f") == [(before[0].chunk, 100), (second.chunks[0].chunk, 8)]
+    assert space.extend(second).length == 108, "a replay gets the first answer"
+    last = space.extension(lease, file.inode, 8, 1, replaced=[second.chunks[0].chunk])
+    assert space.extend(last).length == 109
+    assert space.reader.lease(file.inode) is None
+    space.check_references()
+
+
+def test_what_is_replaced_must_be_the_end_and_no_more_than_what_replaces_it(space: Space) -> None:
+    space.create("/f", 100)
+    lease, file = space.take_lease("/f")
+    flushes = [space.extension(lease, file.inode, length, keeps_lease=True) for length in (5, 6)]
+    for flush in flushes:
+        space.extend(flush)
+    older, newer = (flush.chunks[0].chunk for flush in flushes)
+    for replaced, words in (
+        ([older], "not the end"),
+        ([newer, older], "not the end"),
+        ([newer, newer], "not the end"),
+        ([7, 8, 9, newer], "not the end"),
+        ([older, newer], "cannot be replaced by less"),
+    ):
+        with pytest.raises(BadRequest, match=words):
+            space.extend(space.extension(lease, file.inode, 10, replaced=replaced))
+    assert space.status("/f").length == 111
+    space.check_references()
+
+
+def test_a_flush_of_whoever_has_lost_the_lease_is_refused(space: Space) -> None:
+    space.create("/f", 100)
+    lease, file = space.take_lease("/f", "ann")
+    space.extend(space.extension(lease, file.inode, 5, keeps_lease=True))
+    space.take_lease("/f", "bob")
+    with pytest.raises(LeaseExpired, match=r"Client \(=ann\) is not the lease owner"):
+        space.extend(space.extension(lease, file.inode, 5, keeps_lease=True))
+    assert space.status("/f").length == 105
+
+
+def test_what_a_snapshot_shows_outlives_its_replacement(space: Space) -> None:
+    space.allow_snapshots("/")
+    space.create("/f", 100)
+    lease, file = space.take_lease("/f")
+    first = space.extension(lease, file.inode, 5, keeps_lease=True)
+    space.extend(first)
+    space.take_snapshot("/", "s")
+    replaced = [first.chunks[0].chunk]
+    assert space.extend(space.extension(lease, file.inode, 8, replaced=replaced)).freed == []
+    assert space.pieces("/.snapshot/s/f")[1] == (first.chunks[0].chunk, 5)
+    assert space.status("/f").length == 108
+
+
+def test_a_file_that_is_published_by_a_flush_has_its_writers_lease(space: Space) -> None:
+    file, lease = space.completion("/f", 5), Lease(77, "ann")
+
+    def flush(holder: Lease, *, before: bool) -> tuple[int, Lease]:
+        return space.commit(lambda tx: namespace.lease_published(tx, file.path, holder, before=before))
+
+    space.complete(file)
+    inode, taken = flush(lease, before=False)
+    assert taken == space.reader.lease(inode) == lease
+    assert flush(Lease(99, "ann"), before=True) == (inode, lease), (
+        "asked again, it has the lease of the first time"
+    )
+    with pytest.raises(LeaseExpired, match="taken over"):
+        flush(Lease(99, "bob"), before=True)
+    space.delete("/f")
+    with pytest.raises(LeaseExpired, match="deleted"):
+        flush(lease, before=True)

@@ -17,6 +17,7 @@ from simulation.world import Network, Node, SimulatedConnection, StreamMessage, 
 
 from peacefs.client.byte_stream import ByteStream
 from peacefs.client.file_appender import append_file
+from peacefs.client.file_flusher import FileFlusher
 from peacefs.client.file_reader import read_whole
 from peacefs.client.file_writer import write_file
 from peacefs.coordinator.cluster import Cluster
@@ -61,6 +62,7 @@ from peacefs.protocol.messages import (
     CompleteFile,
     Done,
     Failure,
+    FlushFile,
     GetLayout,
     Heartbeat,
     HeartbeatAck,
@@ -294,6 +296,8 @@ class SimulatedCoordinator:
                 return await self.files.writing.allocate(message, None)
             case CompleteFile():
                 return await self.files.writing.complete(message)
+            case FlushFile():
+                return await self.files.writing.flush(message, None)
             case Extend():
                 return await self.files.appending.extend(message.path, message.user, message.holder, None)
             case RenewLease():
@@ -513,6 +517,12 @@ def write_from(path: str, source: ByteStream, request_id: str = "", user: str = 
 def append(path: str, data: bytes, holder: str, user: str = "simulated") -> fx.Steps[None]:
     """A client extends a file."""
     yield from append_from(path, ByteStream.of(data), holder, user)
+
+
+def flusher(path: str, request_id: str, holder: str, user: str = "simulated") -> fx.Steps[FileFlusher]:
+    """A new file that its writer is to flush."""
+    created = yield from fx.call(Create(path, request_id, user), Created, timeout_s=_CALL_TIMEOUT_S)
+    return FileFlusher(created.token, created.allocated, CHUNK_BYTES, holder, hop_timeout_s=_HOP_TIMEOUT_S)
 
 
 def append_from(path: str, source: ByteStream, holder: str, user: str = "simulated") -> fx.Steps[None]:

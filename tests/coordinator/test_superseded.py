@@ -1,0 +1,26 @@
+"""Chunks that a flush has replaced: kept for readers that know them, and no longer."""
+
+from __future__ import annotations
+
+import pytest
+from support.play import record
+
+from peacefs.coordinator.superseded import Superseded
+from peacefs.protocol.limits import read_token_lifetime_s
+
+
+def test_they_go_when_the_last_leave_to_read_them_has_expired() -> None:
+    superseded = Superseded()
+    assert superseded.add(10.0, [record(1), record(2)]) == []
+    assert superseded.add(20.0, [record(3)]) == []
+    assert superseded.due(9.9 + read_token_lifetime_s) == []
+    assert superseded.due(10.0 + read_token_lifetime_s) == [record(1), record(2)]
+    assert superseded.due(1e9) == [record(3)]
+    assert superseded.due(1e9) == []
+
+
+def test_of_too_many_the_oldest_go_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("peacefs.coordinator.superseded.superseded_chunks_max", 2)
+    superseded = Superseded()
+    assert superseded.add(0.0, [record(1), record(2), record(3)]) == [record(1)]
+    assert superseded.add(0.0, [record(4)]) == [record(2)]
