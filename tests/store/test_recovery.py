@@ -184,6 +184,22 @@ def test_a_chunk_file_that_was_cut_is_set_aside(machine: Machine) -> None:
     assert machine.store.replicas() == [Replica(CHUNK + 1, 5, MIB)]
 
 
+@pytest.mark.parametrize("restarted", [False, True], ids=["in a running store", "found by a start"])
+def test_chunk_files_that_were_swapped_are_never_served_for_one_another(machine: Machine, restarted: bool) -> None:
+    """Each is whole and right by its own sums: it is of another chunk than its name says."""
+    for number in (0, 1):
+        machine.put(CHUNK + number, 5, data_of(MIB, number))
+    one, other = sorted(machine.chunk_files())
+    contents = machine.content(one), machine.content(other)
+    machine.overwrite(one, contents[1])
+    machine.overwrite(other, contents[0])
+    if restarted:
+        machine.start()
+    for number in (0, 1):
+        with pytest.raises((ChecksumMismatch, ChunkNotFound)):
+            machine.get(CHUNK + number)
+
+
 # -- files that should not be there ------------------------------------------------------------------
 
 
