@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from peacefs.client.addresses import DEFAULT_ADDRESS
-from peacefs.protocol.limits import checkpoint_idle_s
+from peacefs.protocol.limits import checkpoint_idle_s, checkpoint_orphan_age_s
 
 checkpoint = typer.Typer(
     help="Look into, verify, move and roll back Spark's streaming checkpoints. A PATH may be file:///... on this machine.",
@@ -165,3 +165,65 @@ def rollback(
             idle_s=idle,
             as_json=as_json,
         )
+
+
+@checkpoint.command()
+def prune(
+    path: Root,
+    keep_batches: Annotated[
+        int | None, typer.Option("--keep-batches", metavar="N", min=1, help="The latest N batches.")
+    ] = None,
+    keep_hours: Annotated[
+        float | None, typer.Option("--keep-hours", metavar="H", min=0, help="Those done in the last H hours.")
+    ] = None,
+    keep_bytes: Annotated[
+        int | None, typer.Option("--keep-bytes", metavar="N", min=0, help="As many as need N bytes together.")
+    ] = None,
+    delete: Annotated[bool, typer.Option("--delete", help="Delete it, and do not only say so.")] = False,
+    idle: Annotated[
+        float,
+        typer.Option(
+            "--idle", metavar="SECONDS", min=0, help="Delete only if nothing was written in the last so many seconds."
+        ),
+    ] = checkpoint_idle_s,
+    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+) -> None:
+    """Find what no batch that is to be kept needs, and orphans; delete both with --delete.
+
+    The latest batch is always kept, and before it as many as all that is asked for allows.
+    """
+    import time
+
+    from peacefs.client.command_line.session import Session
+    from peacefs.spark_connector.checkpoints.changing_commands import prune_checkpoint
+    from peacefs.spark_connector.checkpoints.pruning import Retention
+
+    retention = Retention(
+        batches=keep_batches,
+        age_ms=None if keep_hours is None else int(keep_hours * 3_600_000),
+        bytes=keep_bytes,
+        now_ms=int(time.time() * 1000),
+        orphan_age_ms=int(checkpoint_orphan_age_s * 1000),
+    )
+    with Session("checkpoint prune", coordinator) as session:
+        prune_checkpoint(session, path, retention, delete=delete, idle_s=idle)
+
+
+@checkpoint.command()
+def rehearse(
+    path: Root,
+    batch: Annotated[
+        int | None, typer.Option("--batch", metavar="N", min=0, help="[default: the last one done]")
+    ] = None,
+    as_json: Json = False,
+    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+) -> None:
+    """Load a batch's state with Spark's own reader, on this machine: proof that a restart could.
+
+    Prints rows and seconds. Needs Spark and Java.
+    """
+    from peacefs.client.command_line.session import Session
+    from peacefs.spark_connector.checkpoints.rehearse_command import rehearse_checkpoint
+
+    with Session("checkpoint rehearse", coordinator) as session:
+        rehearse_checkpoint(session, path, batch, as_json=as_json)

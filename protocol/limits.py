@@ -324,6 +324,8 @@ demo_repair_timeout_s: Final = 60.0
 checkpoint_entries_max: Final = 2_000_000
 # A checkpoint that was written to more recently belongs to a run that is alive, unless the operator knows better.
 checkpoint_idle_s: Final = 30.0
+# What nothing refers to and is younger may be on its way to be referred to.
+checkpoint_orphan_age_s: Final = 3600.0
 # Stores of one stateful operator, in all its partitions.
 checkpoint_partitions_max: Final = 1_000_000
 # A text file of a checkpoint that is longer is not read; the largest are compacted logs of file sources.

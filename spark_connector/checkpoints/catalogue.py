@@ -121,7 +121,7 @@ def summarise(inspection: Inspection) -> CheckpointSummary:
         planned=planned,
         committed=committed,
         oldest=min(layout.commits, default=None),
-        format=_format(layout),
+        format=state_format(layout),
         watermark_ms=watermark,
         durations_ms=_durations(layout),
         operators=[_operator(inspection, number) for number in sorted(layout.operators)],
@@ -157,7 +157,8 @@ def _shown(versions: Iterable[StateVersion]) -> list[str]:
     return [version.shown for version in sorted(versions, key=lambda each: (each.number, each.uid or ""))]
 
 
-def _format(layout: Layout) -> int | None:
+def state_format(layout: Layout) -> int | None:
+    """2 where state versions have unique ids, None without state."""
     versions = [version for files in layout.stores.values() for version in (*files.changes, *files.snapshots)]
     if not versions:
         return None

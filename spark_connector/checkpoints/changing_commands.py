@@ -1,14 +1,19 @@
-"""`peacefs checkpoint rollback`."""
+"""`peacefs checkpoint rollback` and `prune`."""
 
 from __future__ import annotations
 
 import msgspec
 
 from peacefs.client.command_line.listing import print_line
+from peacefs.client.command_line.presentation import human_size
 from peacefs.client.command_line.session import Session
 from peacefs.protocol.errors import BadRequest
 
-from .rollback import RollbackWish, roll_back
+from .catalogue import read_layout
+from .inspection import Inspection
+from .places import checkpoint_place
+from .pruning import Retention, plan_pruning
+from .rollback import RollbackWish, refuse_live, roll_back
 
 
 def roll_back_checkpoint(
@@ -43,3 +48,24 @@ def roll_back_checkpoint(
             f"{sink_path}: what later batches wrote is no longer listed; the files themselves are still there"
         )
     print_line("no other sink is undone: what later batches gave it stays there, and is given again")
+
+
+def prune_checkpoint(session: Session, text: str, retention: Retention, *, delete: bool, idle_s: float) -> None:
+    """Says what may go, and with `delete` deletes it. Raises PeacefsError."""
+    if retention.batches is None and retention.age_ms is None and retention.bytes is None:
+        raise BadRequest("say what to keep: --keep-batches, --keep-hours or --keep-bytes")
+    place = checkpoint_place(session, text)
+    layout = read_layout(place.tree, place.root)
+    if delete:
+        refuse_live(layout, idle_s)
+    pruning = plan_pruning(Inspection(place.tree, layout), retention)
+    for kind, entries in (("outdated", pruning.outdated), ("orphan", pruning.orphans)):
+        for entry in entries:
+            print_line(f"{kind}: {layout.relative(entry)}")
+            if delete:
+                place.tree.remove(entry.path)
+    freed = human_size(sum(entry.length for entry in pruning.entries))
+    done = "deleted" if delete else "may go: --delete deletes them"
+    print_line(
+        f"{layout.root}: kept from batch {pruning.oldest} on; {len(pruning.entries)} files, {freed}, {done}"
+    )

@@ -41,6 +41,8 @@ class OperatorInfo(msgspec.Struct, frozen=True, rename="camel"):
 class Operator(msgspec.Struct, frozen=True, rename="camel"):
     operator_info: OperatorInfo
     state_store_info: list[StoreInfo]
+    #: Of `transformWithState`: JSON, which names its state variables.
+    operator_properties_json: str = ""
 
 
 def parse_operator(data: bytes) -> Operator:

@@ -78,7 +78,7 @@ def roll_back(files: PeaceFileSystem, wish: RollbackWish) -> Rollback:
     tree = PeaceTree(files)
     layout = read_layout(tree, wish.root)
     latest = max(layout.commits, default=-1)
-    _refuse_live(layout, wish)
+    refuse_live(layout, wish.idle_s)
     _check_batch(tree, layout, wish, latest)
     staged: list[tuple[str, str]] = []
     try:
@@ -134,9 +134,10 @@ def _lengths(layout: Layout) -> dict[str, int]:
     return {path: entry.length for path, entry in layout.by_path.items()}
 
 
-def _refuse_live(layout: Layout, wish: RollbackWish) -> None:
-    if time.time() - layout.modified_ms / 1000 < wish.idle_s:
-        raise BadRequest(f"{_alive(wish.root)} in the last {wish.idle_s:g} s (--idle)")
+def refuse_live(layout: Layout, idle_s: float) -> None:
+    """Raises BadRequest if a checkpoint was written to in the last `idle_s` seconds."""
+    if time.time() - layout.modified_ms / 1000 < idle_s:
+        raise BadRequest(f"{_alive(layout.root)} in the last {idle_s:g} s (--idle)")
 
 
 def _alive(root: str) -> str:

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from peacefs.protocol.errors import QueryFailed
 from peacefs.spark_connector.checkpoints.catalogue import find_roots, read_layout, summarise
 from peacefs.spark_connector.checkpoints.findings import Verdict
 from peacefs.spark_connector.checkpoints.inspection import Inspection
+from peacefs.spark_connector.checkpoints.rehearsal import rehearse
 from peacefs.spark_connector.checkpoints.tree import LocalTree
 from peacefs.spark_connector.checkpoints.verification import verify
 
@@ -121,6 +123,19 @@ def test_every_file_of_a_real_checkpoint_is_known_and_all_is_good(made: tuple[Qu
     assert summary.format == query.state_format
     assert [operator.name for operator in summary.operators] == ["stateStoreSave"]
     assert list(find_roots(LocalTree(), str(root.parent))) == [str(root)]
+
+
+def test_the_state_of_a_batch_is_loaded_with_sparks_own_reader(made: tuple[Query, Path], tmp_path: Path) -> None:
+    query, root = made
+    layout = read_layout(LocalTree(), str(root))
+    for batch in (1, PARTS - 1):
+        (loaded,) = rehearse(query.spark, f"file://{root}", Inspection(LocalTree(), layout), batch)
+        assert (loaded.operator, loaded.name, loaded.store, loaded.rows) == (0, "stateStoreSave", "default", 7)
+    shutil.copytree(root, tmp_path / "harmed")
+    remove(newest(tmp_path / "harmed", "state/0/1/*.zip" if not query.changelogs else "state/0/1/*.changelog"))
+    harmed = read_layout(LocalTree(), str(tmp_path / "harmed"))
+    with pytest.raises(QueryFailed, match="cannot load the state of operator 0"):
+        rehearse(query.spark, f"file://{tmp_path}/harmed", Inspection(LocalTree(), harmed), PARTS - 1)
 
 
 _DAMAGE: list[tuple[str, Callable[[Path], None]]] = [

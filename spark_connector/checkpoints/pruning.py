@@ -1,0 +1,150 @@
+"""What of a checkpoint may go: what no retained batch needs, and orphans, which no batch at all can reach.
+
+Never touched are the logs of sources, operator metadata and schemas, which are small, and whatever a batch after
+the latest may be writing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import posixpath
+from dataclasses import dataclass, field
+
+from peacefs.protocol.errors import BadRequest, CheckpointDamaged
+
+from .inspection import Inspection
+from .layout import Layout, StoreFiles
+from .tree import Entry
+from .verification import Judge
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """Which batches are kept: the latest one always, and before it as long as no bound is passed.
+
+    `bytes` bounds what they need together. Files that nothing refers to are orphans when they are older than
+    `orphan_age_ms`: what is younger may be on its way.
+    """
+
+    batches: int | None
+    age_ms: int | None
+    bytes: int | None
+    now_ms: int
+    orphan_age_ms: int
+
+
+@dataclass(slots=True)
+class Pruning:
+    """The oldest batch that is kept; what goes with older ones; orphans."""
+
+    oldest: int
+    outdated: list[Entry] = field(default_factory=list)
+    orphans: list[Entry] = field(default_factory=list)
+
+    @property
+    def entries(self) -> list[Entry]:
+        return self.outdated + self.orphans
+
+
+def plan_pruning(inspection: Inspection, retention: Retention) -> Pruning:
+    """Raises BadRequest where a retained batch is not good: what it needs cannot be known."""
+    layout = inspection.layout
+    judge = Judge(inspection)
+    needed, oldest = _retained(judge, retention)
+    latest = max(layout.commits)
+    pruning = Pruning(oldest)
+    pruning.outdated += [entry for batch, entry in layout.offsets.items() if batch < oldest - 1]
+    pruning.outdated += [entry for batch, entry in layout.commits.items() if batch < oldest]
+    named = _named(inspection)
+    for files in layout.stores.values():
+        floor = _floor(files, needed)
+        for versions in (files.changes, files.snapshots):
+            for version, entry in versions.items():
+                if version.number < floor:
+                    pruning.outdated.append(entry)
+                elif version.number <= latest + 1 and version.uid is not None and version.uid not in named:
+                    pruning.orphans.append(entry)
+    gone = {entry.path for entry in pruning.entries}
+    old = retention.now_ms - retention.orphan_age_ms
+    pruning.orphans += [entry for entry in layout.temporary if entry.modified_ms < old]
+    for files in layout.stores.values():
+        pruning.orphans += [entry for entry in _unreferenced(inspection, files, gone) if entry.modified_ms < old]
+    pruning.orphans += _lone_checksums(layout, old)
+    for group in (pruning.outdated, pruning.orphans):
+        group += [checksum for entry in group for checksum in layout.checksum_files(layout.relative(entry))]
+    return pruning
+
+
+def _retained(judge: Judge, retention: Retention) -> tuple[set[str], int]:
+    """What the retained batches need, and the oldest of them."""
+    layout = judge.layout
+    if not layout.commits:
+        raise BadRequest(f"{layout.root}: no batch was done yet")
+    always = judge.always()
+    if always.stops:
+        raise BadRequest(f"{layout.root} is damaged: verify says how; nothing is pruned")
+    sizes: dict[str, int] = {}
+    oldest = max(layout.commits)
+    for count, batch in enumerate(sorted(layout.commits, reverse=True), 1):
+        needs = judge.batch(batch)
+        grown = sizes | {entry.path: entry.length for entry in (*always.files, *needs.files)}
+        if count > 1 and _is_beyond(retention, layout.commits[batch], count, sum(grown.values())):
+            break
+        if needs.stops:
+            raise BadRequest(f"{layout.root}: batch {batch} is not good: verify --batch {batch} says why")
+        sizes, oldest = grown, batch
+    return set(sizes), oldest
+
+
+def _floor(files: StoreFiles, needed: set[str]) -> int:
+    """The oldest version of a store that is needed. Later ones stay, for Spark to fall back on."""
+    versions = (*files.changes.items(), *files.snapshots.items())
+    return min((version.number for version, entry in versions if entry.path in needed), default=0)
+
+
+def _named(inspection: Inspection) -> set[str]:
+    """Unique ids that commits name, or changelogs as what they descend from; others are failed attempts."""
+    named: set[str] = set()
+    for entry in inspection.layout.commits.values():
+        with contextlib.suppress(CheckpointDamaged):
+            of_operators = inspection.commit(entry).state_unique_ids or {}
+            named |= {uid for stores in of_operators.values() for ids in stores for uid in ids}
+    for files in inspection.layout.stores.values():
+        for version, entry in files.changes.items():
+            with contextlib.suppress(CheckpointDamaged):
+                changelog = inspection.changes(entry) if version.uid in named else None
+                named |= {step.checkpoint_unique_id for step in changelog.lineage} if changelog else set()
+    return named
+
+
+def _is_beyond(retention: Retention, commit: Entry, count: int, size: int) -> bool:
+    return (
+        (retention.batches is not None and count > retention.batches)
+        or (retention.age_ms is not None and retention.now_ms - commit.modified_ms > retention.age_ms)
+        or (retention.bytes is not None and size > retention.bytes)
+    )
+
+
+def _unreferenced(inspection: Inspection, files: StoreFiles, gone: set[str]) -> list[Entry]:
+    """SST files that no remaining snapshot names. None, as long as one of the snapshots cannot be read."""
+    named: set[str] = set()
+    for entry in files.snapshots.values():
+        if entry.path in gone or not entry.name.endswith(".zip"):
+            continue
+        try:
+            named |= {member.dfs_sst_file_name for member in inspection.snapshot(entry).sst_files}
+        except CheckpointDamaged:
+            return []
+    return [entry for name, entry in files.ssts.items() if name not in named]
+
+
+def _lone_checksums(layout: Layout, old: int) -> list[Entry]:
+    """Checksums of files that are no more."""
+    lone = []
+    for path, entry in layout.checksums.items():
+        directory, name = posixpath.split(path)
+        of = name.removesuffix(".crc")
+        candidates = {posixpath.join(directory, of), posixpath.join(directory, of.removeprefix("."))}
+        if not any(path_ in layout.by_path for path_ in candidates) and entry.modified_ms < old:
+            lone.append(entry)
+    return lone

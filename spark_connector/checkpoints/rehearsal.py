@@ -1,0 +1,89 @@
+"""Loads the state of a checkpoint's batch with Spark's own reader of state: proof that a restart can.
+
+Every store of every stateful operator is read to its end; what is read is counted.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from peacefs.protocol.errors import QueryFailed
+
+from .catalogue import state_format
+from .inspection import Inspection
+from .operators import Operator
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_TIMERS = "TimerState"
+# The reader does not find versions with unique ids unless the session is told.
+_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+
+
+class Rehearsed(msgspec.Struct, frozen=True):
+    """A store, or a state variable of `transformWithState`, that was loaded."""
+
+    operator: int
+    name: str
+    store: str
+    rows: int
+    seconds: float
+
+
+class _Variable(msgspec.Struct, frozen=True, rename="camel"):
+    state_name: str
+    state_variable_type: str
+
+
+class _Properties(msgspec.Struct, frozen=True, rename="camel"):
+    state_variables: list[_Variable] = []
+
+
+def rehearse(spark: SparkSession, uri: str, inspection: Inspection, batch: int) -> list[Rehearsed]:
+    """`uri` is the checkpoint as Spark finds it. Raises QueryFailed, with what Spark said."""
+    spark.conf.set(_FORMAT, str(state_format(inspection.layout) or 1))
+    done = []
+    for number, files in sorted(inspection.layout.operators.items()):
+        made = [when for when in files.metadata if when <= batch]
+        if not made:
+            raise QueryFailed(
+                f"operator {number} does not say what its stores are: the reader of state needs that"
+            )
+        operator = inspection.operator(files.metadata[max(made)])
+        for store, name, options in _parts(operator):
+            began = time.monotonic()
+            rows = _count(spark, uri, {"batchId": batch, "operatorId": number} | options)
+            seconds = round(time.monotonic() - began, 3)
+            done.append(Rehearsed(number, operator.operator_info.operator_name, name or store, rows, seconds))
+    return done
+
+
+def _parts(operator: Operator) -> list[tuple[str, str, dict[str, Any]]]:
+    """Store, variable, and how the reader is asked for them."""
+    properties = msgspec.json.decode(operator.operator_properties_json or "{}", type=_Properties)
+    parts: list[tuple[str, str, dict[str, Any]]] = []
+    for variable in properties.state_variables:
+        of_timers = variable.state_variable_type == _TIMERS
+        asked: dict[str, Any] = (
+            {"readRegisteredTimers": True} if of_timers else {"stateVarName": variable.state_name}
+        )
+        parts.append(("default", variable.state_name, asked))
+    if not parts:
+        parts = [(info.store_name, "", {"storeName": info.store_name}) for info in operator.state_store_info]
+    return parts
+
+
+def _count(spark: SparkSession, uri: str, options: dict[str, Any]) -> int:
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        rows: int = spark.read.format("statestore").options(**options).load(uri).count()
+    except (PySparkException, Py4JError) as failure:
+        said = " ".join(str(failure).split())[:400]
+        raise QueryFailed(f"Spark cannot load the state of operator {options['operatorId']}: {said}") from None
+    return rows
