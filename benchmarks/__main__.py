@@ -12,11 +12,13 @@ _ALL = (
     "small_files",
     "metadata_ops",
     "restart",
+    "repair",
     "planning",
     "figure10",
     "spark_batches",
 )
 _WITH_FULL = ("figure10",)
+_WITH_SIZE = ("repair",)
 _WITH_FILES = ("metadata_ops", "restart")
 
 
@@ -26,6 +28,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="smaller and fewer, to see that they run")
     parser.add_argument("--files", type=int, metavar="N", help=f"existing files, of {' and '.join(_WITH_FILES)}")
     parser.add_argument("--full", action="store_true", help=f"all of it, of {' and '.join(_WITH_FULL)}")
+    sized = " and ".join(_WITH_SIZE)
+    parser.add_argument("--gigabytes", type=float, metavar="G", help=f"how much is stored, of {sized}")
     options = parser.parse_args()
     unknown = set(options.names) - set(_ALL)
     if unknown:
@@ -34,7 +38,8 @@ def main() -> None:
         print(f"== {name}", flush=True)
         files = {"files": options.files} if options.files is not None and name in _WITH_FILES else {}
         full = {"full": True} if options.full and name in _WITH_FULL else {}
-        importlib.import_module(f"benchmarks.{name}").main(quick=options.quick, **files, **full)
+        size = {"gigabytes": options.gigabytes} if options.gigabytes is not None and name in _WITH_SIZE else {}
+        importlib.import_module(f"benchmarks.{name}").main(quick=options.quick, **files, **full, **size)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ import multiprocessing
 import os
 import socket
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,8 +28,18 @@ BUFFER_BYTES = 1 * MIB
 _ACKNOWLEDGED = b"a"
 
 
-def run(total_bytes: int, replicas: int, directory: Path, *, sync: bool = True) -> float:
-    """Seconds from the first byte sent to the last chunk acknowledged by every node."""
+def run(
+    total_bytes: int,
+    replicas: int,
+    directory: Path,
+    *,
+    sync: bool = True,
+    start: threading.Barrier | None = None,
+) -> float:
+    """Seconds from the first byte sent to the last chunk acknowledged by every node.
+
+    Several chains that are to work at once wait for each other at `start` until all are up.
+    """
     piece = memoryview(os.urandom(BUFFER_BYTES))
     with (
         tempfile.TemporaryDirectory(dir=directory) as files,
@@ -36,6 +47,11 @@ def run(total_bytes: int, replicas: int, directory: Path, *, sync: bool = True) 
         socket.create_connection(address) as head,
     ):
         head.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # A chunk without a byte: when it is acknowledged, every node is up.
+        head.sendall((0).to_bytes(8, "big"))
+        _expect_acknowledgement(head)
+        if start is not None:
+            start.wait()
         started = time.monotonic()
         left = total_bytes
         while left:

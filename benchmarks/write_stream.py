@@ -1,6 +1,7 @@
-"""One client writes one large file, beside a bare chain of sockets and files that does the same fsyncs.
+"""One to 16 writers, a large file each, beside bare chains of sockets and files that do the same fsyncs.
 
-Aim: at least 0.6 of the bare chain. The bare chain without fsync shows what the disk costs in the same run.
+Aim: at least 0.6 of the bare chain. The bare chain without fsync shows what the disk costs in the same run. The
+writers are threads of one client; the more there are, the shorter their files.
 """
 
 from __future__ import annotations
@@ -8,7 +9,10 @@ from __future__ import annotations
 import os
 import statistics
 import tempfile
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from peacefs.client.filesystem import PeaceFileSystem
@@ -18,25 +22,28 @@ from . import bare_chain
 from .report import show
 
 _MIB = 1024 * 1024
+#: Replicas and writers.
+_SHAPES = ((1, 1), (3, 1), (3, 2), (3, 4), (3, 8), (3, 16))
 
 
 def main(*, quick: bool = False) -> None:
     total = (128 if quick else 1024) * _MIB
-    rounds = 1 if quick else 5
-    seconds: dict[tuple[int, str], list[float]] = {}
+    rounds = 1 if quick else 3
+    seconds: dict[tuple[int, int, str], list[float]] = {}
     with tempfile.TemporaryDirectory() as directory:
         for _ in range(rounds):
-            for replicas in (1, 3):
-                for who in ("peacefs", "bare chain", "bare chain, no fsync"):
-                    taken = _measure(who, total, replicas, Path(directory))
-                    seconds.setdefault((replicas, who), []).append(taken)
+            for replicas, writers in _SHAPES:
+                for who in ("peacefs", "bare chain", "bare chain, no fsync")[: 3 if writers == 1 else 2]:
+                    taken = _measure(who, total, replicas, writers, Path(directory))
+                    seconds.setdefault((replicas, writers, who), []).append(taken)
     rows = []
-    for (replicas, who), taken in sorted(seconds.items()):
-        bare = seconds[replicas, "bare chain"]
+    for (replicas, writers, who), taken in sorted(seconds.items()):
+        bare = seconds[replicas, writers, "bare chain"]
         ratios = [theirs / ours for ours, theirs in zip(taken, bare, strict=True)]
         rows.append(
             {
                 "replicas": replicas,
+                "writers": writers,
                 "who": who,
                 "MiB/s, median": total / _MIB / statistics.median(taken),
                 "slowest": total / _MIB / max(taken),
@@ -44,26 +51,39 @@ def main(*, quick: bool = False) -> None:
                 "of the bare chain, median": statistics.median(ratios),
             }
         )
-    show("write_stream", f"One file of {total // _MIB} MiB, {rounds} rounds, alternating", rows)
+    show("write_stream", f"{total // _MIB} MiB in all, {rounds} rounds, alternating", rows)
 
 
-def _measure(who: str, total: int, replicas: int, directory: Path) -> float:
+def _measure(who: str, total: int, replicas: int, writers: int, directory: Path) -> float:
     if who != "peacefs":
-        taken = bare_chain.run(total, replicas, directory, sync=who == "bare chain")
+        sync = who == "bare chain"
+        with ThreadPoolExecutor(writers) as threads:
+            start = threading.Barrier(writers)
+            chain = partial(bare_chain.run, total // writers, replicas, directory, sync=sync, start=start)
+            taken = max(run.result() for run in [threads.submit(chain) for _ in range(writers)])
     else:
         with tempfile.TemporaryDirectory(dir=directory) as data:
-            taken = _write(total, replicas, Path(data))
+            taken = _write(total, replicas, writers, Path(data))
     # What one leaves dirty must not be written at the next one's cost.
     os.sync()
     return taken
 
 
-def _write(total: int, replicas: int, directory: Path) -> float:
+def _write(total: int, replicas: int, writers: int, directory: Path) -> float:
     piece = os.urandom(_MIB)
-    with LocalCluster(directory, datanodes=3, port=0) as cluster, PeaceFileSystem(cluster.http_address) as files:
+    with (
+        LocalCluster(directory, datanodes=3, port=0) as cluster,
+        PeaceFileSystem(cluster.http_address) as files,
+        ThreadPoolExecutor(writers) as threads,
+    ):
         files.write("/warm", b"connections", replication=replicas)
+
+        def write(number: int) -> None:
+            with files.open_for_writing(f"/stream/{number}", replication=replicas) as sink:
+                for _ in range(total // writers // _MIB):
+                    sink.write(piece)
+
         started = time.monotonic()
-        with files.open_for_writing("/stream", replication=replicas) as sink:
-            for _ in range(total // _MIB):
-                sink.write(piece)
+        for written in [threads.submit(write, number) for number in range(writers)]:
+            written.result()
         return time.monotonic() - started
