@@ -90,6 +90,10 @@ class CoordinatorApi:
     def address(self) -> str:
         return self._http.address.http
 
+    @property
+    def _me(self) -> dict[str, str]:
+        return {"user": self.user}
+
     def close(self) -> None:
         self._http.close()
 
@@ -216,16 +220,17 @@ class CoordinatorApi:
 
     def reload_topology(self) -> NetworkView:
         """The coordinator reads its topology file again. Raises InvalidTopology, BadRequest when it has none."""
-        return self._read(self._http.ask("POST", "/v1/topology/reload"), NetworkView)
+        return self._read(self._http.ask("POST", "/v1/topology/reload", params=self._me), NetworkView)
 
     def allocate_probe(self, pipeline: Sequence[str]) -> Allocated:
         """Leave to write a chunk through exactly these datanodes, for no file. Raises NoDatanodes, Overloaded."""
         body = msgspec.json.encode({"pipeline": pipeline})
-        return self._read(self._http.ask("POST", "/v1/topology/probes", body=body), Allocated)
+        return self._read(self._http.ask("POST", "/v1/topology/probes", params=self._me, body=body), Allocated)
 
     def forget_probes(self, chunks: Sequence[int]) -> None:
         """Has them deleted."""
-        self._http.ask("POST", "/v1/topology/probes/forget", body=msgspec.json.encode({"chunks": chunks}))
+        body = msgspec.json.encode({"chunks": chunks})
+        self._http.ask("POST", "/v1/topology/probes/forget", params=self._me, body=body)
 
     # -- data --------------------------------------------------------------------------------------
 
@@ -267,26 +272,26 @@ class CoordinatorApi:
 
         Raises BadRequest for an unknown datanode.
         """
-        parameters = {} if hours is None else {"hours": f"{hours:g}"}
+        parameters = self._me | ({} if hours is None else {"hours": f"{hours:g}"})
         answer = self._http.ask("POST", f"/v1/datanodes/{quote(node, safe='')}/{decision}", params=parameters)
         return self._read(answer, dict[str, Any])
 
     def start_balancing(self, run: str, threshold_percent: float, bytes_per_second: float) -> BalanceStatus:
         """Starts a run by this name; the status is about another one if that is under way."""
         wish = {"run": run, "threshold_percent": threshold_percent, "bytes_per_second": bytes_per_second}
-        answer = self._http.ask("POST", "/v1/balancer", body=msgspec.json.encode(wish))
+        answer = self._http.ask("POST", "/v1/balancer", params=self._me, body=msgspec.json.encode(wish))
         return self._read(answer, BalanceStatus)
 
     def renew_balancing(self, run: str) -> BalanceStatus:
         """How it goes, and that it is still wanted."""
-        return self._read(self._http.ask("POST", f"/v1/balancer/{run}/renew"), BalanceStatus)
+        return self._read(self._http.ask("POST", f"/v1/balancer/{run}/renew", params=self._me), BalanceStatus)
 
     def cancel_balancing(self, run: str) -> BalanceStatus:
-        return self._read(self._http.ask("POST", f"/v1/balancer/{run}/cancel"), BalanceStatus)
+        return self._read(self._http.ask("POST", f"/v1/balancer/{run}/cancel", params=self._me), BalanceStatus)
 
     def inspect(self, path: str, *, every_file: bool = False) -> Iterator[FsckPage]:
         """How files of a tree fare, page by page: those with findings, or `every_file`. Raises FileNotFound."""
-        parameters = {"path": path, "every_file": str(every_file).lower()}
+        parameters = {"path": path, "every_file": str(every_file).lower(), "user": self.user}
         while True:
             page = self._read(self._http.ask("GET", "/v1/fsck", params=parameters), FsckPage)
             yield page

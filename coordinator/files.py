@@ -28,6 +28,7 @@ class Files:
     """All operations over one workplace."""
 
     def __init__(self, workplace: Workplace, trash_minutes: int = 0) -> None:
+        self.callers = workplace.callers
         placing = Placing(workplace)
         leases = Leases(workplace.monotonic())
         self.names = Names(workplace)

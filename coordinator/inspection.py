@@ -18,9 +18,11 @@ from peacefs.protocol.limits import (
     fsck_turn_s,
 )
 
+from . import access_checks
 from .health import FileJudgement, Judge, judge_cluster
 from .metadata import Inode, InodeId, Reader
 from .paths import NamespacePath, parse_path
+from .permissions import Access, Caller, refusal
 from .records import Kind
 from .resolution import existing_inode, find_existing
 from .workplace import Workplace
@@ -89,29 +91,32 @@ class Inspection:
     def __init__(self, workplace: Workplace) -> None:
         self._at = workplace
 
-    async def page(self, path: str, after: str | None = None, *, every_file: bool = False) -> FsckPage:
+    async def page(self, path: str, user: str, after: str | None = None, *, every_file: bool = False) -> FsckPage:
         """The files below `path` (or that file) that come after the entry `after` in the walk.
 
-        Lists those with findings, or `every_file`. Raises FileNotFound, BadRequest, SafeMode.
+        Lists those with findings, or `every_file`. Raises FileNotFound, BadRequest, SafeMode, and AccessDenied
+        when it meets what `user` may not list or read, as in HDFS.
         """
-        top = parse_path(path)
+        top, caller = parse_path(path), self._at.callers.of(user)
         await self._at.until_ready()
         page = _Page(self._at, every_file=every_file)
-        directories = self._resume(top, parse_path(after)) if after is not None else []
+        directories = self._resume(top, parse_path(after), caller) if after is not None else []
         if after is None:
             with self._at.reader.view():
+                access_checks.check_pass(self._at.reader, top, caller)
                 inode = find_existing(self._at.reader, top)
+            _check_may_inspect(caller, top, inode)
             if inode.kind is Kind.FILE:
                 await page.visit_file(top, inode)
             else:
                 page.tally.directories += 1
                 directories.append(_Directory(inode.inode, top))
-        last = await self._walk(directories, page)
+        last = await self._walk(directories, page, caller)
         if directories:
             return FsckPage(page.files, page.tally, str(last))
         return FsckPage(page.files, page.tally, cluster=judge_cluster(self._at.cluster))
 
-    async def _walk(self, directories: list[_Directory], page: _Page) -> NamespacePath | None:
+    async def _walk(self, directories: list[_Directory], page: _Page, caller: Caller) -> NamespacePath | None:
         """Visits what comes next, parents before children. Gives what was visited last."""
         last, visited = None, 0
         while directories and visited < fsck_entries_per_page:
@@ -121,6 +126,7 @@ class Inspection:
                 continue
             last, inode = entry
             visited += 1
+            _check_may_inspect(caller, last, inode)
             if inode.kind is Kind.DIRECTORY:
                 page.tally.directories += 1
                 directories.append(_Directory(inode.inode, last))
@@ -129,17 +135,26 @@ class Inspection:
             await page.pause()
         return last
 
-    def _resume(self, top: NamespacePath, after: NamespacePath) -> list[_Directory]:
+    def _resume(self, top: NamespacePath, after: NamespacePath, caller: Caller) -> list[_Directory]:
         """The directories that the walk was in when it had visited `after`, as far as they are still there."""
         if not after.is_under(top):
             raise BadRequest(f"an inspection of {top} cannot go on after {after}")
         reader = self._at.reader
         with reader.view():
+            access_checks.check_list(reader, top, caller)
             directories = [_Directory(find_existing(reader, top).inode, top)]
             for name in after.components[len(top.components) :]:
                 directories[-1].after = name
                 child = reader.child(directories[-1].inode, name)
-                if child is None or existing_inode(reader, child).kind is Kind.FILE:
+                if child is None or (inode := existing_inode(reader, child)).kind is Kind.FILE:
                     break
+                _check_may_inspect(caller, directories[-1].path.child(name), inode)
                 directories.append(_Directory(child, directories[-1].path.child(name)))
         return directories
+
+
+def _check_may_inspect(caller: Caller, path: NamespacePath, inode: Inode) -> None:
+    """Raises AccessDenied."""
+    access = Access.READ if inode.kind is Kind.FILE else Access.READ | Access.EXECUTE
+    if not caller.may(inode, access):
+        raise refusal(caller, access, path, inode)

@@ -92,6 +92,11 @@ class Callers:
         groups = frozenset({user, *self._groups_of.get(user, ())})
         return Caller(user, groups, self._superuser in (None, user) or ROOT_GROUP in groups)
 
+    def need_superuser(self, user: str) -> None:
+        """Raises AccessDenied, in the words of HDFS."""
+        if not self.of(user).is_superuser:
+            raise AccessDenied(f"Access denied for user {user}. Superuser privilege is required")
+
 
 def refusal(caller: Caller, access: Access, path: NamespacePath, inode: Inode) -> AccessDenied:
     """In the words of HDFS, which people search for."""

@@ -34,6 +34,7 @@ from peacefs.protocol.messages import (
     ReportCorrupt,
 )
 from peacefs.protocol.metrics import CONTENT_TYPE, exposition
+from peacefs.protocol.webhdfs_query import NOBODY
 
 from .body_limit import BodyLimit
 from .cluster import Cluster
@@ -41,6 +42,7 @@ from .files import Files
 from .membership import Node
 from .planner import Planner
 from .records import Mode
+from .rest_access import superusers_only
 from .rest_network import network_routes, probing_routes
 from .slow_hops import Part
 from .standing import Service
@@ -216,6 +218,8 @@ def build_rest(
         title="peacefs", version=peacefs.__version__, docs_url="/v1/docs", openapi_url="/v1/openapi.json"
     )
 
+    for_superusers = superusers_only(files.callers)
+
     @app.get("/v1/status")
     async def status() -> ClusterStatus:
         return ClusterStatus(
@@ -237,12 +241,12 @@ def build_rest(
             replicas_lost_total=cluster.replicas_lost_total,
         )
 
-    @app.post("/v1/datanodes/{node}/decommission")
+    @app.post("/v1/datanodes/{node}/decommission", dependencies=[for_superusers])
     async def decommission(node: str) -> DatanodeStatus:
         """Nothing new goes there, and what it holds is copied to others. Answers at once; see the status."""
         return _datanode(cluster, await files.administration.decide(node, Mode.DECOMMISSION))
 
-    @app.post("/v1/datanodes/{node}/maintenance")
+    @app.post("/v1/datanodes/{node}/maintenance", dependencies=[for_superusers])
     async def maintenance(
         node: str, hours: Annotated[float, Query(gt=0, le=maintenance_hours_max)]
     ) -> DatanodeStatus:
@@ -252,17 +256,20 @@ def build_rest(
         """
         return _datanode(cluster, await files.administration.decide(node, Mode.MAINTENANCE, hours * 3600.0))
 
-    @app.post("/v1/datanodes/{node}/recommission")
+    @app.post("/v1/datanodes/{node}/recommission", dependencies=[for_superusers])
     async def recommission(node: str) -> DatanodeStatus:
         return _datanode(cluster, await files.administration.decide(node, Mode.IN_SERVICE))
 
     inspecting = asyncio.Lock()
 
     @app.get("/v1/fsck", responses={200: {"description": "An FsckPage; the walk goes on with its `after`."}})
-    async def fsck(path: str = "/", after: str | None = None, every_file: bool = False) -> Response:
+    async def fsck(
+        path: str = "/", after: str | None = None, every_file: bool = False, user: str = NOBODY
+    ) -> Response:
+        """For whoever may list the directories and read the files."""
         # One at a time: however many ask, other requests get most of the event loop.
         async with inspecting:
-            return _json(await files.inspection.page(path, after, every_file=every_file))
+            return _json(await files.inspection.page(path, user, after, every_file=every_file))
 
     @app.get("/metrics", include_in_schema=False)
     async def metrics() -> Response:
@@ -341,7 +348,7 @@ def build_rest(
         return _json(await files.reading.report_corrupt(await _message(request, ReportCorrupt)))
 
     app.include_router(network_routes(cluster, Planner()))
-    app.include_router(probing_routes(files.probing))
+    app.include_router(probing_routes(files.probing, for_superusers))
     app.add_middleware(BodyLimit, of_path={"/v1/plan": plan_body_bytes_max})
     _answer_errors(app)
     return app

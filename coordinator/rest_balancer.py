@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import FastAPI
 from pydantic import BaseModel, Field
@@ -48,7 +48,9 @@ class BalanceStatus(BaseModel):
     moves_under_way: int
 
 
-def add_balancer_routes(app: FastAPI, cluster: Cluster, clock: Callable[[], float] = time.monotonic) -> None:
+def add_balancer_routes(
+    app: FastAPI, cluster: Cluster, for_superusers: Any, clock: Callable[[], float] = time.monotonic
+) -> None:
     """Adds `/v1/balancer` to the application."""
     balancer = cluster.balancer
 
@@ -56,7 +58,7 @@ def add_balancer_routes(app: FastAPI, cluster: Cluster, clock: Callable[[], floa
     async def status() -> BalanceStatus:
         return _status(cluster)
 
-    @app.post("/v1/balancer")
+    @app.post("/v1/balancer", dependencies=[for_superusers])
     async def start(body: BalanceBody) -> BalanceStatus:
         """Starts a run, unless one is under way: then that is what the answer is about, by another name."""
         if not cluster.ready(clock()):
@@ -64,13 +66,13 @@ def add_balancer_routes(app: FastAPI, cluster: Cluster, clock: Callable[[], floa
         balancer.start(clock(), body.run, cluster.members, body.threshold_percent / 100, body.bytes_per_second)
         return _status(cluster)
 
-    @app.post("/v1/balancer/{run}/renew")
+    @app.post("/v1/balancer/{run}/renew", dependencies=[for_superusers])
     async def renew(run: str) -> BalanceStatus:
         """Says that the run is still wanted. The answer is about another run, or none, if it is forgotten."""
         balancer.renew(clock(), run)
         return _status(cluster)
 
-    @app.post("/v1/balancer/{run}/cancel")
+    @app.post("/v1/balancer/{run}/cancel", dependencies=[for_superusers])
     async def cancel(run: str) -> BalanceStatus:
         """No more is begun; what is under way is carried through."""
         balancer.cancel(run)

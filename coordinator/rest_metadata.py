@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
@@ -21,11 +22,14 @@ class ReleasedFloor(BaseModel):
 
 
 def add_metadata_routes(
-    app: FastAPI, backup: OnlineBackup, release_floor: Callable[[], Awaitable[UnclaimedCounts | None]]
+    app: FastAPI,
+    backup: OnlineBackup,
+    release_floor: Callable[[], Awaitable[UnclaimedCounts | None]],
+    for_superusers: Any,
 ) -> None:
     """Adds `/v1/metadata/...` to the application."""
 
-    @app.post("/v1/metadata/backup", response_class=StreamingResponse)
+    @app.post("/v1/metadata/backup", response_class=StreamingResponse, dependencies=[for_superusers])
     async def make_backup() -> StreamingResponse:
         """The metadata as it is now, to be kept in a file: an SQLite store that stands by itself."""
         copied = await backup.make()
@@ -33,7 +37,7 @@ def add_metadata_routes(
             copied.blocks(), media_type="application/vnd.sqlite3", headers={"content-length": str(copied.size)}
         )
 
-    @app.post("/v1/metadata/release-floor")
+    @app.post("/v1/metadata/release-floor", dependencies=[for_superusers])
     async def release() -> ReleasedFloor:
         """Gives up what datanodes hold from the time after the backup that this metadata was restored from."""
         counts = await release_floor()

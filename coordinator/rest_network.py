@@ -161,19 +161,21 @@ def network_routes(cluster: Cluster, planner: Planner) -> APIRouter:
     return router
 
 
-def add_reload_route(app: FastAPI, reload: Callable[[], Awaitable[None]], cluster: Cluster) -> None:
+def add_reload_route(
+    app: FastAPI, reload: Callable[[], Awaitable[None]], cluster: Cluster, for_superusers: Any
+) -> None:
     """Adds `POST /v1/topology/reload` to the application. `reload` reads the file again, or raises."""
 
-    @app.post("/v1/topology/reload")
+    @app.post("/v1/topology/reload", dependencies=[for_superusers])
     async def reload_topology() -> TopologyDescription:
         """Reads the topology file again. When there is a mistake in it nothing changes."""
         await reload()
         return _described(cluster)
 
 
-def probing_routes(probing: Probing) -> APIRouter:
+def probing_routes(probing: Probing, for_superusers: Any) -> APIRouter:
     """What `peacefs topology calibrate` measures with."""
-    router = APIRouter(prefix="/v1/topology/probes")
+    router = APIRouter(prefix="/v1/topology/probes", dependencies=[for_superusers])
 
     @router.post("")
     async def allocate(body: ProbeBody) -> Response:

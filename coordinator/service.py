@@ -62,6 +62,7 @@ from .node_link import NodeServer
 from .online_backup import OnlineBackup
 from .permissions import Callers
 from .rest import build_rest
+from .rest_access import superusers_only
 from .rest_balancer import add_balancer_routes
 from .rest_exchange import add_exchange_route
 from .rest_metadata import add_metadata_routes
@@ -190,9 +191,11 @@ class Coordinator:
             address=lambda: self._address,
             floor_held=self._reader.floor_held,
         )
-        add_metadata_routes(rest, OnlineBackup(_store(options.directory)), self._release_floor)
-        add_reload_route(rest, self._reload_topology, self._cluster)
-        add_balancer_routes(rest, self._cluster)
+        for_superusers = superusers_only(self._files.callers)
+        backup = OnlineBackup(_store(options.directory))
+        add_metadata_routes(rest, backup, self._release_floor, for_superusers)
+        add_reload_route(rest, self._reload_topology, self._cluster, for_superusers)
+        add_balancer_routes(rest, self._cluster, for_superusers)
         add_exchange_route(rest, self._files.names)
         admission = Admission(WebHdfs(self._files, rest))
         watch(self._cluster, self._commits, admission, self._files.temporary_files)

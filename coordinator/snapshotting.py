@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 
-from peacefs.protocol.errors import AccessDenied
 from peacefs.protocol.limits import reclaim_entries_per_commit
 
 from . import access_checks as checks
@@ -32,7 +31,7 @@ class Snapshotting:
         self._names = names
 
     async def allow(self, path: str, user: str, request_id: str = "") -> None:
-        self._need_superuser(user)
+        self._at.callers.need_superuser(user)
         parsed = snapshots.changeable_path(path)
         asked = Asked(request_id, ("allow snapshots", str(parsed), user))
 
@@ -43,7 +42,7 @@ class Snapshotting:
         await self._at.once(asked, change)
 
     async def disallow(self, path: str, user: str, request_id: str = "") -> None:
-        self._need_superuser(user)
+        self._at.callers.need_superuser(user)
         parsed = snapshots.changeable_path(path)
         asked = Asked(request_id, ("disallow snapshots", str(parsed), user))
 
@@ -156,7 +155,3 @@ class Snapshotting:
             return Applied(change(tx, parsed))
 
         return (await self._at.once(asked, checked)).answer
-
-    def _need_superuser(self, user: str) -> None:
-        if not self._at.callers.of(user).is_superuser:
-            raise AccessDenied(f"Access denied for user {user}. Superuser privilege is required")

@@ -9,6 +9,7 @@ import random
 import sys
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import quote
 
 import typer
 
@@ -71,6 +72,7 @@ def _back_up_directory(directory: Path, file: Path, force: bool) -> None:
 def _back_up_from(coordinator: str, file: Path, force: bool) -> None:
     from peacefs.client.addresses import parse_address
     from peacefs.client.command_line.progress import transfer_progress
+    from peacefs.client.coordinator_api import current_user
     from peacefs.client.coordinator_http import CoordinatorHttp
     from peacefs.coordinator.metadata_backup import staged
     from peacefs.protocol.limits import backup_timeout_s
@@ -79,9 +81,8 @@ def _back_up_from(coordinator: str, file: Path, force: bool) -> None:
     try:
         with staged(file, replace=force) as copying, copying.open("wb") as sink, transfer_progress() as progress:
             progress.name("waiting for the coordinator's copy")
-            http.download(
-                "/v1/metadata/backup", sink.write, progress.reach, answer_timeout_s=backup_timeout_s
-            )
+            path = f"/v1/metadata/backup?user={quote(current_user())}"
+            http.download(path, sink.write, progress.reach, answer_timeout_s=backup_timeout_s)
     finally:
         http.close()
 
@@ -152,6 +153,7 @@ def release_floor(
     import msgspec
 
     from peacefs.client.addresses import parse_address
+    from peacefs.client.coordinator_api import current_user
     from peacefs.client.coordinator_http import CoordinatorHttp
 
     http = CoordinatorHttp(parse_address(coordinator))
@@ -167,7 +169,7 @@ def release_floor(
         _say(f"this will delete {doomed}. What was written after the backup cannot be recovered then")
         if not yes:
             typer.confirm("Delete them?", abort=True, err=True)
-        http.ask("POST", "/v1/metadata/release-floor")
+        http.ask("POST", "/v1/metadata/release-floor", params={"user": current_user()})
     finally:
         http.close()
     _say("released")

@@ -53,6 +53,13 @@ def files(shared_cluster: LocalCluster) -> Iterator[PeaceFileSystem]:
 
 
 @pytest.fixture
+def superuser(shared_cluster: LocalCluster) -> Iterator[PeaceFileSystem]:
+    """Who runs the coordinator."""
+    with PeaceFileSystem(shared_cluster.http_address) as opened:
+        yield opened
+
+
+@pytest.fixture
 def home(files: PeaceFileSystem, request: pytest.FixtureRequest) -> str:
     """A directory of the cluster for one test."""
     path = f"/tests/{os.urandom(4).hex()}"

@@ -82,18 +82,18 @@ def test_a_datanode_that_came_later_gets_its_share(tmp_path: Path, wait_until: W
         assert run(cluster)[:2] == (0, "the cluster is balanced: 0 replicas, 0B moved, 0B left to move\n")
 
 
-def test_what_makes_no_sense_is_refused(shared_cluster: LocalCluster, files: PeaceFileSystem) -> None:
+def test_what_makes_no_sense_is_refused(shared_cluster: LocalCluster, superuser: PeaceFileSystem) -> None:
     assert run(shared_cluster, "--threshold", "101")[0] == 2
     assert run(shared_cluster, "--rate", "1")[0] == 2
     status, said, complaint = run(shared_cluster, "--threshold", "0")
     assert (status, said) == (1, "")
     assert complaint.startswith("peacefs: balance: body.threshold_percent: ")
     with pytest.raises(BadRequest, match="bytes_per_second"):
-        files.start_balancing("run", 10.0, 0)
+        superuser.start_balancing("run", 10.0, 0)
 
 
-def test_a_run_that_nobody_knows_of_any_more_is_not_taken_for_one_s_own(files: PeaceFileSystem) -> None:
-    started = files.start_balancing("first", 10.0, MIB)
+def test_a_run_that_nobody_knows_of_any_more_is_not_taken_for_one_s_own(superuser: PeaceFileSystem) -> None:
+    started = superuser.start_balancing("first", 10.0, MIB)
     assert started.run == "first"
-    assert files.renew_balancing("forgotten").run == "first"
-    assert command._ending("forgotten", files.cancel_balancing("first"))[0] == 252
+    assert superuser.renew_balancing("forgotten").run == "first"
+    assert command._ending("forgotten", superuser.cancel_balancing("first"))[0] == 252

@@ -104,6 +104,6 @@ def test_a_name_that_fits_none_or_many_changes_nothing(shared_cluster: LocalClus
     assert {each["service"] for each in listed(shared_cluster)} == {"in service"}
 
 
-def test_the_coordinator_refuses_a_datanode_that_it_never_saw(files: PeaceFileSystem) -> None:
+def test_the_coordinator_refuses_a_datanode_that_it_never_saw(superuser: PeaceFileSystem) -> None:
     with pytest.raises(BadRequest, match="no datanode nobody"):
-        files.decide_about_datanode("nobody", "decommission")
+        superuser.decide_about_datanode("nobody", "decommission")

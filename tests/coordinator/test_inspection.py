@@ -16,9 +16,10 @@ from peacefs.coordinator.inspection import Inspection
 from peacefs.coordinator.metadata import Lease, Transaction
 from peacefs.coordinator.metadata_sqlite import SqliteMetadata
 from peacefs.coordinator.paths import parse_path
+from peacefs.coordinator.permissions import Callers
 from peacefs.coordinator.reclaim import reclaim_step
 from peacefs.coordinator.workplace import Workplace
-from peacefs.protocol.errors import BadRequest, FileNotFound
+from peacefs.protocol.errors import AccessDenied, BadRequest, FileNotFound
 from peacefs.protocol.findings import FileFindings, Finding, FsckPage, Tally
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.messages import Receipt, WrittenChunk
@@ -32,7 +33,7 @@ PATHS = ["/a/1", "/a/2", "/a/b/1", "/a/b/c/1", "/a/b/c/2", "/a!", "/b/1", "/d", 
 class Tree:
     """A namespace, a cluster that holds all of it well, and an inspection of both."""
 
-    def __init__(self, play: Play) -> None:
+    def __init__(self, play: Play, callers: Callers | None = None) -> None:
         self.metadata = SqliteMetadata.in_memory()
         self.numbering = Numbering(self.metadata.begin_epoch())
         self.cluster = play.cluster
@@ -54,6 +55,7 @@ class Tree:
                 Seal(b"secret"),
                 self.numbering,
                 lambda orders: None,
+                callers or Callers(),
                 monotonic=self._tick,
                 sleep=self._pause,
             )
@@ -89,7 +91,7 @@ class Tree:
         self.cluster.freed(result.freed)
 
     def page(self, path: str = "/", after: str | None = None, *, every_file: bool = True) -> FsckPage:
-        return asyncio.run(self.inspection.page(path, after, every_file=every_file))
+        return asyncio.run(self.inspection.page(path, "ann", after, every_file=every_file))
 
     def pages(
         self, path: str = "/", between: Callable[[int], None] = lambda number: None, *, every_file: bool = True
@@ -215,3 +217,29 @@ def test_a_walk_cannot_go_on_where_it_never_was(tree: Tree) -> None:
     for after in ("/b", "/a", "relative"):
         with pytest.raises(BadRequest):
             tree.page("/a", after)
+
+
+def test_whoever_may_not_read_all_of_it_is_refused_as_by_hdfs(play: Play) -> None:
+    tree = Tree(play, Callers("root"))
+    for path in ("/open/f", "/shut/f", "/open/secret"):
+        tree.write(path)
+    tree.commit(lambda tx: namespace.set_permission(tx, parse_path("/open/secret"), 0o640))
+    tree.commit(lambda tx: namespace.set_permission(tx, parse_path("/shut"), 0o711))
+
+    def inspected(path: str, user: str, after: str | None = None) -> list[str]:
+        page = asyncio.run(tree.inspection.page(path, user, after, every_file=True))
+        return [file.path for file in page.files]
+
+    assert inspected("/", "root") == ["/open/f", "/open/secret", "/shut/f"] == inspected("/", "ann")
+    assert inspected("/open/f", "bob") == ["/open/f"]
+    for path, after, inode in (
+        ("/", None, "/open/secret"),
+        ("/open", "/open/f", "/open/secret"),
+        ("/open/secret", None, "/open/secret"),
+        ("/shut", None, "/shut"),
+        ("/shut", "/shut/a", "/shut"),
+        ("/", "/shut/a", "/shut"),
+    ):
+        with pytest.raises(AccessDenied, match=rf'Permission denied: user=bob, access=READ\w*, inode="{inode}"'):
+            inspected(path, "bob", after)
+    assert inspected("/shut/f", "bob") == ["/shut/f"], "as `cat` may, by its name"
