@@ -12,7 +12,19 @@ from peacefs.protocol.webhdfs_requests import OPERATIONS
 
 _WEBHDFS = frozenset(name for of_method in OPERATIONS.values() for name in of_method)
 _ROUTES = frozenset(
-    ("balancer", "datanodes", "files", "fsck", "metadata", "plan", "snapshots", "status", "topology")
+    (
+        "balancer",
+        "copies",
+        "datanodes",
+        "exchanges",
+        "files",
+        "fsck",
+        "metadata",
+        "plan",
+        "snapshots",
+        "status",
+        "topology",
+    )
 )
 
 request_seconds = Histogram(
