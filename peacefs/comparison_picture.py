@@ -8,9 +8,13 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from peacefs.peace.comparison import Row
 from peacefs.protocol.errors import BadRequest, Unsupported
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Line = list[tuple[int, float]]
 
@@ -37,6 +41,14 @@ def lines_of(rows: Sequence[Row]) -> dict[int, dict[str, Line]]:
 
 def draw(rows: Sequence[Row], title: str, path: Path) -> None:
     """Writes the picture; the file's ending says the format. Raises BadRequest for one that is unknown."""
+    try:
+        drawn(rows, title).savefig(path)
+    except ValueError as error:
+        raise BadRequest(f"{path}: {error}") from None
+
+
+def drawn(rows: Sequence[Row], title: str) -> Figure:
+    """A panel for each size, with one scale of seconds."""
     from matplotlib.figure import Figure
 
     panels = lines_of(rows)
@@ -50,10 +62,9 @@ def draw(rows: Sequence[Row], title: str, path: Path) -> None:
             axis.plot(writers, seconds, label=name, **style)
         axis.set_title(f"{mb} MB a writer" if mb else "mixed sizes")
         axis.set_xlabel("writers")
-        axis.set_ylim(bottom=0)
+        axis.set_xticks(sorted({writers for line in panel.values() for writers, _ in line}))
+    # Of all panels together, and only now: a limit that is set ends the search for the other.
+    axes[0].set_ylim(bottom=0)
     axes[0].set_ylabel("seconds from request, mean")
     axes[-1].legend()
-    try:
-        figure.savefig(path)
-    except ValueError as error:
-        raise BadRequest(f"{path}: {error}") from None
+    return figure

@@ -12,7 +12,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from peacefs.command import application
-from peacefs.comparison_picture import draw, lines_of
+from peacefs.comparison_picture import draw, drawn, lines_of
 from peacefs.peace import comparison
 from peacefs.peace.comparison import POLICIES, Row
 from peacefs.peace.scenarios import SCENARIOS, Case, all_at_once, paper_cluster
@@ -107,6 +107,9 @@ def test_a_picture_has_a_panel_for_each_size_and_a_line_for_each_policy_and_the_
 
 def test_a_picture_is_drawn_and_an_unknown_format_is_named(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="the extra `picture` is not installed")
+    highest_s = max(row.from_request_s for row in ROWS)
+    for axis in drawn(ROWS, "figure10").axes:
+        assert axis.get_ylim()[0] == 0 and axis.get_ylim()[1] > highest_s
     draw(ROWS, "figure10", tmp_path / "figure10.svg")
     assert "<svg" in (tmp_path / "figure10.svg").read_text()
     with pytest.raises(BadRequest, match="nothing"):
