@@ -29,11 +29,11 @@ from typing import NamedTuple
 from peacefs.protocol.errors import AccessDenied
 from peacefs.protocol.limits import list_page_entries
 
-from .metadata import Inode, Reader
+from .metadata import Inode, InodeId, Reader, Transaction
 from .paths import NamespacePath
 from .permissions import ALL_ACCESS, Access, Caller, refusal, sticky_refusal
 from .records import Kind, RenameMode
-from .resolution import existing_inode
+from .resolution import existing_inode, follow
 from .snapshots import snapshotted_directory
 
 
@@ -191,9 +191,59 @@ def check_summary(reader: Reader, path: NamespacePath, caller: Caller) -> Genera
 def check_below(reader: Reader, path: NamespacePath, caller: Caller) -> Generator[None, None, None]:
     """Whether all that lies below may be deleted, in the steps of `check_summary`.
 
-    It is too much for the transaction that deletes: who may delete is who may when this looks.
+    It is too much for the transaction that deletes, which looks at what has changed since: `check_below_again`.
     """
     yield from _check_directories(reader, path, caller, ALL_ACCESS, empty_too=False)
+
+
+def check_below_again(tx: Transaction, path: NamespacePath, caller: Caller, since_tx: int) -> bool:
+    """Whether what has changed since `check_below` began leaves it true; False: it has to look again.
+
+    Raises AccessDenied for what has come to lie below, or changed there, and may not be deleted.
+    """
+    if caller.is_superuser:
+        return True
+    top = follow(tx, path)
+    changes = tx.rights_changes(since_tx)
+    if not top.is_whole:
+        return True
+    if changes is None:
+        return False
+    seen: dict[InodeId, bool] = {}
+    for change in changes:
+        if not _lies_in(tx, change.inode, top.last, seen):
+            continue
+        child = change.child
+        if change.moved and child is not None and tx.has_children(child):
+            return False
+        _check_changed(tx, change.inode, child, caller)
+    return True
+
+
+def _lies_in(tx: Transaction, inode: InodeId, top: InodeId, seen: dict[InodeId, bool]) -> bool:
+    if inode not in seen:
+        seen[inode] = inode == top or any(parent == top for parent, _ in tx.ancestors(inode))
+    return seen[inode]
+
+
+def _check_changed(tx: Transaction, number: InodeId, child: InodeId | None, caller: Caller) -> None:
+    inode = existing_inode(tx, number)
+    where = NamespacePath(tuple(name for _, name in tx.ancestors(number)))
+    if inode.kind is Kind.DIRECTORY and tx.has_children(number) and not caller.may(inode, ALL_ACCESS):
+        raise refusal(caller, ALL_ACCESS, where, inode)
+    if child is None and where.components:
+        # It may itself be kept by its directory's sticky bit.
+        above = tx.ancestors(number)[-1][0]
+        directory, removed, shown = existing_inode(tx, above), inode, where
+    else:
+        found = tx.inode(child) if child is not None else None
+        if found is None or tx.ancestors(found.inode)[-1:] == [] or tx.ancestors(found.inode)[-1][0] != number:
+            return
+        directory, removed = inode, found
+        shown = NamespacePath(tuple(name for _, name in tx.ancestors(found.inode)))
+    if caller.is_kept_off_by_sticky_bit(directory, removed):
+        above_path = shown.ancestor(len(shown.components) - 1)
+        raise sticky_refusal(caller, shown, removed, above_path, directory)
 
 
 def _check_directories(

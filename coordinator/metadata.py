@@ -90,6 +90,18 @@ class Quota(NamedTuple):
     used: Usage
 
 
+class RightsChange(NamedTuple):
+    """Who may remove what may have changed: of a directory that `child` was added to, or of `inode` itself.
+
+    `moved` is whether the child was there before, with whatever lies below it.
+    """
+
+    tx: int
+    inode: InodeId
+    child: InodeId | None
+    moved: bool
+
+
 class Discarded(NamedTuple):
     """An inode of the reclaim queue and the transaction that discarded it."""
 
@@ -219,6 +231,10 @@ class Reader(ABC):
         """What a tree holds now, its top included. Looks at all of it, in about 2 us an entry."""
 
     @abstractmethod
+    def last_tx(self) -> int:
+        """The number of the last transaction that has changed something."""
+
+    @abstractmethod
     def floor(self) -> ChunkId:
         """Datanodes may delete chunks below this number that the metadata does not know."""
 
@@ -250,6 +266,10 @@ class Transaction(Reader):
 
     @abstractmethod
     def remove_inode(self, inode: InodeId, at_tx: int | None = None) -> None: ...
+
+    @abstractmethod
+    def rights_changes(self, since_tx: int) -> list[RightsChange] | None:
+        """All since a transaction; None if that is longer ago, or more, than is remembered."""
 
     @abstractmethod
     def entry_count(self, directory: InodeId) -> int:

@@ -235,6 +235,9 @@ class SqliteReader(Reader):
     def tree_usage(self, top: InodeId) -> Usage:
         return Usage(*self._execute(_TREE_USAGE, (top,)).fetchone())
 
+    def last_tx(self) -> int:
+        return int(self.meta("last_tx"))
+
     def floor(self) -> ChunkId:
         return int(self.meta("floor"))
 

@@ -5,15 +5,21 @@ from __future__ import annotations
 import contextlib
 import itertools
 import sqlite3
+from collections import deque
 from contextlib import AbstractContextManager
 from typing import Any
 
 import msgspec
 
 from peacefs.protocol.ids import ChunkId, NodeId, Numbering
-from peacefs.protocol.limits import directory_counts_max, directory_entries_max
+from peacefs.protocol.limits import (
+    directory_counts_max,
+    directory_entries_max,
+    rights_changes_checked_max,
+    rights_changes_remembered_max,
+)
 
-from .metadata import Inode, InodeId, Lease, Origin, Quota, Transaction, Usage
+from .metadata import Inode, InodeId, Lease, Origin, Quota, RightsChange, Transaction, Usage
 from .metadata_schema import DIRECTORY_KIND, FILE_KIND, LIVE
 from .metadata_snapshots import SnapshotRows
 from .records import ChunkRecord, Decision, Kind, Mode
@@ -63,12 +69,17 @@ class SqliteTransaction(SnapshotRows, Transaction):
         self._quota_directories: frozenset[InodeId] | None = None
         self._entry_counts: dict[InodeId, int] = {}
         self._counted: set[InodeId] = set()
+        self._made: set[InodeId] = set()
+        self._rights_changes: deque[RightsChange] = deque(maxlen=rights_changes_remembered_max)
+        #: Changes after this transaction are remembered.
+        self._remembered_since = self.tx
 
     def begin(self) -> None:
         """The next request begins, with a number of its own."""
         self.tx += 1
         self.forget_places()
         self._counted.clear()
+        self._made.clear()
 
     def view(self) -> AbstractContextManager[None]:
         return contextlib.nullcontext()
@@ -110,10 +121,12 @@ class SqliteTransaction(SnapshotRows, Transaction):
         assert self.numbering is not None, "an epoch begins before anything is written"
         number = self.numbering.next()
         self._execute(_ADD_INODE, (number, self.tx, _KIND_NUMBERS[inode.kind], *inode[2:]))
+        self._made.add(number)
         return number
 
     def change_inode(self, inode: Inode) -> None:
         self._keep_inode(inode.inode)
+        self._note_rights(inode.inode, None, moved=False)
         self._execute(_CHANGE_INODE, (*inode[2:], inode.inode))
 
     def touch(self, directory: InodeId, now_ms: int) -> None:
@@ -130,6 +143,18 @@ class SqliteTransaction(SnapshotRows, Transaction):
     def add_entry(self, parent: InodeId, name: str, inode: InodeId, origin: Origin | None = None) -> None:
         self._execute(_ADD_ENTRY, (parent, name, self.tx, inode, *(origin or (None, None))))
         self._count(parent, 1)
+        self._note_rights(parent, inode, moved=inode not in self._made)
+
+    def _note_rights(self, inode: InodeId, child: InodeId | None, *, moved: bool) -> None:
+        if len(self._rights_changes) == self._rights_changes.maxlen:
+            self._remembered_since = self._rights_changes[0].tx
+        self._rights_changes.append(RightsChange(self.tx, inode, child, moved))
+
+    def rights_changes(self, since_tx: int) -> list[RightsChange] | None:
+        if since_tx < self._remembered_since:
+            return None
+        found = list(itertools.takewhile(lambda change: change.tx > since_tx, reversed(self._rights_changes)))
+        return found if len(found) <= rights_changes_checked_max else None
 
     def entry_count(self, directory: InodeId) -> int:
         if directory not in self._entry_counts:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from peacefs.protocol.errors import FileNotFound
-from peacefs.protocol.limits import reclaim_entries_per_commit
+from peacefs.protocol.errors import FileNotFound, ServiceUnready
+from peacefs.protocol.limits import reclaim_entries_per_commit, rights_walks_max
 
 from . import access_checks as checks
 from . import namespace, snapshots
@@ -20,6 +20,10 @@ from .replays import Applied, Asked, first_answer
 from .replication_bounds import checked_replication
 from .snapshots import changeable_path
 from .workplace import Workplace
+
+
+class _LookAgain(Exception):
+    """What may be deleted has changed too much since it was looked at."""
 
 
 class Names:
@@ -120,18 +124,30 @@ class Names:
     async def delete(self, path: str, recursive: bool, user: str, request_id: str = "") -> bool:
         parsed, caller = changeable_path(path), self._at.callers.of(user)
         asked = Asked(request_id, ("delete", str(parsed), recursive, user))
-        if recursive and first_answer(self._at.reader, asked) is None:
-            await self._at.in_turns(checks.check_below(self._at.reader, parsed, caller))
+        for _ in range(rights_walks_max):
+            since_tx = self._at.reader.last_tx()
+            if recursive and first_answer(self._at.reader, asked) is None:
+                await self._at.in_turns(checks.check_below(self._at.reader, parsed, caller))
+            try:
+                deleted = await self._at.once(asked, self._deletion(parsed, recursive, caller, since_tx))
+            except _LookAgain:
+                continue
+            self._at.free(deleted.chunks)
+            self.reclaim_soon()
+            return deleted.answer
+        raise ServiceUnready(f"{parsed} changes faster than it can be seen whether it may be deleted; try again")
 
+    def _deletion(
+        self, path: NamespacePath, recursive: bool, caller: Caller, since_tx: int
+    ) -> Callable[[Transaction], Applied[bool]]:
         def change(tx: Transaction) -> Applied[bool]:
-            checks.check_delete(tx, parsed, caller)
-            result = namespace.delete(tx, parsed, recursive, self._at.now_ms())
+            checks.check_delete(tx, path, caller)
+            if recursive and not checks.check_below_again(tx, path, caller, since_tx):
+                raise _LookAgain
+            result = namespace.delete(tx, path, recursive, self._at.now_ms())
             return Applied(result.done, result.freed)
 
-        deleted = await self._at.once(asked, change)
-        self._at.free(deleted.chunks)
-        self.reclaim_soon()
-        return deleted.answer
+        return change
 
     async def set_times(
         self, path: str, user: str, modified_ms: int | None, accessed_ms: int | None, request_id: str = ""

@@ -17,6 +17,11 @@ path_depth_max: Final = 1000
 directory_entries_max: Final = 1_048_576
 # Of how many directories the coordinator remembers how many entries they have.
 directory_counts_max: Final = 100_000
+# Changes of who may remove what: how many are remembered, how many a recursive delete looks at again in its
+# commit, and how often it looks through the whole tree when there were more.
+rights_changes_remembered_max: Final = 10_000
+rights_changes_checked_max: Final = 1000
+rights_walks_max: Final = 5
 list_page_entries: Final = 1000
 # HDFS: dfs.namenode.snapshot.max.limit.
 snapshots_per_directory_max: Final = 65536
