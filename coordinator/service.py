@@ -28,6 +28,7 @@ from peacefs.protocol.limits import (
     coordinator_node_port_default,
     load_chunks_per_turn,
     lost_replicas_per_turn,
+    repair_tick_interval_s,
     temporary_look_interval_s,
     thread_switch_interval_s,
     tick_interval_s,
@@ -297,7 +298,7 @@ class Coordinator:
                 await self._files.names.forget_answers()
             await self._files.names.reclaim()
             self._files.appending.drop_superseded()
-            await asyncio.sleep(tick_interval_s)
+            await asyncio.sleep(repair_tick_interval_s if self._cluster.repair.under_way else tick_interval_s)
 
     async def _collect_temporary_files(self) -> None:
         while True:

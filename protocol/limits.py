@@ -199,6 +199,9 @@ maintenance_hours_default: Final = 4.0
 maintenance_hours_max: Final = 30 * 24.0
 reclaim_entries_per_commit: Final = 500
 tick_interval_s: Final = 0.25
+# While copies are under way: those that are done make room for others at the next tick alone, and a small chunk is
+# copied in a few milliseconds.
+repair_tick_interval_s: Final = 0.05
 tidy_interval_s: Final = 60.0
 # How often the coordinator looks whether something in a trash has expired, and how long it may be kept at most.
 trash_look_interval_s: Final = 60.0
