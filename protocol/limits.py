@@ -334,6 +334,8 @@ checkpoint_entries_max: Final = 2_000_000
 checkpoint_idle_s: Final = 30.0
 # What nothing refers to and is younger may be on its way to be referred to.
 checkpoint_orphan_age_s: Final = 3600.0
+# Files of an archive that are written at once.
+checkpoint_import_threads: Final = 16
 # Stores of one stateful operator, in all its partitions.
 checkpoint_partitions_max: Final = 1_000_000
 # A text file of a checkpoint that is longer is not read; the largest are compacted logs of file sources.

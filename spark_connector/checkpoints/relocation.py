@@ -9,12 +9,13 @@ import contextlib
 import posixpath
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import BinaryIO
 
 from peacefs.client.command_line.progress import TransferProgress
 from peacefs.protocol.errors import BadRequest, FileAlreadyExists, PeacefsError
-from peacefs.protocol.limits import packet_bytes
+from peacefs.protocol.limits import checkpoint_import_threads, packet_bytes
 
 from .archive import ArchiveReader, ArchiveWriter
 from .catalogue import read_layout
@@ -75,15 +76,28 @@ def restore(archive: Path, tree: Workspace, target: str, progress: TransferProgr
     _refuse_target(tree, None, target)
     with ArchiveReader(archive) as reader, _staged(tree, target) as staging:
         progress.expect(reader.bytes)
-        for path in reader.paths:
-            progress.name(posixpath.basename(path))
-            with _created(tree, f"{staging}/{path}") as file:
-                for piece in reader.read(path):
-                    file.write(piece)
-                    progress.advance(len(piece))
+        _unpack(reader, tree, staging, progress)
         _settle(tree, staging, target)
         tree.move(staging, target)
         return Amount(len(reader.paths), reader.bytes)
+
+
+def _unpack(reader: ArchiveReader, tree: Workspace, staging: str, progress: TransferProgress) -> None:
+    """Several files at once: most of a checkpoint's are small, and each waits for its commit."""
+
+    def unpack(path: str) -> None:
+        progress.name(posixpath.basename(path))
+        with _created(tree, f"{staging}/{path}") as file:
+            for piece in reader.read(path):
+                file.write(piece)
+                progress.advance(len(piece))
+
+    pool = ThreadPoolExecutor(checkpoint_import_threads)
+    try:
+        for unpacked in [pool.submit(unpack, path) for path in reader.paths]:
+            unpacked.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 @contextlib.contextmanager
