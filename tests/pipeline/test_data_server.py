@@ -200,7 +200,7 @@ def test_a_drip_of_bytes_earns_no_more_time_for_a_frame():
                 return
             theirs.sendall(bytes([byte]))
 
-    dripping = threading.Thread(target=drip)
+    dripping = threading.Thread(target=drip, daemon=True)
     dripping.start()
     began = time.monotonic()
     with pytest.raises(PeerTimeout, match="too slowly"):
@@ -221,7 +221,7 @@ def test_a_peer_that_takes_a_few_bytes_now_and_then_is_left_at_the_deadline():
         while not stop.wait(0.05):
             theirs.recv(100_000)
 
-    sipping = threading.Thread(target=sip)
+    sipping = threading.Thread(target=sip, daemon=True)
     sipping.start()
 
     def send_on():
