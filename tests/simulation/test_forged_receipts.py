@@ -1,0 +1,34 @@
+"""A file is made only of chunks that datanodes have attested: a writer's word alone is worth nothing."""
+
+from __future__ import annotations
+
+import pytest
+from simulation.simulated_cluster import Create, Created, SimulatedCluster, read
+
+from peacefs.protocol import effects as fx
+from peacefs.protocol.errors import AccessDenied, BadRequest, FileNotFound, PeacefsError
+from peacefs.protocol.messages import Completed, CompleteFile, Receipt, WrittenChunk
+
+
+def claim(path: str, mac: bytes | None) -> fx.Steps[None]:
+    """Says that a chunk is on its pipeline, without having written a byte."""
+    created = yield from fx.call(Create(path, path), Created, timeout_s=5.0)
+    allocated = created.allocated
+    receipts = [] if mac is None else [Receipt(hop.node, mac) for hop in allocated.pipeline]
+    chunk = WrittenChunk(allocated.chunk, allocated.version, 1000, 7, receipts)
+    yield from fx.call(CompleteFile(created.token, [chunk]), Completed, timeout_s=5.0)
+
+
+@pytest.mark.parametrize(
+    ("mac", "error"), [(b"0" * 16, AccessDenied), (b"", AccessDenied), (None, BadRequest)], ids=repr
+)
+def test_a_file_whose_chunks_no_datanode_has_attested_is_not_made(
+    mac: bytes | None, error: type[PeacefsError]
+) -> None:
+    cluster = SimulatedCluster(seed=1)
+    cluster.until_ready()
+    client = cluster.client("client")
+    with pytest.raises(error):
+        cluster.world.run_task(cluster.start(client, "claim", claim("/f", mac)), limit_s=60.0)
+    with pytest.raises(FileNotFound):
+        cluster.world.run_task(cluster.start(client, "read", read("/f")), limit_s=60.0)
