@@ -32,6 +32,7 @@ from peacefs.datanode.chunk_store import ChunkStore
 from peacefs.datanode.data_requests import DataRequests
 from peacefs.datanode.data_server import DataServer
 from peacefs.datanode.pipeline import PipelineHop
+from peacefs.datanode.streams_under_way import StreamsUnderWay
 from peacefs.protocol.errors import Unsupported
 from peacefs.protocol.hello import Identity
 from peacefs.protocol.limits import MIB, chunk_bytes_max, packet_bytes, thread_switch_interval_s
@@ -142,7 +143,9 @@ def _serve(name: str, directory: Path, sync: bool, end: Connection) -> None:
     store = ChunkStore(str(directory), 0, available_bytes=lambda: 1 << 50, rng=random.Random(name))
     driver.run(store.recover())
     changes = Changes()
-    requests = DataRequests(PipelineHop(name, _SEAL, store, changes), ChunkServer(_SEAL, store, changes))
+    requests = DataRequests(
+        PipelineHop(name, _SEAL, store, changes, StreamsUnderWay(name)), ChunkServer(_SEAL, store, changes)
+    )
     server = DataServer("127.0.0.1", 0, me, driver, requests)
     server.start()
     end.send(server.address)

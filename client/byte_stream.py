@@ -116,6 +116,26 @@ class ByteStream:
             self._readable = ticket = fx.Ticket()
         return (yield from fx.wait(ticket, timeout_s=timeout_s))
 
+    @property
+    def waiting_bytes(self) -> int:
+        """What lies here to be taken."""
+        return self._waiting_bytes
+
+    @property
+    def finished(self) -> bool:
+        """Whether all that will come is here."""
+        return self._finished
+
+    def holds(self, count: int, *, timeout_s: float) -> fx.Steps[bool]:
+        """Waits until so many bytes are here, or all that will come, or an error; False when time is over."""
+        with self._lock:
+            if self._waiting_bytes >= count or self._finished or self._error is not None:
+                return True
+            self._readable = ticket = fx.Ticket()
+        yield from fx.wait(ticket, timeout_s=timeout_s)
+        with self._lock:
+            return self._waiting_bytes >= count or self._finished or self._error is not None
+
     def more(self) -> fx.Steps[bool]:
         """Waits for a byte (True) or the end (False). Raises the producer's error."""
         if not (yield from self.readable(timeout_s=source_silence_s)):

@@ -79,6 +79,62 @@ def current_user() -> str:
         return f"uid{os.getuid()}"
 
 
+class QueuedSet(msgspec.Struct, frozen=True):
+    """A write set of which something waits. `root` is the checkpoint root where the set was told from a path."""
+
+    write_set: str
+    link: str | None
+    writer: str | None
+    host: str | None
+    root: str | None
+    replication: int
+    chunks_waiting: int
+    bytes_waiting: int
+    chunks_in_flight: int
+    age_s: float
+    expected_start_s: float
+
+
+class ShownGrant(msgspec.Struct, frozen=True):
+    """A chunk that may be written now."""
+
+    epoch: int
+    number: int
+    write_set: str
+    chunk: str
+    bytes: int
+    writer: str | None
+    pipeline: list[str]
+    waited_s: float
+    granted_s_ago: float
+    root: str | None
+
+
+class WaitingTimes(msgspec.Struct, frozen=True):
+    """How long sets waited for their first grant of late, and how long a chunk takes."""
+
+    median_s: float
+    p95_s: float
+    longest_s: float
+    chunk_s: float
+
+
+class Schedule(msgspec.Struct, frozen=True):
+    """The scheduling service as `/v1/schedule` has it; of the queue and of the grants the oldest."""
+
+    policy: str
+    epoch: int
+    datanodes: int
+    sets_waiting: int
+    chunks_waiting: int
+    grants_in_flight: int
+    granted_total: int
+    lapsed_total: int
+    waiting_times: WaitingTimes
+    queue: list[QueuedSet]
+    grants: list[ShownGrant]
+
+
 class CoordinatorApi:
     """Thread-safe. Raises classes of `errors`; owns `http` and closes it."""
 
@@ -288,6 +344,15 @@ class CoordinatorApi:
 
     def cancel_balancing(self, run: str) -> BalanceStatus:
         return self._read(self._http.ask("POST", f"/v1/balancer/{run}/cancel", params=self._me), BalanceStatus)
+
+    def schedule(self) -> Schedule:
+        """What waits to be written, and what is being written."""
+        return self._read(self._http.ask("GET", "/v1/schedule"), Schedule)
+
+    def change_policy(self, policy: str) -> Schedule:
+        """Raises BadRequest for a policy that there is not, Unsupported for one not installed, AccessDenied."""
+        body = msgspec.json.encode({"policy": policy})
+        return self._read(self._http.ask("PUT", "/v1/schedule/policy", params=self._me, body=body), Schedule)
 
     def inspect(self, path: str, *, every_file: bool = False) -> Iterator[FsckPage]:
         """How files of a tree fare, page by page: those with findings, or `every_file`. Raises FileNotFound."""

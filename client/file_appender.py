@@ -12,6 +12,7 @@ from peacefs.protocol.messages import AbandonLease, Completed, Done, Leased
 
 from .byte_stream import ByteStream
 from .file_writer import WriteStats, write_file
+from .grants import GrantDesk
 from .lease_renewal import LeaseRenewal
 
 
@@ -20,6 +21,7 @@ def append_file(
     source: ByteStream,
     *,
     block_bytes: int,
+    desk: GrantDesk,
     hop_timeout_s: float = default_hop_timeout_s,
 ) -> fx.Steps[tuple[Completed, WriteStats]]:
     """Adds what `source` brings to the end of the file. Raises as `write_file` does, and LeaseExpired.
@@ -33,6 +35,7 @@ def append_file(
                 leased.allocated,
                 source,
                 block_bytes=block_bytes,
+                desk=desk,
                 hop_timeout_s=hop_timeout_s,
                 renewal=LeaseRenewal(leased.token),
             )

@@ -18,6 +18,7 @@ from .byte_stream import ByteStream
 from .file_appender import abandon
 from .file_writer import Written, write_chunks
 from .flushed_tail import FlushedTail
+from .grants import GrantDesk
 from .lease_renewal import LeaseRenewal
 
 
@@ -35,6 +36,7 @@ class FileFlusher:
         allocated: Allocated | None,
         block_bytes: int,
         holder: str,
+        desk: GrantDesk,
         *,
         has_lease: bool = False,
         hop_timeout_s: float = default_hop_timeout_s,
@@ -43,6 +45,7 @@ class FileFlusher:
         self._allocated = allocated
         self._block_bytes = block_bytes
         self._holder = holder
+        self._desk = desk
         self._hop_timeout_s = hop_timeout_s
         self._tail = FlushedTail(min(flush_merge_bytes_max, block_bytes))
         self._long_part: Written | None = None
@@ -89,6 +92,7 @@ class FileFlusher:
                 self._allocated,
                 source,
                 block_bytes=self._block_bytes,
+                desk=self._desk,
                 hop_timeout_s=self._hop_timeout_s,
                 renewal=LeaseRenewal(self._token) if self.has_lease else None,
             )

@@ -19,6 +19,7 @@ from peacefs.protocol.threads import ThreadDriver
 
 from .byte_stream import ByteStream
 from .file_flusher import FileFlusher
+from .grants import GrantDesk
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -36,9 +37,11 @@ class FileSink(io.BufferedIOBase):
     its last flush ended.
     """
 
-    def __init__(self, driver: ThreadDriver, created: Created, block_bytes: int, holder: str) -> None:
+    def __init__(
+        self, driver: ThreadDriver, created: Created, block_bytes: int, holder: str, desk: GrantDesk
+    ) -> None:
         self._driver = driver
-        self._flusher = FileFlusher(created.token, created.allocated, block_bytes, holder)
+        self._flusher = FileFlusher(created.token, created.allocated, block_bytes, holder, desk)
         self._gathered = bytearray()
         self._position = 0
         self._flushed_position = 0
@@ -195,7 +198,7 @@ class FileSink(io.BufferedIOBase):
 class AppendingSink(FileSink):
     """A file that is being extended: its writer has the lease from the start. `tell` counts from its beginning."""
 
-    def __init__(self, driver: ThreadDriver, leased: Leased, holder: str) -> None:
-        super().__init__(driver, Created(leased.token, leased.allocated), leased.block_bytes, holder)
+    def __init__(self, driver: ThreadDriver, leased: Leased, holder: str, desk: GrantDesk) -> None:
+        super().__init__(driver, Created(leased.token, leased.allocated), leased.block_bytes, holder, desk)
         self._flusher.has_lease = True
         self._position = self._flushed_position = leased.length

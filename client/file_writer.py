@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from peacefs.protocol import effects as fx
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.ids import ChunkId, NodeId
+from peacefs.protocol.limits import fast_lane_bytes_max, lease_renewal_s, source_silence_s
 from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
 from peacefs.protocol.messages import AllocateChunk, Allocated, Completed, CompleteFile, WrittenChunk
 
 from .byte_stream import ByteStream
 from .chunk_buffer import ChunkBuffer
-from .chunk_writer import write_chunk
+from .chunk_writer import AllocateAgain, write_chunk
+from .grants import GrantDesk, GrantedSet
 from .lease_renewal import LeasedBuffer, LeaseRenewal
 
 
@@ -50,16 +52,18 @@ def write_file(
     source: ByteStream,
     *,
     block_bytes: int,
+    desk: GrantDesk,
     hop_timeout_s: float = default_hop_timeout_s,
     renewal: LeaseRenewal | None = None,
 ) -> fx.Steps[tuple[Completed, WriteStats]]:
     """Writes what `source` brings in chunks of `block_bytes`, and publishes it under the name in `token`.
 
-    `first` is the chunk that the coordinator placed with the token. A file whose source aborts is not published.
+    `first` is the chunk that the coordinator placed with the token, for what fits the fast lane; every larger
+    chunk waits for its grant at `desk`. A file whose source aborts is not published.
     Whatever is raised, the source is told, so that its producer does not wait for room.
     """
     written = yield from write_chunks(
-        token, first, source, block_bytes=block_bytes, hop_timeout_s=hop_timeout_s, renewal=renewal
+        token, first, source, block_bytes=block_bytes, desk=desk, hop_timeout_s=hop_timeout_s, renewal=renewal
     )
     try:
         completed = yield from fx.call(CompleteFile(token, written.chunks), Completed)
@@ -75,11 +79,12 @@ def write_chunks(
     source: ByteStream,
     *,
     block_bytes: int,
+    desk: GrantDesk,
     hop_timeout_s: float = default_hop_timeout_s,
     renewal: LeaseRenewal | None = None,
 ) -> fx.Steps[Written]:
     """The part of `write_file` before the publication."""
-    writer = _FileWriter(token, first, source, block_bytes, hop_timeout_s, renewal)
+    writer = _FileWriter(token, first, source, block_bytes, desk, hop_timeout_s, renewal)
     try:
         return (yield from writer.write())
     except PeacefsError as error:
@@ -94,6 +99,7 @@ class _FileWriter:
         first: Allocated | None,
         source: ByteStream,
         block_bytes: int,
+        desk: GrantDesk,
         hop_timeout_s: float,
         renewal: LeaseRenewal | None,
     ) -> None:
@@ -101,6 +107,7 @@ class _FileWriter:
         self._placed = first
         self._source = source
         self._block_bytes = block_bytes
+        self._desk = desk
         self._hop_timeout_s = hop_timeout_s
         self._renewal = renewal
         self._failed: list[NodeId] = []
@@ -119,16 +126,48 @@ class _FileWriter:
         return (yield from self._source.more())
 
     def _write_next_chunk(self) -> fx.Steps[WrittenChunk]:
-        allocated, self._placed = self._placed, None
-        if allocated is None:
-            allocated = yield from self._allocate(self._failed, None)
         if self._renewal is None:
             buffer = ChunkBuffer(self._source, self._block_bytes)
         else:
             buffer = LeasedBuffer(self._source, self._block_bytes, self._renewal)
-        written = yield from write_chunk(
-            allocated, buffer, self._allocate, self._failed, hop_timeout_s=self._hop_timeout_s
-        )
+        if (yield from self._is_large()):
+            return (yield from self._write_granted(buffer))
+        allocated, self._placed = self._placed, None
+        if allocated is None:
+            allocated = yield from self._allocate(self._failed, None)
+        return (yield from self._through(allocated, buffer, self._allocate))
+
+    def _is_large(self) -> fx.Steps[bool]:
+        """Whether there is more to write than the fast lane takes: known when so much has come, or the end."""
+        for _ in range(int(source_silence_s / lease_renewal_s)):
+            if (yield from self._source.holds(fast_lane_bytes_max + 1, timeout_s=lease_renewal_s)):
+                if self._source.error is not None:
+                    raise self._source.error
+                return self._source.waiting_bytes > fast_lane_bytes_max
+            if self._renewal is not None:
+                yield from self._renewal.keep(lease_renewal_s)
+        raise self._source.silent()
+
+    def _write_granted(self, buffer: ChunkBuffer) -> fx.Steps[WrittenChunk]:
+        known = self._source.waiting_bytes if self._source.finished else self._block_bytes
+        chunk_bytes = min(known, self._block_bytes)
+        grants = GrantedSet(self._desk, self._token, {0: chunk_bytes}, written_bytes=self._written)
+        placed, self._placed = self._placed, None
+
+        def again(failed: list[NodeId], abandoned: ChunkId | None) -> fx.Steps[Allocated]:
+            return (yield from grants.again(0, chunk_bytes, failed, [abandoned] if abandoned is not None else []))
+
+        try:
+            allocated = yield from again(self._failed, placed.chunk if placed is not None else None)
+            written = yield from self._through(allocated, buffer, again)
+        except PeacefsError:
+            yield from grants.give_back()
+            raise
+        grants.written(0)
+        return written
+
+    def _through(self, allocated: Allocated, buffer: ChunkBuffer, again: AllocateAgain) -> fx.Steps[WrittenChunk]:
+        written = yield from write_chunk(allocated, buffer, again, self._failed, hop_timeout_s=self._hop_timeout_s)
         self._written += written.length
         return written
 

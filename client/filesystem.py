@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import uuid
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -17,12 +18,20 @@ from peacefs.protocol.threads import ConnectionPool, ThreadDriver
 
 from .addresses import DEFAULT_ADDRESS, parse_address
 from .control_calls import ControlCalls
-from .coordinator_api import BalanceStatus, CoordinatorApi, ListingPage, current_user, new_request_id
+from .coordinator_api import (
+    BalanceStatus,
+    CoordinatorApi,
+    ListingPage,
+    Schedule,
+    current_user,
+    new_request_id,
+)
 from .coordinator_http import CoordinatorHttp
 from .file_objects import FileSource
 from .file_reader import read_whole
 from .file_sink import AppendingSink, FileSink
 from .file_status import ContentSummary, CopiedTree, FileStatus, QuotaUsage, SnapshotDifference
+from .grants import GrantDesk
 from .patience import Patience
 from .trash import Trash
 
@@ -47,6 +56,7 @@ class PeaceFileSystem:
         self._connections = ConnectionPool(Identity(cluster="", role="client", name=name, seal=None))
         self._calls = ControlCalls(where, self._connections, patience)
         self._driver = ThreadDriver(self._connections, self._calls.call)
+        self._grants = GrantDesk(f"{name} {uuid.uuid4().hex[:8]}", pushed=False)
 
     @property
     def user(self) -> str:
@@ -110,7 +120,7 @@ class PeaceFileSystem:
             block_bytes=block_bytes,
             permission=permission,
         )
-        return FileSink(self._driver, self._calls.create(file), block_bytes, self._api.new_holder())
+        return FileSink(self._driver, self._calls.create(file), block_bytes, self._api.new_holder(), self._grants)
 
     def open_for_appending(self, path: str) -> FileSink:
         """Begins to extend a file; what is written is part of it when the sink is closed, or with `hflush` before.
@@ -121,7 +131,7 @@ class PeaceFileSystem:
         Raises FileNotFound, FileAlreadyExists for a directory, AlreadyBeingCreated.
         """
         holder = self._api.new_holder()
-        return AppendingSink(self._driver, self._api.extend(path, holder), holder)
+        return AppendingSink(self._driver, self._api.extend(path, holder), holder, self._grants)
 
     def recover_lease(self, path: str) -> bool:
         """Lets a file be extended whose writer is dead, before its lease has run out. True: it is so at once.
@@ -331,6 +341,14 @@ class PeaceFileSystem:
 
     def cancel_balancing(self, run: str) -> BalanceStatus:
         return self._api.cancel_balancing(run)
+
+    def schedule(self) -> Schedule:
+        """What waits to be written, what is being written, and under which policy."""
+        return self._api.schedule()
+
+    def change_policy(self, policy: str) -> Schedule:
+        """Lets another scheduling policy decide from now on. Raises BadRequest, Unsupported."""
+        return self._api.change_policy(policy)
 
     def inspect(self, path: str, *, every_file: bool = False) -> Iterator[FsckPage]:
         """How files of a tree fare, page by page: those with findings, or `every_file`. Raises FileNotFound."""

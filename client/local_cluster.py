@@ -31,7 +31,8 @@ class LocalCluster:
 
     `datanodes` None means as many as the directory has (a new one: `limits.local_datanodes_default`); `port` is
     the coordinator's for HTTP, 0 for a free one. Datanodes take ports from `datanode_port` on, two each, or free
-    ones when it is 0. A member that dies stays dead until `restart` is called.
+    ones when it is 0. `coordinator_options` are more options of `peacefs coordinator`. A member that dies stays
+    dead until `restart` is called.
     """
 
     def __init__(
@@ -40,11 +41,13 @@ class LocalCluster:
         datanodes: int | None = None,
         port: int = coordinator_http_port_default,
         datanode_port: int = 0,
+        coordinator_options: Sequence[str] = (),
     ) -> None:
         self._path = directory
         self._wanted_datanodes = datanodes
         self._port = port
         self._datanode_port = datanode_port
+        self._coordinator_options = coordinator_options
         self._claimed: ClusterDirectory | None = None
         self._parent_pipe: tuple[int, int] | None = None
         self._coordinator: Member | None = None
@@ -165,6 +168,7 @@ class LocalCluster:
             f"--host={_HOST}",
             f"--port={before.http_port if before else self._port}",
             f"--node-port={before.node_port if before else 0}",
+            *self._coordinator_options,
         ]
 
     def _datanode_arguments(self, number: int) -> Callable[[Readiness | None], Sequence[str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from peacefs.protocol.errors import PeacefsError
+from peacefs.protocol.ids import NodeId
 from peacefs.protocol.messages import (
     AbandonLease,
     AllocateChunk,
@@ -19,6 +20,9 @@ from peacefs.protocol.messages import (
     OpenFile,
     RenewLease,
     ReportCorrupt,
+    StateWriteSet,
+    StreamEnded,
+    StreamsFound,
     TakeLease,
 )
 
@@ -27,16 +31,27 @@ from .files import Files
 
 log = logging.getLogger("peacefs.coordinator")
 
-_WITH_A_TOKEN = (AllocateChunk, CompleteFile, RenewLease, AbandonLease, GetLayout, ReportCorrupt)
+_WITH_A_TOKEN = (AllocateChunk, CompleteFile, RenewLease, AbandonLease, GetLayout, ReportCorrupt, StateWriteSet)
 #: What datanodes ask, as clients that live in them.
-CALLS_OF_DATANODES = (*_WITH_A_TOKEN, TakeLease)
+CALLS_OF_DATANODES = (*_WITH_A_TOKEN, TakeLease, StreamEnded, StreamsFound)
 #: What clients ask, who are who they say they are, as over HTTP.
 CALLS_OF_CLIENTS = (*_WITH_A_TOKEN, CreateFile, OpenFile, FlushFile)
 
 
-async def answer(files: Files, message: Message, host: str | None, who: str) -> Message:
-    """The reply to a call of `who`, on `host`; raises nothing, for a Failure is a reply too."""
+async def answer(
+    files: Files, message: Message, host: str | None, who: str, *, link: NodeId | None = None
+) -> Message:
+    """The reply to a call of `who`, on `host`; raises nothing, for a Failure is a reply too.
+
+    `link` is the datanode over whose link the call came, if it is one: what grants can be pushed over.
+    """
     try:
+        if link is not None and isinstance(message, StreamEnded):
+            return files.schedule.ended(link, message)
+        if link is not None and isinstance(message, StreamsFound):
+            return files.schedule.found(link, message)
+        if isinstance(message, StateWriteSet):
+            return await files.schedule.state(message, link, host)
         return await _carry_out(files, message, host)
     except PeacefsError as error:
         return Failure(error.code, error.message, error.culprit)

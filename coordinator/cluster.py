@@ -6,7 +6,7 @@ Events and `now` go in; orders (messages for datanodes) come out. No clock, no s
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 from math import inf
 from random import Random
@@ -77,6 +77,8 @@ class Cluster:
         self.replicas_lost_total = 0
         self._hearsay = Hearsay()
         self._ticked_s = now_s
+        #: Whether chunks that clients write leave something of a datanode for copies.
+        self.has_room: Callable[[NodeId], bool] = lambda node: True
 
     # -- what the namespace says -------------------------------------------------------------------
 
@@ -258,7 +260,9 @@ class Cluster:
         self._streams.close_overdue(now_s)
         ticked.slowness = self.slow_hops.judge(now_s)
         if self.ready(now_s):
-            ticked.copies = self.repair.plan(now_s, self.chunks, self.members, self._target_chooser())
+            ticked.copies = self.repair.plan(
+                now_s, self.chunks, self.members, self._target_chooser(), self.has_room
+            )
             ticked.copies += self.balancer.tick(now_s, self.chunks, self.members, self.repair)
             ticked.orders = self._clean_up(now_s, floor)
         return ticked
@@ -323,6 +327,10 @@ class Cluster:
         self._streams.open(chunk, chosen, now_s + expires_s)
         nodes = [self.members.get(node) for node in chosen]
         return [node for node in nodes if node is not None]
+
+    def granted(self, now_s: float, chunk: ChunkId, nodes: Sequence[NodeId], expires_s: float) -> None:
+        """The scheduling service has placed a chunk."""
+        self._streams.open(chunk, nodes, now_s + expires_s)
 
     def abandoned(self, chunk: ChunkId) -> None:
         """A writer gave a chunk up."""

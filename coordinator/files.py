@@ -16,6 +16,8 @@ from .placing import Placing
 from .probing import Probing
 from .reading import Reading
 from .reshaping import Reshaping
+from .schedule_desk import ScheduleDesk
+from .scheduling import Scheduling
 from .snapshotting import Snapshotting
 from .temporary_files import TemporaryFiles
 from .trash import Trash
@@ -27,7 +29,7 @@ from .writing import Writing
 class Files:
     """All operations over one workplace."""
 
-    def __init__(self, workplace: Workplace, trash_minutes: int = 0) -> None:
+    def __init__(self, workplace: Workplace, scheduling: Scheduling, trash_minutes: int = 0) -> None:
         self.callers = workplace.callers
         placing = Placing(workplace)
         leases = Leases(workplace.monotonic())
@@ -35,7 +37,8 @@ class Files:
         self.probing = Probing(workplace, placing)
         self.appending = Appending(workplace, placing, leases)
         self.reshaping = Reshaping(workplace, leases)
-        self.writing = Writing(workplace, placing, self.appending)
+        self.schedule = ScheduleDesk(workplace, placing, self.appending, scheduling)
+        self.writing = Writing(workplace, placing, self.appending, self.schedule)
         self.snapshots = Snapshotting(workplace, self.names)
         self.copying = TreeCopying(workplace, self.names)
         self.limiting = Limiting(workplace, self.names)

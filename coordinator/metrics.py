@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from prometheus_client import Gauge
+from prometheus_client import Gauge, Histogram
 
 from peacefs.protocol.metrics import registry
 
@@ -13,7 +13,10 @@ from .admission import Admission
 from .cluster import Cluster
 from .commits import GroupCommit
 from .membership import State
+from .schedule_desk import ScheduleDesk
 from .temporary_files import TemporaryFiles
+
+_WAITED_BUCKETS_S = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 60.0, 150.0, 400.0, 1000.0)
 
 
 def watch(
@@ -56,6 +59,26 @@ def watch(
     )
     _gauge("peacefs_commits_made", "Commits of the metadata since the start", lambda: group_commit.commits)
     _gauge("peacefs_changes_made", "Changes of the metadata that they carried", lambda: group_commit.requests)
+
+
+def watch_schedule(desk: ScheduleDesk) -> None:
+    """The same for the scheduling service. Once a process."""
+    scheduling = desk.scheduling
+    waited = Histogram(
+        "peacefs_grant_waited_seconds",
+        "How long write sets had waited when a chunk of theirs was granted",
+        buckets=_WAITED_BUCKETS_S,
+        registry=registry,
+    )
+    desk.on_waited = waited.observe
+    _gauge("peacefs_grants_in_flight", "Chunks that may be written now", lambda: len(scheduling.grants))
+    _gauge("peacefs_chunks_queued", "Chunks that wait for a grant", lambda: scheduling.chunks_waiting)
+    _gauge("peacefs_grants_given", "Grants since the start", lambda: scheduling.times.granted_total)
+    _gauge(
+        "peacefs_grants_lapsed",
+        "Grants whose end nobody reported, given back when every datanode denied them",
+        lambda: scheduling.times.lapsed_total,
+    )
 
 
 def _count(cluster: Cluster, state: State) -> int:

@@ -33,11 +33,14 @@ class Network:
         self._described = described or Topology()
         #: Whether there is a description at all.
         self.is_described = described is not None
+        #: Rises with every new description.
+        self.revision = 0
 
     def describe(self, topology: Topology) -> None:
         """From now on the description is this."""
         self._described = topology
         self.is_described = True
+        self.revision += 1
 
     def is_known(self, registration: Register) -> bool:
         """Whether the description names this datanode."""

@@ -110,6 +110,7 @@ class NodeServer:
             self.cluster.answered(copy, copied=False)
             return
         log.info("copying chunk %s from %s to %s", show(copy.chunk), copy.source, copy.target)
+        self.files.schedule.copy_begins(copy.chunk, copy.source, copy.target)
         link.ask(
             ReplicateChunk(copy.chunk, copy.version, [target], token, copy.bytes_per_second),
             lambda reply: self._copied(copy, reply),
@@ -122,6 +123,7 @@ class NodeServer:
             log.warning(
                 "copying chunk %s from %s to %s failed: %s", show(copy.chunk), copy.source, copy.target, why
             )
+        self.files.schedule.copy_ended(copy.chunk)
         self.cluster.answered(copy, copied=copied)
 
     # -- called by links ---------------------------------------------------------------------------
@@ -358,6 +360,7 @@ class NodeLink(asyncio.Protocol):
             server.on_epoch_seen(message.node, message.epoch_seen)
             server.cluster.register(now_s, message)
             server.registered(self)
+            server.files.schedule.registered(message.node, message.streams)
             self._host = message.data_host
             log.info(
                 "datanode %s registered: %s:%d, rack %s",
@@ -385,6 +388,6 @@ class NodeLink(asyncio.Protocol):
                 self._server.send([order])
 
     async def _answer(self, message: Message, tag: int) -> None:
-        reply = await answer(self._server.files, message, self._host, self.name)
+        reply = await answer(self._server.files, message, self._host, self.name, link=self.name)
         with contextlib.suppress(RuntimeError):
             self.write(reply, tag)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from peacefs.protocol.ids import ChunkId, NodeId
-from peacefs.protocol.limits import write_token_lifetime_s
-from peacefs.protocol.messages import Allocated
+from peacefs.protocol.limits import grant_open_s, write_token_lifetime_s
+from peacefs.protocol.messages import Allocated, GrantedChunk
 from peacefs.protocol.tokens import ChunkWrite
 
 from .membership import Node
+from .scheduled_sets import InFlight
 from .workplace import Workplace
 
 
@@ -31,6 +32,17 @@ class Placing:
             pipeline=[node.hop for node in nodes],
             token=self.write_token(chunk, version, [node.id for node in nodes]),
         ), nodes[0]
+
+    def granted(self, grant: InFlight) -> GrantedChunk | None:
+        """The same for a chunk that the scheduling service has placed; None if a node of it is not known."""
+        at = self._at
+        hops = [hop for node in grant.nodes if (hop := at.cluster.hop(node)) is not None]
+        if len(hops) != len(grant.nodes):
+            return None
+        use_by_s = at.wall_clock() + grant.granted_s + grant_open_s - at.monotonic()
+        token = ChunkWrite(use_by_s, grant.chunk, grant.version, list(grant.nodes), grant.number)
+        allocated = Allocated(grant.chunk, grant.version, hops, at.seal.seal(token))
+        return GrantedChunk(grant.index, at.numbering.epoch, grant.number, allocated)
 
     def write_token(self, chunk: ChunkId, version: int, nodes: list[NodeId]) -> str:
         """Leave to write a version of a chunk through these nodes."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from peacefs.protocol.ids import ChunkId, NodeId
-from peacefs.protocol.limits import repair_timeout_s, repairs_in_flight_per_node
+from peacefs.protocol.limits import nodes_per_repair_floor, repair_timeout_s, repairs_in_flight_per_node
 
 from .chunk_map import ChunkMap, ChunkState
 from .membership import Membership, State
@@ -64,17 +64,31 @@ class Repair:
     def under_way(self) -> int:
         return len(self._under_way)
 
-    def plan(self, now_s: float, chunks: ChunkMap, members: Membership, choose_target: ChooseTarget) -> list[Copy]:
-        """New copies to start now."""
+    def plan(
+        self,
+        now_s: float,
+        chunks: ChunkMap,
+        members: Membership,
+        choose_target: ChooseTarget,
+        has_room: Callable[[NodeId], bool] = lambda node: True,
+    ) -> list[Copy]:
+        """New copies to start now.
+
+        They go to nodes that what clients write leaves room on. So that repair comes to its end however busy the
+        cluster is, one copy for every `limits.nodes_per_repair_floor` nodes goes on regardless.
+        """
         self._give_up_overdue(now_s)
         busy = self._load()
         alive = [node.id for node in members.alive()]
+        crowded = frozenset(node for node in alive if not has_room(node))
+        floor = max(1, len(alive) // nodes_per_repair_floor)
         copies: list[Copy] = []
         misses = 0
         for chunk in chunks.under.first(_CONSIDERED_PER_PLAN, but=self._under_way):
             if sum(busy.get(node, 0) < repairs_in_flight_per_node for node in alive) < 2:
                 break
-            copy = self._plan_one(chunk, chunks, members, busy, choose_target)
+            barred = crowded if len(self._under_way) >= floor else frozenset[NodeId]()
+            copy = self._plan_one(chunk, chunks, members, busy, choose_target, barred)
             if copy is None:
                 chunks.under.postpone(chunk)
                 misses += 1
@@ -94,6 +108,7 @@ class Repair:
         members: Membership,
         busy: dict[NodeId, int],
         choose_target: ChooseTarget,
+        barred: frozenset[NodeId],
     ) -> Copy | None:
         state = _state(chunks, chunk)
         full = {node for node, load in busy.items() if load >= repairs_in_flight_per_node}
@@ -106,8 +121,10 @@ class Repair:
             return None
         failed = self._failed_targets.get(chunk, set())
         dropped = self._being_dropped.get(chunk, {}).keys()
-        excluded = frozenset(full | failed | dropped).union(state.corrupt, state.holders, state.awaited)
+        excluded = barred.union(full, failed, dropped, state.corrupt, state.holders, state.awaited)
         target = choose_target(chunks.lasting(state), excluded)
+        if target is None and barred:
+            return None
         if target is None:
             # Where every other node has failed, the failed ones get another chance at the next plan.
             self._failed_targets.pop(chunk, None)

@@ -22,7 +22,7 @@ from starlette.exceptions import HTTPException
 
 import peacefs
 from peacefs.protocol.errors import BadRequest, PeacefsError, remote_exception
-from peacefs.protocol.limits import maintenance_hours_max, plan_body_bytes_max
+from peacefs.protocol.limits import maintenance_hours_max, plan_body_bytes_max, schedule_body_bytes_max
 from peacefs.protocol.messages import (
     AbandonLease,
     AllocateChunk,
@@ -32,6 +32,7 @@ from peacefs.protocol.messages import (
     Message,
     RenewLease,
     ReportCorrupt,
+    StateWriteSet,
 )
 from peacefs.protocol.metrics import CONTENT_TYPE, exposition
 from peacefs.protocol.webhdfs_query import NOBODY
@@ -44,6 +45,7 @@ from .planner import Planner
 from .records import Mode
 from .rest_access import superusers_only
 from .rest_network import network_routes, probing_routes
+from .rest_schedule import schedule_routes
 from .slow_hops import Part
 from .standing import Service
 from .writing import CreateFile
@@ -347,9 +349,17 @@ def build_rest(
     async def corrupt(request: Request) -> Response:
         return _json(await files.reading.report_corrupt(await _message(request, ReportCorrupt)))
 
+    @app.post("/v1/files/schedule", openapi_extra=_documented(StateWriteSet))
+    async def schedule(request: Request) -> Response:
+        wanted = await _message(request, StateWriteSet)
+        return _json(await files.schedule.state(wanted, None, _client_host(request)))
+
+    app.include_router(schedule_routes(lambda: files.schedule, for_superusers))
     app.include_router(network_routes(cluster, Planner()))
     app.include_router(probing_routes(files.probing, for_superusers))
-    app.add_middleware(BodyLimit, of_path={"/v1/plan": plan_body_bytes_max})
+    app.add_middleware(
+        BodyLimit, of_path={"/v1/plan": plan_body_bytes_max, "/v1/files/schedule": schedule_body_bytes_max}
+    )
     _answer_errors(app)
     return app
 

@@ -29,6 +29,7 @@ from peacefs.protocol.limits import (
     load_chunks_per_turn,
     lost_replicas_per_turn,
     repair_tick_interval_s,
+    streams_per_node_default,
     temporary_look_interval_s,
     thread_switch_interval_s,
     tick_interval_s,
@@ -58,7 +59,7 @@ from .membership import State
 from .metadata import Transaction
 from .metadata_file import STORE_NAME
 from .metadata_sqlite import SqliteMetadata
-from .metrics import watch
+from .metrics import watch, watch_schedule
 from .node_link import NodeServer
 from .online_backup import OnlineBackup
 from .permissions import Callers
@@ -68,6 +69,8 @@ from .rest_balancer import add_balancer_routes
 from .rest_exchange import add_exchange_route
 from .rest_metadata import add_metadata_routes
 from .rest_network import add_reload_route
+from .scheduling import Scheduling
+from .scheduling_policies import POLICY_DEFAULT
 from .slow_hops import Part, Slowness
 from .unclaimed import UnclaimedCounts
 from .webhdfs import WebHdfs
@@ -101,6 +104,10 @@ class CoordinatorOptions:
     groups: Mapping[str, Collection[str]] = field(default_factory=dict)
     #: The network as an administrator describes it; without it, what datanodes say and default rates.
     topology: Path | None = None
+    #: Which of `scheduling_policies.SCHEDULING_POLICIES` grants chunks; it can be changed while running.
+    policy: str = POLICY_DEFAULT
+    #: How many chunks a datanode takes at once, where nothing else says what it can.
+    streams_per_node: int = streams_per_node_default
 
 
 def run(options: CoordinatorOptions) -> None:
@@ -171,9 +178,16 @@ class Coordinator:
                 self._nodes.send,
                 Callers(getpass.getuser() if options.check_permissions else None, options.groups),
             ),
+            Scheduling(
+                self._epochs.numbering,
+                random.Random(),
+                policy=options.policy,
+                streams_per_node=options.streams_per_node,
+            ),
             options.trash_minutes,
         )
         self._nodes.files = self._files
+        self._cluster.has_room = self._files.schedule.scheduling.has_room
         self._clients = ClientLinks(self._nodes.me, self._files)
         self._files.administration.recall()
 
@@ -200,6 +214,7 @@ class Coordinator:
         add_exchange_route(rest, self._files.names)
         admission = Admission(WebHdfs(self._files, rest))
         watch(self._cluster, self._commits, admission, self._files.temporary_files)
+        watch_schedule(self._files.schedule)
         server = build_server(admission, self._clients.link)
         try:
             node_port = await self._nodes.start(options.host, options.node_port)
@@ -288,6 +303,7 @@ class Coordinator:
         while True:
             now_s = time.monotonic()
             self._act(self._cluster.tick(now_s, self._reader.floor()))
+            self._schedule_in_turns()
             await self._take_out_lost()
             if not was_ready and self._cluster.ready(now_s):
                 was_ready = True
@@ -312,6 +328,12 @@ class Coordinator:
             await asyncio.sleep(trash_look_interval_s)
             await self._files.trash.empty()
 
+    def _schedule_in_turns(self) -> None:
+        """What is due; a policy that plans for long gets another turn after all else that waits."""
+        self._files.schedule.tick()
+        if self._files.schedule.has_more:
+            asyncio.get_running_loop().call_later(0, self._schedule_in_turns)
+
     async def _take_out_lost(self) -> None:
         more = True
         while more:
@@ -324,6 +346,8 @@ class Coordinator:
             log.log(level, "datanode %s is %s", transition.node, transition.after.value)
         for found in ticked.slowness:
             _log_slowness(found)
+            if transition.after is State.DEAD:
+                self._files.schedule.died(transition.node)
         self._nodes.send(ticked.orders)
         for copy in ticked.copies:
             self._nodes.start_copy(copy, self._files.writing.write_token(copy.chunk, copy.version, [copy.target]))

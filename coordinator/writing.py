@@ -26,8 +26,10 @@ from .appending import Appending
 from .metadata import InodeId, Lease, Transaction
 from .paths import parse_path
 from .placing import Placing
+from .quota_checks import check_room
 from .replays import check_request_id
 from .replication_bounds import checked_replication
+from .schedule_desk import ScheduleDesk
 from .snapshots import changeable_path
 from .workplace import Workplace
 
@@ -63,10 +65,13 @@ class CreateTicket:
 class Writing:
     """Commits nothing before the completion; until then a file is a token in its writer's hands."""
 
-    def __init__(self, workplace: Workplace, placing: Placing, appending: Appending) -> None:
+    def __init__(
+        self, workplace: Workplace, placing: Placing, appending: Appending, schedule: ScheduleDesk
+    ) -> None:
         self._at = workplace
         self._placing = placing
         self._appending = appending
+        self._schedule = schedule
 
     async def create(self, wanted: CreateFile) -> CreateTicket:
         """Places the first chunk and seals all that the completion needs. Commits nothing."""
@@ -88,6 +93,7 @@ class Writing:
             create_parent=wanted.create_parent,
             # A stock client sends none; the datanode may still have to repeat the completion.
             request_id=wanted.request_id or uuid.uuid4().hex,
+            client_host=wanted.client_host or "",
         )
         exclude = self._placing.nodes_by_http_name(wanted.exclude)
         allocated, head = self._placing.place(token.replication, wanted.client_host, exclude)
@@ -100,11 +106,7 @@ class Writing:
         token = self._at.seal.open_for_writing(wanted.token, self._at.wall_clock())
         if isinstance(token, FileLease):
             self._appending.renew_lease(token)
-            namespace.check_extension(self._at.reader, token.inode, wanted.written_bytes)
-        else:
-            namespace.check_allocation(
-                self._at.reader, parse_path(token.path), wanted.written_bytes, token.replication
-            )
+        check_room(self._at.reader, token, wanted.written_bytes)
         if wanted.abandoned is not None:
             self._at.cluster.abandoned(wanted.abandoned)
         await self._at.until_ready()
@@ -166,6 +168,7 @@ class Writing:
         self, token: FileWrite | FileLease, chunks: Sequence[WrittenChunk], publication: namespace.Publication
     ) -> None:
         self._at.cluster.published(publication.added)
+        self._schedule.published(chunks)
         self._at.free(publication.freed)
         fewest = min((len(chunk.receipts) for chunk in chunks), default=token.replication)
         if fewest < token.replication:

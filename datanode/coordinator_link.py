@@ -37,9 +37,12 @@ from peacefs.protocol.limits import (
     reregister_backoff_s,
 )
 from peacefs.protocol.messages import (
+    AskStreams,
     DeleteChunks,
     DiskReport,
     Failure,
+    Granted,
+    GrantRefused,
     Heartbeat,
     HeartbeatAck,
     Message,
@@ -50,6 +53,7 @@ from peacefs.protocol.messages import (
     ReplicateChunk,
     ReportAgain,
     ReportChunks,
+    StreamsFound,
     Usage,
     VerifyChunks,
 )
@@ -73,6 +77,8 @@ class Datanode(Protocol):
     def disks(self) -> Sequence[DiskReport]: ...
     def epoch_seen(self, epoch: int) -> None: ...
     def clock_heard(self, clock_s: float) -> None: ...
+    def granted(self, message: Granted | GrantRefused) -> None: ...
+    def streams_found(self, question: AskStreams) -> StreamsFound: ...
     def ordered(self, order: Message, respond: Respond) -> None:
         """Does what the coordinator orders, on another thread than the caller's."""
 
@@ -208,7 +214,7 @@ class CoordinatorLink:
     def _register(self, connection: SocketConnection) -> None:
         self._send(connection, self._datanode.registration())
         while not isinstance(reply := connection.receive(link_silence_timeout_s).message, Registered):
-            if isinstance(reply, _ORDERS):
+            if isinstance(reply, _ORDERS | Granted | GrantRefused | AskStreams):
                 continue
             if isinstance(reply, Failure):
                 raise from_wire(reply.code, reply.message)
@@ -236,6 +242,12 @@ class CoordinatorLink:
             return
         if isinstance(message, ReportAgain):
             raise PeerUnreachable("the coordinator wants a new registration")
+        if isinstance(message, Granted | GrantRefused):
+            self._datanode.granted(message)
+            return
+        if isinstance(message, AskStreams):
+            self._respond(connection, self._datanode.streams_found(message), next(self._tags))
+            return
         if isinstance(message, _ORDERS):
             tag = frame.tag
             self._datanode.ordered(message, lambda reply: self._respond(connection, reply, tag))

@@ -21,6 +21,7 @@ from urllib.parse import quote
 from peacefs.client.file_appender import append_file
 from peacefs.client.file_reader import FileReader
 from peacefs.client.file_writer import WriteStats, write_file
+from peacefs.client.grants import GrantDesk
 from peacefs.protocol import effects as fx
 from peacefs.protocol import limits
 from peacefs.protocol.asgi import Receive, Scope, Send
@@ -72,12 +73,14 @@ class Gateway:
         self,
         seal: Seal,
         driver: ThreadDriver,
+        grants: GrantDesk,
         *,
         wall_clock: Callable[[], float] = time.time,
         bounds: GatewayLimits | None = None,
     ) -> None:
         self._seal = seal
         self._driver = driver
+        self._grants = grants
         self._wall_clock = wall_clock
         self._bounds = bounds = bounds or GatewayLimits()
         self._budget = BufferBudget(bounds.buffer_bytes_max, bounds.patience_s)
@@ -118,7 +121,9 @@ class Gateway:
 
     async def _write(self, wanted: WriteFile, receive: Receive) -> Answer:
         token = self._seal.open(wanted.token, FileWrite, self._wall_clock())
-        stats = await self._received(token, receive, lambda upload: _write(wanted, upload, token.block_bytes))
+        stats = await self._received(
+            token, receive, lambda upload: self._new_file(wanted, upload, token.block_bytes)
+        )
         headers = {"location": f"webhdfs://{wanted.namenode}{quote(token.path)}"}
         return empty_answer(201, **headers, **_shortage(stats, token))
 
@@ -126,7 +131,9 @@ class Gateway:
         token = self._seal.open(wanted.token, FileAppend, self._wall_clock())
         holder = f"{token.user} {uuid.uuid4().hex}"
         take_lease = TakeLease(wanted.token, holder)
-        stats = await self._received(token, receive, lambda upload: _extend(take_lease, upload, token.block_bytes))
+        stats = await self._received(
+            token, receive, lambda upload: self._longer_file(take_lease, upload, token.block_bytes)
+        )
         return empty_answer(200, **_shortage(stats, token))
 
     async def _received(self, token: FileWrite | FileAppend, receive: Receive, writer: Writer) -> WriteStats:
@@ -163,6 +170,23 @@ class Gateway:
         writing.add_done_callback(lambda ended: _closed(upload, ended))
         return writing
 
+    def _new_file(self, wanted: WriteFile, upload: Upload, block_bytes: int) -> fx.Steps[WriteStats]:
+        _completed, stats = yield from write_file(
+            wanted.token, wanted.first, upload.stream, block_bytes=block_bytes, desk=self._grants
+        )
+        return stats
+
+    def _longer_file(self, take_lease: TakeLease, upload: Upload, block_bytes: int) -> fx.Steps[WriteStats]:
+        try:
+            leased = yield from fx.call(take_lease, Leased)
+        except PeacefsError as refusal:
+            upload.abort(refusal)
+            raise
+        _completed, stats = yield from append_file(
+            leased, upload.stream, block_bytes=block_bytes, desk=self._grants
+        )
+        return stats
+
     # -- reading -----------------------------------------------------------------------------------
 
     async def _opened(self, wanted: ReadFile) -> Download:
@@ -195,21 +219,6 @@ def _closed(upload: Upload, writing: asyncio.Future[WriteStats]) -> None:
     upload.close()
     if not writing.cancelled():
         writing.exception()
-
-
-def _write(wanted: WriteFile, upload: Upload, block_bytes: int) -> fx.Steps[WriteStats]:
-    _completed, stats = yield from write_file(wanted.token, wanted.first, upload.stream, block_bytes=block_bytes)
-    return stats
-
-
-def _extend(take_lease: TakeLease, upload: Upload, block_bytes: int) -> fx.Steps[WriteStats]:
-    try:
-        leased = yield from fx.call(take_lease, Leased)
-    except PeacefsError as refusal:
-        upload.abort(refusal)
-        raise
-    _completed, stats = yield from append_file(leased, upload.stream, block_bytes=block_bytes)
-    return stats
 
 
 def _shortage(stats: WriteStats, token: FileWrite | FileAppend) -> dict[str, str]:

@@ -13,6 +13,7 @@ Every hop verifies what it stores and compares its successor's acknowledgement w
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -29,9 +30,9 @@ from peacefs.protocol.errors import (
     StaleVersion,
 )
 from peacefs.protocol.ids import NodeId
-from peacefs.protocol.limits import chunk_bytes_max
+from peacefs.protocol.limits import chunk_bytes_max, grant_clock_slack_s, stream_end_timeout_s
 from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
-from peacefs.protocol.messages import Packet, Receipt, Replica, WriteAck, WriteChunk
+from peacefs.protocol.messages import Done, Packet, Receipt, Replica, StreamEnded, WriteAck, WriteChunk
 from peacefs.protocol.tokens import ChunkWrite, Seal
 
 from . import metrics
@@ -39,6 +40,7 @@ from .changes import Changes
 from .chunk_store import Sealed, Staged
 from .paces import Paces
 from .replica_store import ChunkIntake
+from .streams_under_way import StreamsUnderWay
 
 T = TypeVar("T")
 
@@ -73,11 +75,13 @@ class PipelineHop:
         seal: Seal,
         store: ChunkIntake,
         changes: Changes,
+        streams: StreamsUnderWay,
         paces: Paces | None = None,
         *,
         hop_timeout_s: float = default_hop_timeout_s,
     ) -> None:
         self._node = node
+        self._streams = streams
         self._seal = seal
         self._store = store
         self._changes = changes
@@ -91,7 +95,28 @@ class PipelineHop:
         another hop failed stays: the same replica may have been acknowledged to somebody, and what nobody
         refers to is reclaimed by the coordinator.
         """
-        place = self._place((yield from fx.wall_clock()), opening)
+        token = self._token((yield from fx.wall_clock()), opening)
+        if not token.grant:
+            yield from self._receive(upstream, opening, data, token)
+            return
+        is_head = token.nodes[0] == self._node
+        self._streams.begin(token)
+        try:
+            length = yield from self._receive(upstream, opening, data, token)
+        except PeacefsError:
+            self._streams.end(token)
+            if is_head:
+                yield from _report_end(opening, None)
+            raise
+        self._streams.end(token)
+        if is_head:
+            yield from _report_end(opening, length)
+
+    def _receive(
+        self, upstream: fx.Connection, opening: WriteChunk, data: Bytes, token: ChunkWrite
+    ) -> fx.Steps[int]:
+        """The chunk's length, once it is acknowledged."""
+        place = self._place(token)
         onward = NextHop(opening.onward, place.link_timeout_s) if opening.onward else None
         try:
             sealed, forwarded_at = yield from self._take_in(upstream, opening, data, onward)
@@ -109,10 +134,13 @@ class PipelineHop:
         waited_s = onward.waited_s if onward is not None else 0.0
         ack = WriteAck(opening.chunk, opening.version, sealed.length, sealed.checksum, receipts, waited_s)
         yield from fx.send(upstream, ack, timeout_s=self._hop_timeout_s)
+        return sealed.length
 
-    def _place(self, now_s: float, opening: WriteChunk) -> _Place:
-        """Checks the token. Raises AccessDenied."""
-        token = self._seal.open(opening.token, ChunkWrite, now_s)
+    def _token(self, now_s: float, opening: WriteChunk) -> ChunkWrite:
+        """Raises AccessDenied. A grant that was used in time may reach the next hop a little late."""
+        token = self._seal.open(opening.token, ChunkWrite, now_s - grant_clock_slack_s)
+        if not token.grant and token.expires_s < now_s:
+            raise AccessDenied("the token has expired; ask the coordinator for a new one")
         if (token.chunk, token.version) != (opening.chunk, opening.version):
             raise AccessDenied("the token is for another chunk")
         if self._node not in token.nodes:
@@ -120,6 +148,10 @@ class PipelineHop:
         position = token.nodes.index(self._node)
         if [hop.node for hop in opening.onward] != token.nodes[position + 1 :]:
             raise AccessDenied("the token is for another pipeline")
+        return token
+
+    def _place(self, token: ChunkWrite) -> _Place:
+        position = token.nodes.index(self._node)
         return _Place(
             token.nodes[position - 1] if position else None,
             link_timeout_s(position, len(token.nodes), self._hop_timeout_s),
@@ -208,3 +240,11 @@ class PipelineHop:
             fault.culprit = place.upstream
         elif isinstance(fault, ChunkError) and not isinstance(fault, StaleVersion):
             fault.culprit = self._node
+
+
+def _report_end(opening: WriteChunk, length: int | None) -> fx.Steps[None]:
+    """Tells the coordinator that a grant has ended; `length` is None for one that was given up. One that does not
+    hear of it finds out by asking."""
+    ended = StreamEnded(opening.chunk, opening.version, length is not None, length or 0)
+    with contextlib.suppress(PeacefsError):
+        yield from fx.call(ended, Done, timeout_s=stream_end_timeout_s)

@@ -20,6 +20,7 @@ from pathlib import Path
 import msgspec
 import uvloop
 
+from peacefs.client.grants import GrantDesk
 from peacefs.protocol.effects import Address
 from peacefs.protocol.errors import PeacefsError, PeerRefused, StartupError
 from peacefs.protocol.hello import Identity
@@ -38,7 +39,18 @@ from peacefs.protocol.limits import (
     scrub_rest_s,
     thread_switch_interval_s,
 )
-from peacefs.protocol.messages import DiskReport, Message, Pace, Register, Replica, Usage
+from peacefs.protocol.messages import (
+    AskStreams,
+    DiskReport,
+    Granted,
+    GrantRefused,
+    Message,
+    Pace,
+    Register,
+    Replica,
+    StreamsFound,
+    Usage,
+)
 from peacefs.protocol.process import log_to_stderr, raise_open_files_limit, stop_event
 from peacefs.protocol.secret import SECRET_FILE_VARIABLE, find_secret_file, read_secret, require_secret_for
 from peacefs.protocol.threads import ConnectionPool, ThreadDriver, open_connection
@@ -67,6 +79,7 @@ from .replicator import Replicator
 from .scrubber import Scrubber
 from .store_directory import StoreDirectory
 from .store_layout import describe
+from .streams_under_way import StreamsUnderWay
 
 log = logging.getLogger("peacefs.datanode")
 
@@ -178,12 +191,14 @@ class Datanode:
         self._pool = ConnectionPool(self._me)
         self._changes = Changes()
         self._paces = Paces()
+        self._streams = StreamsUnderWay(self._node)
+        self._grants = GrantDesk(f"{self._node}-{uuid.uuid4().hex[:8]}", pushed=True)
         self._link = CoordinatorLink(options.coordinator, self._me, self, self._changes)
         self._clock = ClusterClock()
         self._driver = ThreadDriver(self._pool, self._link.call, wall_clock=self._clock.now_s)
         self._store = self._disks()
         self._requests = DataRequests(
-            PipelineHop(self._node, seal, self._intake(), self._changes, self._paces),
+            PipelineHop(self._node, seal, self._intake(), self._changes, self._streams, self._paces),
             ChunkServer(seal, self._store, self._changes),
         )
         budget = CopyBudget(options.copy_bytes_per_second)
@@ -233,7 +248,7 @@ class Datanode:
         self._http_socket = listen(options.host, options.http_port)
         self._data_server.start()
         StoreMetrics(self.usage, self._store.reports, self.paces, self._scrub_rounds).publish()
-        gateway = Gateway(self._seal, self._driver, wall_clock=self._clock.now_s)
+        gateway = Gateway(self._seal, self._driver, self._grants, wall_clock=self._clock.now_s)
         server = build_server(gateway)
         serving = asyncio.create_task(server.serve(sockets=[self._http_socket]))
         tidying = [threading.Thread(target=self._keep_compacting, name="compactor")]
@@ -318,6 +333,7 @@ class Datanode:
             usage=self.usage(),
             epoch_seen=self._directory.epoch_seen,
             process=self._process,
+            streams=list(self._streams.headed_here()),
         )
 
     def replicas(self) -> Sequence[Replica]:
@@ -337,6 +353,12 @@ class Datanode:
 
     def clock_heard(self, clock_s: float) -> None:
         self._clock.heard(clock_s)
+
+    def granted(self, message: Granted | GrantRefused) -> None:
+        self._grants.deliver(message)
+
+    def streams_found(self, question: AskStreams) -> StreamsFound:
+        return self._streams.find(question)
 
     def ordered(self, order: Message, respond: Respond) -> None:
         if not self._stopping.is_set():

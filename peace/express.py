@@ -42,7 +42,8 @@ SENDS_MAX = 4
 
 class ExpressPolicy(Policy):
     """Event-driven admission. `writer_holds_replica` is HDFS's way: the first replica on the writer's node
-    if it is one of ours and has a free slot; the paper's measurements keep it off (footnote 6)."""
+    if it is one of ours and has a free slot; the paper's measurements keep it off (footnote 6).
+    `chunks_per_writer` None means the usual number for the network's kind."""
 
     def __init__(
         self,
@@ -51,11 +52,15 @@ class ExpressPolicy(Policy):
         *,
         writer_holds_replica: bool = False,
         patience_s: float = 30.0,
+        chunks_per_writer: int | None = None,
+        sends_max: int = SENDS_MAX,
     ) -> None:
         super().__init__()
         self._rng = rng
         self._writer_holds_replica = writer_holds_replica
         self._patience_s = patience_s
+        self._chunks_per_writer_wanted = chunks_per_writer
+        self._sends_max = sends_max
         self._chains: dict[int, Chain] = {}
         self._in_flight: dict[str, int] = {}
         self._lane = SmallLane(topology, rng, writer_holds_replica=writer_holds_replica)
@@ -64,7 +69,8 @@ class ExpressPolicy(Policy):
     def _placement_for(self, topology: Topology) -> ChainPlacement:
         calibration = calibrate(topology)
         bound = calibration.network_bound
-        self._chunks_per_writer = CHUNKS_PER_WRITER_NETWORK_BOUND if bound else CHUNKS_PER_WRITER
+        usual = CHUNKS_PER_WRITER_NETWORK_BOUND if bound else CHUNKS_PER_WRITER
+        self._chunks_per_writer = self._chunks_per_writer_wanted or usual
         self._bytes_s_out_of_rack: dict[str | None, float] = {}
         for link in topology.switch_links():
             for end in link.ends & topology.racks.keys():
@@ -73,7 +79,7 @@ class ExpressPolicy(Policy):
             topology,
             calibration,
             self._rng,
-            sends_max=SENDS_MAX,
+            sends_max=self._sends_max,
             writer_holds_replica=self._writer_holds_replica,
         )
 
@@ -90,6 +96,13 @@ class ExpressPolicy(Policy):
         for grant in self.grants_in_flight:
             if grant.number in self._chains:
                 self._chains[grant.number] = self._placement.adopt(grant.writer, grant.chain)
+
+    def _take_over(self, grant: Grant) -> None:
+        self._hold(grant, self._placement.adopt(grant.writer, grant.chain))
+
+    def has_room(self, node: str) -> bool:
+        load = self._placement.nodes.get(node)
+        return load is not None and load.receiving < load.slots
 
     def _release(self, grant: Grant) -> None:
         chain = self._chains.pop(grant.number, None)
@@ -158,10 +171,13 @@ class ExpressPolicy(Policy):
     def _reserve(self, pending: Pending, chain: Chain) -> Grant:
         grant = self._ledger.grant(pending, [node.name for node in chain.nodes])
         self._placement.reserve(chain, grant.chunk_bytes)
-        self._chains[grant.number] = chain
-        writer = _writer_of(pending)
-        self._in_flight[writer] = self._in_flight.get(writer, 0) + 1
+        self._hold(grant, chain)
         return grant
+
+    def _hold(self, grant: Grant, chain: Chain) -> None:
+        self._chains[grant.number] = chain
+        writer = grant.writer or grant.write_set
+        self._in_flight[writer] = self._in_flight.get(writer, 0) + 1
 
     def _admit_small(self, waiting: list[Pending]) -> list[Grant]:
         """Small chunks, which a set has at the front, never wait for a slot."""

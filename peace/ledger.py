@@ -14,6 +14,8 @@ class WriteSet:
     """All that one writer writes for one checkpoint: the paper's triple (w, r, k), with sizes in bytes.
 
     `writer` is the writer's server, or None if it is none of ours; `exclude` are nodes that it has seen fail.
+    `asked_s` is since when the writer waits, if that was before the set is submitted; `more_bytes` is what else
+    it is expected to write for the same checkpoint, `begun` whether it has written some of it already.
     """
 
     name: str
@@ -21,6 +23,9 @@ class WriteSet:
     replication: int
     chunks: tuple[int, ...]
     exclude: frozenset[str] = frozenset()
+    asked_s: float | None = None
+    more_bytes: int = 0
+    begun: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +90,13 @@ class Ledger:
         self._submitted += 1
         self._sets[write_set.name] = Pending(
             write_set,
-            asked_s=known.asked_s if known else now_s,
+            asked_s=known.asked_s if known else now_s if write_set.asked_s is None else write_set.asked_s,
             order=known.order if known else self._submitted,
             waiting=_small_first(write_set.chunks),
-            unfinished_bytes=sum(write_set.chunks),
+            unfinished_bytes=sum(write_set.chunks) + write_set.more_bytes,
             failed=known.failed if known else frozenset(),
+            started=known.started if known else write_set.begun,
+            refused_since_s=known.refused_since_s if known else None,
         )
 
     def withdraw(self, name: str) -> Pending | None:
@@ -112,6 +119,10 @@ class Ledger:
         pending.started = True
         pending.refused_since_s = None
         return grant
+
+    def adopt(self, write_set: WriteSet, chain: Iterable[str]) -> Grant:
+        """A grant that somebody else gave for the only chunk of a set; the set itself is not kept."""
+        return self.grant(Pending(write_set, 0.0, 0, deque([0]), 0), chain)
 
     def close(self, number: int, *, aborted: bool, failed: frozenset[str]) -> Grant | None:
         """Ends a grant; None for one that is unknown or was closed before."""

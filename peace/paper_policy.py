@@ -23,9 +23,13 @@ from .policy import Policy
 Schedule = Callable[[Iterable[Request], Graph, Sequence[int], Sequence[Template], Random], Plan]
 
 
+_NO_LIMIT = 1 << 30
+
+
 class PaperPolicy(Policy):
     """Algorithm 1, or another `schedule` of its kind (`flow.FlowScheduler`), step by step. `streams` are the
-    capacities (2 for sending and receiving in section 6.2)."""
+    capacities (2 for sending and receiving in section 6.2). With `requests_per_turn` no call of `handle` looks at
+    more of them: whoever must not be held up long calls it again while it `has_more`."""
 
     def __init__(
         self,
@@ -36,6 +40,7 @@ class PaperPolicy(Policy):
         templates: Sequence[Template] = THREE_REPLICAS,
         step_ends_at: float = 0.8,
         schedule: Schedule = schedule_timestep,
+        requests_per_turn: int = _NO_LIMIT,
     ) -> None:
         super().__init__()
         self._streams = streams
@@ -43,6 +48,8 @@ class PaperPolicy(Policy):
         self._templates = templates
         self._step_ends_at = step_ends_at
         self._schedule = schedule
+        self._requests_per_turn = requests_per_turn
+        self._has_more = False
         self._scheduled: set[int] = set()
         self._use(topology)
 
@@ -60,14 +67,26 @@ class PaperPolicy(Policy):
         if grant.number in self._scheduled:
             self._written += 1
 
+    def _take_over(self, grant: Grant) -> None:
+        """Belongs to the present step, which does not end without it; what it uses is not known to the graph."""
+        self._scheduled.add(grant.number)
+
+    @property
+    def has_more(self) -> bool:
+        return self._has_more
+
     def _admit(self, now_s: float) -> list[Grant]:
         if self._written >= self._step_ends_at * len(self._scheduled):
             self._begin_step()
         asking = [
             pending for pending in self._ledger.pending() if pending.waiting and pending not in self._told_not_now
         ]
+        cut, asking = len(asking) > self._requests_per_turn, asking[: self._requests_per_turn]
+        self._has_more = False
         requests = [self._request(pending) for pending in asking]
-        feasible = [(pending, request) for pending, request in zip(asking, requests, strict=True) if request.r]
+        both = list(zip(asking, requests, strict=True))
+        self._told_not_now.update(pending for pending, request in both if not request.r)
+        feasible = [(pending, request) for pending, request in both if request.r]
         if not feasible:
             return []
         plan = self._schedule(
@@ -76,6 +95,8 @@ class PaperPolicy(Policy):
         self._residual = plan.residual
         grants = [self._ledger.grant(feasible[index][0], nodes) for index, nodes in plan.paths]
         self._scheduled.update(grant.number for grant in grants)
+        # Where nothing is under way, no step would ever end, and begin anew with the others.
+        self._has_more = cut and bool(self._scheduled)
         self._told_not_now.update(pending for pending, _ in feasible if pending.waiting)
         return grants
 

@@ -59,7 +59,7 @@ Event = Submitted | Finished | Aborted | Withdrawn | Changed
 
 
 class Policy(ABC):
-    """Base of all policies: keeps the books, leaves the decisions to three methods of its children."""
+    """Base of all policies: keeps the books, leaves the decisions to four methods of its children."""
 
     def __init__(self) -> None:
         self._ledger = Ledger()
@@ -69,6 +69,22 @@ class Policy(ABC):
         for event in events:
             self._hear(event, now_s)
         return self._admit(now_s)
+
+    def adopt(self, write_set: WriteSet, chain: Iterable[str]) -> Grant:
+        """Takes over a chunk that is on its way already, through this chain, however full the cluster is: the
+        only chunk of its set. Its end is reported like that of a grant."""
+        grant = self._ledger.adopt(write_set, chain)
+        self._take_over(grant)
+        return grant
+
+    def has_room(self, node: str) -> bool:
+        """Whether the chunks on their way leave something of the node for what is less urgent."""
+        return True
+
+    @property
+    def has_more(self) -> bool:
+        """Whether `handle` stopped before its work was done, for others' sake, and is to be called again."""
+        return False
 
     def _hear(self, event: Event, now_s: float) -> None:
         match event:
@@ -111,6 +127,10 @@ class Policy(ABC):
     @abstractmethod
     def _release(self, grant: Grant) -> None:
         """Takes back what a grant was given. Called once a grant."""
+
+    @abstractmethod
+    def _take_over(self, grant: Grant) -> None:
+        """Reserves for a grant that was adopted."""
 
     @abstractmethod
     def _admit(self, now_s: float) -> list[Grant]:

@@ -32,6 +32,9 @@ class RandomPolicy(Policy):
     def _release(self, grant: Grant) -> None:
         """Nothing was reserved."""
 
+    def _take_over(self, grant: Grant) -> None:
+        """As little."""
+
     def _admit(self, now_s: float) -> list[Grant]:
         grants: list[Grant] = []
         for pending in self._ledger.pending():

@@ -20,6 +20,7 @@ from peacefs.protocol.limits import (
     calibration_s,
     coordinator_http_port_default,
     coordinator_node_port_default,
+    streams_per_node_default,
     copy_bytes_per_second,
     copy_bytes_per_second_min,
     datanode_data_port_default,
@@ -119,6 +120,20 @@ def coordinator(
             "host, HOST:DATA-PORT or id. [default: racks as datanodes say, and default rates]",
         ),
     ] = None,
+    policy: Annotated[
+        str,
+        typer.Option("--policy", metavar="NAME", help="Who decides where and when: express, paper, random or flow."),
+    ] = "express",
+    streams_per_node: Annotated[
+        int,
+        typer.Option(
+            "--streams-per-node",
+            metavar="N",
+            min=1,
+            max=streams_per_node_default,
+            help="Chunks that a datanode receives at once, where no topology file says what its disk can.",
+        ),
+    ] = streams_per_node_default,
     ready_fd: ReadyDescriptor = None,
     parent_fd: ParentDescriptor = None,
 ) -> None:
@@ -140,6 +155,8 @@ def coordinator(
             collect_temporary_hours=collect_temporary,
             groups=dict(_group(text) for text in groups or ()),
             topology=topology_file,
+            policy=policy,
+            streams_per_node=streams_per_node,
         )
     )
 

@@ -104,6 +104,44 @@ frame_buffer_bytes_min: Final = 64 * KIB
 changes_per_heartbeat: Final = 8000
 report_chunks_per_frame: Final = 500
 
+# -- scheduling ------------------------------------------------------------------------------------
+# What fits this is written at once, through the fast lane: it never waits for a slot.
+fast_lane_bytes_max: Final = 1 * MIB
+# Incoming chunks of a datanode, and chunks of a writer, where nobody has said what disks and links carry.
+streams_per_node_default: Final = 64
+# A grant that was not used within this time lapses. It gives its capacity back when every node of its pipeline
+# denies the stream; they are asked from then on, this often.
+grant_open_s: Final = 30.0
+grant_ask_interval_s: Final = 5.0
+# What a datanode takes to say that a granted chunk has ended; who does not hear it asks.
+stream_end_timeout_s: Final = 2.0
+# Clocks of datanodes may be behind by this much.
+grant_clock_slack_s: Final = 5.0
+# Who waits for a grant says so this often; after the longer silence it loses its place in the queue.
+write_set_restate_s: Final = 3.0
+write_set_silence_s: Final = 30.0
+# Of the queue and of the grants in flight, GET /v1/schedule shows this many.
+schedule_entries_shown_max: Final = 200
+# How long a writer without a framed connection has its question held.
+grant_hold_s: Final = 2.0
+# How long a writer waits for a grant in all.
+grant_patience_s: Final = 1800.0
+write_set_chunks_max: Final = 10_000
+# A writer may not state more than fits this, which is a set of that size.
+schedule_body_bytes_max: Final = 1 * MIB
+write_sets_waiting_max: Final = 1000
+write_set_chunks_waiting_max: Final = 100_000
+# Sets that were cancelled are remembered, with their age, for whoever comes back with another number of chunks.
+write_set_memory_s: Final = 600.0
+write_set_memory_max: Final = 4096
+# What is written below a checkpoint root without such a pause is one checkpoint.
+checkpoint_pause_s: Final = 5.0
+checkpoint_roots_remembered_max: Final = 4096
+# What policies that plan in steps look at before others get their turn.
+plan_requests_per_turn: Final = 16
+# Copies for repair that go on however busy the cluster is: one for so many datanodes, at least one.
+nodes_per_repair_floor: Final = 8
+
 # -- deadlines -----------------------------------------------------------------------------------
 connect_timeout_s: Final = 3.0
 hello_timeout_s: Final = 5.0

@@ -6,8 +6,10 @@ Who sends what:
     data plane    writer or hop -> WriteChunk, Packet...; hop -> WriteAck
                   reader -> ReadChunk; datanode -> Packet...
     control       datanode -> Register, ReportChunks, Heartbeat, AllocateChunk, CompleteFile, GetLayout,
-                  ReportCorrupt, TakeLease, RenewLease, AbandonLease; coordinator -> the replies,
-                  ReplicateChunk, DeleteChunks, VerifyChunks, ReportAgain
+                  ReportCorrupt, TakeLease, RenewLease, AbandonLease, StateWriteSet, StreamEnded,
+                  StreamsFound;
+                  coordinator -> the replies, ReplicateChunk, DeleteChunks, VerifyChunks, ReportAgain,
+                  Granted, GrantRefused, AskStreams
                   client -> CreateFile, OpenFile, and what a datanode asks of files but TakeLease
     any           Failure
 
@@ -175,8 +177,18 @@ class Pace(msgspec.Struct, frozen=True, array_like=True):
     chunks: int
 
 
+class StreamUnderWay(msgspec.Struct, frozen=True, array_like=True):
+    """A granted chunk that is being written through these nodes; told by the first of them."""
+
+    chunk: ChunkId
+    version: Version
+    nodes: list[NodeId]
+
+
 class Register(Message, frozen=True):
-    """A datanode comes, or comes back. Followed by its ReportChunks frames.
+    """A datanode comes, or comes back, with what is being written through it as the head of a pipeline.
+
+    Followed by its ReportChunks frames.
 
     `process` tells a process that comes back from another that has the same id, because its directory is a copy.
     """
@@ -190,6 +202,7 @@ class Register(Message, frozen=True):
     usage: Usage
     epoch_seen: int = 0
     process: str = ""
+    streams: list[StreamUnderWay] = []
 
 
 class Registered(Message, frozen=True):
@@ -273,6 +286,83 @@ class Created(Message, frozen=True):
 
     token: str
     allocated: Allocated
+
+
+class StateWriteSet(Message, frozen=True):
+    """What the writer of `token` still wants to write: chunks by (its own number, bytes). Answered at once by
+    Scheduled, or, with `patience_s`, as soon as there is a grant within that time.
+
+    Said again now and then while it waits, and after a reconnection: nothing is granted twice, and what was
+    granted and not received comes again. A list without some of the chunks takes those back, an empty one all.
+    `write_set` is the writer's name for the set, never used for another; `waited_s` how long it has waited.
+    `written_bytes` is what the file of `token` has already, for its quota.
+    `holding` are the grants that it has, `abandoned` those that it gave up, `exclude` the nodes that failed.
+    """
+
+    token: str
+    write_set: str
+    chunks: list[tuple[int, int]]
+    exclude: list[NodeId] = []
+    abandoned: list[ChunkId] = []
+    holding: list[StreamUnderWay] = []
+    waited_s: float = 0.0
+    patience_s: float = 0.0
+    written_bytes: int = 0
+
+
+class GrantedChunk(msgspec.Struct, frozen=True, array_like=True):
+    """Leave to write the chunk that the writer calls `index` now. Grants are numbered by (epoch, number)."""
+
+    index: int
+    epoch: int
+    number: int
+    allocated: Allocated
+
+
+class Scheduled(Message, frozen=True):
+    """The grants that a write set has and has not used, how many chunks wait, and in how many seconds the next
+    of them may expect its turn."""
+
+    grants: list[GrantedChunk]
+    waiting: int
+    expected_start_s: float = 0.0
+
+
+class Granted(Message, frozen=True):
+    """The coordinator grants a chunk of a set that was waiting."""
+
+    write_set: str
+    grant: GrantedChunk
+
+
+class GrantRefused(Message, frozen=True):
+    """What a set still waits for can never be granted; `code` names a class of `errors`."""
+
+    write_set: str
+    code: str
+    message: str
+
+
+class StreamEnded(Message, frozen=True):
+    """The head of a pipeline says that a granted chunk is on all its nodes, or that it was given up."""
+
+    chunk: ChunkId
+    version: Version
+    completed: bool
+    length: int = 0
+
+
+class AskStreams(Message, frozen=True):
+    """Are these chunks being received there?"""
+
+    chunks: list[ChunkId]
+
+
+class StreamsFound(Message, frozen=True):
+    """Of the chunks that were asked about, those that are."""
+
+    asked: list[ChunkId]
+    found: list[ChunkId]
 
 
 class WrittenChunk(msgspec.Struct, frozen=True, array_like=True):
@@ -460,4 +550,11 @@ AnyMessage = (
     | DeleteChunks
     | VerifyChunks
     | ReportAgain
+    | StateWriteSet
+    | Scheduled
+    | Granted
+    | GrantRefused
+    | StreamEnded
+    | AskStreams
+    | StreamsFound
 )

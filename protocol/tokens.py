@@ -40,6 +40,8 @@ class FileWrite(Token, frozen=True):
     block_bytes: int
     create_parent: bool
     request_id: str
+    #: From where the file was created: whose checkpoint it may be part of.
+    client_host: str = ""
 
 
 class FileAppend(Token, frozen=True):
@@ -78,11 +80,16 @@ class FileRead(Token, frozen=True):
 
 
 class ChunkWrite(Token, frozen=True):
-    """Leave to write one version of one chunk through these nodes, in this order."""
+    """Leave to write one version of one chunk through these nodes, in this order.
+
+    A large chunk has a `grant` of the scheduling service, whose end the first node reports. It is to be used
+    before `expires_s`.
+    """
 
     chunk: ChunkId
     version: Version
     nodes: list[NodeId]
+    grant: int = 0
 
 
 class ChunkRead(Token, frozen=True):

@@ -470,6 +470,27 @@ def maintenance(
 
 
 @application.command()
+def schedule(
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Again every second, until Ctrl-C.")] = False,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            "--policy",
+            metavar="NAME",
+            help="Let express, paper, random or flow decide from now on, until the coordinator starts anew.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON object a line.")] = False,
+    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+) -> None:
+    """Show which chunks wait to be written and which are being written, where, and for how long."""
+    from .schedule import ScheduleStyle, show_schedule
+
+    show_schedule(coordinator, ScheduleStyle(watch, as_json, policy))
+
+
+@application.command()
 def balance(
     threshold: Annotated[
         float,

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from peacefs.client.file_sink import FileSink
+from peacefs.client.grants import GrantDesk
 from peacefs.protocol.errors import NoDatanodes
 from peacefs.protocol.hello import Identity
 from peacefs.protocol.limits import chunk_bytes_max, packet_bytes, stream_buffer_bytes
@@ -24,7 +25,7 @@ def sink_on(fault: BaseException) -> FileSink:
         raise fault
 
     pool = ConnectionPool(Identity(cluster="", role="client", name="test", seal=None))
-    return FileSink(ThreadDriver(pool, call), CREATED, chunk_bytes_max, "holder")
+    return FileSink(ThreadDriver(pool, call), CREATED, chunk_bytes_max, "holder", GrantDesk("test", pushed=False))
 
 
 def write_until_told(sink: FileSink) -> None:

@@ -14,6 +14,7 @@ from peacefs.client.coordinator_api import CoordinatorApi, new_request_id
 from peacefs.client.coordinator_http import CoordinatorHttp
 from peacefs.client.file_sink import FileSink
 from peacefs.client.filesystem import PeaceFileSystem
+from peacefs.client.grants import GrantDesk
 from peacefs.client.local_cluster import LocalCluster
 from peacefs.client.patience import Patience, Unanswered
 from peacefs.protocol.errors import FileNotFound, PeerUnreachable
@@ -98,7 +99,7 @@ class Client:
     def write(self, path: str, data: bytes) -> None:
         wish = CreateFile(path=path, user=self.api.user, replication=1, request_id=new_request_id())
         created = self.calls.create(wish)
-        with FileSink(self.driver, created, chunk_bytes_max, "holder") as sink:
+        with FileSink(self.driver, created, chunk_bytes_max, "holder", GrantDesk("test", pushed=False)) as sink:
             sink.write(data)
 
     def seen(self, path: str) -> dict[str, tuple[int, str, bytes | None]]:

@@ -34,6 +34,9 @@ class FixedPolicy(Policy):
     def _release(self, grant: Grant) -> None:
         """Nothing was reserved."""
 
+    def _take_over(self, grant: Grant) -> None:
+        """Nothing is."""
+
     def _admit(self, now_s: float) -> list[Grant]:
         grants = []
         for pending in self._ledger.pending():

@@ -15,6 +15,7 @@ from pipeline.relay import Relay
 from peacefs.client.byte_stream import ByteStream
 from peacefs.client.file_reader import FileReader
 from peacefs.client.file_writer import WriteStats, write_file
+from peacefs.client.grants import GrantDesk
 from peacefs.datanode.changes import Changes
 from peacefs.datanode.chunk_server import ChunkServer
 from peacefs.datanode.chunk_store import ChunkStore
@@ -23,6 +24,7 @@ from peacefs.datanode.data_server import DataServer
 from peacefs.datanode.paces import Paces
 from peacefs.datanode.pipeline import PipelineHop
 from peacefs.datanode.replicator import Replicator
+from peacefs.datanode.streams_under_way import StreamsUnderWay
 from peacefs.protocol.checksums import block_checksums
 from peacefs.protocol.effects import Connection, Effect, close, connect, receive, send
 from peacefs.protocol.errors import NoDatanodes, Unsupported
@@ -35,10 +37,14 @@ from peacefs.protocol.messages import (
     CompleteFile,
     Done,
     GetLayout,
+    GrantedChunk,
     Hop,
     Layout,
     Message,
     ReportCorrupt,
+    Scheduled,
+    StateWriteSet,
+    StreamEnded,
     WriteChunk,
     WrittenChunk,
 )
@@ -67,7 +73,9 @@ class Node:
         )
         self.driver.run(self.store.recover())
         self.paces = Paces()
-        hop = PipelineHop(name, seal, self.store, self.changes, self.paces, hop_timeout_s=hop_timeout_s)
+        hop = PipelineHop(
+            name, seal, self.store, self.changes, StreamsUnderWay(name), self.paces, hop_timeout_s=hop_timeout_s
+        )
         server = ChunkServer(seal, self.store, self.changes, reader_timeout_s=hop_timeout_s)
         self.replicator = Replicator(self.store, self.changes, hop_timeout_s=hop_timeout_s)
         self.requests = DataRequests(hop, server)
@@ -127,6 +135,7 @@ class Coordinator:
         self.completed: list[CompleteFile] = []
         self.corrupt: list[ReportCorrupt] = []
         self.allocations: list[AllocateChunk] = []
+        self.ended: list[StreamEnded] = []
         self._drawn = 0
         self._lock = threading.Lock()
 
@@ -136,6 +145,11 @@ class Coordinator:
                 case AllocateChunk():
                     self.allocations.append(message)
                     return self._allocate(message)
+                case StateWriteSet():
+                    return Scheduled([self._grant(message, index) for index, _bytes in message.chunks], 0)
+                case StreamEnded():
+                    self.ended.append(message)
+                    return Done()
                 case CompleteFile():
                     self.completed.append(message)
                     for chunk in message.chunks:
@@ -148,8 +162,14 @@ class Coordinator:
                     return Done()
         raise Unsupported(type(message).__name__)
 
+    def _grant(self, stated: StateWriteSet, index: int) -> GrantedChunk:
+        """At once: what is said here is recorded as if the chunk had been allocated."""
+        request = AllocateChunk(stated.token, stated.exclude, stated.abandoned[-1] if stated.abandoned else None)
+        self.allocations.append(request)
+        return GrantedChunk(index, 1, len(self.allocations), self._allocate(request, grant=len(self.allocations)))
+
     def forget(self) -> None:
-        for record in (self.completed, self.corrupt, self.allocations):
+        for record in (self.completed, self.corrupt, self.allocations, self.ended):
             record.clear()
 
     def verify(self, chunk: WrittenChunk) -> None:
@@ -157,16 +177,16 @@ class Coordinator:
         for receipt in chunk.receipts:
             self.seal.verify_receipt(receipt, chunk.chunk, chunk.version, chunk.length, chunk.checksum)
 
-    def _allocate(self, request: AllocateChunk) -> Allocated:
+    def _allocate(self, request: AllocateChunk, grant: int = 0) -> Allocated:
         chosen = [node for node in self.nodes if node not in request.exclude][: self.replication]
         if not chosen:
             raise NoDatanodes("no datanode is left")
-        return self.allocated(chosen)
+        return self.allocated(chosen, grant=grant)
 
-    def allocated(self, nodes: list[str], lifetime_s: float = 60.0) -> Allocated:
+    def allocated(self, nodes: list[str], lifetime_s: float = 60.0, grant: int = 0) -> Allocated:
         self._drawn += 2
         chunk, version = self._drawn, self._drawn + 1
-        token = self.seal.seal(ChunkWrite(time.time() + lifetime_s, chunk, version, nodes))
+        token = self.seal.seal(ChunkWrite(time.time() + lifetime_s, chunk, version, nodes, grant))
         return Allocated(chunk, version, [self.nodes[node].hop for node in nodes], token)
 
     def layout(self, chunks: list[WrittenChunk]) -> Layout:
@@ -196,6 +216,7 @@ class Cluster:
             self.coordinator.nodes[name] = Node(name, directory / name, self)
         self.pool = ConnectionPool(Identity(CLUSTER, "client", "test", None))
         self.driver = ThreadDriver(self.pool, self.coordinator.call)
+        self.desk = GrantDesk("test", pushed=True)
         self.by_hand: list[Connection] = []
 
     @property
@@ -206,7 +227,14 @@ class Cluster:
         if isinstance(source, bytes):
             source = ByteStream.of(source)
         return self.driver.run(
-            write_file("file-token", None, source, block_bytes=block_bytes, hop_timeout_s=self.hop_timeout_s)
+            write_file(
+                "file-token",
+                None,
+                source,
+                block_bytes=block_bytes,
+                desk=self.desk,
+                hop_timeout_s=self.hop_timeout_s,
+            )
         )
 
     def layout(self) -> Layout:

@@ -14,7 +14,7 @@ from peacefs.client.byte_stream import ByteStream
 from peacefs.client.file_reader import FileReader, read_whole
 from peacefs.protocol.checksums import block_checksums, chunk_checksum
 from peacefs.protocol.errors import NoDatanodes, PeerUnreachable
-from peacefs.protocol.limits import MIB, checksum_block_bytes, packet_bytes
+from peacefs.protocol.limits import MIB, checksum_block_bytes, fast_lane_bytes_max, packet_bytes
 from peacefs.protocol.messages import Packet, ReadChunk, WriteAck
 
 SIZES = [
@@ -120,7 +120,7 @@ def test_bytes_that_trickle_in_are_written_as_well_as_bytes_that_come_at_once(cl
 def test_a_writer_whose_source_is_slower_than_the_hops_deadline_is_not_taken_for_dead(make_cluster):
     cluster = make_cluster(hop_timeout_s=0.5)
     stream = ByteStream()
-    stream.feed(os.urandom(packet_bytes))
+    stream.feed(os.urandom(fast_lane_bytes_max + packet_bytes))
     rest = threading.Timer(1.2, lambda: (stream.feed(b"the rest"), stream.finish()))
     rest.start()
     _, stats = cluster.write(stream)
@@ -132,7 +132,7 @@ def test_a_writer_whose_source_is_slower_than_the_hops_deadline_is_not_taken_for
 
 def test_a_file_whose_source_gives_up_is_not_completed_and_leaves_nothing_staged(cluster, until):
     stream = ByteStream()
-    stream.feed(os.urandom(packet_bytes + 1))
+    stream.feed(os.urandom(fast_lane_bytes_max + 1))
     failing = threading.Timer(0.05, stream.abort, (PeerUnreachable("the client hung up"),))
     failing.start()
     with pytest.raises(PeerUnreachable, match="the client hung up"):
@@ -149,7 +149,7 @@ def test_a_producer_is_told_when_the_writer_has_failed(make_cluster):
     for node in cluster.nodes:
         node.relay.die()
     stream = ByteStream()
-    stream.feed(bytes(packet_bytes))
+    stream.feed(bytes(fast_lane_bytes_max + 1))
     with pytest.raises(NoDatanodes, match=r"no datanode is left \(another pipeline was needed because .*n2"):
         cluster.write(stream)
     assert isinstance(stream.error, NoDatanodes)
@@ -234,14 +234,15 @@ def test_the_same_chunk_sent_again_gets_the_same_acknowledgement(cluster):
 
 def test_an_empty_last_packet_ends_a_chunk_whose_length_nobody_knew(cluster, messages_sent):
     stream = ByteStream()
-    stream.feed(os.urandom(packet_bytes))
+    fed_bytes = fast_lane_bytes_max + packet_bytes
+    stream.feed(os.urandom(fed_bytes))
     finish = threading.Timer(0.1, stream.finish)
     finish.start()
     cluster.write(stream)
     finish.join()
     packets = [message for message in messages_sent if isinstance(message, Packet)]
-    assert [(packet.offset, packet.last) for packet in packets] == [(packet_bytes, True)] * 3
-    assert len(cluster.read()) == packet_bytes
+    assert [packet.offset for packet in packets if packet.last] == [fed_bytes] * 3
+    assert len(cluster.read()) == fed_bytes
 
 
 def test_a_datanode_tells_what_it_has_got_with_its_next_heartbeat(cluster):

@@ -249,7 +249,7 @@ def test_a_pipeline_other_than_the_tokens_is_refused(cluster):
 
 def test_a_refused_token_is_not_tried_elsewhere(cluster, monkeypatch):
     allocated = cluster.coordinator.allocated
-    monkeypatch.setattr(cluster.coordinator, "allocated", lambda nodes: allocated(nodes, lifetime_s=-1))
+    monkeypatch.setattr(cluster.coordinator, "allocated", lambda nodes, grant: allocated(nodes, lifetime_s=-1))
     with pytest.raises(AccessDenied, match="expired"):
         cluster.write(b"x")
     assert len(cluster.coordinator.allocations) == 1

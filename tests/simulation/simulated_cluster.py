@@ -7,6 +7,7 @@ Only the shells are missing: sockets, threads, uvicorn, group commit.
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from collections.abc import Callable, Generator, Sequence
 from random import Random
@@ -20,16 +21,20 @@ from peacefs.client.file_appender import append_file
 from peacefs.client.file_flusher import FileFlusher
 from peacefs.client.file_reader import read_whole
 from peacefs.client.file_writer import write_file
+from peacefs.client.grants import GrantDesk
 from peacefs.coordinator.cluster import Cluster
 from peacefs.coordinator.commits import ImmediateCommit, run_now
 from peacefs.coordinator.epochs import Epochs
 from peacefs.coordinator.files import Files
+from peacefs.coordinator.membership import State
 from peacefs.coordinator.metadata import Transaction
 from peacefs.coordinator.metadata_sqlite import SqliteMetadata
 from peacefs.coordinator.orders import Order
 from peacefs.coordinator.permissions import Callers
 from peacefs.coordinator.records import RenameMode
 from peacefs.coordinator.repair import Copy
+from peacefs.coordinator.scheduling import Scheduling
+from peacefs.coordinator.scheduling_policies import POLICY_DEFAULT
 from peacefs.coordinator.workplace import Workplace
 from peacefs.coordinator.writing import CreateFile
 from peacefs.datanode.changes import Changes
@@ -45,6 +50,7 @@ from peacefs.datanode.paces import Paces
 from peacefs.datanode.pipeline import PipelineHop
 from peacefs.datanode.replicator import Replicator
 from peacefs.datanode.scrubber import Scrubber
+from peacefs.datanode.streams_under_way import StreamsUnderWay
 from peacefs.protocol import effects as fx
 from peacefs.protocol.errors import PeacefsError, PeerError
 from peacefs.protocol.limits import (
@@ -59,11 +65,14 @@ from peacefs.protocol.messages import (
     AbandonLease,
     AllocateChunk,
     Allocated,
+    AskStreams,
     CompleteFile,
     Done,
     Failure,
     FlushFile,
     GetLayout,
+    Granted,
+    GrantRefused,
     Heartbeat,
     HeartbeatAck,
     Layout,
@@ -76,6 +85,9 @@ from peacefs.protocol.messages import (
     ReportAgain,
     ReportChunks,
     ReportCorrupt,
+    StateWriteSet,
+    StreamEnded,
+    StreamsFound,
     Usage,
 )
 from peacefs.protocol.tokens import Seal
@@ -88,6 +100,9 @@ DISKS = ("/disk-1", "/disk-2")
 _HOP_TIMEOUT_S = 4.0
 _CALL_TIMEOUT_S = 5.0
 _SCRUB_PERIOD_S = 60.0
+_PUSH_DELAY_S = 0.002
+#: Where grants for all clients arrive.
+DESK = GrantDesk("simulated", pushed=True)
 _SCRUB_BYTES_PER_SECOND = 1 << 20
 
 
@@ -166,8 +181,10 @@ def _fatal(fault: Exception) -> None:
 class SimulatedCoordinator:
     """The coordinator's node. `metadata` is on its disk; everything else is lost in a crash."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, policy: str, streams_per_node: int) -> None:
         self.world = world
+        self._policy = policy
+        self._streams_per_node = streams_per_node
         self.node = world.add_node("coordinator")
         self.metadata = SqliteMetadata.in_memory()
         self.tokens_live_s = write_token_lifetime_s
@@ -201,8 +218,15 @@ class SimulatedCoordinator:
                 monotonic=lambda: world.now_s,
                 wall_clock=lambda: world.wall_clock_s(self.node),
                 sleep=_sleep,
-            )
+            ),
+            Scheduling(
+                self.epochs.numbering,
+                Random(world.random.random()),
+                policy=self._policy,
+                streams_per_node=self._streams_per_node,
+            ),
         )
+        self.cluster.has_room = self.files.schedule.scheduling.has_room
         self.files.administration.recall()
         self.cluster.load(reader.chunks(0, 1_000_000))
         self.cluster.loaded()
@@ -227,6 +251,10 @@ class SimulatedCoordinator:
         while True:
             ticked = self.cluster.tick(self.world.now_s, self.metadata.reader().floor())
             self._send(ticked.orders)
+            for transition in ticked.transitions:
+                if transition.after is State.DEAD:
+                    self.files.schedule.died(transition.node)
+            self.files.schedule.tick()
             for copy in ticked.copies:
                 self._start_copy(copy)
             yield from self._reclaim()
@@ -249,16 +277,27 @@ class SimulatedCoordinator:
         assert target is not None
         token = self.files.writing.write_token(copy.chunk, copy.version, [copy.target])
         order = ReplicateChunk(copy.chunk, copy.version, [target], token, copy.bytes_per_second)
-        cluster = self.cluster
+        cluster, schedule = self.cluster, self.files.schedule
+        schedule.copy_begins(copy.chunk, copy.source, copy.target)
 
         def finished(reply: Message) -> None:
+            schedule.copy_ended(copy.chunk)
             cluster.answered(copy, copied=isinstance(reply, Done))
 
         self.datanodes[copy.source].order(order, finished)
 
     def _send(self, orders: Sequence[Order]) -> None:
         for order in orders:
-            self.datanodes[order.node].order(order.message, lambda _reply: None)
+            if isinstance(order.message, Granted | GrantRefused):
+                self._push(order.message)
+            else:
+                self.datanodes[order.node].order(order.message, lambda _reply: None)
+
+    def _push(self, message: Granted | GrantRefused) -> None:
+        """To a client; it may be lost, or come twice."""
+        for _ in range(self.world.random.choice((1, 1, 1, 2))):
+            if not self.world.loses():
+                self.world.later(_PUSH_DELAY_S, lambda: DESK.deliver(message))
 
     async def answer(self, caller: str, message: Message) -> Message:
         """What `node_link` and the fronts do with a message."""
@@ -282,6 +321,7 @@ class SimulatedCoordinator:
             case Register():
                 self.epochs.accept(message.node, message.epoch_seen)
                 self.cluster.register(now_s, message)
+                self.files.schedule.registered(message.node, message.streams)
                 return Registered(self.epochs.numbering.epoch, self.world.wall_clock_s(self.node))
             case ReportChunks():
                 self._send(self.cluster.report(now_s, caller, message))
@@ -294,6 +334,12 @@ class SimulatedCoordinator:
                 return HeartbeatAck(self.epochs.numbering.epoch, self.world.wall_clock_s(self.node))
             case AllocateChunk():
                 return await self.files.writing.allocate(message, None)
+            case StateWriteSet():
+                return await self.files.schedule.state(message, caller, None)
+            case StreamEnded():
+                return self.files.schedule.ended(caller, message)
+            case StreamsFound():
+                return self.files.schedule.found(caller, message)
             case CompleteFile():
                 return await self.files.writing.complete(message)
             case FlushFile():
@@ -366,7 +412,8 @@ class SimulatedDatanode:
             for directory in DISKS
         ]
         self.store = DiskSet(disks, rng=Random(world.random.random()), on_lost=changes.removed)
-        hop = PipelineHop(node.name, SEAL, self.store, changes, paces, hop_timeout_s=_HOP_TIMEOUT_S)
+        self.streams = StreamsUnderWay(node.name)
+        hop = PipelineHop(node.name, SEAL, self.store, changes, self.streams, paces, hop_timeout_s=_HOP_TIMEOUT_S)
         server = ChunkServer(SEAL, self.store, changes, reader_timeout_s=_HOP_TIMEOUT_S)
         requests = DataRequests(hop, server)
         budget = CopyBudget(self._copy_rate)
@@ -418,7 +465,9 @@ class SimulatedDatanode:
         world = self.world
 
         def arrive() -> None:
-            if self.node.up:
+            if self.node.up and isinstance(order, AskStreams):
+                world.spawn(self.node, "answering", self._answer_about_streams(order))
+            elif self.node.up:
                 task = world.spawn(self.node, type(order).__name__, self._orders.obey(order))
                 world.when_done(task, lambda done: answered(done.result) if done.error is None else None)
 
@@ -431,10 +480,20 @@ class SimulatedDatanode:
         room = self.capacity_bytes - used.used_bytes
         return Usage(self.capacity_bytes, used.used_bytes, room, live_bytes=used.live_bytes)
 
+    def _answer_about_streams(self, question: AskStreams) -> fx.Steps[None]:
+        with contextlib.suppress(PeacefsError):
+            yield from fx.call(self.streams.find(question), Done, timeout_s=_CALL_TIMEOUT_S)
+
     def _stay_registered(self, changes: Changes, clock: ClusterClock) -> fx.Steps[None]:
         """What `CoordinatorLink` does, without its threads."""
         registration = Register(
-            self.node.name, *self.address, *self.address, self.rack, self.usage(), self.epoch_seen
+            self.node.name,
+            *self.address,
+            *self.address,
+            self.rack,
+            self.usage(),
+            self.epoch_seen,
+            streams=list(self.streams.headed_here()),
         )
         link = f"{self.node.name}-{self.world.now_s}"
         registered = yield from fx.call(OnLink(link, registration), Registered, timeout_s=_CALL_TIMEOUT_S)
@@ -463,9 +522,11 @@ class SimulatedCluster:
         lose: float = 0.0,
         network: Network | None = None,
         copy_rate: float = copy_bytes_per_second,
+        policy: str = POLICY_DEFAULT,
+        streams_per_node: int = 2,
     ) -> None:
         self.world = World(seed, network or Network(lose))
-        self.coordinator = SimulatedCoordinator(self.world)
+        self.coordinator = SimulatedCoordinator(self.world, policy, streams_per_node)
         for _ in range(datanodes):
             self.add_datanode(copy_rate)
 
@@ -510,7 +571,12 @@ def write(path: str, data: bytes, request_id: str, user: str = "simulated") -> f
 def write_from(path: str, source: ByteStream, request_id: str = "", user: str = "simulated") -> fx.Steps[None]:
     created = yield from fx.call(Create(path, request_id, user), Created, timeout_s=_CALL_TIMEOUT_S)
     yield from write_file(
-        created.token, created.allocated, source, block_bytes=CHUNK_BYTES, hop_timeout_s=_HOP_TIMEOUT_S
+        created.token,
+        created.allocated,
+        source,
+        block_bytes=CHUNK_BYTES,
+        desk=DESK,
+        hop_timeout_s=_HOP_TIMEOUT_S,
     )
 
 
@@ -522,12 +588,12 @@ def append(path: str, data: bytes, holder: str, user: str = "simulated") -> fx.S
 def flusher(path: str, request_id: str, holder: str, user: str = "simulated") -> fx.Steps[FileFlusher]:
     """A new file that its writer is to flush."""
     created = yield from fx.call(Create(path, request_id, user), Created, timeout_s=_CALL_TIMEOUT_S)
-    return FileFlusher(created.token, created.allocated, CHUNK_BYTES, holder, hop_timeout_s=_HOP_TIMEOUT_S)
+    return FileFlusher(created.token, created.allocated, CHUNK_BYTES, holder, DESK, hop_timeout_s=_HOP_TIMEOUT_S)
 
 
 def append_from(path: str, source: ByteStream, holder: str, user: str = "simulated") -> fx.Steps[None]:
     leased = yield from fx.call(Extend(path, holder, user), Leased, timeout_s=_CALL_TIMEOUT_S)
-    yield from append_file(leased, source, block_bytes=leased.block_bytes, hop_timeout_s=_HOP_TIMEOUT_S)
+    yield from append_file(leased, source, block_bytes=leased.block_bytes, desk=DESK, hop_timeout_s=_HOP_TIMEOUT_S)
 
 
 def truncate(path: str, length: int) -> fx.Steps[None]:

@@ -19,11 +19,13 @@ from urllib.parse import quote
 import pytest
 import uvloop
 
+from peacefs.client.grants import GrantDesk
 from peacefs.coordinator.cluster import Cluster
 from peacefs.coordinator.commits import GroupCommit
 from peacefs.coordinator.files import Files
 from peacefs.coordinator.metadata_sqlite import SqliteMetadata
 from peacefs.coordinator.permissions import Callers
+from peacefs.coordinator.scheduling import Scheduling
 from peacefs.coordinator.webhdfs import WebHdfs
 from peacefs.coordinator.workplace import Workplace
 from peacefs.datanode.changes import Changes
@@ -33,6 +35,7 @@ from peacefs.datanode.data_requests import DataRequests
 from peacefs.datanode.data_server import DataServer
 from peacefs.datanode.gateway import Gateway, GatewayLimits
 from peacefs.datanode.pipeline import PipelineHop
+from peacefs.datanode.streams_under_way import StreamsUnderWay
 from peacefs.protocol.asgi import App, Receive, Scope, Send
 from peacefs.protocol.hello import Identity
 from peacefs.protocol.http_server import build_server, listen
@@ -41,12 +44,15 @@ from peacefs.protocol.messages import (
     AbandonLease,
     AllocateChunk,
     CompleteFile,
+    Done,
     GetLayout,
     Message,
     Register,
     RenewLease,
     ReportChunks,
     ReportCorrupt,
+    StateWriteSet,
+    StreamEnded,
     TakeLease,
     Usage,
 )
@@ -161,6 +167,7 @@ class NameSide:
                 lambda orders: None,
                 self._callers,
             ),
+            Scheduling(self._numbering, random.Random(1)),
             self._trash_minutes,
         )
         return WebHdfs(self.files, elsewhere)
@@ -193,9 +200,14 @@ class NameSide:
             AbandonLease: lambda m: self.files.appending.abandon(m),
             GetLayout: lambda m: self.files.reading.layout(m, None),
             ReportCorrupt: self.files.reading.report_corrupt,
+            StateWriteSet: lambda m: self.files.schedule.state(m, None, None),
+            StreamEnded: self._ended,
         }
         answer: Message = self.served.run(answers[type(message)](message))
         return answer
+
+    async def _ended(self, message: StreamEnded) -> Done:
+        return self.files.schedule.ended("", message)
 
     def ask(
         self, method: str, path: str, op: str, headers: dict[str, str] | None = None, **query: object
@@ -229,11 +241,12 @@ class DataSide:
         )
         self.driver.run(self.store.recover())
         changes = Changes()
-        hop = PipelineHop(self.node, self.seal, self.store, changes)
+        hop = PipelineHop(self.node, self.seal, self.store, changes, StreamsUnderWay(self.node))
         requests = DataRequests(hop, ChunkServer(self.seal, self.store, changes))
         self.server = DataServer("127.0.0.1", 0, me, self.driver, requests)
         self.server.start()
-        self.served = Served(lambda: Gateway(self.seal, self.driver, bounds=self.limits))
+        desk = GrantDesk(self.node, pushed=False)
+        self.served = Served(lambda: Gateway(self.seal, self.driver, desk, bounds=self.limits))
 
     @property
     def port(self) -> int:

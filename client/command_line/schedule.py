@@ -1,0 +1,98 @@
+"""`peacefs schedule`: what waits to be written, what is being written, and under which policy."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import msgspec
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+
+from peacefs.client.coordinator_api import Schedule
+from peacefs.client.filesystem import PeaceFileSystem
+
+from .listing import print_line
+from .presentation import human_size
+
+_WATCH_INTERVAL_S = 1.0
+
+
+@dataclass(frozen=True)
+class ScheduleStyle:
+    """Again and again until Ctrl-C, or once; as a JSON object a line; under this policy from now on."""
+
+    watch: bool
+    as_json: bool
+    policy: str | None
+
+
+def show_schedule(coordinator: str, style: ScheduleStyle) -> None:
+    """Raises PeacefsError."""
+    with PeaceFileSystem(coordinator) as files:
+        schedule = files.schedule() if style.policy is None else files.change_policy(style.policy)
+        if style.watch:
+            _watch(files, schedule, as_json=style.as_json)
+        elif style.as_json:
+            print_line(msgspec.json.encode(schedule).decode())
+        else:
+            Console().print(_drawn(schedule))
+
+
+def _watch(files: PeaceFileSystem, schedule: Schedule, *, as_json: bool) -> None:
+    try:
+        if as_json:
+            while True:
+                print_line(msgspec.json.encode(schedule).decode())
+                time.sleep(_WATCH_INTERVAL_S)
+                schedule = files.schedule()
+        with Live(_drawn(schedule), auto_refresh=False) as live:
+            while True:
+                time.sleep(_WATCH_INTERVAL_S)
+                live.update(_drawn(files.schedule()), refresh=True)
+    except KeyboardInterrupt:
+        return
+
+
+def _drawn(schedule: Schedule) -> Group:
+    times = schedule.waiting_times
+    lines = [
+        f"policy {schedule.policy}, epoch {schedule.epoch}, {schedule.datanodes} datanodes may receive chunks",
+        f"{schedule.grants_in_flight} grants in flight, {schedule.granted_total} given, "
+        f"{schedule.lapsed_total} lapsed; {schedule.chunks_waiting} chunks of {schedule.sets_waiting} sets wait",
+        f"sets waited {times.median_s:.2f} s (median), {times.p95_s:.2f} s (95 %), {times.longest_s:.2f} s "
+        f"(longest); a chunk takes {times.chunk_s:.2f} s",
+    ]
+    tables = [table for table in (_queue(schedule), _grants(schedule)) if table.row_count]
+    return Group(*lines, *tables)
+
+
+def _queue(schedule: Schedule) -> Table:
+    table = Table("waits", "from", "checkpoint root", "chunks", "bytes", "for", "starts in")
+    for each in schedule.queue:
+        table.add_row(
+            each.write_set,
+            each.writer or each.host or "elsewhere",
+            each.root or "stated",
+            str(each.chunks_waiting),
+            human_size(each.bytes_waiting),
+            f"{each.age_s:.1f} s",
+            f"{each.expected_start_s:.1f} s",
+        )
+    return table
+
+
+def _grants(schedule: Schedule) -> Table:
+    table = Table("grant", "write set", "checkpoint root", "bytes", "pipeline", "waited", "granted")
+    for each in schedule.grants:
+        table.add_row(
+            f"({each.epoch}, {each.number})",
+            each.write_set,
+            each.root or "stated",
+            human_size(each.bytes),
+            " > ".join(each.pipeline),
+            f"{each.waited_s:.1f} s",
+            f"{each.granted_s_ago:.1f} s ago",
+        )
+    return table

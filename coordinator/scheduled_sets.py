@@ -1,0 +1,114 @@
+"""What the scheduling service remembers: write sets that wait or are being written, and grants in flight."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from peacefs.peace.ledger import WriteSet
+from peacefs.protocol.ids import ChunkId, NodeId, Version
+from peacefs.protocol.messages import StreamUnderWay
+
+from .checkpoint_estimates import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a writer states: chunks as bytes by its own numbers.
+
+    `link` is the datanode whose gateway asks, None for a client that asks by HTTP; `writer` the datanode that
+    the data comes from, if it is one of ours; `source` is given where the rest of the checkpoint is estimated.
+    """
+
+    name: str
+    link: NodeId | None
+    writer: NodeId | None
+    replication: int
+    chunks: dict[int, int]
+    exclude: frozenset[NodeId] = frozenset()
+    abandoned: tuple[ChunkId, ...] = ()
+    holding: tuple[StreamUnderWay, ...] = ()
+    waited_s: float = 0.0
+    source: Source | None = None
+
+
+@dataclass(slots=True, eq=False)
+class ScheduledSet:
+    """A write set. `waiting` are its chunks without a grant; `numbered` are the writer's numbers of the chunks
+    as the policy counts them. Its age counts from `asked_s`, which may be before it was `stated_s` here."""
+
+    wish: Wish
+    asked_s: float
+    stated_s: float
+    heard_s: float
+    begun: bool = False
+    waiting: dict[int, int] = field(default_factory=dict)
+    numbered: list[int] = field(default_factory=list)
+    in_flight: set[ChunkId] = field(default_factory=set)
+
+    def for_policy(self, more_bytes: int, *, begun: bool) -> WriteSet:
+        """What waits, as the policy wants it. Renumbers."""
+        self.numbered = list(self.waiting)
+        wish = self.wish
+        return WriteSet(
+            wish.name,
+            wish.writer,
+            wish.replication,
+            tuple(self.waiting.values()),
+            wish.exclude,
+            asked_s=self.asked_s,
+            more_bytes=more_bytes,
+            begun=begun,
+        )
+
+
+@dataclass(slots=True, eq=False)
+class InFlight:
+    """A grant whose capacity has not come back.
+
+    `number` counts those of the epoch; `in_policy` is what the policy calls it, which changes with the policy.
+    `waited_s` is how long its set had waited for it. `asked_s` is when its nodes were asked about it last, and
+    `denied` are those that say that they receive no such thing.
+    """
+
+    chunk: ChunkId
+    version: Version
+    number: int
+    in_policy: int
+    write_set: str
+    index: int
+    chunk_bytes: int
+    writer: NodeId | None
+    nodes: tuple[NodeId, ...]
+    granted_s: float
+    asked_s: float
+    waited_s: float = 0.0
+    source: Source | None = None
+    denied: set[NodeId] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """A grant for a set that waits; to be told to whoever asked."""
+
+    grant: InFlight
+    link: NodeId | None
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """What a set waits for can never be granted; it is forgotten."""
+
+    write_set: str
+    link: NodeId | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Is a datanode receiving these chunks? The answer goes to `Scheduling.answered`."""
+
+    node: NodeId
+    chunks: tuple[ChunkId, ...]
+
+
+Effect = Push | Refuse | Ask

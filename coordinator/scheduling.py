@@ -1,0 +1,468 @@
+"""The scheduling service's core: who may write which chunk now, and through which datanodes. Pure.
+
+Events and `now` go in, effects come out. A policy of `peacefs.peace` decides; here it is remembered for whom.
+
+What is granted holds capacity until the first node of its pipeline says that the stream has ended, until its
+writer gives it up, or until every node of the pipeline denies it: never because time has passed alone. Those that
+time has passed for are asked about. A place in the queue is another matter: it is lost by a writer that is not
+heard of any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from random import Random
+
+from peacefs.peace.ledger import Grant, WriteSet
+from peacefs.peace.policy import Aborted, Changed, Event, Finished, Policy, Submitted, Withdrawn
+from peacefs.protocol.errors import BadRequest, NoDatanodes, Overloaded
+from peacefs.protocol.ids import ChunkId, NodeId, Numbering, epoch_of
+from peacefs.protocol.limits import (
+    chunk_bytes_max,
+    grant_ask_interval_s,
+    grant_clock_slack_s,
+    grant_open_s,
+    replication_max,
+    streams_per_node_default,
+    write_set_chunks_max,
+    write_set_chunks_waiting_max,
+    write_set_memory_max,
+    write_set_memory_s,
+    write_set_silence_s,
+    write_sets_waiting_max,
+)
+from peacefs.protocol.messages import StreamUnderWay
+from peacefs.topology.model import Topology
+
+from .checkpoint_estimates import CheckpointEstimates
+from .scheduled_sets import Ask, Effect, InFlight, Push, Refuse, ScheduledSet, Wish
+from .scheduling_policies import POLICY_DEFAULT, AmpleNetwork, make_policy
+from .waiting_times import WaitingTimes
+
+MakePolicy = Callable[[str, Topology, Random], Policy]
+
+#: How grants that were taken over are called, whose sets nobody has stated here.
+_TAKEN_OVER = "taken over"
+
+
+class Scheduling:
+    """All write sets and grants of one coordinator."""
+
+    def __init__(
+        self,
+        numbering: Numbering,
+        rng: Random,
+        *,
+        policy: str = POLICY_DEFAULT,
+        streams_per_node: int = streams_per_node_default,
+        policy_maker: MakePolicy = make_policy,
+    ) -> None:
+        """Raises BadRequest for a policy that there is not, Unsupported for one that is not installed."""
+        self._numbering = numbering
+        self._rng = rng
+        self._make_policy = policy_maker
+        #: The network where nobody has described one.
+        self.undescribed = AmpleNetwork(streams_per_node)
+        self._topology = Topology()
+        self.policy_name = policy
+        self._policy = policy_maker(policy, self._topology, rng)
+        self._sets: dict[str, ScheduledSet] = {}
+        self._grants: dict[ChunkId, InFlight] = {}
+        #: Copies that hold a slot: from, to, and what the policy calls it.
+        self._copies: dict[ChunkId, tuple[NodeId, NodeId, int]] = {}
+        self._chunks_waiting = 0
+        self._dead: set[NodeId] = set()
+        self._estimates = CheckpointEstimates()
+        #: Sets that were cancelled: since when they wait, and when that was.
+        self._cancelled: dict[str, tuple[float, float]] = {}
+        self.times = WaitingTimes()
+
+    # -- what writers say --------------------------------------------------------------------------
+
+    def state(self, now_s: float, wish: Wish) -> list[Effect]:
+        """A writer states, or states again, what it has to write; what it has been granted is `standing`.
+
+        Raises BadRequest for what makes no sense, Overloaded when too much waits already.
+        """
+        _check(wish)
+        self._check_queue(wish)
+        known = self._sets.get(wish.name)
+        events = self._given_up(now_s, wish)
+        held = {self._grants[chunk].index for chunk in known.in_flight} if known else set[int]()
+        waiting = {index: size for index, size in wish.chunks.items() if index not in held}
+        if known is None:
+            known = self._sets[wish.name] = ScheduledSet(wish, self._since(now_s, wish), now_s, now_s)
+        known.heard_s = now_s
+        for stream in wish.holding:
+            if epoch_of(stream.chunk) < self.epoch and stream.chunk not in self._grants and stream.nodes:
+                self._take_over(now_s, stream)
+        changed = known.waiting != waiting or known.wish.exclude != wish.exclude
+        known.wish = wish
+        if changed or events:
+            self._chunks_waiting += len(waiting) - len(known.waiting)
+            known.waiting = waiting
+            events.append(self._submission(now_s, known))
+        if not wish.chunks:
+            self._remember_cancelled(now_s, known)
+        effects = self._handle(now_s, events)
+        self._forget_if_done(wish.name)
+        return effects
+
+    def _given_up(self, now_s: float, wish: Wish) -> list[Event]:
+        """Grants that the writer gave up; and those that it never received and cannot use any more."""
+        known = self._sets.get(wish.name)
+        held = {stream.chunk for stream in wish.holding}
+        events: list[Event] = []
+        of_set = [self._grants[chunk] for chunk in known.in_flight] if known else []
+        taken_over = [
+            grant
+            for chunk in wish.abandoned
+            if (grant := self._grants.get(chunk)) is not None and grant.write_set == _TAKEN_OVER
+        ]
+        for grant in [*of_set, *taken_over]:
+            is_wanted = grant.index in wish.chunks and not _is_lapsed(now_s, grant)
+            is_held = grant.chunk in held and grant.chunk not in wish.abandoned
+            if not is_held and (grant.chunk in wish.abandoned or not is_wanted):
+                self._close(now_s, grant, 0)
+                events.append(Aborted(grant.in_policy, wish.exclude))
+        return events
+
+    def _check_queue(self, wish: Wish) -> None:
+        if not wish.chunks:
+            return
+        if self._topology.servers.keys() <= wish.exclude:
+            raise NoDatanodes(
+                f"no datanode can take a chunk: {self.datanodes} may receive any, {len(wish.exclude)} excluded"
+            )
+        known = self._sets.get(wish.name)
+        waiting = len(known.waiting) if known else 0
+        sets = 0 if waiting else sum(bool(other.waiting) for other in self._sets.values())
+        chunks = self._chunks_waiting - waiting + len(wish.chunks)
+        if sets >= write_sets_waiting_max or chunks > write_set_chunks_waiting_max:
+            raise Overloaded(f"{self._chunks_waiting} chunks wait to be written already; try again in a while")
+
+    def _since(self, now_s: float, wish: Wish) -> float:
+        asked_s, _ = self._cancelled.pop(wish.name, (now_s, 0.0))
+        if wish.source is not None:
+            asked_s = min(asked_s, self._estimates.under_way(wish.source, now_s).began_s)
+        return min(asked_s, now_s - wish.waited_s)
+
+    def _submission(self, now_s: float, known: ScheduledSet) -> Event:
+        if not known.waiting:
+            return Withdrawn(known.wish.name)
+        source, more_bytes, begun = known.wish.source, 0, bool(known.in_flight)
+        if source is not None:
+            checkpoint = self._estimates.under_way(source, now_s)
+            more_bytes = max(0, checkpoint.to_come_bytes - sum(known.waiting.values()))
+            begun = checkpoint.granted_bytes > 0
+        return Submitted(known.for_policy(more_bytes, begun=begun))
+
+    def _remember_cancelled(self, now_s: float, known: ScheduledSet) -> None:
+        self._cancelled[known.wish.name] = known.asked_s, now_s
+        while len(self._cancelled) > write_set_memory_max:
+            del self._cancelled[next(iter(self._cancelled))]
+
+    def standing(self, name: str, indexes: Collection[int]) -> list[InFlight]:
+        """The grants in flight that a set has for these of its chunks."""
+        known = self._sets.get(name)
+        grants = (self._grants[chunk] for chunk in known.in_flight) if known else ()
+        return sorted((each for each in grants if each.index in indexes), key=lambda each: each.number)
+
+    # -- what ends grants --------------------------------------------------------------------------
+
+    def ended(self, now_s: float, node: NodeId, chunk: ChunkId, *, completed: bool, length: int) -> list[Effect]:
+        """The first node of a pipeline says that a stream has ended. Said twice, or by another, it is nothing."""
+        grant = self._grants.get(chunk)
+        if grant is None or node != grant.nodes[0]:
+            return []
+        return self._end(now_s, grant, completed=completed, length=length)
+
+    def published(self, now_s: float, chunks: Iterable[tuple[ChunkId, int]]) -> list[Effect]:
+        """Files with these chunks, so long each, are complete: whoever should have said so may be dead."""
+        effects: list[Effect] = []
+        for chunk, length in chunks:
+            if chunk in self._grants:
+                effects += self._end(now_s, self._grants[chunk], completed=True, length=length)
+        return effects
+
+    def _end(self, now_s: float, grant: InFlight, *, completed: bool, length: int) -> list[Effect]:
+        known = self._sets.get(grant.write_set)
+        self._close(now_s, grant, length)
+        event: Event = Finished(grant.in_policy)
+        events = [event]
+        if completed:
+            self.times.took(now_s - grant.granted_s)
+        else:
+            # Its writer says whether it wants the chunk again.
+            events = [Aborted(grant.in_policy)]
+            if known is not None:
+                events.append(self._submission(now_s, known))
+        effects = self._handle(now_s, events)
+        self._forget_if_done(grant.write_set)
+        return effects
+
+    def _close(self, now_s: float, grant: InFlight, length: int) -> None:
+        del self._grants[grant.chunk]
+        known = self._sets.get(grant.write_set)
+        if known is not None:
+            known.in_flight.discard(grant.chunk)
+        if grant.source is not None:
+            self._estimates.ended(grant.source, grant.chunk_bytes, length, now_s)
+
+    def _forget_if_done(self, name: str) -> None:
+        known = self._sets.get(name)
+        if known is not None and not known.waiting and not known.in_flight:
+            del self._sets[name]
+
+    # -- what datanodes say ------------------------------------------------------------------------
+
+    def use(self, now_s: float, topology: Topology) -> list[Effect]:
+        """The datanodes that may receive chunks from now on, and the network between them."""
+        self._topology = topology
+        return self._handle(now_s, [Changed(topology)])
+
+    def registered(self, now_s: float, node: NodeId, streams: Sequence[StreamUnderWay]) -> None:
+        """A datanode came back, with what is being written through it as the first of a pipeline."""
+        self._dead.discard(node)
+        for stream in streams:
+            if stream.chunk in self._grants:
+                self._grants[stream.chunk].denied.clear()
+            elif stream.nodes[:1] == [node]:
+                self._take_over(now_s, stream)
+
+    def _take_over(self, now_s: float, stream: StreamUnderWay) -> None:
+        """What an earlier epoch granted holds its capacity in this one too."""
+        grant = InFlight(
+            chunk=stream.chunk,
+            version=stream.version,
+            number=0,
+            in_policy=0,
+            write_set=_TAKEN_OVER,
+            index=0,
+            chunk_bytes=chunk_bytes_max,
+            writer=None,
+            nodes=tuple(stream.nodes),
+            granted_s=now_s,
+            asked_s=now_s,
+        )
+        self._grants[stream.chunk] = grant
+        self._adopt(grant)
+
+    def _adopt(self, grant: InFlight) -> None:
+        write_set = WriteSet(grant.write_set, grant.writer, len(grant.nodes), (grant.chunk_bytes,))
+        grant.in_policy = self._policy.adopt(write_set, grant.nodes).number
+
+    def died(self, node: NodeId) -> None:
+        """A datanode is dead: it receives nothing."""
+        self._dead.add(node)
+
+    def answered(
+        self, now_s: float, node: NodeId, asked: Iterable[ChunkId], found: Collection[ChunkId]
+    ) -> list[Effect]:
+        """Which of the chunks that it was asked about a datanode is receiving."""
+        effects: list[Effect] = []
+        for chunk in asked:
+            grant = self._grants.get(chunk)
+            if grant is None:
+                continue
+            if chunk in found:
+                grant.denied.clear()
+                continue
+            grant.denied.add(node)
+            effects += self._end_if_denied(now_s, grant)
+        return effects
+
+    def _end_if_denied(self, now_s: float, grant: InFlight) -> list[Effect]:
+        if not self._dead.union(grant.denied).issuperset(grant.nodes):
+            return []
+        self.times.lapsed_total += 1
+        return self._end(now_s, grant, completed=False, length=0)
+
+    # -- time --------------------------------------------------------------------------------------
+
+    def tick(self, now_s: float) -> list[Effect]:
+        """To be called several times a second."""
+        events: list[Event] = [Withdrawn(name) for name in self._fallen_silent(now_s)]
+        for name, (_asked_s, cancelled_s) in list(self._cancelled.items()):
+            if now_s - cancelled_s < write_set_memory_s:
+                break
+            del self._cancelled[name]
+        return [*self._handle(now_s, events), *self._questions(now_s)]
+
+    @property
+    def has_more(self) -> bool:
+        """Whether the policy stopped for others' sake and should get its next turn soon, by a `tick`."""
+        return self._policy.has_more
+
+    def _fallen_silent(self, now_s: float) -> list[str]:
+        silent = [
+            name
+            for name, known in self._sets.items()
+            if known.waiting and now_s - known.heard_s > write_set_silence_s
+        ]
+        for name in silent:
+            self._drop_waiting(name)
+        return silent
+
+    def _drop_waiting(self, name: str) -> None:
+        known = self._sets[name]
+        self._chunks_waiting -= len(known.waiting)
+        known.waiting = {}
+        self._forget_if_done(name)
+
+    def _questions(self, now_s: float) -> list[Effect]:
+        """About grants that should have been used by now and may have lapsed."""
+        asks: dict[NodeId, list[ChunkId]] = {}
+        effects: list[Effect] = []
+        for grant in list(self._grants.values()):
+            if not _is_lapsed(now_s, grant) or now_s - grant.asked_s < grant_ask_interval_s:
+                continue
+            grant.asked_s = now_s
+            effects += self._end_if_denied(now_s, grant)
+            for node in grant.nodes:
+                if node not in self._dead:
+                    asks.setdefault(node, []).append(grant.chunk)
+        return [*effects, *(Ask(node, tuple(chunks)) for node, chunks in asks.items())]
+
+    # -- the policy --------------------------------------------------------------------------------
+
+    def change_policy(self, now_s: float, name: str) -> list[Effect]:
+        """From now on another policy decides. Grants in flight stay, and what waits keeps its age.
+
+        Raises BadRequest for a policy that there is not, Unsupported for one that is not installed.
+        """
+        self._policy = self._make_policy(name, self._topology, self._rng)
+        self.policy_name = name
+        for grant in self._grants.values():
+            self._adopt(grant)
+        for chunk, (source, target, _) in list(self._copies.items()):
+            self._adopt_copy(chunk, source, target)
+        return self._handle(
+            now_s, [self._submission(now_s, known) for known in self._sets.values() if known.waiting]
+        )
+
+    def _handle(self, now_s: float, events: Sequence[Event]) -> list[Effect]:
+        effects: list[Effect] = [
+            Push(grant, self._sets[grant.write_set].wish.link)
+            for grant in [self._grant(now_s, given) for given in self._policy.handle(events, now_s)]
+        ]
+        if self._grants or self._copies or self._policy.has_more or not self._chunks_waiting:
+            return effects
+        return [*effects, *self._refuse_all(now_s)]
+
+    def _grant(self, now_s: float, given: Grant) -> InFlight:
+        known = self._sets[given.write_set]
+        index = known.numbered[given.chunk]
+        del known.waiting[index]
+        self._chunks_waiting -= 1
+        self.times.granted_total += 1
+        grant = InFlight(
+            chunk=self._numbering.next(),
+            version=self._numbering.next(),
+            number=self.times.granted_total,
+            in_policy=given.number,
+            write_set=given.write_set,
+            index=index,
+            chunk_bytes=given.chunk_bytes,
+            writer=given.writer,
+            nodes=given.chain,
+            granted_s=now_s,
+            asked_s=now_s,
+            waited_s=now_s - known.stated_s,
+            source=known.wish.source,
+        )
+        known.in_flight.add(grant.chunk)
+        self._grants[grant.chunk] = grant
+        if grant.source is not None:
+            self._estimates.granted(grant.source, grant.chunk_bytes, now_s)
+        if not known.begun:
+            known.begun = True
+            self.times.waited(now_s - known.stated_s)
+        return grant
+
+    def _refuse_all(self, now_s: float) -> list[Effect]:
+        """Nothing is on its way, and still there is no room: what waits would wait for ever."""
+        reason = (
+            f"the policy {self.policy_name} finds no place for it even in an idle cluster of "
+            f"{self.datanodes} datanodes that may receive chunks"
+        )
+        refused = [known for known in self._sets.values() if known.waiting]
+        for known in refused:
+            self._drop_waiting(known.wish.name)
+        self._policy.handle([Withdrawn(known.wish.name) for known in refused], now_s)
+        return [Refuse(known.wish.name, known.wish.link, reason) for known in refused]
+
+    # -- what there is to see ----------------------------------------------------------------------
+
+    @property
+    def epoch(self) -> int:
+        return self._numbering.epoch
+
+    @property
+    def grants(self) -> Collection[InFlight]:
+        """In the order in which they were given."""
+        return self._grants.values()
+
+    @property
+    def queue(self) -> list[ScheduledSet]:
+        """Sets of which something waits, oldest first."""
+        return sorted((known for known in self._sets.values() if known.waiting), key=lambda each: each.asked_s)
+
+    @property
+    def datanodes(self) -> int:
+        """How many may receive chunks."""
+        return len(self._topology.servers)
+
+    @property
+    def chunks_waiting(self) -> int:
+        return self._chunks_waiting
+
+    def expected_start_s(self, name: str) -> float:
+        """In how many seconds a set may expect its next chunk to be granted: what waits before it, at the rate
+        at which grants ended of late. A guess, for the policy may serve it before or after its turn."""
+        known = self._sets.get(name)
+        if known is None or not known.waiting:
+            return 0.0
+        ahead = sum(len(other.waiting) for other in self._sets.values() if other.asked_s < known.asked_s)
+        return (ahead + 1) * self.times.grant_s / max(1, len(self._grants))
+
+    # -- what is less urgent -----------------------------------------------------------------------
+
+    def has_room(self, node: NodeId) -> bool:
+        """Whether the chunks on their way leave a slot of the datanode for a copy."""
+        return self._policy.has_room(node)
+
+    def copy_begins(self, now_s: float, chunk: ChunkId, source: NodeId, target: NodeId) -> list[Effect]:
+        """A copy takes a slot of its target, and of the links to it, in place of an earlier copy of the chunk."""
+        effects = self.copy_ended(now_s, chunk)
+        self._adopt_copy(chunk, source, target)
+        return effects
+
+    def _adopt_copy(self, chunk: ChunkId, source: NodeId, target: NodeId) -> None:
+        write_set = WriteSet("copies", source, 1, (chunk_bytes_max,))
+        self._copies[chunk] = source, target, self._policy.adopt(write_set, [target]).number
+
+    def copy_ended(self, now_s: float, chunk: ChunkId) -> list[Effect]:
+        """It gives them back. Said twice, it is nothing."""
+        if chunk not in self._copies:
+            return []
+        _, _, number = self._copies.pop(chunk)
+        return self._handle(now_s, [Finished(number)])
+
+
+def _is_lapsed(now_s: float, grant: InFlight) -> bool:
+    """Whether nobody can begin to use it any more, wherever the clocks are."""
+    return now_s - grant.granted_s > grant_open_s + 2 * grant_clock_slack_s
+
+
+def _check(wish: Wish) -> None:
+    if len(wish.chunks) > write_set_chunks_max:
+        raise BadRequest(
+            f"{len(wish.chunks)} chunks are over the limit of {write_set_chunks_max} for one write set; "
+            "state them in parts"
+        )
+    if not 1 <= wish.replication <= replication_max:
+        raise BadRequest(f"replication {wish.replication} is not from 1 to {replication_max}")
+    wrong = next((size for size in wish.chunks.values() if not 1 <= size <= chunk_bytes_max), None)
+    if wrong is not None:
+        raise BadRequest(f"a chunk of {wrong} bytes is out of range: from 1 to {chunk_bytes_max}")

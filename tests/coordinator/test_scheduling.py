@@ -1,0 +1,218 @@
+"""Who may write which chunk when: capacity is never given twice, always comes back, and never by time alone."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.scheduled import Scheduled
+
+from peacefs.protocol.errors import BadRequest, NoDatanodes, Overloaded
+from peacefs.protocol.limits import (
+    grant_clock_slack_s,
+    grant_open_s,
+    write_set_chunks_max,
+    write_set_silence_s,
+    write_sets_waiting_max,
+)
+from peacefs.protocol.messages import StreamUnderWay
+
+LAPSED_S = grant_open_s + 2 * grant_clock_slack_s + 1.0
+POLICIES = ("express", "paper", "random", "flow")
+
+
+def test_a_request_is_answered_at_once_granted_or_queued_with_an_expected_start() -> None:
+    play = Scheduled(streams_per_node=1)
+    assert [grant.index for grant in play.state("a", 1)] == [0]
+    assert play.state("b", 1) == []
+    assert play.scheduling.expected_start_s("http b") > 0
+    assert play.scheduling.expected_start_s("http a") == 0
+    play.ends(play.granted("a")[0])
+    assert [grant.index for grant in play.granted("b")] == [0]
+
+
+def test_stated_again_nothing_is_granted_twice_and_what_was_not_received_comes_again() -> None:
+    play = Scheduled(streams_per_node=1)
+    (first,) = play.state("a", 1)
+    assert play.state("a", 1) == [first]
+    assert len(play.scheduling.grants) == 1
+
+
+def test_a_completion_counts_once_and_only_from_the_head_of_the_pipeline() -> None:
+    play = Scheduled(streams_per_node=1)
+    (grant,) = play.state("a", 1)
+    play.ends(grant, node=grant.nodes[1])
+    assert play.scheduling.grants
+    play.ends(grant)
+    play.ends(grant)
+    assert not play.scheduling.grants
+    play.state("b", 1)
+    assert play.state("c", 1) == [], "given back once, it is free once"
+
+
+def test_capacity_never_comes_back_by_time_alone_but_when_every_node_denies_the_stream() -> None:
+    play = Scheduled(streams_per_node=1)
+    (grant,) = play.state("a", 1)
+    play.now_s += 10 * LAPSED_S
+    asked = play.tick()
+    assert sorted(asked) == sorted(grant.nodes), "all nodes of the pipeline are asked"
+    assert play.scheduling.grants
+    for node in grant.nodes[:-1]:
+        play.denies(node, grant)
+    assert play.scheduling.grants, "one of them has not answered"
+    play.denies(grant.nodes[-1], grant)
+    assert not play.scheduling.grants
+    assert play.scheduling.times.lapsed_total == 1
+
+
+def test_a_node_that_has_the_stream_keeps_the_grant_however_long_it_takes() -> None:
+    play = Scheduled()
+    (grant,) = play.state("a", 1)
+    for _ in range(5):
+        play.now_s += LAPSED_S
+        play.tick()
+        for node in grant.nodes[1:]:
+            play.denies(node, grant)
+        play.scheduling.answered(play.now_s, grant.nodes[0], [grant.chunk], [grant.chunk])
+    assert play.scheduling.grants
+
+
+def test_a_dead_datanode_denies_without_being_asked() -> None:
+    play = Scheduled()
+    (grant,) = play.state("a", 1)
+    for node in grant.nodes[1:]:
+        play.scheduling.died(node)
+    play.now_s += LAPSED_S
+    assert play.tick() == [grant.nodes[0]]
+    play.denies(grant.nodes[0], grant)
+    assert not play.scheduling.grants
+
+
+def test_a_writer_that_is_not_heard_of_loses_its_place_and_nobody_waits_for_it() -> None:
+    play = Scheduled(streams_per_node=1)
+    (grant,) = play.state("a", 1)
+    play.state("silent", 1)
+    play.now_s += write_set_silence_s + 1
+    play.state("heard", 1)
+    play.tick()
+    assert [queued.wish.name for queued in play.scheduling.queue] == ["http heard"]
+    play.ends(grant)
+    assert play.granted("heard")
+
+
+def test_a_chunk_whose_pipeline_broke_is_granted_elsewhere() -> None:
+    play = Scheduled(nodes=6)
+    (first,) = play.state("a", 1)
+    (second,) = play.state("a", 1, exclude=[first.nodes[0]], abandoned=[first.chunk])
+    assert second.chunk != first.chunk
+    assert first.nodes[0] not in second.nodes
+    assert len(play.scheduling.grants) == 1
+
+
+def test_a_checkpoint_that_is_cancelled_and_comes_back_with_another_k_keeps_its_age() -> None:
+    play = Scheduled(streams_per_node=1)
+    play.state("a", 1)
+    play.state("old", 3)
+    play.now_s += 7.0
+    play.state("old", 0)
+    assert play.scheduling.queue == []
+    play.now_s += 7.0
+    play.state("old", 5)
+    (queued,) = play.scheduling.queue
+    assert (play.now_s - queued.asked_s, len(queued.waiting)) == (14.0, 5)
+
+
+def test_what_an_earlier_coordinator_granted_holds_its_capacity_in_this_one() -> None:
+    play = Scheduled(streams_per_node=1, nodes=3)
+    stream = StreamUnderWay(5, 6, ["n0", "n1", "n2"])
+    play.scheduling.registered(play.now_s, "n0", [stream])
+    play.scheduling.registered(play.now_s, "n0", [stream])
+    assert play.state("a", 1) == []
+    play.scheduling.ended(play.now_s, "n0", 5, completed=True, length=1)
+    assert play.state("a", 1)
+
+
+def test_what_was_taken_over_comes_back_by_its_writers_word_or_when_its_nodes_deny_it() -> None:
+    play = Scheduled(streams_per_node=1, nodes=3)
+    play.scheduling.registered(play.now_s, "n0", [StreamUnderWay(5, 6, ["n0", "n1", "n2"])])
+    assert play.state("a", 1, abandoned=[5]), "its writer gives it up and gets another"
+    play.finish_all()
+    play.scheduling.registered(play.now_s, "n0", [StreamUnderWay(7, 8, ["n0", "n1", "n2"])])
+    play.scheduling.died("n0")
+    play.now_s += LAPSED_S
+    (grant,) = play.scheduling.grants
+    assert sorted(play.tick()) == ["n1", "n2"]
+    play.denies("n1", grant)
+    play.denies("n2", grant)
+    assert not play.scheduling.grants
+
+
+def test_requests_that_are_impossible_or_out_of_bounds_are_refused_and_not_queued() -> None:
+    play = Scheduled()
+    with pytest.raises(BadRequest, match=f"1000000 chunks are over the limit of {write_set_chunks_max}"):
+        play.state("a", 1_000_000)
+    with pytest.raises(BadRequest, match="replication 0"):
+        play.state("a", 1, replication=0)
+    with pytest.raises(NoDatanodes, match="5 may receive any, 5 excluded"):
+        play.state("a", 1, exclude=[f"n{n}" for n in range(5)])
+    with pytest.raises(NoDatanodes):
+        Scheduled(nodes=0).state("a", 1)
+    assert play.scheduling.queue == []
+
+
+def test_the_queue_is_bounded_and_says_so_in_words_that_ask_to_come_again() -> None:
+    play = Scheduled(streams_per_node=1)
+    for number in range(write_sets_waiting_max + 1):
+        play.state(f"{number}", 1)
+    with pytest.raises(Overloaded, match="try again"):
+        play.state("one more", 1)
+
+
+def test_the_policy_changes_while_chunks_are_written_and_nothing_is_lost() -> None:
+    play = Scheduled(streams_per_node=2)
+    for name in "abcdefgh":
+        play.state(name, 2)
+    before = list(play.scheduling.grants)
+    for policy in (*POLICIES, "express"):
+        play.change_policy(policy)
+        assert list(play.scheduling.grants)[: len(before)] == before
+    with pytest.raises(BadRequest, match="there is no policy 'fair'"):
+        play.change_policy("fair")
+    play.finish_all()
+    assert play.written == {(name, index) for name in "abcdefgh" for index in range(2)}
+
+
+def test_a_copy_takes_a_slot_and_gives_it_back_once() -> None:
+    play = Scheduled(streams_per_node=1, nodes=1)
+    play.scheduling.copy_begins(play.now_s, 77, "n0", "n0")
+    assert not play.scheduling.has_room("n0")
+    assert play.state("a", 1, replication=1) == []
+    play.carry_out(play.scheduling.copy_ended(play.now_s, 77))
+    play.scheduling.copy_ended(play.now_s, 77)
+    assert play.granted("a")
+    play.ends(play.granted("a")[0])
+    assert play.scheduling.has_room("n0")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    policy=st.sampled_from(POLICIES),
+    nodes=st.integers(3, 7),
+    seed=st.integers(0, 1000),
+    events=st.lists(st.tuples(st.sampled_from("swxlcdt"), st.integers(0, 5), st.integers(1, 4)), max_size=60),
+)
+def test_whatever_happens_capacity_holds_and_everything_is_written_or_given_up(
+    policy: str, nodes: int, seed: int, events: list[tuple[str, int, int]]
+) -> None:
+    """States, ends, aborts, lost grants, cancellations, dead nodes, time: in any order."""
+    play = Scheduled(nodes=nodes, streams_per_node=2, policy=policy, seed=seed)
+    for event, which, number in events:
+        play.happens(event, which, number)
+        if policy == "express":
+            assert play.busiest() <= 2
+    play.finish_all()
+    assert not play.scheduling.grants
+    assert not play.scheduling.queue
+    assert play.scheduling.chunks_waiting == 0
+    if policy == "express":
+        assert all(taken == 0 for taken, _ in play.loads())

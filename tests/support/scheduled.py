@@ -1,0 +1,141 @@
+"""A scheduling service driven by hand: writers that state, heads that report, and the grants that come of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from random import Random
+
+from peacefs.coordinator.scheduled_sets import Ask, Effect, InFlight, Push, Wish
+from peacefs.coordinator.scheduling import Scheduling
+from peacefs.peace.express import ExpressPolicy
+from peacefs.protocol.errors import NoDatanodes
+from peacefs.protocol.ids import Numbering
+from peacefs.protocol.limits import MIB, grant_clock_slack_s, grant_open_s
+
+
+class Scheduled:
+    """Datanodes n0, n1, ... in two racks by turns; writers ask by HTTP from outside the cluster."""
+
+    def __init__(
+        self, *, nodes: int = 5, streams_per_node: int = 2, policy: str = "express", seed: int = 1
+    ) -> None:
+        self.now_s = 100.0
+        self.scheduling = Scheduling(Numbering(3), Random(seed), policy=policy, streams_per_node=streams_per_node)
+        racks = {f"n{number}": f"/rack-{number % 2}" for number in range(nodes)}
+        self.carry_out(self.scheduling.use(self.now_s, self.scheduling.undescribed.of(racks)))
+        self._stated: dict[str, dict[int, int]] = {}
+        self.written: set[tuple[str, int]] = set()
+
+    def state(
+        self,
+        name: str,
+        chunks: int,
+        *,
+        replication: int = 3,
+        exclude: Sequence[str] = (),
+        abandoned: Sequence[int] = (),
+    ) -> list[InFlight]:
+        """The grants that the set has now."""
+        wish = Wish(
+            f"http {name}",
+            None,
+            None,
+            replication,
+            {index: 4 * MIB for index in range(chunks) if (name, index) not in self.written},
+            frozenset(exclude),
+            tuple(abandoned),
+        )
+        self.carry_out(self.scheduling.state(self.now_s, wish))
+        return self.granted(name)
+
+    def granted(self, name: str) -> list[InFlight]:
+        return [grant for grant in self.scheduling.grants if grant.write_set == f"http {name}"]
+
+    def ends(self, grant: InFlight, *, node: str | None = None, completed: bool = True) -> None:
+        """The head, or another, says that a stream has ended."""
+        node = node or grant.nodes[0]
+        if completed and node == grant.nodes[0]:
+            self.written.add((grant.write_set.removeprefix("http "), grant.index))
+        self.carry_out(
+            self.scheduling.ended(self.now_s, node, grant.chunk, completed=completed, length=grant.chunk_bytes)
+        )
+
+    def denies(self, node: str, grant: InFlight) -> None:
+        self.carry_out(self.scheduling.answered(self.now_s, node, [grant.chunk], []))
+
+    def tick(self) -> list[str]:
+        """The nodes that are asked about their streams."""
+        return self.carry_out(self.scheduling.tick(self.now_s))
+
+    def change_policy(self, name: str) -> None:
+        self.carry_out(self.scheduling.change_policy(self.now_s, name))
+
+    def carry_out(self, effects: Iterable[Effect]) -> list[str]:
+        asked = []
+        for effect in effects:
+            if isinstance(effect, Push):
+                assert len(set(effect.grant.nodes)) == len(effect.grant.nodes)
+            elif isinstance(effect, Ask):
+                asked.append(effect.node)
+        return asked
+
+    def finish_all(self) -> None:
+        """Writers carry on until nothing is left: lost grants lapse, the rest is written."""
+        for _ in range(1000):
+            while self.scheduling.has_more:
+                self.tick()
+            grants = list(self.scheduling.grants)
+            if not grants and not self.scheduling.chunks_waiting:
+                return
+            self.now_s += 1.0
+            for grant in grants:
+                self.ends(grant)
+            self.tick()
+        raise AssertionError("there is no end to it")
+
+    # -- whatever may happen -----------------------------------------------------------------------
+
+    def happens(self, event: str, which: int, number: int) -> None:
+        """`which` chooses a writer or a grant."""
+        grants = list(self.scheduling.grants)
+        grant = grants[which % len(grants)] if grants else None
+        match event:
+            case "s":
+                self._states(f"w{which}", number)
+            case "c":
+                self._states(f"w{which}", 0)
+            case "w" if grant:
+                self.ends(grant)
+                self.ends(grant)
+            case "x" if grant:
+                self.ends(grant, completed=False)
+            case "l" if grant:
+                self.now_s += grant_open_s + 2 * grant_clock_slack_s + 1.0
+                for node in grant.nodes:
+                    self.denies(node, grant)
+            case "d":
+                self.scheduling.died(f"n{which}")
+            case "t":
+                self.now_s += number
+                self.tick()
+
+    def _states(self, name: str, chunks: int) -> None:
+        try:
+            self.state(name, chunks)
+        except NoDatanodes:
+            assert not self.scheduling.grants
+
+    def busiest(self) -> int:
+        """The most chunks that any node receives."""
+        through: dict[str, int] = {}
+        for grant in self.scheduling.grants:
+            for node in grant.nodes:
+                through[node] = through.get(node, 0) + 1
+        return max(through.values(), default=0)
+
+    def loads(self) -> list[tuple[int, int]]:
+        """Slots and streams of the policy, as (taken, of how many)."""
+        policy = self.scheduling._policy
+        assert isinstance(policy, ExpressPolicy)
+        loads = policy.loads()
+        return [*loads.slots.values(), *loads.links.values()]
