@@ -18,13 +18,15 @@ from peacefs.client.byte_stream import ByteStream
 from peacefs.client.calibrator import Calibrator
 from peacefs.client.chunk_buffer import ChunkBuffer
 from peacefs.client.chunk_writer import write_chunk
-from peacefs.client.coordinator_api import CoordinatorApi, NewFile, current_user
+from peacefs.client.control_calls import ControlCalls
+from peacefs.client.coordinator_api import CoordinatorApi, current_user, new_request_id
 from peacefs.client.coordinator_http import CoordinatorHttp
+from peacefs.client.patience import Patience
 from peacefs.protocol import effects as fx
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.hello import Identity
 from peacefs.protocol.limits import packet_bytes
-from peacefs.protocol.messages import AllocateChunk, Allocated, Completed, CompleteFile, WrittenChunk
+from peacefs.protocol.messages import AllocateChunk, Allocated, Completed, CompleteFile, CreateFile, WrittenChunk
 from peacefs.protocol.threads import ConnectionPool, ThreadDriver
 
 
@@ -93,9 +95,11 @@ class Writer:
     """One client of the cluster."""
 
     def __init__(self, coordinator: str) -> None:
-        self._api = CoordinatorApi(CoordinatorHttp(parse_address(coordinator)), current_user())
+        where, patience = parse_address(coordinator), Patience()
+        self._api = CoordinatorApi(CoordinatorHttp(where, patience), current_user())
         self._connections = ConnectionPool(Identity("", "client", f"writer {os.getpid()}", None))
-        self._driver = ThreadDriver(self._connections, self._api.call)
+        self._calls = ControlCalls(where, self._connections, patience)
+        self._driver = ThreadDriver(self._connections, self._calls.call)
         self._piece = os.urandom(packet_bytes)
 
     def obey(self, order: Order) -> Answer:
@@ -114,8 +118,9 @@ class Writer:
 
     def _write(self, order: WriteOrder) -> Written:
         time.sleep(max(0.0, order.at_s - time.monotonic()))
-        created = self._api.create(
-            NewFile(
+        created = self._calls.create(
+            CreateFile(
+                request_id=new_request_id(),
                 path=order.path,
                 user=self._api.user,
                 replication=order.replication,
