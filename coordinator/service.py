@@ -344,10 +344,10 @@ class Coordinator:
         for transition in ticked.transitions:
             level = logging.INFO if transition.after is State.ALIVE else logging.WARNING
             log.log(level, "datanode %s is %s", transition.node, transition.after.value)
-        for found in ticked.slowness:
-            _log_slowness(found)
             if transition.after is State.DEAD:
                 self._files.schedule.died(transition.node)
+        for found in ticked.slowness:
+            _log_slowness(found)
         self._nodes.send(ticked.orders)
         for copy in ticked.copies:
             self._nodes.start_copy(copy, self._files.writing.write_token(copy.chunk, copy.version, [copy.target]))
