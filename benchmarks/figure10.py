@@ -118,6 +118,7 @@ class _Figure:
     def _emulate(self, cell: Cell, way: Way, seed: int) -> Outcome:
         self._rounds += 1
         tree = f"/figure10/{self._rounds}"
+        self._cluster.use_policy(way.policy)
         writers = _drawn(self._hosts, cell, seed)
         at_s = time.monotonic() + LEAD_S
         written = self._cluster.write(

@@ -82,8 +82,16 @@ class NextChunk:
 class GrantedSet:
     """One write set of a writer: chunks, as bytes by its own numbers. Several threads may take from it."""
 
-    def __init__(self, desk: GrantDesk, token: str, chunks: Mapping[int, int], *, written_bytes: int = 0) -> None:
-        """`written_bytes` is what the file of `token` has already."""
+    def __init__(
+        self,
+        desk: GrantDesk,
+        token: str,
+        chunks: Mapping[int, int],
+        *,
+        written_bytes: int = 0,
+        exclude: Sequence[NodeId] = (),
+    ) -> None:
+        """`written_bytes` is what the file of `token` has already; nothing goes to nodes in `exclude`."""
         self._desk = desk
         self._token = token
         self._written_bytes = written_bytes
@@ -94,7 +102,7 @@ class GrantedSet:
         self._in_use: dict[int, Allocated] = {}
         #: Chunks that somebody asks for again, which are his.
         self._claimed: set[int] = set()
-        self._failed: list[NodeId] = []
+        self._failed = list(exclude)
         self._abandoned: list[ChunkId] = []
         self._refusal: PeacefsError | None = None
         self._news = fx.Ticket()

@@ -105,7 +105,10 @@ def template_for(templates: Sequence[Template], graph: Graph, request: Request, 
     if request.on_writer and not level:
         return Template.SAME_NODE
     if template is Template.SAME_NODE:
-        return template if request.w not in request.exclude else Template.ANYWHERE
+        if request.w not in request.exclude:
+            return template
+        # As HDFS has it: what cannot be on the writer's node is on its rack.
+        template = Template.SAME_RACK
     racks, servers = graph.topology.racks, graph.topology.servers
     sender_rack = servers[nodes[-1] if nodes else request.w].rack
     if template is Template.SAME_RACK:

@@ -23,7 +23,20 @@ from peacefs.topology.toml_writer import to_toml
 
 from . import leftovers
 from .network import EmulatedNetwork, Host, memory_directory
-from .writer import Answer, Deleted, DeleteOrder, Failed, Measured, MeasureOrder, Order, Ready, WriteOrder, Written
+from .writer import (
+    Answer,
+    Changed,
+    Deleted,
+    DeleteOrder,
+    Failed,
+    Measured,
+    MeasureOrder,
+    Order,
+    PolicyOrder,
+    Ready,
+    WriteOrder,
+    Written,
+)
 
 _ROOT = Path(__file__).parents[2]
 _START_S = 120.0
@@ -107,6 +120,11 @@ class EmulatedCluster:
         writer = self._writers[self.network.hosts[0].name]
         writer.order(DeleteOrder(path))
         assert isinstance(writer.answer(), Deleted)
+
+    def use_policy(self, policy: str) -> None:
+        writer = self._writers[self.network.hosts[0].name]
+        writer.order(PolicyOrder(policy))
+        assert isinstance(writer.answer(), Changed)
 
     def measure(self, seconds: float) -> Measured:
         """A datanode's disk, for they are alike, and the link between the first two racks."""

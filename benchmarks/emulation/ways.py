@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
+from peacefs.peace.comparison import paper_policy
+from peacefs.peace.express import ExpressPolicy
 from peacefs.peace.policy import Policy
 from peacefs.peace.random_policy import RandomPolicy
 from peacefs.topology.model import Topology
@@ -37,6 +39,8 @@ WAYS = (
         True,
         lambda topology, rng: RandomPolicy(topology, rng, chunks_per_writer=PARALLEL),
     ),
+    Way("paper", "paper", True, paper_policy()),
+    Way("express", "express", True, ExpressPolicy),
 )
 
 #: What the others are compared with.

@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from math import inf
 
 import msgspec
 
@@ -21,18 +21,19 @@ from peacefs.client.chunk_writer import write_chunk
 from peacefs.client.control_calls import ControlCalls
 from peacefs.client.coordinator_api import CoordinatorApi, current_user, new_request_id
 from peacefs.client.coordinator_http import CoordinatorHttp
+from peacefs.client.grants import GrantDesk, GrantedSet
 from peacefs.client.patience import Patience
 from peacefs.protocol import effects as fx
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.hello import Identity
 from peacefs.protocol.limits import packet_bytes
-from peacefs.protocol.messages import AllocateChunk, Allocated, Completed, CompleteFile, CreateFile, WrittenChunk
+from peacefs.protocol.messages import Allocated, Completed, CompleteFile, CreateFile, WrittenChunk
 from peacefs.protocol.threads import ConnectionPool, ThreadDriver
 
 
 class WriteOrder(msgspec.Struct, frozen=True, tag="write"):
     """A set of so many chunks, to be asked for at `at_s` of the machine's monotonic clock. `exclude` are datanodes
-    that are to get no replica of it; `parallel` chunks are written at once where no policy says when."""
+    that are to get no replica of it; at most `parallel` chunks are written at once."""
 
     path: str
     chunks: int
@@ -47,6 +48,16 @@ class DeleteOrder(msgspec.Struct, frozen=True, tag="delete"):
     """A tree that is not wanted any more."""
 
     path: str
+
+
+class PolicyOrder(msgspec.Struct, frozen=True, tag="policy"):
+    """What is to grant chunks from now on."""
+
+    policy: str
+
+
+class Changed(msgspec.Struct, frozen=True, tag="changed"):
+    """It is so."""
 
 
 class MeasureOrder(msgspec.Struct, frozen=True, tag="measure"):
@@ -87,8 +98,8 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     message: str
 
 
-Order = WriteOrder | DeleteOrder | MeasureOrder
-Answer = Ready | Written | Deleted | Measured | Failed
+Order = WriteOrder | DeleteOrder | MeasureOrder | PolicyOrder
+Answer = Ready | Changed | Written | Deleted | Measured | Failed
 
 
 class Writer:
@@ -100,6 +111,7 @@ class Writer:
         self._connections = ConnectionPool(Identity("", "client", f"writer {os.getpid()}", None))
         self._calls = ControlCalls(where, self._connections, patience)
         self._driver = ThreadDriver(self._connections, self._calls.call)
+        self._desk = GrantDesk(f"writer {os.getpid()}", pushed=False)
         self._piece = os.urandom(packet_bytes)
 
     def obey(self, order: Order) -> Answer:
@@ -107,6 +119,9 @@ class Writer:
             match order:
                 case WriteOrder():
                     return self._write(order)
+                case PolicyOrder(policy):
+                    self._api.change_policy(policy)
+                    return Changed()
                 case DeleteOrder(path):
                     self._api.delete(path, recursive=True)
                     return Deleted()
@@ -127,9 +142,12 @@ class Writer:
                 block_bytes=order.chunk_bytes,
             )
         )
-        written = _SetWriter(self._driver, order, created.token, self._piece, created.allocated).run()
-        self._driver.run(_complete(created.token, written))
-        return Written(order.at_s, order.at_s, time.monotonic())
+        chunks = dict.fromkeys(range(order.chunks), order.chunk_bytes)
+        grants = GrantedSet(self._desk, created.token, chunks, exclude=order.exclude)
+        written = _SetWriter(self._driver, order, grants, self._piece)
+        chunks_written = written.run()
+        self._driver.run(_complete(created.token, chunks_written))
+        return Written(order.at_s, written.granted_s, time.monotonic())
 
 
 def _complete(token: str, chunks: list[WrittenChunk]) -> fx.Steps[Completed]:
@@ -137,25 +155,21 @@ def _complete(token: str, chunks: list[WrittenChunk]) -> fx.Steps[Completed]:
 
 
 class _SetWriter:
-    """Chunks of one file, several at once, each placed when it is its turn."""
+    """Chunks of one file, several at once, each when it is granted."""
 
-    def __init__(
-        self, driver: ThreadDriver, order: WriteOrder, token: str, piece: bytes, unwanted: Allocated
-    ) -> None:
+    def __init__(self, driver: ThreadDriver, order: WriteOrder, grants: GrantedSet, piece: bytes) -> None:
         self._driver = driver
         self._order = order
-        self._token = token
+        self._grants = grants
         self._piece = piece
-        self._abandoned = [unwanted.chunk]
+        self._lock = threading.Lock()
         self._written: dict[int, WrittenChunk] = {}
         self._error: PeacefsError | None = None
+        #: When the first grant came.
+        self.granted_s = inf
 
     def run(self) -> list[WrittenChunk]:
-        turns = iter(range(self._order.chunks))
-        lock = threading.Lock()
-        threads = [
-            threading.Thread(target=self._keep_writing, args=(turns, lock)) for _ in range(self._order.parallel)
-        ]
+        threads = [threading.Thread(target=self._keep_writing) for _ in range(self._order.parallel)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -164,27 +178,31 @@ class _SetWriter:
             raise self._error
         return [self._written[number] for number in range(self._order.chunks)]
 
-    def _keep_writing(self, turns: Iterator[int], lock: threading.Lock) -> None:
+    def _keep_writing(self) -> None:
         try:
-            while self._error is None:
-                with lock:
-                    number = next(turns, None)
-                    abandoned = self._abandoned.pop() if self._abandoned else None
-                if number is None:
-                    return
-                self._written[number] = self._driver.run(self._write_one(abandoned))
+            while self._error is None and self._driver.run(self._write_next()):
+                pass
         except PeacefsError as error:
             self._error = error
 
-    def _write_one(self, abandoned: int | None) -> fx.Steps[WrittenChunk]:
-        failed: list[str] = []
-        allocated = yield from self._allocate(failed, abandoned)
-        buffer = ChunkBuffer(_stream(self._piece, self._order.chunk_bytes), self._order.chunk_bytes)
-        return (yield from write_chunk(allocated, buffer, self._allocate, failed))
+    def _write_next(self) -> fx.Steps[bool]:
+        """False when every chunk has somebody who writes it."""
+        granted = yield from self._grants.next()
+        if granted is None:
+            return False
+        now_s = yield from fx.now()
+        with self._lock:
+            self.granted_s = min(self.granted_s, now_s)
+        index, size = granted.index, self._order.chunk_bytes
 
-    def _allocate(self, failed: list[str], abandoned: int | None) -> fx.Steps[Allocated]:
-        excluded = [*self._order.exclude, *failed]
-        return (yield from fx.call(AllocateChunk(self._token, excluded, abandoned), Allocated))
+        def again(failed: list[str], abandoned: int | None) -> fx.Steps[Allocated]:
+            given_up = [abandoned] if abandoned is not None else []
+            return (yield from self._grants.again(index, size, failed, given_up))
+
+        buffer = ChunkBuffer(_stream(self._piece, size), size)
+        self._written[index] = yield from write_chunk(granted.allocated, buffer, again, [])
+        self._grants.written(index)
+        return True
 
 
 def _stream(piece: bytes, length: int) -> ByteStream:
