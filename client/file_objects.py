@@ -10,7 +10,7 @@ from peacefs.protocol.limits import checksum_block_bytes, chunk_bytes_max, packe
 from peacefs.protocol.messages import Opened
 from peacefs.protocol.threads import ThreadDriver
 
-from .file_reader import FileReader
+from .file_reader import FileReader, read_range
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -95,6 +95,9 @@ class _RangeReader(io.RawIOBase):
             self._leave_range()
         super().close()
 
+    def read_at(self, offset: int, length: int) -> bytes:
+        return self._driver.run(read_range(self._opened.token, self._opened.layout, offset, length))
+
 
 class FileSource(io.BufferedReader):
     """A file open for reading, as it was when it was opened. Reads, seeks, iterates over lines."""
@@ -107,3 +110,7 @@ class FileSource(io.BufferedReader):
     def length(self) -> int:
         """How long the file is, in bytes."""
         return self._ranges.length
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Up to `length` bytes from `offset` on, wherever the position is; any number of threads at once."""
+        return self._ranges.read_at(offset, length)

@@ -78,7 +78,14 @@ class FileReader:
 
 def read_whole(token: str, layout: Layout, *, hop_timeout_s: float = default_hop_timeout_s) -> fx.Steps[bytes]:
     """A whole file that is known to be small."""
-    reader = FileReader(token, layout, 0, layout.length, hop_timeout_s=hop_timeout_s)
+    return (yield from read_range(token, layout, 0, layout.length, hop_timeout_s=hop_timeout_s))
+
+
+def read_range(
+    token: str, layout: Layout, offset: int, length: int, *, hop_timeout_s: float = default_hop_timeout_s
+) -> fx.Steps[bytes]:
+    """The bytes from `offset` on, `length` of them or as many as there are."""
+    reader = FileReader(token, layout, offset, length, hop_timeout_s=hop_timeout_s)
     pieces: list[bytes] = []
     while (piece := (yield from reader.next_piece())) is not None:
         pieces.append(bytes(piece))

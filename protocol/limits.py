@@ -345,6 +345,8 @@ client_backoff_max_s: Final = 2.0
 client_answer_timeout_s: Final = startup_hold_s + control_call_timeout_s
 # How long it waits for the copy of a tree: ten million files, on a slow machine.
 copy_timeout_s: Final = 3600.0
+# Ranges of files that one call of the fsspec file system reads at once.
+ranges_read_at_once_max: Final = 8
 
 # -- local cluster ---------------------------------------------------------------------------------
 local_datanodes_default: Final = 4

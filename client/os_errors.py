@@ -1,0 +1,62 @@
+"""Our errors as those that Python's own files raise, for callers who know the cluster only as a file system."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from collections.abc import Iterator
+
+from peacefs.protocol.errors import (
+    AccessDenied,
+    BadRequest,
+    DiskFull,
+    FileAlreadyExists,
+    FileNotFound,
+    LeaseError,
+    NameTooLong,
+    ParentNotDirectory,
+    PathIsDirectory,
+    PathIsNotEmptyDirectory,
+    PeacefsError,
+    PeerTimeout,
+    PeerUnreachable,
+    QuotaExceeded,
+    ServiceUnready,
+    SnapshotIsReadOnly,
+    Unsupported,
+)
+
+#: The first class that fits decides; of all others the number is EIO. OSError chooses its subclass by the number.
+_NUMBERS: tuple[tuple[type[PeacefsError], int], ...] = (
+    (FileNotFound, errno.ENOENT),
+    (FileAlreadyExists, errno.EEXIST),
+    (ParentNotDirectory, errno.ENOTDIR),
+    (PathIsDirectory, errno.EISDIR),
+    (PathIsNotEmptyDirectory, errno.ENOTEMPTY),
+    (NameTooLong, errno.ENAMETOOLONG),
+    (SnapshotIsReadOnly, errno.EROFS),
+    (AccessDenied, errno.EACCES),
+    (QuotaExceeded, errno.EDQUOT),
+    (DiskFull, errno.ENOSPC),
+    (LeaseError, errno.EBUSY),
+    (ServiceUnready, errno.EBUSY),
+    (Unsupported, errno.EOPNOTSUPP),
+    (BadRequest, errno.EINVAL),
+    (PeerTimeout, errno.ETIMEDOUT),
+    (PeerUnreachable, errno.ECONNREFUSED),
+)
+
+
+def as_os_error(error: PeacefsError) -> OSError:
+    """With the same message; the error itself becomes the cause when it is raised by `os_errors`."""
+    number = next((number for kind, number in _NUMBERS if isinstance(error, kind)), errno.EIO)
+    return OSError(number, error.message)
+
+
+@contextlib.contextmanager
+def os_errors() -> Iterator[None]:
+    """What of ours is raised within leaves as an OSError: FileNotFoundError, PermissionError, ..."""
+    try:
+        yield
+    except PeacefsError as error:
+        raise as_os_error(error) from error
