@@ -112,7 +112,7 @@ def test_what_killed_writers_heads_and_coordinators_held_comes_back(
     finally:
         for each in (dead, living):
             each.kill()
-            each.wait()
+            each.communicate()
     files.write("/after", bytes(4 * MIB))
     wait_until(lambda: files.schedule().grants_in_flight == 0, "all capacity is back", timeout_s=75.0)
 
