@@ -66,8 +66,8 @@ class InFlight:
     """A grant whose capacity has not come back.
 
     `number` counts those of the epoch; `in_policy` is what the policy calls it, which changes with the policy.
-    `waited_s` is how long its set had waited for it. `asked_s` is when its nodes were asked about it last, and
-    `denied` are those that say that they receive no such thing.
+    `waited_s` is how long its set had waited for it. `asked_s` is when its nodes were asked about it last,
+    `denied` are those that say that they receive no such thing, and `begun` is whether one has said that it does.
     """
 
     chunk: ChunkId
@@ -84,6 +84,13 @@ class InFlight:
     waited_s: float = 0.0
     source: Source | None = None
     denied: set[NodeId] = field(default_factory=set)
+    begun: bool = False
+
+    def found(self, node: NodeId) -> None:
+        """One of its nodes receives it. Others may have been asked too early; the head, once it had begun, not."""
+        head = self.nodes[0]
+        self.denied &= {head} if self.begun and node != head else set()
+        self.begun = True
 
 
 @dataclass(frozen=True, slots=True)

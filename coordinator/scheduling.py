@@ -225,10 +225,14 @@ class Scheduling:
         """A datanode came back, with what is being written through it as the first of a pipeline."""
         self._dead.discard(node)
         for stream in streams:
-            if stream.chunk in self._grants:
-                self._grants[stream.chunk].denied.clear()
-            elif stream.nodes[:1] == [node]:
+            if stream.chunk not in self._grants and stream.nodes[:1] == [node]:
                 self._take_over(now_s, stream)
+            if stream.chunk in self._grants:
+                self._grants[stream.chunk].found(node)
+        there = {stream.chunk for stream in streams}
+        for grant in self._grants.values():
+            if grant.nodes[0] == node and grant.chunk not in there:
+                grant.denied.add(node)
 
     def _take_over(self, now_s: float, stream: StreamUnderWay) -> None:
         """What an earlier epoch granted holds its capacity in this one too."""
@@ -266,7 +270,7 @@ class Scheduling:
             if grant is None:
                 continue
             if chunk in found:
-                grant.denied.clear()
+                grant.found(node)
                 continue
             grant.denied.add(node)
             effects += self._end_if_denied(now_s, grant)
@@ -315,7 +319,8 @@ class Scheduling:
         asks: dict[NodeId, list[ChunkId]] = {}
         effects: list[Effect] = []
         for grant in list(self._grants.values()):
-            if not _is_lapsed(now_s, grant) or now_s - grant.asked_s < grant_ask_interval_s:
+            is_over = _is_lapsed(now_s, grant) or self._is_broken(grant)
+            if not is_over or now_s - grant.asked_s < grant_ask_interval_s:
                 continue
             grant.asked_s = now_s
             effects += self._end_if_denied(now_s, grant)
@@ -323,6 +328,11 @@ class Scheduling:
                 if node not in self._dead:
                     asks.setdefault(node, []).append(grant.chunk)
         return [*effects, *(Ask(node, tuple(chunks)) for node, chunks in asks.items())]
+
+    def _is_broken(self, grant: InFlight) -> bool:
+        """Whether its writing has begun and cannot go on, for nothing comes through the head any more."""
+        head = grant.nodes[0]
+        return grant.begun and (head in self._dead or head in grant.denied)
 
     # -- the policy --------------------------------------------------------------------------------
 

@@ -114,7 +114,7 @@ def test_what_killed_writers_heads_and_coordinators_held_comes_back(
             each.kill()
             each.communicate()
     files.write("/after", bytes(4 * MIB))
-    wait_until(lambda: files.schedule().grants_in_flight == 0, "all capacity is back", timeout_s=75.0)
+    wait_until(lambda: files.schedule().grants_in_flight == 0, "all capacity is back", timeout_s=30.0)
 
 
 def test_the_schedule_is_shown_and_a_policy_that_there_is_not_is_refused(

@@ -9,6 +9,7 @@ from support.scheduled import Scheduled
 
 from peacefs.protocol.errors import BadRequest, NoDatanodes, Overloaded
 from peacefs.protocol.limits import (
+    grant_ask_interval_s,
     grant_clock_slack_s,
     grant_open_s,
     write_set_chunks_max,
@@ -142,6 +143,26 @@ def test_what_was_taken_over_comes_back_by_its_writers_word_or_when_its_nodes_de
     play.now_s += LAPSED_S
     (grant,) = play.scheduling.grants
     assert sorted(play.tick()) == ["n1", "n2"]
+    play.denies("n1", grant)
+    play.denies("n2", grant)
+    assert not play.scheduling.grants
+
+
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_what_had_begun_is_asked_about_as_soon_as_its_head_is_gone(comes_back: bool) -> None:
+    play = Scheduled(streams_per_node=1, nodes=3)
+    play.scheduling.registered(play.now_s, "n0", [StreamUnderWay(5, 6, ["n0", "n1", "n2"])])
+    (grant,) = play.scheduling.grants
+    play.scheduling.died("n0")
+    if comes_back:
+        play.scheduling.registered(play.now_s, "n0", [])
+    play.now_s += grant_ask_interval_s
+    assert {"n1", "n2"} <= set(play.tick())
+    play.scheduling.answered(play.now_s, "n1", [grant.chunk], [grant.chunk])
+    play.denies("n2", grant)
+    assert play.scheduling.grants, "the second hop has not noticed yet"
+    play.now_s += grant_ask_interval_s
+    assert {"n1", "n2"} <= set(play.tick())
     play.denies("n1", grant)
     play.denies("n2", grant)
     assert not play.scheduling.grants
