@@ -1,18 +1,21 @@
 """The directories of a datanode: one for its identity, others for its chunks if it has several disks.
 
-Plain system calls, at the start; but for `rooms_of`, which looks at the disks whenever it is asked.
+Plain system calls, at the start; but for `rooms_of`, which looks at the disks when it is asked.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import shutil
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from peacefs.protocol.errors import StartupError
 from peacefs.protocol.ids import NodeId
+from peacefs.protocol.limits import room_known_for_s
 
 from .store_directory import StoreDirectory
 from .store_layout import StorePaths
@@ -43,22 +46,32 @@ def claim_directories(
         yield directory
 
 
-def rooms_of(directories: Sequence[Path]) -> list[tuple[Path, Callable[[], int]]]:
+def rooms_of(
+    directories: Sequence[Path], clock: Callable[[], float] = time.monotonic
+) -> list[tuple[Path, Callable[[], int]]]:
     """For each directory what its file system has left, in bytes; those that share one share what is left.
+    It is looked at again when it has been known for `limits.room_known_for_s`.
 
     The directories must exist. A disk that cannot say has no room.
     """
     devices = [path.stat().st_dev for path in directories]
     shares = Counter(devices)
-    return [(path, _room(path, shares[device])) for path, device in zip(directories, devices, strict=True)]
+    return [(path, _room(path, shares[device], clock)) for path, device in zip(directories, devices, strict=True)]
 
 
-def _room(path: Path, shares: int) -> Callable[[], int]:
+def _room(path: Path, shares: int, clock: Callable[[], float]) -> Callable[[], int]:
+    looked_s, free_bytes = -math.inf, 0
+
     def room() -> int:
-        try:
-            return shutil.disk_usage(path).free // shares
-        except OSError:
-            return 0
+        nonlocal looked_s, free_bytes
+        now_s = clock()
+        if now_s - looked_s >= room_known_for_s:
+            try:
+                free_bytes = shutil.disk_usage(path).free // shares
+            except OSError:
+                free_bytes = 0
+            looked_s = now_s
+        return free_bytes
 
     return room
 

@@ -98,6 +98,8 @@ frame_payload_bytes_max: Final = 4 * MIB
 data_frame_bytes_max: Final = 5 * MIB
 # Of whoever has not said hello yet no longer frame is taken in.
 hello_frame_bytes_max: Final = 4 * KIB
+# What a connection takes with one call before it knows how long the frame is: a small frame as a whole.
+frame_ahead_bytes: Final = 16 * KIB
 # A connection's buffer begins with this and doubles when so much has come.
 frame_buffer_bytes_min: Final = 64 * KIB
 # Of each kind: more than a datanode can write or drop in a second.
@@ -172,11 +174,15 @@ lease_abandon_timeout_s: Final = 2.0
 # A reader that met a corrupt replica goes on with another; saying so must not hold it up for long.
 corrupt_report_timeout_s: Final = 2.0
 idle_connection_timeout_s: Final = 120.0
+# One that was of use so lately is used again without a look at whether the peer has hung up since.
+trusted_connection_s: Final = 1.0
 write_attempts_max: Final = 4
 read_rounds_max: Final = 2
 
 # What a datanode leaves free on its disk for others.
 reserved_bytes_default: Final = 1024 * MIB
+# In that time no disk takes a tenth of the reserve.
+room_known_for_s: Final = 0.05
 
 # -- liveness ------------------------------------------------------------------------------------
 heartbeat_interval_s: Final = 1.0

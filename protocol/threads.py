@@ -25,10 +25,12 @@ from .hello import Identity, Peer, accepting, connecting
 from .limits import (
     connect_timeout_s,
     data_frame_bytes_max,
+    frame_ahead_bytes,
     frame_buffer_bytes_min,
     hello_frame_bytes_max,
     hello_timeout_s,
     idle_connection_timeout_s,
+    trusted_connection_s,
 )
 from .messages import Failure, Message, Welcome
 from .metrics import frames_sent
@@ -36,6 +38,7 @@ from .metrics import frames_sent
 T = TypeVar("T")
 # struct timeval, as setsockopt takes it.
 _TIMEVAL = struct.Struct("@ll")
+_TIMEOUT_TOLERANCE = 0.01
 
 # Linux alone has it, and Python has no name for it.
 _sync_file_range = getattr(ctypes.CDLL(None), "sync_file_range", None)
@@ -45,8 +48,10 @@ _SYNC_FILE_RANGE_WRITE = 2
 
 
 class SocketConnection(fx.Connection):
-    """Frames over a blocking TCP socket, with one receive buffer that is used again and again.
+    """Frames over a blocking TCP socket, with receive buffers that are used again and again.
 
+    Every system call gives up the interpreter lock, and under load a turn at it costs more than the call: a small
+    frame is received with one call, which takes what has come, and what it took too much is the next frame's.
     Deadlines are the kernel's (SO_RCVTIMEO, SO_SNDTIMEO), not Python's: those make a socket non-blocking, and a
     packet of a MiB then takes a dozen calls and as many turns at the interpreter lock, in place of one.
     """
@@ -57,7 +62,9 @@ class SocketConnection(fx.Connection):
         self._socket = sock
         self._timeouts_s = {socket.SO_RCVTIMEO: 0.0, socket.SO_SNDTIMEO: 0.0}
         self._buffer = bytearray()
-        self._prefix = bytearray(PREFIX_BYTES)
+        #: What has come from `_at` to `_end` and is no frame's yet.
+        self._ahead = memoryview(bytearray(frame_ahead_bytes))
+        self._at = self._end = 0
         self._frame_bytes_max = hello_frame_bytes_max
         self.peer = peer
         self.idle_since = 0.0
@@ -90,8 +97,9 @@ class SocketConnection(fx.Connection):
         """The first bytes of a frame may be awaited for `timeout_s`, and its rest as long again in all."""
         try:
             self._limit(socket.SO_RCVTIMEO, timeout_s)
-            self._fill(memoryview(self._prefix), time.monotonic() + timeout_s)
-            prefix = decode_prefix(self._prefix, self._frame_bytes_max)
+            self._look_ahead(PREFIX_BYTES, time.monotonic() + timeout_s)
+            prefix = decode_prefix(self._ahead[self._at : self._end], self._frame_bytes_max)
+            self._at += PREFIX_BYTES
             view = self._take_in(prefix.message_bytes + prefix.payload_bytes, time.monotonic() + timeout_s)
         except BlockingIOError:
             raise PeerTimeout(f"{self.peer} said nothing for {timeout_s:g} s") from None
@@ -105,15 +113,35 @@ class SocketConnection(fx.Connection):
         self._frame_bytes_max = bytes_max
 
     def _limit(self, option: int, timeout_s: float) -> None:
-        if self._timeouts_s[option] != timeout_s:
+        # One that is as good is left as it is: most differ by the time that the step before took.
+        if abs(self._timeouts_s[option] - timeout_s) > timeout_s * _TIMEOUT_TOLERANCE:
             # Zero would mean no limit to the kernel.
             seconds, microseconds = divmod(max(int(timeout_s * 1_000_000), 1), 1_000_000)
             self._socket.setsockopt(socket.SOL_SOCKET, option, _TIMEVAL.pack(seconds, microseconds))
             self._timeouts_s[option] = timeout_s
 
+    def _look_ahead(self, wanted: int, deadline_s: float) -> None:
+        """Takes what has come, `wanted` bytes at least."""
+        kept = self._end - self._at
+        if kept >= wanted:
+            return
+        self._ahead[:kept] = bytes(self._ahead[self._at : self._end])
+        self._at, self._end = 0, kept
+        while self._end < wanted:
+            self._end += self._receive_into(self._ahead[self._end :], 0)
+            if self._end < wanted:
+                self._check(deadline_s)
+
     def _take_in(self, total: int, deadline_s: float) -> memoryview:
         """The next `total` bytes. The buffer grows with what comes, whatever was announced."""
-        filled = 0
+        if total <= self._end - self._at:
+            start, self._at = self._at, self._at + total
+            return self._ahead[start : self._at]
+        filled = self._end - self._at
+        if len(self._buffer) < filled:
+            self._buffer = bytearray(min(total, frame_buffer_bytes_min))
+        self._buffer[:filled] = self._ahead[self._at : self._end]
+        self._at = self._end = 0
         while filled < total:
             if filled == len(self._buffer):
                 # A new one: who got the frame before may still look at the old one.
@@ -127,16 +155,26 @@ class SocketConnection(fx.Connection):
 
     def _fill(self, view: memoryview, deadline_s: float) -> None:
         while len(view):
-            count = self._socket.recv_into(view, 0, socket.MSG_WAITALL)
-            if count == 0:
-                raise PeerUnreachable(f"{self.peer} closed the connection")
-            view = view[count:]
-            # A call that brings less than all has waited for as long as it may: slow bytes earn no more time.
-            if len(view) and time.monotonic() >= deadline_s:
-                raise PeerTimeout(f"{self.peer} sends its frame too slowly")
+            view = view[self._receive_into(view, socket.MSG_WAITALL) :]
+            # A call that brings less than all has waited for as long as it may.
+            if len(view):
+                self._check(deadline_s)
+
+    def _receive_into(self, view: memoryview, flags: int) -> int:
+        count = self._socket.recv_into(view, 0, flags)
+        if count == 0:
+            raise PeerUnreachable(f"{self.peer} closed the connection")
+        return count
+
+    def _check(self, deadline_s: float) -> None:
+        """Slow bytes earn no more time."""
+        if time.monotonic() >= deadline_s:
+            raise PeerTimeout(f"{self.peer} sends its frame too slowly")
 
     def has_been_closed(self) -> bool:
         """Whether the peer hung up (or broke the silence) while the connection lay idle."""
+        if self._at < self._end:
+            return True
         try:
             self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -215,7 +253,10 @@ class ConnectionPool:
 
     def connect(self, address: fx.Address, name: str) -> SocketConnection:
         while (kept := self._take(address)) is not None:
-            if self._clock() - kept.idle_since < idle_connection_timeout_s / 2 and not kept.has_been_closed():
+            idle_s = self._clock() - kept.idle_since
+            if idle_s < trusted_connection_s:
+                return kept
+            if idle_s < idle_connection_timeout_s / 2 and not kept.has_been_closed():
                 return kept
             self.close(kept)
         connection, _peer = open_connection(address, name, self._me)
@@ -301,9 +342,11 @@ def _list_directory(path: str) -> list[tuple[str, int]]:
 def _wait(ticket: fx.Ticket, timeout_s: float) -> bool:
     if ticket.fired:
         return True
-    woken = threading.Event()
-    ticket.when_fired(woken.set)
-    return woken.wait(timeout_s)
+    # A bare lock: an event costs ten times as much, and every small chunk waits for one.
+    woken = threading.Lock()
+    woken.acquire()
+    ticket.when_fired(woken.release)
+    return woken.acquire(timeout=max(timeout_s, 0.0))
 
 
 class ThreadDriver:
