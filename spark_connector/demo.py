@@ -38,6 +38,7 @@ from .query_plan import QueryPlan, QueryResult
 from .query_process import QueryProcess
 from .query_progress import read_progress, spread
 from .query_supervisor import QuerySupervisor
+from .scratch import scratch_environment
 from .staging import read_lines, stage, watermark_delay_s
 
 _QUERY_MODULE = "peacefs.spark_connector.failed_logins"
@@ -222,7 +223,10 @@ class _Demo:
         return path, len(parts)
 
     def _start_query(self, plan: Path) -> QueryProcess:
-        variables = java_environment(self._java, self._directory / "java")
+        variables = {
+            **java_environment(self._java, self._directory / "java"),
+            **scratch_environment(self._directory / "scratch"),
+        }
         # The name of this machine need not resolve for Spark to find itself.
         variables["SPARK_LOCAL_IP"] = "127.0.0.1"
         return QueryProcess(_QUERY_MODULE, plan, self._directory / "query.log", variables)

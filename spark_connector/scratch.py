@@ -1,0 +1,20 @@
+"""Where a driver keeps its temporary files, so that they can be removed when it was killed.
+
+Spark, RocksDB's loader and Python each choose a place of their own, and remove what they put there only when they
+end in good order: `spark-*`, `blockmgr-*`, `artifacts-*`, `librocksdbjni*.so`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def scratch_environment(directory: Path) -> dict[str, str]:
+    """The variables under which a driver keeps them in `directory`, which this makes; its owner removes it."""
+    directory.mkdir(parents=True, exist_ok=True)
+    return {
+        "TMPDIR": str(directory),
+        "SPARK_LOCAL_DIRS": str(directory),
+        # Read by Spark's launcher for the driver's JVM. Java's own counters go to /tmp whatever it is told.
+        "SPARK_SUBMIT_OPTS": f'"-Djava.io.tmpdir={directory}" -XX:-UsePerfData',
+    }

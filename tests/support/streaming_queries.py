@@ -1,0 +1,186 @@
+"""Streaming queries of every kind that keeps state or files, each with the batch run that says what it must give.
+
+Whatever the batches' bounds, and however often one was repeated, what a query has put out in the end is the same:
+the sentinel (`log_events`) has closed every window and fired every timer by then. Timers fire at the horizon,
+which lies after all events and before the sentinel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+_GAP = "30 seconds"
+_WINDOW = "10 minutes"
+_WITHIN_S = 5
+_WITHIN_LINES = 5
+
+#: Gives the events anew, as a table with the columns of `log_events.Event`, for streams with a watermark on `at`.
+Events = Callable[[], DataFrame]
+
+
+@dataclass(frozen=True)
+class Query:
+    """`table` is the query, over a stream; `batch` says the same of all events at once.
+
+    `mode` is the output's; `update` goes through foreachBatch into a directory a batch, `append` to the file sink.
+    `after` names a query whose output is this one's source, and which ends before this one begins.
+    """
+
+    table: Callable[[Events, int], DataFrame]
+    batch: Callable[[Events, int], DataFrame]
+    mode: str = "append"
+    after: str | None = None
+
+
+def joined(events: Events, _horizon_s: int) -> DataFrame:
+    """Two streams: each event with those of the same key that follow it closely."""
+    left = events().select("key", "number", "at")
+    right = events().select(F.col("key").alias("its"), F.col("number").alias("next"), F.col("at").alias("then"))
+    close = F.col("then").between(F.col("at"), F.col("at") + F.expr(f"interval {_WITHIN_S} seconds"))
+    following = F.col("next").between(F.col("number") + 1, F.col("number") + _WITHIN_LINES)
+    return left.join(right, (F.col("key") == F.col("its")) & close & following).select("key", "number", "next")
+
+
+def distinct(events: Events, _horizon_s: int) -> DataFrame:
+    """Deduplication, whose state the watermark empties."""
+    table = events().dropDuplicates(["key", "word", "at"])
+    return table.select("key", "word", F.col("at").cast("bigint").alias("at"))
+
+
+def sessions(events: Events, _horizon_s: int) -> DataFrame:
+    """Session windows of each key. The sentinel's is left out afterwards, for it has to move the watermark."""
+    session = events().groupBy(F.session_window("at", _GAP).alias("session"), "key")
+    return (
+        session.agg(F.count("*").alias("events"), F.max("number").alias("last"))
+        .where("last >= 0")
+        .select("key", F.col("session.start").cast("bigint").alias("start"), "events", "last")
+    )
+
+
+def windows(events: Events, _horizon_s: int) -> DataFrame:
+    """Counts that go on changing until their window is closed."""
+    counts = events().groupBy(F.window("at", _WINDOW).alias("window"), "word").count()
+    return counts.select("word", F.col("window.start").cast("bigint").alias("start"), "count")
+
+
+def filtered(events: Events, _horizon_s: int) -> DataFrame:
+    """No state but what the file source and the file sink keep."""
+    return events().where(F.col("number") % 2 == 0).select("number", "key", "word", "line")
+
+
+def refiltered(files: Events, _horizon_s: int) -> DataFrame:
+    """Reads what `filtered` has written."""
+    return files().where(F.col("number") % 4 == 0).select("number", "key", "line")
+
+
+def _filtered_twice(events: Events, horizon_s: int) -> DataFrame:
+    return refiltered(lambda: filtered(events, horizon_s), horizon_s)
+
+
+# -- state of Python's own --------------------------------------------------------------------------
+
+_TOTALS = "key STRING, events BIGINT, numbers BIGINT"
+
+
+def pandas_totals(events: Events, horizon_s: int) -> DataFrame:
+    """applyInPandasWithState: counts each key's events, and gives them out at the horizon."""
+
+    def count(key: tuple[Any, ...], parts: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+        if state.hasTimedOut:
+            total, numbers = state.get
+            state.remove()
+            yield pd.DataFrame({"key": [key[0]], "events": [total], "numbers": [numbers]})
+            return
+        total, numbers = state.get if state.exists else (0, 0)
+        for part in parts:
+            total, numbers = total + len(part), numbers + int(part["number"].sum())
+        if key[0]:
+            state.update((total, numbers))
+            state.setTimeoutTimestamp(horizon_s * 1000)
+
+    grouped = events().groupBy("key")
+    timeout = GroupStateTimeout.EventTimeTimeout
+    return grouped.applyInPandasWithState(count, _TOTALS, "events BIGINT, numbers BIGINT", "append", timeout)
+
+
+def _batch_totals(events: Events, _horizon_s: int) -> DataFrame:
+    totals = events().where("number >= 0").groupBy("key")
+    return totals.agg(F.count("*").alias("events"), F.sum("number").alias("numbers"))
+
+
+class Portrait(StatefulProcessor):
+    """Of each key: how many events (a value), how many of which words (a map), and which (a list)."""
+
+    def __init__(self, horizon_s: int) -> None:
+        self._horizon_ms = horizon_s * 1000
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._handle = handle
+        self._events = handle.getValueState("events", "events BIGINT")
+        self._words = handle.getMapState("words", "word STRING", "events BIGINT")
+        self._numbers = handle.getListState("numbers", "number BIGINT")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
+        if not key[0]:
+            return iter(())
+        arrived = list(rows)
+        before = self._events.get()[0] if self._events.exists() else 0
+        self._events.update((before + len(arrived),))
+        for row in arrived:
+            word = (row.word,)
+            known = self._words.getValue(word)[0] if self._words.containsKey(word) else 0
+            self._words.updateValue(word, (known + 1,))
+            self._numbers.appendValue((row.number,))
+        self._handle.registerTimer(self._horizon_ms)
+        return iter(())
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
+        words = sorted((word[0], count[0]) for word, count in self._words.iterator())
+        numbers = sum(number[0] for number in self._numbers.get())
+        said = " ".join(f"{word}:{count}" for word, count in words)
+        yield Row(key=key[0], events=self._events.get()[0], numbers=numbers, words=said)
+        for state in (self._events, self._words, self._numbers):
+            state.clear()
+
+    def close(self) -> None:
+        pass
+
+
+def portraits(events: Events, horizon_s: int) -> DataFrame:
+    """transformWithState, with state of all three kinds and a timer."""
+    return (
+        events()
+        .groupBy("key")
+        .transformWithState(Portrait(horizon_s), f"{_TOTALS}, words STRING", "Append", "EventTime")
+    )
+
+
+def _batch_portraits(events: Events, _horizon_s: int) -> DataFrame:
+    words = events().where("number >= 0").groupBy("key", "word")
+    counted = words.agg(F.count("*").alias("events"), F.sum("number").alias("numbers"))
+    pair = F.struct("word", F.concat_ws(":", "word", "events").alias("said"))
+    return counted.groupBy("key").agg(
+        F.sum("events").alias("events"),
+        F.sum("numbers").alias("numbers"),
+        F.concat_ws(" ", F.array_sort(F.collect_list(pair)).getField("said")).alias("words"),
+    )
+
+
+QUERIES = {
+    "joined": Query(joined, joined),
+    "distinct": Query(distinct, distinct),
+    "sessions": Query(sessions, sessions),
+    "windows": Query(windows, windows, mode="update"),
+    "filtered": Query(filtered, filtered),
+    "refiltered": Query(refiltered, _filtered_twice, after="filtered"),
+    "pandas_totals": Query(pandas_totals, _batch_totals),
+    "portraits": Query(portraits, _batch_portraits),
+}
