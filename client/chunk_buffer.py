@@ -36,6 +36,14 @@ class PacketSource(Protocol):
         ...
 
 
+class ResendableSource(PacketSource, Protocol):
+    """One that gives the packets again, for another pipeline."""
+
+    def failed_at_source(self) -> bool:
+        """Whether an error out of `packet` was the producer's own, which no other pipeline can mend."""
+        ...
+
+
 class ChunkBuffer:
     """Takes up to `capacity_bytes` from the stream, as much as is asked for; belongs to one participant."""
 

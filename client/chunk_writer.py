@@ -15,7 +15,7 @@ from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
 from peacefs.protocol.limits import write_attempts_max
 from peacefs.protocol.messages import Allocated, Packet, WrittenChunk
 
-from .chunk_buffer import ChunkBuffer, OutgoingPacket, PacketSource
+from .chunk_buffer import OutgoingPacket, PacketSource, ResendableSource
 from .next_hop import NextHop, link_timeout_s
 
 #: Asks for another pipeline: nodes that failed, and the chunk that is given up.
@@ -24,7 +24,7 @@ AllocateAgain = Callable[[list[NodeId], ChunkId], fx.Steps[Allocated]]
 
 def write_chunk(
     allocated: Allocated,
-    buffer: ChunkBuffer,
+    buffer: ResendableSource,
     allocate_again: AllocateAgain,
     failed: list[NodeId],
     *,

@@ -17,6 +17,7 @@ from peacefs.protocol.messages import CreateFile
 from peacefs.protocol.threads import ConnectionPool, ThreadDriver
 
 from .addresses import DEFAULT_ADDRESS, parse_address
+from .channels import Channels
 from .control_calls import ControlCalls
 from .coordinator_api import (
     BalanceStatus,
@@ -66,6 +67,11 @@ class PeaceFileSystem:
     def address(self) -> str:
         """The coordinator's, `http://host:port`."""
         return self._api.address
+
+    @property
+    def channels(self) -> Channels:
+        """For whatever runs participants of its own, as the I/O service does."""
+        return Channels(self._driver, self._calls, self._grants)
 
     def close(self) -> None:
         """Closes all connections; files that are still open end with an error."""

@@ -90,8 +90,15 @@ class GrantedSet:
         *,
         written_bytes: int = 0,
         exclude: Sequence[NodeId] = (),
+        abandoned: Sequence[ChunkId] = (),
+        to_come_bytes: int = -1,
+        asked_s: float | None = None,
     ) -> None:
-        """`written_bytes` is what the file of `token` has already; nothing goes to nodes in `exclude`."""
+        """`written_bytes` is what the file of `token` has already; nothing goes to nodes in `exclude`.
+
+        `abandoned` were placed for the same data and will not be written. `to_come_bytes`, where it is known, is
+        what `want` will add. `asked_s` is since when the writer waits, where that is before now: see `asked_s`.
+        """
         self._desk = desk
         self._token = token
         self._written_bytes = written_bytes
@@ -103,10 +110,11 @@ class GrantedSet:
         #: Chunks that somebody asks for again, which are his.
         self._claimed: set[int] = set()
         self._failed = list(exclude)
-        self._abandoned: list[ChunkId] = []
+        self._abandoned = list(abandoned)
+        self._to_come_bytes = to_come_bytes
         self._refusal: PeacefsError | None = None
         self._news = fx.Ticket()
-        self._asked_s: float | None = None
+        self._asked_s = asked_s
         self._stated_s: float | None = None
         self._stating = False
         self.expected_start_s = 0.0
@@ -135,6 +143,19 @@ class GrantedSet:
         granted = yield from self._take(index)
         assert granted is not None
         return granted.allocated
+
+    @property
+    def asked_s(self) -> float | None:
+        """When the set was stated first, by the clock of the driver; None while it was not."""
+        return self._asked_s
+
+    def want(self, index: int, chunk_bytes: int) -> None:
+        """One more chunk, of those that were to come."""
+        with self._lock:
+            self._wanted[index] = chunk_bytes
+            self._to_come_bytes -= chunk_bytes
+            self._stated_s = None
+            self._tell()
 
     def written(self, index: int) -> None:
         """The chunk is on its datanodes."""
@@ -251,4 +272,5 @@ class GrantedSet:
                 waited_s=now_s - self._asked_s,
                 patience_s=0.0 if self._desk.pushed else grant_hold_s,
                 written_bytes=self._written_bytes,
+                to_come_bytes=self._to_come_bytes,
             )

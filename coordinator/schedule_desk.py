@@ -84,7 +84,7 @@ class ScheduleDesk:
         self, wanted: StateWriteSet, token: FileWrite | FileLease, link: NodeId | None, writer_host: str | None
     ) -> Wish:
         source = None
-        if len(wanted.chunks) == 1:
+        if wanted.to_come_bytes < 0 and len(wanted.chunks) == 1:
             host = token.client_host if isinstance(token, FileWrite) else ""
             source = Source(host or writer_host or "", checkpoint_root(token.path))
         return Wish(
@@ -98,6 +98,7 @@ class ScheduleDesk:
             holding=tuple(wanted.holding),
             waited_s=max(0.0, wanted.waited_s),
             source=source,
+            to_come_bytes=max(0, wanted.to_come_bytes),
         )
 
     def _datanode_at(self, host: str | None, write_set: str) -> NodeId | None:

@@ -16,7 +16,8 @@ class Wish:
     """What a writer states: chunks as bytes by its own numbers.
 
     `link` is the datanode whose gateway asks, None for a client that asks by HTTP; `writer` the datanode that
-    the data comes from, if it is one of ours; `source` is given where the rest of the checkpoint is estimated.
+    the data comes from, if it is one of ours; `source` is given where the rest of the checkpoint is estimated, and
+    `to_come_bytes` is the rest where it is known.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Wish:
     holding: tuple[StreamUnderWay, ...] = ()
     waited_s: float = 0.0
     source: Source | None = None
+    to_come_bytes: int = 0
 
 
 @dataclass(slots=True, eq=False)

@@ -150,7 +150,7 @@ class Scheduling:
     def _submission(self, now_s: float, known: ScheduledSet) -> Event:
         if not known.waiting:
             return Withdrawn(known.wish.name)
-        source, more_bytes, begun = known.wish.source, 0, bool(known.in_flight)
+        source, more_bytes, begun = known.wish.source, known.wish.to_come_bytes, bool(known.in_flight)
         if source is not None:
             checkpoint = self._estimates.under_way(source, now_s)
             more_bytes = max(0, checkpoint.to_come_bytes - sum(known.waiting.values()))

@@ -43,6 +43,7 @@
     │   └── DiskFault
     ├── CheckpointDamaged            (never on the wire: what a file of a Spark checkpoint should not be)
     │   └── CheckpointTooNew
+    ├── CheckpointCancelled          (never on the wire: who submitted a checkpoint gave it up)
     ├── StartupError                 (never on the wire: a service says it and exits)
     └── QueryFailed                  (never on the wire: a streaming query stopped for good)
 
@@ -315,6 +316,10 @@ class CheckpointDamaged(PeacefsError):
 
 class CheckpointTooNew(CheckpointDamaged):
     """A file in a format of a Spark that this program does not know."""
+
+
+class CheckpointCancelled(PeacefsError):
+    """A checkpoint was given up before it was published; nothing of it is there."""
 
 
 class StartupError(PeacefsError):

@@ -351,6 +351,12 @@ client_backoff_max_s: Final = 2.0
 client_answer_timeout_s: Final = startup_hold_s + control_call_timeout_s
 # How long it waits for the copy of a tree: ten million files, on a slow machine.
 copy_timeout_s: Final = 3600.0
+# Threads with which the I/O service writes or reads a checkpoint, and how many of them read from one datanode: a
+# disk gives less to more (SGuard's Table 8).
+checkpoint_workers_default: Final = 4
+checkpoint_workers_max: Final = 64
+readers_per_datanode_max: Final = 2
+checkpoint_manifest_bytes_max: Final = 64 * MIB
 # Ranges of files that one call of the fsspec file system reads at once.
 ranges_read_at_once_max: Final = 8
 

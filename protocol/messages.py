@@ -297,6 +297,8 @@ class StateWriteSet(Message, frozen=True):
     `write_set` is the writer's name for the set, never used for another; `waited_s` how long it has waited.
     `written_bytes` is what the file of `token` has already, for its quota.
     `holding` are the grants that it has, `abandoned` those that it gave up, `exclude` the nodes that failed.
+    `to_come_bytes` is what it will ask for after these chunks; negative when the writer does not know, so that it
+    is estimated.
     """
 
     token: str
@@ -308,6 +310,7 @@ class StateWriteSet(Message, frozen=True):
     waited_s: float = 0.0
     patience_s: float = 0.0
     written_bytes: int = 0
+    to_come_bytes: int = -1
 
 
 class GrantedChunk(msgspec.Struct, frozen=True, array_like=True):

@@ -9,6 +9,7 @@ from support.scheduled import Scheduled
 
 from peacefs.protocol.errors import BadRequest, NoDatanodes, Overloaded
 from peacefs.protocol.limits import (
+    MIB,
     grant_ask_interval_s,
     grant_clock_slack_s,
     grant_open_s,
@@ -37,6 +38,15 @@ def test_stated_again_nothing_is_granted_twice_and_what_was_not_received_comes_a
     (first,) = play.state("a", 1)
     assert play.state("a", 1) == [first]
     assert len(play.scheduling.grants) == 1
+
+
+def test_who_has_less_to_write_in_all_goes_first_whatever_it_asks_for_now() -> None:
+    play = Scheduled(streams_per_node=1)
+    (first,) = play.state("a", 1)
+    play.state("long", 1, to_come_bytes=100 * 4 * MIB)
+    play.state("short", 2)
+    play.ends(first)
+    assert play.granted("short") and not play.granted("long")
 
 
 def test_a_completion_counts_once_and_only_from_the_head_of_the_pipeline() -> None:

@@ -34,6 +34,7 @@ class Scheduled:
         replication: int = 3,
         exclude: Sequence[str] = (),
         abandoned: Sequence[int] = (),
+        to_come_bytes: int = 0,
     ) -> list[InFlight]:
         """The grants that the set has now."""
         wish = Wish(
@@ -44,6 +45,7 @@ class Scheduled:
             {index: 4 * MIB for index in range(chunks) if (name, index) not in self.written},
             frozenset(exclude),
             tuple(abandoned),
+            to_come_bytes=to_come_bytes,
         )
         self.carry_out(self.scheduling.state(self.now_s, wish))
         return self.granted(name)

@@ -1,0 +1,102 @@
+"""What a checkpoint's directory is called, and what it says about itself in its file `manifest.json`.
+
+    <root>/<unit>-<sequence>/manifest.json
+    <root>/<unit>-<sequence>/part-00000, ...     the pages one after the other, cut between chunks
+
+While it is being written the directory is `.<unit>-<sequence>.<number>.writing`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Final
+
+import msgspec
+
+from peacefs.protocol.errors import BadRequest, CheckpointDamaged
+
+MANIFEST: Final = "manifest.json"
+_FORMAT: Final = 1
+_WRITING: Final = ".writing"
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A file of the checkpoint; bytes."""
+
+    name: str
+    length: int
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """`pages` are sizes in bytes with how many pages in a row have it."""
+
+    format: int
+    unit: str
+    sequence: int
+    parts: list[Part]
+    pages: list[tuple[int, int]]
+
+    @property
+    def length(self) -> int:
+        return sum(part.length for part in self.parts)
+
+    def page_sizes(self) -> list[int]:
+        return [size for size, count in self.pages for _ in range(count)]
+
+
+def describe(unit: str, sequence: int, part_lengths: Sequence[int], page_sizes: Sequence[int]) -> Manifest:
+    """What will be written."""
+    parts = [Part(f"part-{number:05}", length) for number, length in enumerate(part_lengths)]
+    runs = [(size, len(list(run))) for size, run in groupby(page_sizes)]
+    return Manifest(_FORMAT, unit, sequence, parts, runs)
+
+
+def encode(manifest: Manifest) -> bytes:
+    return msgspec.json.encode(manifest)
+
+
+def decode(data: bytes, path: str) -> Manifest:
+    """Raises CheckpointDamaged for what is no manifest, or not of this format."""
+    try:
+        manifest = msgspec.json.decode(data, type=Manifest)
+    except msgspec.DecodeError as error:
+        raise CheckpointDamaged(f"{path} is no manifest of a checkpoint: {error}") from None
+    if manifest.format != _FORMAT:
+        raise CheckpointDamaged(f"{path} is of format {manifest.format}; this version reads format {_FORMAT}")
+    if any(size < 0 or count < 1 for size, count in manifest.pages) or manifest.length != sum(
+        size * count for size, count in manifest.pages
+    ):
+        raise CheckpointDamaged(f"{path}: the pages are not as long as the parts")
+    return manifest
+
+
+def directory_name(unit: str, sequence: int) -> str:
+    """Raises BadRequest for names that could not be told apart again."""
+    if not unit or unit.startswith(".") or "/" in unit or "\0" in unit:
+        raise BadRequest(f"{unit!r} cannot be the name of a unit: not empty, without '/', and no '.' in front")
+    if sequence < 0:
+        raise BadRequest(f"sequence {sequence} is negative")
+    return f"{unit}-{sequence}"
+
+
+def sequence_of(name: str, unit: str) -> int | None:
+    """Which checkpoint of the unit a directory of this name is."""
+    text = name.removeprefix(f"{unit}-")
+    if text == name or not (text.isascii() and text.isdigit()) or str(int(text)) != text:
+        return None
+    return int(text)
+
+
+def unfinished_name(unit: str, sequence: int) -> str:
+    """For one attempt."""
+    return f".{directory_name(unit, sequence)}.{uuid.uuid4().hex[:12]}{_WRITING}"
+
+
+def is_unfinished(name: str, unit: str) -> bool:
+    """Whether a directory of this name is an attempt to write a checkpoint of the unit."""
+    if not (name.startswith(".") and name.endswith(_WRITING)):
+        return False
+    checkpoint, _, _ = name.removeprefix(".").removesuffix(_WRITING).rpartition(".")
+    return sequence_of(checkpoint, unit) is not None

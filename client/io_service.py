@@ -1,0 +1,204 @@
+"""The I/O service: checkpoints of a stream processor's units, written and read in parallel (SGuard, section 5).
+
+with PeaceFileSystem("http://coordinator:9870") as files:
+    service = IOService(files, workers=4, keep=3)
+    service.write("orders-2", 17, pages)            # pages: any buffers, in order
+    restored = service.read("orders-2")             # the latest
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from peacefs.protocol.errors import (
+    BadRequest,
+    CheckpointDamaged,
+    FileAlreadyExists,
+    FileNotFound,
+    PeacefsError,
+)
+from peacefs.protocol.limits import (
+    checkpoint_manifest_bytes_max,
+    checkpoint_workers_default,
+    checkpoint_workers_max,
+    checksum_block_bytes,
+    chunk_bytes_max,
+    write_token_lifetime_s,
+)
+
+from .checkpoint_attempt import CheckpointAttempt, CheckpointTask
+from .checkpoint_manifest import MANIFEST, Manifest, decode, directory_name, is_unfinished, sequence_of
+from .checkpoint_reader import CheckpointReader
+from .file_status import FileStatus
+from .filesystem import PeaceFileSystem
+from .pages import Pages
+from .pending_checkpoint import PendingCheckpoint, Published
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+
+@dataclass(frozen=True)
+class Restored:
+    """A checkpoint as it was written: its pages, which share one buffer."""
+
+    unit: str
+    sequence: int
+    pages: list[memoryview]
+
+
+class IOService:
+    """Checkpoints below `root`, each a directory `<unit>-<sequence>` that appears whole. Thread-safe.
+
+    A checkpoint is written by at most `workers` threads, a file each, in chunks of `chunk_bytes`, under the grants
+    of the coordinator, which is told its size beforehand; and is read by as many. With `keep`, older ones of the
+    unit go when a newer one is published. All methods raise classes of `peacefs.protocol.errors`.
+    """
+
+    def __init__(
+        self,
+        files: PeaceFileSystem,
+        *,
+        root: str = "/checkpoint",
+        workers: int = checkpoint_workers_default,
+        chunk_bytes: int = chunk_bytes_max,
+        replication: int | None = None,
+        keep: int | None = None,
+    ) -> None:
+        if not 0 < workers <= checkpoint_workers_max:
+            raise BadRequest(f"{workers} workers are out of range: 1 to {checkpoint_workers_max}")
+        if chunk_bytes % checksum_block_bytes or not 0 < chunk_bytes <= chunk_bytes_max:
+            raise BadRequest(
+                f"chunks of {chunk_bytes} bytes are out of range: "
+                f"multiples of {checksum_block_bytes} up to {chunk_bytes_max}"
+            )
+        if keep is not None and keep < 1:
+            raise BadRequest(f"keep {keep} would keep nothing: at least 1")
+        self._files = files
+        self._root = root.rstrip("/")
+        self._workers = workers
+        self._chunk_bytes = chunk_bytes
+        self._replication = replication
+        self._keep = keep
+
+    # -- writing -----------------------------------------------------------------------------------
+
+    def write(self, unit: str, sequence: int, pages: Sequence[Buffer]) -> Published:
+        """Writes and publishes a checkpoint. When this raises, nothing of it is there.
+
+        Raises FileAlreadyExists for a sequence that is there, NoDatanodes, QuotaExceeded, BadRequest, ...
+        """
+        return self.submit(unit, sequence, pages).result()
+
+    def submit(
+        self,
+        unit: str,
+        sequence: int,
+        pages: Sequence[Buffer],
+        *,
+        instead_of: PendingCheckpoint | None = None,
+    ) -> PendingCheckpoint:
+        """Begins to write a checkpoint on threads of its own; `pages` must not change until it is done.
+
+        One that waits too long may be given up for one of another size, `instead_of` it, which keeps its age in
+        the coordinator's queue. Raises BadRequest for bad names, FileAlreadyExists if that one was published.
+        """
+        task = CheckpointTask(
+            self._root, unit, sequence, Pages(pages), self._workers, self._chunk_bytes, self._replication
+        )
+        # Made before anything is cancelled, so that a bad name is refused first.
+        path, asked_s = task.path, None
+        if instead_of is not None:
+            if not instead_of.cancel():
+                raise FileAlreadyExists(f"{instead_of.path} was published before it could be cancelled")
+            asked_s = instead_of.asked_s
+        attempt = CheckpointAttempt(self._files, task, asked_s)
+        return PendingCheckpoint(path, attempt, lambda: self._publish(attempt, path))
+
+    def _publish(self, attempt: CheckpointAttempt, path: str) -> Published:
+        manifest = attempt.run()
+        if self._keep is None:
+            return Published(path, manifest.length)
+        try:
+            pruned = self._prune(manifest.unit, self._keep, manifest.sequence)
+        except PeacefsError as fault:
+            return Published(path, manifest.length, prune_fault=fault)
+        return Published(path, manifest.length, tuple(pruned))
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    def sequences(self, unit: str) -> list[int]:
+        """Which checkpoints of a unit there are, ascending."""
+        found = (sequence_of(entry.name, unit) for entry in self._directories())
+        return sorted(sequence for sequence in found if sequence is not None)
+
+    def read(self, unit: str, sequence: int | None = None) -> Restored:
+        """Reads a checkpoint, the latest unless said otherwise, with at most two readers at a datanode.
+
+        Raises FileNotFound, ChunkUnavailable, CheckpointDamaged for a directory that is no checkpoint.
+        """
+        if sequence is None:
+            sequence = max(self.sequences(unit), default=None)
+            if sequence is None:
+                raise FileNotFound(f"there is no checkpoint of {unit} in {self._root or '/'}")
+        directory = f"{self._root}/{directory_name(unit, sequence)}"
+        manifest = self._manifest(directory)
+        buffer = memoryview(bytearray(manifest.length))
+        channels = self._files.channels
+        opened = [channels.calls.open(f"{directory}/{part.name}", self._files.user) for part in manifest.parts]
+        for part, found in zip(manifest.parts, opened, strict=True):
+            if found.layout.length != part.length:
+                raise CheckpointDamaged(
+                    f"{directory}/{part.name} has {found.layout.length} bytes, the manifest says {part.length}"
+                )
+        CheckpointReader(channels.driver, opened, buffer).run(self._workers)
+        return Restored(unit, sequence, _cut(buffer, manifest.page_sizes()))
+
+    def _manifest(self, directory: str) -> Manifest:
+        path = f"{directory}/{MANIFEST}"
+        with self._files.open(path) as source:
+            if source.length > checkpoint_manifest_bytes_max:
+                raise CheckpointDamaged(f"{path} has {source.length} bytes, more than any manifest")
+            return decode(source.read(), path)
+
+    # -- pruning -----------------------------------------------------------------------------------
+
+    def prune(self, unit: str, keep: int) -> list[int]:
+        """Deletes all but the latest `keep` checkpoints of a unit, and what writers that died have left of it.
+
+        Which were deleted, ascending. An attempt is taken for dead when nobody could complete it any more.
+        """
+        if keep < 1:
+            raise BadRequest(f"keep {keep} would keep nothing: at least 1")
+        return self._prune(unit, keep, None)
+
+    def _prune(self, unit: str, keep: int, latest: int | None) -> list[int]:
+        """Of those up to `latest`: a unit that began anew with lower numbers keeps what it has just written."""
+        entries = self._directories()
+        numbered = {sequence_of(entry.name, unit) for entry in entries}
+        present = sorted(each for each in numbered if each is not None and (latest is None or each <= latest))
+        gone = present[:-keep]
+        for sequence in gone:
+            self._files.delete(f"{self._root}/{directory_name(unit, sequence)}", recursive=True)
+        too_old_ms = (time.time() - write_token_lifetime_s) * 1000
+        for entry in entries:
+            if is_unfinished(entry.name, unit) and entry.modified_ms < too_old_ms:
+                self._files.delete(entry.path, recursive=True)
+        return gone
+
+    def _directories(self) -> list[FileStatus]:
+        try:
+            return [entry for entry in self._files.list(self._root or "/") if entry.is_directory]
+        except FileNotFound:
+            return []
+
+
+def _cut(buffer: memoryview, sizes: Sequence[int]) -> list[memoryview]:
+    pages, at = [], 0
+    for size in sizes:
+        pages.append(buffer[at : at + size])
+        at += size
+    return pages
