@@ -102,28 +102,29 @@ def test_the_root_and_files_list_with_sound_paths() -> None:
     assert next(Recorder(page([""], 0)).api.pages("/dir/file")).entries[0].path == "/dir/file"
 
 
-CHANGES: list[Callable[[CoordinatorApi], object]] = [
-    lambda api: api.mkdirs("/a"),
-    lambda api: api.rename("/a", "/b"),
-    lambda api: api.delete("/a"),
-    lambda api: api.set_permission("/a", 0o700),
-    lambda api: api.set_owner("/a", "bob", None),
-    lambda api: api.truncate("/a", 0),
-    lambda api: api.concat("/a", ["/b"]),
-    lambda api: api.allow_snapshots("/a"),
-    lambda api: api.disallow_snapshots("/a"),
-    lambda api: api.create_snapshot("/a", None),
-    lambda api: api.rename_snapshot("/a", "s", "t"),
-    lambda api: api.delete_snapshot("/a", "s"),
-    lambda api: api.restore_snapshot("/a", "s"),
+DONE = {"boolean": True}
+#: Each with what the coordinator answers.
+CHANGES: list[tuple[Callable[[CoordinatorApi], object], Reply]] = [
+    (lambda api: api.mkdirs("/a"), DONE),
+    (lambda api: api.rename("/a", "/b"), DONE),
+    (lambda api: api.delete("/a"), DONE),
+    (lambda api: api.set_permission("/a", 0o700), DONE),
+    (lambda api: api.set_owner("/a", "bob", None), DONE),
+    (lambda api: api.truncate("/a", 0), DONE),
+    (lambda api: api.concat("/a", ["/b"]), DONE),
+    (lambda api: api.allow_snapshots("/a"), DONE),
+    (lambda api: api.disallow_snapshots("/a"), DONE),
+    (lambda api: api.create_snapshot("/a", None), {"Path": "/a/.snapshot/s"}),
+    (lambda api: api.rename_snapshot("/a", "s", "t"), DONE),
+    (lambda api: api.delete_snapshot("/a", "s"), DONE),
+    (lambda api: api.restore_snapshot("/a", "s"), DONE),
 ]
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize(("change", "done"), CHANGES)
 def test_a_change_whose_answer_was_lost_is_asked_again_under_its_id_and_another_one_has_another(
-    change: Callable[[CoordinatorApi], object],
+    change: Callable[[CoordinatorApi], object], done: Reply
 ) -> None:
-    done = {"boolean": True, "Path": "/a/.snapshot/s"}
     recorder = Recorder(httpx.ReadError("lost"), done, done)
     change(recorder.api)
     change(recorder.api)
