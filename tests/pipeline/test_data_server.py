@@ -248,7 +248,7 @@ def test_it_stops_promptly_with_streams_under_way_and_ends_all_its_threads(make_
     cluster = make_cluster(hop_timeout_s=20.0)
     before = set(threading.enumerate())
     # One hop waits for its successor, one for its writer, and one connection lies idle.
-    cluster.nodes[1].relay.hold_down_after = MIB // 2
+    cluster.nodes[1].relay.hold_down_after = packet_bytes // 2
     for nodes, last in ((["n0", "n1"], True), (["n0"], False)):
         connection = cluster.connect("n0")
         allocated = cluster.coordinator.allocated(nodes)
@@ -258,7 +258,7 @@ def test_it_stops_promptly_with_streams_under_way_and_ends_all_its_threads(make_
     started = time.monotonic()
     cluster.nodes[0].pool.shut_down()
     cluster.nodes[0].server.stop()
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 10, "nobody was waited for until a deadline"
     left = [thread.name for thread in set(threading.enumerate()) - before]
     assert "data-n0" not in left
     assert cluster.nodes[0].is_quiet()
