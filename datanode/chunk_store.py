@@ -113,14 +113,19 @@ class ChunkStore:
 
     # -- start and end -----------------------------------------------------------------------------
 
-    def recover(self) -> fx.Steps[Recovery]:
-        """Reads what is there; to be run once, before anything else. Raises StartupError."""
-        recovery = Recovery()
+    def recover(self, *, read_only: bool = False) -> fx.Steps[Recovery]:
+        """Reads what is there; to be run once, before anything else. Raises StartupError.
+
+        With `read_only` the disk takes no change: what should be tidied up is passed over and waits for a start.
+        """
+        recovery = Recovery(read_only=read_only)
         try:
-            yield from self._make_directories()
+            if not read_only:
+                yield from self._make_directories()
             yield from SegmentRecovery(self._paths, self._index, self._segments, self._log, recovery).run()
             for chunk, loser in (yield from self._large.recover(recovery)):
-                yield from self._drop(chunk, loser)
+                if not read_only or not loser.has_own_file:
+                    yield from self._drop(chunk, loser)
         except OSError as error:
             raise StartupError(f"cannot read the store in {self._paths.directory}: {error}") from None
         recovery.replicas = len(self._index)

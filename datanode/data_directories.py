@@ -40,7 +40,7 @@ def claim_directories(
         for path in data:
             if path.resolve() == identity.resolve():
                 continue
-            disk = held.enter_context(StoreDirectory.claim(path, cluster, directory.node))
+            disk = held.enter_context(StoreDirectory.claim(path, cluster, directory.node, may_be_read_only=True))
             if disk.node != directory.node:
                 raise StartupError(f"{path} belongs to datanode {disk.node}, {identity} to {directory.node}")
         yield directory

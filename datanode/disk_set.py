@@ -72,16 +72,26 @@ class DiskSet:
     # -- start and end -----------------------------------------------------------------------------
 
     def recover(self) -> fx.Steps[Recovery]:
-        """Reads what is there; to be run once, before anything else. Raises StartupError if any disk fails."""
+        """Reads what is there; to be run once, before anything else.
+
+        A disk that fails here is out, and one that takes no change is only read, as at any other time. Raises
+        StartupError if there is none to write to.
+        """
         whole = Recovery()
         for disk in self._disks:
-            part = yield from disk.store.recover()
+            part = yield from self._recover(disk)
             whole.unfinished += part.unfinished
             whole.stale += part.stale
             whole.torn_bytes += part.torn_bytes
             whole.damaged_bytes += part.damaged_bytes
             whole.damaged_files += part.damaged_files
             whole.foreign += part.foreign
+        if not self.writable:
+            faults = ", ".join(f"{disk.directory}: {disk.fault}" for disk in self._disks)
+            raise StartupError(f"no disk of this datanode can be written to: {faults}")
+        for disk in self._disks:
+            if disk.state is not DiskState.WORKING:
+                self._on_changed(disk, disk.store.count() if disk.is_readable else 0)
         try:
             whole.stale += yield from self._drop_doubles()
         except ChunkError as error:
@@ -89,11 +99,21 @@ class DiskSet:
         whole.replicas = len(self.replicas())
         return whole
 
+    def _recover(self, disk: Disk) -> fx.Steps[Recovery]:
+        disk.state, disk.fault = yield from disk.examine()
+        if disk.is_readable:
+            try:
+                return (yield from disk.store.recover(read_only=disk.state is DiskState.READ_ONLY))
+            except StartupError as error:
+                disk.state, disk.fault = DiskState.FAILED, error.message
+                yield from disk.store.close()
+        return Recovery()
+
     def _drop_doubles(self) -> fx.Steps[int]:
         """A disk that was away may bring back what has been written to another since: the newest version stays."""
         newest: dict[ChunkId, tuple[Version, Disk]] = {}
         dropped = 0
-        for disk in self._disks:
+        for disk in self.working:
             for replica in disk.store.replicas():
                 held = newest.setdefault(replica.chunk, (replica.version, disk))
                 if held[1] is disk:
@@ -101,10 +121,19 @@ class DiskSet:
                 dropped += 1
                 if replica.version > held[0]:
                     newest[replica.chunk] = replica.version, disk
-                    yield from held[1].store.delete(replica.chunk, held[0])
+                    yield from self._drop_double(held[1], replica.chunk, held[0])
                 else:
-                    yield from disk.store.delete(replica.chunk, replica.version)
+                    yield from self._drop_double(disk, replica.chunk, replica.version)
         return dropped
+
+    @staticmethod
+    def _drop_double(disk: Disk, chunk: ChunkId, version: Version) -> fx.Steps[None]:
+        try:
+            yield from disk.store.delete(chunk, version)
+        except DiskFault:
+            # As in `delete`: what a read-only disk keeps is forgotten all the same.
+            if disk.state is not DiskState.READ_ONLY or disk.store.find(chunk) is not None:
+                raise
 
     def close(self) -> fx.Steps[None]:
         """No method may be used after it."""

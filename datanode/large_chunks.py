@@ -138,6 +138,8 @@ class LargeChunks:
             if size < 0:
                 recovery.foreign.append(f"{self._paths.staging}/{name}")
                 continue
+            if recovery.read_only:
+                continue
             yield from fx.remove(f"{self._paths.staging}/{name}")
             recovery.unfinished += 1
         # The process may have been killed before its own fsync, of this directory or of those in it.
@@ -167,7 +169,8 @@ class LargeChunks:
             return None
         chunk, version, length = parsed
         if size != chunk_file_bytes(length):
-            yield from fx.rename(path, f"{self._paths.damaged}/{name}")
+            if not recovery.read_only:
+                yield from fx.rename(path, f"{self._paths.damaged}/{name}")
             recovery.damaged_files.append(path)
             return None
         self._count(size)

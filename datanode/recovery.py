@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 class Recovery:
     """Counts, and the names of files that somebody may want to look at."""
 
+    #: The disk takes no change: what should be removed, cut off or moved is left as it is.
+    read_only: bool = False
     replicas: int = 0
     #: Chunks whose writing had not ended: removed.
     unfinished: int = 0

@@ -57,7 +57,7 @@ class SegmentRecovery:
         except Exception:
             yield from close_quietly(file)
             raise
-        if is_sealed or segment.is_suspect:
+        if is_sealed or segment.is_suspect or self._recovery.read_only:
             yield from close_quietly(file)
         else:
             yield from self._log.adopt(segment, file, is_last=is_last)
@@ -85,6 +85,8 @@ class SegmentRecovery:
         self._recovery.torn_bytes += scan.torn_bytes
         self._recovery.damaged_bytes += scan.damaged_bytes
         segment.is_suspect |= scan.damaged_bytes > 0
+        if scan.torn_bytes and self._recovery.read_only:
+            segment.is_suspect = True
         if scan.torn_bytes and not segment.is_suspect:
             yield from fx.truncate(file, scan.sound_end)
             segment.end = scan.sound_end

@@ -158,8 +158,8 @@ def _disk_changed(disk: Disk, replicas: int) -> None:
     match disk.state:
         case DiskState.FAILED:
             log.critical(
-                "the disk of %s has failed (%s): its %d replicas count as lost and will be copied elsewhere. "
-                "Replace it, then start this datanode again",
+                "the disk of %s has failed (%s): what it held, %d replicas as far as is known, counts as lost and "
+                "will be copied elsewhere. Replace it, then start this datanode again",
                 disk.directory,
                 disk.fault,
                 replicas,

@@ -6,6 +6,7 @@ Plain system calls: it is done before anything else runs, and again only when th
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
@@ -73,15 +74,18 @@ class StoreDirectory:
 
     @staticmethod
     @contextlib.contextmanager
-    def claim(path: Path, cluster: str, new_node: NodeId) -> Iterator[StoreDirectory]:
+    def claim(
+        path: Path, cluster: str, new_node: NodeId, *, may_be_read_only: bool = False
+    ) -> Iterator[StoreDirectory]:
         """Holds the directory; one that is empty or not there becomes that of `new_node`.
 
-        Raises StartupError for a directory that is somebody else's, in use, damaged, or of a newer layout.
+        Raises StartupError for a directory that is somebody else's, in use, damaged, or of a newer layout; or that
+        cannot be written to, unless it `may_be_read_only` and is somebody's already.
         """
         _read_identity(path)  # A directory that is somebody else's gets not even a lock file.
         try:
             _make_durably(path)
-            lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            lock = _open_lock(path / _LOCK, may_be_read_only=may_be_read_only)
         except OSError as error:
             raise StartupError(f"cannot use {path} as a datanode directory: {error.strerror}") from None
         try:
@@ -96,6 +100,15 @@ def _make_durably(path: Path) -> None:
     path.mkdir(parents=True, exist_ok=True)
     for each in missing:
         _sync_directory(each.parent)
+
+
+def _open_lock(path: Path, *, may_be_read_only: bool) -> int:
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if error.errno != errno.EROFS or not may_be_read_only:
+            raise
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 
 def _lock(lock: int, path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import socket
 import struct
@@ -411,7 +412,13 @@ class ThreadDriver:
 
     def _open_file(self, effect: fx.OpenFile) -> DiskFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_TRUNC if effect.create else 0)
-        return DiskFile(os.open(effect.path, flags, 0o600))
+        try:
+            return DiskFile(os.open(effect.path, flags, 0o600))
+        except OSError as error:
+            # A disk that takes no change is still read; an append will say so.
+            if error.errno != errno.EROFS or effect.create:
+                raise
+            return DiskFile(os.open(effect.path, os.O_RDONLY | os.O_CLOEXEC))
 
     def _read_ahead(self, effect: fx.ReadAhead) -> None:
         assert isinstance(effect.file, DiskFile)

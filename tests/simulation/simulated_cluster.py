@@ -323,14 +323,14 @@ class SimulatedCoordinator:
                 self.cluster.register(now_s, message)
                 self.files.schedule.registered(message.node, message.streams)
                 return Registered(self.epochs.numbering.epoch, self.world.wall_clock_s(self.node))
-            case ReportChunks():
-                self._send(self.cluster.report(now_s, caller, message))
-                return Done()
-            case Heartbeat():
-                orders = self.cluster.heartbeat(now_s, caller, message)
+            case ReportChunks() | Heartbeat():
+                heard = self.cluster.report if isinstance(message, ReportChunks) else self.cluster.heartbeat
+                orders = heard(now_s, caller, message)
                 if any(isinstance(order.message, ReportAgain) for order in orders):
                     return ReportAgain()
                 self._send(orders)
+                if isinstance(message, ReportChunks):
+                    return Done()
                 return HeartbeatAck(self.epochs.numbering.epoch, self.world.wall_clock_s(self.node))
             case AllocateChunk():
                 return await self.files.writing.allocate(message, None)

@@ -425,7 +425,60 @@ def test_a_disk_that_was_away_brings_back_nothing_that_is_older(
     assert len(rack.holders(CHUNK)) == 1
 
 
-def test_a_disk_that_is_broken_at_the_start_is_said_by_name(rack: Rack) -> None:
+def test_a_disk_that_is_broken_at_the_start_is_out_and_the_others_go_on(rack: Rack) -> None:
+    rack.fill(30)
+    lost = rack.disks[1].store.count()
     rack.medium.break_down("/disk-1")
-    with pytest.raises(StartupError, match="/disk-1"):
+    assert rack.start().replicas == 30 - lost
+    assert [disk.state for disk in rack.disks] == [DiskState.WORKING, DiskState.FAILED, DiskState.WORKING]
+    assert rack.failed == [("/disk-1", 0)]
+    assert "Input/output error" in rack.set.reports()[1].fault
+    rack.fill(60)
+    assert all(rack.get(CHUNK + number) == SMALL for number in range(60))
+
+
+@pytest.mark.parametrize("skip", range(0, 12, 3))
+def test_a_disk_that_fails_while_it_is_read_at_the_start_is_out_too(rack: Rack, skip: int) -> None:
+    rack.fill(30, LARGE)
+    others = {replica.chunk for disk in (0, 2) for replica in rack.disks[disk].store.replicas()}
+    rack.medium.fail(fx.SyncDirectory, errno.EIO, path="/disk-1", skip=skip)
+    rack.start()
+    assert rack.disks[1].state is DiskState.FAILED
+    assert {replica.chunk for replica in rack.set.replicas()} == others
+
+
+@CONTENTS
+def test_a_disk_that_is_read_only_at_the_start_is_read_and_left_as_it_is(rack: Rack, content: bytes) -> None:
+    """Even where a crash has left what a start would tidy up: half a chunk, a torn tail."""
+    rack.fill(30, content)
+    held = rack.disks[1].store.count()
+    for path, whole in list(rack.medium.files()):
+        if path.startswith("/disk-1/segments/"):
+            rack.medium.overwrite(path, whole + bytes(100))
+    rack.medium.overwrite("/disk-1/staging/half", b"half")
+    rack.medium.make_read_only("/disk-1")
+    before = dict(rack.medium.files())
+    assert rack.start().replicas == 30
+    assert (rack.disks[1].state, rack.disks[1].store.count()) == (DiskState.READ_ONLY, held)
+    assert rack.set.usage().used_bytes > 0 and rack.disks[1].usage().available_bytes == 0
+    assert all(rack.get(CHUNK + number) == content for number in range(30))
+    after = dict(rack.medium.files())
+    assert {path: after[path] for path in after if path.startswith("/disk-1")} == {
+        path: before[path] for path in before if path.startswith("/disk-1")
+    }
+    # It can be written to again: so it is, and what it held stays whole.
+    rack.medium.heal()
+    rack.driver.run(rack.set.compact())
+    assert rack.disks[1].state is DiskState.WORKING
+    rack.fill(60, content)
+    assert rack.disks[1].store.count() > held
+    rack.start()
+    assert all(rack.get(CHUNK + number) == content for number in range(60))
+
+
+def test_without_a_disk_to_write_to_there_is_no_start(rack: Rack) -> None:
+    rack.medium.break_down("/disk-0")
+    for number in (1, 2):
+        rack.medium.make_read_only(f"/disk-{number}")
+    with pytest.raises(StartupError, match=r"no disk .* /disk-0: Input/output error, /disk-1: Read-only"):
         rack.start()

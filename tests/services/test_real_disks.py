@@ -1,0 +1,120 @@
+"""A datanode on a file system of its own that fills up, and one that the kernel lets nobody change any more.
+
+The rest is tested with disks that are simulated; here it is seen that Linux says what they say. To mount takes
+root.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from services.extra_datanode import extra_datanode
+
+from peacefs.client.filesystem import PeaceFileSystem
+from peacefs.client.local_cluster import LocalCluster
+from peacefs.protocol.limits import MIB
+
+pytestmark = pytest.mark.cluster
+
+
+@contextlib.contextmanager
+def mounted(directory: Path, size: int) -> Iterator[Path]:
+    """A file system of `size` bytes in memory."""
+    directory.mkdir()
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(directory)], capture_output=True, text=True
+    )
+    if made.returncode:
+        pytest.skip(f"no file system can be mounted here: {made.stderr.strip()}")
+    try:
+        yield directory
+    finally:
+        while directory.is_mount():
+            subprocess.run(["umount", "--lazy", str(directory)], check=True)
+
+
+def make_read_only(directory: Path) -> None:
+    """Whoever opens a file from now on finds a file system that takes no change; files that are open stay open.
+
+    A remount in place is refused while somebody writes, as the datanode does.
+    """
+    subprocess.run(["mount", "--bind", str(directory), str(directory)], check=True)
+    subprocess.run(["mount", "-o", "remount,bind,ro", str(directory)], check=True)
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+class Health(NamedTuple):
+    under_replicated: int
+    missing: int
+
+
+def health(files: PeaceFileSystem) -> Health:
+    chunks = files.cluster_status()["chunks"]
+    return Health(chunks["under_replicated"], chunks["missing"])
+
+
+def state_of(files: PeaceFileSystem, disk: Path) -> str:
+    """As the coordinator shows it."""
+    shown = (each for node in files.cluster_status()["datanodes"] for each in node["disks"])
+    return next((str(each["state"]) for each in shown if each["directory"] == str(disk)), "not shown")
+
+
+def test_a_disk_that_fills_up_refuses_the_write_goes_on_elsewhere_and_it_comes_back(tmp_path: Path) -> None:
+    """Something else takes the room, faster than the coordinator hears of it."""
+    contents = {f"/f{number}": os.urandom(MIB) for number in range(20)}
+    with (
+        mounted(tmp_path / "disk", 90 * MIB) as disk,
+        LocalCluster(tmp_path / "cluster", datanodes=2, port=0) as cluster,
+        PeaceFileSystem(cluster.http_address) as files,
+        extra_datanode(cluster, tmp_path / "home", disk, options=["--reserved-bytes=0"]),
+    ):
+        paths = iter(contents)
+        for path in itertools.islice(paths, 5):
+            files.write(path, contents[path], replication=3)
+        until(lambda: health(files) == (0, 0), "three replicas each")
+        with (disk / "somebody's").open("wb") as filler:
+            os.posix_fallocate(filler.fileno(), 0, os.statvfs(disk).f_bavail * os.statvfs(disk).f_bsize)
+        for path in paths:
+            files.write(path, contents[path], replication=3)
+        assert all(files.read(path) == data for path, data in contents.items())
+        assert health(files).missing == 0
+        (disk / "somebody's").unlink()
+        until(lambda: health(files) == (0, 0), "with room again it gets what it lacks")
+        assert all(files.read(path) == data for path, data in contents.items())
+
+
+def test_a_disk_that_becomes_read_only_is_noticed_shown_and_read_on_also_after_a_start(tmp_path: Path) -> None:
+    contents = {f"/f{number}": os.urandom(size) for number, size in enumerate([1000, 2 * MIB] * 10)}
+    home = tmp_path / "home"
+    with (
+        mounted(tmp_path / "disk", 200 * MIB) as disk,
+        mounted(tmp_path / "other", 200 * MIB) as other,
+        LocalCluster(tmp_path / "cluster", datanodes=1, port=0) as cluster,
+        PeaceFileSystem(cluster.http_address) as files,
+    ):
+        with extra_datanode(cluster, home, disk, other, options=["--reserved-bytes=0"]):
+            for path, data in contents.items():
+                files.write(path, data, replication=2)
+            make_read_only(disk)
+            for number in range(20):
+                files.write(f"/more{number}", contents["/f1"], replication=2)
+            until(lambda: state_of(files, disk) == "read-only", "nobody notices")
+            assert health(files).missing == 0
+        with extra_datanode(cluster, home, disk, other, options=["--reserved-bytes=0"]):
+            until(lambda: state_of(files, disk) == "read-only", "it is not shown after a start")
+            cluster.members[1].kill()
+            assert all(files.read(path) == data for path, data in contents.items())
