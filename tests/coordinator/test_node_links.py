@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from support.files_in_memory import files_in_memory
 from support.play import USAGE, record
 from support.spoken_link import SEAL, Datanode
 
@@ -49,6 +50,7 @@ class Coordinator:
             on_epoch_seen=lambda _node, _seen: None,
             clock=lambda: self.now_s,
         )
+        self.server.files = files_in_memory(self.cluster)
         self.port = 0
         self._writers: list[asyncio.StreamWriter] = []
 

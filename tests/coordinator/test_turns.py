@@ -9,6 +9,7 @@ import time
 from random import Random
 
 import pytest
+from support.files_in_memory import files_in_memory
 from support.play import registration
 from support.spoken_link import SEAL as _SEAL
 from support.spoken_link import Datanode
@@ -44,6 +45,7 @@ def test_a_long_report_is_taken_in_whole_and_in_order_while_others_get_their_tur
             on_epoch_seen=lambda _node, _seen: None,
             clock=lambda: next(ticks) * link_turn_s * 2 / 3,
         )
+        server.files = files_in_memory(cluster)
         port = await server.start("127.0.0.1", 0)
         datanode = Datanode(*await asyncio.open_connection("127.0.0.1", port))
         await datanode.register()
@@ -103,6 +105,7 @@ def test_reports_of_several_datanodes_take_turns_and_none_is_forgotten() -> None
             on_epoch_seen=lambda _node, _seen: None,
             clock=lambda: next(ticks) * link_turn_s,
         )
+        server.files = files_in_memory(cluster)
         port = await server.start("127.0.0.1", 0)
         await asyncio.gather(*(one(port, name) for name in names))
         await server.stop()

@@ -27,7 +27,9 @@ class Datanode:
 
     async def receive(self) -> Frame:
         while (frame := self._frames.next()) is None:
-            self._frames.take(await self._reader.read(65536))
+            received = await self._reader.read(65536)
+            assert received, "the coordinator has hung up"
+            self._frames.take(received)
         return frame
 
     async def say_hello(self) -> None:

@@ -1,0 +1,37 @@
+"""What a port for datanodes stands before: the operations on files of a coordinator that has none yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import TypeVar
+
+from support.spoken_link import SEAL
+
+from peacefs.coordinator.cluster import Cluster
+from peacefs.coordinator.commits import ImmediateCommit
+from peacefs.coordinator.files import Files
+from peacefs.coordinator.metadata import Transaction
+from peacefs.coordinator.metadata_sqlite import SqliteMetadata
+from peacefs.coordinator.scheduling import Scheduling
+from peacefs.coordinator.workplace import Workplace
+from peacefs.protocol.ids import Numbering
+
+T = TypeVar("T")
+
+
+def files_in_memory(cluster: Cluster) -> Files:
+    """Over a namespace in memory; orders for datanodes go nowhere."""
+    metadata = SqliteMetadata.in_memory()
+    commits = ImmediateCommit(metadata, _fatal)
+    numbering = Numbering(metadata.begin_epoch())
+
+    async def commit(change: Callable[[Transaction], T]) -> T:
+        return commits.submit(change).result()
+
+    workplace = Workplace(metadata.reader(), commit, cluster, SEAL, numbering, lambda _orders: None)
+    return Files(workplace, Scheduling(numbering, Random(1)))
+
+
+def _fatal(fault: Exception) -> None:
+    raise AssertionError(f"SQLite in memory failed: {fault}")
