@@ -23,6 +23,7 @@ from .metadata import Inode, InodeId, Lease, Transaction
 from .paths import NamespacePath
 from .permissions import Access
 from .placing import Placing
+from .resolution import check_writer
 from .snapshots import changeable_path
 from .superseded import Superseded
 from .workplace import Workplace
@@ -124,6 +125,7 @@ class Appending:
     def _file_to_extend(self, path: NamespacePath, user: str) -> Inode:
         with self._at.reader.view():
             access_checks.check_access(self._at.reader, path, self._at.callers.of(user), Access.WRITE)
+            check_writer(self._at.reader, path)
             inode = namespace.check_append(self._at.reader, path)
             namespace.check_extension(self._at.reader, inode.inode, 0)
             return inode

@@ -14,9 +14,15 @@ from __future__ import annotations
 
 import posixpath
 
+from peacefs.protocol.runs import without_run
+
 
 def checkpoint_root(path: str) -> str:
-    """The root of an absolute path; the outermost directory below which the rest looks like Spark's layout."""
+    """The root of an absolute path; the outermost directory below which the rest looks like Spark's layout.
+
+    The same for all its runs.
+    """
+    path = without_run(path)
     parts = path.strip("/").split("/")
     for at in range(len(parts)):
         if _is_checkpoint(parts[at:]):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from .administration import Administration
 from .appending import Appending
+from .fencing import Fencing
 from .inspection import Inspection
 from .leases import Leases
 from .limiting import Limiting
@@ -46,4 +47,5 @@ class Files:
         self.reading = Reading(workplace)
         self.administration = Administration(workplace)
         self.temporary_files = TemporaryFiles(workplace, leases)
+        self.fencing = Fencing(workplace)
         self.inspection = Inspection(workplace)

@@ -13,6 +13,7 @@ Words of the schema:
     snapshot    a directory as it was when a transaction had taken effect
     pin         the same for a short while, and for nobody to see
     quota       what a directory may hold, and what it holds: kept with every change
+    run         the latest run of a query whose checkpoint root a directory is
 
 Inodes, entries and references are valid from one transaction to another. What is superseded goes at once,
 unless a snapshot shows it: then it is retired, until the last that does has gone. That is the store's business
@@ -114,6 +115,20 @@ class Lease(NamedTuple):
 
     number: int
     holder: str
+
+
+class Run(NamedTuple):
+    """Who may write to a checkpoint root by its number, which is drawn like a lease's; and who says so.
+
+    `pid` is 0 if nobody said; `ended_ms` is None until it says that it is over.
+    """
+
+    number: int
+    user: str
+    host: str
+    pid: int
+    since_ms: int
+    ended_ms: int | None
 
 
 class Outcome(NamedTuple):
@@ -225,6 +240,14 @@ class Reader(ABC):
     @abstractmethod
     def quota_directories(self) -> frozenset[InodeId]:
         """All that have a quota."""
+
+    @abstractmethod
+    def run(self, directory: InodeId) -> Run | None:
+        """The latest run of a directory, if it ever had one."""
+
+    @abstractmethod
+    def runs(self, after: InodeId, limit: int) -> list[tuple[InodeId, Run]]:
+        """Directories with a run in order of their inodes, those after `after` (0 for all)."""
 
     @abstractmethod
     def tree_usage(self, top: InodeId) -> Usage:
@@ -358,6 +381,10 @@ class Transaction(Reader):
     @abstractmethod
     def charge_quota(self, directory: InodeId, change: Usage) -> None:
         """Changes what a directory that has a quota is said to hold."""
+
+    @abstractmethod
+    def set_run(self, directory: InodeId, run: Run) -> None:
+        """Gives a directory a run, in place of the one it had; it goes with the directory."""
 
     @abstractmethod
     def stage(self, inode: InodeId) -> None:

@@ -92,6 +92,13 @@ _INVARIANTS = (
             (SELECT 1 FROM inode i WHERE i.inode = l.inode AND i.to_tx = {LIVE} AND i.kind = {FILE_KIND})""",
     ),
     _Invariant(
+        "a run is of a directory",
+        f"""
+        SELECT r.directory || ' of ' || r.user FROM run r WHERE NOT EXISTS
+            (SELECT 1 FROM inode i
+             WHERE i.inode = r.directory AND i.to_tx = {LIVE} AND i.kind = {DIRECTORY_KIND})""",
+    ),
+    _Invariant(
         "a file uses no more of a chunk than there is",
         """
         SELECT r.inode || ' to ' || r.chunk || ': ' || r.length || ' of ' || c.length
@@ -126,10 +133,11 @@ _INVARIANTS = (
 )
 
 
-# A store that has not been opened since there are snapshots, or quotas, lacks these.
+# A store that has not been opened since there are snapshots, quotas, or runs, lacks these.
 _LATER_TABLES = (
     ("staged", "inode INTEGER PRIMARY KEY"),
     ("quota", "directory INTEGER, names_max INTEGER, bytes_max INTEGER, names INTEGER, bytes INTEGER"),
+    ("run", "directory INTEGER, user TEXT"),
 )
 _STEPS = len(_INVARIANTS) + 2
 

@@ -13,7 +13,7 @@ import msgspec
 
 from peacefs.protocol.ids import ChunkId, NodeId
 
-from .metadata import ROOT, Discarded, Inode, InodeId, Lease, Origin, Quota, Reader, Snapshot, Usage
+from .metadata import ROOT, Discarded, Inode, InodeId, Lease, Origin, Quota, Reader, Run, Snapshot, Usage
 from .metadata_schema import DIRECTORY_KIND, FILE_KIND, LIVE
 from .records import ChunkRecord, Decision, FileChunk, Kind, Mode
 
@@ -73,6 +73,9 @@ _ENTRIES = f"""
     SELECT parent, name, inode FROM entry WHERE (parent, name) > (?, ?) AND to_tx = {LIVE}
     ORDER BY parent, name LIMIT ?"""
 _QUOTA = "SELECT names_max, bytes_max, names, bytes FROM quota WHERE directory = ?"
+_RUN_COLUMNS = "number, user, host, pid, since_ms, ended_ms"
+_RUN = f"SELECT {_RUN_COLUMNS} FROM run WHERE directory = ?"
+_RUNS = f"SELECT directory, {_RUN_COLUMNS} FROM run WHERE directory > ? ORDER BY directory LIMIT ?"
 _TREE_USAGE = f"""
     WITH RECURSIVE below (inode, kind, bytes) AS (
         SELECT inode, kind, length * replication FROM inode WHERE inode = ? AND to_tx = {LIVE}
@@ -231,6 +234,13 @@ class SqliteReader(Reader):
 
     def quota_directories(self) -> frozenset[InodeId]:
         return frozenset(row[0] for row in self._execute("SELECT directory FROM quota").fetchall())
+
+    def run(self, directory: InodeId) -> Run | None:
+        row = self._execute(_RUN, (directory,)).fetchone()
+        return Run(*row) if row else None
+
+    def runs(self, after: InodeId, limit: int) -> list[tuple[InodeId, Run]]:
+        return [(row[0], Run(*row[1:])) for row in self._execute(_RUNS, (after, limit)).fetchall()]
 
     def tree_usage(self, top: InodeId) -> Usage:
         return Usage(*self._execute(_TREE_USAGE, (top,)).fetchone())

@@ -106,6 +106,13 @@ _QUOTAS = (
         names INTEGER NOT NULL, bytes INTEGER NOT NULL)""",
 )
 
+_RUNS = (
+    # The latest run of the query whose checkpoint root a directory is. `ended_ms` may be NULL.
+    """CREATE TABLE run (
+        directory INTEGER PRIMARY KEY, number INTEGER NOT NULL, user TEXT NOT NULL, host TEXT NOT NULL,
+        pid INTEGER NOT NULL, since_ms INTEGER NOT NULL, ended_ms INTEGER)""",
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _FIRST_SCHEMA,
     _DATANODES,
@@ -115,6 +122,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _TELLING_ANSWERS,
     _PINS,
     _QUOTAS,
+    _RUNS,
 )
 
 

@@ -19,7 +19,7 @@ from peacefs.protocol.limits import (
     rights_changes_remembered_max,
 )
 
-from .metadata import Inode, InodeId, Lease, Origin, Quota, RightsChange, Transaction, Usage
+from .metadata import Inode, InodeId, Lease, Origin, Quota, RightsChange, Run, Transaction, Usage
 from .metadata_schema import DIRECTORY_KIND, FILE_KIND, LIVE
 from .metadata_snapshots import SnapshotRows
 from .records import ChunkRecord, Decision, Kind, Mode
@@ -138,6 +138,7 @@ class SqliteTransaction(SnapshotRows, Transaction):
         self.forget_directory(inode)
         if inode in self.quota_directories():
             self.drop_quota(inode)
+        self._execute("DELETE FROM run WHERE directory = ?", (inode,))
         self._supersede("inode WHERE inode = ?", (inode,), at_tx)
 
     def add_entry(self, parent: InodeId, name: str, inode: InodeId, origin: Origin | None = None) -> None:
@@ -225,6 +226,9 @@ class SqliteTransaction(SnapshotRows, Transaction):
     def forget_quotas(self) -> None:
         """After there are others, or a change of them was rolled back."""
         self._quota_directories = None
+
+    def set_run(self, directory: InodeId, run: Run) -> None:
+        self._execute("INSERT OR REPLACE INTO run VALUES (?, ?, ?, ?, ?, ?, ?)", (directory, *run))
 
     def set_quota(self, directory: InodeId, quota: Quota) -> None:
         values = (directory, quota.names_max, quota.bytes_max, *quota.used)

@@ -16,11 +16,11 @@ from peacefs.protocol.messages import WrittenChunk
 
 from .metadata import Inode, InodeId, Lease, Reader, Transaction, Usage
 from .namespace_files import Publication, check_not_garbage
-from .paths import NamespacePath
+from .paths import NamespacePath, parse_path
 from .quotas import charge, check_room, directories_above
 from .records import ChunkRecord, Kind
 from .replays import Asked, first_answer, remember
-from .resolution import find, find_existing
+from .resolution import check_writer, find, find_existing
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +68,14 @@ def complete_append(tx: Transaction, wanted: AppendToComplete, now_ms: int) -> P
     """Adds the chunks at the end of the file, whatever it is called now, and ends the lease if the writer is done.
 
     Asked again with the same request id it gives the first answer. Raises FileNotFound when the file, or the tree
-    that it lay in, was deleted, LeaseExpired when somebody else has taken the lease, BadRequest for chunks that
-    belong to a file already, and when what is to be replaced is not the file's end, or more than what replaces it.
+    that it lay in, was deleted, RunSuperseded, LeaseExpired when somebody else has taken the lease, BadRequest for
+    chunks that belong to a file already, and when what is to be replaced is not the file's end, or more than what
+    replaces it.
     """
     asked = _asked(wanted)
     if (first := first_answer(tx, asked)) is not None:
         return Publication(first.answer, [], [])
+    check_writer(tx, parse_path(wanted.path))
     inode = tx.inode(wanted.inode)
     if inode is None or not tx.is_in_tree(inode.inode):
         raise FileNotFound(f"File does not exist: {wanted.path} (inode {wanted.inode})")

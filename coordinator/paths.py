@@ -8,27 +8,43 @@ Paths are normalised as Hadoop's `Path` does it: runs of slashes count as one an
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from peacefs.protocol.errors import BadRequest, NameTooLong, PathLimitExceeded
 from peacefs.protocol.limits import name_bytes_max, path_characters_max, path_depth_max
+from peacefs.protocol.runs import component_of, run_of
 
 #: Names that HDFS keeps for itself: below `.snapshot` a directory shows its snapshots.
 SNAPSHOTS_NAME: Final = ".snapshot"
 _RESERVED_AT_ROOT = ".reserved"
 
 
+class Writer(NamedTuple):
+    """Which run the path was given to, and for which directory: that of the first `depth` components."""
+
+    depth: int
+    run: int
+
+
 @dataclass(frozen=True, slots=True)
 class NamespacePath:
-    """An absolute path; the root has no components. `above` is shown before it: where a snapshot is seen."""
+    """An absolute path; the root has no components. `above` is shown before it: where a snapshot is seen.
+
+    A component that names a run is none: it is the path's `writer`.
+    """
 
     components: tuple[str, ...]
     above: str = ""
+    writer: Writer | None = None
 
     def __str__(self) -> str:
-        if self.above and not self.components:
+        shown = self.components
+        if self.writer is not None:
+            depth, run = self.writer
+            shown = (*shown[:depth], component_of(run), *shown[depth:])
+        if self.above and not shown:
             return self.above
-        return self.above + "/" + "/".join(self.components)
+        return self.above + "/" + "/".join(shown)
 
     @property
     def is_root(self) -> bool:
@@ -49,7 +65,8 @@ class NamespacePath:
 
     def ancestor(self, depth: int) -> NamespacePath:
         """The path of the first `depth` components."""
-        return replace(self, components=self.components[:depth])
+        writer = self.writer if self.writer is not None and self.writer.depth <= depth else None
+        return replace(self, components=self.components[:depth], writer=writer)
 
 
 def parse_path(text: str) -> NamespacePath:
@@ -65,7 +82,18 @@ def parse_path(text: str) -> NamespacePath:
         raise _too_long(f"{len(components)} levels")
     if "." in components or ".." in components:
         raise BadRequest(f"Invalid path name {text!r}: '.' and '..' are not resolved here")
+    if "/.run-" in text:
+        return _written_by_run(text, components)
     return NamespacePath(components)
+
+
+def _written_by_run(text: str, components: tuple[str, ...]) -> NamespacePath:
+    """A path that may name a run."""
+    runs = [Writer(depth, run) for depth, name in enumerate(components) if (run := run_of(name)) is not None]
+    if len(runs) > 1:
+        raise BadRequest(f"Invalid path name {text!r}: it names {len(runs)} runs; a path is given to one")
+    named = tuple(name for name in components if run_of(name) is None)
+    return NamespacePath(named, writer=runs[0] if runs else None)
 
 
 def _too_long(what: str) -> PathLimitExceeded:

@@ -1,13 +1,26 @@
-"""From paths to inodes: how far a path leads, and HDFS's words for why it leads no further."""
+"""From paths to inodes: how far a path leads, and HDFS's words for why it leads no further.
+
+A path that was given to a run leads where it would without it. In a transaction, that is to say for a change, only
+as long as the run is the latest of its root.
+"""
 
 from __future__ import annotations
 
+import time
 from typing import NamedTuple
 
-from peacefs.protocol.errors import AccessDenied, DirectoryFull, FileNotFound, ParentNotDirectory, PeacefsError
+from peacefs.protocol.errors import (
+    AccessDenied,
+    DirectoryFull,
+    FileNotFound,
+    ParentNotDirectory,
+    PeacefsError,
+    RunSuperseded,
+)
+from peacefs.protocol.ids import show
 from peacefs.protocol.limits import directory_entries_max
 
-from .metadata import Inode, InodeId, Reader, Transaction
+from .metadata import Inode, InodeId, Reader, Run, Transaction
 from .paths import NamespacePath
 from .records import Kind
 
@@ -39,14 +52,53 @@ class Way(NamedTuple):
 
 
 def follow(reader: Reader, path: NamespacePath) -> Way:
-    """Follows a path as far as it leads. Files have no children, so a path through a file ends there."""
+    """Follows a path as far as it leads. Files have no children, so a path through a file ends there.
+
+    Raises RunSuperseded in a transaction.
+    """
     inodes = [reader.root]
     for name in path.components:
         child = reader.child(inodes[-1], name)
         if child is None:
             break
         inodes.append(child)
+    if path.writer is not None and isinstance(reader, Transaction):
+        _refuse_superseded(reader, path, inodes)
     return Way(path, inodes)
+
+
+def check_writer(reader: Reader, path: NamespacePath) -> None:
+    """Before something is begun that a transaction is to end. Raises RunSuperseded."""
+    if path.writer is not None:
+        _refuse_superseded(reader, path, follow(reader, path).inodes)
+
+
+def _refuse_superseded(reader: Reader, path: NamespacePath, inodes: list[InodeId]) -> None:
+    assert path.writer is not None
+    depth, number = path.writer
+    root = NamespacePath(path.components[:depth])
+    if len(inodes) <= depth:
+        raise RunSuperseded(
+            f"run {show(number)} of {root} may write no more: {root} was deleted or renamed. Nothing was changed"
+        )
+    latest = reader.run(inodes[depth])
+    if latest is None:
+        raise RunSuperseded(
+            f"run {show(number)} of {root} may write no more: another directory is there now, put in its place "
+            "by a rename or a rollback. Nothing was changed; begin a new run to go on from it"
+        )
+    if latest.number != number:
+        raise RunSuperseded(
+            f"run {show(number)} of {root} may write no more: run {show(latest.number)} has taken over "
+            f"({described(latest)}). Nothing was changed; this query should stop"
+        )
+
+
+def described(run: Run) -> str:
+    """Whose a run is, for people."""
+    process = f"process {run.pid} on {run.host}" if run.pid else run.host
+    since = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(run.since_ms / 1000))
+    return f"{run.user}, {process}, since {since} UTC"
 
 
 def existing_inode(reader: Reader, inode: InodeId) -> Inode:

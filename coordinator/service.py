@@ -66,6 +66,7 @@ from .permissions import Callers
 from .rest import build_rest
 from .rest_access import superusers_only
 from .rest_balancer import add_balancer_routes
+from .rest_checkpoints import add_checkpoint_routes
 from .rest_exchange import add_exchange_route
 from .rest_metadata import add_metadata_routes
 from .rest_network import add_reload_route
@@ -212,6 +213,7 @@ class Coordinator:
         add_reload_route(rest, self._reload_topology, self._cluster, for_superusers)
         add_balancer_routes(rest, self._cluster, for_superusers)
         add_exchange_route(rest, self._files.names)
+        add_checkpoint_routes(rest, self._files.fencing)
         admission = Admission(WebHdfs(self._files, rest))
         watch(self._cluster, self._commits, admission, self._files.temporary_files)
         watch_schedule(self._files.schedule)

@@ -29,6 +29,7 @@ from .placing import Placing
 from .quota_checks import check_room
 from .replays import check_request_id
 from .replication_bounds import checked_replication
+from .resolution import check_writer
 from .schedule_desk import ScheduleDesk
 from .snapshots import changeable_path
 from .workplace import Workplace
@@ -80,6 +81,7 @@ class Writing:
         replication = checked_replication(wanted.replication)
         with self._at.reader.view():
             access_checks.check_create(self._at.reader, parsed, self._at.callers.of(wanted.user), wanted.overwrite)
+            check_writer(self._at.reader, parsed)
             namespace.check_create(self._at.reader, parsed, wanted.overwrite, wanted.create_parent, replication)
         await self._at.until_ready()
         token = FileWrite(

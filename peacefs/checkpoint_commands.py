@@ -129,6 +129,42 @@ def import_(file: Archive, new: NewRoot, coordinator: Coordinator = _DEFAULT_COO
 
 
 @checkpoint.command()
+def begin(
+    path: Root,
+    host: Annotated[
+        str | None, typer.Option("--host", metavar="NAME", help="Where the query is to run. [default: here]")
+    ] = None,
+    pid: Annotated[
+        int | None, typer.Option("--pid", metavar="N", min=0, help="The query's process. [default: who calls this]")
+    ] = None,
+    as_json: Json = False,
+    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+) -> None:
+    """Begin a run of a query: print the checkpointLocation for it, and refuse what earlier runs write from now on."""
+    from peacefs.client.command_line.session import Session
+    from peacefs.spark_connector.checkpoints.run_commands import begin_run_of
+
+    with Session("checkpoint begin", coordinator) as session:
+        begin_run_of(session, path, host=host, pid=pid, as_json=as_json)
+
+
+@checkpoint.command()
+def runs(
+    paths: Annotated[list[str] | None, typer.Argument(metavar="PATH", help="[default: /]")] = None,
+    as_json: Json = False,
+    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+) -> None:
+    """List who may write to the checkpoints at and below paths: the latest run of each."""
+    from peacefs.client.command_line.session import Session
+    from peacefs.spark_connector.checkpoints.run_commands import list_runs
+
+    with Session("checkpoint runs", coordinator) as session:
+        list_runs(session, paths or ["/"], as_json=as_json)
+    if session.complaints.any:
+        raise typer.Exit(1)
+
+
+@checkpoint.command()
 def rollback(
     path: Root,
     to_batch: Annotated[

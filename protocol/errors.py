@@ -19,6 +19,7 @@
     ├── LeaseError
     │   ├── AlreadyBeingCreated      403  org.apache.hadoop.hdfs.protocol.AlreadyBeingCreatedException
     │   └── LeaseExpired             403  org.apache.hadoop.hdfs.server.namenode.LeaseExpiredException
+    │       └── RunSuperseded        403  the same: HDFS's word for a writer that was fenced off
     ├── AccessDenied                 403  org.apache.hadoop.security.AccessControlException
     ├── BadRequest                   400  java.lang.IllegalArgumentException
     │   ├── InvalidTopology          400  java.lang.IllegalArgumentException
@@ -182,6 +183,10 @@ class LeaseExpired(LeaseError):
     """The lease of whoever wants to go on is no more: somebody else has taken it, or the file is gone."""
 
     hadoop_class = "org.apache.hadoop.hdfs.server.namenode.LeaseExpiredException"
+
+
+class RunSuperseded(LeaseExpired):
+    """A write of a run of a query that is not the latest of its checkpoint root, or whose root is gone."""
 
 
 class AccessDenied(PeacefsError):

@@ -43,3 +43,13 @@ class Numbering:
 def show(number: int) -> str:
     """How people read a number: `epoch-counter`, in hexadecimal."""
     return f"{epoch_of(number):x}-{number & ((1 << _COUNTER_BITS) - 1):x}"
+
+
+def read(text: str) -> int | None:
+    """The number that `show` shows so; None for any other text."""
+    epoch, _, counter = text.partition("-")
+    try:
+        number = int(epoch, 16) << _COUNTER_BITS | int(counter, 16)
+    except ValueError:
+        return None
+    return number if show(number) == text and epoch_of(number) <= EPOCH_MAX else None

@@ -380,6 +380,10 @@ query_restarts_max: Final = 4
 demo_kills_max: Final = 3
 demo_repair_timeout_s: Final = 60.0
 
+# Runs of queries: of how many roots one answer tells, how many are looked at in a turn, how long a host's name is.
+runs_listed_max: Final = 10_000
+runs_per_turn: Final = 100
+run_host_characters_max: Final = 255
 # What a checkpoint, and a tree that is searched for checkpoints, may hold.
 checkpoint_entries_max: Final = 2_000_000
 # A checkpoint that was written to more recently belongs to a run that is alive, unless the operator knows better.

@@ -8,6 +8,7 @@ from peacefs.client.command_line.listing import print_line
 from peacefs.client.command_line.presentation import human_size
 from peacefs.client.command_line.session import Session
 from peacefs.protocol.errors import BadRequest
+from peacefs.protocol.runs import without_run
 
 from .catalogue import read_layout
 from .inspection import Inspection
@@ -34,7 +35,7 @@ def roll_back_checkpoint(
         if sink_place.files is not place.files:
             raise BadRequest(f"{sink} is in another file system than the checkpoint: both cannot change at once")
         sink_path = sink_place.path
-    done = roll_back(place.files, RollbackWish(place.path, batch, sink_path, idle_s))
+    done = roll_back(place.files, RollbackWish(without_run(place.path), batch, sink_path, idle_s))
     if as_json:
         print_line(msgspec.json.encode(done).decode())
         return

@@ -14,6 +14,7 @@ import msgspec
 
 from peacefs.protocol.errors import CheckpointDamaged, CheckpointTooNew
 from peacefs.protocol.limits import checkpoint_partitions_max
+from peacefs.protocol.runs import without_run
 
 from .binary import DataInput
 
@@ -63,9 +64,12 @@ def parse_operator(data: bytes) -> Operator:
 
 
 def path_of(location: str) -> str:
-    """The path of a Hadoop Path as it prints itself, with or without scheme and authority: nothing is escaped."""
+    """The path of a Hadoop Path as it prints itself, with or without scheme and authority: nothing is escaped.
+
+    The same for all runs of a query.
+    """
     found = _LOCATION.fullmatch(location)
-    return found[1] if found else location
+    return without_run(found[1] if found else location)
 
 
 def check_schema(data: bytes) -> int:

@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from peacefs.client.command_line.session import Session
 from peacefs.protocol.errors import BadRequest
+from peacefs.protocol.runs import without_run
 
 from .tree import LocalTree, PeaceTree, Workspace
 
@@ -33,7 +34,7 @@ def checkpoint_place(session: Session, text: str) -> CheckpointPlace:
     parts = urlsplit(text)
     if parts.scheme != "file":
         place = session.place(text)
-        return CheckpointPlace(PeaceTree(place.files), place.path, text, place.files.address)
+        return CheckpointPlace(PeaceTree(place.files), without_run(place.path), text, place.files.address)
     if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
         raise BadRequest(f"{text!r} names no directory of this machine: file:///path does")
     return CheckpointPlace(LocalTree(), posixpath.normpath(Path(unquote(parts.path)).as_posix()), text)

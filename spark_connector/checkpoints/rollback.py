@@ -3,17 +3,25 @@
 What goes is what a later batch wrote: offsets, commits, versions of state, operator metadata. Logs of file sources
 stay: Spark takes what they list beyond the batch's offset as the next batch. The log of a file sink lies outside
 the root and makes Spark skip batches that it has, so it is cut back in the same commit.
+
+It is a run of its own: an older one that was thought dead can neither write to what is copied nor, afterwards, to
+what has taken its place.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import posixpath
+import socket
 import time
 import uuid
 from dataclasses import dataclass
 
+from peacefs.client.addresses import parse_address
+from peacefs.client.checkpoint_runs import CheckpointRuns
 from peacefs.client.filesystem import PeaceFileSystem
-from peacefs.protocol.errors import AccessDenied, BadRequest, FileNotFound, PathError, PeacefsError
+from peacefs.protocol.errors import AccessDenied, BadRequest, FileNotFound, PathError, PeacefsError, RunSuperseded
 
 from .catalogue import read_layout
 from .inspection import Inspection
@@ -37,7 +45,7 @@ class Rollback:
 class RollbackWish:
     """`sink`: the directory of a file sink, None where there is none.
 
-    A checkpoint that was written to in the last `idle_s` seconds belongs to a run that is alive.
+    A checkpoint whose run is not over and that was written to in the last `idle_s` seconds is in use.
     """
 
     root: str
@@ -78,12 +86,25 @@ def roll_back(files: PeaceFileSystem, wish: RollbackWish) -> Rollback:
     tree = PeaceTree(files)
     layout = read_layout(tree, wish.root)
     latest = max(layout.commits, default=-1)
-    refuse_live(layout, wish.idle_s)
-    _check_batch(tree, layout, wish, latest)
+    with CheckpointRuns(parse_address(files.address), files.user) as runs:
+        refuse_live_run(runs, layout, wish.idle_s)
+        _check_batch(tree, layout, wish, latest)
+        location = runs.begin(wish.root, host=socket.gethostname(), pid=os.getpid()).location
+        try:
+            return _cut_back(files, layout, wish, latest, location)
+        except BaseException:
+            with contextlib.suppress(PeacefsError):
+                runs.end(location)
+            raise
+
+
+def _cut_back(files: PeaceFileSystem, layout: Layout, wish: RollbackWish, latest: int, location: str) -> Rollback:
+    """`location` is the root for the run that this is."""
     staged: list[tuple[str, str]] = []
     try:
-        removed = _prepare(files, tree, layout, wish, staged)
-        _exchange(files, staged)
+        removed = _prepare(files, PeaceTree(files), layout, wish, staged)
+        (_, staging), *sinks = staged
+        _exchange(files, [(location, staging), *sinks])
     except _Unknown as unknown:
         # What was staged may be what was there before: it stays.
         raise unknown.error from None
@@ -105,7 +126,7 @@ class _Unknown(Exception):
 def _exchange(files: PeaceFileSystem, staged: list[tuple[str, str]]) -> None:
     try:
         files.exchange(*staged)
-    except (PathError, AccessDenied, BadRequest):
+    except (PathError, AccessDenied, BadRequest, RunSuperseded):
         raise
     except PeacefsError as error:
         raise _Unknown(error) from error
@@ -132,6 +153,23 @@ def _prepare(
 
 def _lengths(layout: Layout) -> dict[str, int]:
     return {path: entry.length for path, entry in layout.by_path.items()}
+
+
+def refuse_live_run(runs: CheckpointRuns, layout: Layout, idle_s: float) -> None:
+    """Raises BadRequest if a checkpoint was written to in the last `idle_s` seconds, unless by a run that is over.
+
+    A run that has just begun is alive, too.
+    """
+    latest = next((run for run in runs.latest(layout.root) if run.path == layout.root), None)
+    written_ms = max(layout.modified_ms, latest.last_write_ms if latest else 0)
+    if latest and latest.ended_ms is not None and written_ms <= latest.ended_ms:
+        return
+    if latest and latest.ended_ms is None and time.time() - max(written_ms, latest.since_ms) / 1000 < idle_s:
+        whose = f"{latest.user}, process {latest.pid} on {latest.host}"
+        raise BadRequest(
+            f"run {latest.run} ({whose}) is not over: {_alive(layout.root)} or begun in the last {idle_s:g} s (--idle)"
+        )
+    refuse_live(layout, idle_s)
 
 
 def refuse_live(layout: Layout, idle_s: float) -> None:

@@ -14,13 +14,15 @@ from click.testing import Result
 from support import checkpoints as made
 from support.checkpoints import MemoryTree
 
+from peacefs.client.addresses import split_uri
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster import LocalCluster
-from peacefs.protocol.errors import BadRequest
+from peacefs.protocol.errors import BadRequest, RunSuperseded
 from peacefs.spark_connector.checkpoints.catalogue import read_layout
 from peacefs.spark_connector.checkpoints.layout import LogFiles
 from peacefs.spark_connector.checkpoints.rollback import beyond, beyond_in_sink
 from peacefs.spark_connector.checkpoints.tree import Entry
+from peacefs.spark_connector.runs import begin_run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -85,6 +87,15 @@ def test_a_rollback_keeps_what_was_there_and_refuses_what_it_cannot_do(
         with stranger, pytest.raises(Exception, match="Permission denied"):
             stranger.exchange((root, root + "x"))
 
+        zombie = begin_run(f"{cluster.webhdfs_uri}{root}", host="elsewhere", pid=7)
+        assert "process 7 on elsewhere) is not over" in refused("--to-batch=5", "--no-file-sink")
+        late = split_uri(zombie.location)[1] + "/offsets/8"
+        files.write(late, b"v1")
+        zombie.end()
+        assert "the latest already" not in refused("--to-batch=8", "--no-file-sink"), (
+            "a run that is over is no hindrance"
+        )
+        files.delete(late)
         before = files.content_summary(root).files
         done = peacefs("rollback", root, "--to-batch=5", "--json", address, *idle)
         assert done.exit_code == 0, done.stderr
@@ -94,6 +105,9 @@ def test_a_rollback_keeps_what_was_there_and_refuses_what_it_cannot_do(
         assert files.content_summary(record["kept"][0]).files == before
         verified = json.loads(peacefs("verify", root, "--json", address).stdout)
         assert (verified["batch"], verified["restarts"], verified["findings"]) == (5, True, [])
+
+        with pytest.raises(RunSuperseded, match="put in its place by a rename or a rollback"):
+            files.write(late, b"v1")
 
         files.delete(f"{root}/state/0/1/4.changelog")
         files.delete(f"{root}/state/0/1/5.changelog")

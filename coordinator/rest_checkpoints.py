@@ -1,0 +1,61 @@
+"""REST for the runs of queries: begun, ended, looked at."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from fastapi import FastAPI, Response
+from pydantic import BaseModel, Field
+
+from peacefs.protocol.webhdfs_query import NOBODY
+
+from .fencing import Fencing
+
+
+class BeginRunBody(BaseModel):
+    """A run of the query whose checkpoint root `path` is; host and pid are for people.
+
+    With a request id it is begun once.
+    """
+
+    path: str
+    user: str
+    host: Annotated[str, Field(min_length=1)]
+    pid: Annotated[int, Field(ge=0, le=2**31)] = 0
+    request_id: str = ""
+
+
+class EndRunBody(BaseModel):
+    """A run that is over, by the location that it was given."""
+
+    location: str
+    user: str
+    request_id: str = ""
+
+
+def add_checkpoint_routes(app: FastAPI, fencing: Fencing) -> None:
+    """Adds `/v1/checkpoints/...` to the application."""
+
+    @app.post("/v1/checkpoints/runs", responses={200: {"description": "The RunStatus of the new run."}})
+    async def begin(body: BeginRunBody) -> Response:
+        """Makes the caller the one writer of a checkpoint root: writes of earlier runs are refused from now on.
+
+        The root is made if it is not there. Whatever is done below the answer's `location` is done to the root.
+        """
+        return _json(await fencing.begin(body.path, body.user, body.host, body.pid, body.request_id))
+
+    @app.post("/v1/checkpoints/runs/end")
+    async def end(body: EndRunBody) -> dict[str, str]:
+        """Says that a run is over. It stays the latest: nobody else may write until another is begun."""
+        await fencing.end(body.location, body.user, body.request_id)
+        return {}
+
+    @app.get("/v1/checkpoints/runs", responses={200: {"description": "The latest RunStatus of each root."}})
+    async def latest(path: str = "/", user: str = NOBODY) -> Response:
+        """The latest run of every checkpoint root at or below a path."""
+        return _json({"runs": await fencing.latest(path, user)})
+
+
+def _json(content: object) -> Response:
+    return Response(msgspec.json.encode(content), media_type="application/json")

@@ -1,0 +1,49 @@
+"""A run of a query takes its checkpoint over, so that an older one that still lives can do it no harm.
+
+    run = begin_run("webhdfs://coordinator:9870/checkpoints/orders")
+    query = stream.writeStream.option("checkpointLocation", run.location).start()
+
+Each start of a query begins a run. Spark then reads and writes the checkpoint through a path that says which; once
+a younger run has begun, what an older one writes is refused, and its query stops with `RunSuperseded`'s words.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass
+
+from peacefs.client.addresses import split_uri
+from peacefs.client.checkpoint_runs import CheckpointRuns
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRun:
+    """`location` is the URI for Spark's `checkpointLocation`; `root` the checkpoint's own, the same for all runs.
+
+    `number` is the run's as people read it. `user` is who began it, None for the default.
+    """
+
+    root: str
+    location: str
+    number: str
+    user: str | None = None
+
+    def end(self) -> None:
+        """Says that the query is over, so that nobody waits for it. Raises RunSuperseded, PeerUnreachable, ..."""
+        address, path = split_uri(self.location)
+        with CheckpointRuns(address, self.user) as runs:
+            runs.end(path)
+
+
+def begin_run(root: str, *, user: str | None = None, host: str | None = None, pid: int | None = None) -> QueryRun:
+    """Begins a run of the query whose checkpoint is at `root`, a `webhdfs://host:port/path`.
+
+    The directory is made if it is not there, for `user`: by default HADOOP_USER_NAME, else the operating system's,
+    as Spark has it. `host` and `pid` say whose the run is, by default this process's. Raises
+    BadRequest, AccessDenied, PeerUnreachable, ...
+    """
+    address, path = split_uri(root)
+    with CheckpointRuns(address, user) as runs:
+        begun = runs.begin(path, host=host or socket.gethostname(), pid=os.getpid() if pid is None else pid)
+    return QueryRun(address.webhdfs + begun.path, address.webhdfs + begun.location, begun.run, user)

@@ -1,0 +1,113 @@
+"""Two drivers on one checkpoint: the younger goes on, the older stops, says why, and has harmed nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from peacefs.client.filesystem import PeaceFileSystem
+from peacefs.client.local_cluster import LocalCluster
+from peacefs.command import application
+from peacefs.spark_connector.checkpoint import Checkpoint
+from peacefs.spark_connector.java import find_java, java_environment
+
+pytestmark = [pytest.mark.spark, pytest.mark.cluster]
+
+ROOT = "/checkpoints/words"
+SCRIPT = Path(__file__).parent.parent / "support" / "counting_query.py"
+BATCH_S = 120.0
+
+
+class Drivers:
+    """Processes of one query on one checkpoint, and its input."""
+
+    def __init__(self, cluster: LocalCluster, directory: Path) -> None:
+        self.cluster = cluster
+        self._directory = directory
+        self.source, self.output = directory / "in", directory / "out"
+        self.source.mkdir()
+        self.output.mkdir()
+        self.words: Counter[str] = Counter()
+        self._java = java_environment(find_java(), directory / "java")
+        self._running: list[subprocess.Popen[bytes]] = []
+
+    def start(self, name: str) -> subprocess.Popen[bytes]:
+        arguments = [f"{self.cluster.webhdfs_uri}{ROOT}", str(self.source), str(self.output)]
+        variables = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, **self._java}
+        with self.log(name).open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-P", str(SCRIPT), *arguments],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **variables},
+                start_new_session=True,
+            )
+        self._running.append(process)
+        return process
+
+    def log(self, name: str) -> Path:
+        return self._directory / f"{name}.log"
+
+    def put(self, part: int) -> None:
+        words = [f"word-{(part * 7 + row) % 11}" for row in range(50)]
+        self.words.update(words)
+        staged = self._directory / f"{part}.staged"
+        staged.write_text("".join(f"{word}\n" for word in words))
+        staged.rename(self.source / f"{part}.txt")
+
+    def stop(self) -> None:
+        for process in self._running:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+@pytest.fixture
+def drivers(tmp_path: Path) -> Iterator[Drivers]:
+    with LocalCluster(tmp_path / "cluster", datanodes=3, port=0) as cluster:
+        made = Drivers(cluster, tmp_path)
+        yield made
+        made.stop()
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + BATCH_S
+    while not condition():
+        assert time.monotonic() < deadline, f"{what}: not within {BATCH_S:g} s"
+        time.sleep(0.1)
+
+
+def test_a_driver_that_another_has_taken_over_from_dies_at_its_next_batch(drivers: Drivers) -> None:
+    with PeaceFileSystem(drivers.cluster.http_address) as files:
+        committed = Checkpoint(files, ROOT).committed
+        drivers.put(0)
+        drivers.put(1)
+        older = drivers.start("older")
+        wait_until(lambda: committed() == 1 or older.poll() is not None, "two batches of the older driver")
+        younger = drivers.start("younger")
+        wait_until(lambda: b"location" in drivers.log("younger").read_bytes(), "the younger driver")
+        for part in (2, 3):
+            drivers.put(part)
+            wait_until(lambda part=part: committed() == part or younger.poll() is not None, f"batch {part}")
+        wait_until(lambda: older.poll() is not None, "the older driver's end")
+        assert younger.poll() is None, drivers.log("younger").read_text()[-4000:]
+        wait_until((drivers.output / "3").exists, "the last result")
+    said = drivers.log("older").read_text()
+    assert f"of {ROOT} may write no more" in said
+    assert "has taken over" in said and f"process {younger.pid} on " in said
+    assert json.loads((drivers.output / "3").read_text()) == drivers.words
+    verified = CliRunner().invoke(
+        application, ["checkpoint", "verify", ROOT, f"--coordinator={drivers.cluster.http_address}"]
+    )
+    assert (verified.exit_code, "batch 3 is good" in verified.stdout) == (0, True), verified.output
