@@ -167,7 +167,8 @@ def refuse_live_run(runs: CheckpointRuns, layout: Layout, idle_s: float) -> None
     if latest and latest.ended_ms is None and time.time() - max(written_ms, latest.since_ms) / 1000 < idle_s:
         whose = f"{latest.user}, process {latest.pid} on {latest.host}"
         raise BadRequest(
-            f"run {latest.run} ({whose}) is not over: {_alive(layout.root)} or begun in the last {idle_s:g} s (--idle)"
+            f"run {latest.run} ({whose}) is not over: {_alive(layout.root)} or begun in the last {idle_s:g} s "
+            "(--idle)"
         )
     refuse_live(layout, idle_s)
 
