@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -108,10 +109,10 @@ class _Clients:
             written = 0
             while not self._stopped.is_set():
                 path = f"/foreground/{number}/{written}"
-                self._time(lambda path=path: files.write(path, _SMALL, replication=3))
+                self._time(partial(files.write, path, _SMALL, replication=3))
                 written += 1
                 path = f"/foreground/{number}/{rng.randrange(written)}"
-                self._time(lambda path=path: files.read(path))
+                self._time(partial(files.read, path))
 
     def _time(self, request: Callable[[], Any]) -> None:
         began_s = time.monotonic()

@@ -24,7 +24,18 @@ from typing import Any
 from peacefs.datanode.changes import Changes
 from peacefs.datanode.coordinator_link import CoordinatorLink, Respond
 from peacefs.protocol.hello import Identity
-from peacefs.protocol.messages import Message, Register, Replica, Usage
+from peacefs.protocol.messages import (
+    AskStreams,
+    DiskReport,
+    Granted,
+    GrantRefused,
+    Message,
+    Pace,
+    Register,
+    Replica,
+    StreamsFound,
+    Usage,
+)
 from peacefs.protocol.secret import read_secret
 from peacefs.protocol.tokens import Seal
 
@@ -111,8 +122,23 @@ class _Datanode:
     def usage(self) -> Usage:
         return _USAGE
 
+    def paces(self) -> Sequence[Pace]:
+        return ()
+
+    def disks(self) -> Sequence[DiskReport]:
+        return ()
+
     def epoch_seen(self, epoch: int) -> None:
         pass
+
+    def clock_heard(self, clock_s: float) -> None:
+        pass
+
+    def granted(self, message: Granted | GrantRefused) -> None:
+        pass
+
+    def streams_found(self, question: AskStreams) -> StreamsFound:
+        return StreamsFound(question.chunks, [])
 
     def ordered(self, order: Message, respond: Respond) -> None:
         pass

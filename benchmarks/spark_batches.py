@@ -117,7 +117,7 @@ def _start_spark(cluster: LocalCluster, directory: Path) -> SparkSession:
 
 def _variants(cluster: LocalCluster, directory: Path) -> list[_Variant]:
     places = {"peacefs": f"{cluster.webhdfs_uri}/benchmark", "file://": f"file://{directory}/checkpoints"}
-    variants = []
+    variants: list[_Variant] = []
     for store in _PROVIDERS:
         for place, root in places.items():
             source = directory / f"input-{len(variants)}"

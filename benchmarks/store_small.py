@@ -55,9 +55,14 @@ def _packets(length: int) -> list[tuple[bytes, bytes]]:
 
 def _elapsed_s(work: Callable[[int], None], count: int, threads: int) -> float:
     """Does `work` for each of `count` numbers, on `threads` threads that share them out evenly."""
+
+    def share(first: int) -> None:
+        for number in range(first, count, threads):
+            work(number)
+
     started = time.monotonic()
     with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(lambda first: [work(number) for number in range(first, count, threads)], range(threads)))
+        list(pool.map(share, range(threads)))
     return time.monotonic() - started
 
 

@@ -34,8 +34,8 @@ def main(*, quick: bool = False) -> None:
         for _ in range(rounds):
             for replicas, writers in _SHAPES:
                 for who in ("peacefs", "bare chain", "bare chain, no fsync")[: 3 if writers == 1 else 2]:
-                    taken = _measure(who, total, replicas, writers, Path(directory))
-                    seconds.setdefault((replicas, writers, who), []).append(taken)
+                    took_s = _measure(who, total, replicas, writers, Path(directory))
+                    seconds.setdefault((replicas, writers, who), []).append(took_s)
     rows = []
     for (replicas, writers, who), taken in sorted(seconds.items()):
         bare = seconds[replicas, writers, "bare chain"]

@@ -66,7 +66,7 @@ class WriterProcess:
 
     def answer(self) -> Answer:
         assert self._process.stdout is not None
-        answer = msgspec.json.decode(self._process.stdout.readline(), type=Answer)
+        answer: Answer = msgspec.json.decode(self._process.stdout.readline(), type=Answer)
         if isinstance(answer, Failed):
             raise RuntimeError(f"the writer on {self.host.name} failed: {answer.message}")
         return answer
