@@ -15,9 +15,11 @@ _ALL = (
     "repair",
     "planning",
     "figure10",
+    "staggered",
+    "snapshots",
     "spark_batches",
 )
-_WITH_FULL = ("figure10",)
+_WITH_FULL = ("figure10", "staggered", "snapshots")
 _WITH_SIZE = ("repair",)
 _WITH_FILES = ("metadata_ops", "restart")
 

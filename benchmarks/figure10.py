@@ -4,14 +4,14 @@
 paper's way; writers in the datanodes' namespaces write sets of chunks, r = 3, all at the same moment. All
 policies take turns in one run, with the same writers. Rates and chunks are scaled down, and times given in seconds
 of the paper's cluster. The simulator gets the rates that were measured in the emulation; whether it tells policies
-apart as the emulation does is the last table. Needs root.
+apart as the emulation does is the last table. Bounds are by the rates that links and disks are held to. Needs
+root.
 
     python -m benchmarks figure10 [--full]
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -19,17 +19,15 @@ from random import Random
 from statistics import fmean
 from typing import Any
 
-from peacefs.peace.bounds import bounds
 from peacefs.peace.ledger import WriteSet
 from peacefs.peace.scenarios import REPLICAS
-from peacefs.peace.simulate import Arrival, simulate
+from peacefs.peace.simulate import Arrival
 
-from .emulation.emulation import CONGESTION, LEAD_S, Emulation, emulation
-from .emulation.network import Host
+from .emulation.contest import Contest, SetTimes
+from .emulation.emulation import Emulation, emulation
 from .emulation.paper_cluster import Scale
 from .emulation.processor import ProcessorUse
-from .emulation.ways import BASELINE, PARALLEL, WAYS, Way
-from .emulation.writer import WriteOrder
+from .emulation.ways import BASELINE, WAYS, Way
 from .report import show
 
 #: Emulation and simulation are to tell policies apart alike, within a quarter.
@@ -54,6 +52,14 @@ class Outcome:
     from_request_s: float
     span_s: float
     makespan_s: float
+
+    @classmethod
+    def of(cls, times: Sequence[SetTimes]) -> Outcome:
+        return cls(
+            fmean(each.from_request_s for each in times),
+            fmean(each.span_s for each in times),
+            max(each.done_s for each in times),
+        )
 
     @classmethod
     def mean(cls, outcomes: Sequence[Outcome]) -> Outcome:
@@ -84,27 +90,27 @@ def main(*, quick: bool = False, full: bool = False) -> None:
 
 class _Figure:
     def __init__(self, emulated: Emulation) -> None:
-        self._cluster = emulated.cluster
+        self._conditions = emulated.conditions
         self._scale = emulated.scale
-        self._hosts = emulated.cluster.network.hosts
-        self._rounds = 0
-        self._topology = emulated.measured()
+        self._hosts = [host.name for host in emulated.cluster.network.hosts]
+        self._pids = emulated.cluster.pids
+        self._contest = Contest(emulated)
 
     def draw(self, cells: Sequence[Cell], seeds: Sequence[int]) -> None:
         emulated: dict[tuple[Cell, Way], list[Outcome]] = {}
-        use = ProcessorUse(self._cluster.pids)
+        use = ProcessorUse(self._pids)
         for number, (cell, seed) in enumerate(product(cells, seeds)):
             turns = [*WAYS[number % len(WAYS) :], *WAYS[: number % len(WAYS)]]
             for way in turns:
-                emulated.setdefault((cell, way), []).append(self._emulate(cell, way, seed))
+                times = self._contest.emulate(way, self._arrivals(cell, seed))
+                emulated.setdefault((cell, way), []).append(Outcome.of(times))
         own, machine = use.shares()
         rows = [
             self._row(cell, way, Outcome.mean(emulated[cell, way]), list(seeds)) for cell in cells for way in WAYS
         ]
         show(
             "figure10",
-            f"17 datanodes at {self._scale.rates:g} of the paper's rates, chunks of {self._scale.chunk_bytes} B, "
-            f"{CONGESTION}, {len(seeds)} runs each; seconds of the paper's cluster.\n"
+            f"{self._conditions}; {len(seeds)} runs each; seconds of the paper's cluster.\n"
             f"Of all cores the services and writers used {own:.0%}, everything on the machine {machine:.0%}",
             rows,
         )
@@ -115,40 +121,11 @@ class _Figure:
             list(self._agreement(cells, rows)),
         )
 
-    def _emulate(self, cell: Cell, way: Way, seed: int) -> Outcome:
-        self._rounds += 1
-        tree = f"/figure10/{self._rounds}"
-        self._cluster.use_policy(way.policy)
-        writers = _drawn(self._hosts, cell, seed)
-        at_s = time.monotonic() + LEAD_S
-        written = self._cluster.write(
-            [
-                (
-                    host,
-                    WriteOrder(
-                        path=f"{tree}/{host.name}",
-                        chunks=self._scale.chunks_of(cell.mb),
-                        chunk_bytes=self._scale.chunk_bytes,
-                        replication=REPLICAS,
-                        exclude=[self._cluster.node_of[host.name]] if way.writer_excluded else [],
-                        parallel=PARALLEL,
-                        at_s=at_s,
-                    ),
-                )
-                for host in writers
-            ]
-        )
-        self._cluster.delete(tree)
-        paper_s = self._scale.paper_s
-        return Outcome(
-            paper_s(fmean(each.done_s - each.asked_s for each in written)),
-            paper_s(fmean(each.done_s - each.granted_s for each in written)),
-            paper_s(max(each.done_s for each in written) - at_s),
-        )
-
     def _row(self, cell: Cell, way: Way, emulated: Outcome, seeds: Sequence[int]) -> dict[str, Any]:
-        simulated = Outcome.mean([self._simulate(cell, way, seed) for seed in seeds])
-        least = [bounds(self._topology, self._arrivals(cell, seed), self._scale.client) for seed in seeds]
+        simulated = Outcome.mean(
+            [Outcome.of(self._contest.simulate(way, self._arrivals(cell, seed), seed)) for seed in seeds]
+        )
+        least = [self._contest.bounds(self._arrivals(cell, seed)) for seed in seeds]
         mean, last = _PAPER_SAYS.get(way.name, ("-", "-")) if cell == Cell(16, 512) else ("-", "-")
         return {
             "writers": cell.writers,
@@ -157,8 +134,8 @@ class _Figure:
             "from request": emulated.from_request_s,
             "span": emulated.span_s,
             "makespan": emulated.makespan_s,
-            "bound": self._scale.paper_s(fmean(each.mean_s for each in least)),
-            "bound, all": self._scale.paper_s(fmean(each.makespan_s for each in least)),
+            "bound": fmean(each.mean_s for each in least),
+            "bound, all": fmean(each.makespan_s for each in least),
             "simulated": simulated.from_request_s,
             "sim. span": simulated.span_s,
             "sim. makespan": simulated.makespan_s,
@@ -166,22 +143,12 @@ class _Figure:
             "paper, all": last,
         }
 
-    def _simulate(self, cell: Cell, way: Way, seed: int) -> Outcome:
-        policy = way.simulated(self._topology, Random(seed))
-        arrivals = self._arrivals(cell, seed)
-        times = simulate(self._topology, policy, arrivals, client=self._scale.client).values()
-        paper_s = self._scale.paper_s
-        return Outcome(
-            paper_s(fmean(each.from_request_s for each in times)),
-            paper_s(fmean(each.span_s for each in times)),
-            paper_s(max(each.done_s for each in times)),
-        )
-
     def _arrivals(self, cell: Cell, seed: int) -> list[Arrival]:
+        """The same writers for every way."""
         chunks = (self._scale.chunk_bytes,) * self._scale.chunks_of(cell.mb)
         return [
-            Arrival(0.0, WriteSet(host.name, host.name, REPLICAS, chunks))
-            for host in _drawn(self._hosts, cell, seed)
+            Arrival(0.0, WriteSet(writer, writer, REPLICAS, chunks))
+            for writer in Random(seed).sample(self._hosts, cell.writers)
         ]
 
     def _agreement(self, cells: Sequence[Cell], rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -200,11 +167,6 @@ class _Figure:
                 "emulated / simulated": _three(off),
                 "agree": "yes" if worst <= _AGREE else "no",
             }
-
-
-def _drawn(hosts: Sequence[Host], cell: Cell, seed: int) -> list[Host]:
-    """The same writers for every policy."""
-    return Random(seed).sample(list(hosts), cell.writers)
 
 
 def _emulated(row: dict[str, Any]) -> Outcome:

@@ -23,7 +23,7 @@ from peacefs.topology.toml_writer import to_toml
 
 from . import leftovers
 from .network import EmulatedNetwork, Host, memory_directory
-from .writer import (
+from .orders import (
     Answer,
     Changed,
     Deleted,
@@ -34,6 +34,8 @@ from .writer import (
     Order,
     PolicyOrder,
     Ready,
+    Uploaded,
+    UploadOrder,
     WriteOrder,
     Written,
 )
@@ -44,7 +46,7 @@ _STOP_S = 20.0
 
 
 class WriterProcess:
-    """A writer on a host. Orders are given and answers taken one after the other."""
+    """A writer on a host. Answers come in the order of the orders."""
 
     def __init__(self, host: Host, coordinator: str) -> None:
         self.host = host
@@ -109,12 +111,18 @@ class EmulatedCluster:
             assert isinstance(writer.answer(), Ready)
 
     def write(self, orders: Sequence[tuple[Host, WriteOrder]]) -> list[Written]:
-        """All orders at once, but those of one host one after the other; the answers in their order. Raises
-        RuntimeError for one that failed."""
+        """All orders at once, each from its moment on; the answers in their order. Raises RuntimeError for one
+        that failed."""
+        return [answer for answer in self._have(orders) if isinstance(answer, Written)]
+
+    def upload(self, orders: Sequence[tuple[Host, UploadOrder]]) -> list[Uploaded]:
+        """As `write`."""
+        return [answer for answer in self._have(orders) if isinstance(answer, Uploaded)]
+
+    def _have(self, orders: Sequence[tuple[Host, Order]]) -> list[Answer]:
         for host, order in orders:
             self._writers[host.name].order(order)
-        answers = [self._writers[host.name].answer() for host, _ in orders]
-        return [answer for answer in answers if isinstance(answer, Written)]
+        return [self._writers[host.name].answer() for host, _ in orders]
 
     def delete(self, path: str) -> None:
         writer = self._writers[self.network.hosts[0].name]
@@ -126,14 +134,11 @@ class EmulatedCluster:
         writer.order(PolicyOrder(policy))
         assert isinstance(writer.answer(), Changed)
 
-    def measure(self, seconds: float) -> Measured:
-        """A datanode's disk, for they are alike, and the link between the first two racks."""
-        one, other = (
-            [self.node_of[host.name] for host in self.network.hosts if host.rack == rack]
-            for rack in self.network.racks[:2]
-        )
-        writer = self._writers[self.network.hosts[0].name]
-        writer.order(MeasureOrder(one[0], one, other, seconds))
+    def measure_disk(self, seconds: float) -> Measured:
+        """A datanode's disk, for they are alike."""
+        host = self.network.hosts[0]
+        writer = self._writers[host.name]
+        writer.order(MeasureOrder(self.node_of[host.name], seconds))
         answer = writer.answer()
         assert isinstance(answer, Measured)
         return answer

@@ -7,23 +7,29 @@ import signal
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from peacefs.topology.measured import with_measured
 from peacefs.topology.model import Topology
 from peacefs.topology.rate_curve import RateCurve
 
+from . import flows
 from .cluster import EmulatedCluster
 from .leftovers import remove_leftovers
 from .network import CannotEmulate, EmulatedNetwork, memory_directory
 from .paper_cluster import RACKS, Scale, described
 
-#: Of bbr and reno, which are what a namespace may choose here and there, the one without a mind of its own.
+#: A namespace may choose among those that the kernel lets anybody choose, which is often bbr and reno alone,
+#: without cubic. Of these, the one without a mind of its own.
 CONGESTION = "reno"
 
 #: Seconds for all writers to have read their orders before the moment at which they are to begin.
 LEAD_S = 0.5
 
 _MEASURE_S = 1.5
+_MEASURE_LINK_S = 3.0
+
+_CHOICES = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +39,35 @@ class Emulation:
     cluster: EmulatedCluster
     scale: Scale
 
+    @property
+    def conditions(self) -> str:
+        """What figures that are taken here have to be read with."""
+        return (
+            f"{len(self.cluster.network.hosts)} datanodes at {self.scale.rates:g} of the paper's rates, chunks of "
+            f"{self.scale.chunk_bytes} B; congestion control {CONGESTION}, of {_CHOICES.read_text().split()}"
+        )
+
+    def as_made(self) -> Topology:
+        """The network with the rates that its links and disks are held to, which nothing exceeds; servers are
+        called as hosts are."""
+        return described(self.cluster.network.hosts, self.scale, lambda host: host.name)
+
     def measured(self) -> Topology:
-        """The network with the rates that were measured in it just now; servers are called as hosts are."""
+        """The same with the rates that were measured in it just now."""
         network = self.cluster.network
-        found = self.cluster.measure(_MEASURE_S)
-        disk = RateCurve(tuple(found.disk))
-        topology = described(network.hosts, self.scale, lambda host: host.name)
+        disk = RateCurve(tuple(self.cluster.measure_disk(_MEASURE_S).disk))
+        one, other = ([host for host in network.hosts if host.rack == rack] for rack in network.racks[:2])
+        between_bytes_s = flows.between(one, other, _MEASURE_LINK_S)
+        topology = self.as_made()
         measured = with_measured(
             topology,
             {host.name: disk for host in network.hosts},
-            {link.ends: found.link_bytes_s for link in topology.switch_links()},
+            {link.ends: between_bytes_s for link in topology.switch_links()},
         )
-        told = ", ".join(f"{rate / 1e6:.2f} with {streams}" for streams, rate in found.disk)
-        print(f"measured: disks {told} MB/s; between racks {found.link_bytes_s / 1e6:.2f} MB/s")
+        disks = ", ".join(f"{rate / 1e6:.2f} with {streams}" for streams, rate in disk.points)
+        made = ", ".join(f"{rate / 1e6:.2f} with {streams}" for streams, rate in self.scale.disk.points)
+        print(f"measured: disks {disks} streams; between racks {between_bytes_s / 1e6:.2f} MB/s each way")
+        print(f"made as:  disks {made} streams; every link {self.scale.link_bytes_s / 1e6:.2f} MB/s each way")
         return measured
 
 

@@ -52,6 +52,10 @@ class Scale:
         """Seconds of the paper's cluster for seconds of this one."""
         return seconds * self.rates * CHUNK_BYTES / self.chunk_bytes
 
+    def emulated_s(self, seconds: float) -> float:
+        """Seconds of this cluster for seconds of the paper's."""
+        return seconds / self.paper_s(1.0)
+
 
 def described(hosts: Sequence[Host], scale: Scale, name: Callable[[Host], str]) -> Topology:
     """Both racks, one link between them. Servers are called as `name` says."""

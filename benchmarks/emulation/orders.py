@@ -1,0 +1,90 @@
+"""What a writer on an emulated host is told to do, and what it answers."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class WriteOrder(msgspec.Struct, frozen=True, tag="write"):
+    """A set of chunks of these sizes, to be asked for at `at_s` of the machine's monotonic clock. `exclude` are
+    datanodes that are to get no replica of it; at most `parallel` chunks are written at once. What is not `kept`
+    is deleted when it is written."""
+
+    path: str
+    chunks: list[int]
+    replication: int
+    exclude: list[str]
+    parallel: int
+    at_s: float
+    kept: bool
+
+
+class UploadOrder(msgspec.Struct, frozen=True, tag="upload"):
+    """A file of so many bytes, to be written over WebHDFS as stock clients do, from `at_s` on."""
+
+    path: str
+    length: int
+    block_bytes: int
+    replication: int
+    at_s: float
+
+
+class DeleteOrder(msgspec.Struct, frozen=True, tag="delete"):
+    """A tree that is not wanted any more."""
+
+    path: str
+
+
+class PolicyOrder(msgspec.Struct, frozen=True, tag="policy"):
+    """What is to grant chunks from now on."""
+
+    policy: str
+
+
+class Changed(msgspec.Struct, frozen=True, tag="changed"):
+    """It is so."""
+
+
+class MeasureOrder(msgspec.Struct, frozen=True, tag="measure"):
+    """What this datanode's disk takes in, for so long with each number of streams."""
+
+    datanode: str
+    seconds: float
+
+
+class Measured(msgspec.Struct, frozen=True, tag="measured"):
+    """Bytes a second, by the number of streams."""
+
+    disk: list[tuple[int, float]]
+
+
+class Written(msgspec.Struct, frozen=True, tag="written"):
+    """When a set was asked for, first granted and done, by the machine's monotonic clock."""
+
+    asked_s: float
+    granted_s: float
+    done_s: float
+
+
+class Uploaded(msgspec.Struct, frozen=True, tag="uploaded"):
+    """When a file was acknowledged, by the machine's monotonic clock."""
+
+    done_s: float
+
+
+class Deleted(msgspec.Struct, frozen=True, tag="deleted"):
+    """It is gone."""
+
+
+class Ready(msgspec.Struct, frozen=True, tag="ready"):
+    """The first word, before any order."""
+
+
+class Failed(msgspec.Struct, frozen=True, tag="failed"):
+    """Why it could not be done."""
+
+    message: str
+
+
+Order = WriteOrder | UploadOrder | DeleteOrder | MeasureOrder | PolicyOrder
+Answer = Ready | Changed | Written | Uploaded | Deleted | Measured | Failed
