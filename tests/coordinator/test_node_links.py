@@ -10,15 +10,13 @@ from random import Random
 from typing import Any
 
 import pytest
-from support.files_in_memory import files_in_memory
+from support.node_port import NodePort
 from support.play import USAGE, record
-from support.spoken_link import SEAL, Datanode
+from support.spoken_link import Datanode
 
 from peacefs.coordinator import node_link
 from peacefs.coordinator.cluster import Cluster
-from peacefs.coordinator.node_link import NodeServer
 from peacefs.protocol.frames import encode
-from peacefs.protocol.hello import Identity
 from peacefs.protocol.limits import hello_frame_bytes_max, suspect_after_s
 from peacefs.protocol.messages import (
     Done,
@@ -43,29 +41,10 @@ class Coordinator:
         self.cluster = Cluster(self.now_s, Random(1))
         self.cluster.load([record(_CHUNK, replication=1)])
         self.cluster.loaded()
-        self.server = NodeServer(
-            Identity("c", "coordinator", "coordinator", SEAL),
-            self.cluster,
-            epoch=lambda: 1,
-            on_epoch_seen=lambda _node, _seen: None,
-            clock=lambda: self.now_s,
-        )
-        self.server.files = files_in_memory(self.cluster)
-        self.port = 0
-        self._writers: list[asyncio.StreamWriter] = []
+        self.port = NodePort(self.cluster, lambda: self.now_s)
 
     async def datanode(self, name: str = "dn-1") -> Datanode:
-        """One that has connected and said nothing yet."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        self._writers.append(writer)
-        return Datanode(reader, writer, name=name)
-
-    async def stop(self) -> None:
-        await self.server.stop()
-        for writer in self._writers:
-            writer.close()
-            with suppress(ConnectionError):
-                await writer.wait_closed()
+        return await self.port.datanode(name)
 
     @property
     def replicas(self) -> int:
@@ -75,10 +54,8 @@ class Coordinator:
 def tell(story: Callable[[Coordinator], Coroutine[Any, Any, None]]) -> None:
     async def play() -> None:
         coordinator = Coordinator()
-        coordinator.port = await coordinator.server.start("127.0.0.1", 0)
-        async with asyncio.timeout(20):
+        async with coordinator.port, asyncio.timeout(20):
             await story(coordinator)
-        await coordinator.stop()
 
     asyncio.run(play())
 

@@ -9,19 +9,17 @@ import time
 from random import Random
 
 import pytest
-from support.files_in_memory import files_in_memory
+from support.node_port import NodePort
 from support.play import registration
 from support.spoken_link import SEAL as _SEAL
 from support.spoken_link import Datanode
 
 from peacefs.coordinator.cluster import Cluster
 from peacefs.coordinator.metadata_sqlite import SqliteMetadata
-from peacefs.coordinator.node_link import NodeServer
 from peacefs.coordinator.records import ChunkRecord
 from peacefs.coordinator.workplace import Workplace
 from peacefs.protocol.errors import SafeMode
 from peacefs.protocol.frames import encode
-from peacefs.protocol.hello import Identity
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.limits import link_turn_s, report_chunks_per_frame
 from peacefs.protocol.loop_watchdog import LoopWatchdog
@@ -38,16 +36,10 @@ def test_a_long_report_is_taken_in_whole_and_in_order_while_others_get_their_tur
 
     async def story() -> int:
         # Each look at this clock takes two thirds of a turn.
-        server = NodeServer(
-            Identity("c", "coordinator", "coordinator", _SEAL),
-            cluster,
-            epoch=lambda: 1,
-            on_epoch_seen=lambda _node, _seen: None,
-            clock=lambda: next(ticks) * link_turn_s * 2 / 3,
-        )
-        server.files = files_in_memory(cluster)
-        port = await server.start("127.0.0.1", 0)
-        datanode = Datanode(*await asyncio.open_connection("127.0.0.1", port))
+        async with NodePort(cluster, lambda: next(ticks) * link_turn_s * 2 / 3) as port:
+            return await report(await port.datanode())
+
+    async def report(datanode: Datanode) -> int:
         await datanode.register()
         turns_of_others = 0
         finished = asyncio.Event()
@@ -68,9 +60,6 @@ def test_a_long_report_is_taken_in_whole_and_in_order_while_others_get_their_tur
         await busy
         assert [frame.tag for frame in answered] == [at * report_chunks_per_frame + 1 for at in range(_FRAMES)]
         assert all(isinstance(frame.message, Done) for frame in answered)
-        datanode.writer.close()
-        await datanode.writer.wait_closed()
-        await server.stop()
         return turns_of_others
 
     assert asyncio.run(story()) >= _FRAMES // 2
@@ -86,29 +75,17 @@ def test_reports_of_several_datanodes_take_turns_and_none_is_forgotten() -> None
     cluster.load(chunks)
     ticks = itertools.count()
 
-    async def one(port: int, name: str) -> None:
-        datanode = Datanode(*await asyncio.open_connection("127.0.0.1", port), name=name)
+    async def one(datanode: Datanode) -> None:
         await datanode.register()
         for at in range(0, len(chunks), report_chunks_per_frame):
             part = [Replica(chunk.chunk, 1, 10) for chunk in chunks[at : at + report_chunks_per_frame]]
             datanode.writer.write(encode(ReportChunks(part, last=part[-1].chunk == chunks[-1].chunk), tag=1))
         for _ in range(10):
             await datanode.receive()
-        datanode.writer.close()
-        await datanode.writer.wait_closed()
 
     async def story() -> None:
-        server = NodeServer(
-            Identity("c", "coordinator", "coordinator", _SEAL),
-            cluster,
-            epoch=lambda: 1,
-            on_epoch_seen=lambda _node, _seen: None,
-            clock=lambda: next(ticks) * link_turn_s,
-        )
-        server.files = files_in_memory(cluster)
-        port = await server.start("127.0.0.1", 0)
-        await asyncio.gather(*(one(port, name) for name in names))
-        await server.stop()
+        async with NodePort(cluster, lambda: next(ticks) * link_turn_s) as port:
+            await asyncio.gather(*[one(await port.datanode(name)) for name in names])
 
     asyncio.run(story())
     assert [cluster.chunks.held_by(name) for name in names] == [len(chunks)] * 5

@@ -1,0 +1,51 @@
+"""The coordinator's port for datanodes, with all that it needs behind it and nothing beside it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+from support.files_in_memory import files_in_memory
+from support.spoken_link import SEAL, Datanode
+
+from peacefs.coordinator.cluster import Cluster
+from peacefs.coordinator.node_link import NodeServer
+from peacefs.protocol.hello import Identity
+
+
+class NodePort:
+    """Use as an async context manager: however the test ends, the port and all connections to it are closed."""
+
+    def __init__(self, cluster: Cluster, clock: Callable[[], float]) -> None:
+        self._server = NodeServer(
+            Identity("c", "coordinator", "coordinator", SEAL),
+            cluster,
+            epoch=lambda: 1,
+            on_epoch_seen=lambda _node, _seen: None,
+            clock=clock,
+        )
+        self._server.files = files_in_memory(cluster)
+        self._port = 0
+        self._writers: list[asyncio.StreamWriter] = []
+
+    async def datanode(self, name: str = "dn-1") -> Datanode:
+        """One that has connected and said nothing yet."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+        self._writers.append(writer)
+        return Datanode(reader, writer, name=name)
+
+    async def __aenter__(self) -> Self:
+        self._port = await self._server.start("127.0.0.1", 0)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._server.stop()
+        for writer in self._writers:
+            writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
