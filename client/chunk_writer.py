@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from peacefs.protocol import effects as fx
 from peacefs.protocol.checksums import chunk_checksum
-from peacefs.protocol.errors import PeacefsError, PeerTimeout, PeerUnreachable, StaleVersion
+from peacefs.protocol.errors import GrantLapsed, PeacefsError, PeerTimeout, PeerUnreachable, StaleVersion
 from peacefs.protocol.ids import ChunkId, NodeId
 from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
 from peacefs.protocol.limits import write_attempts_max
@@ -94,5 +94,8 @@ def _send(
 
 
 def _another_pipeline_mends(fault: PeacefsError) -> bool:
-    """Whether a node is to blame, or chance. A token that is refused will be refused everywhere."""
-    return fault.culprit is not None or isinstance(fault, PeerUnreachable | PeerTimeout | StaleVersion)
+    """Whether a node is to blame, or chance. A token that is refused will be refused everywhere;
+    but for a grant that its writer came too late with there is another."""
+    return fault.culprit is not None or isinstance(
+        fault, PeerUnreachable | PeerTimeout | StaleVersion | GrantLapsed
+    )

@@ -190,6 +190,8 @@ class GrantedSet:
         """Grants, perhaps once more."""
         with self._lock:
             for grant in grants:
+                if grant.allocated.chunk in self._abandoned:
+                    continue  # late, or once more
                 if self._wanted.pop(grant.index, None) is not None:
                     self._ready[grant.index] = grant.allocated
             self._tell()

@@ -24,6 +24,7 @@ from peacefs.protocol.errors import (
     AccessDenied,
     BadRequest,
     ChunkError,
+    GrantLapsed,
     PeacefsError,
     PeerError,
     ProtocolViolation,
@@ -137,8 +138,11 @@ class PipelineHop:
         return sealed.length
 
     def _token(self, now_s: float, opening: WriteChunk) -> ChunkWrite:
-        """Raises AccessDenied. A grant that was used in time may reach the next hop a little late."""
-        token = self._seal.open(opening.token, ChunkWrite, now_s - grant_clock_slack_s)
+        """Raises AccessDenied, and GrantLapsed for leave that was good once. A grant that was used in time may
+        reach the next hop a little late."""
+        token = self._seal.open_even_late(opening.token, ChunkWrite)
+        if token.grant and token.expires_s < now_s - grant_clock_slack_s:
+            raise GrantLapsed("the chunk was not begun while its grant was good; ask for it again")
         if not token.grant and token.expires_s < now_s:
             raise AccessDenied("the token has expired; ask the coordinator for a new one")
         if (token.chunk, token.version) != (opening.chunk, opening.version):

@@ -350,6 +350,7 @@ class Datanode:
 
     def epoch_seen(self, epoch: int) -> None:
         self._directory.remember_epoch(epoch)
+        self._streams.registered(epoch)
 
     def clock_heard(self, clock_s: float) -> None:
         self._clock.heard(clock_s)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from peacefs.protocol.ids import ChunkId, NodeId
+from peacefs.protocol.errors import GrantLapsed
+from peacefs.protocol.ids import ChunkId, NodeId, epoch_of
 from peacefs.protocol.messages import AskStreams, StreamsFound, StreamUnderWay
 from peacefs.protocol.tokens import ChunkWrite
 
@@ -17,10 +18,22 @@ class StreamsUnderWay:
         self._node = node
         self._lock = threading.Lock()
         self._tokens: dict[ChunkId, list[ChunkWrite]] = {}
+        self._epoch = 0
+
+    def registered(self, epoch: int) -> None:
+        """The coordinator that knows which streams begin here is that of this epoch."""
+        with self._lock:
+            self._epoch = epoch
 
     def begin(self, token: ChunkWrite) -> None:
-        """A chunk may come twice at once, when its writer has lost patience with the first."""
+        """A chunk may come twice at once, when its writer has lost patience with the first.
+
+        Raises GrantLapsed, at the head, for what an earlier coordinator granted: this one has not been told of it,
+        and may have given the room away.
+        """
         with self._lock:
+            if token.nodes[0] == self._node and epoch_of(token.chunk) < self._epoch:
+                raise GrantLapsed("the coordinator that granted this chunk is gone; ask for it again")
             self._tokens.setdefault(token.chunk, []).append(token)
 
     def end(self, token: ChunkWrite) -> None:

@@ -27,7 +27,8 @@
     ├── Unsupported                  400  java.lang.UnsupportedOperationException
     ├── ServiceUnready               403  org.apache.hadoop.ipc.RetriableException     (try again)
     │   ├── SafeMode                 403  org.apache.hadoop.hdfs.server.namenode.SafeModeException
-    │   └── Overloaded               403  org.apache.hadoop.ipc.RetriableException
+    │   ├── Overloaded               403  org.apache.hadoop.ipc.RetriableException
+    │   └── GrantLapsed              403  org.apache.hadoop.ipc.RetriableException
     ├── NoDatanodes                  403  java.io.IOException                          (try again)
     ├── ChunkUnavailable             403  org.apache.hadoop.hdfs.BlockMissingException (try again)
     ├── PeerError                    500                                               (try again elsewhere)
@@ -236,6 +237,10 @@ class SafeMode(ServiceUnready):
 
 class Overloaded(ServiceUnready):
     """A queue is full."""
+
+
+class GrantLapsed(ServiceUnready):
+    """A chunk was not begun while its grant was good; there may be another for whoever asks again."""
 
 
 class NoDatanodes(PeacefsError):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 
 import msgspec
 import pytest
 
+from peacefs.datanode.streams_under_way import StreamsUnderWay
 from peacefs.protocol import effects as fx
 from peacefs.protocol.checksums import block_checksums
-from peacefs.protocol.errors import AccessDenied, DiskFull, NoDatanodes, PeerError, StaleVersion
+from peacefs.protocol.errors import AccessDenied, DiskFull, GrantLapsed, NoDatanodes, PeerError, StaleVersion
+from peacefs.protocol.ids import Numbering
 from peacefs.protocol.limits import MIB, chunk_bytes_max, packet_bytes, write_attempts_max
 from peacefs.protocol.messages import Failure, Packet, WriteAck, WriteChunk
 from peacefs.protocol.tokens import ChunkRead, ChunkWrite, Seal
@@ -341,3 +344,34 @@ def test_the_reason_reaches_the_writer_in_plain_words(make_cluster):
     cluster.nodes[0].break_disk(fx.Append)
     with pytest.raises(NoDatanodes, match=r"no datanode is left \(another .* because cannot store .*Input/output"):
         cluster.write(DATA)
+
+
+def test_a_writer_that_was_stopped_after_its_grant_asks_for_another(make_cluster, monkeypatch):
+    """A virtual machine that is moved, a long collection of garbage: what it wanted to write can still be."""
+    cluster = make_cluster(nodes=3)
+    allocated = cluster.coordinator.allocated
+    lifetimes = itertools.chain([-60.0], itertools.repeat(60.0))
+    monkeypatch.setattr(
+        cluster.coordinator, "allocated", lambda nodes, grant: allocated(nodes, next(lifetimes), grant)
+    )
+    data = os.urandom(MIB + 7)
+    _, stats = cluster.write(data, block_bytes=4 * MIB)
+    assert (stats.failed_nodes, stats.replicas) == ((), (3,))
+    assert cluster.read() == data
+    first, second = cluster.coordinator.allocations
+    assert (first.abandoned, second.abandoned is not None, second.exclude) == (None, True, [])
+
+
+def test_what_an_earlier_coordinator_granted_does_not_begin_under_a_later_one():
+    streams = StreamsUnderWay("n0")
+    earlier, later = Numbering(3), Numbering(4)
+    begun, late, head_elsewhere = (
+        ChunkWrite(0.0, earlier.next(), 1, nodes, 1) for nodes in (["n0", "n1"], ["n0"], ["n1", "n0"])
+    )
+    streams.begin(begun)
+    streams.registered(4)
+    assert [stream.chunk for stream in streams.headed_here()] == [begun.chunk], "it goes on"
+    with pytest.raises(GrantLapsed, match="ask for it again"):
+        streams.begin(late)
+    streams.begin(head_elsewhere)
+    streams.begin(ChunkWrite(0.0, later.next(), 1, ["n0"], 1))

@@ -17,11 +17,13 @@ from simulation.name_changes import Change, make_change
 from simulation.world import Network, Node, SimulatedConnection, StreamMessage, Task, World
 
 from peacefs.client.byte_stream import ByteStream
+from peacefs.client.chunk_buffer import ChunkBuffer
+from peacefs.client.chunk_writer import write_chunk
 from peacefs.client.file_appender import append_file
 from peacefs.client.file_flusher import FileFlusher
 from peacefs.client.file_reader import read_whole
 from peacefs.client.file_writer import write_file
-from peacefs.client.grants import GrantDesk
+from peacefs.client.grants import GrantDesk, GrantedSet, NextChunk
 from peacefs.coordinator.cluster import Cluster
 from peacefs.coordinator.commits import ImmediateCommit, run_now
 from peacefs.coordinator.epochs import Epochs
@@ -52,7 +54,7 @@ from peacefs.datanode.replicator import Replicator
 from peacefs.datanode.scrubber import Scrubber
 from peacefs.datanode.streams_under_way import StreamsUnderWay
 from peacefs.protocol import effects as fx
-from peacefs.protocol.errors import PeacefsError, PeerError
+from peacefs.protocol.errors import PeacefsError, PeerError, PeerUnreachable
 from peacefs.protocol.limits import (
     copy_bytes_per_second,
     heartbeat_interval_s,
@@ -66,6 +68,7 @@ from peacefs.protocol.messages import (
     AllocateChunk,
     Allocated,
     AskStreams,
+    Completed,
     CompleteFile,
     Done,
     Failure,
@@ -89,6 +92,7 @@ from peacefs.protocol.messages import (
     StreamEnded,
     StreamsFound,
     Usage,
+    WrittenChunk,
 )
 from peacefs.protocol.tokens import Seal
 
@@ -100,7 +104,6 @@ DISKS = ("/disk-1", "/disk-2")
 _HOP_TIMEOUT_S = 4.0
 _CALL_TIMEOUT_S = 5.0
 _SCRUB_PERIOD_S = 60.0
-_PUSH_DELAY_S = 0.002
 #: Where grants for all clients arrive.
 DESK = GrantDesk("simulated", pushed=True)
 _SCRUB_BYTES_PER_SECOND = 1 << 20
@@ -297,7 +300,7 @@ class SimulatedCoordinator:
         """To a client; it may be lost, or come twice."""
         for _ in range(self.world.random.choice((1, 1, 1, 2))):
             if not self.world.loses():
-                self.world.later(_PUSH_DELAY_S, lambda: DESK.deliver(message))
+                self.world.later(self.world.transit_s(), lambda: DESK.deliver(message))
 
     async def answer(self, caller: str, message: Message) -> Message:
         """What `node_link` and the fronts do with a message."""
@@ -461,19 +464,25 @@ class SimulatedDatanode:
         self.world.crash(self.node)
 
     def order(self, order: Message, answered: Callable[[Message], None]) -> None:
-        """Obeyed by the real `Orders`; an order for a node that is down is lost, and so may be any."""
+        """Obeyed by the real `Orders`; an order for a node that is down is lost, and so may be any. Then the
+        connection is found broken, in time."""
         world = self.world
+        lost = Failure(PeerUnreachable.__name__, f"the connection to {self.node.name} broke")
 
         def arrive() -> None:
-            if self.node.up and isinstance(order, AskStreams):
+            if not self.node.up:
+                answered(lost)
+            elif isinstance(order, AskStreams):
                 world.spawn(self.node, "answering", self._answer_about_streams(order))
-            elif self.node.up:
+            else:
                 task = world.spawn(self.node, type(order).__name__, self._orders.obey(order))
-                world.when_done(task, lambda done: answered(done.result) if done.error is None else None)
+                world.when_done(task, lambda done: answered(lost if done.error is not None else done.result))
 
         for _ in range(world.times()):
             if self.node.up and not world.loses():
                 world.later(world.transit_s(), arrive)
+            else:
+                world.later(_CALL_TIMEOUT_S, lambda: answered(lost))
 
     def usage(self) -> Usage:
         used = self.store.usage()
@@ -498,6 +507,7 @@ class SimulatedDatanode:
         link = f"{self.node.name}-{self.world.now_s}"
         registered = yield from fx.call(OnLink(link, registration), Registered, timeout_s=_CALL_TIMEOUT_S)
         self.epoch_seen = max(self.epoch_seen, registered.epoch)
+        self.streams.registered(registered.epoch)
         clock.heard(registered.clock_s)
         changes.forget()
         report = ReportChunks(list(self.store.replicas()), last=True)
@@ -578,6 +588,35 @@ def write_from(path: str, source: ByteStream, request_id: str = "", user: str = 
         desk=DESK,
         hop_timeout_s=_HOP_TIMEOUT_S,
     )
+
+
+def stated(path: str, data: bytes, request_id: str, user: str = "simulated") -> fx.Steps[None]:
+    """A client states all chunks of a file up front, and writes each when it is granted."""
+    created = yield from fx.call(Create(path, request_id, user), Created, timeout_s=_CALL_TIMEOUT_S)
+    parts = [data[at : at + CHUNK_BYTES] for at in range(0, len(data), CHUNK_BYTES)]
+    grants = GrantedSet(DESK, created.token, {index: len(part) for index, part in enumerate(parts)})
+    written: dict[int, WrittenChunk] = {}
+    failed: list[str] = []
+    try:
+        while (granted := (yield from grants.next())) is not None:
+            written[granted.index] = yield from _write_granted(grants, granted, parts[granted.index], failed)
+            grants.written(granted.index)
+    except PeacefsError:
+        yield from grants.give_back()
+        raise
+    chunks = [written[index] for index in range(len(parts))]
+    yield from fx.call(CompleteFile(created.token, chunks), Completed, timeout_s=_CALL_TIMEOUT_S)
+
+
+def _write_granted(
+    grants: GrantedSet, granted: NextChunk, part: bytes, failed: list[str]
+) -> fx.Steps[WrittenChunk]:
+    def again(nodes: list[str], abandoned: int | None) -> fx.Steps[Allocated]:
+        given_up = [abandoned] if abandoned is not None else []
+        return (yield from grants.again(granted.index, len(part), nodes, given_up))
+
+    buffer = ChunkBuffer(ByteStream.of(part), CHUNK_BYTES)
+    return (yield from write_chunk(granted.allocated, buffer, again, failed, hop_timeout_s=_HOP_TIMEOUT_S))
 
 
 def append(path: str, data: bytes, holder: str, user: str = "simulated") -> fx.Steps[None]:
