@@ -1,4 +1,4 @@
-"""Runs of queries as a client begins, ends and looks at them: see `protocol/runs.py`."""
+"""Runs of queries as a client begins, ends and looks at them, and what drivers report: see `protocol/runs.py`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Self, TypeVar
 import msgspec
 
 from peacefs.protocol.errors import PeerRefused
+from peacefs.protocol.limits import report_patience_s
+from peacefs.protocol.query_reports import QueryReport
 from peacefs.protocol.runs import RunStatus
 
 from .addresses import CoordinatorAddress
@@ -50,6 +52,18 @@ class CheckpointRuns:
         """Of every root at or below a path. Raises FileNotFound, AccessDenied."""
         answer = self._http.ask("GET", "/v1/checkpoints/runs", params={"path": path, "user": self.user})
         return self._read(answer, dict[str, list[RunStatus]])["runs"]
+
+    def report(self, said: QueryReport) -> None:
+        """How a query fares; not tried for long. Raises RunSuperseded, AccessDenied, PeerUnreachable, ..."""
+        body = msgspec.json.encode(said)
+        self._http.ask(
+            "POST", "/v1/checkpoints/reports", body=body, patience_s=0.0, answer_timeout_s=report_patience_s
+        )
+
+    def reports(self, path: str) -> list[QueryReport]:
+        """The last of every root at or below a path."""
+        answer = self._http.ask("GET", "/v1/checkpoints/reports", params={"path": path, "user": self.user})
+        return self._read(answer, dict[str, list[QueryReport]])["reports"]
 
     def _read(self, answer: bytes, kind: type[S]) -> S:
         try:

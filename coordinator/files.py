@@ -16,6 +16,7 @@ from .names import Names
 from .placing import Placing
 from .probing import Probing
 from .reading import Reading
+from .reporting import Reporting
 from .reshaping import Reshaping
 from .schedule_desk import ScheduleDesk
 from .scheduling import Scheduling
@@ -48,4 +49,5 @@ class Files:
         self.administration = Administration(workplace)
         self.temporary_files = TemporaryFiles(workplace, leases)
         self.fencing = Fencing(workplace)
+        self.reporting = Reporting(workplace)
         self.inspection = Inspection(workplace)

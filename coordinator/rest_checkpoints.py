@@ -1,16 +1,19 @@
-"""REST for the runs of queries: begun, ended, looked at."""
+"""REST for the runs of queries, begun, ended and looked at, and for what drivers report of them."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
 import msgspec
-from fastapi import FastAPI, Response
+from fastapi import FastAPI, Request, Response
 from pydantic import BaseModel, Field
 
+from peacefs.protocol.errors import BadRequest
+from peacefs.protocol.query_reports import QueryReport
 from peacefs.protocol.webhdfs_query import NOBODY
 
 from .fencing import Fencing
+from .reporting import Reporting
 
 
 class BeginRunBody(BaseModel):
@@ -34,7 +37,7 @@ class EndRunBody(BaseModel):
     request_id: str = ""
 
 
-def add_checkpoint_routes(app: FastAPI, fencing: Fencing) -> None:
+def add_checkpoint_routes(app: FastAPI, fencing: Fencing, reporting: Reporting) -> None:
     """Adds `/v1/checkpoints/...` to the application."""
 
     @app.post("/v1/checkpoints/runs", responses={200: {"description": "The RunStatus of the new run."}})
@@ -55,6 +58,21 @@ def add_checkpoint_routes(app: FastAPI, fencing: Fencing) -> None:
     async def latest(path: str = "/", user: str = NOBODY) -> Response:
         """The latest run of every checkpoint root at or below a path."""
         return _json({"runs": await fencing.latest(path, user)})
+
+    @app.post("/v1/checkpoints/reports", responses={400: {"description": "The body is no QueryReport."}})
+    async def report(request: Request) -> dict[str, str]:
+        """What a driver says of its query, in place of what it said before. Kept in memory."""
+        try:
+            said = msgspec.json.decode(await request.body(), type=QueryReport)
+        except msgspec.DecodeError as error:
+            raise BadRequest(f"the body is no QueryReport: {error}") from None
+        reporting.report(said)
+        return {}
+
+    @app.get("/v1/checkpoints/reports", responses={200: {"description": "The last QueryReport of each root."}})
+    async def reports(path: str = "/", user: str = NOBODY) -> Response:
+        """The last report of every checkpoint root at or below a path."""
+        return _json({"reports": reporting.below(path, user)})
 
 
 def _json(content: object) -> Response:

@@ -213,7 +213,7 @@ class Coordinator:
         add_reload_route(rest, self._reload_topology, self._cluster, for_superusers)
         add_balancer_routes(rest, self._cluster, for_superusers)
         add_exchange_route(rest, self._files.names)
-        add_checkpoint_routes(rest, self._files.fencing)
+        add_checkpoint_routes(rest, self._files.fencing, self._files.reporting)
         admission = Admission(WebHdfs(self._files, rest))
         watch(self._cluster, self._commits, admission, self._files.temporary_files)
         watch_schedule(self._files.schedule)

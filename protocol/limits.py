@@ -384,6 +384,17 @@ demo_repair_timeout_s: Final = 60.0
 runs_listed_max: Final = 10_000
 runs_per_turn: Final = 100
 run_host_characters_max: Final = 255
+# What drivers report of their queries: how many the coordinator remembers; texts and durations in one; how many a
+# driver keeps that were not sent; how often it says that nothing has changed; when it tries again; how long it
+# waits at its end for the last, and for an answer to each.
+reports_remembered_max: Final = 1000
+report_text_characters_max: Final = 1000
+report_durations_max: Final = 64
+report_queue_max: Final = 64
+report_interval_s: Final = 10.0
+report_retry_s: Final = 1.0
+report_stop_s: Final = 3.0
+report_patience_s: Final = 2.0
 # What a checkpoint, and a tree that is searched for checkpoints, may hold.
 checkpoint_entries_max: Final = 2_000_000
 # A checkpoint that was written to more recently belongs to a run that is alive, unless the operator knows better.

@@ -17,6 +17,8 @@ from typing import Any
 
 import msgspec
 
+from peacefs.protocol.query_reports import BatchReport
+
 
 @dataclass(frozen=True, slots=True)
 class BatchProgress:
@@ -59,6 +61,20 @@ def _batch(progress: dict[str, Any]) -> BatchProgress:
         duration_ms=durations.get("triggerExecution", 0),
         log_writes_ms=durations.get("walCommit", 0) + durations.get("commitOffsets", 0),
         state_commit_ms=_state_commit_ms(progress["stateOperators"]),
+    )
+
+
+def batch_report(progress: dict[str, Any]) -> BatchReport:
+    """What is reported of a batch, from Spark's progress of it."""
+    durations = progress.get("durationMs", {})
+    return BatchReport(
+        batch=progress["batchId"],
+        rows=progress.get("numInputRows", 0),
+        rows_per_second=progress.get("processedRowsPerSecond", 0.0),
+        durations_ms={name: int(spent) for name, spent in durations.items()},
+        offsets_ms=durations.get("walCommit", 0),
+        commits_ms=durations.get("commitOffsets", 0),
+        state_ms=_state_commit_ms(progress.get("stateOperators", [])),
     )
 
 

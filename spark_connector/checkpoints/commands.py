@@ -19,6 +19,7 @@ from .catalogue import CheckpointSummary, StoreSummary, find_roots, read_layout,
 from .findings import Verdict
 from .inspection import Inspection
 from .places import CheckpointPlace, checkpoint_place
+from .reports import last_report, report_lines
 from .verification import verify
 
 _HEADINGS = ("BATCH", "PLANNED", "OPERATORS", "FILES", "SIZE", "LAST WRITE", "QUERY", "PATH")
@@ -48,11 +49,12 @@ def show_checkpoint(session: Session, text: str, *, stores: bool, as_json: bool)
     layout = read_layout(place.tree, place.root)
     summary = summarise(Inspection(place.tree, layout))
     details = summarise_stores(layout) if stores or as_json else []
+    report = last_report(place.owner, place.root)
     if as_json:
-        record = msgspec.to_builtins(summary) | {"state": msgspec.to_builtins(details)}
+        record = msgspec.to_builtins(summary) | {"state": msgspec.to_builtins(details), "report": report}
         print_line(msgspec.json.encode(record).decode())
         return
-    for line in (*_description(summary), *map(_store_line, details)):
+    for line in (*_description(summary), *report_lines(report), *map(_store_line, details)):
         print_line(line)
 
 

@@ -22,10 +22,12 @@ from peacefs.client.addresses import parse_address
 from peacefs.client.checkpoint_runs import CheckpointRuns
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.protocol.errors import AccessDenied, BadRequest, FileNotFound, PathError, PeacefsError, RunSuperseded
+from peacefs.protocol.query_reports import QueryState
 
 from .catalogue import read_layout
 from .inspection import Inspection
 from .layout import SINK_LOG, Layout, LogFiles, place_in_log
+from .reports import report_of, seconds_since
 from .tree import Entry, PeaceTree, files_below
 from .verification import verify
 
@@ -169,6 +171,12 @@ def refuse_live_run(runs: CheckpointRuns, layout: Layout, idle_s: float) -> None
         raise BadRequest(
             f"run {latest.run} ({whose}) is not over: {_alive(layout.root)} or begun in the last {idle_s:g} s "
             "(--idle)"
+        )
+    said = report_of(runs, layout.root)
+    if said is not None and said.state is QueryState.RUNNING and seconds_since(said) < idle_s:
+        raise BadRequest(
+            f"the query is alive: process {said.pid} on {said.host} said so {seconds_since(said):.0f} s ago; "
+            f"stop it, or wait until it has said nothing for {idle_s:g} s (--idle)"
         )
     refuse_live(layout, idle_s)
 

@@ -1,0 +1,50 @@
+"""What a query's driver last said of it, if the checkpoint is in a cluster and the driver reports."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from peacefs.client.addresses import parse_address
+from peacefs.client.checkpoint_runs import CheckpointRuns
+from peacefs.protocol.query_reports import QueryReport, QueryState
+from peacefs.protocol.runs import without_run
+
+
+def last_report(owner: str, root: str) -> QueryReport | None:
+    """`owner` is the coordinator's address, empty for a directory of this machine. Raises PeacefsError."""
+    if not owner:
+        return None
+    with CheckpointRuns(parse_address(owner)) as runs:
+        return report_of(runs, root)
+
+
+def report_of(runs: CheckpointRuns, root: str) -> QueryReport | None:
+    """That of a root itself."""
+    return next((said for said in runs.reports(root) if without_run(said.location) == root), None)
+
+
+def seconds_since(report: QueryReport) -> float:
+    """By this machine's clock."""
+    return max(0.0, time.time() - report.reported_ms / 1000)
+
+
+def report_lines(report: QueryReport | None) -> Iterator[str]:
+    """For people."""
+    if report is None:
+        return
+    state = report.state.value if report.state is not QueryState.FAILED else f"failed: {report.error}"
+    yield (
+        f"Reported {seconds_since(report):.0f} s ago by process {report.pid} on {report.host}"
+        f"{f' of {report.name}' if report.name else ''}: {state}"
+    )
+    last = report.last_batch
+    if last is not None:
+        whole = last.durations_ms.get("triggerExecution", 0)
+        yield (
+            f"  batch {last.batch}: {last.rows} rows, {last.rows_per_second:.0f} a second, in {whole} ms; "
+            f"{last.checkpoint_ms:.0f} ms of it writing the checkpoint (offsets {last.offsets_ms}, "
+            f"commits {last.commits_ms}, state {last.state_ms:.0f})"
+        )
+    if report.dropped:
+        yield f"  {report.dropped} reports were dropped"

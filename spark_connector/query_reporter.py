@@ -1,0 +1,185 @@
+"""Tells the coordinator how a session's queries fare, so that `peacefs checkpoint show` can say it.
+
+    reporter = QueryReporter()
+    spark.streams.addListener(reporter)
+    query = stream.writeStream.option("checkpointLocation", run.location).start()
+    reporter.follow(query, run.location)
+
+A query is never held up and never fails for it: what Spark says goes into a short queue, whose oldest is dropped
+and counted when it is full, and a thread of the reporter's own sends it. One that is away is tried again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+from pyspark.sql.streaming.listener import StreamingQueryListener
+from pyspark.sql.streaming.query import StreamingQuery
+
+from peacefs.client.addresses import CoordinatorAddress, split_uri
+from peacefs.client.checkpoint_runs import CheckpointRuns
+from peacefs.protocol.errors import PeacefsError
+from peacefs.protocol.limits import (
+    report_interval_s,
+    report_queue_max,
+    report_retry_s,
+    report_stop_s,
+    report_text_characters_max,
+)
+from peacefs.protocol.query_reports import QueryReport, QueryState
+from peacefs.protocol.runs import without_run
+
+from .query_progress import batch_report
+
+log = logging.getLogger("peacefs.spark")
+
+#: Sends a report to a cluster; raises PeacefsError.
+Send = Callable[[CoordinatorAddress, QueryReport], None]
+
+
+class _Followed(NamedTuple):
+    """Where a query checkpoints, and the last that was said of it."""
+
+    address: CoordinatorAddress
+    report: QueryReport
+
+
+class QueryReporter(StreamingQueryListener):
+    """One for a session. `user` is Spark's; `send` is replaced in tests only.
+
+    `dropped` counts what was never sent.
+    """
+
+    def __init__(self, user: str | None = None, send: Send | None = None) -> None:
+        self.dropped = 0
+        self._user = user
+        self._send = send or self._to_coordinator
+        self._clients: dict[CoordinatorAddress, CheckpointRuns] = {}
+        self._followed: dict[str, _Followed] = {}
+        self._events: deque[tuple[str, dict[str, Any]]] = deque()
+        self._changed = threading.Condition()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._work, name="peacefs query reporter", daemon=True)
+        self._thread.start()
+
+    def follow(self, query: StreamingQuery, location: str) -> None:
+        """Reports of a query that was started with this `checkpointLocation`. Raises BadRequest."""
+        address, path = split_uri(location)
+        with CheckpointRuns(address, self._user) as runs:
+            user = runs.user
+        name = (query.name or "")[:report_text_characters_max]
+        report = QueryReport(
+            path, user, str(query.id), name, socket.gethostname(), os.getpid(), QueryState.RUNNING
+        )
+        with self._changed:
+            self._followed[report.query] = _Followed(address, report)
+        self._put(report.query, {})
+
+    def stop(self) -> None:
+        """Sends what is left, for `limits.report_stop_s` at most."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
+        self._thread.join(report_stop_s)
+
+    # -- what Spark says, on a thread of its own that must not wait ------------------------------------
+
+    def onQueryStarted(self, event: Any) -> None:
+        """Nothing is known yet of where it checkpoints."""
+
+    def onQueryProgress(self, event: Any) -> None:
+        progress = event.progress
+        self._put(str(progress.id), {"progress": progress.json})
+
+    def onQueryIdle(self, event: Any) -> None:
+        """That it is alive is said in any case."""
+
+    def onQueryTerminated(self, event: Any) -> None:
+        self._put(str(event.id), {"ended": True, "error": event.exception or ""})
+
+    def _put(self, query: str, news: dict[str, Any]) -> None:
+        with self._changed:
+            if len(self._events) == report_queue_max:
+                self._events.popleft()
+                self.dropped += 1
+            self._events.append((query, news))
+            self._changed.notify()
+
+    # -- the reporter's thread -------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        told_s = time.monotonic()
+        while True:
+            with self._changed:
+                if not self._events and not self._stopping:
+                    self._changed.wait(max(0.0, told_s + report_interval_s - time.monotonic()))
+                if self._stopping and not self._events:
+                    break
+                event = self._events.popleft() if self._events else None
+                waiting = [] if event else [name for name, one in self._followed.items() if _runs(one)]
+            for query, news in [event] if event else [(name, {}) for name in waiting]:
+                self._tell(query, news)
+            told_s = told_s if event else time.monotonic()
+        for client in self._clients.values():
+            client.close()
+
+    def _tell(self, query: str, news: dict[str, Any]) -> None:
+        followed = self._followed.get(query)
+        if followed is None:
+            return
+        report = _with_news(followed.report, news, self.dropped)
+        self._followed[query] = followed._replace(report=report)
+        try:
+            self._send(followed.address, report)
+        except PeacefsError as fault:
+            if fault.retriable:
+                self._put_back(query, news)
+                return
+            log.warning("nothing more is reported of %s: %s", report.location, fault.message)
+            del self._followed[query]
+        except Exception:
+            log.exception("a report of %s failed", report.location)
+
+    def _put_back(self, query: str, news: dict[str, Any]) -> None:
+        """To be tried again in a while, if nothing newer has filled the queue."""
+        with self._changed:
+            if news and len(self._events) < report_queue_max:
+                self._events.appendleft((query, news))
+            elif news:
+                self.dropped += 1
+            if self._stopping:
+                self.dropped += len(self._events)
+                self._events.clear()
+            else:
+                self._changed.wait_for(lambda: self._stopping, report_retry_s)
+
+    def _to_coordinator(self, address: CoordinatorAddress, report: QueryReport) -> None:
+        client = self._clients.get(address)
+        if client is None:
+            client = self._clients[address] = CheckpointRuns(address, self._user)
+        client.report(report)
+        if report.state is not QueryState.RUNNING and without_run(report.location) != report.location:
+            client.end(report.location)
+
+
+def _runs(followed: _Followed) -> bool:
+    return followed.report.state is QueryState.RUNNING
+
+
+def _with_news(report: QueryReport, news: dict[str, Any], dropped: int) -> QueryReport:
+    changes: dict[str, Any] = {"dropped": dropped}
+    if "progress" in news:
+        changes["last_batch"] = batch_report(json.loads(news["progress"]))
+    if "ended" in news:
+        error = news["error"].strip().split("\n", 1)[0][:report_text_characters_max]
+        changes |= {"state": QueryState.FAILED if error else QueryState.ENDED, "error": error}
+    return msgspec.structs.replace(report, **changes)
