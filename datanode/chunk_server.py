@@ -1,11 +1,11 @@
-"""Answers reads: the verified blocks of one replica, as packets."""
+"""Answers reads: the blocks of one replica as packets, with the stored checksums for the reader to verify."""
 
 from __future__ import annotations
 
 from peacefs.protocol import effects as fx
 from peacefs.protocol.errors import AccessDenied, BadRequest, ChecksumMismatch, PeacefsError
 from peacefs.protocol.limits import idle_connection_timeout_s
-from peacefs.protocol.messages import Packet, ReadChunk
+from peacefs.protocol.messages import ReadChunk
 from peacefs.protocol.tokens import ChunkRead, Seal
 
 from . import metrics
@@ -54,10 +54,9 @@ class ChunkServer:
             raise BadRequest(f"no byte of that range is in a chunk of {plan.length}")
         metrics.reads_served.inc()
         try:
-            while (blocks := (yield from self._store.read_blocks(plan))) is not None:
-                packet = Packet(blocks.offset, blocks.sums, last=plan.at == plan.end)
-                yield from fx.send(reader, packet, blocks.data, timeout_s=self._reader_timeout_s)
-                metrics.bytes_read.inc(len(blocks.data))
+            timeout_s = self._reader_timeout_s
+            while (sent := (yield from self._store.send_blocks(plan, reader, timeout_s=timeout_s))) is not None:
+                metrics.bytes_read.inc(sent)
         except PeacefsError:
             yield from self._store.close_read(plan)
             raise

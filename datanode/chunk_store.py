@@ -2,7 +2,8 @@
 
 A chunk is staged, written block by block, and sealed: only then does it exist, whole and fsynced. Large chunks
 get a file each, small ones share segment files. Every byte is verified before it is stored and again before it
-leaves. Versions fence: whoever writes an older version of a chunk than the store has seen is refused.
+is used: here, or by the reader that it is sent to. Versions fence: whoever writes an older version of a chunk
+than the store has seen is refused.
 
 All methods that do I/O are participants (see `effects`), to be run from any number of threads. They raise
 classes of `ChunkError`; no OSError leaves the store.
@@ -320,6 +321,15 @@ class ChunkStore:
         Raises ChecksumMismatch or DiskFault.
         """
         return self._reader.read_blocks(plan)
+
+    def send_blocks(self, plan: ReadPlan, reader: fx.Connection, *, timeout_s: float) -> fx.Steps[int | None]:
+        """Sends the next blocks to one who verifies them; gives how many bytes, None after the last.
+
+        Those of a large chunk are not verified here. Raises ChecksumMismatch, DiskFault, or the connection's
+        PeerError, after which the plan is still to be closed. After a fault of the disk that left a frame
+        unfinished the connection is closed.
+        """
+        return self._reader.send_blocks(plan, reader, timeout_s=timeout_s)
 
     def close_read(self, plan: ReadPlan) -> fx.Steps[None]:
         """Lets go of a replica; harmless when that was done before."""

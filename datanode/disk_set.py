@@ -219,17 +219,23 @@ class DiskSet:
         return plan
 
     def read_blocks(self, plan: ReadPlan) -> fx.Steps[Blocks | None]:
+        return self._next(plan, lambda disk: disk.store.read_blocks(plan))
+
+    def send_blocks(self, plan: ReadPlan, reader: fx.Connection, *, timeout_s: float) -> fx.Steps[int | None]:
+        return self._next(plan, lambda disk: disk.store.send_blocks(plan, reader, timeout_s=timeout_s))
+
+    def _next(self, plan: ReadPlan, steps_on: Callable[[Disk], fx.Steps[T | None]]) -> fx.Steps[T | None]:
         disk = self._plans.get(plan)
         if disk is None:
             return None
         try:
-            blocks = yield from self._watched(disk, disk.store.read_blocks(plan))
+            result = yield from self._watched(disk, steps_on(disk))
         except ChunkError:
             self._plans.pop(plan, None)
             raise
         if plan.at == plan.end:
             self._plans.pop(plan, None)
-        return blocks
+        return result
 
     def drop_cached(self, plan: ReadPlan) -> fx.Steps[None]:
         disk = self._plans.get(plan)

@@ -1,4 +1,8 @@
-"""Reads replicas: whole blocks, each verified against its stored checksum before it leaves."""
+"""Reads replicas: whole blocks, each verified against its stored checksum before it is used here.
+
+Who asks for a replica over the network verifies it where the bytes are used (`client/chunk_reader.py`), and
+reports what fails: such a reader is sent a file's blocks as they lie there, with their stored checksums.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from peacefs.protocol.checksums import verify_blocks
 from peacefs.protocol.errors import BadRequest, ChunkError, ChunkNotFound, StaleVersion
 from peacefs.protocol.ids import ChunkId, Version, show
 from peacefs.protocol.limits import checksum_block_bytes, packet_bytes, readahead_bytes
+from peacefs.protocol.messages import Packet
 
 from .chunk_index import ChunkIndex, Place
 from .disk_faults import close_quietly, named_fault
@@ -107,15 +112,41 @@ class ReplicaReader:
             yield from self.close(plan)
         return blocks
 
+    def send_blocks(self, plan: ReadPlan, reader: fx.Connection, *, timeout_s: float) -> fx.Steps[int | None]:
+        if plan.file is None:
+            return (yield from self._send_verified(plan, reader, timeout_s))
+        end, sums = _next_blocks(plan)
+        length = end - plan.at
+        packet = Packet(plan.at, sums, last=end == plan.end)
+        try:
+            yield from self._read_ahead(plan.file, plan)
+            yield from fx.send_file(reader, packet, plan.file, plan.at, length, timeout_s=timeout_s)
+        except OSError as error:
+            # In the middle of a frame there is no other way to say that no more will come.
+            yield from fx.close(reader)
+            yield from self.close(plan)
+            raise named_fault(error, f"cannot read {describe(plan.chunk, plan.version)}") from None
+        plan.at = end
+        if plan.at >= plan.end:
+            yield from self.close(plan)
+        return length
+
+    def _send_verified(self, plan: ReadPlan, reader: fx.Connection, timeout_s: float) -> fx.Steps[int | None]:
+        blocks = yield from self.read_blocks(plan)
+        if blocks is None:
+            return None
+        packet = Packet(blocks.offset, blocks.sums, last=plan.at == plan.end)
+        yield from fx.send(reader, packet, blocks.data, timeout_s=timeout_s)
+        return len(blocks.data)
+
     def _read_blocks(self, plan: ReadPlan) -> fx.Steps[Blocks]:
-        end = min(plan.at + packet_bytes, plan.end)
+        end, sums = _next_blocks(plan)
         if plan.file is not None:
             yield from self._read_ahead(plan.file, plan)
             data = yield from fx.read_at(plan.file, plan.at, end - plan.at)
         else:
             assert plan.data is not None
             data = plan.data[plan.at : end]
-        sums = plan.sums[plan.at // checksum_block_bytes * 4 : _round_up(end) // checksum_block_bytes * 4]
         verify_blocks(data, sums, f"{describe(plan.chunk, plan.version)} from {plan.at}")
         return Blocks(plan.at, sums, data)
 
@@ -131,6 +162,12 @@ class ReplicaReader:
         plan.at = plan.end
         if file is not None:
             yield from close_quietly(file)
+
+
+def _next_blocks(plan: ReadPlan) -> tuple[int, bytes]:
+    """Where the next packet's worth of blocks ends, and their checksums."""
+    end = min(plan.at + packet_bytes, plan.end)
+    return end, plan.sums[plan.at // checksum_block_bytes * 4 : _round_up(end) // checksum_block_bytes * 4]
 
 
 def _round_up(offset: int) -> int:

@@ -71,6 +71,16 @@ class Send(Effect):
 
 
 @dataclass(slots=True)
+class SendFile(Effect):
+    connection: Connection
+    message: Message
+    file: File
+    offset: int
+    length: int
+    timeout_s: float
+
+
+@dataclass(slots=True)
 class Receive(Effect):
     connection: Connection
     timeout_s: float
@@ -231,6 +241,16 @@ def connect(address: Address, name: str) -> Steps[Connection]:
 
 def send(connection: Connection, message: Message, payload: Bytes = b"", *, timeout_s: float) -> Steps[None]:
     yield Send(connection, message, payload, timeout_s)
+
+
+def send_file(
+    connection: Connection, message: Message, file: File, offset: int, length: int, *, timeout_s: float
+) -> Steps[None]:
+    """Sends a frame whose payload is part of a file, which is not looked at on its way.
+
+    Raises OSError for a fault of the disk: the frame may have been begun, and the connection is only to be closed.
+    """
+    yield SendFile(connection, message, file, offset, length, timeout_s)
 
 
 def receive(connection: Connection, *, timeout_s: float) -> Steps[Frame]:

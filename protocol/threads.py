@@ -40,6 +40,15 @@ T = TypeVar("T")
 # struct timeval, as setsockopt takes it.
 _TIMEVAL = struct.Struct("@ll")
 _TIMEOUT_TOLERANCE = 0.01
+# What `sendfile` says of the socket; anything else it says of the file. (The first: it was closed here.)
+_FAULTS_OF_A_PEER = {
+    errno.EBADF,
+    errno.ENOTCONN,
+    errno.EHOSTUNREACH,
+    errno.ENETUNREACH,
+    errno.ENETDOWN,
+    errno.EHOSTDOWN,
+}
 
 # Linux alone has it, and Python has no name for it.
 _sync_file_range = getattr(ctypes.CDLL(None), "sync_file_range", None)
@@ -85,6 +94,28 @@ class SocketConnection(fx.Connection):
         except BlockingIOError:
             raise PeerTimeout(f"{self.peer} took nothing for {timeout_s:g} s") from None
         except OSError as error:
+            raise PeerUnreachable(f"the connection to {self.peer} broke: {error.strerror or error}") from None
+
+    def send_file(self, message: Message, file: DiskFile, offset: int, length: int, timeout_s: float) -> None:
+        """A frame whose payload goes from the page cache to the socket. Raises OSError for a fault of the disk."""
+        frames_sent.inc()
+        head = memoryview(encode(message, length))
+        deadline_s = time.monotonic() + timeout_s
+        try:
+            self._limit(socket.SO_SNDTIMEO, timeout_s)
+            self._send_rest(head[self._socket.send(head, socket.MSG_MORE) :], deadline_s)
+            while length:
+                if time.monotonic() >= deadline_s:
+                    raise PeerTimeout(f"{self.peer} takes what it is sent too slowly")
+                sent = os.sendfile(self._socket.fileno(), file.descriptor, offset, length)
+                if not sent:
+                    raise OSError(errno.EIO, "the file has become shorter")
+                offset, length = offset + sent, length - sent
+        except BlockingIOError:
+            raise PeerTimeout(f"{self.peer} took nothing for {timeout_s:g} s") from None
+        except OSError as error:
+            if not isinstance(error, ConnectionError | TimeoutError) and error.errno not in _FAULTS_OF_A_PEER:
+                raise
             raise PeerUnreachable(f"the connection to {self.peer} broke: {error.strerror or error}") from None
 
     def _send_rest(self, view: memoryview, deadline_s: float) -> None:
@@ -370,6 +401,7 @@ class ThreadDriver:
         self._perform: dict[type[fx.Effect], Callable[[Any], Any]] = {
             fx.Connect: lambda e: pool.connect(e.address, e.name),
             fx.Send: lambda e: e.connection.send(e.message, e.payload, e.timeout_s),
+            fx.SendFile: lambda e: e.connection.send_file(e.message, e.file, e.offset, e.length, e.timeout_s),
             fx.Receive: lambda e: e.connection.receive(e.timeout_s),
             fx.Release: lambda e: pool.release(e.connection),
             fx.Close: lambda e: pool.close(e.connection),

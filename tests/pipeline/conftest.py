@@ -339,11 +339,16 @@ def until() -> Callable[..., None]:
 def messages_sent(monkeypatch: pytest.MonkeyPatch) -> list[Message]:
     """Every message that any participant of the test sends from now on."""
     sent: list[Message] = []
-    send = SocketConnection.send
 
-    def record(self: SocketConnection, message: Message, *rest: object) -> None:
-        sent.append(message)
-        send(self, message, *rest)
+    def record(name: str) -> None:
+        send = getattr(SocketConnection, name)
 
-    monkeypatch.setattr(SocketConnection, "send", record)
+        def recorded(self: SocketConnection, message: Message, *rest: object) -> None:
+            sent.append(message)
+            send(self, message, *rest)
+
+        monkeypatch.setattr(SocketConnection, name, recorded)
+
+    record("send")
+    record("send_file")
     return sent

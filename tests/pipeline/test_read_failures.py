@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from itertools import pairwise
@@ -10,10 +11,21 @@ import msgspec
 import pytest
 
 from peacefs.client.file_reader import FileReader
+from peacefs.datanode.orders import Orders
 from peacefs.protocol import effects as fx
 from peacefs.protocol.errors import ChunkUnavailable, PeerUnreachable
+from peacefs.protocol.frames import encode
 from peacefs.protocol.limits import MIB, packet_bytes, read_rounds_max
-from peacefs.protocol.messages import Failure, Layout, Packet, ReadChunk, ReportCorrupt
+from peacefs.protocol.messages import (
+    Done,
+    Failure,
+    Layout,
+    Packet,
+    ReadChunk,
+    Replica,
+    ReportCorrupt,
+    VerifyChunks,
+)
 from peacefs.protocol.tokens import ChunkRead, ChunkWrite, Seal
 
 DATA = os.urandom(4 * MIB + 5)
@@ -38,8 +50,11 @@ def test_a_bit_that_flipped_on_a_disk_is_never_read_and_its_replica_is_reported(
     assert written.read() == DATA
     (chunk,) = written.coordinator.completed[0].chunks
     assert reported(written) == [(chunk.chunk, "n0")]
-    _, _, corrupt = written.nodes[0].changes.take()
-    assert [replica.chunk for replica in corrupt] == [chunk.chunk], "the datanode itself reports it too"
+    for node in written.nodes:
+        order = VerifyChunks([Replica(chunk.chunk, chunk.version, chunk.length)])
+        assert isinstance(node.driver.run(Orders(node.store, node.changes, node.replicator).obey(order)), Done)
+    corrupt = [[replica.chunk for replica in node.changes.take()[2]] for node in written.nodes]
+    assert corrupt == [[chunk.chunk], [], []], "who is told to look finds it where it is"
 
 
 def test_a_small_replica_is_verified_as_well(make_cluster):
@@ -49,6 +64,40 @@ def test_a_small_replica_is_verified_as_well(make_cluster):
     cluster.nodes[0].damage(data[500:600])
     assert cluster.read() == data
     assert [node for _, node in reported(cluster)] == ["n0"]
+    _, _, corrupt = cluster.nodes[0].changes.take()
+    assert len(corrupt) == 1, "the datanode, which has it in memory, reports it too"
+
+
+@pytest.mark.parametrize("before", [0, 3])
+def test_a_disk_that_fails_while_it_is_read_costs_nobody_a_byte(written, before):
+    """However much of the answer has gone out: the datanode hangs up, and the next one continues."""
+    perform = written.nodes[0].driver._perform[fx.SendFile]
+    sent = []
+
+    def fail(effect):
+        sent.append(effect)
+        if len(sent) <= before:
+            return perform(effect)
+        # What a disk does that fails in the middle of a frame.
+        effect.connection._socket.sendall(encode(effect.message, effect.length) + bytes(100))
+        raise OSError(errno.EIO, "Input/output error")
+
+    written.nodes[0].driver._perform[fx.SendFile] = fail
+    assert written.read() == DATA
+    assert len(sent) > before
+    assert written.read() == DATA, "and again"
+
+
+def test_a_file_that_has_become_shorter_costs_nobody_a_byte(written):
+    (file,) = (path for path in written.nodes[0].directory.rglob("*") if path.stat().st_size > len(DATA))
+    perform = written.nodes[0].driver._perform[fx.SendFile]
+
+    def cut_and_send(effect):
+        os.truncate(file, packet_bytes + packet_bytes // 2)
+        return perform(effect)
+
+    written.nodes[0].driver._perform[fx.SendFile] = cut_and_send
+    assert written.read() == DATA
 
 
 def test_a_bit_that_flips_on_the_way_is_found_by_the_reader(written):

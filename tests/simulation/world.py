@@ -7,6 +7,7 @@ are, its connections break, its disk keeps what the disk's own rules say.
 
 from __future__ import annotations
 
+import errno
 import heapq
 import itertools
 from collections import deque
@@ -229,6 +230,8 @@ class World:
                 self._connect(task, effect)
             case fx.Send():
                 self._send(task, effect)
+            case fx.SendFile():
+                self._send_file(task, effect)
             case fx.Receive():
                 self._receive(task, effect)
             case fx.Release():
@@ -358,6 +361,16 @@ class World:
             if is_cut:
                 self._break(connection)
         self._later(task, 0.00005)
+
+    def _send_file(self, task: Task, effect: fx.SendFile) -> None:
+        try:
+            data = task.node.disk.perform(fx.ReadAt(effect.file, effect.offset, effect.length))
+            if len(data) < effect.length:
+                raise OSError(errno.EIO, "the file has become shorter")
+        except OSError as fault:
+            self._later(task, 0.0, error=fault)
+            return
+        self._send(task, fx.Send(effect.connection, effect.message, data, effect.timeout_s))
 
     def _arrive(self, connection: SimulatedConnection, wire: bytes) -> None:
         if connection.broken:
