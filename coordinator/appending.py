@@ -15,7 +15,7 @@ from peacefs.protocol.errors import NoDatanodes, PeacefsError
 from peacefs.protocol.ids import ChunkId
 from peacefs.protocol.limits import write_token_lifetime_s
 from peacefs.protocol.messages import AbandonLease, Done, FlushFile, Leased, RenewLease, TakeLease, WrittenChunk
-from peacefs.protocol.tokens import FileAppend, FileLease
+from peacefs.protocol.tokens import FileAppend, FileLease, FileWrite
 
 from . import access_checks, namespace
 from .leases import Leases
@@ -96,8 +96,9 @@ class Appending:
         recorded = self._at.reader.lease(file.inode)
         what = f"APPEND_FILE {parsed} for {holder}"
         self._leases.check_free(self._at.monotonic(), file.inode, recorded, holder, what)
-        allocated, _head = self._placing.place(file.replication, writer_host, frozenset())
         lease = Lease(self._at.numbering.next(), holder)
+        writer = _writer_with(lease)
+        allocated, _head = self._placing.place(file.replication, writer_host, frozenset(), writer)
         # Held from here on, so that nobody else takes it while the commit is under way.
         self._leases.hold(self._at.monotonic(), file.inode, lease)
         try:
@@ -141,6 +142,8 @@ class Appending:
         lease = _lease(token)
         await self._at.commit(lambda tx: namespace.abandon_lease(tx, token.inode, lease))
         self._leases.release(token.inode, lease)
+        writer, cluster = writer_of(token), self._at.cluster
+        self._at.send(cluster.given_up(cluster.abandonment.chunks_of(writer), writer))
         return Done()
 
     def renew_lease(self, token: FileLease) -> None:
@@ -199,6 +202,15 @@ class Appending:
     def drop_superseded(self) -> None:
         """Has the replicas dropped of what was replaced so long ago that nobody can read it any more."""
         self._at.free(self._superseded.due(self._at.monotonic()))
+
+
+def writer_of(token: FileWrite | FileLease) -> str:
+    """Whose chunks are his own: the name of the writer that a token was made for."""
+    return _writer_with(_lease(token)) if isinstance(token, FileLease) else f"request {token.request_id}"
+
+
+def _writer_with(lease: Lease) -> str:
+    return f"lease {lease.number}"
 
 
 def _lease(token: FileLease) -> Lease:

@@ -6,7 +6,7 @@ Events and `now` go in; orders (messages for datanodes) come out. No clock, no s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from math import inf
 from random import Random
@@ -34,6 +34,7 @@ from peacefs.protocol.messages import (
 )
 from peacefs.topology.model import Topology
 
+from .abandonment import Abandonment
 from .balancer import Balancer
 from .chunk_map import ChunkMap
 from .hearsay import Hearsay
@@ -76,6 +77,7 @@ class Cluster:
         self.slow_hops = SlowHops()
         self.replicas_lost_total = 0
         self._hearsay = Hearsay()
+        self.abandonment = Abandonment()
         self._ticked_s = now_s
         #: Whether chunks that clients write leave something of a datanode for copies.
         self.has_room: Callable[[NodeId], bool] = lambda node: True
@@ -105,6 +107,7 @@ class Cluster:
         """A file was completed: its chunks exist, on the nodes that gave receipts."""
         for record in records:
             self._streams.close(record.chunk)
+            self.abandonment.published(record.chunk)
             # The names as the members have them: one object for all chunks. A node that died meanwhile says what
             # it has when it comes back.
             holders = [
@@ -183,6 +186,10 @@ class Cluster:
         doomed: dict[NodeId, list[Replica]] = {}
         for replica in replicas:
             if not self.chunks.hold(node_id, replica):
+                doomed.setdefault(node_id, []).append(replica)
+                continue
+            if replica.chunk in self.abandonment and self.chunks.get(replica.chunk) is None:
+                self.chunks.drop(node_id, replica.chunk)
                 doomed.setdefault(node_id, []).append(replica)
                 continue
             self._hearsay.confirm(node_id, replica.chunk)
@@ -333,8 +340,18 @@ class Cluster:
         self._streams.open(chunk, nodes, now_s + expires_s)
 
     def abandoned(self, chunk: ChunkId) -> None:
-        """A writer gave a chunk up."""
+        """A chunk is not being written any more. Whether its data will be part of a file is another matter."""
         self._streams.close(chunk)
+
+    def given_up(self, chunks: Iterable[ChunkId], writer: str) -> list[Order]:
+        """The word of a writer that these will be part of no file: what is not his stays as it is."""
+        doomed: dict[NodeId, list[Replica]] = {}
+        for chunk in chunks:
+            self._streams.close(chunk)
+            if self.chunks.get(chunk) is None and self.abandonment.give_up(chunk, writer):
+                for node_id, replica in self.chunks.unclaimed.claim(chunk).items():
+                    doomed.setdefault(node_id, []).append(replica)
+        return delete_orders(doomed)
 
     def pipelines(self) -> list[list[NodeId]]:
         """Those that chunks are being written through now, as far as is known here."""

@@ -19,13 +19,18 @@ class Placing:
         self._at = workplace
 
     def place(
-        self, replication: int, writer_host: str | None, exclude: frozenset[NodeId]
+        self, replication: int, writer_host: str | None, exclude: frozenset[NodeId], writer: str | None = None
     ) -> tuple[Allocated, Node]:
-        """A chunk with a number of its own, and the head of its pipeline. Raises NoDatanodes."""
+        """A chunk with a number of its own, and the head of its pipeline. Raises NoDatanodes.
+
+        `writer` is the one to whom it is given for himself; none where others may come to have it too.
+        """
         chunk, version = self._at.numbering.next(), self._at.numbering.next()
         nodes = self._at.cluster.place(
             self._at.monotonic(), chunk, writer_host, replication, exclude, write_token_lifetime_s
         )
+        if writer is not None:
+            self._at.cluster.abandonment.hand(chunk, writer)
         return Allocated(
             chunk=chunk,
             version=version,

@@ -29,7 +29,7 @@ from peacefs.protocol.messages import (
 )
 from peacefs.protocol.tokens import FileLease, FileWrite
 
-from .appending import Appending
+from .appending import Appending, writer_of
 from .checkpoint_estimates import Source
 from .checkpoint_root import checkpoint_root
 from .orders import Order
@@ -68,8 +68,9 @@ class ScheduleDesk:
         if isinstance(token, FileLease):
             self._appending.renew_lease(token)
         check_room(self._at.reader, token, wanted.written_bytes)
-        for chunk in wanted.abandoned:
-            self._at.cluster.abandoned(chunk)
+        # Chunks of the set, or those that its writer was given otherwise.
+        for writer in (_name_here(link, wanted.write_set), writer_of(token)):
+            self._at.send(self._at.cluster.given_up(wanted.abandoned, writer))
         await self._at.until_ready()
         self.see_datanodes()
         wish = self._wish(wanted, token, link, writer_host)
@@ -88,7 +89,7 @@ class ScheduleDesk:
             host = token.client_host if isinstance(token, FileWrite) else ""
             source = Source(host or writer_host or "", checkpoint_root(token.path))
         return Wish(
-            name=f"{link or 'http'} {wanted.write_set}",
+            name=_name_here(link, wanted.write_set),
             link=link,
             writer=link or self._datanode_at(writer_host, wanted.write_set),
             replication=token.replication,
@@ -217,6 +218,7 @@ class ScheduleDesk:
     def _push(self, push: Push, asking: str) -> None:
         grant = push.grant
         self._at.cluster.granted(self._at.monotonic(), grant.chunk, grant.nodes, write_token_lifetime_s)
+        self._at.cluster.abandonment.hand(grant.chunk, grant.write_set)
         self.on_waited(grant.waited_s)
         log.debug("grant %d: chunk %s through %s", grant.number, show(grant.chunk), ", ".join(grant.nodes))
         granted = self._placing.granted(grant)
@@ -232,6 +234,11 @@ class ScheduleDesk:
             self._at.send([Order(link, message)])
         elif write_set in self._awaited:
             self._awaited[write_set].set()
+
+
+def _name_here(link: NodeId | None, write_set: str) -> str:
+    """What a set is called here: two writers may call theirs the same."""
+    return f"{link or 'http'} {write_set}"
 
 
 def _of_writer(name: str) -> str:

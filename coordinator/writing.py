@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from peacefs.protocol.errors import BadRequest, NoDatanodes
@@ -22,7 +23,7 @@ from peacefs.protocol.messages import (
 from peacefs.protocol.tokens import FileLease, FileWrite
 
 from . import access_checks, namespace
-from .appending import Appending
+from .appending import Appending, writer_of
 from .metadata import InodeId, Lease, Transaction
 from .paths import parse_path
 from .placing import Placing
@@ -109,35 +110,39 @@ class Writing:
         if isinstance(token, FileLease):
             self._appending.renew_lease(token)
         check_room(self._at.reader, token, wanted.written_bytes)
+        writer = writer_of(token)
         if wanted.abandoned is not None:
-            self._at.cluster.abandoned(wanted.abandoned)
+            self._at.send(self._at.cluster.given_up([wanted.abandoned], writer))
         await self._at.until_ready()
-        allocated, _head = self._placing.place(token.replication, writer_host, frozenset(wanted.exclude))
+        allocated, _head = self._placing.place(token.replication, writer_host, frozenset(wanted.exclude), writer)
         return allocated
 
     async def complete(self, wanted: CompleteFile) -> Completed:
         """Creates the name and publishes the file, or extends the one that is there, in one commit."""
         token = self._at.seal.open_for_writing(wanted.token, self._at.wall_clock())
         self._verify(wanted.chunks)
-        if isinstance(token, FileLease):
-            publication = await self._appending.complete(token, wanted.chunks, wanted.replaced)
-        else:
-            file = _file(token, wanted.chunks)
-            publication = await self._at.commit(lambda tx: self._publish(tx, file))
-        self._take_in(token, wanted.chunks, publication)
+        with self._publishing(wanted.chunks):
+            if isinstance(token, FileLease):
+                publication = await self._appending.complete(token, wanted.chunks, wanted.replaced)
+            else:
+                file = _file(token, wanted.chunks)
+                publication = await self._at.commit(lambda tx: self._publish(tx, file))
+            self._take_in(token, wanted.chunks, publication)
         return Completed(publication.length)
 
     async def flush(self, wanted: FlushFile, writer_host: str | None) -> Flushed:
         """As `complete`, but the writer goes on, as the holder of the file's lease."""
         token = self._at.seal.open_for_writing(wanted.token, self._at.wall_clock())
         self._verify(wanted.chunks)
-        if isinstance(token, FileLease):
-            renewed, publication = await self._appending.flush(token, wanted)
-        else:
-            renewed, publication = await self._publish_open(token, wanted)
-        self._take_in(token, wanted.chunks, publication)
+        with self._publishing(wanted.chunks):
+            if isinstance(token, FileLease):
+                renewed, publication = await self._appending.flush(token, wanted)
+            else:
+                renewed, publication = await self._publish_open(token, wanted)
+            self._take_in(token, wanted.chunks, publication)
+        lease = self._at.seal.open(renewed, FileLease, self._at.wall_clock())
         try:
-            allocated, _head = self._placing.place(token.replication, writer_host, frozenset())
+            allocated, _head = self._placing.place(token.replication, writer_host, frozenset(), writer_of(lease))
         except NoDatanodes:
             # What was flushed is safe all the same; the writer asks for a chunk when it has more.
             return Flushed(renewed, publication.length)
@@ -158,6 +163,9 @@ class Writing:
             self._appending.lease_token(token.path, inode, lease, token.replication, completion),
             publication,
         )
+
+    def _publishing(self, chunks: Sequence[WrittenChunk]) -> AbstractContextManager[None]:
+        return self._at.cluster.abandonment.publishing([chunk.chunk for chunk in chunks])
 
     def _verify(self, chunks: Sequence[WrittenChunk]) -> None:
         for chunk in chunks:

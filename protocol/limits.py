@@ -190,6 +190,9 @@ suspect_after_s: Final = 3.0
 dead_after_s: Final = 10.0
 # How long a replica counts that its datanode has not told of itself: longer than its heartbeat can be under way.
 hearsay_believed_s: Final = 10.0
+# Chunks of which the coordinator remembers who alone may write them, and those that were given up.
+handed_chunks_max: Final = 50_000
+abandoned_chunks_max: Final = 50_000
 reregister_backoff_s: Final = 0.5
 reregister_backoff_max_s: Final = 5.0
 # A coordinator that has just started holds CREATE and OPEN this long while datanodes report.

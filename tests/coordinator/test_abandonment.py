@@ -1,0 +1,92 @@
+"""What a writer gives up is garbage at once, by his own word and nobody else's, and is never published."""
+
+from __future__ import annotations
+
+import pytest
+from support.play import Play, record
+
+from peacefs.coordinator.abandonment import Abandonment
+from peacefs.protocol.errors import BadRequest
+from peacefs.protocol.limits import abandoned_chunks_max, handed_chunks_max
+from peacefs.protocol.messages import DeleteChunks, Heartbeat, Replica
+
+CHUNK = 7
+HELD = Replica(CHUNK, 1, record(CHUNK).length)
+
+
+@pytest.fixture
+def play() -> Play:
+    play = Play()
+    play.join("dn-1", "dn-2", "dn-3")
+    play.open_for_business()
+    return play
+
+
+def holds(play: Play, node: str, replica: Replica = HELD) -> list[tuple[str, list[Replica]]]:
+    """A datanode tells of a replica; which ones are to be deleted then."""
+    orders = play.cluster.heartbeat(play.now_s, node, Heartbeat(play.cluster.members.all()[0].usage, [replica]))
+    return [(order.node, order.message.replicas) for order in orders if isinstance(order.message, DeleteChunks)]
+
+
+def test_replicas_of_a_chunk_that_its_writer_gives_up_go_at_once_and_so_do_those_that_come_later(
+    play: Play,
+) -> None:
+    play.cluster.abandonment.hand(CHUNK, "writer")
+    assert holds(play, "dn-1") == []
+    orders = play.cluster.given_up([CHUNK], "writer")
+    assert [(order.node, order.message) for order in orders] == [("dn-1", DeleteChunks([HELD]))]
+    assert holds(play, "dn-2") == [("dn-2", [HELD])]
+    assert len(play.cluster.chunks.unclaimed) == 0
+
+
+@pytest.mark.parametrize("handed_to", [None, "another writer"])
+def test_nobody_gives_up_what_was_not_given_to_him_alone(play: Play, handed_to: str | None) -> None:
+    if handed_to is not None:
+        play.cluster.abandonment.hand(CHUNK, handed_to)
+    assert holds(play, "dn-1") == []
+    assert play.cluster.given_up([CHUNK], "writer") == []
+    with play.cluster.abandonment.publishing([CHUNK]):
+        play.publish([record(CHUNK, hint=("dn-1",))])
+    assert play.cluster.chunks.get(CHUNK).holders == ["dn-1"]
+
+
+def test_what_is_part_of_a_file_or_about_to_be_is_given_up_by_nobody(play: Play) -> None:
+    play.cluster.abandonment.hand(CHUNK, "writer")
+    assert holds(play, "dn-1") == []
+    with play.cluster.abandonment.publishing([CHUNK]):
+        assert play.cluster.given_up([CHUNK], "writer") == []
+        play.publish([record(CHUNK, hint=("dn-1",))])
+        assert play.cluster.given_up([CHUNK], "writer") == []
+    assert play.cluster.given_up([CHUNK], "writer") == []
+    assert holds(play, "dn-2") == []
+    assert play.cluster.chunks.get(CHUNK).holders == ["dn-1", "dn-2"]
+
+
+def test_a_file_that_names_what_its_writer_gave_up_is_refused() -> None:
+    abandonment = Abandonment()
+    abandonment.hand(CHUNK, "writer")
+    assert abandonment.give_up(CHUNK, "writer")
+    with pytest.raises(BadRequest, match="given up by its writer"), abandonment.publishing([1, CHUNK]):
+        raise AssertionError("it is published")
+    abandonment.hand(1, "writer")
+    assert abandonment.give_up(1, "writer"), "what was to be published with it is free again"
+
+
+def test_a_publication_that_fails_leaves_a_chunk_to_its_writer() -> None:
+    abandonment = Abandonment()
+    abandonment.hand(CHUNK, "writer")
+    with pytest.raises(OSError, match="disk"), abandonment.publishing([CHUNK]):
+        raise OSError("the disk is full")
+    assert abandonment.chunks_of("writer") == [CHUNK]
+    assert abandonment.give_up(CHUNK, "writer") and abandonment.chunks_of("writer") == []
+
+
+def test_it_remembers_so_many_and_forgets_the_oldest() -> None:
+    abandonment = Abandonment()
+    for chunk in range(handed_chunks_max + 10):
+        abandonment.hand(chunk, f"writer {chunk // 3}")
+    assert not abandonment.give_up(9, "writer 3") and abandonment.give_up(10, "writer 3")
+    for chunk in range(1_000_000, 1_000_000 + abandoned_chunks_max):
+        abandonment.hand(chunk, "writer")
+        assert abandonment.give_up(chunk, "writer")
+    assert len(abandonment) == abandoned_chunks_max and 10 not in abandonment

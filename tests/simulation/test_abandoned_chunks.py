@@ -1,0 +1,99 @@
+"""What a broken pipeline left goes as soon as its writer has said so, and what was published stays."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+from simulation.seeds import seeds
+from simulation.simulated_cluster import CHUNK_BYTES, SimulatedCluster, append, read, write
+from simulation.world import Network, Node
+
+from peacefs.protocol import effects as fx
+from peacefs.protocol.errors import PeacefsError
+
+
+class HeadBreaker:
+    """Ends the first datanode of a pipeline when those behind it have stored the chunk, before it can say so."""
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self._cluster = cluster
+        self._synced: set[str] = set()
+        self.broken = False
+        cluster.world.before_effect = self._look
+
+    def _look(self, node: Node, effect: fx.Effect) -> None:
+        pipelines = self._cluster.coordinator.cluster.pipelines()
+        if self.broken or not pipelines:
+            return
+        head, *others = pipelines[-1]
+        if isinstance(effect, fx.Sync):
+            self._synced.add(node.name)
+        elif isinstance(effect, fx.Send) and node.name == head and self._synced.issuperset(others):
+            self.broken = True
+            datanode = self._cluster.coordinator.datanodes[head]
+            datanode.crash()
+            self._cluster.world.later(2.0, datanode.start)
+
+
+def unknown_replicas(cluster: SimulatedCluster) -> list[tuple[str, int]]:
+    """On any disk, of chunks that no file has."""
+    known = {record.chunk for record in cluster.coordinator.metadata.reader().chunks(0, 1_000_000)}
+    return [
+        (datanode.node.name, replica.chunk)
+        for datanode in cluster.datanodes
+        for replica in datanode.store.replicas()
+        if replica.chunk not in known
+    ]
+
+
+def run(cluster: SimulatedCluster, node: Node, steps: fx.Steps[Any]) -> Any:
+    return cluster.world.run_task(cluster.start(node, "a step", steps), limit_s=200.0)
+
+
+@pytest.mark.parametrize("seed", seeds(8))
+@pytest.mark.parametrize("size", [5000, 300 * 1024, CHUNK_BYTES + 5], ids=["small", "large", "granted"])
+def test_what_a_broken_pipeline_left_is_gone_soon_and_long_before_the_floor(seed: int, size: int) -> None:
+    print(f"seed {seed}")
+    cluster = SimulatedCluster(seed)
+    client = cluster.client("client-1")
+    cluster.until_ready()
+    run(cluster, client, write("/log", b"first", "r"))
+    breaker = HeadBreaker(cluster)
+    data = Random(seed).randbytes(size)
+    run(cluster, client, append("/log", data, "writer"))
+    assert breaker.broken
+    assert cluster.world.run(lambda: not unknown_replicas(cluster), limit_s=10.0), unknown_replicas(cluster)
+    assert run(cluster, client, read("/log")) == b"first" + data
+
+
+@pytest.mark.parametrize("seed", seeds(8))
+def test_in_a_network_that_loses_and_doubles_nothing_that_was_published_goes_with_what_was_given_up(
+    seed: int,
+) -> None:
+    print(f"seed {seed}")
+    cluster = SimulatedCluster(seed, network=Network(lose=0.01, duplicate=0.2, delay=0.02, delay_s_max=8.0))
+    client = cluster.client("client-1")
+    cluster.until_ready()
+    kept: dict[str, bytes] = {}
+    random = Random(seed)
+
+    def work() -> fx.Steps[None]:
+        for number in range(30):
+            path, data = f"/f{number}", random.randbytes(random.choice((5000, CHUNK_BYTES, 2 * CHUNK_BYTES + 5)))
+            try:
+                yield from write(path, b"", f"w{number}")
+                yield from append(path, data, f"h{number}")
+            except PeacefsError:
+                continue
+            kept[path] = data
+
+    run_for = cluster.start(client, "work", work())
+    cluster.world.run_task(run_for, limit_s=20_000.0)
+    given_up = len(cluster.coordinator.cluster.abandonment)
+    cluster.world.network = Network()
+    cluster.world.run(lambda: False, limit_s=30.0)
+    assert len(kept) > 5 and given_up
+    for path, data in kept.items():
+        assert run(cluster, client, read(path)) == data
