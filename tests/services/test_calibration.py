@@ -63,14 +63,19 @@ def _calibrate(file: Path, address: str, seconds: float = 0.1) -> Result:
 
 def test_rates_come_near_those_that_disks_have_and_nothing_stays_behind(address: str, tmp_path: Path) -> None:
     file = tmp_path / "net.toml"
-    done = _calibrate(file, address, 0.6)
-    assert done.exit_code == 0, done.output
-    found = load_topology(file)
-    fast, slow = sorted((server.disk for server in found.servers.values()), key=lambda disk: -disk.best_rate)
-    # A machine that is busy with other things makes disks slower, never faster.
-    assert 0.5 * 40e6 <= fast.best_rate <= 1.1 * 40e6
-    assert fast.rate(1) < 0.8 * fast.rate(2)
-    assert 0.5 * 10e6 <= slow.best_rate <= 1.1 * 10e6
+    # A machine that is busy with other things makes disks slower, never faster: then it is measured for longer.
+    for seconds in (0.6, 1.5, 4.0):
+        done = _calibrate(file, address, seconds)
+        assert done.exit_code == 0, done.output
+        found = load_topology(file)
+        fast, slow = sorted((server.disk for server in found.servers.values()), key=lambda disk: -disk.best_rate)
+        assert fast.best_rate <= 1.1 * 40e6 and slow.best_rate <= 1.1 * 10e6
+        is_near = fast.best_rate >= 0.5 * 40e6 and slow.best_rate >= 0.5 * 10e6
+        if is_near and fast.rate(1) < 0.8 * fast.rate(2):
+            break
+        file.unlink()
+    else:
+        raise AssertionError(f"{fast} and {slow} are not near 40 and 10 MB/s")
     # Loopback is faster than these disks, so nothing was learnt of the links.
     assert "/n1 - /: at least " in done.stdout and "left at 125 MB/s" in done.stdout
     assert {link.bytes_s for link in found.switch_links()} == {125e6}
@@ -115,10 +120,12 @@ def test_a_probe_goes_through_datanodes_that_are_there_and_only_probes_are_forgo
     def probe(*pipeline: str) -> httpx.Response:
         return httpx.post(f"{address}/v1/topology/probes", json={"pipeline": pipeline})
 
-    assert [hop["node"] if isinstance(hop, dict) else hop[0] for hop in probe(other, node).json()["pipeline"]] == [
-        other,
-        node,
-    ]
+    deadline_s = time.monotonic() + _TIMEOUT_S
+    while (answer := probe(other, node)).status_code != 200:
+        # On a busy machine a datanode may just be silent for a moment.
+        assert time.monotonic() < deadline_s, answer.text
+        time.sleep(0.1)
+    assert [hop["node"] if isinstance(hop, dict) else hop[0] for hop in answer.json()["pipeline"]] == [other, node]
     assert "in the pipeline twice" in probe(node, node).json()["RemoteException"]["message"]
     assert "no datanode gone is alive" in probe("gone").json()["RemoteException"]["message"]
     assert httpx.post(f"{address}/v1/topology/probes/forget", json={"chunks": [1, 2]}).status_code == 204
