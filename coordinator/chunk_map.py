@@ -9,7 +9,7 @@ Replicas on a datanode that is *leaving* can be read and copied, and count for n
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from peacefs.protocol.ids import ChunkId, NodeId
@@ -83,10 +83,19 @@ class ChunkMap:
 
     def to_drain(self, node: NodeId) -> int:
         """How many of a datanode's chunks still lack the replicas elsewhere that they need before it may go."""
-        needed = (chunk for chunk in self._held_by.get(node, ()) if chunk in self.under)
-        if node in self._resting:
-            return sum(not self.staying(self._chunks[chunk]) for chunk in needed)
-        return sum(1 for _chunk in needed)
+        return sum(1 for _chunk in self._to_drain(node))
+
+    def is_drained(self, node: NodeId) -> bool:
+        """Whether there are none: known as soon as one is found."""
+        return next(self._to_drain(node), None) is None
+
+    def _to_drain(self, node: NodeId) -> Iterator[ChunkId]:
+        # The smaller of the two is walked: in a cluster that is well few chunks lack replicas.
+        held = self._held_by.get(node, set())
+        smaller, larger = (self.under, held) if len(self.under) < len(held) else (held, self.under)
+        for chunk in smaller:
+            if chunk in larger and not (node in self._resting and self.staying(self._chunks[chunk])):
+                yield chunk
 
     # -- what an operator says ---------------------------------------------------------------------
 

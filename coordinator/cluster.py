@@ -247,7 +247,7 @@ class Cluster:
         """How far a datanode has come in leaving."""
         is_known = node.reported or node.state is State.DEAD
         is_judged = is_known and self.chunks.is_sorted(node.id)
-        is_drained = is_judged and self._settled and self.chunks.to_drain(node.id) == 0
+        is_drained = is_judged and self._settled and self.chunks.is_drained(node.id)
         return SERVICES[self.members.mode(node.id), is_drained]
 
     # -- time --------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
+from peacefs.client.coordinator_api import current_user
 from peacefs.command import application
 from peacefs.topology.loader import load_topology
 
@@ -117,8 +118,12 @@ def test_servers_that_are_not_in_the_cluster_are_told_before_anything_is_measure
 def test_a_probe_goes_through_datanodes_that_are_there_and_only_probes_are_forgotten(address: str) -> None:
     node, other = (each["node"] for each in httpx.get(f"{address}/v1/status").json()["datanodes"])
 
+    def ask(what: str, body: dict[str, object], user: str | None = None) -> httpx.Response:
+        query = {"user": user or current_user()}
+        return httpx.post(f"{address}/v1/topology/probes{what}", json=body, params=query)
+
     def probe(*pipeline: str) -> httpx.Response:
-        return httpx.post(f"{address}/v1/topology/probes", json={"pipeline": pipeline})
+        return ask("", {"pipeline": pipeline})
 
     deadline_s = time.monotonic() + _TIMEOUT_S
     while (answer := probe(other, node)).status_code != 200:
@@ -128,4 +133,5 @@ def test_a_probe_goes_through_datanodes_that_are_there_and_only_probes_are_forgo
     assert [hop["node"] if isinstance(hop, dict) else hop[0] for hop in answer.json()["pipeline"]] == [other, node]
     assert "in the pipeline twice" in probe(node, node).json()["RemoteException"]["message"]
     assert "no datanode gone is alive" in probe("gone").json()["RemoteException"]["message"]
-    assert httpx.post(f"{address}/v1/topology/probes/forget", json={"chunks": [1, 2]}).status_code == 204
+    assert ask("/forget", {"chunks": [1, 2]}).status_code == 204
+    assert ask("", {"pipeline": [node]}, "somebody").status_code == 403
