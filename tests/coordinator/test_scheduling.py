@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.scheduled import Scheduled
 
+from peacefs.coordinator.scheduled_sets import Push, Refuse, Wish
+from peacefs.coordinator.scheduling import Scheduling
+from peacefs.peace.ledger import Grant
+from peacefs.peace.random_policy import RandomPolicy
 from peacefs.protocol.errors import BadRequest, NoDatanodes, Overloaded
+from peacefs.protocol.ids import Numbering
 from peacefs.protocol.limits import (
     MIB,
     grant_ask_interval_s,
@@ -189,6 +196,50 @@ def test_requests_that_are_impossible_or_out_of_bounds_are_refused_and_not_queue
     with pytest.raises(NoDatanodes):
         Scheduled(nodes=0).state("a", 1)
     assert play.scheduling.queue == []
+
+
+class NoRoom(RandomPolicy):
+    """What a network whose capacities admit nothing makes of any policy."""
+
+    def _admit(self, now_s: float) -> list[Grant]:
+        return []
+
+
+def test_what_finds_no_place_even_in_an_idle_cluster_is_refused_with_the_reason_and_forgotten() -> None:
+    scheduling = Scheduling(
+        Numbering(1), Random(1), policy_maker=lambda _name, topology, rng: NoRoom(topology, rng)
+    )
+    scheduling.use(0.0, scheduling.undescribed.of({"n0": "/rack"}))
+    (refusal,) = scheduling.state(1.0, Wish("http a", None, None, 1, {0: MIB}))
+    assert isinstance(refusal, Refuse)
+    assert "the policy express finds no place for it even in an idle cluster of 1 datanodes" in refusal.reason
+    assert (scheduling.queue, scheduling.chunks_waiting) == ([], 0)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_writers_that_nobody_knows_and_more_replicas_than_nodes_are_served_as_well_as_it_goes(policy: str) -> None:
+    play = Scheduled(nodes=2, policy=policy)
+    wish = Wish("link n9", "n9", "n9", 3, {0: MIB})
+    (push,) = play.scheduling.state(play.now_s, wish)
+    assert isinstance(push, Push)
+    assert sorted(push.grant.nodes) == ["n0", "n1"]
+    assert play.state("nothing", 0) == []
+    assert play.scheduling.queue == []
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_node_that_dies_with_grants_on_it_gets_no_more_and_keeps_no_capacity(policy: str) -> None:
+    play = Scheduled(nodes=4, streams_per_node=1, policy=policy)
+    play.state("a", 1)
+    (grant,) = play.granted("a")
+    dead = grant.nodes[0]
+    play.scheduling.died(dead)
+    racks = {f"n{number}": f"/rack-{number % 2}" for number in range(4) if f"n{number}" != dead}
+    play.carry_out(play.scheduling.use(play.now_s, play.scheduling.undescribed.of(racks)))
+    (again,) = play.state("a", 1, exclude=[dead], abandoned=[grant.chunk])
+    assert dead not in again.nodes
+    play.finish_all()
+    assert play.written == {("a", 0)}
 
 
 def test_the_queue_is_bounded_and_says_so_in_words_that_ask_to_come_again() -> None:

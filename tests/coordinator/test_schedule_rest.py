@@ -1,0 +1,126 @@
+"""`POST /v1/files/schedule`, `GET /v1/schedule`: what makes no sense is refused with the reason and not queued."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from random import Random
+from typing import Any, cast
+
+import httpx
+import pytest
+from support.play import Play
+
+from peacefs.coordinator.files import Files
+from peacefs.coordinator.metadata_sqlite import SqliteMetadata
+from peacefs.coordinator.permissions import Callers
+from peacefs.coordinator.rest import build_rest
+from peacefs.coordinator.scheduling import Scheduling
+from peacefs.coordinator.workplace import Workplace
+from peacefs.protocol.ids import Numbering
+from peacefs.protocol.limits import MIB, schedule_body_bytes_max, write_set_chunks_max
+from peacefs.protocol.tokens import FileWrite, Seal
+
+SEAL = Seal(b"a secret of the tests")
+
+
+def token(replication: int = 3, expires_s: float = 1e12) -> str:
+    return SEAL.seal(FileWrite(expires_s, "/file", "me", False, 0o644, replication, 4 * MIB, True, "r"))
+
+
+class Asked:
+    """A coordinator's REST with a schedule behind it; datanodes take one chunk each."""
+
+    def __init__(self, play: Play) -> None:
+        self.scheduling = Scheduling(Numbering(1), Random(1), streams_per_node=1)
+        workplace = Workplace(
+            SqliteMetadata.in_memory().reader(),
+            cast(Callable[..., Any], None),
+            play.cluster,
+            SEAL,
+            Numbering(1),
+            lambda orders: None,
+            Callers(),
+            monotonic=lambda: play.now_s,
+        )
+        files = Files(workplace, self.scheduling)
+        app = build_rest(files, play.cluster, "c", lambda: 1, lambda: "here:1", lambda: play.now_s)
+        self._transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+
+    def ask(self, method: str, path: str, content: str = "") -> httpx.Response:
+        async def ask() -> httpx.Response:
+            async with httpx.AsyncClient(transport=self._transport, base_url="http://here") as client:
+                return await client.request(method, path, content=content)
+
+        return asyncio.run(ask())
+
+    def state(self, chunks: list[list[int]], *, name: str = "w/1", **changes: Any) -> httpx.Response:
+        body = {"type": "StateWriteSet", "token": token(), "write_set": name, "chunks": chunks} | changes
+        return self.ask("POST", "/v1/files/schedule", json.dumps(body))
+
+    def shown(self) -> Any:
+        return self.ask("GET", "/v1/schedule").json()
+
+
+@pytest.fixture
+def asked(play: Play) -> Asked:
+    play.join("n1", "n2")
+    play.open_for_business()
+    return Asked(play)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"chunks": [[n, 1] for n in range(write_set_chunks_max + 1)]}, "10001 chunks are over the limit"),
+        ({"chunks": [[0, 0]]}, "a chunk of 0 bytes is out of range"),
+        ({"chunks": [[0, 65 * MIB]]}, "a chunk of 68157440 bytes is out of range"),
+        ({"chunks": [[0, MIB]], "token": token(replication=0)}, "replication 0 is not from 1"),
+        ({"chunks": [[0, MIB]], "exclude": ["n1", "n2"]}, "2 may receive any, 2 excluded"),
+        ({"chunks": [[0, MIB]], "token": "forged"}, "token"),
+        ({"chunks": [[0, MIB]], "token": token(expires_s=0.0)}, "expired"),
+        ({"chunks": "many"}, "chunks"),
+    ],
+)  # fmt: skip
+def test_what_can_never_be_granted_is_refused_with_the_reason(
+    asked: Asked, changes: dict[str, Any], said: str
+) -> None:
+    answer = asked.state(**changes)
+    assert answer.status_code in (400, 403)
+    assert said in answer.json()["RemoteException"]["message"]
+    assert (asked.shown()["sets_waiting"], asked.shown()["grants_in_flight"]) == (0, 0)
+
+
+def test_a_million_chunks_are_refused_by_their_size_alone(asked: Asked) -> None:
+    chunks = ",".join(["[7,1048576]"] * 1_000_000)
+    answer = asked.ask("POST", "/v1/files/schedule", f'{{"type": "StateWriteSet", "chunks": [{chunks}]}}')
+    assert answer.status_code in (400, 413)
+    assert str(schedule_body_bytes_max) in answer.text
+    assert asked.shown()["chunks_waiting"] == 0
+
+
+def test_no_chunks_at_all_are_nothing_to_wait_for(asked: Asked) -> None:
+    answer = asked.state([]).json()
+    assert (answer["grants"], answer["waiting"]) == ([], 0)
+    assert asked.shown()["queue"] == []
+
+
+def test_more_replicas_than_nodes_are_as_many_as_there_are_and_a_strangers_set_is_served_as_any(
+    asked: Asked,
+) -> None:
+    assert len(asked.state([[0, MIB]]).json()["grants"]) == 1
+    (shown,) = asked.shown()["grants"]
+    assert (shown["writer"], sorted(shown["pipeline"])) == (None, ["n1", "n2"])
+
+
+def test_completions_that_come_twice_or_from_a_stranger_give_nothing_back_twice(asked: Asked) -> None:
+    asked.state([[0, MIB]])
+    asked.state([[0, MIB]], name="w/2")
+    (grant,) = asked.scheduling.grants
+    for node in ("nobody", grant.nodes[0], grant.nodes[0]):
+        asked.scheduling.ended(1.0, node, grant.chunk, completed=True, length=MIB)
+    shown = asked.shown()
+    assert (shown["grants_in_flight"], shown["chunks_waiting"]) == (1, 0)
+    asked.scheduling.ended(2.0, grant.nodes[0], grant.chunk, completed=True, length=MIB)
+    assert asked.shown()["grants_in_flight"] == 1
