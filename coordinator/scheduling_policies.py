@@ -10,16 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from random import Random
 
-from peacefs.peace.express import CHUNKS_PER_WRITER, SENDS_MAX, ExpressPolicy
+from peacefs.peace.express import ExpressPolicy
 from peacefs.peace.paper import Template
 from peacefs.peace.paper_policy import PaperPolicy
 from peacefs.peace.policy import Policy
 from peacefs.peace.random_policy import RandomPolicy
 from peacefs.protocol.errors import BadRequest, Unsupported
 from peacefs.protocol.ids import NodeId
-from peacefs.protocol.limits import plan_requests_per_turn, streams_per_node_default, write_set_chunks_max
-from peacefs.topology.calibration import calibrate
-from peacefs.topology.graph import Streams
+from peacefs.protocol.limits import plan_servers_per_turn, streams_per_node_default, write_set_chunks_max
 from peacefs.topology.model import Defaults, Topology
 from peacefs.topology.rack_table import tree_of_racks
 from peacefs.topology.rate_curve import RateCurve
@@ -53,14 +51,7 @@ def make_policy(name: str, topology: Topology, rng: Random) -> Policy:
     """Raises BadRequest for a policy that there is not, Unsupported for one whose solver is not installed."""
     match name:
         case "express":
-            streams = max(calibrate(topology).slots.values(), default=0)
-            return ExpressPolicy(
-                topology,
-                rng,
-                writer_holds_replica=True,
-                chunks_per_writer=streams if streams > CHUNKS_PER_WRITER else None,
-                sends_max=max(SENDS_MAX, streams),
-            )
+            return ExpressPolicy(topology, rng, writer_holds_replica=True, with_slots=True)
         case "random":
             return RandomPolicy(topology, rng, chunks_per_writer=write_set_chunks_max, writer_holds_replica=True)
         case "paper":
@@ -74,10 +65,10 @@ def make_policy(name: str, topology: Topology, rng: Random) -> Policy:
 def _in_steps(topology: Topology, rng: Random) -> PaperPolicy:
     return PaperPolicy(
         topology,
-        Streams(calibrate(topology).stream_bytes_s),
+        None,
         rng,
         templates=PRODUCTION_TEMPLATES,
-        requests_per_turn=plan_requests_per_turn,
+        servers_per_turn=plan_servers_per_turn,
     )
 
 
@@ -88,9 +79,9 @@ def _flow(topology: Topology, rng: Random) -> PaperPolicy:
         raise Unsupported("the policy flow needs OR-Tools: install peacefs[flow]") from None
     return PaperPolicy(
         topology,
-        Streams(calibrate(topology).stream_bytes_s),
+        None,
         rng,
         templates=PRODUCTION_TEMPLATES,
         schedule=FlowScheduler(),
-        requests_per_turn=plan_requests_per_turn,
+        servers_per_turn=plan_servers_per_turn,
     )

@@ -43,7 +43,8 @@ SENDS_MAX = 4
 class ExpressPolicy(Policy):
     """Event-driven admission. `writer_holds_replica` is HDFS's way: the first replica on the writer's node
     if it is one of ours and has a free slot; the paper's measurements keep it off (footnote 6).
-    `chunks_per_writer` None means the usual number for the network's kind."""
+    `chunks_per_writer` None means the usual number for the network's kind. `with_slots`: where nodes have more
+    slots than that, a writer has as many chunks in flight and a node as many outgoing streams as slots."""
 
     def __init__(
         self,
@@ -54,6 +55,7 @@ class ExpressPolicy(Policy):
         patience_s: float = 30.0,
         chunks_per_writer: int | None = None,
         sends_max: int = SENDS_MAX,
+        with_slots: bool = False,
     ) -> None:
         super().__init__()
         self._rng = rng
@@ -61,6 +63,7 @@ class ExpressPolicy(Policy):
         self._patience_s = patience_s
         self._chunks_per_writer_wanted = chunks_per_writer
         self._sends_max = sends_max
+        self._with_slots = with_slots
         self._chains: dict[int, Chain] = {}
         self._in_flight: dict[str, int] = {}
         self._lane = SmallLane(topology, rng, writer_holds_replica=writer_holds_replica)
@@ -71,6 +74,12 @@ class ExpressPolicy(Policy):
         bound = calibration.network_bound
         usual = CHUNKS_PER_WRITER_NETWORK_BOUND if bound else CHUNKS_PER_WRITER
         self._chunks_per_writer = self._chunks_per_writer_wanted or usual
+        sends_max = self._sends_max
+        if self._with_slots:
+            slots = max(calibration.slots.values(), default=0)
+            sends_max = max(sends_max, slots)
+            if slots > CHUNKS_PER_WRITER:
+                self._chunks_per_writer = max(self._chunks_per_writer, slots)
         self._bytes_s_out_of_rack: dict[str | None, float] = {}
         for link in topology.switch_links():
             for end in link.ends & topology.racks.keys():
@@ -79,7 +88,7 @@ class ExpressPolicy(Policy):
             topology,
             calibration,
             self._rng,
-            sends_max=self._sends_max,
+            sends_max=sends_max,
             writer_holds_replica=self._writer_holds_replica,
         )
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
 
+from peacefs.topology.calibration import calibrate
 from peacefs.topology.graph import Graph, Streams
 from peacefs.topology.model import Topology
 
@@ -28,19 +29,20 @@ _NO_LIMIT = 1 << 30
 
 class PaperPolicy(Policy):
     """Algorithm 1, or another `schedule` of its kind (`flow.FlowScheduler`), step by step. `streams` are the
-    capacities (2 for sending and receiving in section 6.2). With `requests_per_turn` no call of `handle` looks at
-    more of them: whoever must not be held up long calls it again while it `has_more`."""
+    capacities (2 for sending and receiving in section 6.2); None for those of a typical stream in each network.
+    With `servers_per_turn` no call of `handle` looks at more requests times servers, which is what it takes its
+    time for: whoever must not be held up long calls it again while it `has_more`."""
 
     def __init__(
         self,
         topology: Topology,
-        streams: Streams,
+        streams: Streams | None,
         rng: Random,
         *,
         templates: Sequence[Template] = THREE_REPLICAS,
         step_ends_at: float = 0.8,
         schedule: Schedule = schedule_timestep,
-        requests_per_turn: int = _NO_LIMIT,
+        servers_per_turn: int = _NO_LIMIT,
     ) -> None:
         super().__init__()
         self._streams = streams
@@ -48,13 +50,15 @@ class PaperPolicy(Policy):
         self._templates = templates
         self._step_ends_at = step_ends_at
         self._schedule = schedule
-        self._requests_per_turn = requests_per_turn
+        self._servers_per_turn = servers_per_turn
         self._has_more = False
         self._scheduled: set[int] = set()
         self._use(topology)
 
     def _use(self, topology: Topology) -> None:
-        self._graph = Graph(topology, self._streams)
+        streams = self._streams or Streams(calibrate(topology).stream_bytes_s)
+        self._graph = Graph(topology, streams)
+        self._requests_per_turn = max(1, self._servers_per_turn // max(1, len(topology.servers)))
         self._begin_step()
 
     def _begin_step(self) -> None:

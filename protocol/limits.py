@@ -139,8 +139,8 @@ write_set_memory_max: Final = 4096
 # What is written below a checkpoint root without such a pause is one checkpoint.
 checkpoint_pause_s: Final = 5.0
 checkpoint_roots_remembered_max: Final = 4096
-# What policies that plan in steps look at before others get their turn.
-plan_requests_per_turn: Final = 16
+# What policies that plan in steps look at before others get their turn, as requests times servers: 2 to 4 ms.
+plan_servers_per_turn: Final = 1600
 # Copies for repair that go on however busy the cluster is: one for so many datanodes, at least one.
 nodes_per_repair_floor: Final = 8
 

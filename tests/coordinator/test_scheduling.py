@@ -198,6 +198,28 @@ def test_requests_that_are_impossible_or_out_of_bounds_are_refused_and_not_queue
     assert play.scheduling.queue == []
 
 
+def test_where_capacities_are_ample_a_writer_beside_a_datanode_waits_for_nothing_either() -> None:
+    play = Scheduled(nodes=4, streams_per_node=64)
+    for number in range(20):
+        play.scheduling.state(play.now_s, Wish(f"link {number}", "n1", "n1", 3, dict.fromkeys(range(3), MIB)))
+    assert (len(play.scheduling.grants), play.scheduling.chunks_waiting) == (60, 0)
+
+
+@pytest.mark.parametrize(("nodes", "turns"), [(16, 1), (800, 3)])
+def test_a_policy_in_steps_looks_at_fewer_requests_a_turn_in_a_larger_network(nodes: int, turns: int) -> None:
+    play = Scheduled(nodes=nodes, policy="paper")
+    play.state("first", 1)
+    for number in range(6):
+        play.scheduling.state(play.now_s, Wish(f"link {number}", "n0", "n0", 3, dict.fromkeys(range(9), MIB)))
+    for grant in list(play.scheduling.grants):
+        play.scheduling.ended(play.now_s, grant.nodes[0], grant.chunk, completed=True, length=MIB)
+    seen = 1
+    while play.scheduling.has_more:
+        play.tick()
+        seen += 1
+    assert seen == turns
+
+
 class NoRoom(RandomPolicy):
     """What a network whose capacities admit nothing makes of any policy."""
 
