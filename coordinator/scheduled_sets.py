@@ -5,10 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from peacefs.peace.ledger import WriteSet
+from peacefs.protocol.errors import BadRequest
 from peacefs.protocol.ids import ChunkId, NodeId, Version
+from peacefs.protocol.limits import chunk_bytes_max, replication_max, write_set_chunks_max, write_set_silence_s
 from peacefs.protocol.messages import StreamUnderWay
 
 from .checkpoint_estimates import Source
+
+#: How grants that were taken over are called, whose sets nobody has stated here.
+TAKEN_OVER = "taken over"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,19 @@ class Wish:
     source: Source | None = None
     to_come_bytes: int = 0
 
+    def check(self) -> None:
+        """Raises BadRequest for what makes no sense."""
+        if len(self.chunks) > write_set_chunks_max:
+            raise BadRequest(
+                f"{len(self.chunks)} chunks are over the limit of {write_set_chunks_max} for one write set; "
+                "state them in parts"
+            )
+        if not 1 <= self.replication <= replication_max:
+            raise BadRequest(f"replication {self.replication} is not from 1 to {replication_max}")
+        wrong = next((size for size in self.chunks.values() if not 1 <= size <= chunk_bytes_max), None)
+        if wrong is not None:
+            raise BadRequest(f"a chunk of {wrong} bytes is out of range: from 1 to {chunk_bytes_max}")
+
 
 @dataclass(slots=True, eq=False)
 class ScheduledSet:
@@ -46,6 +64,10 @@ class ScheduledSet:
     waiting: dict[int, int] = field(default_factory=dict)
     numbered: list[int] = field(default_factory=list)
     in_flight: set[ChunkId] = field(default_factory=set)
+
+    def is_silent(self, now_s: float) -> bool:
+        """Whether it waits, and its writer has not been heard of for too long."""
+        return bool(self.waiting) and now_s - self.heard_s > write_set_silence_s
 
     def for_policy(self, more_bytes: int, *, begun: bool) -> WriteSet:
         """What waits, as the policy wants it. Renumbers."""
@@ -93,6 +115,23 @@ class InFlight:
         head = self.nodes[0]
         self.denied &= {head} if self.begun and node != head else set()
         self.begun = True
+
+
+def taken_over(stream: StreamUnderWay, now_s: float) -> InFlight:
+    """What an earlier coordinator granted and is being written."""
+    return InFlight(
+        chunk=stream.chunk,
+        version=stream.version,
+        number=0,
+        in_policy=0,
+        write_set=TAKEN_OVER,
+        index=0,
+        chunk_bytes=chunk_bytes_max,
+        writer=None,
+        nodes=tuple(stream.nodes),
+        granted_s=now_s,
+        asked_s=now_s,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,34 +15,25 @@ from random import Random
 
 from peacefs.peace.ledger import Grant, WriteSet
 from peacefs.peace.policy import Aborted, Changed, Event, Finished, Policy, Submitted, Withdrawn
-from peacefs.protocol.errors import BadRequest, NoDatanodes, Overloaded
+from peacefs.protocol.errors import NoDatanodes, Overloaded
 from peacefs.protocol.ids import ChunkId, NodeId, Numbering, epoch_of
 from peacefs.protocol.limits import (
-    chunk_bytes_max,
-    grant_ask_interval_s,
-    grant_clock_slack_s,
-    grant_open_s,
-    replication_max,
     streams_per_node_default,
-    write_set_chunks_max,
     write_set_chunks_waiting_max,
-    write_set_memory_max,
-    write_set_memory_s,
-    write_set_silence_s,
     write_sets_waiting_max,
 )
 from peacefs.protocol.messages import StreamUnderWay
 from peacefs.topology.model import Topology
 
+from .cancelled_sets import CancelledSets
 from .checkpoint_estimates import CheckpointEstimates
-from .scheduled_sets import Ask, Effect, InFlight, Push, Refuse, ScheduledSet, Wish
+from .copy_slots import CopySlots
+from .grant_doubts import GrantDoubts, is_lapsed
+from .scheduled_sets import TAKEN_OVER, Effect, InFlight, Push, Refuse, ScheduledSet, Wish, taken_over
 from .scheduling_policies import POLICY_DEFAULT, AmpleNetwork, make_policy
 from .waiting_times import WaitingTimes
 
 MakePolicy = Callable[[str, Topology, Random], Policy]
-
-#: How grants that were taken over are called, whose sets nobody has stated here.
-_TAKEN_OVER = "taken over"
 
 
 class Scheduling:
@@ -68,13 +59,11 @@ class Scheduling:
         self._policy = policy_maker(policy, self._topology, rng)
         self._sets: dict[str, ScheduledSet] = {}
         self._grants: dict[ChunkId, InFlight] = {}
-        #: Copies that hold a slot: from, to, and what the policy calls it.
-        self._copies: dict[ChunkId, tuple[NodeId, NodeId, int]] = {}
+        self._copies = CopySlots()
         self._chunks_waiting = 0
-        self._dead: set[NodeId] = set()
+        self._doubts = GrantDoubts()
         self._estimates = CheckpointEstimates()
-        #: Sets that were cancelled: since when they wait, and when that was.
-        self._cancelled: dict[str, tuple[float, float]] = {}
+        self._cancelled = CancelledSets()
         self.times = WaitingTimes()
 
     # -- what writers say --------------------------------------------------------------------------
@@ -84,7 +73,7 @@ class Scheduling:
 
         Raises BadRequest for what makes no sense, Overloaded when too much waits already.
         """
-        _check(wish)
+        wish.check()
         self._check_queue(wish)
         known = self._sets.get(wish.name)
         events = self._given_up(now_s, wish)
@@ -103,7 +92,7 @@ class Scheduling:
             known.waiting = waiting
             events.append(self._submission(now_s, known))
         if not wish.chunks:
-            self._remember_cancelled(now_s, known)
+            self._cancelled.remember(now_s, wish.name, known.asked_s)
         effects = self._handle(now_s, events)
         self._forget_if_done(wish.name)
         return effects
@@ -114,13 +103,9 @@ class Scheduling:
         held = {stream.chunk for stream in wish.holding}
         events: list[Event] = []
         of_set = [self._grants[chunk] for chunk in known.in_flight] if known else []
-        taken_over = [
-            grant
-            for chunk in wish.abandoned
-            if (grant := self._grants.get(chunk)) is not None and grant.write_set == _TAKEN_OVER
-        ]
-        for grant in [*of_set, *taken_over]:
-            is_wanted = grant.index in wish.chunks and not _is_lapsed(now_s, grant)
+        named = [grant for chunk in wish.abandoned if (grant := self._grants.get(chunk)) is not None]
+        for grant in [*of_set, *(grant for grant in named if grant.write_set == TAKEN_OVER)]:
+            is_wanted = grant.index in wish.chunks and not is_lapsed(now_s, grant)
             is_held = grant.chunk in held and grant.chunk not in wish.abandoned
             if not is_held and (grant.chunk in wish.abandoned or not is_wanted):
                 self._close(now_s, grant, 0)
@@ -142,7 +127,7 @@ class Scheduling:
             raise Overloaded(f"{self._chunks_waiting} chunks wait to be written already; try again in a while")
 
     def _since(self, now_s: float, wish: Wish) -> float:
-        asked_s, _ = self._cancelled.pop(wish.name, (now_s, 0.0))
+        asked_s = self._cancelled.take(wish.name, now_s)
         if wish.source is not None:
             asked_s = min(asked_s, self._estimates.under_way(wish.source, now_s).began_s)
         return min(asked_s, now_s - wish.waited_s)
@@ -156,11 +141,6 @@ class Scheduling:
             more_bytes = max(0, checkpoint.to_come_bytes - sum(known.waiting.values()))
             begun = checkpoint.granted_bytes > 0
         return Submitted(known.for_policy(more_bytes, begun=begun))
-
-    def _remember_cancelled(self, now_s: float, known: ScheduledSet) -> None:
-        self._cancelled[known.wish.name] = known.asked_s, now_s
-        while len(self._cancelled) > write_set_memory_max:
-            del self._cancelled[next(iter(self._cancelled))]
 
     def standing(self, name: str, indexes: Collection[int]) -> list[InFlight]:
         """The grants in flight that a set has for these of its chunks."""
@@ -179,11 +159,12 @@ class Scheduling:
 
     def published(self, now_s: float, chunks: Iterable[tuple[ChunkId, int]]) -> list[Effect]:
         """Files with these chunks, so long each, are complete: whoever should have said so may be dead."""
-        effects: list[Effect] = []
-        for chunk, length in chunks:
-            if chunk in self._grants:
-                effects += self._end(now_s, self._grants[chunk], completed=True, length=length)
-        return effects
+        lengths = {chunk: length for chunk, length in chunks if chunk in self._grants}
+        return [
+            effect
+            for chunk, length in lengths.items()
+            for effect in self._end(now_s, self._grants[chunk], completed=True, length=length)
+        ]
 
     def _end(self, now_s: float, grant: InFlight, *, completed: bool, length: int) -> list[Effect]:
         known = self._sets.get(grant.write_set)
@@ -223,7 +204,7 @@ class Scheduling:
 
     def registered(self, now_s: float, node: NodeId, streams: Sequence[StreamUnderWay]) -> None:
         """A datanode came back, with what is being written through it as the first of a pipeline."""
-        self._dead.discard(node)
+        self._doubts.lives(node)
         for stream in streams:
             if stream.chunk not in self._grants and stream.nodes[:1] == [node]:
                 self._take_over(now_s, stream)
@@ -236,19 +217,7 @@ class Scheduling:
 
     def _take_over(self, now_s: float, stream: StreamUnderWay) -> None:
         """What an earlier epoch granted holds its capacity in this one too."""
-        grant = InFlight(
-            chunk=stream.chunk,
-            version=stream.version,
-            number=0,
-            in_policy=0,
-            write_set=_TAKEN_OVER,
-            index=0,
-            chunk_bytes=chunk_bytes_max,
-            writer=None,
-            nodes=tuple(stream.nodes),
-            granted_s=now_s,
-            asked_s=now_s,
-        )
+        grant = taken_over(stream, now_s)
         self._grants[stream.chunk] = grant
         self._adopt(grant)
 
@@ -258,7 +227,7 @@ class Scheduling:
 
     def died(self, node: NodeId) -> None:
         """A datanode is dead: it receives nothing."""
-        self._dead.add(node)
+        self._doubts.died(node)
 
     def answered(
         self, now_s: float, node: NodeId, asked: Iterable[ChunkId], found: Collection[ChunkId]
@@ -277,7 +246,7 @@ class Scheduling:
         return effects
 
     def _end_if_denied(self, now_s: float, grant: InFlight) -> list[Effect]:
-        if not self._dead.union(grant.denied).issuperset(grant.nodes):
+        if not self._doubts.is_denied(grant):
             return []
         self.times.lapsed_total += 1
         return self._end(now_s, grant, completed=False, length=0)
@@ -287,10 +256,7 @@ class Scheduling:
     def tick(self, now_s: float) -> list[Effect]:
         """To be called several times a second."""
         events: list[Event] = [Withdrawn(name) for name in self._fallen_silent(now_s)]
-        for name, (_asked_s, cancelled_s) in list(self._cancelled.items()):
-            if now_s - cancelled_s < write_set_memory_s:
-                break
-            del self._cancelled[name]
+        self._cancelled.forget_old(now_s)
         return [*self._handle(now_s, events), *self._questions(now_s)]
 
     @property
@@ -299,11 +265,7 @@ class Scheduling:
         return self._policy.has_more
 
     def _fallen_silent(self, now_s: float) -> list[str]:
-        silent = [
-            name
-            for name, known in self._sets.items()
-            if known.waiting and now_s - known.heard_s > write_set_silence_s
-        ]
+        silent = [name for name, known in self._sets.items() if known.is_silent(now_s)]
         for name in silent:
             self._drop_waiting(name)
         return silent
@@ -316,23 +278,9 @@ class Scheduling:
 
     def _questions(self, now_s: float) -> list[Effect]:
         """About grants that should have been used by now and may have lapsed."""
-        asks: dict[NodeId, list[ChunkId]] = {}
-        effects: list[Effect] = []
-        for grant in list(self._grants.values()):
-            is_over = _is_lapsed(now_s, grant) or self._is_broken(grant)
-            if not is_over or now_s - grant.asked_s < grant_ask_interval_s:
-                continue
-            grant.asked_s = now_s
-            effects += self._end_if_denied(now_s, grant)
-            for node in grant.nodes:
-                if node not in self._dead:
-                    asks.setdefault(node, []).append(grant.chunk)
-        return [*effects, *(Ask(node, tuple(chunks)) for node, chunks in asks.items())]
-
-    def _is_broken(self, grant: InFlight) -> bool:
-        """Whether its writing has begun and cannot go on, for nothing comes through the head any more."""
-        head = grant.nodes[0]
-        return grant.begun and (head in self._dead or head in grant.denied)
+        due = self._doubts.due(now_s, self._grants.values())
+        ended = [effect for grant in due for effect in self._end_if_denied(now_s, grant)]
+        return [*ended, *self._doubts.questions(now_s, (grant for grant in due if grant.chunk in self._grants))]
 
     # -- the policy --------------------------------------------------------------------------------
 
@@ -345,8 +293,7 @@ class Scheduling:
         self.policy_name = name
         for grant in self._grants.values():
             self._adopt(grant)
-        for chunk, (source, target, _) in list(self._copies.items()):
-            self._adopt_copy(chunk, source, target)
+        self._copies.begin_again(self._policy)
         return self._handle(
             now_s, [self._submission(now_s, known) for known in self._sets.values() if known.waiting]
         )
@@ -445,34 +392,10 @@ class Scheduling:
     def copy_begins(self, now_s: float, chunk: ChunkId, source: NodeId, target: NodeId) -> list[Effect]:
         """A copy takes a slot of its target, and of the links to it, in place of an earlier copy of the chunk."""
         effects = self.copy_ended(now_s, chunk)
-        self._adopt_copy(chunk, source, target)
+        self._copies.begin(self._policy, chunk, source, target)
         return effects
-
-    def _adopt_copy(self, chunk: ChunkId, source: NodeId, target: NodeId) -> None:
-        write_set = WriteSet("copies", source, 1, (chunk_bytes_max,))
-        self._copies[chunk] = source, target, self._policy.adopt(write_set, [target]).number
 
     def copy_ended(self, now_s: float, chunk: ChunkId) -> list[Effect]:
         """It gives them back. Said twice, it is nothing."""
-        if chunk not in self._copies:
-            return []
-        _, _, number = self._copies.pop(chunk)
-        return self._handle(now_s, [Finished(number)])
-
-
-def _is_lapsed(now_s: float, grant: InFlight) -> bool:
-    """Whether nobody can begin to use it any more, wherever the clocks are."""
-    return now_s - grant.granted_s > grant_open_s + 2 * grant_clock_slack_s
-
-
-def _check(wish: Wish) -> None:
-    if len(wish.chunks) > write_set_chunks_max:
-        raise BadRequest(
-            f"{len(wish.chunks)} chunks are over the limit of {write_set_chunks_max} for one write set; "
-            "state them in parts"
-        )
-    if not 1 <= wish.replication <= replication_max:
-        raise BadRequest(f"replication {wish.replication} is not from 1 to {replication_max}")
-    wrong = next((size for size in wish.chunks.values() if not 1 <= size <= chunk_bytes_max), None)
-    if wrong is not None:
-        raise BadRequest(f"a chunk of {wrong} bytes is out of range: from 1 to {chunk_bytes_max}")
+        number = self._copies.end(chunk)
+        return [] if number is None else self._handle(now_s, [Finished(number)])
