@@ -130,6 +130,8 @@ class Schedule(msgspec.Struct, frozen=True):
     grants_in_flight: int
     granted_total: int
     lapsed_total: int
+    fast_lane_chunks_total: int
+    fast_lane_bytes_total: int
     waiting_times: WaitingTimes
     queue: list[QueuedSet]
     grants: list[ShownGrant]

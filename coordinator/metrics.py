@@ -63,7 +63,7 @@ def watch(
 
 def watch_schedule(desk: ScheduleDesk) -> None:
     """The same for the scheduling service. Once a process."""
-    scheduling = desk.scheduling
+    scheduling, lane = desk.scheduling, desk.fast_lane
     waited = Histogram(
         "peacefs_grant_waited_seconds",
         "How long write sets had waited when a chunk of theirs was granted",
@@ -79,6 +79,8 @@ def watch_schedule(desk: ScheduleDesk) -> None:
         "Grants whose end nobody reported, given back when every datanode denied them",
         lambda: scheduling.times.lapsed_total,
     )
+    _gauge("peacefs_fast_lane_chunks", "Chunks too small to wait since the start", lambda: lane.chunks_total)
+    _gauge("peacefs_fast_lane_bytes", "Bytes in chunks too small to wait", lambda: lane.bytes_total)
 
 
 def _count(cluster: Cluster, state: State) -> int:

@@ -59,7 +59,8 @@ class WaitingTimesDescription(BaseModel):
 
 
 class ScheduleDescription(BaseModel):
-    """The service at a glance. Of the queue and of the grants the oldest are shown."""
+    """The service at a glance. Of the queue and of the grants the oldest are shown. The fast lane's are chunks
+    too small to wait, published since the start."""
 
     policy: str
     epoch: int
@@ -69,6 +70,8 @@ class ScheduleDescription(BaseModel):
     grants_in_flight: int
     granted_total: int
     lapsed_total: int
+    fast_lane_chunks_total: int
+    fast_lane_bytes_total: int
     waiting_times: WaitingTimesDescription
     queue: list[QueuedSet]
     grants: list[GrantDescription]
@@ -110,6 +113,8 @@ def _described(desk: ScheduleDesk) -> ScheduleDescription:
         grants_in_flight=len(scheduling.grants),
         granted_total=times.granted_total,
         lapsed_total=times.lapsed_total,
+        fast_lane_chunks_total=desk.fast_lane.chunks_total,
+        fast_lane_bytes_total=desk.fast_lane.bytes_total,
         waiting_times=WaitingTimesDescription(
             median_s=times.quantile(0.5),
             p95_s=times.quantile(0.95),

@@ -32,6 +32,7 @@ from peacefs.protocol.tokens import FileLease, FileWrite
 from .appending import Appending, writer_of
 from .checkpoint_estimates import Source
 from .checkpoint_root import checkpoint_root
+from .fast_lane import FastLane
 from .orders import Order
 from .placing import Placing
 from .quota_checks import check_room
@@ -52,6 +53,7 @@ class ScheduleDesk:
         self._placing = placing
         self._appending = appending
         self.scheduling = scheduling
+        self.fast_lane = FastLane()
         self.on_waited: Callable[[float], None] = lambda seconds: None
         self._awaited: dict[str, asyncio.Event] = {}
         #: The network as the policy has it: its description, and the datanodes.

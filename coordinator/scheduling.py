@@ -294,9 +294,7 @@ class Scheduling:
         for grant in self._grants.values():
             self._adopt(grant)
         self._copies.begin_again(self._policy)
-        return self._handle(
-            now_s, [self._submission(now_s, known) for known in self._sets.values() if known.waiting]
-        )
+        return self._handle(now_s, [self._submission(now_s, known) for known in self.queue])
 
     def _handle(self, now_s: float, events: Sequence[Event]) -> list[Effect]:
         effects: list[Effect] = [

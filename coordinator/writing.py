@@ -179,6 +179,7 @@ class Writing:
     ) -> None:
         self._at.cluster.published(publication.added)
         self._schedule.published(chunks)
+        self._schedule.fast_lane.published(record.length for record in publication.added)
         self._at.free(publication.freed)
         fewest = min((len(chunk.receipts) for chunk in chunks), default=token.replication)
         if fewest < token.replication:

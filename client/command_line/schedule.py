@@ -61,6 +61,7 @@ def _drawn(schedule: Schedule) -> Group:
         f"policy {schedule.policy}, epoch {schedule.epoch}, {schedule.datanodes} datanodes may receive chunks",
         f"{schedule.grants_in_flight} grants in flight, {schedule.granted_total} given, "
         f"{schedule.lapsed_total} lapsed; {schedule.chunks_waiting} chunks of {schedule.sets_waiting} sets wait",
+        f"{schedule.fast_lane_chunks_total} small chunks passed: {human_size(schedule.fast_lane_bytes_total)}",
         f"sets waited {times.median_s:.2f} s (median), {times.p95_s:.2f} s (95 %), {times.longest_s:.2f} s "
         f"(longest); a chunk takes {times.chunk_s:.2f} s",
     ]

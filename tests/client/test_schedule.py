@@ -144,5 +144,9 @@ def test_the_schedule_is_shown_and_a_policy_that_there_is_not_is_refused(
     assert json.loads(capsys.readouterr().out)["policy"] == "random"
     with pytest.raises(BadRequest, match="there is no policy 'fair'; there are express"):
         files.change_policy("fair")
+    files.write("/small", b"12345")
+    schedule = files.schedule()
+    assert (schedule.fast_lane_chunks_total, schedule.fast_lane_bytes_total) == (1, 5)
     metrics = urllib.request.urlopen(f"{cluster.http_address}/metrics").read().decode()
     assert "peacefs_grant_waited_seconds_count" in metrics
+    assert "peacefs_fast_lane_bytes 5.0" in metrics
