@@ -9,6 +9,7 @@ _ALL = (
     "idle",
     "write_stream",
     "read_stream",
+    "io_service",
     "small_files",
     "metadata_ops",
     "restart",
@@ -20,7 +21,7 @@ _ALL = (
     "spark_batches",
 )
 _WITH_FULL = ("figure10", "staggered", "snapshots")
-_WITH_SIZE = ("repair",)
+_WITH_SIZE = ("repair", "io_service")
 _WITH_FILES = ("metadata_ops", "restart")
 
 

@@ -35,6 +35,7 @@ def run(
     *,
     sync: bool = True,
     start: threading.Barrier | None = None,
+    chunk_bytes: int = CHUNK_BYTES,
 ) -> float:
     """Seconds from the first byte sent to the last chunk acknowledged by every node.
 
@@ -55,7 +56,7 @@ def run(
         started = time.monotonic()
         left = total_bytes
         while left:
-            chunk_left = chunk = min(left, CHUNK_BYTES)
+            chunk_left = chunk = min(left, chunk_bytes)
             head.sendall(chunk.to_bytes(8, "big"))
             while chunk_left:
                 count = min(chunk_left, BUFFER_BYTES)

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import threading
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
 
-from peacefs.protocol import effects as fx
 from peacefs.protocol.errors import FileAlreadyExists, PeacefsError
 from peacefs.protocol.limits import fast_lane_bytes_max
-from peacefs.protocol.messages import Allocated, Completed, CompleteFile, Created, CreateFile
+from peacefs.protocol.messages import CreateFile
 
 from .checkpoint_manifest import MANIFEST, Manifest, describe, directory_name, encode, unfinished_name
-from .checkpoint_parts import PlannedChunk, WrittenPart, part_lengths, split
-from .chunk_writer import write_chunk
+from .checkpoint_parts import part_lengths, split
 from .coordinator_api import new_request_id
 from .filesystem import PeaceFileSystem
-from .grants import GrantedSet, NextChunk
-from .pages import PageChunk, Pages, Stop
+from .granted_parts import GrantedParts
+from .pages import Pages, Stop
 
 
 @dataclass(frozen=True)
@@ -58,26 +53,23 @@ class CheckpointAttempt:
         self._planned = split(task.pages.length, task.workers, task.chunk_bytes)
         self._manifest = describe(task.unit, task.sequence, part_lengths(self._planned), task.pages.sizes)
         self._stop = Stop()
-        self._lock = threading.Lock()
-        self._parts: list[WrittenPart] = []
-        self._to_come = iter(range(len(self._planned)))
-        self._grants: GrantedSet | None = None
+        self._parts: GrantedParts | None = None
 
     @property
     def asked_s(self) -> float | None:
         """Since when the checkpoint waits, for one that takes its place."""
-        return self._grants.asked_s if self._grants is not None else self._asked_s
+        return self._parts.grants.asked_s if self._parts is not None else self._asked_s
 
     @property
     def expected_start_s(self) -> float:
         """In how many seconds the next chunk may expect its turn, as the coordinator said last."""
-        return self._grants.expected_start_s if self._grants is not None else 0.0
+        return self._parts.grants.expected_start_s if self._parts is not None else 0.0
 
     def give_up(self, reason: PeacefsError) -> None:
         """`run` raises it soon, unless all was published already."""
         self._stop.set(reason)
-        if self._grants is not None:
-            self._grants.refuse(reason)
+        if self._parts is not None:
+            self._parts.give_up(reason)
 
     def run(self) -> Manifest:
         """Raises FileAlreadyExists, CheckpointCancelled, NoDatanodes, QuotaExceeded, ..."""
@@ -115,19 +107,37 @@ class CheckpointAttempt:
     def _write_granted(self) -> None:
         channels = self._files.channels
         created = [channels.calls.create(self._wanted(part.name)) for part in self._manifest.parts]
-        self._parts = [WrittenPart(each.token) for each in created]
+        self._parts = parts = GrantedParts(
+            channels.grants,
+            self._task.pages,
+            self._planned,
+            [each.token for each in created],
+            workers=self._task.workers,
+            stop=self._stop,
+            # What each file got for its first bytes: those wait for their grant too.
+            abandoned=[each.allocated.chunk for each in created],
+            asked_s=self._asked_s,
+        )
         try:
-            self._grants = self._state(created)
-            # Who gave up before the set was there has told nobody else.
+            # Who gave up before the parts were there has told nobody else.
             self._stop.check()
-            self._run_workers()
-        except BaseException as error:
-            self._stop.set(PeacefsError(f"the checkpoint failed: {error}"))
-            if self._grants is not None:
-                channels.driver.run(self._grants.give_back())
+            with ThreadPoolExecutor(parts.workers, thread_name_prefix="peacefs-checkpoint") as threads:
+                workers = [threads.submit(self._work, parts) for _ in range(parts.workers)]
+            for worker in workers:
+                worker.result()
+        except BaseException:
+            channels.driver.run(parts.grants.give_back())
             raise
-        for part in self._parts:
-            channels.driver.run(_complete(part))
+        channels.driver.run(parts.complete())
+
+    def _work(self, parts: GrantedParts) -> None:
+        try:
+            self._files.channels.driver.run(parts.work())
+        except PeacefsError:
+            raise
+        except BaseException:
+            parts.give_up(PeacefsError("a worker of the checkpoint failed"))
+            raise
 
     def _wanted(self, name: str) -> CreateFile:
         return CreateFile(
@@ -140,64 +150,3 @@ class CheckpointAttempt:
             block_bytes=self._task.chunk_bytes,
             permission=0o644,
         )
-
-    def _state(self, created: Sequence[Created]) -> GrantedSet:
-        """As many chunks as there are workers, so that no grant waits for one, and how much comes after them.
-
-        What each file got for its first bytes is given back: those wait for their grant too.
-        """
-        first = {number: self._planned[number].length for number in self._next(self._task.workers)}
-        return GrantedSet(
-            self._files.channels.grants,
-            self._parts[0].token,
-            first,
-            abandoned=[each.allocated.chunk for each in created],
-            to_come_bytes=self._task.pages.length - sum(first.values()),
-            asked_s=self._asked_s,
-        )
-
-    def _next(self, count: int) -> list[int]:
-        with self._lock:
-            return list(islice(self._to_come, count))
-
-    def _run_workers(self) -> None:
-        count = min(self._task.workers, len(self._planned))
-        with ThreadPoolExecutor(count, thread_name_prefix="peacefs-checkpoint") as threads:
-            workers = [threads.submit(self._work) for _ in range(count)]
-        self._stop.check()
-        for worker in workers:
-            worker.result()
-        assert sum(len(part.chunks) for part in self._parts) == len(self._planned), "a chunk was not written"
-
-    def _work(self) -> None:
-        assert self._grants is not None
-        try:
-            self._files.channels.driver.run(self._write_chunks(self._grants))
-        except PeacefsError as error:
-            self.give_up(error)
-        except BaseException:
-            self.give_up(PeacefsError("a worker of the checkpoint failed"))
-            raise
-
-    def _write_chunks(self, grants: GrantedSet) -> fx.Steps[None]:
-        while (granted := (yield from grants.next())) is not None:
-            self._stop.check()
-            yield from self._write_chunk(grants, granted)
-
-    def _write_chunk(self, grants: GrantedSet, granted: NextChunk) -> fx.Steps[None]:
-        chunk: PlannedChunk = self._planned[granted.index]
-
-        def again(failed: list[str], abandoned: int) -> fx.Steps[Allocated]:
-            return (yield from grants.again(granted.index, chunk.length, failed, [abandoned]))
-
-        source = PageChunk(self._task.pages, chunk.offset, chunk.length, self._stop)
-        written = yield from write_chunk(granted.allocated, source, again, [])
-        with self._lock:
-            self._parts[chunk.part].chunks[chunk.place] = written
-        for number in self._next(1):
-            grants.want(number, self._planned[number].length)
-        grants.written(granted.index)
-
-
-def _complete(part: WrittenPart) -> fx.Steps[None]:
-    yield from fx.call(CompleteFile(part.token, part.in_order()), Completed)

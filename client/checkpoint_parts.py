@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
-from peacefs.protocol.messages import WrittenChunk
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,17 +13,6 @@ class PlannedChunk:
     length: int
     part: int
     place: int
-
-
-@dataclass(slots=True)
-class WrittenPart:
-    """A file under way: leave to write it, and what of it lies on datanodes."""
-
-    token: str
-    chunks: dict[int, WrittenChunk] = field(default_factory=dict)
-
-    def in_order(self) -> list[WrittenChunk]:
-        return [self.chunks[place] for place in sorted(self.chunks)]
 
 
 def split(length: int, parts_max: int, chunk_bytes: int) -> list[PlannedChunk]:

@@ -101,8 +101,8 @@ SEAL = Seal(b"the secret of the simulated cluster")
 CHUNK_BYTES = 1 << 20
 #: Those of every datanode.
 DISKS = ("/disk-1", "/disk-2")
-_HOP_TIMEOUT_S = 4.0
-_CALL_TIMEOUT_S = 5.0
+HOP_TIMEOUT_S = 4.0
+CALL_TIMEOUT_S = 5.0
 _SCRUB_PERIOD_S = 60.0
 #: Where grants for all clients arrive.
 DESK = GrantDesk("simulated", pushed=True)
@@ -416,11 +416,11 @@ class SimulatedDatanode:
         ]
         self.store = DiskSet(disks, rng=Random(world.random.random()), on_lost=changes.removed)
         self.streams = StreamsUnderWay(node.name)
-        hop = PipelineHop(node.name, SEAL, self.store, changes, self.streams, paces, hop_timeout_s=_HOP_TIMEOUT_S)
-        server = ChunkServer(SEAL, self.store, changes, reader_timeout_s=_HOP_TIMEOUT_S)
+        hop = PipelineHop(node.name, SEAL, self.store, changes, self.streams, paces, hop_timeout_s=HOP_TIMEOUT_S)
+        server = ChunkServer(SEAL, self.store, changes, reader_timeout_s=HOP_TIMEOUT_S)
         requests = DataRequests(hop, server)
         budget = CopyBudget(self._copy_rate)
-        replicator = Replicator(self.store, changes, budget=budget, hop_timeout_s=_HOP_TIMEOUT_S)
+        replicator = Replicator(self.store, changes, budget=budget, hop_timeout_s=HOP_TIMEOUT_S)
         self._orders = Orders(self.store, changes, replicator)
 
         def serve(connection: SimulatedConnection) -> fx.Steps[None]:
@@ -491,7 +491,7 @@ class SimulatedDatanode:
 
     def _answer_about_streams(self, question: AskStreams) -> fx.Steps[None]:
         with contextlib.suppress(PeacefsError):
-            yield from fx.call(self.streams.find(question), Done, timeout_s=_CALL_TIMEOUT_S)
+            yield from fx.call(self.streams.find(question), Done, timeout_s=CALL_TIMEOUT_S)
 
     def _stay_registered(self, changes: Changes, clock: ClusterClock) -> fx.Steps[None]:
         """What `CoordinatorLink` does, without its threads."""
@@ -505,18 +505,18 @@ class SimulatedDatanode:
             streams=list(self.streams.headed_here()),
         )
         link = f"{self.node.name}-{self.world.now_s}"
-        registered = yield from fx.call(OnLink(link, registration), Registered, timeout_s=_CALL_TIMEOUT_S)
+        registered = yield from fx.call(OnLink(link, registration), Registered, timeout_s=CALL_TIMEOUT_S)
         self.epoch_seen = max(self.epoch_seen, registered.epoch)
         self.streams.registered(registered.epoch)
         clock.heard(registered.clock_s)
         changes.forget()
         report = ReportChunks(list(self.store.replicas()), last=True)
-        yield from fx.call(OnLink(link, report), Done, timeout_s=_CALL_TIMEOUT_S)
+        yield from fx.call(OnLink(link, report), Done, timeout_s=CALL_TIMEOUT_S)
         while True:
             beat = Heartbeat(
                 self.usage(), *changes.take(), self._paces.lately(self.world.now_s), self.store.reports()
             )
-            ack = yield from fx.call(OnLink(link, beat), HeartbeatAck, timeout_s=_CALL_TIMEOUT_S)
+            ack = yield from fx.call(OnLink(link, beat), HeartbeatAck, timeout_s=CALL_TIMEOUT_S)
             clock.heard(ack.clock_s)
             yield from fx.sleep(heartbeat_interval_s)
 
@@ -579,14 +579,14 @@ def write(path: str, data: bytes, request_id: str, user: str = "simulated") -> f
 
 
 def write_from(path: str, source: ByteStream, request_id: str = "", user: str = "simulated") -> fx.Steps[None]:
-    created = yield from fx.call(Create(path, request_id, user), Created, timeout_s=_CALL_TIMEOUT_S)
+    created = yield from fx.call(Create(path, request_id, user), Created, timeout_s=CALL_TIMEOUT_S)
     yield from write_file(
         created.token,
         created.allocated,
         source,
         block_bytes=CHUNK_BYTES,
         desk=DESK,
-        hop_timeout_s=_HOP_TIMEOUT_S,
+        hop_timeout_s=HOP_TIMEOUT_S,
     )
 
 
@@ -626,33 +626,33 @@ def append(path: str, data: bytes, holder: str, user: str = "simulated") -> fx.S
 
 def flusher(path: str, request_id: str, holder: str, user: str = "simulated") -> fx.Steps[FileFlusher]:
     """A new file that its writer is to flush."""
-    created = yield from fx.call(Create(path, request_id, user), Created, timeout_s=_CALL_TIMEOUT_S)
-    return FileFlusher(created.token, created.allocated, CHUNK_BYTES, holder, DESK, hop_timeout_s=_HOP_TIMEOUT_S)
+    created = yield from fx.call(Create(path, request_id, user), Created, timeout_s=CALL_TIMEOUT_S)
+    return FileFlusher(created.token, created.allocated, CHUNK_BYTES, holder, DESK, hop_timeout_s=HOP_TIMEOUT_S)
 
 
 def append_from(path: str, source: ByteStream, holder: str, user: str = "simulated") -> fx.Steps[None]:
-    leased = yield from fx.call(Extend(path, holder, user), Leased, timeout_s=_CALL_TIMEOUT_S)
-    yield from append_file(leased, source, block_bytes=leased.block_bytes, desk=DESK, hop_timeout_s=_HOP_TIMEOUT_S)
+    leased = yield from fx.call(Extend(path, holder, user), Leased, timeout_s=CALL_TIMEOUT_S)
+    yield from append_file(leased, source, block_bytes=leased.block_bytes, desk=DESK, hop_timeout_s=HOP_TIMEOUT_S)
 
 
 def truncate(path: str, length: int) -> fx.Steps[None]:
-    yield from fx.call(Truncate(path, length), Done, timeout_s=_CALL_TIMEOUT_S)
+    yield from fx.call(Truncate(path, length), Done, timeout_s=CALL_TIMEOUT_S)
 
 
 def read(path: str, user: str = "simulated") -> fx.Steps[bytes]:
     """A client reads a file."""
-    opened = yield from fx.call(Open(path, user), Opened, timeout_s=_CALL_TIMEOUT_S)
-    return (yield from read_whole(opened.token, opened.layout, hop_timeout_s=_HOP_TIMEOUT_S))
+    opened = yield from fx.call(Open(path, user), Opened, timeout_s=CALL_TIMEOUT_S)
+    return (yield from read_whole(opened.token, opened.layout, hop_timeout_s=HOP_TIMEOUT_S))
 
 
 def delete(path: str) -> fx.Steps[None]:
-    yield from fx.call(Delete(path), Done, timeout_s=_CALL_TIMEOUT_S)
+    yield from fx.call(Delete(path), Done, timeout_s=CALL_TIMEOUT_S)
 
 
 def move(source: str, target: str) -> fx.Steps[None]:
-    yield from fx.call(Move(source, target), Done, timeout_s=_CALL_TIMEOUT_S)
+    yield from fx.call(Move(source, target), Done, timeout_s=CALL_TIMEOUT_S)
 
 
 def change(wanted: Change) -> fx.Steps[None]:
     """A client changes the namespace."""
-    yield from fx.call(wanted, Done, timeout_s=_CALL_TIMEOUT_S)
+    yield from fx.call(wanted, Done, timeout_s=CALL_TIMEOUT_S)
