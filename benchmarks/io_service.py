@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -98,11 +99,11 @@ def _client(address: str, total: int, directory: Path, seconds: Seconds) -> None
     with PeaceFileSystem(address) as files:
         for count in _PAPER:
             service = IOService(files, workers=count, chunk_bytes=chunk_bytes, replication=3)
-            taken = _timed(lambda service=service: service.write("bench", 1, pages))
+            taken = _timed(partial(service.write, "bench", 1, pages))
             seconds.setdefault(("client writes", count), []).append(taken)
             # What one leaves dirty must not be written at the next one's cost.
             os.sync()
-            restored, taken = _with_result(lambda service=service: service.read("bench", 1))
+            restored, taken = _with_result(partial(service.read, "bench", 1))
             assert restored.pages == pages
             del restored
             seconds.setdefault(("client reads", count), []).append(taken)

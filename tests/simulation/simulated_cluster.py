@@ -482,7 +482,7 @@ class SimulatedDatanode:
             if self.node.up and not world.loses():
                 world.later(world.transit_s(), arrive)
             else:
-                world.later(_CALL_TIMEOUT_S, lambda: answered(lost))
+                world.later(CALL_TIMEOUT_S, lambda: answered(lost))
 
     def usage(self) -> Usage:
         used = self.store.usage()
@@ -592,7 +592,7 @@ def write_from(path: str, source: ByteStream, request_id: str = "", user: str = 
 
 def stated(path: str, data: bytes, request_id: str, user: str = "simulated") -> fx.Steps[None]:
     """A client states all chunks of a file up front, and writes each when it is granted."""
-    created = yield from fx.call(Create(path, request_id, user), Created, timeout_s=_CALL_TIMEOUT_S)
+    created = yield from fx.call(Create(path, request_id, user), Created, timeout_s=CALL_TIMEOUT_S)
     parts = [data[at : at + CHUNK_BYTES] for at in range(0, len(data), CHUNK_BYTES)]
     grants = GrantedSet(DESK, created.token, {index: len(part) for index, part in enumerate(parts)})
     written: dict[int, WrittenChunk] = {}
@@ -605,7 +605,7 @@ def stated(path: str, data: bytes, request_id: str, user: str = "simulated") -> 
         yield from grants.give_back()
         raise
     chunks = [written[index] for index in range(len(parts))]
-    yield from fx.call(CompleteFile(created.token, chunks), Completed, timeout_s=_CALL_TIMEOUT_S)
+    yield from fx.call(CompleteFile(created.token, chunks), Completed, timeout_s=CALL_TIMEOUT_S)
 
 
 def _write_granted(
@@ -616,7 +616,7 @@ def _write_granted(
         return (yield from grants.again(granted.index, len(part), nodes, given_up))
 
     buffer = ChunkBuffer(ByteStream.of(part), CHUNK_BYTES)
-    return (yield from write_chunk(granted.allocated, buffer, again, failed, hop_timeout_s=_HOP_TIMEOUT_S))
+    return (yield from write_chunk(granted.allocated, buffer, again, failed, hop_timeout_s=HOP_TIMEOUT_S))
 
 
 def append(path: str, data: bytes, holder: str, user: str = "simulated") -> fx.Steps[None]:
