@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from peacefs.protocol.errors import BadRequest, CheckpointDamaged
+from peacefs.protocol.limits import checkpoint_pages_max
 
 MANIFEST: Final = "manifest.json"
 _FORMAT: Final = 1
@@ -47,7 +48,9 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 def describe(unit: str, sequence: int, part_lengths: Sequence[int], page_sizes: Sequence[int]) -> Manifest:
-    """What will be written."""
+    """What will be written. Raises BadRequest for more pages than can be read."""
+    if len(page_sizes) > checkpoint_pages_max:
+        raise BadRequest(f"{len(page_sizes)} pages are too many: at most {checkpoint_pages_max}")
     parts = [Part(f"part-{number:05}", length) for number, length in enumerate(part_lengths)]
     runs = [(size, len(list(run))) for size, run in groupby(page_sizes)]
     return Manifest(_FORMAT, unit, sequence, parts, runs)
@@ -65,6 +68,8 @@ def decode(data: bytes, path: str) -> Manifest:
         raise CheckpointDamaged(f"{path} is no manifest of a checkpoint: {error}") from None
     if manifest.format != _FORMAT:
         raise CheckpointDamaged(f"{path} is of format {manifest.format}; this version reads format {_FORMAT}")
+    if sum(count for _, count in manifest.pages) > checkpoint_pages_max:
+        raise CheckpointDamaged(f"{path} names more than {checkpoint_pages_max} pages")
     if any(size < 0 or count < 1 for size, count in manifest.pages) or manifest.length != sum(
         size * count for size, count in manifest.pages
     ):

@@ -146,7 +146,6 @@ class IOService:
                 raise FileNotFound(f"there is no checkpoint of {unit} in {self._root or '/'}")
         directory = f"{self._root}/{directory_name(unit, sequence)}"
         manifest = self._manifest(directory)
-        buffer = memoryview(bytearray(manifest.length))
         channels = self._files.channels
         opened = [channels.calls.open(f"{directory}/{part.name}", self._files.user) for part in manifest.parts]
         for part, found in zip(manifest.parts, opened, strict=True):
@@ -154,6 +153,8 @@ class IOService:
                 raise CheckpointDamaged(
                     f"{directory}/{part.name} has {found.layout.length} bytes, the manifest says {part.length}"
                 )
+        # Only now, when what it says of itself is borne out.
+        buffer = memoryview(bytearray(manifest.length))
         CheckpointReader(channels.driver, opened, buffer).run(self._workers)
         return Restored(unit, sequence, _cut(buffer, manifest.page_sizes()))
 

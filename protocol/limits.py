@@ -360,6 +360,8 @@ checkpoint_workers_default: Final = 4
 checkpoint_workers_max: Final = 64
 readers_per_datanode_max: Final = 2
 checkpoint_manifest_bytes_max: Final = 64 * MIB
+# A terabyte in pages of 64 KiB.
+checkpoint_pages_max: Final = 16 * MIB
 # Ranges of files that one call of the fsspec file system reads at once.
 ranges_read_at_once_max: Final = 8
 

@@ -94,6 +94,7 @@ def test_a_manifest_says_what_it_said_and_nothing_else_is_taken_for_one() -> Non
         encode(manifest).replace(b'"format":1', b'"format":2'),
         encode(manifest).replace(b"[4,4]", b"[4,5]"),
         encode(manifest).replace(b"[0,1]", b"[0,-1]"),
+        encode(manifest).replace(b"[0,1]", b"[0,99999999999]"),
     ):
         with pytest.raises(CheckpointDamaged):
             decode(wrong, "m")
