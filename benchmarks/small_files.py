@@ -24,7 +24,7 @@ from .processor_time import cpu_s
 from .report import show
 
 _DATA = os.urandom(1024)
-_COUNTED = ("peacefs_http_requests_total", "peacefs_frames_sent_total", "peacefs_commits_made")
+_COUNTED = ("peacefs_http_requests_total", "peacefs_frames_sent_total", "peacefs_commits_made_total")
 Write = Callable[[str], None]
 _WRITERS = (1, 2, 4, 8, 16)
 

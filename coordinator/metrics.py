@@ -7,7 +7,7 @@ from functools import partial
 
 from prometheus_client import Gauge, Histogram
 
-from peacefs.protocol.metrics import registry
+from peacefs.protocol.metrics import CountElsewhere, registry
 
 from .admission import Admission
 from .cluster import Cluster
@@ -22,7 +22,7 @@ _WAITED_BUCKETS_S = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.
 def watch(
     cluster: Cluster, group_commit: GroupCommit, admission: Admission, temporary_files: TemporaryFiles
 ) -> None:
-    """Publishes gauges that look at the parts whenever they are asked. Once a process."""
+    """Publishes gauges and counters that look at the parts whenever they are asked. Once a process."""
     for state in State:
         _gauge(
             f"peacefs_datanodes_{state.value}",
@@ -45,11 +45,11 @@ def watch(
     unclaimed = chunks.unclaimed
     _gauge("peacefs_chunks_unclaimed", "Chunks on datanodes that no file refers to", lambda: len(unclaimed))
     _gauge("peacefs_http_requests_in_flight", "HTTP requests under way", lambda: admission.in_flight)
-    _gauge("peacefs_http_requests_refused", "HTTP requests told to come again", lambda: admission.refused)
+    _counter("peacefs_http_requests_refused", "HTTP requests told to come again", lambda: admission.refused)
     _gauge("peacefs_repairs_under_way", "Copies ordered and not yet answered", lambda: cluster.repair.under_way)
-    _gauge("peacefs_repairs_done", "Copies made since the start", lambda: cluster.repair.repaired_total)
-    _gauge("peacefs_replicas_lost", "Replicas on datanodes that died", lambda: cluster.replicas_lost_total)
-    _gauge(
+    _counter("peacefs_repairs_done", "Copies made since the start", lambda: cluster.repair.repaired_total)
+    _counter("peacefs_replicas_lost", "Replicas on datanodes that died", lambda: cluster.replicas_lost_total)
+    _counter(
         "peacefs_temporary_files_collected",
         "Temporary files deleted that writers had left",
         lambda: temporary_files.collected,
@@ -57,8 +57,8 @@ def watch(
     _gauge(
         "peacefs_commits_waiting", "Changes of the metadata that wait for a commit", lambda: group_commit.waiting
     )
-    _gauge("peacefs_commits_made", "Commits of the metadata since the start", lambda: group_commit.commits)
-    _gauge("peacefs_changes_made", "Changes of the metadata that they carried", lambda: group_commit.requests)
+    _counter("peacefs_commits_made", "Commits of the metadata since the start", lambda: group_commit.commits)
+    _counter("peacefs_changes_made", "Changes of the metadata that they carried", lambda: group_commit.requests)
 
 
 def watch_schedule(desk: ScheduleDesk) -> None:
@@ -73,8 +73,8 @@ def watch_schedule(desk: ScheduleDesk) -> None:
     desk.on_waited = waited.observe
     _gauge("peacefs_grants_in_flight", "Chunks that may be written now", lambda: len(scheduling.grants))
     _gauge("peacefs_chunks_queued", "Chunks that wait for a grant", lambda: scheduling.chunks_waiting)
-    _gauge("peacefs_grants_given", "Grants since the start", lambda: scheduling.times.granted_total)
-    _gauge(
+    _counter("peacefs_grants_given", "Grants since the start", lambda: scheduling.times.granted_total)
+    _counter(
         "peacefs_grants_lapsed",
         "Grants whose end nobody reported, given back when every datanode denied them",
         lambda: scheduling.times.lapsed_total,
@@ -89,3 +89,8 @@ def _count(cluster: Cluster, state: State) -> int:
 
 def _gauge(name: str, meaning: str, value: Callable[[], float]) -> None:
     Gauge(name, meaning, registry=registry).set_function(value)
+
+
+def _counter(name: str, meaning: str, value: Callable[[], float]) -> None:
+    """Shown as `name`_total."""
+    CountElsewhere(name, meaning, value).publish()

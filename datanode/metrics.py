@@ -6,7 +6,7 @@ from collections import Counter as Tally
 from collections.abc import Callable, Iterator
 
 from prometheus_client import Counter, Histogram
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from peacefs.protocol.messages import DiskReport, Pace, Usage
@@ -74,7 +74,9 @@ class StoreMetrics(Collector):
             paces.add_metric([pace.node], pace.seconds)
         yield paces
         rounds, corrupt = self._scrub_rounds()
-        yield _gauge("peacefs_scrub_rounds_done", "Rounds in which every replica was read", rounds)
+        yield CounterMetricFamily(
+            "peacefs_scrub_rounds_done", "Rounds in which every replica was read", value=rounds
+        )
         yield _gauge("peacefs_scrub_corrupt_replicas", "Replicas that scrubbing last found corrupt", corrupt)
 
 

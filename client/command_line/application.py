@@ -26,6 +26,7 @@ from peacefs.protocol.limits import (
     maintenance_hours_default,
     maintenance_hours_max,
     temporary_age_hours_default,
+    trash_minutes_max,
 )
 
 from .complaints import complain
@@ -127,6 +128,16 @@ def up(
             help="The first of the datanodes' ports, two each; 0 for free ones.",
         ),
     ] = 0,
+    trash_minutes: Annotated[
+        int,
+        typer.Option(
+            "--trash-minutes",
+            metavar="N",
+            min=0,
+            max=trash_minutes_max,
+            help="How long what `peacefs rm` removes stays in its user's trash, at least; 0 for no trash.",
+        ),
+    ] = 0,
 ) -> None:
     """Run a whole cluster on this machine.
 
@@ -136,7 +147,8 @@ def up(
 
     from .cluster import default_directory, run_until_stopped
 
-    run_until_stopped(LocalCluster(directory or default_directory(), datanodes, port, datanode_port))
+    options = [f"--trash-minutes={trash_minutes}"]
+    run_until_stopped(LocalCluster(directory or default_directory(), datanodes, port, datanode_port, options))
 
 
 @application.command()
