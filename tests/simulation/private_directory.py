@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from simulation.name_changes import Change
-from simulation.simulated_cluster import CHUNK_BYTES, append, change, read, write
+from simulation.simulated_cluster import CHUNK_BYTES, append, change, flusher, read, write
 
 from peacefs.protocol import effects as fx
 from peacefs.protocol.errors import AccessDenied, FileNotFound, IllegalChange, PeacefsError
@@ -20,7 +20,7 @@ _FILES = 3
 _SNAPSHOTS_MAX = 3
 _SIZES = (0, 1, 700, 64 * 1024, 300 * 1024, CHUNK_BYTES, CHUNK_BYTES + 5)
 _OPERATIONS = (
-    *("write", "write", "append", "append", "read", "truncate", "delete", "move"),
+    *("write", "write", "append", "append", "flush", "read", "truncate", "delete", "move"),
     *("take snapshot", "read snapshot", "drop snapshot", "restore snapshot", "trespass"),
 )
 
@@ -91,6 +91,8 @@ class PrivateDirectory:
                 yield from self._write(name)
             case "append":
                 yield from self._append(name)
+            case "flush":
+                yield from self._flush(name)
             case "truncate":
                 yield from self._truncate(name)
             case "read":
@@ -115,6 +117,19 @@ class PrivateDirectory:
         self.files[name] = self.of(name) | {data}
         yield from write(f"{self.path}/{name}", data, self._request(), self.owner)
         self.files[name] = {data}
+
+    def _flush(self, name: str) -> fx.Steps[None]:
+        """A file in parts; sometimes its writer is gone before the end, and leaves file and lease as they are."""
+        sink = yield from flusher(f"{self.path}/{name}", self._request(), self._request(), self.owner)
+        content = b""
+        for _ in range(self.random.randint(1, 4)):
+            part = self._data()
+            self.files[name] = self.of(name) | {content + part}
+            yield from sink.flush(part)
+            content += part
+            self.files[name] = {content}
+        if self.random.random() < 0.5:
+            yield from sink.complete(b"")
 
     def _append(self, name: str) -> fx.Steps[None]:
         data, before = self._data(), self.of(name)

@@ -1,8 +1,9 @@
 """The whole cluster while everything goes wrong at once, and while a backup is put back in the middle of it.
 
 Nodes crash, a disk breaks down and comes back with what it held, messages are lost, late, doubled and cut in the
-middle, and clocks jump. Clients write, extend, truncate, move, delete, take snapshots and restore them, and try
-what they may not. See `private_directory` for what must hold, and `seeds` for how to play more.
+middle, and clocks jump. Clients write, extend, flush (and are gone in the middle of it), truncate, move, delete,
+take snapshots and restore them, and try what they may not. See `private_directory` for what must hold, and `seeds`
+for how to play more.
 """
 
 from __future__ import annotations
