@@ -47,7 +47,7 @@ def rounds() -> Iterator[tuple[int, tuple[str, ...]]]:
 def test_queries_that_are_killed_put_out_what_a_batch_gives(
     seed: int, queries: tuple[str, ...], tmp_path: Path
 ) -> None:
-    rng = random.Random(seed)
+    rng = random.Random(f"{seed} {' '.join(queries)}")
     logs = log_events.available()
     events = log_events.read_events(logs[(seed - 1) % len(logs)])
     parts, kills, others = (rng.randint(8, 16), rng.randint(1, 4), rng.randint(2, 6)) if _LONG else (4, 2, 3)
