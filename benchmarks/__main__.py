@@ -18,11 +18,13 @@ _ALL = (
     "figure10",
     "staggered",
     "snapshots",
+    "replay_io",
     "spark_batches",
 )
 _WITH_FULL = ("figure10", "staggered", "snapshots")
 _WITH_SIZE = ("repair", "io_service")
 _WITH_FILES = ("metadata_ops", "restart")
+_WITH_STATE = ("spark_batches",)
 
 
 def main() -> None:
@@ -33,6 +35,10 @@ def main() -> None:
     parser.add_argument("--full", action="store_true", help=f"all of it, of {' and '.join(_WITH_FULL)}")
     sized = " and ".join(_WITH_SIZE)
     parser.add_argument("--gigabytes", type=float, metavar="G", help=f"how much is stored, of {sized}")
+    large = " and ".join(_WITH_STATE)
+    parser.add_argument(
+        "--state-mebibytes", type=int, metavar="N", help=f"how large the large state is, of {large}"
+    )
     options = parser.parse_args()
     unknown = set(options.names) - set(_ALL)
     if unknown:
@@ -42,7 +48,8 @@ def main() -> None:
         files = {"files": options.files} if options.files is not None and name in _WITH_FILES else {}
         full = {"full": True} if options.full and name in _WITH_FULL else {}
         size = {"gigabytes": options.gigabytes} if options.gigabytes is not None and name in _WITH_SIZE else {}
-        importlib.import_module(f"benchmarks.{name}").main(quick=options.quick, **files, **full, **size)
+        state = {"state_mebibytes": options.state_mebibytes} if name in _WITH_STATE else {}
+        importlib.import_module(f"benchmarks.{name}").main(quick=options.quick, **files, **full, **size, **state)
 
 
 if __name__ == "__main__":

@@ -1,112 +1,77 @@
 """What a micro-batch costs with its checkpoint on peacefs (r = 3) and on `file://`, alternating in one run.
 
-One stateful query (a count per key, 8 shuffle partitions) in four variants: state in Spark's HDFS-backed store or
-in RocksDB with change logs, checkpoint on peacefs or on local files of the same disk. The variants take turns, a
-few batches each; their first turns, and the first batch of each turn, which loads the state, are not counted.
+A stateful query (a count per key) with 1, 8 and 32 shuffle partitions, with state in RocksDB with change logs or
+in Spark's HDFS-backed store, alone or four at once in one session. The variants take turns, a few batches each;
+their first turns, and the first batch of each turn, which loads the state, are not counted; how long that takes,
+from the query's start to its first commit, is told apart.
 
-The two do not promise the same: peacefs acknowledges after fsync on three datanodes, `file://` never syncs.
+Then a query whose state is large, `--state-mebibytes N` of it, all new in one batch and uploaded in that batch's
+commit (no change logs); before and after it bare chains that write as much with the same fsyncs, one a store.
+
+The two places do not promise the same: peacefs acknowledges after fsync on three datanodes, `file://` never syncs.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import statistics
 import tempfile
+import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from peacefs.client.local_cluster import LocalCluster
 from peacefs.spark_connector.java import find_java, java_environment
+from peacefs.spark_connector.scratch import scratch_environment
 from peacefs.spark_connector.session import configure
 
+from . import bare_chain
 from .report import show
+from .stateful_query import Progress, StatefulQuery, Turn
 
-_PROVIDERS = {
-    "HDFS-backed": "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
-    "RocksDB": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
-}
-_MEASURES = ("triggerExecution", "addBatch", "walCommit", "commitOffsets")
-_PARTITIONS = 8
-_ROWS_A_BATCH = 2000
-_KEYS = 5000
+_MIB = 1 << 20
+_CORES = 2
+# State store, partitions, queries at once.
+_SMALL = (("RocksDB", 1, 1), ("RocksDB", 8, 1), ("RocksDB", 32, 1), ("RocksDB", 8, 4), ("HDFS-backed", 8, 1))
 # No new round of turns is begun after this.
-_SECONDS_MAX = 420.0
+_SECONDS_MAX = 150.0
+_STATE_MEBIBYTES = 64
+_KEY_BYTES = 4096
+_CHANGELOGS = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 
 
-def main(*, quick: bool = False) -> None:
-    counted, turn = (4, 2) if quick else (30, 6)
-    began = time.monotonic()
-    rng = random.Random(1)
+def main(*, quick: bool = False, state_mebibytes: int | None = None) -> None:
+    counted, turn = (2, 2) if quick else (24, 6)
+    mebibytes = state_mebibytes or (8 if quick else _STATE_MEBIBYTES)
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         with LocalCluster(directory / "cluster", datanodes=4, port=0) as cluster:
             spark = _start_spark(cluster, directory)
+            places = {"peacefs": f"{cluster.webhdfs_uri}/benchmark", "file://": f"file://{directory}/checkpoints"}
             try:
-                variants = _variants(cluster, directory)
-                for variant in variants:
-                    variant.take_turn(spark, rng, turn)
-                while len(variants[0].batches) < counted and time.monotonic() - began < _SECONDS_MAX:
-                    for variant in rng.sample(variants, len(variants)):
-                        variant.batches += variant.take_turn(spark, rng, turn)
+                small = _small_state(spark, directory, places, counted, turn)
+                large = _large_state(spark, directory, places, mebibytes)
             finally:
                 spark.stop()
-    show("spark_batches", f"stateful micro-batches, {_PARTITIONS} partitions: median ms", _rows(variants))
-
-
-@dataclass
-class _Variant:
-    """One state store with its checkpoint in one place, and the durations (ms) of its batches."""
-
-    store: str
-    place: str
-    input: Path
-    checkpoint: str
-    batches: list[dict[str, int]] = field(default_factory=list)
-    _files: int = 0
-
-    def take_turn(self, spark: SparkSession, rng: random.Random, batches: int) -> list[dict[str, int]]:
-        """Runs `batches` batches and one before them, whose durations are left out."""
-        for _ in range(batches + 1):
-            self._add_input(rng)
-        spark.conf.set("spark.sql.streaming.stateStore.providerClass", _PROVIDERS[self.store])
-        lines = spark.readStream.option("maxFilesPerTrigger", 1).text(f"file://{self.input}")
-        query = (
-            lines.groupBy(F.col("value").alias("key"))
-            .count()
-            .writeStream.format("noop")
-            .outputMode("update")
-            .option("checkpointLocation", self.checkpoint)
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
-        reports = [json.loads(progress.json) for progress in query.recentProgress]
-        return [report["durationMs"] for report in reports if report["numInputRows"]][1:]
-
-    def median_ms(self, measure: str) -> float:
-        return statistics.median(batch.get(measure, 0) for batch in self.batches)
-
-    def _add_input(self, rng: random.Random) -> None:
-        path = self.input / f"{self._files:06}.txt"
-        path.write_text("".join(f"key-{rng.randrange(_KEYS)}\n" for _ in range(_ROWS_A_BATCH)))
-        self._files += 1
-        # Spark takes files in the order of these.
-        os.utime(path, (self._files, self._files))
+    show("spark_batches", "stateful micro-batches: median ms", small)
+    show("spark_state", f"a batch that makes {mebibytes} MiB of new state, {_CORES} stores", large)
 
 
 def _start_spark(cluster: LocalCluster, directory: Path) -> SparkSession:
-    os.environ.update(java_environment(find_java(), directory / "java"), SPARK_LOCAL_IP="127.0.0.1")
+    os.environ.update(
+        java_environment(find_java(), directory / "java"),
+        **scratch_environment(directory / "scratch"),
+        SPARK_LOCAL_IP="127.0.0.1",
+    )
     session: SparkSession = (
         configure(SparkSession.builder, cluster.http_address)
-        .master("local[2]")
-        .config("spark.sql.shuffle.partitions", str(_PARTITIONS))
+        .master(f"local[{_CORES}]")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .getOrCreate()
@@ -115,28 +80,149 @@ def _start_spark(cluster: LocalCluster, directory: Path) -> SparkSession:
     return session
 
 
-def _variants(cluster: LocalCluster, directory: Path) -> list[_Variant]:
-    places = {"peacefs": f"{cluster.webhdfs_uri}/benchmark", "file://": f"file://{directory}/checkpoints"}
-    variants: list[_Variant] = []
-    for store in _PROVIDERS:
-        for place, root in places.items():
-            source = directory / f"input-{len(variants)}"
-            source.mkdir()
-            variants.append(_Variant(store, place, source, f"{root}/{store}"))
-    return variants
+# -- small state -----------------------------------------------------------------------------------
 
 
-def _rows(variants: list[_Variant]) -> list[dict[str, Any]]:
-    local = {
-        variant.store: variant.median_ms("triggerExecution") for variant in variants if variant.place == "file://"
-    }
-    return [
-        {
-            "state store": variant.store,
-            "checkpoint": variant.place,
-            "batches": len(variant.batches),
-            **{measure: variant.median_ms(measure) for measure in _MEASURES},
-            "of file://": variant.median_ms("triggerExecution") / local[variant.store],
+@dataclass
+class _Variant:
+    """Queries that run at once, with their checkpoints in one place."""
+
+    store: str
+    partitions: int
+    place: str
+    queries: list[StatefulQuery]
+    restarts_ms: list[float] = field(default_factory=list)
+    batches: list[Progress] = field(default_factory=list)
+
+    def take_turn(self, rng: random.Random, batches: int) -> list[Turn]:
+        """Runs `batches` batches and one before them, which the turn does not hold."""
+        for query in self.queries:
+            for _ in range(batches + 1):
+                query.add_input(rng)
+        return [started.turn() for started in [query.start() for query in self.queries]]
+
+    def keep(self, turns: list[Turn]) -> None:
+        for turn in turns:
+            self.restarts_ms.append(turn.restart_ms)
+            self.batches += turn.batches
+
+    def row(self) -> dict[str, Any]:
+        durations = [batch["durationMs"] for batch in self.batches]
+        return {
+            "state store": self.store,
+            "partitions": self.partitions,
+            "queries": len(self.queries),
+            "checkpoint": self.place,
+            "batches": len(self.batches),
+            "batch": _median(spent["triggerExecution"] for spent in durations),
+            "log writes": _median(spent["walCommit"] + spent["commitOffsets"] for spent in durations),
+            "a store's commit": _median(map(_store_commit_ms, self.batches)),
+            "start to commit": _median(self.restarts_ms),
         }
-        for variant in variants
+
+
+def _small_state(
+    spark: SparkSession, directory: Path, places: dict[str, str], counted: int, turn: int
+) -> list[dict[str, Any]]:
+    began = time.monotonic()
+    rng = random.Random(1)
+    variants = list(_variants(spark, directory, places))
+    for variant in variants:
+        variant.take_turn(rng, turn)
+    while not variants[0].batches or (
+        len(variants[0].batches) < counted and time.monotonic() - began < _SECONDS_MAX
+    ):
+        for variant in rng.sample(variants, len(variants)):
+            variant.keep(variant.take_turn(rng, turn))
+    rows = [variant.row() for variant in variants]
+    local = {_kind(row): row["batch"] for row in rows if row["checkpoint"] == "file://"}
+    return [{**row, "of file://": row["batch"] / local[_kind(row)]} for row in rows]
+
+
+def _variants(spark: SparkSession, directory: Path, places: dict[str, str]) -> Iterator[_Variant]:
+    for store, partitions, at_once in _SMALL:
+        for place, root in places.items():
+            names = [f"{place.strip(':/')}-{store}-{partitions}-{at_once}-{number}" for number in range(at_once)]
+            queries = [
+                StatefulQuery(spark, store, partitions, directory / name, f"{root}/{name}") for name in names
+            ]
+            yield _Variant(store, partitions, place, queries)
+
+
+def _kind(row: dict[str, Any]) -> tuple[str, int, int]:
+    return row["state store"], row["partitions"], row["queries"]
+
+
+def _store_commit_ms(batch: Progress) -> float:
+    (operator,) = batch["stateOperators"]
+    spent: float = operator["commitTimeMs"] / operator["numStateStoreInstances"]
+    return spent
+
+
+def _median(values: Any) -> float:
+    return statistics.median(values)
+
+
+# -- large state -----------------------------------------------------------------------------------
+
+
+def _large_state(
+    spark: SparkSession, directory: Path, places: dict[str, str], mebibytes: int
+) -> list[dict[str, Any]]:
+    before = spark.conf.get(_CHANGELOGS)
+    spark.conf.set(_CHANGELOGS, "false")
+    rows = []
+    chain = _chain_mebibytes_a_s(mebibytes, directory)
+    for place, root in places.items():
+        query = StatefulQuery(
+            spark,
+            "RocksDB",
+            _CORES,
+            directory / f"large-{len(rows)}",
+            f"{root}/large",
+            key_bytes=_KEY_BYTES,
+        )
+        grown = _grow(query, mebibytes)
+        before_it, chain = chain, _chain_mebibytes_a_s(mebibytes, directory)
+        beside = (before_it + chain) / 2
+        of_chain = grown["MiB/s a store"] / beside
+        rows.append({"checkpoint": place, **grown, "a bare chain, MiB/s": beside, "of the chain": of_chain})
+    spark.conf.set(_CHANGELOGS, before)
+    return rows
+
+
+def _grow(query: StatefulQuery, mebibytes: int) -> dict[str, Any]:
+    """Two batches: one that opens the stores, and one that fills them; then a start that has to load them."""
+    rng = random.Random(1)
+    rows = mebibytes * _MIB // _KEY_BYTES
+    query.add_input(rng)
+    query.add_input(rng, rows, keys=1 << 62)
+    (batch,) = query.start().turn().batches
+    query.add_input(rng)
+    again = query.start().turn()
+    (operator,) = batch["stateOperators"]
+    metrics = operator["customMetrics"]
+    copied = metrics["rocksdbBytesCopied"] / _MIB
+    return {
+        "MiB uploaded": copied,
+        "batch, s": batch["durationMs"]["triggerExecution"] / 1000,
+        "upload, s a store": metrics["rocksdbCommitFileSyncLatencyMs"] / _CORES / 1000,
+        "MiB/s a store": copied / (metrics["rocksdbCommitFileSyncLatencyMs"] / 1000),
+        "start to commit, s": again.restart_ms / 1000,
+    }
+
+
+def _chain_mebibytes_a_s(mebibytes: int, directory: Path) -> float:
+    """What each of as many bare chains as there are stores gives, all at work at once."""
+    share = mebibytes * _MIB // _CORES
+    start = threading.Barrier(_CORES)
+    seconds: list[float] = []
+    chains = [
+        threading.Thread(target=lambda: seconds.append(bare_chain.run(share, 3, directory, start=start)))
+        for _ in range(_CORES)
     ]
+    for chain in chains:
+        chain.start()
+    for chain in chains:
+        chain.join()
+    return share / _MIB / statistics.mean(seconds)
