@@ -19,7 +19,7 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -159,7 +159,7 @@ def _store_commit_ms(batch: Progress) -> float:
     return spent
 
 
-def _median(values: Any) -> float:
+def _median(values: Iterable[float]) -> float:
     return statistics.median(values)
 
 
@@ -169,9 +169,8 @@ def _median(values: Any) -> float:
 def _large_state(
     spark: SparkSession, directory: Path, places: dict[str, str], mebibytes: int
 ) -> list[dict[str, Any]]:
-    before = spark.conf.get(_CHANGELOGS)
     spark.conf.set(_CHANGELOGS, "false")
-    rows = []
+    rows: list[dict[str, Any]] = []
     chain = _chain_mebibytes_a_s(mebibytes, directory)
     for place, root in places.items():
         query = StatefulQuery(
@@ -187,7 +186,6 @@ def _large_state(
         beside = (before_it + chain) / 2
         of_chain = grown["MiB/s a store"] / beside
         rows.append({"checkpoint": place, **grown, "a bare chain, MiB/s": beside, "of the chain": of_chain})
-    spark.conf.set(_CHANGELOGS, before)
     return rows
 
 
