@@ -2,6 +2,10 @@
 
 An event is one line of a log: when, about whom (`key`), what (`word`) and the line itself. They are staged as
 JSON lines, a file a batch, and end with a sentinel far after all others, by which every window and timer fires.
+
+There are two of them, a file each. A driver may be killed between the file sink's commit of a batch and Spark's
+own; then the batch is not computed again, for the sink has it, and what came with it never moves the watermark.
+That is Spark's way, wherever the checkpoint is, and only what comes later makes up for it.
 """
 
 from __future__ import annotations
@@ -19,8 +23,9 @@ from peacefs.spark_connector.log_generator import generate_log
 
 #: Names another directory with loghub's logs than the one beside the checkout.
 LOGS_VARIABLE = "PEACEFS_LOGS"
-#: From the last event to the sentinel (s): more than any window, gap, timer and delay of the queries.
+#: From the last event to the first sentinel (s): more than any window, gap, timer and delay of the queries.
 SENTINEL_AFTER_S = 7200
+_BETWEEN_SENTINELS_S = 60
 _GENERATED_LINES = 2000
 
 
@@ -85,13 +90,14 @@ def disorder_s(events: Iterable[Event]) -> int:
 
 
 def stage(events: Sequence[Event], parts: int) -> dict[str, bytes]:
-    """The parts by name, and the sentinel's part at the end."""
+    """The parts by name, and the sentinels' at the end."""
     staged = {}
     for part in range(parts):
         first, after = (len(events) * edge // parts for edge in (part, part + 1))
         staged[f"{part:05}.json"] = _json_lines(events[first:after])
-    sentinel = Event(-1, max(event.at for event in events) + SENTINEL_AFTER_S, "", "sentinel", "")
-    staged[f"{parts:05}.json"] = _json_lines([sentinel])
+    horizon = max(event.at for event in events) + SENTINEL_AFTER_S
+    for number, at in ((-1, horizon), (-2, horizon + _BETWEEN_SENTINELS_S)):
+        staged[f"{len(staged):05}.json"] = _json_lines([Event(number, at, "", "sentinel", "")])
     return staged
 
 

@@ -34,8 +34,6 @@ _SILENCE_S = 120.0
 _STOPS_MAX = 3
 _LINES_SHOWN = 30
 _HORIZON_AFTER_S = 3600
-#: A query that reads another's output has about this share of that one's batches.
-_SHARE_OF_SECOND_STAGE = 0.5
 _INPUT = "/input"
 CHECKPOINTS = "/checkpoints"
 
@@ -143,7 +141,7 @@ class Ordeal:
         begun = 0.0
         for query in queries:
             batch = Checkpoint(self._files, f"{CHECKPOINTS}/{query}").begun()
-            begun += 0 if batch is None else min(1.0, (batch + 1) / (parts + 1))
+            begun += 0 if batch is None else min(1.0, (batch + 1) / (parts + 2))
         return begun / len(queries)
 
     # -- what is done to them --------------------------------------------------------------------------
