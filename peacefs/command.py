@@ -16,6 +16,7 @@ from peacefs.client.addresses import DEFAULT_ADDRESS
 from peacefs.client.command_line.application import Coordinator, application
 from peacefs.client.command_line.complaints import complain
 from peacefs.metadata_commands import metadata
+from peacefs.spark_commands import spark
 from peacefs.protocol.limits import (
     calibration_s,
     coordinator_http_port_default,
@@ -261,6 +262,7 @@ def _node_address(text: str) -> tuple[str, int]:
 
 application.add_typer(metadata, name="metadata")
 application.add_typer(checkpoint, name="checkpoint")
+application.add_typer(spark, name="spark")
 
 
 @application.command()

@@ -1,8 +1,8 @@
 """What Spark must be told so that it checkpoints on peacefs and rides out a restart of the coordinator.
 
 Nothing is added to Spark: no jar, no class of ours. Each setting is a row of one table with its reason and
-the Spark version that knows it, so that the table can be printed and argued about. Keys that an older Spark
-does not know are passed over by it in silence.
+the Spark version that knows it, so that the table can be printed and argued about. A Spark that does not know a
+setting is not given it.
 
     spark = configure(SparkSession.builder.appName("orders"), "coordinator:9870").getOrCreate()
     stream.writeStream.option("checkpointLocation", "webhdfs://coordinator:9870/checkpoints/orders")
@@ -10,11 +10,14 @@ does not know are passed over by it in silence.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from peacefs.client.addresses import parse_address
+from peacefs.protocol.errors import BadRequest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,10 +27,15 @@ _STATE_STORE = _STREAMING + "stateStore."
 _HADOOP = "spark.hadoop."
 
 ANY_SPARK = "any"
+_VERSION = re.compile(r"[0-9]+(?:\.[0-9]+){1,2}")
 
 # Sleep in ms and number of tries, in pairs: 5 s in short steps for a connection that was cut, then 60 s for a
 # coordinator that starts and waits for its datanodes, then 60 s for a standby or an operator.
 _RETRY_STEPS = "250,20,1000,60,5000,12"
+#: As many as tasks of one JVM may write at once; each keeps one connection to the coordinator.
+_KEPT_CONNECTIONS = "-Dhttp.maxConnections=64"
+#: The oldest Spark that these settings are right for: before it there are no change logs.
+OLDEST_SPARK = (3, 5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +48,33 @@ class Setting:
     reason: str
 
 
-def settings(address: str, checkpoint_root: str = "/checkpoints") -> list[Setting]:
-    """The table for the coordinator at `address` (`host:port` of its HTTP side, or a URI). Raises BadRequest."""
+def settings(
+    address: str, checkpoint_root: str = "/checkpoints", spark_version: str | None = None
+) -> list[Setting]:
+    """The table for the coordinator at `address` (`host:port` of its HTTP side, or a URI). Raises BadRequest.
+
+    Without a version of Spark, what the newest knows.
+    """
+    table = _table(address, checkpoint_root)
+    if spark_version is None:
+        return table
+    wanted = _version(spark_version)[:2]
+    if wanted < OLDEST_SPARK:
+        oldest = ".".join(map(str, OLDEST_SPARK))
+        raise BadRequest(f"Spark {spark_version} writes no change logs of state: {oldest} is the oldest that does")
+    # "4.1" stands for all of 4.1.x.
+    return [setting for setting in table if setting.since == ANY_SPARK or _version(setting.since)[:2] <= wanted]
+
+
+def _version(text: str) -> tuple[int, ...]:
+    """The numbers that a version begins with: of "4.0.0.dev1" the first three. Raises BadRequest."""
+    found = _VERSION.match(text)
+    if found is None:
+        raise BadRequest(f"{text!r} is no version of Spark: 4.1 or 4.1.2 is one")
+    return tuple(int(number) for number in found[0].split("."))
+
+
+def _table(address: str, checkpoint_root: str) -> list[Setting]:
     return [
         Setting(
             _STREAMING + "checkpointLocation",
@@ -67,6 +100,15 @@ def settings(address: str, checkpoint_root: str = "/checkpoints") -> list[Settin
             ANY_SPARK,
             "a host that is gone is noticed in 5 s, not 60, and the retry goes to another datanode",
         ),
+        *(
+            Setting(
+                f"spark.{side}.defaultJavaOptions",
+                _KEPT_CONNECTIONS,
+                "3.0.0",
+                "Java keeps 5 idle connections to a host, so that more tasks than that open new ones all the time",
+            )
+            for side in ("driver", "executor")
+        ),
         Setting(
             _STATE_STORE + "providerClass",
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
@@ -80,11 +122,24 @@ def settings(address: str, checkpoint_root: str = "/checkpoints") -> list[Settin
             "a commit writes one small change log a store; snapshots are uploaded in the background",
         ),
         Setting(
+            _STATE_STORE + "maintenanceInterval",
+            "60s",
+            "2.0.0",
+            "as often snapshots are uploaded and old versions deleted: it bounds what a restart reads",
+        ),
+        Setting(
+            _STREAMING + "minBatchesToRetain",
+            "100",
+            "2.1.1",
+            "so many batches are kept, and `peacefs checkpoint rollback` can go back as far",
+        ),
+        Setting(
             _STATE_STORE + "checkpointFormatVersion",
             "1",
             "4.0.0",
             "with version 2 Spark 4.3 can never restart a query that was killed between its sink's commit and its "
-            "own, if the sink skips batches that it has, as the file sink does; so not its unique file names",
+            "own, if the sink skips batches that it has, as the file sink does; so neither its unique file "
+            "names nor its checksums",
         ),
     ]
 
@@ -94,10 +149,18 @@ def as_dict(table: Iterable[Setting]) -> dict[str, str]:
     return {setting.key: setting.value for setting in table}
 
 
+def installed_spark() -> str | None:
+    """The version of the PySpark that is installed here, if one is."""
+    try:
+        return version("pyspark")
+    except PackageNotFoundError:
+        return None
+
+
 def configure(
     builder: SparkSession.Builder, address: str, checkpoint_root: str = "/checkpoints"
 ) -> SparkSession.Builder:
-    """Apply the table to `builder` before its `getOrCreate`; what is set on it afterwards wins."""
-    for setting in settings(address, checkpoint_root):
+    """Apply what this Spark knows of the table to `builder` before `getOrCreate`; what is set afterwards wins."""
+    for setting in settings(address, checkpoint_root, installed_spark()):
         builder = builder.config(setting.key, setting.value)
     return builder

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from peacefs.command import application
 from peacefs.protocol.errors import BadRequest
 from peacefs.protocol.limits import startup_hold_s
 from peacefs.spark_connector.session import as_dict, configure, settings
@@ -48,6 +52,61 @@ def test_the_coordinator_may_be_named_as_people_name_it(address: str) -> None:
 def test_an_address_that_is_none_is_refused() -> None:
     with pytest.raises(BadRequest):
         settings("coordinator:many")
+
+
+SETTINGS_SINCE = {
+    "3.5": {"3.0.0", "any", "2.0.0", "2.1.1", "3.2.0", "3.5.0"},
+    "4.0.5": {"4.0.0"},
+    "4.1": set(),
+    "4.2.1": set(),
+    "4.3.0": set(),
+}
+
+
+def test_a_spark_is_given_what_it_knows_and_no_more() -> None:
+    given: set[str] = set()
+    known: set[str] = set()
+    for version, new in SETTINGS_SINCE.items():
+        table = settings("c", spark_version=version)
+        known |= new
+        assert {setting.since for setting in table} == known
+        assert given <= as_dict(table).keys()
+        given = set(as_dict(table))
+    assert settings("c", spark_version="9.1") == settings("c"), "a Spark to come is told what the newest is"
+
+
+@pytest.mark.parametrize("wrong", ["3.4.4", "2.4", "four", "4", ""])
+def test_a_spark_without_change_logs_and_what_is_none_are_refused(wrong: str) -> None:
+    with pytest.raises(BadRequest):
+        settings("c", spark_version=wrong)
+
+
+def conf(*arguments: str) -> str:
+    result = CliRunner().invoke(application, ["spark", "conf", "-c", "http://c:9870", *arguments])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_the_settings_are_printed_for_each_way_to_give_them() -> None:
+    table = settings("c", "/jobs", "3.5")
+    asked = ("--spark-version=3.5", "--root=/jobs")
+    lines = conf(*asked).splitlines()
+    assert [line.split(" ", 1) for line in lines if not line.startswith("#")] == [
+        [setting.key, setting.value] for setting in table
+    ]
+    assert len([line for line in lines if line.startswith("# ")]) == len(table), "each with its reason"
+    arguments = shlex.split(conf(*asked, "--format=submit").replace("\\\n", " "))
+    assert arguments[::2] == ["--conf"] * len(table)
+    assert [argument.split("=", 1) for argument in arguments[1::2]] == [[one.key, one.value] for one in table]
+    records = [json.loads(line) for line in conf(*asked, "--format=json").splitlines()]
+    assert [record["key"] for record in records] == [setting.key for setting in table]
+
+
+def test_a_wrong_version_or_format_is_said_in_a_line() -> None:
+    for arguments, status in ((["--spark-version=3.4.1"], 1), (["--format=yaml"], 2)):
+        result = CliRunner().invoke(application, ["spark", "conf", *arguments])
+        assert result.exit_code == status
+        assert "Traceback" not in result.output
 
 
 def test_the_client_retries_for_longer_than_a_coordinator_takes_to_start() -> None:

@@ -1,0 +1,38 @@
+"""The settings as text: for `spark-defaults.conf`, for `spark-submit`, and for machines."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Final
+
+import msgspec
+
+from .session import ANY_SPARK, Setting
+
+
+def _defaults(table: Sequence[Setting]) -> str:
+    """Lines of a spark-defaults.conf, each below its reason."""
+    return "\n".join(f"# {setting.reason}{_since(setting)}\n{setting.key} {setting.value}" for setting in table)
+
+
+def _since(setting: Setting) -> str:
+    return "" if setting.since == ANY_SPARK else f" (Spark {setting.since})"
+
+
+def _submit(table: Sequence[Setting]) -> str:
+    """Arguments for a shell, one a line."""
+    return " \\\n".join(f"--conf {shlex.quote(f'{setting.key}={setting.value}')}" for setting in table)
+
+
+def _json(table: Sequence[Setting]) -> str:
+    return "\n".join(msgspec.json.encode(asdict(setting)).decode() for setting in table)
+
+
+#: How `peacefs spark conf --format` prints the table.
+FORMATS: Final[Mapping[str, Callable[[Sequence[Setting]], str]]] = {
+    "defaults": _defaults,
+    "submit": _submit,
+    "json": _json,
+}
