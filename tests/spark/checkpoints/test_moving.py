@@ -17,6 +17,7 @@ from support import checkpoints as made
 
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster import LocalCluster
+from peacefs.spark_connector.runs import begin_run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -186,24 +187,29 @@ def test_a_moved_checkpoint_goes_on_after_the_original_is_destroyed(
         return int(verdict["batch"])
 
     address = f"--coordinator={cluster.http_address}"
+    root = f"{cluster.webhdfs_uri}/tws/a"
     put(0)
-    assert count_by_key(spark, source, f"{cluster.webhdfs_uri}/tws/a") is None
-    assert last_batch("/tws/a") == 0
+    assert count_by_key(spark, source, begin_run(root).location) is None
+    put(1)
+    assert count_by_key(spark, source, begin_run(root).location) is None, (
+        "it reads schemas by the older run's path"
+    )
+    assert last_batch("/tws/a") == 1
     with PeaceFileSystem(cluster.http_address) as files:
         assert peacefs("fork", "/tws/a", "/tws/fork", address).exit_code == 0
         files.copy("/tws/a", "/tws/plain")
         files.delete("/tws/a", recursive=True)
-    put(1)
+    put(2)
     assert peacefs("verify", "/tws/plain", address).exit_code == 5, "it names files of the original"
     assert count_by_key(spark, source, f"{cluster.webhdfs_uri}/tws/fork") is None
-    assert last_batch("/tws/fork") == 1
+    assert last_batch("/tws/fork") == 2
 
     archive = tmp_path / "a.zip"
     assert peacefs("export", "/tws/fork", str(archive), address).exit_code == 0
     with PeaceFileSystem(cluster.http_address) as files:
         files.delete("/tws", recursive=True)
     assert peacefs("import", str(archive), f"file://{tmp_path}/imported").exit_code == 0
-    put(2)
+    put(3)
     assert count_by_key(spark, source, f"file://{tmp_path}/imported") is None
-    assert last_batch(f"file://{tmp_path}/imported") == 2
+    assert last_batch(f"file://{tmp_path}/imported") == 3
     shutil.rmtree(tmp_path / "imported")
