@@ -82,7 +82,7 @@ def main(*, quick: bool = False, full: bool = False) -> None:
     if quick:
         cells, seeds = [Cell(8, 128)], range(1)
     elif full:
-        cells, seeds = [Cell(*cell) for cell in product((8, 16), (128, 256, 512))], range(5)
+        cells, seeds = [Cell(*cell) for cell in product((8, 16), (128, 256, 512))], range(4)
     with emulation(Scale()) as emulated:
         if emulated is not None:
             _Figure(emulated).draw(cells, seeds)

@@ -43,9 +43,9 @@ class Session:
 
 
 def main(*, quick: bool = False, full: bool = False) -> None:
-    sessions, rounds, runs = [Session(1, 8, 2), Session(8, 8, 4)], 2, 1
+    sessions, rounds, runs = [Session(1, 8, 2), Session(8, 8, 4)], 1, 1
     if quick:
-        sessions, rounds = [Session(4, 4, 2)], 1
+        sessions = [Session(4, 4, 2)]
     elif full:
         sessions, rounds, runs = [Session(1, 8, 4), Session(8, 8, 4), Session(8, 8, 8)], 3, 2
     with emulation(Scale()) as emulated:
@@ -80,10 +80,10 @@ class _Figure:
         tree = f"/snapshots/{self._runs}"
         self._cluster.use_policy(policy)
         taken: list[float] = []
-        for number in range(rounds + 1):
-            found = self._checkpoint(session, tree, number, seed)
-            taken += found if number else []
+        self._checkpoint(session, tree, 0, seed)
+        for number in range(rounds):
             time.sleep(checkpoint_pause_s)
+            taken += self._checkpoint(session, tree, number + 1, seed)
         self._cluster.delete(tree)
         return taken
 

@@ -59,7 +59,7 @@ class Taken:
 
 
 def main(*, quick: bool = False, full: bool = False) -> None:
-    loads, seeds = [Load(16, 128, 3, load) for load in (0.5, 0.85, 1.15)], range(1)
+    loads, seeds = [Load(12, 128, 3, load) for load in (0.5, 0.85, 1.15)], range(1)
     if quick:
         loads = [Load(8, 128, 2, 0.85)]
     elif full:

@@ -44,7 +44,8 @@ class Emulation:
         """What figures that are taken here have to be read with."""
         return (
             f"{len(self.cluster.network.hosts)} datanodes at {self.scale.rates:g} of the paper's rates, chunks of "
-            f"{self.scale.chunk_bytes} B; congestion control {CONGESTION}, of {_CHOICES.read_text().split()}"
+            f"{self.scale.chunk_bytes} B; congestion control {CONGESTION}, where there may be "
+            f"{' or '.join(_CHOICES.read_text().split())}"
         )
 
     def as_made(self) -> Topology:
