@@ -32,6 +32,9 @@ from .coordinator_api import CoordinatorApi
 
 Pipeline = Sequence[NodeId]
 
+#: Of the time of a measurement, what a stream's last chunk is to take.
+_LAST_PART = 1 / 8
+
 
 class LinkRate(NamedTuple):
     """What crossed a link in one direction, and what each disk took in meanwhile, in bytes a second."""
@@ -123,9 +126,12 @@ class _Stream:
 
     def run(self, until_s: float) -> None:
         """A short chunk, then chunks that last for the rest of the time at the rate of the one before: what is in
-        buffers when the time is over has to be waited for, and should not be much."""
+        buffers when the time is over has to be waited for, and should not be much. To a disk alone they last for
+        half of the rest, until little is left: after a guess from a few packets one stream would go on long after
+        the others, and a disk with one stream has another rate. A pipeline's filling costs more than that."""
         size = packet_bytes
         begun_s = time.monotonic()
+        short_s = (until_s - begun_s) * (_LAST_PART if len(self._pipeline) == 1 else 1.0)
         try:
             while True:
                 written = self._driver.run(send_chunk(self._allocated, _Packets(self._packet, size)))
@@ -133,7 +139,8 @@ class _Stream:
                 ended_s = time.monotonic()
                 if ended_s >= until_s:
                     return
-                rest = size / (ended_s - begun_s) * (until_s - ended_s)
+                rest_s = until_s - ended_s
+                rest = size / (ended_s - begun_s) * (rest_s / 2 if rest_s > short_s else rest_s)
                 size = max(packet_bytes, min(int(rest), chunk_bytes_max) // packet_bytes * packet_bytes)
                 begun_s = ended_s
                 self.prepare()
