@@ -22,6 +22,7 @@ from peacefs.client.local_cluster import LocalCluster
 from peacefs.client.member_process import Member
 from peacefs.spark_connector.checkpoint import Checkpoint
 from peacefs.spark_connector.java import find_java, java_environment
+from peacefs.spark_connector.query_plan import STOPPED
 from peacefs.spark_connector.query_process import QueryProcess
 from peacefs.spark_connector.scratch import scratch_environment
 
@@ -33,6 +34,8 @@ _POLL_S = 0.2
 _SILENCE_S = 120.0
 _STOPS_MAX = 3
 _LINES_SHOWN = 30
+#: The JVM may go on to complain after the driver has said why it stopped.
+_LINES_SEARCHED = 1000
 _HORIZON_AFTER_S = 3600
 _INPUT = "/input"
 CHECKPOINTS = "/checkpoints"
@@ -190,9 +193,10 @@ class Ordeal:
     def _stopped(self, status: int) -> None:
         assert self._driver is not None
         self._driver.kill()
-        reason = next(iter(self._driver.last_words(1)), f"status {status}")
+        said = [line for line in self._driver.last_words(_LINES_SEARCHED) if line.startswith(STOPPED)]
+        reason = said[-1] if said else f"status {status}"
         self.stops.append(reason)
-        self._tell(f"stopped: {reason}")
+        self._tell(reason)
         assert len(self.stops) <= _STOPS_MAX, self._complaint("the queries stop again and again")
 
     def _tell(self, what: str) -> None:
