@@ -28,12 +28,12 @@ _LOG_TAIL_BYTES = 4096
 
 
 class Readiness(msgspec.Struct, frozen=True):
-    """What a member says once it is ready; fields of the other role keep their defaults."""
+    """What a member says once it is ready; fields of other roles keep their defaults."""
 
     role: str
     pid: int
-    http_host: str
-    http_port: int
+    http_host: str = ""
+    http_port: int = 0
     cluster: str = ""
     node_host: str = ""
     node_port: int = 0

@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 
 from peacefs.protocol.ids import ChunkId, NodeId
 
-from .records import ChunkRecord, Decision, FileChunk, Kind
+from .records import ChunkRecord, Decision, FileChunk, Kind, QueryRecord
 
 InodeId = int
 
@@ -207,6 +207,10 @@ class Reader(ABC):
     @abstractmethod
     def decisions(self) -> dict[NodeId, Decision]:
         """About the datanodes that are not in service, over ones included."""
+
+    @abstractmethod
+    def supervised_queries(self) -> list[QueryRecord]:
+        """In order of their names."""
 
     @abstractmethod
     def at(self, at_tx: int, root: InodeId) -> Reader:
@@ -416,6 +420,13 @@ class Transaction(Reader):
     @abstractmethod
     def decide(self, node: NodeId, decision: Decision) -> None:
         """Replaces what was decided about a datanode."""
+
+    @abstractmethod
+    def record_query(self, record: QueryRecord) -> None:
+        """Replaces what was recorded of the supervised query of this name."""
+
+    @abstractmethod
+    def forget_query(self, name: str) -> None: ...
 
     @abstractmethod
     def raise_floor(self, floor: ChunkId) -> None:

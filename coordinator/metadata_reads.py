@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from peacefs.protocol.ids import ChunkId, NodeId
+from peacefs.protocol.supervised import Phase
 
 from .metadata import ROOT, Discarded, Inode, InodeId, Lease, Origin, Quota, Reader, Run, Snapshot, Usage
 from .metadata_schema import DIRECTORY_KIND, FILE_KIND, LIVE
-from .records import ChunkRecord, Decision, FileChunk, Kind, Mode
+from .records import ChunkRecord, Decision, FileChunk, Kind, Mode, QueryRecord
 
 _KINDS = {FILE_KIND: Kind.FILE, DIRECTORY_KIND: Kind.DIRECTORY}
 
@@ -85,6 +86,9 @@ _TREE_USAGE = f"""
             CROSS JOIN inode i ON i.inode = e.inode AND i.to_tx = {LIVE}
         WHERE b.kind = {DIRECTORY_KIND})
     SELECT count(*), coalesce(sum(bytes), 0) FROM below"""
+_SUPERVISED_QUERIES = """
+    SELECT name, user, is_superuser, command, checkpoint, nodes, restarts_max, phase, agent, process, run,
+        location, restarts, reason, changed_ms FROM supervised_query ORDER BY name"""
 CHUNK_COLUMNS = "chunk, version, length, replication, hint"
 _CHUNK = f"SELECT {CHUNK_COLUMNS} FROM chunk WHERE chunk = ?"
 _CHUNKS = f"SELECT {CHUNK_COLUMNS} FROM chunk WHERE chunk > ? ORDER BY chunk LIMIT ?"
@@ -101,6 +105,21 @@ def chunk_record(row: Sequence[Any]) -> ChunkRecord:
 
 def _hint(text: str) -> tuple[NodeId, ...]:
     return msgspec.json.decode(text, type=tuple[NodeId, ...])
+
+
+def _query(row: Sequence[Any]) -> QueryRecord:
+    name, user, is_superuser, command, checkpoint, nodes, restarts_max, phase, *standing = row
+    return QueryRecord(
+        name,
+        user,
+        bool(is_superuser),
+        msgspec.json.decode(command, type=tuple[str, ...]),
+        checkpoint,
+        msgspec.json.decode(nodes, type=tuple[str, ...]),
+        restarts_max,
+        Phase(phase),
+        *standing,
+    )
 
 
 class _View:
@@ -194,6 +213,9 @@ class SqliteReader(Reader):
     def decisions(self) -> dict[NodeId, Decision]:
         rows = self._execute("SELECT node, mode, until_ms FROM datanode").fetchall()
         return {node: Decision(Mode(mode), until_ms) for node, mode, until_ms in rows}
+
+    def supervised_queries(self) -> list[QueryRecord]:
+        return [_query(row) for row in self._execute(_SUPERVISED_QUERIES).fetchall()]
 
     def at(self, at_tx: int, root: InodeId) -> Reader:
         return PastReader(self._connection, self.view(), at_tx, root)

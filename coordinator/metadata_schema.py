@@ -113,6 +113,15 @@ _RUNS = (
         pid INTEGER NOT NULL, since_ms INTEGER NOT NULL, ended_ms INTEGER)""",
 )
 
+_SUPERVISED_QUERIES = (
+    # `command` and `nodes` are JSON lists; `phase` is a value of protocol.supervised.Phase.
+    """CREATE TABLE supervised_query (
+        name TEXT PRIMARY KEY, user TEXT NOT NULL, is_superuser INTEGER NOT NULL, command TEXT NOT NULL,
+        checkpoint TEXT NOT NULL, nodes TEXT NOT NULL, restarts_max INTEGER NOT NULL, phase TEXT NOT NULL,
+        agent TEXT NOT NULL, process TEXT NOT NULL, run TEXT NOT NULL, location TEXT NOT NULL,
+        restarts INTEGER NOT NULL, reason TEXT NOT NULL, changed_ms INTEGER NOT NULL) WITHOUT ROWID""",
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _FIRST_SCHEMA,
     _DATANODES,
@@ -123,6 +132,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _PINS,
     _QUOTAS,
     _RUNS,
+    _SUPERVISED_QUERIES,
 )
 
 

@@ -22,7 +22,7 @@ from peacefs.protocol.limits import (
 from .metadata import Inode, InodeId, Lease, Origin, Quota, RightsChange, Run, Transaction, Usage
 from .metadata_schema import DIRECTORY_KIND, FILE_KIND, LIVE
 from .metadata_snapshots import SnapshotRows
-from .records import ChunkRecord, Decision, Kind, Mode
+from .records import ChunkRecord, Decision, Kind, Mode, QueryRecord
 
 _KIND_NUMBERS = {Kind.FILE: FILE_KIND, Kind.DIRECTORY: DIRECTORY_KIND}
 
@@ -270,6 +270,18 @@ class SqliteTransaction(SnapshotRows, Transaction):
         else:
             values = (node, decision.mode.value, decision.until_ms)
             self._execute("INSERT OR REPLACE INTO datanode (node, mode, until_ms) VALUES (?, ?, ?)", values)
+
+    def record_query(self, record: QueryRecord) -> None:
+        values = (
+            *(record.name, record.user, record.is_superuser, msgspec.json.encode(record.command).decode()),
+            *(record.checkpoint, msgspec.json.encode(record.nodes).decode(), record.restarts_max),
+            *(record.phase.value, record.agent, record.process, record.run, record.location),
+            *(record.restarts, record.reason, record.changed_ms),
+        )
+        self._execute(f"INSERT OR REPLACE INTO supervised_query VALUES ({', '.join('?' * len(values))})", values)
+
+    def forget_query(self, name: str) -> None:
+        self._execute("DELETE FROM supervised_query WHERE name = ?", (name,))
 
     def raise_floor(self, floor: ChunkId) -> None:
         if not self.floor_held():

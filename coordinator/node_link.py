@@ -31,6 +31,7 @@ from peacefs.protocol.limits import (
     suspect_after_s,
 )
 from peacefs.protocol.messages import (
+    AgentBeat,
     Done,
     Failure,
     Heartbeat,
@@ -49,6 +50,7 @@ from .cluster import Cluster
 from .files import Files
 from .orders import Order
 from .repair import Copy
+from .supervising import Supervising
 
 log = logging.getLogger("peacefs.coordinator")
 
@@ -73,6 +75,8 @@ class NodeServer:
         self.on_epoch_seen = on_epoch_seen
         #: Set by the service, which builds Files with this server's `send`.
         self.files: Files
+        #: Set by the service, too.
+        self.supervising: Supervising
         self._links: dict[NodeId, NodeLink] = {}
         self._open: set[NodeLink] = set()
         #: Those that have not said all of their hello yet, longest first.
@@ -319,6 +323,9 @@ class NodeLink(asyncio.Protocol):
             self._continue_hello(frame.message)
             return
         message = frame.message
+        if self._peer.role == "agent" or isinstance(message, AgentBeat):
+            self._hear_agent(message, frame.tag)
+            return
         answered = self._asked.pop(frame.tag, None) if isinstance(message, Done | Failure) else None
         if answered is not None:
             answered(message)
@@ -349,6 +356,23 @@ class NodeLink(asyncio.Protocol):
             self.name = self._peer.name
             self._frames.bytes_max = frame_bytes_max
             self._server.greeted(self)
+
+    def _hear_agent(self, message: Message, tag: int) -> None:
+        """What runs queries speaks of them and of nothing else, and under its own name."""
+        assert self._peer is not None
+        if self._peer.role != "agent" or not isinstance(message, AgentBeat) or message.agent != self.name:
+            raise ProtocolViolation(
+                f"{type(message).__name__} is nothing for {self._peer.role} {self.name} to say"
+            )
+        self._server.spawn(self._answer_agent(message, tag))
+
+    async def _answer_agent(self, beat: AgentBeat, tag: int) -> None:
+        try:
+            reply: Message = await self._server.supervising.heard(beat)
+        except PeacefsError as error:
+            reply = Failure(error.code, error.message)
+        with contextlib.suppress(RuntimeError):
+            self.write(reply, tag)
 
     def _tell_cluster(self, message: Register | ReportChunks | Heartbeat, tag: int) -> None:
         server, now_s = self._server, self._server.clock()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from peacefs.protocol.ids import ChunkId, NodeId, Version
+from peacefs.protocol.supervised import Phase
 
 
 class Kind(Enum):
@@ -31,6 +32,32 @@ class Decision:
 
     mode: Mode
     until_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRecord:
+    """A supervised query. The first word of `command` is a name in the lists of agents; the rest are arguments.
+
+    `checkpoint` is empty without one, `nodes` if any will do. `agent` and its `process` are set while it is to run
+    there; `run` is the last one's number as people read it (empty before the first), `location` the checkpoint's
+    path for that run.
+    """
+
+    name: str
+    user: str
+    is_superuser: bool
+    command: tuple[str, ...]
+    checkpoint: str
+    nodes: tuple[str, ...]
+    restarts_max: int
+    phase: Phase = Phase.WAITING
+    agent: str = ""
+    process: str = ""
+    run: str = ""
+    location: str = ""
+    restarts: int = 0
+    reason: str = ""
+    changed_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from peacefs.protocol.limits import (
     lost_replicas_per_turn,
     repair_tick_interval_s,
     streams_per_node_default,
+    supervision_tick_interval_s,
     temporary_look_interval_s,
     thread_switch_interval_s,
     tick_interval_s,
@@ -70,9 +71,11 @@ from .rest_checkpoints import add_checkpoint_routes
 from .rest_exchange import add_exchange_route
 from .rest_metadata import add_metadata_routes
 from .rest_network import add_reload_route
+from .rest_queries import add_query_routes
 from .scheduling import Scheduling
 from .scheduling_policies import POLICY_DEFAULT
 from .slow_hops import Part, Slowness
+from .supervising import Supervising
 from .unclaimed import UnclaimedCounts
 from .webhdfs import WebHdfs
 from .workplace import Workplace
@@ -169,16 +172,17 @@ class Coordinator:
             epoch=self._epoch,
             on_epoch_seen=self._epoch_seen,
         )
+        workplace = Workplace(
+            self._reader,
+            self._commit,
+            self._cluster,
+            seal,
+            self._epochs.numbering,
+            self._nodes.send,
+            Callers(getpass.getuser() if options.check_permissions else None, options.groups),
+        )
         self._files = Files(
-            Workplace(
-                self._reader,
-                self._commit,
-                self._cluster,
-                seal,
-                self._epochs.numbering,
-                self._nodes.send,
-                Callers(getpass.getuser() if options.check_permissions else None, options.groups),
-            ),
+            workplace,
             Scheduling(
                 self._epochs.numbering,
                 random.Random(),
@@ -188,6 +192,9 @@ class Coordinator:
             options.trash_minutes,
         )
         self._nodes.files = self._files
+        self._supervising = Supervising(workplace, self._files.fencing, lambda: self._address)
+        self._nodes.supervising = self._supervising
+        self._supervising.recall()
         self._cluster.has_room = self._files.schedule.scheduling.has_room
         self._clients = ClientLinks(self._nodes.me, self._files)
         self._files.administration.recall()
@@ -214,6 +221,7 @@ class Coordinator:
         add_balancer_routes(rest, self._cluster, for_superusers)
         add_exchange_route(rest, self._files.names)
         add_checkpoint_routes(rest, self._files.fencing, self._files.reporting)
+        add_query_routes(rest, self._supervising)
         admission = Admission(WebHdfs(self._files, rest))
         watch(self._cluster, self._commits, admission, self._files.temporary_files)
         watch_schedule(self._files.schedule)
@@ -234,6 +242,7 @@ class Coordinator:
                 LoopWatchdog().watch(),
                 self._collect_temporary_files(),
                 self._empty_trash(),
+                self._supervise(),
             )
         ]
         log.info(
@@ -329,6 +338,11 @@ class Coordinator:
         while True:
             await asyncio.sleep(trash_look_interval_s)
             await self._files.trash.empty()
+
+    async def _supervise(self) -> None:
+        while True:
+            await asyncio.sleep(supervision_tick_interval_s)
+            await self._supervising.tick()
 
     def _schedule_in_turns(self) -> None:
         """What is due; a policy that plans for long gets another turn after all else that waits."""

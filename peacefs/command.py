@@ -17,6 +17,7 @@ from peacefs.client.command_line.application import Coordinator, application
 from peacefs.client.command_line.complaints import complain
 from peacefs.metadata_commands import metadata
 from peacefs.spark_commands import spark
+from peacefs.supervision_commands import agent, node_address, supervise
 from peacefs.protocol.limits import (
     calibration_s,
     coordinator_http_port_default,
@@ -234,7 +235,7 @@ def datanode(
     run(
         DatanodeOptions(
             directory=directory,
-            coordinator=_node_address(coordinator),
+            coordinator=node_address(coordinator),
             host=host,
             http_port=port,
             data_port=data_port,
@@ -253,16 +254,11 @@ def datanode(
     )
 
 
-def _node_address(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise typer.BadParameter(f"{text!r} is not HOST:PORT", param_hint="--coordinator")
-    return host.removeprefix("[").removesuffix("]"), int(port)
-
-
 application.add_typer(metadata, name="metadata")
 application.add_typer(checkpoint, name="checkpoint")
 application.add_typer(spark, name="spark")
+application.command()(agent)
+application.command()(supervise)
 
 
 @application.command()

@@ -23,7 +23,7 @@ from .messages import PROTOCOL_VERSION, Challenge, Failure, Hello, Message, Proo
 from .tokens import Seal
 
 M = TypeVar("M", bound=Message)
-_ROLES = ("client", "datanode", "coordinator")
+_ROLES = ("client", "datanode", "agent", "coordinator")
 
 
 @dataclass(frozen=True)

@@ -415,6 +415,40 @@ checkpoint_text_bytes_max: Final = 256 * MIB
 # Of a longer changelog only the checksum is verified, not what is inside.
 checkpoint_changelog_bytes_max: Final = 64 * MIB
 
+# -- supervision -----------------------------------------------------------------------------------
+agent_beat_interval_s: Final = 1.0
+# An answer that comes later is of no use: what it says may not be so any more.
+agent_answer_timeout_s: Final = 3.0
+# What an agent runs ends when it was answered nothing for so long, whatever has become of the agent.
+run_guard_patience_s: Final = 10.0
+# Longer than both together: when an agent is taken for dead, nothing of what it ran is left.
+agent_dead_after_s: Final = 15.0
+# How long a run that is to stop has for that before it is killed.
+run_stop_grace_s: Final = 3.0
+agent_runs_max_default: Final = 4
+agent_runs_max: Final = 256
+agent_list_bytes_max: Final = 1 * MIB
+# What a run says is kept up to this, and as much of before; of how many runs.
+run_log_bytes_max: Final = 16 * MIB
+run_logs_kept_max: Final = 5
+run_last_words_characters_max: Final = 300
+supervised_queries_max: Final = 1000
+supervised_name_characters_max: Final = 100
+supervised_arguments_max: Final = 256
+supervised_command_characters_max: Final = 32 * KIB
+supervised_nodes_max: Final = 256
+supervised_restarts_default: Final = 10
+supervised_restarts_max: Final = 1_000_000
+# Between two starts: doubled each time, up to the maximum.
+supervised_backoff_s: Final = 1.0
+supervised_backoff_max_s: Final = 60.0
+# A run that has lasted so long was a good one: failures before it do not count any more.
+supervised_settled_s: Final = 600.0
+supervision_tick_interval_s: Final = 0.5
+# Files of a checkpoint that are looked at to find out where it is, and in one turn of the event loop.
+supervised_survey_entries_max: Final = 20_000
+supervised_survey_entries_per_turn: Final = 200
+
 # -- HTTP ------------------------------------------------------------------------------------------
 # The JDK's pool keeps idle connections about 5 s, others longer; a server that closes first breaks requests.
 http_keep_alive_s: Final = 75

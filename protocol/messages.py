@@ -11,6 +11,7 @@ Who sends what:
                   coordinator -> the replies, ReplicateChunk, DeleteChunks, VerifyChunks, ReportAgain,
                   Granted, GrantRefused, AskStreams
                   client -> CreateFile, OpenFile, and what a datanode asks of files but TakeLease
+    supervision   agent -> AgentBeat; coordinator -> AgentOrders
     any           Failure
 
 Every message may be answered by Failure, which carries a code of the error tree.
@@ -37,7 +38,7 @@ class Hello(Message, frozen=True):
 
     version: int
     cluster: str
-    role: str  # "client", "datanode" or "coordinator"
+    role: str  # "client", "datanode", "agent" or "coordinator"
     name: str
     nonce: bytes
 
@@ -516,6 +517,61 @@ class ReportAgain(Message, frozen=True):
     """Send a full block report: the coordinator has forgotten, or doubts, what you hold."""
 
 
+# -- supervision -----------------------------------------------------------------------------------
+
+
+class AgentCommand(msgspec.Struct, frozen=True):
+    """A command that an agent may start: for whom besides superusers, and whether with arguments of theirs."""
+
+    name: str
+    users: list[str]
+    extra_arguments: bool
+
+
+class RunReport(msgspec.Struct, frozen=True):
+    """A run that an agent has started. `status` is its exit status once it has ended; None if it never began."""
+
+    query: str
+    run: str
+    ended: bool = False
+    status: int | None = None
+    last_words: str = ""
+
+
+class AgentBeat(Message, frozen=True):
+    """An agent says who it is and everything that it runs. `process` is drawn at its start.
+
+    With `leaving` it is its last word: it runs nothing any more and will start nothing.
+    """
+
+    agent: str
+    process: str
+    host: str
+    rack: str
+    commands: list[AgentCommand]
+    runs_max: int
+    runs: list[RunReport]
+    leaving: bool = False
+
+
+class RunOrder(msgspec.Struct, frozen=True):
+    """A run of a query that is to be: `command` of the agent's list, and the checkpoint's path for this run."""
+
+    query: str
+    run: str
+    user: str
+    command: str
+    arguments: list[str]
+    location: str
+
+
+class AgentOrders(Message, frozen=True):
+    """All that an agent is to run, no more and no less. `coordinator` is HOST:PORT for HTTP."""
+
+    coordinator: str
+    runs: list[RunOrder]
+
+
 AnyMessage = (
     Hello
     | Challenge
@@ -560,4 +616,6 @@ AnyMessage = (
     | StreamEnded
     | AskStreams
     | StreamsFound
+    | AgentBeat
+    | AgentOrders
 )

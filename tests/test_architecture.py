@@ -69,6 +69,8 @@ def test_pure_cores_have_no_clock_and_no_chance_of_their_own() -> None:
         "coordinator/streams.py",
         "coordinator/epochs.py",
         "coordinator/network.py",
+        "coordinator/supervision.py",
+        "coordinator/recovery_place.py",
     ]
     cores += [str(path.relative_to(_ROOT)) for path in (_ROOT / "peace").glob("*.py")]
     for core in cores:

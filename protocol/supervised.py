@@ -1,0 +1,65 @@
+"""Supervised queries as they are told over REST: in what phase they are, on which agents they may be."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+
+
+class Phase(Enum):
+    """Where a supervised query is in its life."""
+
+    #: For an agent that may start it, or for the end of a pause between two starts.
+    WAITING = "waiting"
+    #: A run is being begun.
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    #: By itself, with exit status 0.
+    ENDED = "ended"
+    STOPPED = "stopped"
+    #: Too often, or in a way that another start does not mend.
+    FAILED = "failed"
+
+
+#: Those that a query does not leave by itself.
+OVER = (Phase.ENDED, Phase.STOPPED, Phase.FAILED)
+
+
+class QueryStatus(msgspec.Struct, frozen=True):
+    """A supervised query. `run` is that of the last start, as people read it; `reason` why it is as it is."""
+
+    name: str
+    user: str
+    command: list[str]
+    checkpoint: str
+    nodes: list[str]
+    #: A value of Phase.
+    phase: str
+    agent: str
+    run: str
+    location: str
+    restarts: int
+    restarts_max: int
+    reason: str
+    changed_ms: int
+
+
+class AgentStatus(msgspec.Struct, frozen=True):
+    """An agent that was heard lately: what it may start, how many at once, how many queries it has."""
+
+    name: str
+    host: str
+    rack: str
+    commands: list[str]
+    runs_max: int
+    runs: int
+    heard_s_ago: float
+
+
+class Supervised(msgspec.Struct, frozen=True):
+    """All queries that are known, and all agents that are alive."""
+
+    queries: list[QueryStatus]
+    agents: list[AgentStatus]

@@ -1,0 +1,245 @@
+"""The agent: a service on a node that may run queries. It starts what its list allows and the coordinator wants.
+
+One thread. Every second, and whenever a run has ended, it tells the coordinator what it runs and is answered with
+all that it is to run; between two answers nothing is begun. What it runs ends with it, or when the coordinator has
+not answered for a while: each run's guard sees to that (`run_guard`), whatever has become of the agent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import socket
+import threading
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+from peacefs.protocol.errors import (
+    PeacefsError,
+    PeerError,
+    PeerRefused,
+    ProtocolViolation,
+    QueryFailed,
+    StartupError,
+    from_wire,
+)
+from peacefs.protocol.hello import Identity
+from peacefs.protocol.lifeline import announce, when_parent_dies
+from peacefs.protocol.limits import (
+    agent_answer_timeout_s,
+    agent_beat_interval_s,
+    reregister_backoff_s,
+    run_logs_kept_max,
+    run_stop_grace_s,
+)
+from peacefs.protocol.messages import AgentBeat, AgentOrders, Failure, Message, RunOrder, RunReport
+from peacefs.protocol.process import log_to_stderr
+from peacefs.protocol.secret import find_secret_file, read_secret
+from peacefs.protocol.threads import SocketConnection, open_connection
+from peacefs.protocol.tokens import Seal
+
+from .command_list import CommandList, read_command_list, start_of
+from .reconciliation import Key, key_of, reconcile
+from .run_process import RunProcess
+
+log = logging.getLogger("peacefs.agent")
+
+_POLL_S = 0.05
+
+
+@dataclass(frozen=True)
+class AgentOptions:
+    """How an agent is started. `coordinator` is its port for datanodes; logs of runs lie in `directory`.
+
+    `host` is how the node is called by its datanode, if it has one: that says which replicas are near.
+    """
+
+    directory: Path
+    commands: Path
+    coordinator: tuple[str, int]
+    name: str | None = None
+    host: str | None = None
+    rack: str = ""
+    secret_file: Path | None = None
+    ready_fd: int | None = None
+    parent_fd: int | None = None
+
+
+def run(options: AgentOptions) -> None:
+    """Serves until it is told to stop. Raises StartupError when it cannot start."""
+    log_to_stderr()
+    listed = read_command_list(options.commands)
+    secret_file = find_secret_file(options.secret_file)
+    if secret_file is None:
+        raise StartupError("an agent needs the cluster's secret: pass --secret-file")
+    seal = Seal(read_secret(secret_file))
+    logs = options.directory / "logs"
+    try:
+        logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StartupError(f"cannot use {options.directory}: {error.strerror}") from None
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    when_parent_dies(options.parent_fd, stop.set)
+    Agent(options, listed, logs.absolute(), seal, stop).serve()
+
+
+class Agent:
+    """Used from one thread, but for the event that stops it."""
+
+    def __init__(
+        self, options: AgentOptions, listed: CommandList, logs: Path, seal: Seal, stop: threading.Event
+    ) -> None:
+        self._options = options
+        self._listed = listed
+        self._logs = logs
+        self._stop = stop
+        host = options.host or socket.gethostname()
+        self._host = host
+        self._name = options.name or host
+        self._process = uuid.uuid4().hex
+        self._me = Identity("", "agent", self._name, seal)
+        self._running: dict[Key, RunProcess] = {}
+        self._ended: dict[Key, RunReport] = {}
+        #: Those that the coordinator does not want any more.
+        self._unwanted: set[Key] = set()
+        self._was_answered = False
+
+    def serve(self) -> None:
+        """Until told to stop; nothing that it started is left then. Raises StartupError if it is refused."""
+        try:
+            while not self._stop.is_set():
+                self._speak()
+                self._pause(reregister_backoff_s)
+        finally:
+            self._end_all()
+            self._take_leave()
+            log.info("stopped")
+
+    # -- with the coordinator --------------------------------------------------------------------------
+
+    def _speak(self) -> None:
+        """Over one connection, for as long as it lasts."""
+        try:
+            connection, _peer = open_connection(self._options.coordinator, "the coordinator", self._me)
+            with contextlib.closing(connection):
+                while not self._stop.is_set():
+                    self._beat(connection)
+                    self._pause(agent_beat_interval_s)
+        except PeerRefused as refusal:
+            if not self._was_answered and not refusal.retriable:
+                raise StartupError(f"the coordinator refuses this agent: {refusal.message}") from None
+            log.error("the coordinator refuses this agent: %s", refusal.message)
+        except PeacefsError as fault:
+            log.warning("%s; trying again", fault.message)
+
+    def _beat(self, connection: SocketConnection) -> None:
+        asked_s = time.monotonic()
+        connection.send(self._told(), b"", agent_answer_timeout_s, 1)
+        answer: Message = connection.receive(agent_answer_timeout_s).message
+        if isinstance(answer, Failure):
+            raise from_wire(answer.code, answer.message)
+        if not isinstance(answer, AgentOrders):
+            raise ProtocolViolation(f"an agent's word was answered by {type(answer).__name__}")
+        if not self._was_answered:
+            self._was_answered = True
+            log.info("agent %s on %s: the coordinator answers", self._name, self._host)
+            announce(self._options.ready_fd, {"role": "agent", "pid": os.getpid(), "name": self._name})
+        for process in self._running.values():
+            process.encourage()
+        self._obey(answer, asked_s)
+
+    def _told(self, *, leaving: bool = False) -> AgentBeat:
+        runs = [RunReport(query, run) for query, run in self._running]
+        return AgentBeat(
+            self._name,
+            self._process,
+            self._host,
+            self._options.rack,
+            self._listed.told(),
+            self._listed.runs_max,
+            [*runs, *self._ended.values()],
+            leaving,
+        )
+
+    def _take_leave(self) -> None:
+        """So that what ran here is started elsewhere at once; who does not hear it finds out by the silence."""
+        if not self._was_answered:
+            return
+        with contextlib.suppress(PeerError):
+            connection, _peer = open_connection(self._options.coordinator, "the coordinator", self._me)
+            with contextlib.closing(connection):
+                connection.send(self._told(leaving=True), b"", agent_answer_timeout_s, 1)
+                connection.receive(agent_answer_timeout_s)
+
+    # -- with what runs here ---------------------------------------------------------------------------
+
+    def _obey(self, orders: AgentOrders, asked_s: float) -> None:
+        steps = reconcile(self._running, self._ended, orders.runs)
+        self._unwanted = set(steps.stop)
+        for key in steps.forget:
+            del self._ended[key]
+        for order in steps.start:
+            if time.monotonic() - asked_s > agent_answer_timeout_s:
+                # This process was held up; what was answered may not be so any more.
+                return
+            self._start(order, orders.coordinator)
+
+    def _start(self, order: RunOrder, coordinator: str) -> None:
+        key = key_of(order)
+        start = start_of(order, self._listed, coordinator, dict(os.environ))
+        if start is None:
+            self._ended[key] = RunReport(
+                *key, ended=True, last_words=f"this agent's list does not allow {order.command} so"
+            )
+            return
+        if len(self._running) >= self._listed.runs_max:
+            return  # one of them is to end first
+        self._drop_old_logs(order.query)
+        try:
+            self._running[key] = RunProcess(start, self._logs / f"{order.query}.{order.run}.log")
+        except QueryFailed as fault:
+            self._ended[key] = RunReport(*key, ended=True, last_words=fault.message)
+            return
+        log.info("query %s, run %s: %s was started", order.query, order.run, order.command)
+
+    def _pause(self, seconds: float) -> None:
+        """Until it is over, or this agent is to stop, or a run has ended."""
+        until_s = time.monotonic() + seconds
+        while not self._note_ended() and (left_s := until_s - time.monotonic()) > 0:
+            for key in self._unwanted & self._running.keys():
+                self._running[key].stop(time.monotonic(), run_stop_grace_s)
+            if self._stop.wait(min(left_s, _POLL_S) if self._running else left_s):
+                return
+
+    def _note_ended(self) -> bool:
+        ended = [key for key, process in self._running.items() if process.status is not None]
+        for key in ended:
+            process = self._running.pop(key)
+            self._ended[key] = RunReport(*key, ended=True, status=process.status, last_words=process.last_words())
+            log.info("query %s, run %s ended with status %d", *key, process.status)
+        return bool(ended)
+
+    def _end_all(self) -> None:
+        deadline_s = time.monotonic() + run_stop_grace_s
+        while self._running and time.monotonic() < deadline_s:
+            for process in self._running.values():
+                process.stop(time.monotonic(), run_stop_grace_s)
+            self._note_ended()
+            time.sleep(_POLL_S)
+        for process in self._running.values():
+            process.kill()
+        self._running.clear()
+        self._ended.clear()
+
+    def _drop_old_logs(self, query: str) -> None:
+        """Of the runs of a query the last ones are kept."""
+        logs = [path for path in self._logs.iterdir() if path.name.startswith(f"{query}.")]
+        logs.sort(key=lambda path: path.stat().st_mtime)
+        for path in logs[: max(0, len(logs) - 2 * run_logs_kept_max)]:
+            path.unlink(missing_ok=True)

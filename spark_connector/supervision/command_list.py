@@ -1,0 +1,115 @@
+"""What an agent may start: a list of commands with names, as its operator wrote it in TOML.
+
+    runs_max = 4                                        # queries at once
+
+    [commands.failed-logins]
+    program = "/opt/spark/bin/spark-submit"             # an absolute path
+    arguments = ["--master", "local[2]", "/srv/failed_logins.py", "{checkpoint}"]
+    extra_arguments = false                             # may whoever registers a query add arguments?
+    users = ["alice"]                                   # for whom, besides superusers
+    directory = "/srv"                                  # where it runs; default: the agent's directory
+    environment = { JAVA_HOME = "/opt/java" }
+
+`{checkpoint}`, `{coordinator}`, `{query}` and `{run}` in arguments stand for what the environment variables
+PEACEFS_CHECKPOINT, PEACEFS_COORDINATOR, PEACEFS_QUERY and PEACEFS_RUN say.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import msgspec
+
+from peacefs.protocol.errors import StartupError
+from peacefs.protocol.limits import agent_list_bytes_max, agent_runs_max, agent_runs_max_default
+from peacefs.protocol.messages import AgentCommand, RunOrder
+from peacefs.protocol.secret import SECRET_FILE_VARIABLE
+
+
+class Command(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One command of the list."""
+
+    program: str
+    arguments: list[str] = []
+    extra_arguments: bool = False
+    users: list[str] = []
+    directory: str = ""
+    environment: dict[str, str] = {}
+
+
+class CommandList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole file."""
+
+    commands: dict[str, Command]
+    runs_max: int = agent_runs_max_default
+
+    def told(self) -> list[AgentCommand]:
+        """What the coordinator is told of it."""
+        return [
+            AgentCommand(name, command.users, command.extra_arguments) for name, command in self.commands.items()
+        ]
+
+
+class Start(msgspec.Struct, frozen=True):
+    """What exactly is to be started."""
+
+    arguments: list[str]
+    directory: str
+    environment: dict[str, str]
+
+
+def read_command_list(path: Path) -> CommandList:
+    """Raises StartupError with what is wrong with the file."""
+    try:
+        if path.stat().st_size > agent_list_bytes_max:
+            raise StartupError(f"{path} has more than {agent_list_bytes_max} bytes")
+        found = msgspec.convert(tomllib.loads(path.read_text()), CommandList)
+    except OSError as error:
+        raise StartupError(f"cannot read the list of commands {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+        raise StartupError(f"{path} is no list of commands: {error}") from None
+    _check(path, found)
+    return found
+
+
+def _check(path: Path, found: CommandList) -> None:
+    if not 1 <= found.runs_max <= agent_runs_max:
+        raise StartupError(f"{path}: runs_max is {found.runs_max}; it can be 1 to {agent_runs_max}")
+    if not found.commands:
+        raise StartupError(f"{path} lists no command: an agent with it could start nothing")
+    for name, command in found.commands.items():
+        if not Path(command.program).is_absolute():
+            raise StartupError(
+                f"{path}: the program of {name} is {command.program!r}; it has to be an absolute path"
+            )
+
+
+def start_of(order: RunOrder, listed: CommandList, coordinator: str, environment: dict[str, str]) -> Start | None:
+    """How an order is carried out; None if the list does not allow it.
+
+    `environment` is the agent's own; what says where the cluster's secret is does not go on. To the cluster it is
+    the user who has registered the query.
+    """
+    command = listed.commands.get(order.command)
+    if command is None or (order.arguments and not command.extra_arguments):
+        return None
+    facts = {
+        "checkpoint": f"webhdfs://{coordinator}{order.location}" if order.location else "",
+        "coordinator": f"http://{coordinator}",
+        "query": order.query,
+        "run": order.run,
+    }
+    variables = {f"PEACEFS_{name.upper()}": value for name, value in facts.items()}
+    inherited = {name: value for name, value in environment.items() if name != SECRET_FILE_VARIABLE}
+    return Start(
+        [command.program, *(_filled(word, facts) for word in (*command.arguments, *order.arguments))],
+        command.directory,
+        {**inherited, **command.environment, **variables, "HADOOP_USER_NAME": order.user},
+    )
+
+
+def _filled(word: str, facts: dict[str, str]) -> str:
+    for name, value in facts.items():
+        word = word.replace(f"{{{name}}}", value)
+    return word

@@ -1,0 +1,53 @@
+"""Handing a query over to the coordinator, which keeps it going: from Python, and for `peacefs supervise`."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Sequence
+
+from peacefs.client.addresses import is_uri, parse_address, split_uri
+from peacefs.client.supervised_queries import SupervisedQueries
+from peacefs.protocol.errors import BadRequest
+from peacefs.protocol.limits import supervised_restarts_default
+from peacefs.protocol.supervised import QueryStatus
+
+
+def supervise(
+    command: Sequence[str],
+    *,
+    coordinator: str,
+    name: str | None = None,
+    checkpoint: str | None = None,
+    on: Sequence[str] = (),
+    restarts_max: int = supervised_restarts_default,
+    user: str | None = None,
+) -> QueryStatus:
+    """Has a query started on a node that may run it, and started again where its checkpoint is when it fails.
+
+    `command` begins with a name from the lists of the agents; `checkpoint` is a path of the cluster, or its URI.
+    Each start is a run of its own, given to the command as PEACEFS_CHECKPOINT and `{checkpoint}`; what earlier
+    runs write is refused. Ended with exit status 0 it is not started again.
+    Raises BadRequest, FileAlreadyExists, PeerError.
+    """
+    if not command:
+        raise BadRequest("say which command is to be supervised")
+    path = "" if checkpoint is None else _path(checkpoint, coordinator)
+    with SupervisedQueries(coordinator, user) as queries:
+        return queries.register(
+            name or posixpath.basename(path.rstrip("/")) or command[0],
+            command,
+            checkpoint=path,
+            nodes=on,
+            restarts_max=restarts_max,
+        )
+
+
+def _path(checkpoint: str, coordinator: str) -> str:
+    if is_uri(checkpoint):
+        address, path = split_uri(checkpoint)
+        if address != parse_address(coordinator):
+            raise BadRequest(f"{checkpoint} is in another cluster than {coordinator}")
+        return path
+    if not checkpoint.startswith("/"):
+        raise BadRequest(f"the checkpoint {checkpoint!r} is no absolute path")
+    return checkpoint

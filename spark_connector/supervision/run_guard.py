@@ -1,0 +1,75 @@
+"""The process between an agent and what it runs: nothing of that outlives the agent's word.
+
+`python -m peacefs.spark_connector.supervision.run_guard LIFELINE LOG COMMAND...`, in a process group of its own,
+which the command and whatever it starts belong to. The agent writes a byte to the pipe LIFELINE whenever the
+coordinator has answered it. When the pipe ends, because the agent has, or brings nothing for
+`limits.run_guard_patience_s`, all of the group is killed, the guard included: by then the coordinator has not yet
+taken the agent for dead. What the command says goes to LOG, of which at most twice `limits.run_log_bytes_max` is
+kept.
+
+Its exit status is the command's, or 128 and the number of the signal that ended that.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from peacefs.protocol.limits import packet_bytes, run_guard_patience_s, run_log_bytes_max
+
+_SIGNALLED = 128
+_CANNOT_START = 127
+_LAST_WORDS_S = 1.0
+
+
+def main(arguments: list[str]) -> int:
+    """Runs the command to its end, and gives the exit status."""
+    lifeline, log = int(arguments[0]), Path(arguments[1])
+    # The whole group is asked to end: the guard stays to see it. A handler, unlike SIG_IGN, is not inherited.
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    threading.Thread(target=_watch, args=(lifeline,), name="lifeline", daemon=True).start()
+    try:
+        command = subprocess.Popen(
+            arguments[2:],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+    except OSError as error:
+        log.write_text(f"{arguments[2]} cannot be started: {error.strerror}\n")
+        return _CANNOT_START
+    assert command.stdout is not None
+    keeper = threading.Thread(target=_keep, args=(command.stdout.fileno(), log), name="log", daemon=True)
+    keeper.start()
+    status = command.wait()
+    # What it has left behind may hold the pipe open, and is killed by the agent.
+    keeper.join(_LAST_WORDS_S)
+    return _SIGNALLED - status if status < 0 else status
+
+
+def _watch(lifeline: int) -> None:
+    with selectors.DefaultSelector() as selector:
+        selector.register(lifeline, selectors.EVENT_READ)
+        while selector.select(run_guard_patience_s) and os.read(lifeline, packet_bytes):
+            pass
+    os.killpg(0, signal.SIGKILL)
+
+
+def _keep(output: int, log: Path) -> None:
+    """Copies what the command says; a log that is full is put aside, in place of the one put aside before."""
+    file = log.open("ab", buffering=0)
+    while piece := os.read(output, packet_bytes):
+        if file.tell() >= run_log_bytes_max:
+            file.close()
+            log.replace(log.with_name(f"{log.name}.1"))
+            file = log.open("ab", buffering=0)
+        file.write(piece)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,172 @@
+"""Agents as real processes: a query whose node dies goes on elsewhere from its checkpoint, and is never two."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.supervised_world import World, runs, wait_until
+
+from peacefs.client.filesystem import PeaceFileSystem
+from peacefs.client.supervised_queries import SupervisedQueries
+from peacefs.protocol.errors import AccessDenied, BadRequest, PeacefsError, RunSuperseded, StartupError
+from peacefs.protocol.supervised import QueryStatus
+from peacefs.spark_connector.supervision.command_list import read_command_list
+from peacefs.spark_connector.supervision.registration import supervise
+
+pytestmark = pytest.mark.cluster
+
+# Counts to the end; every number is a file of its checkpoint, written once. It says where it runs and as what.
+COUNTER = """
+import os, sys, time
+from peacefs.client.addresses import split_uri
+from peacefs.client.filesystem import PeaceFileSystem
+
+address, root = split_uri(os.environ["PEACEFS_CHECKPOINT"])
+assert sys.argv[1] == os.environ["PEACEFS_CHECKPOINT"]
+assert "PEACEFS_SECRET_FILE" not in os.environ
+with PeaceFileSystem(address.http) as files:
+    print(os.environ["AGENT"], os.getpid(), root, flush=True)
+    while True:
+        done = sorted(int(each.path.rpartition("/")[2]) for each in files.list(root))
+        number = done[-1] + 1 if done else 0
+        if number == 60:
+            break
+        files.write(f"{root}/{number}", str(number).encode())
+        time.sleep(0.1)
+"""
+
+
+def commands(name: str) -> str:
+    """The counter, and little else."""
+    return f"""
+        runs_max = 2
+        [commands.count]
+        program = "{sys.executable}"
+        arguments = ["-P", "-c", '''{COUNTER}''', "{{checkpoint}}"]
+        environment = {{ AGENT = "{name}" }}
+        [commands.sleep]
+        program = "/bin/sleep"
+        extra_arguments = true
+    """
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with World.running(tmp_path) as world:
+        yield world
+
+
+def test_a_query_whose_node_dies_goes_on_elsewhere_and_its_old_run_writes_nothing_more(world: World) -> None:
+    world.agent("north", commands("north"))
+    coordinator = world.cluster.http_address
+    supervise(["count"], coordinator=coordinator, checkpoint="/checkpoints/numbers")
+    world.agent("south", commands("south"))
+    with SupervisedQueries(coordinator) as queries, PeaceFileSystem(coordinator) as files:
+
+        def now() -> QueryStatus:
+            return queries.status("numbers")
+
+        wait_until(lambda: len(world.said("numbers")) == 1, "the query starts")
+        ((first, pid, old_location),) = world.said("numbers")
+        assert (first, now().phase, now().agent) == ("north", "running", "north")
+        wait_until(lambda: files.exists("/checkpoints/numbers/5"), "it makes progress")
+
+        os.kill(world.agents["north"].pid, signal.SIGKILL)
+        wait_until(lambda: not runs(int(pid)), "nothing outlives its agent", timeout_s=5)
+        world.cluster.coordinator.kill()
+        world.cluster.restart(world.cluster.coordinator)
+        wait_until(lambda: len(world.said("numbers")) == 2, "it is started again")
+        assert (now().agent, now().restarts) == ("south", 1)
+        with pytest.raises(RunSuperseded):
+            files.write(f"{old_location}/6000", b"too late")
+
+        wait_until(lambda: now().phase == "ended", "it comes to its end")
+        assert now().reason == "it ended with exit status 0"
+        names = {each.path.rpartition("/")[2] for each in files.list("/checkpoints/numbers")}
+        assert names == {str(number) for number in range(60)}
+        assert files.read("/checkpoints/numbers/59") == b"59"
+
+
+def test_drivers_that_die_and_stop_and_what_is_refused(world: World) -> None:
+    north = world.agent("north", commands("north"))
+    coordinator = world.cluster.http_address
+    command = [sys.executable, "-P", "-m", "peacefs", "supervise", "-c", coordinator, "--json"]
+    with SupervisedQueries(coordinator) as queries:
+        done = subprocess.run(
+            [*command, "--name", "naps", "--on", "north", "--", "sleep", "600"],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
+        assert json.loads(done.stdout)["name"] == "naps"
+        wait_until(lambda: queries.status("naps").phase == "running", "it runs")
+        wait_until(lambda: len(_sleepers()) == 1, "one process of it")
+        (sleeper,) = _sleepers()
+        os.kill(sleeper, signal.SIGKILL)
+        wait_until(lambda: queries.status("naps").restarts == 1, "its death is noticed")
+        assert "exit status 137" in queries.status("naps").reason
+        wait_until(lambda: len(_sleepers()) == 1, "it is started again")
+        assert _sleepers() != [sleeper]
+
+        with SupervisedQueries(coordinator, user="mallory") as strangers, pytest.raises(AccessDenied):
+            strangers.stop("naps")
+        with pytest.raises(BadRequest):
+            queries.register("no good", ["sleep"])
+        queries.register("reboots", ["reboot"])
+        assert queries.status("reboots").phase == "waiting"
+
+        subprocess.run([*command, "--stop", "naps"], check=True, timeout=60, stdout=subprocess.DEVNULL)
+        wait_until(lambda: queries.status("naps").phase == "stopped", "it is stopped")
+        assert _sleepers() == []
+        assert [(each.name, each.commands) for each in queries.all().agents] == [("north", ["count", "sleep"])]
+
+        queries.register("naps", ["sleep", "600"])
+        wait_until(lambda: len(_sleepers()) == 1, "it is started anew")
+        north.terminate()
+        assert north.await_end(time.monotonic() + 10)
+        assert _sleepers() == []
+        wait_until(lambda: queries.status("naps").phase == "waiting", "the agent has taken its leave", timeout_s=5)
+
+
+def _sleepers() -> list[int]:
+    """Processes that sleep for a supervised query."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdecimal() and (entry / "cmdline").read_bytes() == b"/bin/sleep\x00600\x00":
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return [pid for pid in found if runs(pid)]
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "Object missing required field `commands`"),
+        ("[commands]", "lists no command"),
+        ("[commands.a]\nprogram = 'python'", "has to be an absolute path"),
+        ("[commands.a]\nprogram = '/bin/true'\nshell = true", "unknown field `shell`"),
+        ("runs_max = 0\n[commands.a]\nprogram = '/bin/true'", "it can be 1 to"),
+        ("[commands", "no list of commands"),
+    ],
+)
+def test_a_list_with_a_mistake_says_which(tmp_path: Path, text: str, complaint: str) -> None:
+    file = tmp_path / "commands.toml"
+    file.write_text(text)
+    with pytest.raises(StartupError, match=complaint):
+        read_command_list(file)
+
+
+def test_a_missing_list_is_a_fault_that_is_told(tmp_path: Path) -> None:
+    with pytest.raises(PeacefsError, match="No such file"):
+        read_command_list(tmp_path / "none")

@@ -1,0 +1,58 @@
+"""A Spark query under supervision: its node dies in the middle, and what it puts out is as if none had."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from support.supervised_world import World, wait_until
+
+from peacefs.client.supervised_queries import SupervisedQueries
+from peacefs.spark_connector.java import find_java, java_environment
+from peacefs.spark_connector.supervision.registration import supervise
+
+pytestmark = [pytest.mark.spark, pytest.mark.cluster]
+
+SCRIPT = Path(__file__).parent.parent / "support" / "supervised_words.py"
+PARTS = 12
+
+
+@pytest.mark.timeout(300)
+def test_a_spark_query_whose_node_dies_is_finished_elsewhere_with_the_exact_result(tmp_path: Path) -> None:
+    source, output = tmp_path / "in", tmp_path / "out"
+    source.mkdir()
+    output.mkdir()
+    words: Counter[str] = Counter()
+    for part in range(PARTS):
+        lines = [f"word-{(part * 7 + row) % 11}" for row in range(50)]
+        words.update(lines)
+        (source / f"{part:02}.txt").write_text("".join(f"{line}\n" for line in lines))
+    variables = {
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+        **java_environment(find_java(), tmp_path / "java"),
+    }
+    environment = ", ".join(f"{name} = '{value}'" for name, value in variables.items())
+    commands = f"""
+        [commands.words]
+        program = "{sys.executable}"
+        arguments = ["-P", "{SCRIPT}", "{{checkpoint}}", "{source}", "{output}"]
+        environment = {{ {environment} }}
+    """
+    with World.running(tmp_path) as world, SupervisedQueries(world.cluster.http_address) as queries:
+        world.agent("north", commands)
+        supervise(["words"], coordinator=world.cluster.http_address, checkpoint="/checkpoints/words")
+        wait_until(lambda: (output / "3").exists(), "the query makes progress", timeout_s=100)
+        world.agent("south", commands)
+        os.kill(world.agents["north"].pid, signal.SIGKILL)
+        wait_until(lambda: queries.status("words").agent == "south", "it goes on elsewhere", timeout_s=60)
+        wait_until(lambda: queries.status("words").phase == "ended", "it comes to its end", timeout_s=100)
+        assert queries.status("words").restarts == 1
+    batches = sorted(int(path.name) for path in output.iterdir() if path.suffix == "")
+    assert batches == list(range(PARTS))
+    assert json.loads((output / str(PARTS - 1)).read_text()) == words

@@ -1,0 +1,85 @@
+"""A cluster with agents, all of them real processes."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from peacefs.client.local_cluster import LocalCluster
+from peacefs.client.member_process import Member
+
+
+def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 45.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"{what}: not within {timeout_s:g} s"
+        time.sleep(0.05)
+
+
+def runs(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
+@dataclass
+class World:
+    """A cluster, and agents that may start the counter and little else."""
+
+    cluster: LocalCluster
+    directory: Path
+    pipe: tuple[int, int]
+    agents: dict[str, Member]
+
+    def agent(self, name: str, commands: str) -> Member:
+        """Starts one that may start what this list has."""
+        home = self.directory / name
+        home.mkdir()
+        (home / "commands.toml").write_text(commands)
+        coordinator = self.cluster.coordinator.readiness
+        arguments = [
+            "agent",
+            f"--dir={home}",
+            f"--commands={home / 'commands.toml'}",
+            f"--name={name}",
+            "--host=127.0.0.1",
+            f"--coordinator={coordinator.node_host}:{coordinator.node_port}",
+            f"--secret-file={self.cluster.directory / 'coordinator' / 'cluster.secret'}",
+        ]
+        log = home / "agent.log"
+        log.touch()
+        member = Member(name, lambda _before: arguments, lambda: log, self.pipe[0], [])
+        member.start()
+        member.await_ready(time.monotonic() + 20)
+        self.agents[name] = member
+        return member
+
+    def said(self, query: str) -> list[list[str]]:
+        """The first words of every run of the counter, in order: agent, process, location."""
+        logs = [log for agent in self.agents for log in (self.directory / agent / "logs").glob(f"{query}.*.log")]
+        logs.sort(key=lambda log: log.stat().st_ctime)
+        return [words for log in logs if (words := log.read_text().split()[:3])]
+
+    @classmethod
+    @contextmanager
+    def running(cls, directory: Path) -> Iterator[World]:
+        """Nothing of it is left afterwards."""
+        pipe = os.pipe()
+        with LocalCluster(directory / "c", datanodes=2, port=0) as cluster:
+            world = cls(cluster, directory, pipe, {})
+            try:
+                yield world
+            finally:
+                for agent in world.agents.values():
+                    agent.terminate()
+                for agent in world.agents.values():
+                    agent.await_end(time.monotonic() + 10)
+                    agent.kill()
+                os.close(pipe[0])
+                os.close(pipe[1])
