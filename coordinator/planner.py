@@ -8,18 +8,16 @@ this module: a `Task` as JSON comes in on stdin, a `Plan` or an error goes out o
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import logging
 import resource
 import sys
 
 import msgspec
 
 from peacefs.peace.dry_run import Plan, Task, dry_run
-from peacefs.protocol.errors import BadRequest, Overloaded, PeacefsError, from_wire
+from peacefs.protocol.errors import BadRequest, PeacefsError, from_wire
 from peacefs.protocol.limits import plan_patience_s, plan_timeout_s
 
-log = logging.getLogger("peacefs.planner")
+from .side_process import SideProcess
 
 
 class _Refused(msgspec.Struct, frozen=True, tag="refused"):
@@ -39,47 +37,22 @@ class Planner:
 
     def __init__(self, timeout_s: float = plan_timeout_s, patience_s: float = plan_patience_s) -> None:
         self._timeout_s = timeout_s
-        self._patience_s = patience_s
-        self._turn = asyncio.Lock()
+        self._process = SideProcess("plan", (sys.executable, "-P", "-m", __name__), timeout_s, patience_s)
 
     async def plan(self, task: Task) -> Plan:
         """Raises what `dry_run` raises, BadRequest for what takes too long, and Overloaded."""
-        encoded = _encoded(task)
-        try:
-            await asyncio.wait_for(self._turn.acquire(), self._patience_s)
-        except TimeoutError:
-            raise Overloaded("another plan is still being made; try again") from None
-        try:
-            result = await self._in_a_process(encoded)
-        finally:
-            self._turn.release()
+        result = await self._in_a_process(_encoded(task))
         if isinstance(result, _Refused):
             raise from_wire(result.code, result.message)
         return result.plan
 
     async def _in_a_process(self, task: bytes) -> _Planned | _Refused:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", __name__),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
         try:
-            answer, complaint = await asyncio.wait_for(process.communicate(task), self._timeout_s)
+            answer = await self._process.ask(task)
         except TimeoutError:
             raise BadRequest(
                 f"planning took more than {self._timeout_s:g} s and was ended; ask for fewer chunks"
             ) from None
-        finally:
-            if process.returncode is None:
-                with contextlib.suppress(ProcessLookupError):
-                    process.kill()
-                await process.wait()
-        if process.returncode != 0:
-            log.error(
-                "a dry run failed with status %d: %s", process.returncode, complaint.decode(errors="replace")
-            )
-            raise PeacefsError("the dry run failed; the coordinator's log says more")
         return await asyncio.to_thread(results.decode, answer)
 
 

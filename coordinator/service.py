@@ -51,6 +51,7 @@ from peacefs.topology.model import Topology
 
 from . import namespace
 from .admission import Admission
+from .checkpoint_reports import CheckpointReports
 from .client_link import ClientLinks
 from .cluster import Cluster, Ticked
 from .commits import GroupCommit
@@ -67,6 +68,7 @@ from .permissions import Callers
 from .rest import build_rest
 from .rest_access import superusers_only
 from .rest_balancer import add_balancer_routes
+from .rest_checkpoint_reports import add_checkpoint_report_routes
 from .rest_checkpoints import add_checkpoint_routes
 from .rest_exchange import add_exchange_route
 from .rest_metadata import add_metadata_routes
@@ -83,6 +85,8 @@ from .workplace import Workplace
 log = logging.getLogger("peacefs.coordinator")
 T = TypeVar("T")
 
+#: How an address that stands for all of a machine's is reached from there.
+_LOOPBACK_OF = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 _EXIT_AFTER_DISK_FAULT = 74  # EX_IOERR
 
 
@@ -110,6 +114,8 @@ class CoordinatorOptions:
     topology: Path | None = None
     #: Which of `scheduling_policies.SCHEDULING_POLICIES` grants chunks; it can be changed while running.
     policy: str = POLICY_DEFAULT
+    #: The command of the process that looks at checkpoints; without it they are not told of over REST.
+    look_at_checkpoints: tuple[str, ...] = ()
     #: How many chunks a datanode takes at once, where nothing else says what it can.
     streams_per_node: int = streams_per_node_default
 
@@ -221,6 +227,9 @@ class Coordinator:
         add_balancer_routes(rest, self._cluster, for_superusers)
         add_exchange_route(rest, self._files.names)
         add_checkpoint_routes(rest, self._files.fencing, self._files.reporting)
+        here = f"http://{_LOOPBACK_OF.get(options.host, options.host)}:{http_port}"
+        reports = CheckpointReports(options.look_at_checkpoints, here, self._files.fencing)
+        add_checkpoint_report_routes(rest, reports)
         add_query_routes(rest, self._supervising)
         admission = Admission(WebHdfs(self._files, rest))
         watch(self._cluster, self._commits, admission, self._files.temporary_files)

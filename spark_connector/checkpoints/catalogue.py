@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import msgspec
 
@@ -133,6 +134,16 @@ def summarise(inspection: Inspection) -> CheckpointSummary:
         created_ms=min((entry.modified_ms for entry in layout.by_path.values()), default=0),
         modified_ms=layout.modified_ms,
     )
+
+
+def describe(tree: FileTree, root: str) -> dict[str, Any]:
+    """All there is to know of a checkpoint, for machines: its summary, and `state`, its stores by partition.
+
+    Raises FileNotFound, and BadRequest for what is no checkpoint.
+    """
+    layout = read_layout(tree, root)
+    summary: dict[str, Any] = msgspec.to_builtins(summarise(Inspection(tree, layout)))
+    return summary | {"state": msgspec.to_builtins(summarise_stores(layout))}
 
 
 def summarise_stores(layout: Layout) -> list[StoreSummary]:

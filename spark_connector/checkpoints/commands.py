@@ -15,7 +15,15 @@ from peacefs.client.command_line.listing import print_line
 from peacefs.client.command_line.presentation import human_size, local_minute, utc_second
 from peacefs.client.command_line.session import Session
 
-from .catalogue import CheckpointSummary, StoreSummary, find_roots, read_layout, summarise, summarise_stores
+from .catalogue import (
+    CheckpointSummary,
+    StoreSummary,
+    describe,
+    find_roots,
+    read_layout,
+    summarise,
+    summarise_stores,
+)
 from .findings import Verdict
 from .inspection import Inspection
 from .places import CheckpointPlace, checkpoint_place
@@ -46,6 +54,9 @@ def list_checkpoints(session: Session, texts: Sequence[str], *, as_json: bool) -
 def show_checkpoint(session: Session, text: str, *, stores: bool, as_json: bool) -> None:
     """Prints what there is to know of one checkpoint; with `stores` of every partition too."""
     place = checkpoint_place(session, text)
+    if as_json:
+        print_line(msgspec.json.encode(describe(place.tree, place.root)).decode())
+        return
     layout = read_layout(place.tree, place.root)
     summary = summarise(Inspection(place.tree, layout))
     details = summarise_stores(layout) if stores or as_json else []
@@ -55,6 +66,8 @@ def show_checkpoint(session: Session, text: str, *, stores: bool, as_json: bool)
         print_line(msgspec.json.encode(record).decode())
         return
     for line in (*_description(summary), *report_lines(report), *map(_store_line, details)):
+    details = summarise_stores(layout) if stores else []
+    for line in (*_description(summary), *map(_store_line, details)):
         print_line(line)
 
 

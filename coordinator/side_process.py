@@ -1,0 +1,62 @@
+"""Work that the coordinator has done in a process beside it, because it would hold the interpreter for long.
+
+One at a time; a task goes in on stdin, an answer comes out on stdout. One that takes too long is ended, and so it
+is when whoever asked has gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Sequence
+
+from peacefs.protocol.errors import Overloaded, PeacefsError
+
+log = logging.getLogger("peacefs.coordinator")
+
+
+class SideProcess:
+    """Owned by an event loop. `timeout_s` bounds one task, `patience_s` the wait for the one before it."""
+
+    def __init__(self, what: str, command: Sequence[str], timeout_s: float, patience_s: float) -> None:
+        self._what = what
+        self._command = command
+        self._timeout_s = timeout_s
+        self._patience_s = patience_s
+        self._turn = asyncio.Lock()
+
+    async def ask(self, task: bytes) -> bytes:
+        """The answer to a task.
+
+        Raises TimeoutError for one that took too long, Overloaded while another is under way, PeacefsError when
+        the process failed.
+        """
+        try:
+            await asyncio.wait_for(self._turn.acquire(), self._patience_s)
+        except TimeoutError:
+            raise Overloaded(f"another {self._what} is still being made; try again") from None
+        try:
+            return await self._run(task)
+        finally:
+            self._turn.release()
+
+    async def _run(self, task: bytes) -> bytes:
+        process = await asyncio.create_subprocess_exec(
+            *self._command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            answer, complaint = await asyncio.wait_for(process.communicate(task), self._timeout_s)
+        finally:
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
+        if process.returncode != 0:
+            said = complaint.decode(errors="replace")
+            log.error("a %s failed with status %d: %s", self._what, process.returncode, said)
+            raise PeacefsError(f"the {self._what} failed; the coordinator's log says more")
+        return answer

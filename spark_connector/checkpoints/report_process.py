@@ -1,0 +1,66 @@
+"""The process that looks at checkpoints for the coordinator, which knows nothing of Spark and must not wait.
+
+A question as JSON comes in on stdin, `{"answer": ...}` or a refusal goes out on stdout. It is a client of the
+coordinator like any other, and sees what the user may see who asks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import sys
+from typing import Any
+
+import msgspec
+
+from peacefs.client.filesystem import PeaceFileSystem
+from peacefs.protocol.errors import BadRequest, CheckpointDamaged, FileNotFound, PeacefsError
+from peacefs.protocol.limits import checkpoint_report_bytes_max, checkpoint_report_timeout_s
+
+from .catalogue import describe, find_roots, read_layout, summarise
+from .inspection import Inspection
+from .tree import PeaceTree
+
+
+class Question(msgspec.Struct, frozen=True):
+    """`all_below` asks for a summary of every checkpoint at and below `path`, else for all of that one."""
+
+    coordinator: str
+    user: str
+    path: str
+    all_below: bool
+
+
+def carry_out(question: bytes) -> bytes:
+    """What the process does: its input to its output."""
+    asked = msgspec.json.decode(question, type=Question)
+    try:
+        with PeaceFileSystem(asked.coordinator, asked.user) as files:
+            tree = PeaceTree(files)
+            answer: Any = _all(tree, asked.path) if asked.all_below else describe(tree, asked.path)
+        encoded = msgspec.json.encode({"answer": answer})
+        if len(encoded) > checkpoint_report_bytes_max:
+            raise BadRequest(f"the answer has {len(encoded)} bytes: ask for a directory further down")
+    except PeacefsError as error:
+        return msgspec.json.encode({"code": error.code, "message": error.message})
+    return encoded
+
+
+def _all(tree: PeaceTree, top: str) -> list[Any]:
+    found = []
+    for root in find_roots(tree, top):
+        # What vanishes between two looks is not there.
+        with contextlib.suppress(FileNotFound, CheckpointDamaged):
+            found.append(msgspec.to_builtins(summarise(Inspection(tree, read_layout(tree, root)))))
+    return found
+
+
+def _main() -> None:
+    # Whoever asked may be gone, and kill nobody.
+    seconds = int(2 * checkpoint_report_timeout_s)
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    sys.stdout.buffer.write(carry_out(sys.stdin.buffer.read()))
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,90 @@
+"""Checkpoints over REST: what the commands tell, with the runs, for whoever may see it, and never for long."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable
+from typing import Any, cast
+
+import httpx
+import pytest
+from click.testing import Result
+from support import checkpoints as made
+
+from peacefs.client.checkpoint_runs import CheckpointRuns
+from peacefs.client.filesystem import PeaceFileSystem
+from peacefs.client.local_cluster import LocalCluster
+from peacefs.coordinator.checkpoint_reports import CheckpointReports
+from peacefs.coordinator.fencing import Fencing
+from peacefs.protocol.errors import BadRequest, Overloaded, PeacefsError, Unsupported
+
+Peacefs = Callable[..., Result]
+
+
+def ask(cluster: LocalCluster, what: str, **parameters: str) -> tuple[int, Any]:
+    url = f"{cluster.http_address}/v1/checkpoints{what}"
+    answer = httpx.get(url, params=parameters, timeout=60, trust_env=False)
+    return answer.status_code, answer.json()
+
+
+@pytest.mark.cluster
+def test_what_the_commands_tell_is_told_with_the_latest_run(cluster: LocalCluster, peacefs: Peacefs) -> None:
+    address = f"--coordinator={cluster.http_address}"
+    with (
+        PeaceFileSystem(cluster.http_address) as files,
+        CheckpointRuns(cluster.address) as runs,
+    ):
+        user = files.user
+        for name, data in made.checkpoint(root="/seen/orders").files.items():
+            files.write(name, data)
+        for name, data in made.checkpoint(root="/seen/private/payments", batches=3).files.items():
+            files.write(name, data)
+        run = runs.begin("/seen/orders", host="here", pid=7)
+        status, answer = ask(cluster, "", path="/seen", user=user)
+        assert status == 200
+        told = {each["root"]: each for each in answer["checkpoints"]}
+        assert told["/seen/orders"].pop("run")["run"] == run.run
+        assert told["/seen/private/payments"].pop("run") is None
+        listed = map(json.loads, peacefs("ls", "--json", "/seen", address).stdout.splitlines())
+        assert told == {each["root"]: each for each in listed}
+
+        status, answer = ask(cluster, "/show", path=run.location, user=user)
+        assert status == 200
+        assert answer.pop("run")["host"] == "here"
+        assert answer == json.loads(peacefs("show", "--json", "/seen/orders", address).stdout)
+
+        files.set_permission("/seen/private", 0o700)
+        status, answer = ask(cluster, "", path="/seen", user="stranger")
+        assert (status, answer["RemoteException"]["exception"]) == (403, "AccessControlException")
+        for path, expected in (("/seen/orders/offsets", 400), ("/none", 404)):
+            status, answer = ask(cluster, "/show", path=path, user=user)
+            assert status == expected, answer
+
+
+def reports(program: str, **limits: float) -> CheckpointReports:
+    command = (sys.executable, "-c", program) if program else ()
+    return CheckpointReports(command, "http://none", cast(Fencing, None), **limits)
+
+
+def test_what_takes_too_long_is_ended_and_said() -> None:
+    with pytest.raises(BadRequest, match=r"took more than 0.2 s and was ended; ask for a directory further down"):
+        asyncio.run(reports("import time; time.sleep(60)", timeout_s=0.2).one("/a", "ann"))
+
+
+def test_one_at_a_time_and_the_others_are_to_come_again() -> None:
+    async def both() -> list[object]:
+        busy = reports("import time; time.sleep(60)", timeout_s=0.5, patience_s=0.1)
+        return await asyncio.gather(busy.one("/a", "ann"), busy.one("/a", "ann"), return_exceptions=True)
+
+    first, second = asyncio.run(both())
+    assert isinstance(first, BadRequest)
+    assert isinstance(second, Overloaded) and second.retriable
+
+
+def test_a_process_that_fails_is_our_fault_and_one_that_is_not_there_is_told() -> None:
+    with pytest.raises(PeacefsError, match="the coordinator's log says more"):
+        asyncio.run(reports("raise SystemExit(3)").one("/a", "ann"))
+    with pytest.raises(Unsupported):
+        asyncio.run(reports("").one("/a", "ann"))
