@@ -19,11 +19,12 @@ _ALL = (
     "staggered",
     "snapshots",
     "replay_io",
+    "checkpoints",
     "spark_batches",
 )
 _WITH_FULL = ("figure10", "staggered", "snapshots")
 _WITH_SIZE = ("repair", "io_service")
-_WITH_FILES = ("metadata_ops", "restart")
+_WITH_FILES = ("metadata_ops", "restart", "checkpoints")
 _WITH_STATE = ("spark_batches",)
 
 
