@@ -51,7 +51,7 @@ from peacefs.topology.model import Topology
 
 from . import namespace
 from .admission import Admission
-from .checkpoint_reports import CheckpointReports
+from .checkpoint_looks import CheckpointLooks
 from .client_link import ClientLinks
 from .cluster import Cluster, Ticked
 from .commits import GroupCommit
@@ -68,7 +68,7 @@ from .permissions import Callers
 from .rest import build_rest
 from .rest_access import superusers_only
 from .rest_balancer import add_balancer_routes
-from .rest_checkpoint_reports import add_checkpoint_report_routes
+from .rest_checkpoint_looks import add_checkpoint_look_routes
 from .rest_checkpoints import add_checkpoint_routes
 from .rest_exchange import add_exchange_route
 from .rest_metadata import add_metadata_routes
@@ -228,8 +228,8 @@ class Coordinator:
         add_exchange_route(rest, self._files.names)
         add_checkpoint_routes(rest, self._files.fencing, self._files.reporting)
         here = f"http://{_LOOPBACK_OF.get(options.host, options.host)}:{http_port}"
-        reports = CheckpointReports(options.look_at_checkpoints, here, self._files.fencing)
-        add_checkpoint_report_routes(rest, reports)
+        looks = CheckpointLooks(options.look_at_checkpoints, here, self._files.fencing, self._files.reporting)
+        add_checkpoint_look_routes(rest, looks)
         add_query_routes(rest, self._supervising)
         admission = Admission(WebHdfs(self._files, rest))
         watch(self._cluster, self._commits, admission, self._files.temporary_files)

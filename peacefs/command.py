@@ -159,7 +159,7 @@ def coordinator(
             topology=topology_file,
             policy=policy,
             streams_per_node=streams_per_node,
-            look_at_checkpoints=(sys.executable, "-P", "-m", "peacefs.spark_connector.checkpoints.report_process"),
+            look_at_checkpoints=(sys.executable, "-P", "-m", "peacefs.spark_connector.checkpoints.look_process"),
         )
     )
 

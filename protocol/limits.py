@@ -411,9 +411,9 @@ checkpoint_import_threads: Final = 16
 # Stores of one stateful operator, in all its partitions.
 checkpoint_partitions_max: Final = 1_000_000
 # A look at checkpoints that the coordinator was asked for over REST: how long it may take and wait, and say.
-checkpoint_report_timeout_s: Final = 60.0
-checkpoint_report_patience_s: Final = 5.0
-checkpoint_report_bytes_max: Final = 64 * MIB
+checkpoint_look_timeout_s: Final = 60.0
+checkpoint_look_patience_s: Final = 5.0
+checkpoint_look_bytes_max: Final = 64 * MIB
 # A text file of a checkpoint that is longer is not read; the largest are compacted logs of file sources.
 checkpoint_text_bytes_max: Final = 256 * MIB
 # Of a longer changelog only the checksum is verified, not what is inside.

@@ -54,20 +54,14 @@ def list_checkpoints(session: Session, texts: Sequence[str], *, as_json: bool) -
 def show_checkpoint(session: Session, text: str, *, stores: bool, as_json: bool) -> None:
     """Prints what there is to know of one checkpoint; with `stores` of every partition too."""
     place = checkpoint_place(session, text)
+    report = last_report(place.owner, place.root)
     if as_json:
-        print_line(msgspec.json.encode(describe(place.tree, place.root)).decode())
+        print_line(msgspec.json.encode(describe(place.tree, place.root) | {"report": report}).decode())
         return
     layout = read_layout(place.tree, place.root)
     summary = summarise(Inspection(place.tree, layout))
-    details = summarise_stores(layout) if stores or as_json else []
-    report = last_report(place.owner, place.root)
-    if as_json:
-        record = msgspec.to_builtins(summary) | {"state": msgspec.to_builtins(details), "report": report}
-        print_line(msgspec.json.encode(record).decode())
-        return
-    for line in (*_description(summary), *report_lines(report), *map(_store_line, details)):
     details = summarise_stores(layout) if stores else []
-    for line in (*_description(summary), *map(_store_line, details)):
+    for line in (*_description(summary), *report_lines(report), *map(_store_line, details)):
         print_line(line)
 
 

@@ -16,8 +16,9 @@ from support import checkpoints as made
 from peacefs.client.checkpoint_runs import CheckpointRuns
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster import LocalCluster
-from peacefs.coordinator.checkpoint_reports import CheckpointReports
+from peacefs.coordinator.checkpoint_looks import CheckpointLooks
 from peacefs.coordinator.fencing import Fencing
+from peacefs.coordinator.reporting import Reporting
 from peacefs.protocol.errors import BadRequest, Overloaded, PeacefsError, Unsupported
 
 Peacefs = Callable[..., Result]
@@ -47,6 +48,7 @@ def test_what_the_commands_tell_is_told_with_the_latest_run(cluster: LocalCluste
         told = {each["root"]: each for each in answer["checkpoints"]}
         assert told["/seen/orders"].pop("run")["run"] == run.run
         assert told["/seen/private/payments"].pop("run") is None
+        assert [each.pop("report") for each in told.values()] == [None, None]
         listed = map(json.loads, peacefs("ls", "--json", "/seen", address).stdout.splitlines())
         assert told == {each["root"]: each for each in listed}
 
@@ -63,9 +65,9 @@ def test_what_the_commands_tell_is_told_with_the_latest_run(cluster: LocalCluste
             assert status == expected, answer
 
 
-def reports(program: str, **limits: float) -> CheckpointReports:
+def reports(program: str, **limits: float) -> CheckpointLooks:
     command = (sys.executable, "-c", program) if program else ()
-    return CheckpointReports(command, "http://none", cast(Fencing, None), **limits)
+    return CheckpointLooks(command, "http://none", cast(Fencing, None), cast(Reporting, None), **limits)
 
 
 def test_what_takes_too_long_is_ended_and_said() -> None:

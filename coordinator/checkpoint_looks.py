@@ -12,10 +12,12 @@ from typing import Any
 import msgspec
 
 from peacefs.protocol.errors import BadRequest, Unsupported, from_wire
-from peacefs.protocol.limits import checkpoint_report_patience_s, checkpoint_report_timeout_s
+from peacefs.protocol.limits import checkpoint_look_patience_s, checkpoint_look_timeout_s
+from peacefs.protocol.runs import without_run
 
 from .fencing import Fencing
 from .paths import parse_path
+from .reporting import Reporting
 from .side_process import SideProcess
 
 
@@ -25,7 +27,7 @@ class _Answer(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-class CheckpointReports:
+class CheckpointLooks:
     """Owned by an event loop. `address` is where the coordinator can be reached from its own machine."""
 
     def __init__(
@@ -33,31 +35,37 @@ class CheckpointReports:
         command: Sequence[str],
         address: str,
         fencing: Fencing,
-        timeout_s: float = checkpoint_report_timeout_s,
-        patience_s: float = checkpoint_report_patience_s,
+        reporting: Reporting,
+        timeout_s: float = checkpoint_look_timeout_s,
+        patience_s: float = checkpoint_look_patience_s,
     ) -> None:
         self._command = command
         self._address = address
         self._fencing = fencing
+        self._reporting = reporting
         self._timeout_s = timeout_s
         self._process = SideProcess("look at checkpoints", command, timeout_s, patience_s)
 
     async def all_below(self, path: str, user: str) -> list[dict[str, Any]]:
-        """A summary of every checkpoint at and below a path, with the latest run of each that had one.
+        """A summary of every checkpoint at and below a path, with its latest run and its driver's last report.
 
         Raises FileNotFound, AccessDenied, BadRequest, Overloaded, Unsupported.
         """
         answer = await self._ask(path, user, all_below=True)
         found = await asyncio.to_thread(msgspec.json.decode, answer, type=list[dict[str, Any]])
-        runs = {run.path: run for run in await self._fencing.latest(path, user)}
-        return [each | {"run": runs.get(each["root"])} for each in found]
+        return await self._with_what_is_known(found, path, user)
 
     async def one(self, path: str, user: str) -> dict[str, Any]:
         """All of one checkpoint; raises as `all_below`."""
         answer = await self._ask(path, user, all_below=False)
         found = await asyncio.to_thread(msgspec.json.decode, answer, type=dict[str, Any])
+        return (await self._with_what_is_known([found], path, user))[0]
+
+    async def _with_what_is_known(self, found: list[dict[str, Any]], path: str, user: str) -> list[dict[str, Any]]:
+        """Adds the latest run of each, and what its driver has reported last; None where there is none."""
         runs = {run.path: run for run in await self._fencing.latest(path, user)}
-        return found | {"run": runs.get(found["root"])}
+        reports = {without_run(said.location): said for said in self._reporting.below(path, user)}
+        return [each | {"run": runs.get(each["root"]), "report": reports.get(each["root"])} for each in found]
 
     async def _ask(self, path: str, user: str, *, all_below: bool) -> msgspec.Raw:
         if not self._command:

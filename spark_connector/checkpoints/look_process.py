@@ -15,7 +15,7 @@ import msgspec
 
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.protocol.errors import BadRequest, CheckpointDamaged, FileNotFound, PeacefsError
-from peacefs.protocol.limits import checkpoint_report_bytes_max, checkpoint_report_timeout_s
+from peacefs.protocol.limits import checkpoint_look_bytes_max, checkpoint_look_timeout_s
 
 from .catalogue import describe, find_roots, read_layout, summarise
 from .inspection import Inspection
@@ -39,7 +39,7 @@ def carry_out(question: bytes) -> bytes:
             tree = PeaceTree(files)
             answer: Any = _all(tree, asked.path) if asked.all_below else describe(tree, asked.path)
         encoded = msgspec.json.encode({"answer": answer})
-        if len(encoded) > checkpoint_report_bytes_max:
+        if len(encoded) > checkpoint_look_bytes_max:
             raise BadRequest(f"the answer has {len(encoded)} bytes: ask for a directory further down")
     except PeacefsError as error:
         return msgspec.json.encode({"code": error.code, "message": error.message})
@@ -57,7 +57,7 @@ def _all(tree: PeaceTree, top: str) -> list[Any]:
 
 def _main() -> None:
     # Whoever asked may be gone, and kill nobody.
-    seconds = int(2 * checkpoint_report_timeout_s)
+    seconds = int(2 * checkpoint_look_timeout_s)
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
     sys.stdout.buffer.write(carry_out(sys.stdin.buffer.read()))
 

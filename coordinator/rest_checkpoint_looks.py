@@ -9,21 +9,21 @@ from fastapi import FastAPI, Response
 
 from peacefs.protocol.webhdfs_query import NOBODY
 
-from .checkpoint_reports import CheckpointReports
+from .checkpoint_looks import CheckpointLooks
 
 
-def add_checkpoint_report_routes(app: FastAPI, reports: CheckpointReports) -> None:
+def add_checkpoint_look_routes(app: FastAPI, looks: CheckpointLooks) -> None:
     """Adds both to the application."""
 
     @app.get("/v1/checkpoints", responses={200: {"description": "A summary of each, with its latest run."}})
     async def all_below(path: str = "/", user: str = NOBODY) -> Response:
         """Every checkpoint at and below a path, as `peacefs checkpoint ls --json` has it, for who may list it."""
-        return await _json({"checkpoints": await reports.all_below(path, user)})
+        return await _json({"checkpoints": await looks.all_below(path, user)})
 
     @app.get("/v1/checkpoints/show", responses={200: {"description": "A checkpoint, with its latest run."}})
     async def show(path: str, user: str = NOBODY) -> Response:
         """One checkpoint with all stores of all partitions, as `peacefs checkpoint show --json` has it."""
-        return await _json(await reports.one(path, user))
+        return await _json(await looks.one(path, user))
 
 
 async def _json(content: object) -> Response:
