@@ -217,7 +217,7 @@ def _kill_and_restart(directory: Path, files: int, replicas: list[Replica], empt
             "loop late ms": coordinator.loop_lateness_s() * 1000,
             "memory MB": memory_mb,
             "empty MB": empty_mb,
-            "MB per million files": (memory_mb - empty_mb) / files * 1e6,
+            "bytes a file, of one chunk": (memory_mb - empty_mb) / files * 1e6,
         }
     finally:
         asker.stop()

@@ -10,10 +10,10 @@ Replicas on a datanode that is *leaving* can be read and copied, and count for n
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from peacefs.protocol.ids import ChunkId, NodeId
-from peacefs.protocol.limits import lost_replicas_per_turn
+from peacefs.protocol.limits import holder_tuples_max, lost_replicas_per_turn
 from peacefs.protocol.messages import Replica
 
 from .records import ChunkRecord, Mode
@@ -26,14 +26,17 @@ class ChunkState:
     """A chunk that the namespace knows.
 
     `holders` have a good replica, `corrupt` a bad one; `awaited` had a good one, are down, and are to come back.
+
+    There may be many millions of these. So `chunk` is the one object of that number, for the sets to hold:
+    datanodes say it too, each with an object of its own. And `holders` is one tuple for all that have the same.
     """
 
+    chunk: ChunkId
     version: int
     length: int
     replication: int
-    holders: list[NodeId] = field(default_factory=list)
-    corrupt: list[NodeId] = field(default_factory=list)
-    #: Seldom any: a list each would be memory.
+    holders: tuple[NodeId, ...] = ()
+    corrupt: tuple[NodeId, ...] = ()
     awaited: tuple[NodeId, ...] = ()
 
 
@@ -54,6 +57,7 @@ class ChunkMap:
         self._given_up: dict[NodeId, set[ChunkId]] = {}
         #: Chunks of datanodes that have another mode now, which are to be judged by it.
         self._to_sort: dict[NodeId, list[ChunkId]] = {}
+        self._tuples: dict[tuple[NodeId, ...], tuple[NodeId, ...]] = {}
         self.unclaimed = Unclaimed()
         #: Chunks with fewer lasting replicas than wanted; those without any are `missing`, not here.
         self.under = Urgency()
@@ -124,7 +128,7 @@ class ChunkMap:
         if self.is_lost(chunk, node) or chunk in self._given_up.get(node, ()):
             self._take_out(chunk, state, node)
         if node not in state.holders and node not in state.awaited:
-            self._await(chunk, state, node)
+            self._await(state, node)
             self._sort_in(chunk, state)
 
     def await_no_more(self, node: NodeId) -> int:
@@ -147,10 +151,11 @@ class ChunkMap:
         """
         state = self._chunks.get(record.chunk)
         if state is None:
-            state = self._chunks[record.chunk] = ChunkState(record.version, record.length, record.replication)
+            state = ChunkState(record.chunk, record.version, record.length, record.replication)
+            self._chunks[record.chunk] = state
         state.replication = record.replication
         for node in holders:
-            self._add(record.chunk, state, node)
+            self._add(state, node)
         claimed = self.unclaimed.claim(record.chunk)
         for node, replica in claimed.items():
             self.hold(node, replica)
@@ -169,7 +174,7 @@ class ChunkMap:
             self._unlist(chunk, node)
         for node in state.awaited:
             self._unlist(chunk, node)
-        return state.holders + state.corrupt
+        return [*state.holders, *state.corrupt]
 
     # -- what datanodes say ------------------------------------------------------------------------
 
@@ -186,8 +191,8 @@ class ChunkMap:
         if replica.version > state.version:
             # A newer pipeline wrote it and its completion is not in; the old content is what counts now.
             return True
-        self._add(replica.chunk, state, node)
-        self._sort_in(replica.chunk, state)
+        self._add(state, node)
+        self._sort_in(state.chunk, state)
         return True
 
     def drop(self, node: NodeId, chunk: ChunkId) -> None:
@@ -198,8 +203,8 @@ class ChunkMap:
             return
         self._take_out(chunk, state, node)
         if node in state.corrupt:
-            state.corrupt.remove(node)
-        self._sort_in(chunk, state)
+            state.corrupt = _without(state.corrupt, node)
+        self._sort_in(state.chunk, state)
 
     def spoil(self, node: NodeId, chunk: ChunkId) -> None:
         """A datanode found its own replica to be corrupt."""
@@ -207,8 +212,8 @@ class ChunkMap:
         if state is None or node in state.corrupt:
             return
         self._take_out(chunk, state, node)
-        state.corrupt.append(node)
-        self._sort_in(chunk, state)
+        state.corrupt += (node,)
+        self._sort_in(state.chunk, state)
 
     def lose(self, node: NodeId) -> int:
         """A datanode is dead or registers anew: nothing that it held counts. How many replicas that were.
@@ -243,7 +248,7 @@ class ChunkMap:
                     state = self._chunks[chunk]
                     self._take_out(chunk, state, node)
                     if due is self._to_await:
-                        self._await(chunk, state, node)
+                        self._await(state, node)
                     self._sort_in(chunk, state)
                 del due[node]
         return self._sort_changed(limit) or more_unclaimed
@@ -267,23 +272,29 @@ class ChunkMap:
 
     # ----------------------------------------------------------------------------------------------
 
-    def _add(self, chunk: ChunkId, state: ChunkState, node: NodeId) -> None:
-        if self.is_lost(chunk, node) or node in state.awaited:
+    def _add(self, state: ChunkState, node: NodeId) -> None:
+        chunk = state.chunk
+        if node in state.awaited or ((self._lost or self._to_await) and self.is_lost(chunk, node)):
             self._take_out(chunk, state, node)
         if node not in state.holders and node not in state.corrupt:
-            state.holders.append(node)
+            state.holders = self._shared((*state.holders, node))
             self._held_by.setdefault(node, set()).add(chunk)
 
-    def _await(self, chunk: ChunkId, state: ChunkState, node: NodeId) -> None:
+    def _shared(self, nodes: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
+        if len(self._tuples) >= holder_tuples_max:
+            self._tuples.clear()
+        return self._tuples.setdefault(nodes, nodes)
+
+    def _await(self, state: ChunkState, node: NodeId) -> None:
         state.awaited += (node,)
-        self._awaited_from.setdefault(node, set()).add(chunk)
+        self._awaited_from.setdefault(node, set()).add(state.chunk)
 
     def _take_out(self, chunk: ChunkId, state: ChunkState, node: NodeId) -> None:
         """A node is named as a holder no more, nor as one that is awaited, if it was."""
         if node in state.holders:
-            state.holders.remove(node)
+            state.holders = self._shared(_without(state.holders, node))
         elif node in state.awaited:
-            state.awaited = tuple(other for other in state.awaited if other != node)
+            state.awaited = _without(state.awaited, node)
         else:
             return
         self._unlist(chunk, node)
@@ -302,14 +313,26 @@ class ChunkMap:
             self.under.mark(chunk, good)
         else:
             self.under.discard(chunk)
-        for marked, belongs in (
-            (self.missing, good == 0),
-            (self.over, staying > state.replication or (good > 0 and bool(state.corrupt))),
-        ):
-            if belongs:
-                marked.add(chunk)
-            else:
-                marked.discard(chunk)
+        if good == 0:
+            self.missing.add(chunk)
+        elif self.missing:
+            _discard(self.missing, chunk)
+        if staying > state.replication or (good > 0 and state.corrupt):
+            self.over.add(chunk)
+        elif self.over:
+            _discard(self.over, chunk)
+
+
+def _discard(chunks: set[ChunkId], chunk: ChunkId) -> None:
+    if chunk in chunks:
+        chunks.remove(chunk)
+        # A set that has become empty keeps the memory of what was in it: at a start, of all chunks.
+        if not chunks:
+            chunks.clear()
+
+
+def _without(nodes: tuple[NodeId, ...], gone: NodeId) -> tuple[NodeId, ...]:
+    return tuple(node for node in nodes if node != gone)
 
 
 def _enlist(listed: dict[NodeId, set[ChunkId]], node: NodeId, chunks: set[ChunkId]) -> None:

@@ -241,6 +241,8 @@ balance_weight_per_node_max: Final = 16
 deletes_per_command: Final = 1000
 garbage_chunks_per_tick: Final = 2000
 lost_replicas_per_turn: Final = 1000
+# The sets of datanodes that hold a chunk are few, each is kept once; with very many datanodes they are not.
+holder_tuples_max: Final = 100_000
 # How long a datanode may be away on purpose, at most, with its replicas waited for.
 maintenance_hours_default: Final = 4.0
 maintenance_hours_max: Final = 30 * 24.0

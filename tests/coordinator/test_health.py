@@ -48,7 +48,7 @@ OVER, MISPLACED, UNDER, CORRUPT, MISSING = Finding
     ],
 )
 def test_a_chunk_is_judged(wanted: int, good: str, corrupt: str, racks: int, expected: list[Finding]) -> None:
-    state = ChunkState(1, 1000, wanted, holders=list(good), corrupt=list(corrupt))
+    state = ChunkState(1, 1, 1000, wanted, holders=tuple(good), corrupt=tuple(corrupt))
     assert judge_chunk(state, state.holders, RACK.get, racks) == expected
 
 
@@ -65,7 +65,7 @@ def test_a_chunk_is_judged(wanted: int, good: str, corrupt: str, racks: int, exp
 def test_a_replica_that_is_about_to_leave_can_be_read_and_counts_for_nothing_else(
     wanted: int, staying: str, leaving: str, expected: list[Finding]
 ) -> None:
-    state = ChunkState(1, 1000, wanted, holders=[*staying, *leaving])
+    state = ChunkState(1, 1, 1000, wanted, holders=(*staying, *leaving))
     assert judge_chunk(state, list(staying), RACK.get, 2) == expected
 
 
