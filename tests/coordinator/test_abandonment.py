@@ -47,7 +47,7 @@ def test_nobody_gives_up_what_was_not_given_to_him_alone(play: Play, handed_to: 
     assert play.cluster.given_up([CHUNK], "writer") == []
     with play.cluster.abandonment.publishing([CHUNK]):
         play.publish([record(CHUNK, hint=("dn-1",))])
-    assert play.cluster.chunks.get(CHUNK).holders == ["dn-1"]
+    assert play.cluster.chunks.get(CHUNK).holders == ("dn-1",)
 
 
 def test_what_is_part_of_a_file_or_about_to_be_is_given_up_by_nobody(play: Play) -> None:
@@ -59,7 +59,7 @@ def test_what_is_part_of_a_file_or_about_to_be_is_given_up_by_nobody(play: Play)
         assert play.cluster.given_up([CHUNK], "writer") == []
     assert play.cluster.given_up([CHUNK], "writer") == []
     assert holds(play, "dn-2") == []
-    assert play.cluster.chunks.get(CHUNK).holders == ["dn-1", "dn-2"]
+    assert play.cluster.chunks.get(CHUNK).holders == ("dn-1", "dn-2")
 
 
 def test_a_file_that_names_what_its_writer_gave_up_is_refused() -> None:
