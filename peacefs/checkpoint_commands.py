@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from peacefs.client.addresses import DEFAULT_ADDRESS
+from peacefs.client.command_line.options import Coordinator
 from peacefs.protocol.limits import checkpoint_idle_s, checkpoint_orphan_age_s
 
 checkpoint = typer.Typer(
@@ -17,16 +18,6 @@ checkpoint = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Coordinator = Annotated[
-    str,
-    typer.Option(
-        "--coordinator",
-        "-c",
-        envvar="PEACEFS_COORDINATOR",
-        metavar="URL",
-        help="The coordinator: http://host:port.",
-    ),
-]
 Root = Annotated[str, typer.Argument(metavar="PATH", help="A checkpoint's root.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object for each checkpoint.")]
 _DEFAULT_COORDINATOR = DEFAULT_ADDRESS.http

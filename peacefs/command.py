@@ -13,7 +13,8 @@ import typer
 
 from peacefs.checkpoint_commands import checkpoint
 from peacefs.client.addresses import DEFAULT_ADDRESS
-from peacefs.client.command_line.application import Coordinator, application
+from peacefs.client.command_line.application import application
+from peacefs.client.command_line.options import Coordinator
 from peacefs.client.command_line.complaints import complain
 from peacefs.metadata_commands import metadata
 from peacefs.spark_commands import spark

@@ -14,6 +14,7 @@ from urllib.parse import quote
 import typer
 
 from peacefs.client.addresses import DEFAULT_ADDRESS
+from peacefs.client.command_line.options import Coordinator
 from peacefs.client.command_line.presentation import human_size
 
 metadata = typer.Typer(
@@ -23,16 +24,6 @@ metadata = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Coordinator = Annotated[
-    str,
-    typer.Option(
-        "--coordinator",
-        "-c",
-        envvar="PEACEFS_COORDINATOR",
-        metavar="URL",
-        help="The coordinator: http://host:port.",
-    ),
-]
 Directory = Annotated[
     Path, typer.Option("--dir", metavar="DIR", help="Where the coordinator keeps everything.", show_default=False)
 ]

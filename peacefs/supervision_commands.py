@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from peacefs.client.addresses import DEFAULT_ADDRESS
-from peacefs.client.command_line.application import Coordinator
+from peacefs.client.command_line.options import Coordinator
 from peacefs.protocol.limits import (
     coordinator_node_port_default,
     supervised_restarts_default,

@@ -30,6 +30,7 @@ from peacefs.protocol.limits import (
 )
 
 from .complaints import complain
+from .options import Coordinator
 
 if TYPE_CHECKING:
     from .session import Session
@@ -58,16 +59,6 @@ application = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Coordinator = Annotated[
-    str,
-    typer.Option(
-        "--coordinator",
-        "-c",
-        envvar="PEACEFS_COORDINATOR",
-        metavar="URL",
-        help="Where the coordinator is: http://host:port. Paths that are webhdfs:// URIs name their own.",
-    ),
-]
 Paths = Annotated[list[str], typer.Argument(metavar="PATH", show_default=False)]
 _DEFAULT_COORDINATOR = DEFAULT_ADDRESS.http
 
