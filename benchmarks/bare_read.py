@@ -1,6 +1,6 @@
 """What the machine gives at best to a reader: `sendfile` at one end of a connection, `recv_into` at the other.
 
-A process serves one file a connection, a thread each. No frames, no checksums, no tokens.
+A process serves one file a connection, a thread each. No frames, no checksums, no tokens: a request is a number.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ import multiprocessing
 import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 BUFFER_BYTES = 1024 * 1024
 
 
 @contextlib.contextmanager
-def serving(path: Path) -> Iterator[tuple[str, int]]:
-    """A process that sends the file at `path` to whoever connects; its address."""
+def serving(paths: Sequence[Path]) -> Iterator[tuple[str, int]]:
+    """A process that sends one of these files to whoever connects and says which; its address."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=64)
-    server = multiprocessing.get_context("spawn").Process(target=_serve, args=(listener, path), daemon=True)
+    server = multiprocessing.get_context("spawn").Process(target=_serve, args=(listener, paths), daemon=True)
     server.start()
     try:
         yield listener.getsockname()
@@ -30,23 +30,25 @@ def serving(path: Path) -> Iterator[tuple[str, int]]:
         server.join()
 
 
-def read(address: tuple[str, int]) -> int:
-    """Takes one file in, in pieces of `BUFFER_BYTES`; how many bytes it had."""
+def read(address: tuple[str, int], number: int) -> int:
+    """Takes in the file of that number below 256, in pieces of `BUFFER_BYTES`; how many bytes it had."""
     buffer, total = bytearray(BUFFER_BYTES), 0
     with socket.create_connection(address) as server:
+        server.send(bytes([number]))
         while count := server.recv_into(buffer, 0, socket.MSG_WAITALL):
             total += count
     return total
 
 
-def _serve(listener: socket.socket, path: Path) -> None:
+def _serve(listener: socket.socket, paths: Sequence[Path]) -> None:
     while True:
         reader, _address = listener.accept()
-        threading.Thread(target=_send, args=(reader, path), daemon=True).start()
+        threading.Thread(target=_send, args=(reader, paths), daemon=True).start()
 
 
-def _send(reader: socket.socket, path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
+def _send(reader: socket.socket, paths: Sequence[Path]) -> None:
+    [number] = reader.recv(1)
+    descriptor = os.open(paths[number], os.O_RDONLY)
     try:
         offset = 0
         while count := os.sendfile(reader.fileno(), descriptor, offset, 1 << 30):

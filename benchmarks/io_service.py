@@ -156,12 +156,13 @@ def _bare_writes(each: int, count: int, replicas: int, chunk_bytes: int, directo
 
 
 def _bare_reads(each: int, count: int, directory: Path) -> float:
-    path = directory / "plain"
-    path.write_bytes(os.urandom(each))
-    with bare_read.serving(path) as address:
-        # The server is up, and the file in the page cache.
-        bare_read.read(address)
-        return _at_once(lambda _number: bare_read.read(address), count)
+    paths = [directory / f"plain-{number}" for number in range(count)]
+    for path in paths:
+        path.write_bytes(os.urandom(each))
+    with bare_read.serving(paths) as address:
+        # The server is up, and the files are in the page cache.
+        bare_read.read(address, 0)
+        return _at_once(lambda number: bare_read.read(address, number), count)
 
 
 def _at_once(work: Callable[[int], object], count: int) -> float:

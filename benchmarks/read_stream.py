@@ -110,10 +110,10 @@ def _limit(directory: Path, state: str, readers: int) -> float:
         cats = [subprocess.Popen(["cat", path], stdout=subprocess.DEVNULL) for path in paths]
         assert not any(cat.wait() for cat in cats)
         return time.monotonic() - began
-    with bare_read.serving(paths[0]) as address:
+    with bare_read.serving(paths) as address:
         # The server is up.
-        bare_read.read(address)
-        return _timed(lambda _name: bare_read.read(address), [str(path) for path in paths])
+        bare_read.read(address, 0)
+        return _timed(lambda number: bare_read.read(address, int(number)), [str(n) for n in range(readers)])
 
 
 def _in_a_process(front: str, address: str, names: list[str]) -> float:

@@ -63,10 +63,11 @@ class CheckpointReader:
         chunks = [*layout.chunks]
         chunks[chunk.number] = _asking_first(wanted, first)
         reader = FileReader(chunk.opened.token, Layout(layout.length, chunks), begin, wanted.length)
-        at = chunk.offset
-        while (piece := (yield from reader.next_piece())) is not None:
-            self._target[at : at + len(piece)] = piece
-            at += len(piece)
+        room = self._target[chunk.offset :]
+        while (piece := (yield from reader.next_piece(room))) is not None:
+            if piece.obj is not room.obj:
+                room[: len(piece)] = piece
+            room = room[len(piece) :]
 
 
 def _chunks(parts: Sequence[Opened]) -> list[ChunkToRead]:

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable
 
 from peacefs.protocol import effects as fx
-from peacefs.protocol.checksums import Bytes, verify_blocks
+from peacefs.protocol.checksums import verify_blocks
 from peacefs.protocol.errors import (
     ChecksumMismatch,
     ChunkUnavailable,
@@ -58,16 +58,18 @@ class ChunkReader:
         self._faults: dict[NodeId, PeacefsError] = {}
         self._replica: _ReplicaStream | None = None
 
-    def next_piece(self) -> fx.Steps[Bytes | None]:
+    def next_piece(self, into: memoryview | None = None) -> fx.Steps[memoryview | None]:
         """The next bytes, valid until the next call; None at the end.
 
+        If there is room for them they may lie in `into`, from its start: then `piece.obj is into.obj`. What a
+        failed replica left there is overwritten, or stays behind when this raises.
         Raises ChunkUnavailable, which names every replica's fault, once all have failed
         `limits.read_rounds_max` times at the same byte.
         """
         while self._position < self._end:
             replica = self._replica or (yield from self._next_replica())
             try:
-                piece = yield from replica.next_piece()
+                piece = yield from replica.next_piece(into)
             except PeacefsError as fault:
                 yield from self._leave(replica, fault)
             else:
@@ -144,19 +146,22 @@ class _ReplicaStream:
         self._timeout_s = hop_timeout_s
         self._connection: fx.Connection | None = None
 
-    def next_piece(self) -> fx.Steps[Bytes]:
+    def next_piece(self, into: memoryview | None) -> fx.Steps[memoryview]:
         """Verified bytes, at least one."""
         if self._ended:
             raise ChecksumMismatch(f"{self._what}: the replica ends at byte {self._next_block}")
         if self._connection is None:
             self._connection = yield from fx.connect(self._hop.address, self.node)
             yield from fx.send(self._connection, self._request, timeout_s=self._timeout_s)
-        frame = yield from fx.receive(self._connection, timeout_s=self._timeout_s)
+        if self._wanted_from != self._next_block:
+            # The packet begins with bytes that are not wanted.
+            into = None
+        frame = yield from fx.receive(self._connection, timeout_s=self._timeout_s, into=into)
         piece = self._checked(frame)
         self.gave_something = True
         return piece
 
-    def _checked(self, frame: Frame) -> Bytes:
+    def _checked(self, frame: Frame) -> memoryview:
         packet, data = frame.message, frame.payload
         if isinstance(packet, Failure):
             raise from_wire(packet.code, packet.message, self.node)

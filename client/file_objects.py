@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
-from peacefs.protocol.checksums import Bytes
 from peacefs.protocol.limits import checksum_block_bytes, chunk_bytes_max, packet_bytes
 from peacefs.protocol.messages import Opened
 from peacefs.protocol.threads import ThreadDriver
@@ -54,11 +53,16 @@ class _RangeReader(io.RawIOBase):
 
     def readinto(self, buffer: Buffer) -> int:
         """Raises ChunkUnavailable when no replica gives good bytes."""
+        target = memoryview(buffer).cast("B")
         if not self._piece:
-            self._piece = memoryview(self._next_piece())
-        with memoryview(buffer).cast("B") as target:
-            count = min(len(target), len(self._piece))
-            target[:count] = self._piece[:count]
+            piece = self._next_piece(target)
+            if piece.obj is target.obj:
+                # It was received where it is wanted.
+                self._position += len(piece)
+                return len(piece)
+            self._piece = piece
+        count = min(len(target), len(self._piece))
+        target[:count] = self._piece[:count]
         self._piece = self._piece[count:]
         self._position += count
         return count
@@ -71,18 +75,18 @@ class _RangeReader(io.RawIOBase):
             self._piece = memoryview(b"")
         return b"".join(pieces)
 
-    def _next_piece(self) -> Bytes:
+    def _next_piece(self, into: memoryview | None = None) -> memoryview:
         while self._position < self.length:
             if self._reader is None:
                 self._reader = FileReader(
                     self._opened.token, self._opened.layout, self._position, self._range_bytes
                 )
                 self._range_bytes = min(self._range_bytes * 2, chunk_bytes_max)
-            piece = self._driver.run(self._reader.next_piece())
+            piece = self._driver.run(self._reader.next_piece(into))
             if piece is not None:
                 return piece
             self._reader = None
-        return b""
+        return memoryview(b"")
 
     def _leave_range(self) -> None:
         self._piece = memoryview(b"")

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from functools import partial
 
 from peacefs.protocol import effects as fx
-from peacefs.protocol.checksums import Bytes
 from peacefs.protocol.errors import FileNotFound
 from peacefs.protocol.ids import NodeId
 from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
@@ -36,10 +35,13 @@ class FileReader:
         self._readers = self._readers_of(layout, offset, min(offset + length, layout.length))
         self._reader: ChunkReader | None = next(self._readers, None)
 
-    def next_piece(self) -> fx.Steps[Bytes | None]:
-        """The next bytes, verified, valid until the next call; None at the end. Raises ChunkUnavailable."""
+    def next_piece(self, into: memoryview | None = None) -> fx.Steps[memoryview | None]:
+        """The next bytes, verified, valid until the next call; None at the end. Raises ChunkUnavailable.
+
+        They may lie in `into`, as `ChunkReader` says.
+        """
         while self._reader is not None:
-            piece = yield from self._reader.next_piece()
+            piece = yield from self._reader.next_piece(into)
             if piece is not None:
                 return piece
             self._reader = next(self._readers, None)

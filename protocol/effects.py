@@ -84,6 +84,7 @@ class SendFile(Effect):
 class Receive(Effect):
     connection: Connection
     timeout_s: float
+    into: memoryview | None
 
 
 @dataclass(slots=True)
@@ -253,9 +254,12 @@ def send_file(
     yield SendFile(connection, message, file, offset, length, timeout_s)
 
 
-def receive(connection: Connection, *, timeout_s: float) -> Steps[Frame]:
-    """The next frame; its payload is valid until the next `receive` on this connection."""
-    return (yield Receive(connection, timeout_s))  # type: ignore[no-any-return]
+def receive(connection: Connection, *, timeout_s: float, into: memoryview | None = None) -> Steps[Frame]:
+    """The next frame; its payload is valid until the next `receive` on this connection.
+
+    A payload for which there is room in `into` may be laid there, from its start: then `payload.obj is into.obj`.
+    """
+    return (yield Receive(connection, timeout_s, into))  # type: ignore[no-any-return]
 
 
 def release(connection: Connection) -> Steps[None]:

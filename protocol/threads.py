@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from . import effects as fx
 from .checksums import Bytes
 from .errors import PeacefsError, PeerRefused, PeerTimeout, PeerUnreachable, ProtocolViolation
-from .frames import PREFIX_BYTES, Frame, decode_message, decode_prefix, encode, frame_bytes_max
+from .frames import PREFIX_BYTES, Frame, Prefix, decode_message, decode_prefix, encode, frame_bytes_max
 from .hello import Identity, Peer, accepting, connecting
 from .limits import (
     connect_timeout_s,
@@ -125,14 +125,21 @@ class SocketConnection(fx.Connection):
                 raise PeerTimeout(f"{self.peer} takes what it is sent too slowly")
             view = view[self._socket.send(view) :]
 
-    def receive(self, timeout_s: float) -> Frame:
-        """The first bytes of a frame may be awaited for `timeout_s`, and its rest as long again in all."""
+    def receive(self, timeout_s: float, into: memoryview | None = None) -> Frame:
+        """The first bytes of a frame may be awaited for `timeout_s`, and its rest as long again in all.
+
+        A large payload for which there is room in `into` is laid there.
+        """
         try:
             self._limit(socket.SO_RCVTIMEO, timeout_s)
             self._look_ahead(PREFIX_BYTES, time.monotonic() + timeout_s)
             prefix = decode_prefix(self._ahead[self._at : self._end], self._frame_bytes_max)
             self._at += PREFIX_BYTES
-            view = self._take_in(prefix.message_bytes + prefix.payload_bytes, time.monotonic() + timeout_s)
+            deadline_s = time.monotonic() + timeout_s
+            if into is not None and self._is_large(prefix) and prefix.payload_bytes <= len(into):
+                message = decode_message(prefix, self._take_in(prefix.message_bytes, deadline_s))
+                return Frame(message, self._take_into(into[: prefix.payload_bytes], deadline_s), prefix.tag)
+            view = self._take_in(prefix.message_bytes + prefix.payload_bytes, deadline_s)
         except BlockingIOError:
             raise PeerTimeout(f"{self.peer} said nothing for {timeout_s:g} s") from None
         except OSError as error:
@@ -184,6 +191,18 @@ class SocketConnection(fx.Connection):
             self._fill(memoryview(self._buffer)[filled:end], deadline_s)
             filled = end
         return memoryview(self._buffer)[:total]
+
+    def _is_large(self, prefix: Prefix) -> bool:
+        """Whether what has come ends within the payload."""
+        ahead = self._end - self._at
+        return prefix.message_bytes <= ahead < prefix.message_bytes + prefix.payload_bytes
+
+    def _take_into(self, target: memoryview, deadline_s: float) -> memoryview:
+        filled = self._end - self._at
+        target[:filled] = self._ahead[self._at : self._end]
+        self._at = self._end = 0
+        self._fill(target[filled:], deadline_s)
+        return target
 
     def _fill(self, view: memoryview, deadline_s: float) -> None:
         while len(view):
@@ -402,7 +421,7 @@ class ThreadDriver:
             fx.Connect: lambda e: pool.connect(e.address, e.name),
             fx.Send: lambda e: e.connection.send(e.message, e.payload, e.timeout_s),
             fx.SendFile: lambda e: e.connection.send_file(e.message, e.file, e.offset, e.length, e.timeout_s),
-            fx.Receive: lambda e: e.connection.receive(e.timeout_s),
+            fx.Receive: lambda e: e.connection.receive(e.timeout_s, e.into),
             fx.Release: lambda e: pool.release(e.connection),
             fx.Close: lambda e: pool.close(e.connection),
             fx.Call: lambda e: call_coordinator(e.message, e.timeout_s),
