@@ -210,7 +210,11 @@ def check_below_again(tx: Transaction, path: NamespacePath, caller: Caller, sinc
     if changes is None:
         return False
     seen: dict[InodeId, bool] = {}
+    on_the_way = set(top.inodes)
     for change in changes:
+        if change.moved and change.child in on_the_way:
+            # The path leads to another tree than the one that was looked at.
+            return False
         if not _lies_in(tx, change.inode, top.last, seen):
             continue
         child = change.child

@@ -59,12 +59,13 @@ class GroupCommit:
         self._thread = threading.Thread(target=self._run, name="metadata-writer", daemon=True)
         self._thread.start()
 
-    def submit(self, request: Callable[[Transaction], T]) -> Future[T]:
+    def submit(self, request: Callable[[Transaction], T], *, in_any_case: bool = False) -> Future[T]:
+        """`in_any_case` is for what the coordinator does by itself: it is little, and waits however many wait."""
         future: Future[T] = Future()
         with self._changed:
             if self._closed:
                 raise _unready()
-            if len(self._waiting) >= self._queue_max:
+            if len(self._waiting) >= self._queue_max and not in_any_case:
                 raise Overloaded(f"{self._queue_max} changes of the metadata are waiting already; try again")
             self._waiting.append(_Waiting(request, future))
             self._changed.notify()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from peacefs.protocol.errors import FileNotFound, ServiceUnready
-from peacefs.protocol.limits import reclaim_entries_per_commit, rights_walks_max
+from peacefs.protocol.errors import FileNotFound
+from peacefs.protocol.limits import reclaim_entries_per_commit
 
 from . import access_checks as checks
 from . import namespace, snapshots
@@ -16,14 +16,11 @@ from .paths import NamespacePath, parse_path
 from .permissions import Access, Caller
 from .reclaim import forget_answers_step, reclaim_step
 from .records import ContentSummary, FileStatus, ListPage, RenameMode
-from .replays import Applied, Asked, first_answer
+from .removal_rights import RemovalRights
+from .replays import Applied, Asked, first_answer, once
 from .replication_bounds import checked_replication
 from .snapshots import changeable_path
 from .workplace import Workplace
-
-
-class _LookAgain(Exception):
-    """What may be deleted has changed too much since it was looked at."""
 
 
 class Names:
@@ -36,6 +33,7 @@ class Names:
     def __init__(self, workplace: Workplace) -> None:
         self._at = workplace
         self._to_reclaim = True
+        self._given_up: list[Callable[[Transaction], None]] = []
 
     async def status(self, path: str, user: str) -> FileStatus:
         parsed, caller = parse_path(path), self._at.callers.of(user)
@@ -124,30 +122,21 @@ class Names:
     async def delete(self, path: str, recursive: bool, user: str, request_id: str = "") -> bool:
         parsed, caller = changeable_path(path), self._at.callers.of(user)
         asked = Asked(request_id, ("delete", str(parsed), recursive, user))
-        for _ in range(rights_walks_max):
-            since_tx = self._at.reader.last_tx()
-            if recursive and first_answer(self._at.reader, asked) is None:
-                await self._at.in_turns(checks.check_below(self._at.reader, parsed, caller))
-            try:
-                deleted = await self._at.once(asked, self._deletion(parsed, recursive, caller, since_tx))
-            except _LookAgain:
-                continue
-            self._at.free(deleted.chunks)
-            self.reclaim_soon()
-            return deleted.answer
-        raise ServiceUnready(f"{parsed} changes faster than it can be seen whether it may be deleted; try again")
+        rights = RemovalRights(self._at, parsed, caller)
 
-    def _deletion(
-        self, path: NamespacePath, recursive: bool, caller: Caller, since_tx: int
-    ) -> Callable[[Transaction], Applied[bool]]:
         def change(tx: Transaction) -> Applied[bool]:
-            checks.check_delete(tx, path, caller)
-            if recursive and not checks.check_below_again(tx, path, caller, since_tx):
-                raise _LookAgain
-            result = namespace.delete(tx, path, recursive, self._at.now_ms())
+            checks.check_delete(tx, parsed, caller)
+            if recursive:
+                rights.check(tx)
+            result = namespace.delete(tx, parsed, recursive, self._at.now_ms())
             return Applied(result.done, result.freed)
 
-        return change
+        if recursive and first_answer(self._at.reader, asked) is None:
+            await rights.look()
+        deleted = await rights.commit(lambda tx: once(tx, asked, self._at.now_ms(), change))
+        self._at.free(deleted.chunks)
+        self.reclaim_soon()
+        return deleted.answer
 
     async def set_times(
         self, path: str, user: str, modified_ms: int | None, accessed_ms: int | None, request_id: str = ""
@@ -200,8 +189,16 @@ class Names:
         """There is something to take apart."""
         self._to_reclaim = True
 
+    def give_up(self, change: Callable[[Transaction], None]) -> None:
+        """Has what was begun and will not be ended committed as such, however long commits are refused."""
+        self._given_up.append(change)
+        self.reclaim_soon()
+
     async def reclaim(self) -> None:
-        """Takes deleted trees apart in small commits, until none is left."""
+        """Takes deleted trees, and what was given up, apart in small commits, until nothing is left."""
+        while self._given_up:
+            await self._at.commit(self._given_up[0])
+            del self._given_up[0]
         while self._to_reclaim:
             self._to_reclaim = False
             freed, more = await self._at.commit(lambda tx: reclaim_step(tx, reclaim_entries_per_commit))

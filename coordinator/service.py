@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import gc
 import getpass
 import logging
@@ -88,6 +89,8 @@ T = TypeVar("T")
 #: How an address that stands for all of a machine's is reached from there.
 _LOOPBACK_OF = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 _EXIT_AFTER_DISK_FAULT = 74  # EX_IOERR
+#: Whether what runs is nobody's request but the coordinator's own work, which cannot be told to come again.
+_by_itself = contextvars.ContextVar("by_itself", default=False)
 
 
 @dataclass(frozen=True)
@@ -242,17 +245,21 @@ class Coordinator:
             raise StartupError(
                 f"cannot listen on {options.host} port {options.node_port}: {error.strerror or error}"
             ) from None
+        by_itself = contextvars.copy_context()
+        by_itself.run(_by_itself.set, True)
         background = [
-            asyncio.create_task(work)
-            for work in (
-                server.serve(sockets=[sock]),
-                self._load_chunks(),
-                self._keep_ticking(),
-                LoopWatchdog().watch(),
-                self._collect_temporary_files(),
-                self._empty_trash(),
-                self._supervise(),
-            )
+            asyncio.create_task(server.serve(sockets=[sock])),
+            *(
+                asyncio.create_task(work, context=by_itself)
+                for work in (
+                    self._load_chunks(),
+                    self._keep_ticking(),
+                    LoopWatchdog().watch(),
+                    self._collect_temporary_files(),
+                    self._empty_trash(),
+                    self._supervise(),
+                )
+            ),
         ]
         log.info(
             "cluster %s, epoch %d: HTTP on %s, datanodes on %s:%d",
@@ -299,7 +306,7 @@ class Coordinator:
             await told
 
     async def _commit(self, change: Callable[[Transaction], T]) -> T:
-        return await asyncio.wrap_future(self._commits.submit(change))
+        return await asyncio.wrap_future(self._commits.submit(change, in_any_case=_by_itself.get()))
 
     # -- in the background -------------------------------------------------------------------------
 

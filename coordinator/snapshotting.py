@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 
 from peacefs.protocol.limits import reclaim_entries_per_commit
@@ -14,6 +13,7 @@ from .names import Names
 from .paths import SNAPSHOTS_NAME, NamespacePath
 from .permissions import Access, Caller
 from .records import ChunkRecord
+from .removal_rights import RemovalRights
 from .replays import A, Applied, Asked, first_answer, once
 from .snapshot_diff import Difference
 from .workplace import Workplace
@@ -107,15 +107,15 @@ class Snapshotting:
         asked = Asked(request_id, ("restore snapshot", path, user, name))
         if first_answer(self._at.reader, asked) is not None:
             return
-        await self._at.in_turns(checks.check_below(self._at.reader, parsed, caller))
+        rights = RemovalRights(self._at, parsed, caller)
+        await rights.look()
         job = await self._at.commit(lambda tx: self._begin(tx, parsed, caller, name))
         try:
             while not job.is_whole:
                 job = await self._copy_more(job)
-            self._at.cluster.load(await self._at.commit(lambda tx: self._finish(tx, asked, caller, job)))
+            self._at.cluster.load(await rights.commit(lambda tx: self._finish(tx, asked, caller, rights, job)))
         except BaseException:
-            with contextlib.suppress(Exception):
-                await self._at.commit(lambda tx: snapshot_restore.give_up(tx, job))
+            self._names.give_up(lambda tx: snapshot_restore.give_up(tx, job))
             raise
         finally:
             self._names.reclaim_soon()
@@ -127,13 +127,19 @@ class Snapshotting:
         return snapshot_restore.begin(tx, path, name)
 
     def _finish(
-        self, tx: Transaction, asked: Asked, caller: Caller, job: snapshot_restore.Restoration
+        self,
+        tx: Transaction,
+        asked: Asked,
+        caller: Caller,
+        rights: RemovalRights,
+        job: snapshot_restore.Restoration,
     ) -> list[ChunkRecord]:
         """The chunks that are to have more replicas than before."""
         now_ms = self._at.now_ms()
 
         def change(tx: Transaction) -> Applied[None]:
             checks.check_owner(tx, job.path, caller)
+            rights.check(tx)
             return Applied(None, snapshot_restore.finish(tx, job, now_ms))
 
         done = once(tx, asked, now_ms, change)

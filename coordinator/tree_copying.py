@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-
 from . import namespace_copy as copies
 from .names import Names
 from .paths import parse_path
@@ -47,8 +45,7 @@ class TreeCopying:
                 copy = await self._step(copy)
             return await self._at.commit(lambda tx: copies.finish_copy(tx, copy))
         except BaseException:
-            with contextlib.suppress(Exception):
-                await self._at.commit(lambda tx: copies.give_up_copy(tx, copy))
+            self._names.give_up(lambda tx: copies.give_up_copy(tx, copy))
             raise
         finally:
             self._names.reclaim_soon()

@@ -183,6 +183,19 @@ def test_too_many_waiting_are_turned_away_at_once(group: MakeGroup, metadata: Sq
     assert commits.submit(mkdirs("/2")).result(PATIENCE_S)
 
 
+def test_what_the_coordinator_does_by_itself_is_never_turned_away(
+    group: MakeGroup, metadata: SqliteMetadata
+) -> None:
+    """It has nobody who would ask again, and would stop the coordinator."""
+    commits = group(queue_max=2)
+    gate = Gate(commits)
+    waiting = [commits.submit(mkdirs(f"/{number}")) for number in range(2)]
+    waiting.append(commits.submit(mkdirs("/own"), in_any_case=True))
+    gate.open()
+    assert all(future.result(PATIENCE_S) for future in waiting)
+    assert names(metadata) == ["0", "1", "own"]
+
+
 def test_a_request_that_was_given_up_while_it_waited_is_not_run(
     group: MakeGroup, metadata: SqliteMetadata
 ) -> None:

@@ -1,0 +1,115 @@
+"""Restoring a snapshot removes what a directory holds: whoever may not delete that may not restore, however
+late it came to be there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from peacefs.protocol.errors import AccessDenied, Overloaded, ServiceUnready
+from tests.support.play import Play
+from tests.support.shared_tree import SharedTree
+
+
+@pytest.fixture
+def tree(play: Play) -> SharedTree:
+    """/a/d has a snapshot `then`, and has changed since."""
+    tree = SharedTree(play)
+    asyncio.run(tree.snapshots.allow("/a/d", "root"))
+    asyncio.run(tree.snapshots.create("/a/d", "ann", "then"))
+    tree.mkdirs("/a/d/sub/since")
+    tree.looked = 0
+    return tree
+
+
+def restore(tree: SharedTree) -> None:
+    asyncio.run(tree.snapshots.restore("/a/d", "ann", "then"))
+
+
+def before_the_last_commit(tree: SharedTree, *changes: Callable[[], object]) -> None:
+    """Begin, one step of copying, finish: what happens, happens when all has been copied."""
+    calls = iter(range(10))
+
+    def happen() -> None:
+        if next(calls) == 2:
+            for change in changes:
+                change()
+
+    tree.meanwhile = happen
+
+
+def left_over(tree: SharedTree) -> bool:
+    """Whether anything waits for a name that it will not get."""
+    asyncio.run(tree.names.reclaim())
+    staged = tree.change(lambda tx: tx._execute("SELECT count(*) FROM staged").fetchone()[0])
+    return bool(staged)
+
+
+def test_what_another_has_made_while_it_was_copied_stays(tree: SharedTree) -> None:
+    before_the_last_commit(tree, lambda: tree.mkdirs("/a/d/open/bobs/inside", user="bob"))
+    with pytest.raises(AccessDenied, match='inode="/a/d/open/bobs"'):
+        restore(tree)
+    assert tree.is_there("/a/d/open/bobs/inside") and tree.is_there("/a/d/sub/since")
+    tree.meanwhile = lambda: None
+    assert not left_over(tree)
+
+
+def test_what_was_moved_in_meanwhile_is_looked_through(tree: SharedTree) -> None:
+    before_the_last_commit(tree, lambda: tree.rename("/b/full", "/a/d/open/full"))
+    with pytest.raises(AccessDenied, match='inode="/a/d/open/full"'):
+        restore(tree)
+    assert tree.is_there("/a/d/open/full/y")
+
+
+def test_a_right_that_was_taken_away_meanwhile_counts(tree: SharedTree) -> None:
+    before_the_last_commit(tree, lambda: tree.set_mode("/a/d/open", 0o500))
+    with pytest.raises(AccessDenied, match='inode="/a/d/open"'):
+        restore(tree)
+
+
+def test_harmless_changes_do_not_hold_it_up(tree: SharedTree) -> None:
+    before_the_last_commit(tree, lambda: tree.mkdirs("/a/d/sub/late"), lambda: tree.mkdirs("/elsewhere", "bob"))
+    restore(tree)
+    assert tree.looked == 3
+    assert tree.is_there("/a/d/sub") and not tree.is_there("/a/d/sub/late") and not tree.is_there("/a/d/sub/since")
+
+
+def test_a_directory_that_changes_faster_than_it_is_looked_at_is_not_restored(tree: SharedTree) -> None:
+    tree.mkdirs("/mine/x")
+    places = ["/mine", "/a/d/sub/mine"]
+
+    def move_in_again() -> None:
+        if tree.is_there(places[1]):
+            tree.rename(places[1], places[0])
+        tree.rename(*places)
+
+    tree.meanwhile = move_in_again
+    with pytest.raises(ServiceUnready, match="try again"):
+        restore(tree)
+    tree.meanwhile = lambda: None
+    assert not left_over(tree)
+    restore(tree)
+    assert not tree.is_there("/a/d/sub/mine")
+
+
+def test_what_was_begun_in_vain_is_given_up_as_soon_as_commits_are_taken_again(
+    tree: SharedTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The queue is full when the copying goes on, and still full when the coordinator next tidies up."""
+
+    def refuse() -> None:
+        raise Overloaded("too many changes wait")
+
+    calls = iter(range(10))
+    tree.meanwhile = lambda: refuse() if next(calls) > 0 else None
+    with pytest.raises(Overloaded):
+        restore(tree)
+    with pytest.raises(Overloaded):
+        asyncio.run(tree.names.reclaim())
+    tree.meanwhile = lambda: None
+    assert not left_over(tree)
+    restore(tree)
+    assert not tree.is_there("/a/d/sub/since")

@@ -1,0 +1,90 @@
+"""A tree of two users, and what somebody does in it between the look at who may remove what and the commit."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from peacefs.coordinator import namespace
+from peacefs.coordinator.commits import run_now
+from peacefs.coordinator.metadata import Transaction
+from peacefs.coordinator.metadata_sqlite import SqliteMetadata
+from peacefs.coordinator.names import Names
+from peacefs.coordinator.paths import parse_path
+from peacefs.coordinator.permissions import Callers
+from peacefs.coordinator.records import RenameMode
+from peacefs.coordinator.snapshotting import Snapshotting
+from peacefs.coordinator.workplace import Workplace
+from peacefs.protocol.errors import FileNotFound
+from peacefs.protocol.ids import Numbering
+from peacefs.protocol.tokens import Seal
+from tests.support.play import Play
+
+
+class SharedTree:
+    """Ann's /a/d, and what somebody does in it after it was looked at and before it is deleted."""
+
+    def __init__(self, play: Play) -> None:
+        self.metadata = SqliteMetadata.in_memory()
+        numbering = Numbering(self.metadata.begin_epoch())
+        self.meanwhile: Callable[[], object] = lambda: None
+        self.looked = 0
+
+        async def commit(change: Callable[[Transaction], Any]) -> Any:
+            self.looked += 1
+            self.meanwhile()
+            return run_now(self.metadata, change)
+
+        async def pause(_s: float) -> None:
+            return
+
+        workplace = Workplace(
+            self.metadata.reader(),
+            commit,
+            play.cluster,
+            Seal(b"secret"),
+            numbering,
+            lambda orders: None,
+            Callers("root"),
+            sleep=pause,
+        )
+        self.names = Names(workplace)
+        self.snapshots = Snapshotting(workplace, self.names)
+        self.mkdirs("/a/d/sub")
+        self.mkdirs("/a/d/open", mode=0o777)
+        self.mkdirs("/a/d/open/x")
+        self.mkdirs("/b/full/y", user="bob")
+
+    def change(self, request: Callable[[Transaction], Any]) -> Any:
+        return run_now(self.metadata, request)
+
+    def mkdirs(self, path: str, user: str = "ann", mode: int = 0o755) -> None:
+        self.change(lambda tx: namespace.mkdirs(tx, parse_path(path), user, mode, 1))
+
+    def once(self, *changes: Callable[[], object]) -> None:
+        """They happen before the next commit, and no more after that."""
+
+        def happen() -> None:
+            self.meanwhile = lambda: None
+            for change in changes:
+                change()
+
+        self.meanwhile = happen
+
+    def delete(self) -> bool:
+        return asyncio.run(self.names.delete("/a/d", True, "ann"))
+
+    def is_there(self, path: str) -> bool:
+        try:
+            namespace.status(self.metadata.reader(), parse_path(path))
+        except FileNotFound:
+            return False
+        return True
+
+    def rename(self, source: str, target: str) -> None:
+        source_path, target_path = parse_path(source), parse_path(target)
+        self.change(lambda tx: namespace.rename(tx, source_path, target_path, RenameMode.STRICT, 2))
+
+    def set_mode(self, path: str, mode: int) -> None:
+        self.change(lambda tx: namespace.set_permission(tx, parse_path(path), mode))
