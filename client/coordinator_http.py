@@ -6,7 +6,10 @@ nothing, or because it carries a request id that the coordinator recognises.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import httpx
@@ -19,8 +22,12 @@ from peacefs.protocol.errors import (
     PeerUnreachable,
     from_remote_exception,
 )
+from peacefs.protocol.idle_reaper import IdleReaper
 from peacefs.protocol.limits import (
     client_answer_timeout_s,
+    client_http_connections_max,
+    client_http_idle_connections_max,
+    client_http_idle_s,
     client_patience_s,
     connect_timeout_s,
 )
@@ -38,15 +45,70 @@ class CoordinatorHttp:
         patience: Patience | None = None,
         *,
         transport: httpx.BaseTransport | None = None,
+        idle_s_max: float = client_http_idle_s,
     ) -> None:
         self.address = address
         self._patience = patience or Patience()
-        # Neither a proxy from the environment (it would not reach 127.0.0.1 of this machine) nor certificates
-        # (20 ms to load, and there is no https here) are of use.
-        self._http = httpx.Client(base_url=address.http, trust_env=False, verify=False, transport=transport)
+        self._transport = transport
+        self._idle_s_max = idle_s_max
+        self._lock = threading.Lock()
+        #: Its connections lie idle together: a client of its own looks after them only when it is asked again.
+        self._http: httpx.Client | None = None
+        self._is_closed = False
+        self._in_use = 0
+        self._idle_since_s = 0.0
+        self._reaper = IdleReaper(self._reap, "idle HTTP connections")
 
     def close(self) -> None:
-        self._http.close()
+        """Nothing may be asked after it."""
+        self._reaper.stop()
+        with self._lock:
+            self._is_closed = True
+            http, self._http = self._http, None
+        if http is not None:
+            http.close()
+
+    @contextlib.contextmanager
+    def _client(self) -> Iterator[httpx.Client]:
+        with self._lock:
+            if self._is_closed:
+                raise RuntimeError(f"the conversation with {self.address.http} was closed")
+            http = self._http = self._http or self._make_client()
+            self._in_use += 1
+        try:
+            yield http
+        finally:
+            with self._lock:
+                self._in_use -= 1
+                self._idle_since_s = time.monotonic()
+            self._reaper.watch()
+
+    def _make_client(self) -> httpx.Client:
+        # Neither a proxy from the environment (it would not reach 127.0.0.1 of this machine) nor certificates
+        # (20 ms to load, and there is no https here) are of use.
+        return httpx.Client(
+            base_url=self.address.http,
+            trust_env=False,
+            verify=False,
+            transport=self._transport,
+            limits=httpx.Limits(
+                max_connections=client_http_connections_max,
+                max_keepalive_connections=client_http_idle_connections_max,
+                keepalive_expiry=self._idle_s_max,
+            ),
+        )
+
+    def _reap(self, now_s: float) -> float | None:
+        """Closes all connections when nobody has asked anything for long enough."""
+        with self._lock:
+            if self._http is None or self._in_use:
+                return None
+            due_s = self._idle_since_s + self._idle_s_max
+            if now_s < due_s:
+                return due_s
+            idle, self._http = self._http, None
+        idle.close()
+        return None
 
     def ask(
         self,
@@ -80,7 +142,7 @@ class CoordinatorHttp:
         """
         timeout = httpx.Timeout(answer_timeout_s, connect=connect_timeout_s)
         try:
-            with self._http.stream("POST", path, timeout=timeout) as response:
+            with self._client() as http, http.stream("POST", path, timeout=timeout) as response:
                 if not response.is_success:
                     response.read()
                     raise self._refusal(response)
@@ -100,14 +162,15 @@ class CoordinatorHttp:
         self, method: str, path: str, params: Mapping[str, str] | None, body: bytes, timeout_s: float
     ) -> bytes:
         try:
-            response = self._http.request(
-                method,
-                path,
-                params=params,
-                content=body or None,
-                headers={"Content-Type": "application/json"} if body else None,
-                timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, connect_timeout_s)),
-            )
+            with self._client() as http:
+                response = http.request(
+                    method,
+                    path,
+                    params=params,
+                    content=body or None,
+                    headers={"Content-Type": "application/json"} if body else None,
+                    timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, connect_timeout_s)),
+                )
         except (httpx.ConnectError, httpx.ConnectTimeout):
             raise NotReached(nobody_at(self.address)) from None
         except httpx.TimeoutException:

@@ -177,6 +177,13 @@ lease_abandon_timeout_s: Final = 2.0
 # A reader that met a corrupt replica goes on with another; saying so must not hold it up for long.
 corrupt_report_timeout_s: Final = 2.0
 idle_connection_timeout_s: Final = 120.0
+# Who connected lets go of what lies idle well before the other side does; of more than so many, the longest idle.
+idle_connection_kept_s: Final = idle_connection_timeout_s / 2
+idle_connections_max: Final = 256
+# The same for HTTP to the coordinator; it closes what is silent for longer (`http_keep_alive_s`).
+client_http_idle_s: Final = 30.0
+client_http_connections_max: Final = 64
+client_http_idle_connections_max: Final = 8
 # One that was of use so lately is used again without a look at whether the peer has hung up since.
 trusted_connection_s: Final = 1.0
 write_attempts_max: Final = 4

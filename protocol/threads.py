@@ -14,6 +14,7 @@ import socket
 import struct
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,6 +24,7 @@ from .checksums import Bytes
 from .errors import PeacefsError, PeerRefused, PeerTimeout, PeerUnreachable, ProtocolViolation
 from .frames import PREFIX_BYTES, Frame, Prefix, decode_message, decode_prefix, encode, frame_bytes_max
 from .hello import Identity, Peer, accepting, connecting
+from .idle_reaper import IdleReaper
 from .limits import (
     connect_timeout_s,
     data_frame_bytes_max,
@@ -30,7 +32,8 @@ from .limits import (
     frame_buffer_bytes_min,
     hello_frame_bytes_max,
     hello_timeout_s,
-    idle_connection_timeout_s,
+    idle_connection_kept_s,
+    idle_connections_max,
     trusted_connection_s,
 )
 from .messages import Failure, Message, Welcome
@@ -239,6 +242,11 @@ class SocketConnection(fx.Connection):
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed on this side."""
+        return self._socket.fileno() < 0
+
     def close(self) -> None:
         self._socket.close()
 
@@ -292,22 +300,39 @@ def accept_connection(connection: SocketConnection, me: Identity) -> Peer:
 
 
 class ConnectionPool:
-    """Connections to datanodes that lie idle between requests. Thread-safe."""
+    """Connections that lie idle between requests, so many at most and each for so long. Thread-safe."""
 
-    def __init__(self, me: Identity, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        me: Identity,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        idle_max: int = idle_connections_max,
+        idle_s_max: float = idle_connection_kept_s,
+    ) -> None:
         self._me = me
         self._clock = clock
+        self._idle_max = idle_max
+        self._idle_s_max = idle_s_max
         self._lock = threading.Lock()
-        self._idle: dict[fx.Address, list[SocketConnection]] = {}
+        #: By address, in the order in which they came to lie idle; empty ones are left out.
+        self._idle: dict[fx.Address, deque[SocketConnection]] = {}
+        self._idle_count = 0
         self._address_of: dict[SocketConnection, fx.Address] = {}
         self._shut_down = False
+        self._reaper = IdleReaper(self.reap, "idle connections", clock)
+
+    @property
+    def idle(self) -> int:
+        """How many lie idle."""
+        return self._idle_count
 
     def connect(self, address: fx.Address, name: str) -> SocketConnection:
         while (kept := self._take(address)) is not None:
             idle_s = self._clock() - kept.idle_since
             if idle_s < trusted_connection_s:
                 return kept
-            if idle_s < idle_connection_timeout_s / 2 and not kept.has_been_closed():
+            if idle_s < self._idle_s_max and not kept.has_been_closed():
                 return kept
             self.close(kept)
         connection, _peer = open_connection(address, name, self._me)
@@ -321,12 +346,48 @@ class ConnectionPool:
     def _take(self, address: fx.Address) -> SocketConnection | None:
         with self._lock:
             idle = self._idle.get(address)
-            return idle.pop() if idle else None
+            if not idle:
+                return None
+            connection = idle.pop()
+            self._took(address, idle)
+            return connection
+
+    def _took(self, address: fx.Address, idle: deque[SocketConnection]) -> None:
+        self._idle_count -= 1
+        if not idle:
+            del self._idle[address]
 
     def release(self, connection: SocketConnection) -> None:
         connection.idle_since = self._clock()
+        surplus = None
         with self._lock:
-            self._idle.setdefault(self._address_of[connection], []).append(connection)
+            self._idle.setdefault(self._address_of[connection], deque()).append(connection)
+            self._idle_count += 1
+            if self._idle_count > self._idle_max:
+                surplus = self._take_longest_idle()
+        if surplus is not None:
+            self.close(surplus)
+        self._reaper.watch()
+
+    def _take_longest_idle(self) -> SocketConnection:
+        address = min(self._idle, key=lambda each: self._idle[each][0].idle_since)
+        idle = self._idle[address]
+        connection = idle.popleft()
+        self._took(address, idle)
+        return connection
+
+    def reap(self, now_s: float) -> float | None:
+        """Closes what has lain idle for too long; when the next will have, if there is one."""
+        overdue = []
+        with self._lock:
+            for address, idle in list(self._idle.items()):
+                while idle and now_s - idle[0].idle_since >= self._idle_s_max:
+                    overdue.append(idle.popleft())
+                    self._took(address, idle)
+            due_s = min((idle[0].idle_since for idle in self._idle.values()), default=None)
+        for connection in overdue:
+            self.close(connection)
+        return None if due_s is None else due_s + self._idle_s_max
 
     def close(self, connection: SocketConnection) -> None:
         with self._lock:
@@ -342,10 +403,13 @@ class ConnectionPool:
             connection.shut_down()
 
     def close_all(self) -> None:
-        """Closes what lies idle; what is in use is closed by its user."""
+        """Closes what lies idle, and keeps nothing from now on; what is in use is closed by its user."""
+        self._reaper.stop()
         with self._lock:
+            self._idle_max = 0
             idle = [connection for kept in self._idle.values() for connection in kept]
             self._idle.clear()
+            self._idle_count = 0
         for connection in idle:
             self.close(connection)
 

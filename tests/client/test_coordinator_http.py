@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
 import pytest
@@ -140,3 +142,50 @@ def test_some_other_web_server_is_told_from_a_coordinator(body: bytes) -> None:
     with pytest.raises(PeerRefused, match="does not answer like a peacefs coordinator"):
         script.connected().ask("GET", "/v1/status")
     assert len(script.requests) == 1
+
+
+class _Silent(BaseHTTPRequestHandler):
+    """Answers, keeps the connection, and notes when the client has hung up."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"ok")
+
+    def finish(self) -> None:
+        super().finish()
+        self.server.hung_up.release()  # type: ignore[attr-defined]
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def server() -> Iterator[ThreadingHTTPServer]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Silent) as server:
+        server.hung_up = threading.Semaphore(0)  # type: ignore[attr-defined]
+        serving = threading.Thread(target=server.serve_forever, args=(0.01,))
+        serving.start()
+        yield server
+        server.shutdown()
+        serving.join()
+
+
+def test_connections_that_nobody_uses_are_closed_by_time(server: ThreadingHTTPServer) -> None:
+    http = CoordinatorHttp(CoordinatorAddress("127.0.0.1", server.server_port), idle_s_max=0.2)
+    for _ in range(2):
+        assert http.ask("GET", "/") == b"ok"
+        assert server.hung_up.acquire(timeout=20.0), "nobody asks any more, and it is still open"  # type: ignore[attr-defined]
+    http.close()
+    with pytest.raises(RuntimeError, match="was closed"):
+        http.ask("GET", "/")
+
+
+def test_a_conversation_that_is_closed_hangs_up(server: ThreadingHTTPServer) -> None:
+    http = CoordinatorHttp(CoordinatorAddress("127.0.0.1", server.server_port))
+    assert http.ask("GET", "/") == b"ok"
+    http.close()
+    assert server.hung_up.acquire(timeout=20.0)  # type: ignore[attr-defined]

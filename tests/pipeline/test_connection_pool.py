@@ -1,0 +1,97 @@
+"""Connections that nobody uses are let go of, by number and by time, also where nobody asks for one any more."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from peacefs.protocol.hello import Identity
+from peacefs.protocol.threads import ConnectionPool
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def address(make_cluster):
+    return make_cluster().nodes[0].server.address
+
+
+@pytest.fixture
+def make_pool() -> Iterator:
+    made = []
+
+    def make(**options) -> ConnectionPool:
+        made.append(ConnectionPool(Identity("test-cluster", "client", "test", None), **options))
+        return made[-1]
+
+    yield make
+    for pool in made:
+        pool.close_all()
+
+
+def waiting_threads() -> int:
+    return sum(thread.name == "idle connections" for thread in threading.enumerate())
+
+
+def test_what_lies_idle_is_closed_by_time_and_nothing_is_left_running(make_pool, address, until):
+    before = waiting_threads()
+    pool = make_pool(idle_s_max=0.2)
+    connections = [pool.connect(address, "n0") for _ in range(3)]
+    for connection in connections:
+        pool.release(connection)
+    assert pool.idle == 3
+    until(lambda: pool.idle == 0, "they are let go of")
+    until(lambda: all(connection.is_closed for connection in connections), "they are closed")
+    until(lambda: waiting_threads() == before, "nobody waits any more")
+    pool.release(pool.connect(address, "n0"))
+    until(lambda: pool.idle == 0, "the next one is let go of too")
+
+
+def test_one_that_was_of_use_meanwhile_stays_longer(make_pool, address, clock):
+    pool = make_pool(clock=clock, idle_s_max=60.0)
+    kept, other = pool.connect(address, "n0"), pool.connect(address, "n0")
+    pool.release(other)
+    pool.release(kept)
+    clock.now_s += 50.0
+    assert pool.connect(address, "n0") is kept
+    pool.release(kept)
+    clock.now_s += 20.0
+    assert pool.reap(clock.now_s) == clock.now_s + 40.0
+    assert (pool.idle, other.is_closed, kept.is_closed) == (1, True, False)
+    assert pool.connect(address, "n0") is kept
+    pool.close(kept)
+
+
+def test_of_too_many_the_longest_idle_goes(make_pool, make_cluster, clock):
+    addresses = [node.server.address for node in make_cluster().nodes[:2]]
+    pool = make_pool(clock=clock, idle_max=2)
+    opened = [pool.connect(addresses[number % 2], "a node") for number in range(4)]
+    for connection in opened:
+        pool.release(connection)
+        clock.now_s += 1.0
+    assert [connection.is_closed for connection in opened] == [True, True, False, False]
+    assert pool.idle == 2
+
+
+def test_a_pool_that_was_closed_keeps_nothing(make_pool, address):
+    before = waiting_threads()
+    pool = make_pool()
+    used, idle = pool.connect(address, "n0"), pool.connect(address, "n0")
+    pool.release(idle)
+    pool.close_all()
+    pool.release(used)
+    assert used.is_closed and idle.is_closed
+    assert (pool.idle, waiting_threads()) == (0, before)
