@@ -10,10 +10,11 @@ import math
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from peacefs.protocol.errors import StartupError
+from peacefs.protocol.errors import DiskFault, StartupError
 from peacefs.protocol.ids import NodeId
 from peacefs.protocol.limits import room_known_for_s
 
@@ -21,14 +22,28 @@ from .store_directory import StoreDirectory
 from .store_layout import StorePaths
 
 
-@contextlib.contextmanager
-def claim_directories(
-    identity: Path, data: Sequence[Path], cluster: str, new_node: NodeId
-) -> Iterator[StoreDirectory]:
-    """Holds them all for one datanode; gives the one of its identity, which has chunks only if it is in `data`.
+class Claimed(NamedTuple):
+    """The directory of a datanode's identity, and why those of `data` that are on failed disks are not held."""
 
-    Raises StartupError for one that cannot be used or is somebody else's, that is named twice, and for chunks in
-    `identity` that nobody would look at.
+    directory: StoreDirectory
+    broken: Mapping[Path, str]
+
+
+def cluster_of(identity: Path) -> str | None:
+    """The cluster that a datanode belongs to, None for one that is new. Raises StartupError."""
+    try:
+        return StoreDirectory.cluster_of(identity)
+    except DiskFault as fault:
+        raise StartupError(fault.message) from None
+
+
+@contextlib.contextmanager
+def claim_directories(identity: Path, data: Sequence[Path], cluster: str, new_node: NodeId) -> Iterator[Claimed]:
+    """Holds them all for one datanode. The one of its identity has chunks only if it is in `data`.
+
+    One of `data` whose disk has failed costs itself alone. Raises StartupError for the identity's on such a disk,
+    for one that cannot be used or is somebody else's, that is named twice, and for chunks in `identity` that
+    nobody would look at.
     """
     places = [path.resolve() for path in data]
     if twice := [str(path) for path, times in Counter(places).items() if times > 1]:
@@ -36,14 +51,23 @@ def claim_directories(
     if data and identity.resolve() not in places and _has_chunks(identity):
         raise StartupError(f"{identity} holds chunks: name it as a --data-dir too, or they are as good as lost")
     with contextlib.ExitStack() as held:
-        directory = held.enter_context(StoreDirectory.claim(identity, cluster, new_node))
+        try:
+            directory = held.enter_context(StoreDirectory.claim(identity, cluster, new_node))
+        except DiskFault as fault:
+            raise StartupError(fault.message) from None
+        broken: dict[Path, str] = {}
         for path in data:
             if path.resolve() == identity.resolve():
                 continue
-            disk = held.enter_context(StoreDirectory.claim(path, cluster, directory.node, may_be_read_only=True))
+            try:
+                claim = StoreDirectory.claim(path, cluster, directory.node, may_be_read_only=True)
+                disk = held.enter_context(claim)
+            except DiskFault as fault:
+                broken[path] = fault.message
+                continue
             if disk.node != directory.node:
                 raise StartupError(f"{path} belongs to datanode {disk.node}, {identity} to {directory.node}")
-        yield directory
+        yield Claimed(directory, broken)
 
 
 def rooms_of(

@@ -12,13 +12,18 @@ from __future__ import annotations
 
 import itertools
 from enum import Enum
+from typing import Final
 
 from peacefs.protocol import effects as fx
+from peacefs.protocol.limits import chunk_bytes_max
 from peacefs.protocol.messages import DiskReport, Usage
 
 from .chunk_store import ChunkStore
 from .disk_faults import is_no_room, is_read_only
 from .disk_probe import probe
+
+#: How a disk is shown that works and has no room.
+FULL: Final = "full"
 
 
 class DiskState(Enum):
@@ -30,13 +35,18 @@ class DiskState(Enum):
 
 
 class Disk:
-    """A directory that is a disk's, and the store in it. `fault` says why it does not work, when it does not."""
+    """A directory that is a disk's, and the store in it. `fault` says why it does not work, when it does not.
 
-    def __init__(self, directory: str, store: ChunkStore) -> None:
+    One that is given with a fault has failed already, and is never touched.
+    """
+
+    def __init__(self, directory: str, store: ChunkStore, fault: str | None = None) -> None:
         self.directory = directory
         self.store = store
-        self.state = DiskState.WORKING
-        self.fault: str | None = None
+        self.state = DiskState.WORKING if fault is None else DiskState.FAILED
+        self.fault = fault
+        #: Whether it has come to have no room, and has not since had room for a chunk of the largest size.
+        self.is_full = False
         self._probes = itertools.count(1)
 
     @property
@@ -72,7 +82,15 @@ class Disk:
         """What the coordinator is told of it."""
         if not self.is_readable:
             return DiskReport(self.directory, self.state.value, self.fault or "", 0, 0, 0)
-        usage, fault = self.usage(), self.fault or ""
-        return DiskReport(
-            self.directory, self.state.value, fault, usage.capacity_bytes, usage.used_bytes, self.store.count()
-        )
+        usage, state, fault = self.usage(), self.state.value, self.fault or ""
+        if self.is_full and self.state is DiskState.WORKING:
+            state, fault = FULL, f"{usage.available_bytes} bytes are left beside the reserve"
+        return DiskReport(self.directory, state, fault, usage.capacity_bytes, usage.used_bytes, self.store.count())
+
+    def look_for_room(self) -> bool:
+        """Whether it has become full, or has got room again, since it was last looked at."""
+        if self.state is not DiskState.WORKING:
+            return False
+        available_bytes = self.store.usage().available_bytes
+        was_full, self.is_full = self.is_full, available_bytes < (chunk_bytes_max if self.is_full else 1)
+        return self.is_full is not was_full

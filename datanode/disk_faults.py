@@ -11,11 +11,28 @@ from peacefs.protocol.errors import ChunkError, DiskFault, DiskFull
 
 T = TypeVar("T")
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+_OF_THE_MEDIUM = (
+    errno.EIO,
+    errno.ENXIO,
+    errno.ENODEV,
+    errno.EUCLEAN,
+    errno.EMEDIUMTYPE,
+    errno.ENOMEDIUM,
+    errno.ENOTCONN,
+    errno.ESTALE,
+    errno.ETIMEDOUT,
+    errno.EREMOTEIO,
+)
 
 
 def is_no_room(error: OSError) -> bool:
     """Whether the disk (or the quota) is full, which leaves what was written before as it was."""
     return error.errno in _NO_ROOM
+
+
+def is_of_the_medium(error: OSError) -> bool:
+    """Whether the disk itself has failed, as against somebody having asked for what cannot be."""
+    return error.errno in _OF_THE_MEDIUM
 
 
 def is_read_only(error: OSError) -> bool:

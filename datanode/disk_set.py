@@ -69,6 +69,10 @@ class DiskSet:
         """How each disk fares."""
         return [disk.report() for disk in self._disks]
 
+    def look_for_room(self) -> list[Disk]:
+        """To be called now and then: the disks that have become full since, or have got room again."""
+        return [disk for disk in self._disks if disk.look_for_room()]
+
     # -- start and end -----------------------------------------------------------------------------
 
     def recover(self) -> fx.Steps[Recovery]:
@@ -100,7 +104,8 @@ class DiskSet:
         return whole
 
     def _recover(self, disk: Disk) -> fx.Steps[Recovery]:
-        disk.state, disk.fault = yield from disk.examine()
+        if disk.is_readable:
+            disk.state, disk.fault = yield from disk.examine()
         if disk.is_readable:
             try:
                 return (yield from disk.store.recover(read_only=disk.state is DiskState.READ_ONLY))

@@ -63,7 +63,7 @@ from .chunk_store import ChunkStore
 from .cluster_clock import ClusterClock
 from .coordinator_link import CoordinatorLink, Respond
 from .copy_budget import CopyBudget
-from .data_directories import claim_directories, rooms_of
+from .data_directories import Claimed, claim_directories, cluster_of, rooms_of
 from .data_requests import DataRequests
 from .data_server import DataServer
 from .disk import Disk, DiskState
@@ -77,7 +77,6 @@ from .pipeline import PipelineHop
 from .replica_store import ChunkIntake
 from .replicator import Replicator
 from .scrubber import Scrubber
-from .store_directory import StoreDirectory
 from .store_layout import describe
 from .streams_under_way import StreamsUnderWay
 
@@ -126,15 +125,15 @@ def run(options: DatanodeOptions) -> None:
 
 async def _serve(options: DatanodeOptions, seal: Seal) -> None:
     stop = stop_event(options.parent_fd)
-    cluster = StoreDirectory.cluster_of(options.directory)
+    cluster = cluster_of(options.directory)
     if cluster is None:
         cluster = await _learn_cluster(options, seal, stop)
         if cluster is None:
             return
     with claim_directories(
         options.directory, options.data_directories, cluster, f"dn-{uuid.uuid4().hex[:12]}"
-    ) as directory:
-        await Datanode(options, directory, seal).serve(stop)
+    ) as claimed:
+        await Datanode(options, claimed, seal).serve(stop)
 
 
 async def _learn_cluster(options: DatanodeOptions, seal: Seal, stop: asyncio.Event) -> str | None:
@@ -177,12 +176,16 @@ def _disk_changed(disk: Disk, replicas: int) -> None:
             log.warning("the disk of %s can be written to again", disk.directory)
 
 
+def _no_room() -> int:
+    return 0
+
+
 class Datanode:
     """All parts of a running datanode."""
 
-    def __init__(self, options: DatanodeOptions, directory: StoreDirectory, seal: Seal) -> None:
+    def __init__(self, options: DatanodeOptions, claimed: Claimed, seal: Seal) -> None:
         self._options = options
-        self._directory = directory
+        self._directory = directory = claimed.directory
         self._seal = seal
         self._node = directory.node
         self._process = uuid.uuid4().hex
@@ -196,7 +199,7 @@ class Datanode:
         self._link = CoordinatorLink(options.coordinator, self._me, self, self._changes)
         self._clock = ClusterClock()
         self._driver = ThreadDriver(self._pool, self._link.call, wall_clock=self._clock.now_s)
-        self._store = self._disks()
+        self._store = self._disks(claimed)
         self._requests = DataRequests(
             PipelineHop(self._node, seal, self._intake(), self._changes, self._streams, self._paces),
             ChunkServer(seal, self._store, self._changes),
@@ -215,20 +218,23 @@ class Datanode:
         self._http_socket: socket.socket
         self._data_server: DataServer
 
-    def _disks(self) -> DiskSet:
+    def _disks(self, claimed: Claimed) -> DiskSet:
         options = self._options
+        paths = options.data_directories or (options.directory,)
+        rooms = dict(rooms_of([path for path in paths if path not in claimed.broken]))
         disks = [
             Disk(
                 str(path),
                 ChunkStore(
                     str(path),
                     reserved_bytes=options.reserved_bytes,
-                    available_bytes=room,
+                    available_bytes=rooms.get(path, _no_room),
                     rng=random.Random(),
                     on_lost=self._changes.removed,
                 ),
+                claimed.broken.get(path),
             )
-            for path, room in rooms_of(options.data_directories or (options.directory,))
+            for path in paths
         ]
         return DiskSet(disks, rng=random.Random(), on_lost=self._changes.removed, on_changed=_disk_changed)
 
@@ -346,6 +352,16 @@ class Datanode:
         return self._paces.lately(time.monotonic())
 
     def disks(self) -> Sequence[DiskReport]:
+        for disk in self._store.look_for_room():
+            if disk.is_full:
+                log.warning(
+                    "the disk of %s is full (less than the reserve of %d bytes is left): it takes no more chunks "
+                    "until there is room, and others get them. Delete or move something, or add a disk",
+                    disk.directory,
+                    self._options.reserved_bytes,
+                )
+            else:
+                log.info("the disk of %s has room again", disk.directory)
         return self._store.reports()
 
     def epoch_seen(self, epoch: int) -> None:

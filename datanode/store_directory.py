@@ -14,8 +14,10 @@ from pathlib import Path
 
 import msgspec
 
-from peacefs.protocol.errors import StartupError
+from peacefs.protocol.errors import DiskFault, PeacefsError, StartupError
 from peacefs.protocol.ids import NodeId
+
+from .disk_faults import is_of_the_medium
 
 LAYOUT_VERSION = 1
 _IDENTITY = "identity.json"
@@ -68,7 +70,10 @@ class StoreDirectory:
 
     @staticmethod
     def cluster_of(path: Path) -> str | None:
-        """The cluster that a directory belongs to, None for one that is still empty. Raises StartupError."""
+        """The cluster that a directory belongs to, None for one that is still empty.
+
+        Raises StartupError, and DiskFault when the disk itself has failed.
+        """
         identity = _read_identity(path)
         return None if identity is None else identity.cluster
 
@@ -80,14 +85,15 @@ class StoreDirectory:
         """Holds the directory; one that is empty or not there becomes that of `new_node`.
 
         Raises StartupError for a directory that is somebody else's, in use, damaged, or of a newer layout; or that
-        cannot be written to, unless it `may_be_read_only` and is somebody's already.
+        cannot be written to, unless it `may_be_read_only` and is somebody's already. Raises DiskFault when the
+        disk itself has failed.
         """
         _read_identity(path)  # A directory that is somebody else's gets not even a lock file.
         try:
             _make_durably(path)
             lock = _open_lock(path / _LOCK, may_be_read_only=may_be_read_only)
         except OSError as error:
-            raise StartupError(f"cannot use {path} as a datanode directory: {error.strerror}") from None
+            raise _refusal(f"cannot use {path} as a datanode directory", error) from None
         try:
             _lock(lock, path)
             yield StoreDirectory(path, _load_or_create(path, cluster, new_node))
@@ -114,8 +120,10 @@ def _open_lock(path: Path, *, may_be_read_only: bool) -> int:
 def _lock(lock: int, path: Path) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         raise StartupError(f"another datanode is using {path}") from None
+    except OSError as error:
+        raise _refusal(f"cannot lock {path}", error) from None
 
 
 def _load_or_create(path: Path, cluster: str, new_node: NodeId) -> _Identity:
@@ -125,7 +133,7 @@ def _load_or_create(path: Path, cluster: str, new_node: NodeId) -> _Identity:
         try:
             _write_identity(path, identity)
         except OSError as error:
-            raise StartupError(f"cannot write to {path}: {error.strerror}") from None
+            raise _refusal(f"cannot write to {path}", error) from None
     elif identity.cluster != cluster:
         raise StartupError(
             f"{path} belongs to cluster {identity.cluster}, the coordinator is of cluster {cluster}: "
@@ -142,7 +150,7 @@ def _read_identity(path: Path) -> _Identity | None:
         _refuse_foreign(path)
         return None
     except OSError as error:
-        raise StartupError(f"cannot read {path / _IDENTITY}: {error.strerror}") from None
+        raise _refusal(f"cannot read {path / _IDENTITY}", error) from None
     try:
         layout_version = msgspec.json.decode(raw, type=_LayoutVersion).layout_version
         if layout_version > LAYOUT_VERSION:
@@ -160,11 +168,16 @@ def _refuse_foreign(path: Path) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise StartupError(f"cannot use {path} as a datanode directory: {error.strerror}") from None
+        raise _refusal(f"cannot use {path} as a datanode directory", error) from None
     if names - _HARMLESS:
         raise StartupError(
             f"not a peacefs datanode directory: {path} (it has no {_IDENTITY}); choose an empty one"
         )
+
+
+def _refusal(what: str, error: OSError) -> PeacefsError:
+    kind = DiskFault if is_of_the_medium(error) else StartupError
+    return kind(f"{what}: {error.strerror or error}")
 
 
 def _write_identity(path: Path, identity: _Identity) -> None:

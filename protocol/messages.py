@@ -160,7 +160,8 @@ class Usage(msgspec.Struct, frozen=True, array_like=True):
 
 
 class DiskReport(msgspec.Struct, frozen=True, array_like=True):
-    """A datanode's disk: `state` is a value of `datanode.disk.DiskState`; `fault` says why it does not work."""
+    """A datanode's disk: `state` is a value of `datanode.disk.DiskState`, or "full"; `fault` says why it is not
+    working."""
 
     directory: str
     state: str

@@ -70,8 +70,10 @@ def report_lines(status: dict[str, Any]) -> Iterator[str]:
 
 
 def _bad_disk(node: str, disk: dict[str, Any]) -> str:
-    is_lost = disk["state"] == "failed"
-    held = "what it held counts as lost" if is_lost else f"its {disk['replicas']} replicas are still read"
+    held = {
+        "failed": "what it held counts as lost",
+        "full": f"it takes nothing more in, its {disk['replicas']} replicas are read",
+    }.get(disk["state"], f"its {disk['replicas']} replicas are still read")
     return f"Disk: {disk['directory']} of {node} is {disk['state']} ({disk['fault']}); {held}"
 
 

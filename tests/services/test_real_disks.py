@@ -80,7 +80,7 @@ def test_a_disk_that_fills_up_refuses_the_write_goes_on_elsewhere_and_it_comes_b
         mounted(tmp_path / "disk", 90 * MIB) as disk,
         LocalCluster(tmp_path / "cluster", datanodes=2, port=0) as cluster,
         PeaceFileSystem(cluster.http_address) as files,
-        extra_datanode(cluster, tmp_path / "home", disk, options=["--reserved-bytes=0"]),
+        extra_datanode(cluster, tmp_path / "home", disk, options=["--reserved-bytes=0"]) as log,
     ):
         paths = iter(contents)
         for path in itertools.islice(paths, 5):
@@ -92,8 +92,11 @@ def test_a_disk_that_fills_up_refuses_the_write_goes_on_elsewhere_and_it_comes_b
             files.write(path, contents[path], replication=3)
         assert all(files.read(path) == data for path, data in contents.items())
         assert health(files).missing == 0
+        until(lambda: state_of(files, disk) == "full", "it is shown")
+        until(lambda: f"the disk of {disk} is full" in log.read_text(), "it is said")
         (disk / "somebody's").unlink()
         until(lambda: health(files) == (0, 0), "with room again it gets what it lacks")
+        assert log.read_text().count(" is full") == 1, "not for every chunk"
         assert all(files.read(path) == data for path, data in contents.items())
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -18,6 +20,11 @@ pytestmark = pytest.mark.cluster
 
 def chunks_in(disk: Path) -> int:
     return sum(entry.is_file() for part in ("chunks", "segments") for entry in (disk / part).rglob("*"))
+
+
+def _report(cluster: LocalCluster) -> str:
+    command = [sys.executable, "-P", "-m", "peacefs", "report", "--coordinator", cluster.http_address]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def test_a_disk_that_vanishes_costs_its_replicas_and_no_file(tmp_path: Path) -> None:
@@ -42,6 +49,17 @@ def test_a_disk_that_vanishes_costs_its_replicas_and_no_file(tmp_path: Path) -> 
                 assert time.monotonic() < deadline, "what the disk held is not replaced"
                 time.sleep(0.1)
             files.write("/more", b"more", replication=2)
+        broken = disks[1]
+        broken.mkdir()
+        # The kernel answers EIO to whoever reads this: nothing is mapped where it begins.
+        (broken / "identity.json").symlink_to("/proc/self/mem")
+        with extra_datanode(cluster, tmp_path / "home", *disks) as log:
+            assert f"the disk of {broken} has failed" in log.read_text()
+            shown = _report(cluster)
+            assert f"Disk: {broken} of" in shown and "is failed (cannot read" in shown, shown
+            for path, data in contents.items():
+                assert files.read(path) == data
+            files.write("/on-the-others", b"more", replication=2)
         with extra_datanode(cluster, tmp_path / "home", disks[0], disks[2]):
             for path, data in contents.items():
                 assert files.read(path) == data

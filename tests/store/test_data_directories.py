@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from peacefs.datanode.data_directories import claim_directories, rooms_of
+from peacefs.datanode.data_directories import claim_directories, cluster_of, rooms_of
 from peacefs.protocol.errors import StartupError
 
 
 def claim(identity: Path, *data: Path, node: str = "dn-1") -> str:
-    with claim_directories(identity, data, "cluster-1", node) as directory:
-        return directory.node
+    with claim_directories(identity, data, "cluster-1", node) as claimed:
+        return claimed.directory.node
 
 
 def test_all_directories_are_one_datanodes_and_held_by_one_process(tmp_path: Path) -> None:
     home, disks = tmp_path / "home", (tmp_path / "disk-1", tmp_path / "disk-2")
-    with claim_directories(home, disks, "cluster-1", "dn-1") as directory:
-        assert directory.node == "dn-1"
+    with claim_directories(home, disks, "cluster-1", "dn-1") as (directory, broken):
+        assert directory.node == "dn-1" and not broken
         for path in (home, *disks):
             with pytest.raises(StartupError, match="another datanode is using"):
                 claim(path)
@@ -47,6 +47,28 @@ def test_another_datanodes_disk_and_one_named_twice_are_refused(tmp_path: Path) 
     (tmp_path / "file").write_text("x")
     with pytest.raises(StartupError, match="file"):
         claim(tmp_path / "home-2", tmp_path / "disk-2", tmp_path / "file")
+
+
+def break_down(directory: Path) -> None:
+    """The kernel answers EIO to whoever reads whose it is: nothing is mapped where that file begins."""
+    (directory / "identity.json").unlink()
+    (directory / "identity.json").symlink_to("/proc/self/mem")
+
+
+def test_a_disk_that_answers_eio_when_it_is_claimed_costs_itself_alone(tmp_path: Path) -> None:
+    home, disks = tmp_path / "home", [tmp_path / "disk-1", tmp_path / "disk-2"]
+    claim(home, *disks)
+    break_down(disks[0])
+    with claim_directories(home, disks, "cluster-1", "dn-2") as (directory, broken):
+        assert directory.node == "dn-1"
+        assert broken == {disks[0]: f"cannot read {disks[0]}/identity.json: Input/output error"}
+        with pytest.raises(StartupError, match="another datanode is using"):
+            claim(tmp_path / "other", disks[1])
+    break_down(home)
+    with pytest.raises(StartupError, match=r"home/identity.json: Input/output error"):
+        claim(home, *disks)
+    with pytest.raises(StartupError, match=r"home/identity.json: Input/output error"):
+        cluster_of(home)
 
 
 def test_directories_on_one_file_system_share_its_room(tmp_path: Path) -> None:

@@ -33,6 +33,8 @@ class Rack:
         self.medium = SimulatedDisk(Random(1))
         self.driver = SeededDriver(self.medium, Random(1))
         self.rooms = [100 * MIB] * 3
+        #: Disks that could not be claimed, and why.
+        self.broken: dict[int, str] = {}
         for number in range(3):
             self.medium.perform(fx.MakeDirectory(f"/disk-{number}"))
         self.medium.perform(fx.SyncDirectory("/"))
@@ -51,6 +53,7 @@ class Rack:
                     rng=Random(number),
                     on_lost=self.lost.append,
                 ),
+                self.broken.get(number),
             )
             for number in range(3)
         ]
@@ -90,6 +93,36 @@ def by_chunk(replicas: list[Replica]) -> list[Replica]:
 @pytest.fixture
 def rack() -> Rack:
     return Rack()
+
+
+def test_a_disk_that_failed_before_it_could_be_claimed_is_out_and_never_touched(rack: Rack) -> None:
+    rack.fill(20)
+    held = [replica for disk in rack.disks[1:] for replica in disk.store.replicas()]
+    rack.broken = {0: "cannot read /disk-0/identity.json: Input/output error"}
+    recovery = rack.start()
+    assert rack.failed == [("/disk-0", 0)] and recovery.replicas == len(held)
+    assert by_chunk(rack.set.replicas()) == by_chunk(held)
+    assert [report.state for report in rack.set.reports()] == ["failed", "working", "working"]
+    assert rack.set.reports()[0].fault == rack.broken[0]
+    rack.put(CHUNK + 100)
+    assert rack.holders(CHUNK + 100) != [0]
+    rack.broken = dict.fromkeys(range(3), "Input/output error")
+    with pytest.raises(StartupError, match=r"no disk .* can be written to: /disk-0: Input/output error, "):
+        rack.start()
+
+
+def test_a_disk_that_becomes_full_is_told_of_once_and_so_is_room_for_a_whole_chunk(rack: Rack) -> None:
+    assert rack.set.look_for_room() == []
+    rack.rooms[1] = 1000
+    assert rack.set.look_for_room() == [rack.disks[1]]
+    assert [report.state for report in rack.set.reports()] == ["working", "full", "working"]
+    assert rack.set.reports()[1].fault == "0 bytes are left beside the reserve"
+    assert rack.set.look_for_room() == []
+    rack.rooms[1] = 10 * MIB
+    assert rack.set.look_for_room() == [], "what is deleted now and then is not worth a word"
+    rack.rooms[1] = 100 * MIB
+    assert rack.set.look_for_room() == [rack.disks[1]]
+    assert [report.state for report in rack.set.reports()] == ["working"] * 3
 
 
 # -- where chunks go -----------------------------------------------------------------------------------
