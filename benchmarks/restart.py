@@ -26,6 +26,8 @@ from peacefs.datanode.coordinator_link import CoordinatorLink, Respond
 from peacefs.protocol.hello import Identity
 from peacefs.protocol.messages import (
     AskStreams,
+    BalanceDisks,
+    DiskBalance,
     DiskReport,
     Granted,
     GrantRefused,
@@ -139,6 +141,9 @@ class _Datanode:
 
     def streams_found(self, question: AskStreams) -> StreamsFound:
         return StreamsFound(question.chunks, [])
+
+    def balance_disks(self, wanted: BalanceDisks) -> DiskBalance:
+        return DiskBalance("", "", 0, 0, 0, 0)
 
     def ordered(self, order: Message, respond: Respond) -> None:
         pass

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Set
 from enum import Enum
 
+from peacefs.peace.balance_plan import keeps_spread
 from peacefs.peace.random_placement import replicas_per_rack_max
 from peacefs.protocol.ids import ChunkId, NodeId
 from peacefs.protocol.limits import (
@@ -20,7 +21,6 @@ from peacefs.protocol.limits import (
     tick_interval_s,
 )
 
-from .balance_plan import keeps_spread
 from .balance_run import Run, Walk
 from .chunk_map import ChunkMap, ChunkState
 from .membership import Membership, State

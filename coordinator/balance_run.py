@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from peacefs.peace.balance_plan import BalancePlan
 from peacefs.protocol.ids import ChunkId, NodeId
-
-from .balance_plan import BalancePlan
 
 
 class Phase(Enum):

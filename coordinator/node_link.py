@@ -15,11 +15,21 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from typing import Any, cast
 
-from peacefs.protocol.errors import NodeIdTaken, Overloaded, PeacefsError, PeerRefused, ProtocolViolation
+from peacefs.protocol.errors import (
+    BadRequest,
+    NodeIdTaken,
+    Overloaded,
+    PeacefsError,
+    PeerRefused,
+    PeerTimeout,
+    ProtocolViolation,
+    from_wire,
+)
 from peacefs.protocol.frames import Frame, FrameReader, encode, frame_bytes_max
 from peacefs.protocol.hello import Identity, Peer, accepting
 from peacefs.protocol.ids import NodeId, show
 from peacefs.protocol.limits import (
+    control_call_timeout_s,
     control_requests_in_flight_max,
     hello_frame_bytes_max,
     hello_timeout_s,
@@ -32,6 +42,7 @@ from peacefs.protocol.limits import (
 )
 from peacefs.protocol.messages import (
     AgentBeat,
+    DiskBalance,
     Done,
     Failure,
     Heartbeat,
@@ -119,6 +130,21 @@ class NodeServer:
             ReplicateChunk(copy.chunk, copy.version, [target], token, copy.bytes_per_second),
             lambda reply: self._copied(copy, reply),
         )
+
+    async def ask(self, node: NodeId, message: Message) -> Message:
+        """What a datanode answers at once. Raises BadRequest if it is not connected, PeerTimeout, its Failure."""
+        link = self._links.get(node)
+        if link is None:
+            raise BadRequest(f"no datanode {node} is connected")
+        answered: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        link.ask(message, lambda reply: None if answered.done() else answered.set_result(reply))
+        try:
+            reply = await asyncio.wait_for(answered, control_call_timeout_s)
+        except TimeoutError:
+            raise PeerTimeout(f"datanode {node} did not answer within {control_call_timeout_s:g} s") from None
+        if isinstance(reply, Failure):
+            raise from_wire(reply.code, reply.message, reply.culprit)
+        return reply
 
     def _copied(self, copy: Copy, reply: Message) -> None:
         copied = isinstance(reply, Done)
@@ -326,7 +352,7 @@ class NodeLink(asyncio.Protocol):
         if self._peer.role == "agent" or isinstance(message, AgentBeat):
             self._hear_agent(message, frame.tag)
             return
-        answered = self._asked.pop(frame.tag, None) if isinstance(message, Done | Failure) else None
+        answered = self._asked.pop(frame.tag, None) if isinstance(message, Done | Failure | DiskBalance) else None
         if answered is not None:
             answered(message)
         elif isinstance(message, Register | ReportChunks | Heartbeat):

@@ -38,7 +38,9 @@ from peacefs.protocol.limits import (
 )
 from peacefs.protocol.messages import (
     AskStreams,
+    BalanceDisks,
     DeleteChunks,
+    DiskBalance,
     DiskReport,
     Failure,
     Granted,
@@ -79,6 +81,7 @@ class Datanode(Protocol):
     def clock_heard(self, clock_s: float) -> None: ...
     def granted(self, message: Granted | GrantRefused) -> None: ...
     def streams_found(self, question: AskStreams) -> StreamsFound: ...
+    def balance_disks(self, wanted: BalanceDisks) -> DiskBalance: ...
     def ordered(self, order: Message, respond: Respond) -> None:
         """Does what the coordinator orders, on another thread than the caller's."""
 
@@ -214,7 +217,7 @@ class CoordinatorLink:
     def _register(self, connection: SocketConnection) -> None:
         self._send(connection, self._datanode.registration())
         while not isinstance(reply := connection.receive(link_silence_timeout_s).message, Registered):
-            if isinstance(reply, _ORDERS | Granted | GrantRefused | AskStreams):
+            if isinstance(reply, _ORDERS | Granted | GrantRefused | AskStreams | BalanceDisks):
                 continue
             if isinstance(reply, Failure):
                 raise from_wire(reply.code, reply.message)
@@ -247,6 +250,9 @@ class CoordinatorLink:
             return
         if isinstance(message, AskStreams):
             self._respond(connection, self._datanode.streams_found(message), next(self._tags))
+            return
+        if isinstance(message, BalanceDisks):
+            self._respond(connection, self._datanode.balance_disks(message), frame.tag)
             return
         if isinstance(message, _ORDERS):
             tag = frame.tag

@@ -2,7 +2,8 @@
 
 A new chunk goes to a disk at random, the likelier the more room it has. A chunk that a disk has, or that is being
 written to it, stays there, so that one store sees all versions of it and fences the older ones; when that disk is
-full, the pipeline takes another datanode.
+full, the pipeline takes another datanode. While a replica is moved to another disk (`disk_moves`), one of the two
+counts at every moment, and the other is hidden.
 
 A fault of one replica is that replica's own matter. But a disk that after a fault fails its probe has failed for
 good: what it held counts as lost, at once, and nothing is asked of it until the next start. One that has become
@@ -55,6 +56,10 @@ class DiskSet:
         self._writers: Counter[tuple[ChunkId, Disk]] = Counter()
         self._staged: dict[Staged, Disk] = {}
         self._plans: dict[ReadPlan, Disk] = {}
+        #: For each chunk that is being moved, the disk whose replica of it does not count.
+        self._hidden: dict[ChunkId, Disk] = {}
+        #: How many look through all replicas, meanwhile none changes over from one disk to another.
+        self._listings = 0
 
     @property
     def working(self) -> list[Disk]:
@@ -163,14 +168,14 @@ class DiskSet:
     def write(self, staged: Staged, sums: Bytes, data: Bytes) -> fx.Steps[None]:
         disk = self._staged[staged]
         try:
-            yield from self._watched(disk, disk.store.write(staged, sums, data))
+            yield from self.watched(disk, disk.store.write(staged, sums, data))
         finally:
             self._forget_if_over(staged)
 
     def seal(self, staged: Staged) -> fx.Steps[Sealed]:
         disk = self._staged[staged]
         try:
-            sealed = yield from self._watched(disk, disk.store.seal(staged))
+            sealed = yield from self.watched(disk, disk.store.seal(staged))
         finally:
             self._forget_if_over(staged)
         self._refuse_failed(disk)
@@ -184,7 +189,7 @@ class DiskSet:
 
     def _disk_for(self, chunk: ChunkId) -> Disk:
         for disk in self.working:
-            if (chunk, disk) in self._writers or disk.store.find(chunk) is not None:
+            if (chunk, disk) in self._writers or self._counts(chunk, disk):
                 self._refuse_unless_writable(disk)
                 return disk
         disks = self.writable
@@ -214,11 +219,14 @@ class DiskSet:
         if disk is None:
             raise ChunkNotFound(f"chunk {show(chunk)} is not here")
         try:
-            plan = yield from self._watched(disk, disk.store.open_read(chunk, version, offset, length))
+            plan = yield from self.watched(disk, disk.store.open_read(chunk, version, offset, length))
         except ChunkNotFound:
-            # It was here a moment ago: its file has vanished, and perhaps the disk with it.
-            yield from self._examine(disk)
-            raise
+            # It was here a moment ago: it has been moved, or its file has vanished, and perhaps the disk with it.
+            before, disk = disk, self._holder(chunk)
+            if disk is None or disk is before:
+                yield from self._examine(before)
+                raise
+            plan = yield from self.watched(disk, disk.store.open_read(chunk, version, offset, length))
         if plan.at < plan.end:
             self._plans[plan] = disk
         return plan
@@ -234,7 +242,7 @@ class DiskSet:
         if disk is None:
             return None
         try:
-            result = yield from self._watched(disk, steps_on(disk))
+            result = yield from self.watched(disk, steps_on(disk))
         except ChunkError:
             self._plans.pop(plan, None)
             raise
@@ -255,11 +263,16 @@ class DiskSet:
     # -- the rest ----------------------------------------------------------------------------------
 
     def delete(self, chunk: ChunkId, version: Version) -> fx.Steps[bool]:
-        disk = self._holder(chunk)
-        if disk is None:
-            return False
+        # One that is being moved goes from both disks.
+        was_there = False
+        for disk in self.working:
+            if disk.store.find(chunk) is not None:
+                was_there |= yield from self._delete(disk, chunk, version)
+        return was_there
+
+    def _delete(self, disk: Disk, chunk: ChunkId, version: Version) -> fx.Steps[bool]:
         try:
-            return (yield from self._watched(disk, disk.store.delete(chunk, version)))
+            return (yield from self.watched(disk, disk.store.delete(chunk, version)))
         except DiskFault:
             # Forgotten it is; what a read-only disk keeps comes back at the next start, which does no harm.
             if disk.state is DiskState.READ_ONLY and disk.store.find(chunk) is None:
@@ -274,23 +287,37 @@ class DiskSet:
                 yield from self._examine(disk)
                 continue
             try:
-                yield from self._watched(disk, disk.store.compact())
+                yield from self.watched(disk, disk.store.compact())
             except ChunkError as error:
                 fault = error
         if fault is not None:
             raise fault
 
     def find(self, chunk: ChunkId) -> Replica | None:
-        disk = self._holder(chunk)
-        return None if disk is None else disk.store.find(chunk)
+        with self._lock:
+            for disk in self.working:
+                if self._hidden.get(chunk) is not disk and (replica := disk.store.find(chunk)) is not None:
+                    return replica
+        return None
 
     def replicas(self) -> list[Replica]:
-        return [replica for disk in self.working for replica in disk.store.replicas()]
+        with self._lock:
+            self._listings += 1
+        try:
+            return [
+                replica
+                for disk in self.working
+                for replica in disk.store.replicas()
+                if self._hidden.get(replica.chunk) is not disk
+            ]
+        finally:
+            with self._lock:
+                self._listings -= 1
 
     def chunks_after(self, chunk: ChunkId, limit: int) -> list[ChunkId]:
         """The next chunks above `chunk`, in order, whichever disks they are on."""
         parts = [disk.store.chunks_after(chunk, limit) for disk in self.working]
-        return sorted(itertools.chain.from_iterable(parts))[:limit]
+        return sorted(set(itertools.chain.from_iterable(parts)))[:limit]
 
     def usage(self) -> Usage:
         """Of all disks that have not failed; there is room on those alone that can be written to."""
@@ -303,11 +330,53 @@ class DiskSet:
         )
 
     def _holder(self, chunk: ChunkId) -> Disk | None:
-        return next((disk for disk in self.working if disk.store.find(chunk) is not None), None)
+        with self._lock:
+            return next((disk for disk in self.working if self._counts(chunk, disk)), None)
+
+    def _counts(self, chunk: ChunkId, disk: Disk) -> bool:
+        """Whether a disk has the replica of a chunk that counts."""
+        return self._hidden.get(chunk) is not disk and disk.store.find(chunk) is not None
+
+    # -- moves from one disk to another --------------------------------------------------------------
+
+    def begin_move(self, replica: Replica, source: Disk, target: Disk) -> bool:
+        """Hides what is about to be written to `target`; False if the replica cannot be moved now."""
+        with self._lock:
+            if not self._lies_still(replica, source, target) or target.store.find(replica.chunk) is not None:
+                return False
+            self._hidden[replica.chunk] = target
+            return True
+
+    def change_over(self, replica: Replica, source: Disk, target: Disk) -> bool | None:
+        """From here on the copy counts, and the original is hidden.
+
+        False, and it is as before, if the original has changed or is about to; None if it cannot be just now.
+        """
+        with self._lock:
+            if self._listings:
+                return None
+            if not self._lies_still(replica, source, target) or target.store.find(replica.chunk) != replica:
+                return False
+            self._hidden[replica.chunk] = source
+            return True
+
+    def end_move(self, chunk: ChunkId) -> None:
+        """Whatever is there counts."""
+        with self._lock:
+            del self._hidden[chunk]
+
+    def _lies_still(self, replica: Replica, source: Disk, target: Disk) -> bool:
+        chunk = replica.chunk
+        return (
+            source.state is target.state is DiskState.WORKING
+            and source.store.find(chunk) == replica
+            and not any((chunk, disk) in self._writers for disk in self._disks)
+        )
 
     # -- disks that fail ---------------------------------------------------------------------------
 
-    def _watched(self, disk: Disk, steps: fx.Steps[T]) -> fx.Steps[T]:
+    def watched(self, disk: Disk, steps: fx.Steps[T]) -> fx.Steps[T]:
+        """Runs `steps` on a disk, which is examined when they meet a fault of it."""
         self._refuse_failed(disk)
         try:
             return (yield from steps)
@@ -333,7 +402,8 @@ class DiskSet:
             if state is disk.state or not disk.is_readable:
                 return
             disk.state, disk.fault = state, why
-        held = disk.store.replicas()
+            hidden = {chunk for chunk, where in self._hidden.items() if where is disk}
+        held = [replica for replica in disk.store.replicas() if replica.chunk not in hidden]
         if state is DiskState.FAILED:
             for replica in held:
                 self._on_lost(replica)

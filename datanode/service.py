@@ -22,7 +22,7 @@ import uvloop
 
 from peacefs.client.grants import GrantDesk
 from peacefs.protocol.effects import Address
-from peacefs.protocol.errors import PeacefsError, PeerRefused, StartupError
+from peacefs.protocol.errors import ChunkError, PeacefsError, PeerRefused, StartupError
 from peacefs.protocol.hello import Identity
 from peacefs.protocol.http_server import build_server, listen
 from peacefs.protocol.lifeline import announce
@@ -31,6 +31,7 @@ from peacefs.protocol.limits import (
     copy_bytes_per_second,
     datanode_data_port_default,
     datanode_http_port_default,
+    disk_balance_look_s,
     order_threads,
     reregister_backoff_max_s,
     reserved_bytes_default,
@@ -41,6 +42,8 @@ from peacefs.protocol.limits import (
 )
 from peacefs.protocol.messages import (
     AskStreams,
+    BalanceDisks,
+    DiskBalance,
     DiskReport,
     Granted,
     GrantRefused,
@@ -67,6 +70,7 @@ from .data_directories import Claimed, claim_directories, cluster_of, rooms_of
 from .data_requests import DataRequests
 from .data_server import DataServer
 from .disk import Disk, DiskState
+from .disk_balancer import DiskBalancer
 from .disk_set import DiskSet
 from .emulated_disk import DiskArm, EmulatedDisk
 from .gateway import Gateway
@@ -176,6 +180,10 @@ def _disk_changed(disk: Disk, replicas: int) -> None:
             log.warning("the disk of %s can be written to again", disk.directory)
 
 
+def _move_failed(replica: Replica, fault: ChunkError) -> None:
+    log.warning("%s stays on its disk: %s", describe(replica.chunk, replica.version), fault.message)
+
+
 def _no_room() -> int:
     return 0
 
@@ -212,6 +220,9 @@ class Datanode:
             self._found_corrupt,
             period_s=options.scrub_period_s,
             bytes_per_second=options.scrub_bytes_per_second,
+        )
+        self._disk_balancer = DiskBalancer(
+            self._store, time.monotonic, self._changes.corrupt, on_fault=_move_failed
         )
         self._order_pool = ThreadPoolExecutor(order_threads, thread_name_prefix="orders")
         self._stopping = threading.Event()
@@ -260,6 +271,8 @@ class Datanode:
         tidying = [threading.Thread(target=self._keep_compacting, name="compactor")]
         if options.scrub_period_s > 0:
             tidying.append(threading.Thread(target=self._keep_scrubbing, name="scrubber"))
+        if len(options.data_directories) > 1:
+            tidying.append(threading.Thread(target=self._keep_balancing_disks, name="disk-balancer"))
         for thread in tidying:
             thread.start()
         self._link.start()
@@ -271,6 +284,7 @@ class Datanode:
         finally:
             server.should_exit = True
             self._stopping.set()
+            self._disk_balancer.stop()
             await asyncio.to_thread(self._link.stop)
             self._pool.shut_down()
             await serving
@@ -306,6 +320,13 @@ class Datanode:
                 self._driver.run(self._store.compact())
             except (PeacefsError, OSError) as fault:
                 log.warning("compaction failed and will be tried again: %s", fault)
+
+    def _keep_balancing_disks(self) -> None:
+        while not self._stopping.wait(disk_balance_look_s):
+            try:
+                self._driver.run(self._disk_balancer.advance())
+            except (PeacefsError, OSError) as fault:
+                log.warning("balancing the disks was held up and goes on if it is still wanted: %s", fault)
 
     def _keep_scrubbing(self) -> None:
         rest_s = 0.0
@@ -373,6 +394,9 @@ class Datanode:
 
     def granted(self, message: Granted | GrantRefused) -> None:
         self._grants.deliver(message)
+
+    def balance_disks(self, wanted: BalanceDisks) -> DiskBalance:
+        return self._disk_balancer.asked(wanted)
 
     def streams_found(self, question: AskStreams) -> StreamsFound:
         return self._streams.find(question)

@@ -243,6 +243,8 @@ balance_renewal_s: Final = 0.5
 balance_patience_s: Final = 10.0
 # Copies that fail one after the other before a run is given up.
 balance_failures_max: Final = 20
+# A datanode that balances its own disks looks so often whether it still should.
+disk_balance_look_s: Final = 0.5
 balance_chunks_per_turn: Final = 500
 # What a datanode takes part in at once: two moves of large chunks, or sixteen of small ones.
 balance_weight_per_node_max: Final = 16

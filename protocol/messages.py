@@ -508,6 +508,34 @@ class DeleteChunks(Message, frozen=True):
     replicas: list[Replica]
 
 
+class BalanceDisks(Message, frozen=True):
+    """Even out how full your disks are, in a run of this name; answered at once by DiskBalance.
+
+    To be said again while it is wanted. `threshold` is a share; all that is moved is written no faster than
+    `bytes_per_second`. With `cancel` no more is begun.
+    """
+
+    run: str
+    threshold: float
+    bytes_per_second: float
+    cancel: bool = False
+
+
+class DiskBalance(Message, frozen=True):
+    """How far the run is that is under way on a datanode, or was last; an empty name and phase for none.
+
+    `phase` is a value of `datanode.disk_balancer.Phase`. `bytes_left` have to be moved at least until no disk is
+    further from the mean than the threshold.
+    """
+
+    run: str
+    phase: str
+    bytes_moved: int
+    bytes_left: int
+    moved: int
+    failed: int
+
+
 class VerifyChunks(Message, frozen=True):
     """Read these replicas back; the next heartbeat names those that are corrupt."""
 
@@ -609,6 +637,8 @@ AnyMessage = (
     | ReplicateChunk
     | DeleteChunks
     | VerifyChunks
+    | BalanceDisks
+    | DiskBalance
     | ReportAgain
     | StateWriteSet
     | Scheduled

@@ -502,7 +502,7 @@ def balance(
             metavar="PERCENT",
             min=0,
             max=100,
-            help="How far a datanode's use may be from that of all.",
+            help="How far a datanode's (or, with --disks, a disk's) use may be from that of all.",
         ),
     ] = balance_threshold_percent_default,
     rate: Annotated[
@@ -511,9 +511,16 @@ def balance(
             "--rate",
             metavar="BYTES",
             min=balance_bytes_per_second_min,
-            help="What each datanode sends, and receives, a second.",
+            help="What each datanode sends, and receives, a second; with --disks, what it moves.",
         ),
     ] = balance_bytes_per_second_default,
+    disks: Annotated[
+        bool, typer.Option("--disks", help="Between the disks of each datanode, as `hdfs diskbalancer`.")
+    ] = False,
+    nodes: Annotated[
+        list[str] | None,
+        typer.Option("--node", metavar="NODE", help="With --disks: only of this datanode; may be repeated."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The result as a JSON object.")] = False,
     coordinator: Coordinator = _DEFAULT_COORDINATOR,
 ) -> None:
@@ -525,7 +532,14 @@ def balance(
     """
     from .balance import BalanceStyle, balance
 
-    raise typer.Exit(balance(coordinator, BalanceStyle(threshold, rate, as_json)))
+    style = BalanceStyle(threshold, rate, as_json)
+    if nodes and not disks:
+        raise typer.BadParameter("--node is of use with --disks alone: between datanodes all take part")
+    if disks:
+        from .disk_balance import balance_disks
+
+        raise typer.Exit(balance_disks(coordinator, nodes or (), style))
+    raise typer.Exit(balance(coordinator, style))
 
 
 _Recursive = Annotated[bool, typer.Option("--recursive", "-R", help="And all that is below.")]

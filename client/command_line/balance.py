@@ -23,11 +23,11 @@ from .progress import transfer_progress
 
 _ALREADY_RUNNING, _NO_MOVE, _NO_PROGRESS, _LOST, _INTERRUPTED = 255, 254, 253, 252, 250
 _ENDINGS = {
-    "balanced": (0, "the cluster is balanced"),
+    "balanced": (0, "balanced"),
     "stuck": (_NO_MOVE, "no other replica can be moved"),
     "failing": (_NO_PROGRESS, "one move after the other failed; the coordinator's log says why"),
     "cancelled": (_INTERRUPTED, "cancelled"),
-    "abandoned": (_LOST, "the coordinator has not heard of this command for too long and has given the run up"),
+    "abandoned": (_LOST, "given up: nothing was heard of this command for too long"),
 }
 
 
@@ -50,7 +50,7 @@ def balance(coordinator: str, style: BalanceStyle) -> int:
                 status = _watch(files, run, status)
         except KeyboardInterrupt:
             status = files.cancel_balancing(run)
-    code, said = _ending(run, status)
+    code, said = ending(run, status.run, status.phase)
     if style.as_json:
         print_line(msgspec.json.encode(status).decode())
     else:
@@ -71,9 +71,10 @@ def _watch(files: PeaceFileSystem, run: str, status: BalanceStatus) -> BalanceSt
     return status
 
 
-def _ending(run: str, status: BalanceStatus) -> tuple[int, str]:
-    if status.run == run:
-        return _ENDINGS[status.phase]
-    if status.phase == "running":
+def ending(run: str, told_of: str, phase: str) -> tuple[int, str]:
+    """The exit status and what is said of `run`, when a status tells of that, or of another one."""
+    if told_of == run:
+        return _ENDINGS[phase]
+    if phase == "running":
         return _ALREADY_RUNNING, "another run is under way"
-    return _LOST, "the coordinator was started anew and has forgotten the run; start it again"
+    return _LOST, "it was started anew meanwhile and has forgotten the run; start it again"

@@ -79,7 +79,7 @@ def test_a_datanode_that_came_later_gets_its_share(tmp_path: Path, wait_until: W
             lambda: sum(replicas(files)) == FILES and min(replicas(files)) >= FILES // 3 - 3, "all balanced"
         )
         assert {path: files.read(path) for path in contents} == contents
-        assert run(cluster)[:2] == (0, "the cluster is balanced: 0 replicas, 0B moved, 0B left to move\n")
+        assert run(cluster)[:2] == (0, "balanced: 0 replicas, 0B moved, 0B left to move\n")
 
 
 def test_what_makes_no_sense_is_refused(shared_cluster: LocalCluster, superuser: PeaceFileSystem) -> None:
@@ -96,4 +96,4 @@ def test_a_run_that_nobody_knows_of_any_more_is_not_taken_for_one_s_own(superuse
     started = superuser.start_balancing("first", 10.0, MIB)
     assert started.run == "first"
     assert superuser.renew_balancing("forgotten").run == "first"
-    assert command._ending("forgotten", superuser.cancel_balancing("first"))[0] == 252
+    assert command.ending("forgotten", "first", superuser.cancel_balancing("first").phase)[0] == 252

@@ -1,5 +1,7 @@
 """How full datanodes are beside each other, and which moves bring them nearer. Pure arithmetic.
 
+Of the disks of one datanode it is as true: they are called by their directories then.
+
 As HDFS's balancer has it: a datanode is over-used when its share in use exceeds the mean of all by more than a
 threshold, under-used when it falls short of it by more. A move takes from one above the mean, gives to one below,
 at least one of the two is outside the threshold, and neither crosses the mean: so every move is needed, together
