@@ -23,6 +23,7 @@ _ALL = (
     "spark_batches",
 )
 _WITH_FULL = ("figure10", "staggered", "snapshots")
+_WITH_CELLS = ("figure10",)
 _WITH_SIZE = ("repair", "io_service")
 _WITH_FILES = ("metadata_ops", "restart", "checkpoints")
 _WITH_STATE = ("spark_batches",)
@@ -33,6 +34,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"any of {', '.join(_ALL)}; default all")
     parser.add_argument("--quick", action="store_true", help="smaller and fewer, to see that they run")
     parser.add_argument("--files", type=int, metavar="N", help=f"existing files, of {' and '.join(_WITH_FILES)}")
+    parser.add_argument("--cells", metavar="WxMB,...", help="some groups of bars, as 8x128,16x512, of figure10")
     parser.add_argument("--full", action="store_true", help=f"all of it, of {' and '.join(_WITH_FULL)}")
     sized = " and ".join(_WITH_SIZE)
     parser.add_argument("--gigabytes", type=float, metavar="G", help=f"how much is stored, of {sized}")
@@ -50,7 +52,10 @@ def main() -> None:
         full = {"full": True} if options.full and name in _WITH_FULL else {}
         size = {"gigabytes": options.gigabytes} if options.gigabytes is not None and name in _WITH_SIZE else {}
         state = {"state_mebibytes": options.state_mebibytes} if name in _WITH_STATE else {}
-        importlib.import_module(f"benchmarks.{name}").main(quick=options.quick, **files, **full, **size, **state)
+        cells = {"cells": options.cells} if options.cells and name in _WITH_CELLS else {}
+        importlib.import_module(f"benchmarks.{name}").main(
+            quick=options.quick, **files, **full, **cells, **size, **state
+        )
 
 
 if __name__ == "__main__":

@@ -7,14 +7,14 @@ of the paper's cluster. The simulator gets the rates that were measured in the e
 apart as the emulation does is the last table. Bounds are by the rates that links and disks are held to. Needs
 root.
 
-    python -m benchmarks figure10 [--full]
+    python -m benchmarks figure10 [--full | --cells 8x128,16x512]
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import product, starmap
 from random import Random
 from statistics import fmean
 from typing import Any
@@ -30,8 +30,15 @@ from .emulation.processor import ProcessorUse
 from .emulation.ways import BASELINE, WAYS, Way
 from .report import show
 
+_HOSTS = 17
+
 #: Emulation and simulation are to tell policies apart alike, within a quarter.
 _AGREE = 1.25
+
+#: Placement draws lots. The simulator plays each run so many times over, and of small sets there are more runs:
+#: else the ratios would be luck's (8 sets of two chunks take a sixth more or less from draw to draw).
+_SIMULATED_PER_RUN = 10
+_RUNS = {128: 12, 256: 6, 512: 4}
 
 #: What the paper says of 16 writers and 512 MB (section 1): the mean of a checkpoint, and all of them.
 _PAPER_SAYS = {BASELINE.name: ("45", "55"), "paper": ("< 20", "75")}
@@ -43,6 +50,16 @@ class Cell:
 
     writers: int
     mb: int
+
+    @classmethod
+    def parse(cls, text: str) -> Cell:
+        """Writers and MB, as `16x256`. Raises SystemExit."""
+        writers, _x, mb = text.partition("x")
+        if not (writers.isdecimal() and 0 < int(writers) <= _HOSTS and mb in map(str, _RUNS)):
+            raise SystemExit(
+                f"{text!r} is no cell: 1 to {_HOSTS} writers of {', '.join(map(str, _RUNS))} MB, as 16x256"
+            )
+        return cls(int(writers), int(mb))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +94,16 @@ class Outcome:
         )
 
 
-def main(*, quick: bool = False, full: bool = False) -> None:
-    cells, seeds = [Cell(16, 256)], range(2)
+def main(*, quick: bool = False, full: bool = False, cells: str | None = None) -> None:
+    runs = {Cell(16, 256): 2}
     if quick:
-        cells, seeds = [Cell(8, 128)], range(1)
-    elif full:
-        cells, seeds = [Cell(*cell) for cell in product((8, 16), (128, 256, 512))], range(4)
+        runs = {Cell(8, 128): 1}
+    elif full or cells:
+        chosen = map(Cell.parse, cells.split(",")) if cells else starmap(Cell, product((8, 16), _RUNS))
+        runs = {cell: _RUNS[cell.mb] for cell in chosen}
     with emulation(Scale()) as emulated:
         if emulated is not None:
-            _Figure(emulated).draw(cells, seeds)
+            _Figure(emulated).draw(runs)
 
 
 class _Figure:
@@ -96,21 +114,21 @@ class _Figure:
         self._pids = emulated.cluster.pids
         self._contest = Contest(emulated)
 
-    def draw(self, cells: Sequence[Cell], seeds: Sequence[int]) -> None:
+    def draw(self, runs: Mapping[Cell, int]) -> None:
         emulated: dict[tuple[Cell, Way], list[Outcome]] = {}
         use = ProcessorUse(self._pids)
-        for number, (cell, seed) in enumerate(product(cells, seeds)):
+        for number, (cell, seed) in enumerate(
+            (cell, seed) for cell, count in runs.items() for seed in range(count)
+        ):
             turns = [*WAYS[number % len(WAYS) :], *WAYS[: number % len(WAYS)]]
             for way in turns:
                 times = self._contest.emulate(way, self._arrivals(cell, seed))
                 emulated.setdefault((cell, way), []).append(Outcome.of(times))
         own, machine = use.shares()
-        rows = [
-            self._row(cell, way, Outcome.mean(emulated[cell, way]), list(seeds)) for cell in cells for way in WAYS
-        ]
+        rows = [self._row(cell, way, emulated[cell, way]) for cell in runs for way in WAYS]
         show(
             "figure10",
-            f"{self._conditions}; {len(seeds)} runs each; seconds of the paper's cluster.\n"
+            f"{self._conditions}; seconds of the paper's cluster, means.\n"
             f"Of all cores the services and writers used {own:.0%}, everything on the machine {machine:.0%}",
             rows,
         )
@@ -118,12 +136,19 @@ class _Figure:
             "figure10_agreement",
             f"Beside {BASELINE.name}, emulated / simulated with measured rates (from request, span, makespan). "
             f"They agree within {_AGREE:g}",
-            list(self._agreement(cells, rows)),
+            list(self._agreement(list(runs), rows)),
         )
 
-    def _row(self, cell: Cell, way: Way, emulated: Outcome, seeds: Sequence[int]) -> dict[str, Any]:
+    def _row(self, cell: Cell, way: Way, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+        emulated, seeds = Outcome.mean(outcomes), range(len(outcomes))
         simulated = Outcome.mean(
-            [Outcome.of(self._contest.simulate(way, self._arrivals(cell, seed), seed)) for seed in seeds]
+            [
+                Outcome.of(
+                    self._contest.simulate(way, self._arrivals(cell, seed), _SIMULATED_PER_RUN * seed + draw)
+                )
+                for seed in seeds
+                for draw in range(_SIMULATED_PER_RUN)
+            ]
         )
         least = [self._contest.bounds(self._arrivals(cell, seed)) for seed in seeds]
         mean, last = _PAPER_SAYS.get(way.name, ("-", "-")) if cell == Cell(16, 512) else ("-", "-")
@@ -131,6 +156,7 @@ class _Figure:
             "writers": cell.writers,
             "MB": cell.mb,
             "way": way.name,
+            "runs": len(outcomes),
             "from request": emulated.from_request_s,
             "span": emulated.span_s,
             "makespan": emulated.makespan_s,
