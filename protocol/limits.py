@@ -432,6 +432,8 @@ checkpoint_look_bytes_max: Final = 64 * MIB
 checkpoint_text_bytes_max: Final = 256 * MIB
 # Of a longer changelog only the checksum is verified, not what is inside.
 checkpoint_changelog_bytes_max: Final = 64 * MIB
+# What a changelog may hold when it is unpacked.
+checkpoint_contents_bytes_max: Final = 1024 * MIB
 
 # -- supervision -----------------------------------------------------------------------------------
 agent_beat_interval_s: Final = 1.0

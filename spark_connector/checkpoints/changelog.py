@@ -15,7 +15,7 @@ import msgspec
 from peacefs.protocol.errors import CheckpointDamaged, CheckpointTooNew
 
 from .binary import DataInput
-from .lz4_stream import MAGIC, decompress
+from .codecs import CannotUnpack, unpack
 
 _VERSION_MARK = b"\x00\x02v"
 _NEWEST = 4
@@ -39,21 +39,22 @@ class Changelog:
     lineage: tuple[LineageStep, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """One that could not be looked into, and why: nothing is known of its records or its lineage."""
+
+    reason: str
+
+
 _lineage = msgspec.json.Decoder(tuple[LineageStep, ...])
 
 
-def parse_changelog(data: bytes) -> Changelog | None:
-    """None when it is compressed with another codec than LZ4, so that nothing can be said of what is inside.
-
-    Raises CheckpointDamaged, CheckpointTooNew.
-    """
-    if not data:
-        raise CheckpointDamaged("empty")
-    if not data.startswith(MAGIC[: len(data)]):
-        if _other_codec(data):
-            return None
-        raise CheckpointDamaged("compressed with no codec that Spark knows")
-    contents = decompress(data)
+def parse_changelog(data: bytes) -> Changelog | Sealed:
+    """Raises CheckpointDamaged, CheckpointTooNew."""
+    try:
+        contents = unpack(data)
+    except CannotUnpack as trouble:
+        return Sealed(str(trouble))
     source = DataInput(contents)
     form = 1
     if contents.startswith(_VERSION_MARK):
@@ -71,7 +72,7 @@ def parse_changelog(data: bytes) -> Changelog | None:
 def _read_lineage(source: DataInput) -> tuple[LineageStep, ...]:
     try:
         return _lineage.decode(source.text().encode("utf-8", "surrogateescape"))
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise CheckpointDamaged(f"its lineage cannot be read: {error}") from None
 
 
@@ -91,8 +92,3 @@ def _count_records(source: DataInput, *, typed: bool) -> int:
     if not source.at_end:
         raise CheckpointDamaged("records follow its end mark")
     return count
-
-
-def _other_codec(data: bytes) -> bool:
-    """Zstandard, Snappy, LZF."""
-    return data.startswith((b"\x28\xb5\x2f\xfd", b"\x82SNAPPY\x00", b"ZV"))

@@ -41,7 +41,7 @@ def parse_checksum(data: bytes) -> Checker:
         return HadoopChecker(data)
     try:
         wanted = msgspec.json.decode(data, type=SparkChecksum)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CheckpointDamaged(f"the checksum file cannot be read: {error}") from None
     if wanted.algorithm != "CRC32C":
         raise CheckpointDamaged(f"the checksum file is of the unknown algorithm {wanted.algorithm!r}")

@@ -24,7 +24,7 @@ from .catalogue import (
     summarise,
     summarise_stores,
 )
-from .findings import Verdict
+from .findings import Fault, Verdict
 from .inspection import Inspection
 from .places import CheckpointPlace, checkpoint_place
 from .reports import last_report, report_lines
@@ -170,13 +170,21 @@ def _verdict_lines(verdict: Verdict) -> Iterator[str]:
     for finding in verdict.findings:
         survived = "" if finding.stops else " (a restart survives it)"
         yield f"{finding.fault}: {finding.path}: {finding.reason}{survived}"
+    by_reason: dict[str, list[str]] = {}
+    for note in verdict.notes:
+        by_reason.setdefault(note.reason, []).append(note.path)
+    for reason, (path, *others) in by_reason.items():
+        yield f"note: {path}{f' and {len(others)} more' if others else ''}: {reason}"
     read = f"{verdict.files_read} files read, {human_size(verdict.bytes_read)}"
     if verdict.batch is None:
-        yield f"{verdict.root}: no batch was ever done; {read}"
+        stuck = ", and a query cannot go on" if any(finding.stops for finding in verdict.findings) else ""
+        yield f"{verdict.root}: no batch is said to be done{stuck}; {read}"
         return
-    stopped = any(finding.stops for finding in verdict.findings)
-    judged = f"a query cannot go on from batch {verdict.batch}" if stopped else f"batch {verdict.batch} is good"
-    if stopped:
+    stops = {finding.fault for finding in verdict.findings if finding.stops}
+    judged = f"a query cannot go on from batch {verdict.batch}" if stops else f"batch {verdict.batch} is good"
+    if stops == {Fault.TOO_NEW}:
+        judged = f"batch {verdict.batch} cannot be judged: a newer Spark wrote it than this program knows"
+    if stops:
         judged += (
             "; no batch is good" if verdict.last_good is None else f"; the last good one is {verdict.last_good}"
         )

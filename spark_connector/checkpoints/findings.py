@@ -29,11 +29,19 @@ class Finding(msgspec.Struct, frozen=True):
     stops: bool = True
 
 
+class Note(msgspec.Struct, frozen=True):
+    """What could not be verified, and nothing is wrong with: a file or directory, and why."""
+
+    path: str
+    reason: str
+
+
 class Verdict(msgspec.Struct, frozen=True):
     """What a verification found.
 
     `batch` is the one judged: None where none was ever done. `last_good` is the latest batch, up to that one,
-    that a query could go on from. `restarts`: it would, from the checkpoint as it is.
+    that a query could go on from. `restarts`: it would, from the checkpoint as it is, as far as `notes` let one
+    know.
     """
 
     root: str
@@ -46,6 +54,7 @@ class Verdict(msgspec.Struct, frozen=True):
     files_read: int
     bytes_read: int
     findings: list[Finding]
+    notes: list[Note] = []
 
 
 def damage(path: str, error: CheckpointDamaged, *, stops: bool = True) -> Finding:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from peacefs.protocol.errors import CheckpointDamaged, FileNotFound, PeacefsError
 from peacefs.protocol.limits import checkpoint_changelog_bytes_max, checkpoint_text_bytes_max, packet_bytes
 
-from .changelog import Changelog, parse_changelog
+from .changelog import Changelog, Sealed, parse_changelog
 from .checksum_files import Checker, parse_checksum
 from .layout import Layout
 from .logs import (
@@ -64,11 +64,11 @@ class Inspection:
     def schema(self, entry: Entry) -> int:
         return self._once(entry, check_schema)
 
-    def changes(self, entry: Entry) -> Changelog | None:
-        """None where only checksums can be verified."""
+    def changes(self, entry: Entry) -> Changelog | Sealed:
+        """Of one that is sealed only checksums were verified."""
         if entry.length > checkpoint_changelog_bytes_max:
             self._stream_once(entry, b"")
-            return None
+            return Sealed(f"larger than {checkpoint_changelog_bytes_max >> 20} MiB: too large to be looked into")
         return self._once(entry, parse_changelog)
 
     def snapshot(self, entry: Entry) -> Snapshot:

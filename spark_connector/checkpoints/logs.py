@@ -18,6 +18,8 @@ _NEWEST_COMMIT = 2
 _NEWEST_FILE_LOG = 1
 _NO_OFFSET = "-"
 _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+#: Recorded from 4.0 on, which also was the first to write metadata of operators.
+_SINCE_4_0 = "spark.sql.streaming.stateStore.encodingFormat"
 
 
 class QueryMetadata(msgspec.Struct, frozen=True):
@@ -45,6 +47,11 @@ class Offsets:
     def shuffle_partitions(self) -> int | None:
         text = self.conf.get(_SHUFFLE_PARTITIONS, "")
         return int(text) if text.isascii() and text.isdecimal() else None
+
+    @property
+    def before_operator_metadata(self) -> bool:
+        """Whether a Spark older than 4.0 wrote it, going by which settings it recorded."""
+        return _SHUFFLE_PARTITIONS in self.conf and _SINCE_4_0 not in self.conf
 
     def file_log_end(self, source: int) -> int | None:
         """The last entry of the source's own log that the batch read, if it is a file source."""

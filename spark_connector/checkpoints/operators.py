@@ -55,7 +55,7 @@ def parse_operator(data: bytes) -> Operator:
         raise CheckpointTooNew(f"version {head[1:10].decode()}; this program knows up to {_NEWEST}")
     try:
         operator = msgspec.json.decode(rest, type=Operator)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CheckpointDamaged(f"cannot be read: {error}") from None
     partitions = [store.num_partitions for store in operator.state_store_info]
     if not partitions or min(partitions) < 1 or sum(partitions) > checkpoint_partitions_max:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from peacefs.protocol.errors import BadRequest, CheckpointDamaged
 
+from .changelog import Sealed
 from .inspection import Inspection
 from .layout import Layout, StoreFiles
 from .tree import Entry
@@ -62,7 +63,7 @@ def plan_pruning(inspection: Inspection, retention: Retention) -> Pruning:
             for version, entry in versions.items():
                 if version.number < floor:
                     pruning.outdated.append(entry)
-                elif version.number <= latest + 1 and version.uid is not None and version.uid not in named:
+                elif version.number <= latest + 1 and version.uid is not None and not named.holds(version.uid):
                     pruning.orphans.append(entry)
     gone = {entry.path for entry in pruning.entries}
     old = retention.now_ms - retention.orphan_age_ms
@@ -90,6 +91,11 @@ def _retained(judge: Judge, retention: Retention) -> tuple[set[str], int]:
         grown = sizes | {entry.path: entry.length for entry in (*always.files, *needs.files)}
         if count > 1 and _is_beyond(retention, layout.commits[batch], count, sum(grown.values())):
             break
+        if needs.partial:
+            raise BadRequest(
+                f"{layout.root}: what batch {batch} needs cannot be known; nothing is pruned: "
+                f"verify --batch {batch} says which changelog could not be looked into"
+            )
         if needs.stops:
             raise BadRequest(f"{layout.root}: batch {batch} is not good: verify --batch {batch} says why")
         sizes, oldest = grown, batch
@@ -102,18 +108,36 @@ def _floor(files: StoreFiles, needed: set[str]) -> int:
     return min((version.number for version, entry in versions if entry.path in needed), default=0)
 
 
-def _named(inspection: Inspection) -> set[str]:
-    """Unique ids that commits name, or changelogs as what they descend from; others are failed attempts."""
-    named: set[str] = set()
+@dataclass(slots=True)
+class _Named:
+    """Unique ids that commits name, or changelogs as what they descend from; others are failed attempts.
+
+    All are, as long as one of the changelogs cannot be looked into.
+    """
+
+    uids: set[str] = field(default_factory=set)
+    everything: bool = False
+
+    def holds(self, uid: str) -> bool:
+        return self.everything or uid in self.uids
+
+
+def _named(inspection: Inspection) -> _Named:
+    named = _Named()
     for entry in inspection.layout.commits.values():
         with contextlib.suppress(CheckpointDamaged):
             of_operators = inspection.commit(entry).state_unique_ids or {}
-            named |= {uid for stores in of_operators.values() for ids in stores for uid in ids}
+            named.uids |= {uid for stores in of_operators.values() for ids in stores for uid in ids}
     for files in inspection.layout.stores.values():
         for version, entry in files.changes.items():
+            if version.uid not in named.uids:
+                continue
             with contextlib.suppress(CheckpointDamaged):
-                changelog = inspection.changes(entry) if version.uid in named else None
-                named |= {step.checkpoint_unique_id for step in changelog.lineage} if changelog else set()
+                changelog = inspection.changes(entry)
+                if isinstance(changelog, Sealed):
+                    named.everything = True
+                else:
+                    named.uids |= {step.checkpoint_unique_id for step in changelog.lineage}
     return named
 
 

@@ -53,5 +53,5 @@ def parse_snapshot(data: bytes) -> Snapshot:
     _, _, text = members[_CONTENTS].partition(b"\n")
     try:
         return msgspec.json.decode(text, type=Snapshot)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CheckpointDamaged(f"its {_CONTENTS} cannot be read: {error}") from None

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from peacefs.protocol.errors import CheckpointDamaged
 
-from .findings import Fault, Finding, damage
+from .changelog import Sealed
+from .findings import Fault, Finding, Note, damage
 from .inspection import Inspection
 from .layout import StateVersion, StoreFiles, StoreKey
 from .tree import Entry
@@ -23,11 +24,16 @@ _RECORDS_SUFFIX = ".snapshot"
 
 @dataclass(slots=True)
 class StateChain:
-    """What a version is loaded from: all `files`, the snapshot's SSTs too. `snapshot` None: from nothing on."""
+    """What a version is loaded from: all `files`, the snapshot's SSTs too. `snapshot` None: from nothing on.
+
+    `partial`: a changelog whose lineage could not be read hides what lies before it.
+    """
 
     snapshot: StateVersion | None
     files: list[Entry] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    partial: bool = False
 
 
 class ChainFinder:
@@ -43,6 +49,7 @@ class ChainFinder:
         failed: list[StateChain] = []
         for snapshot, ancestry in self._candidates(version):
             chain = self._examine(snapshot, ancestry)
+            chain.partial = snapshot is None and version.uid is not None and bool(chain.notes)
             if not chain.findings:
                 chain.findings = [replace(finding, stops=False) for old in failed for finding in old.findings]
                 return chain
@@ -86,8 +93,9 @@ class ChainFinder:
             changelog = self._inspection.changes(entry)
         except CheckpointDamaged:
             return None
-        steps = changelog.lineage if changelog is not None else ()
-        return {step.version: step.checkpoint_unique_id for step in steps}
+        if isinstance(changelog, Sealed):
+            return None
+        return {step.version: step.checkpoint_unique_id for step in changelog.lineage}
 
     def _examine(self, snapshot: StateVersion | None, changes: list[StateVersion]) -> StateChain:
         chain = StateChain(snapshot)
@@ -108,10 +116,14 @@ class ChainFinder:
 
     def _read(self, chain: StateChain, entry: Entry) -> None:
         chain.files.append(entry)
+        path = self._inspection.layout.relative(entry)
         try:
-            self._inspection.changes(entry)
+            contents = self._inspection.changes(entry)
         except CheckpointDamaged as error:
-            chain.findings.append(damage(self._inspection.layout.relative(entry), error))
+            chain.findings.append(damage(path, error))
+            return
+        if isinstance(contents, Sealed):
+            chain.notes.append(Note(path, contents.reason))
 
     def _examine_snapshot(self, chain: StateChain, entry: Entry) -> None:
         if entry.name.endswith(_RECORDS_SUFFIX):

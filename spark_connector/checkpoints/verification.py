@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from peacefs.protocol.errors import BadRequest, CheckpointDamaged
+from peacefs.protocol.limits import checkpoint_partitions_max
 
-from .findings import Fault, Finding, Verdict, damage
+from .findings import Fault, Finding, Note, Verdict, damage
 from .inspection import Inspection
 from .layout import (
     COMMITS,
@@ -32,13 +33,24 @@ from .operators import Operator, StoreInfo, path_of
 from .state_chain import ChainFinder
 from .tree import Entry
 
+_NO_STATE = "there is none: good for a query without state; of one with state it cannot be told that all is lost"
+_NOT_DESCRIBED = (
+    "a Spark before 4.0 wrote it, which keeps no metadata of operators: its stores and partitions were taken from "
+    "what there is and from the offsets"
+)
+
 
 @dataclass(slots=True)
 class Needs:
-    """What going on from a batch takes, and what is wrong with that."""
+    """What going on from a batch takes, what is wrong with that, and what of it could not be verified.
+
+    `partial`: there may be more that it takes.
+    """
 
     files: list[Entry] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    partial: bool = False
 
     @property
     def stops(self) -> bool:
@@ -47,6 +59,8 @@ class Needs:
     def add(self, other: Needs) -> None:
         self.files += other.files
         self.findings += other.findings
+        self.notes += other.notes
+        self.partial |= other.partial
 
 
 def verify(inspection: Inspection, batch: int | None = None) -> Verdict:
@@ -72,6 +86,7 @@ def verify(inspection: Inspection, batch: int | None = None) -> Verdict:
         files_read=inspection.files_read,
         bytes_read=inspection.bytes_read,
         findings=sorted(findings, key=lambda finding: (not finding.stops, finding.path)),
+        notes=sorted(set(needs.notes), key=lambda note: note.path),
     )
 
 
@@ -137,9 +152,8 @@ class Judge:
             return findings
         first_open = 0 if committed is None else committed + 1
         if planned > first_open:
-            reason = (
-                f"batch {planned} is planned, and the last one done is {committed}: Spark expects {first_open}"
-            )
+            done = "no batch is said to be done" if committed is None else f"the last one done is {committed}"
+            reason = f"batch {planned} is planned, and {done}: Spark expects {first_open}"
             findings.append(Finding(f"{OFFSETS}/{planned}", Fault.INCONSISTENT, reason, bool(self.layout.stores)))
         if planned >= first_open:
             findings += self._offsets(planned).findings
@@ -163,6 +177,8 @@ class Judge:
         except CheckpointDamaged as error:
             needs.findings.append(damage(path, error))
             return needs
+        if not self.layout.operators and not self.layout.stores and commit.state_unique_ids is None:
+            needs.notes.append(Note(STATE, _NO_STATE))
         for operator in self._operators(commit):
             needs.add(self._operator(operator, batch, commit))
         return needs
@@ -233,7 +249,7 @@ class Judge:
         operator = self._described(number, batch, needs)
         if operator is not None:
             self._schemas(number, operator, needs)
-        for key in self._stores(number, operator):
+        for key in self._stores(number, operator, batch):
             ids = self._unique_ids(commit, key)
             needs.add(self._state(key, batch + 1, ids))
         return needs
@@ -242,6 +258,9 @@ class Judge:
         files = self.layout.operators.get(number)
         of_batch = max((made for made in files.metadata if made <= batch), default=None) if files else None
         directory = f"{STATE}/{number}/_metadata"
+        if of_batch is None and files is not None and self._describes_none(batch):
+            needs.notes.append(Note(f"{STATE}/{number}", _NOT_DESCRIBED))
+            return None
         if files is None or of_batch is None:
             reason = "it says which stores and partitions the operator has"
             needs.findings.append(Finding(f"{directory}/metadata", Fault.MISSING, reason, files is None))
@@ -253,6 +272,18 @@ class Judge:
         except CheckpointDamaged as error:
             # Of version 1 only readers of state need it, not a restart.
             needs.findings.append(damage(self.layout.relative(entry), error, stops=of_batch != FIRST_FORM))
+            return None
+
+    def _describes_none(self, batch: int) -> bool:
+        """Whether the batch was planned by a Spark that knows no metadata of operators."""
+        offsets = self._readable_offsets(batch)
+        return offsets is not None and offsets.before_operator_metadata
+
+    def _readable_offsets(self, batch: int) -> Offsets | None:
+        entry = self.layout.offsets.get(batch)
+        try:
+            return self._inspection.offsets(entry) if entry is not None else None
+        except CheckpointDamaged:
             return None
 
     def _schemas(self, number: int, operator: Operator, needs: Needs) -> None:
@@ -288,11 +319,20 @@ class Judge:
             found.append((path, self.layout.by_path.get(path), elsewhere))
         return found
 
-    def _stores(self, number: int, operator: Operator | None) -> list[StoreKey]:
-        """Of every partition; where the operator's metadata cannot be read, those that there are."""
+    def _stores(self, number: int, operator: Operator | None, batch: int) -> list[StoreKey]:
+        """Of every partition.
+
+        Where no metadata of the operator can be read, the stores that there are, in as many partitions as the
+        batch was shuffled into; an operator that has state in partition 0 alone may have no other.
+        """
         there = [key for key in self.layout.stores if key.operator == number]
         if operator is None:
-            return there
+            offsets = self._readable_offsets(batch)
+            shuffled = (offsets.shuffle_partitions if offsets is not None else None) or 0
+            if not 0 < shuffled <= checkpoint_partitions_max or {key.partition for key in there} <= {0}:
+                return there
+            expected = {StoreKey(number, part, key.store) for key in there for part in range(shuffled)}
+            return sorted({*there, *expected})
         return [
             StoreKey(number, partition, store.store_name)
             for store in operator.state_store_info
@@ -321,7 +361,7 @@ class Judge:
                 return Needs(findings=[Finding(f"{key.directory}/{number}_*", Fault.MISSING, reason)])
             version = present[0]
         chain = ChainFinder(self._inspection, key, files).find(version)
-        return Needs(chain.files, chain.findings)
+        return Needs(chain.files, chain.findings, chain.notes, chain.partial)
 
 
 def _gaps(log: str, entries: dict[int, Entry]) -> list[Finding]:

@@ -85,6 +85,7 @@ def test_a_query_goes_on_from_its_checkpoint_with_the_settings_for_its_spark(pyt
         verified = CliRunner().invoke(
             application, ["checkpoint", "verify", ROOT, f"--coordinator={cluster.http_address}"]
         )
-        # Spark 3.5 writes no metadata of operators yet, and a restart does without.
-        expected = 3 if version.startswith("3.5.") else 0
-        assert (verified.exit_code, "batch 2 is good" in verified.stdout) == (expected, True), verified.output
+        assert (verified.exit_code, "batch 2 is good" in verified.stdout) == (0, True), verified.output
+        # Spark 3.5 writes no metadata of operators yet.
+        noted = "note: state/0: a Spark before 4.0 wrote it" in verified.stdout
+        assert noted is version.startswith("3.5."), verified.output

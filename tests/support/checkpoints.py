@@ -107,23 +107,35 @@ def uid(partition: int, version: int) -> str:
 
 
 def checkpoint(
-    *, batches: int = 8, partitions: int = 2, state_format: int = 1, snapshot_every: int = 3, root: str = ROOT
+    *,
+    batches: int = 8,
+    partitions: int = 2,
+    state_format: int = 1,
+    snapshot_every: int = 3,
+    root: str = ROOT,
+    spark: str = "4.3",
 ) -> MemoryTree:
-    """An aggregation over a file source that has done `batches` batches, compacting its log every third entry."""
+    """An aggregation over a file source that has done `batches` batches, compacting its log every third entry.
+
+    Of `spark` 3.5 it has no metadata of operators.
+    """
     files = {"metadata": json.dumps({"id": QUERY}).encode()}
     for batch in range(batches):
-        files |= _logs(batch, partitions, state_format)
+        files |= _logs(batch, partitions, state_format, spark)
     store = [{"storeName": "default", "numColsPrefixKey": 0, "numPartitions": partitions}]
     operator = {"operatorInfo": {"operatorId": 0, "operatorName": "stateStoreSave"}, "stateStoreInfo": store}
-    files["state/0/_metadata/metadata"] = b"v1\n" + json.dumps(operator).encode()
+    if spark != "3.5":
+        files["state/0/_metadata/metadata"] = b"v1\n" + json.dumps(operator).encode()
     files["state/0/0/_metadata/schema"] = schema()
     for partition in range(partitions):
         files |= _state(partition, batches, state_format, snapshot_every)
     return MemoryTree({f"{root}/{name}": data for name, data in files.items()})
 
 
-def _logs(batch: int, partitions: int, state_format: int) -> dict[str, bytes]:
+def _logs(batch: int, partitions: int, state_format: int, spark: str) -> dict[str, bytes]:
     conf = {"spark.sql.shuffle.partitions": str(partitions)}
+    if spark != "3.5":
+        conf["spark.sql.streaming.stateStore.encodingFormat"] = "unsaferow"
     planned = json.dumps({"batchWatermarkMs": 1000, "batchTimestampMs": 2000, "conf": conf})
     done: dict[str, object] = {"nextBatchWatermarkMs": 3000}
     if state_format == 2:

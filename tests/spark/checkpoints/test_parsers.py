@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import struct
+import sys
 import zlib
 from collections.abc import Callable
 
@@ -15,8 +16,10 @@ from hypothesis import strategies as st
 from support import checkpoints as made
 
 from peacefs.protocol.errors import CheckpointDamaged, CheckpointTooNew
-from peacefs.spark_connector.checkpoints.changelog import LineageStep, parse_changelog
+from peacefs.spark_connector.checkpoints import lz4_stream
+from peacefs.spark_connector.checkpoints.changelog import Changelog, LineageStep, Sealed, parse_changelog
 from peacefs.spark_connector.checkpoints.checksum_files import parse_checksum
+from peacefs.spark_connector.checkpoints.codecs import codec_of, unpack, unpack_lzf
 from peacefs.spark_connector.checkpoints.logs import (
     parse_commit,
     parse_file_log,
@@ -87,9 +90,13 @@ def test_the_four_forms_of_changelogs_tell_their_records_and_lineage(
     records: list[tuple[bytes, bytes | None]], families: bool
 ) -> None:
     plain = parse_changelog(made.changelog(records, families=families))
-    assert plain is not None and (plain.form, plain.records, plain.lineage) == (1 + families, len(records), ())
+    assert isinstance(plain, Changelog) and (plain.form, plain.records, plain.lineage) == (
+        1 + families,
+        len(records),
+        (),
+    )
     unique = parse_changelog(made.changelog(records, [(4, UID)], families=families))
-    assert unique is not None and unique.lineage == (LineageStep(4, UID),)
+    assert isinstance(unique, Changelog) and unique.lineage == (LineageStep(4, UID),)
     assert (unique.form, unique.records) == (3 + families, len(records))
 
 
@@ -114,8 +121,82 @@ def test_the_hash_is_that_of_its_inventor() -> None:
     assert xxhash32(b"Nobody inspects the spammish repetition", 0) == 0xE2293B2F
 
 
-def test_another_codec_is_recognised_and_nothing_is_said_of_it() -> None:
-    assert parse_changelog(b"\x28\xb5\x2f\xfd rest of a Zstandard frame") is None
+def snappy_stream(contents: bytes, block_bytes: int = 1 << 15) -> bytes:
+    """As snappy-java writes it."""
+    out = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
+    for start in range(0, len(contents), block_bytes):
+        block = pyarrow.compress(contents[start : start + block_bytes], codec="snappy", asbytes=True)
+        out += struct.pack(">i", len(block)) + block
+    return out
+
+
+def lzf_stream(contents: bytes, block_bytes: int = 1 << 15) -> bytes:
+    """Chunks of which every second is packed, as literals alone."""
+    out = b""
+    for number, start in enumerate(range(0, len(contents), block_bytes)):
+        block = contents[start : start + block_bytes]
+        if number % 2:
+            out += struct.pack(">2sBH", b"ZV", 0, len(block)) + block
+            continue
+        pieces = [block[at : at + 32] for at in range(0, len(block), 32)]
+        packed = b"".join(bytes([len(piece) - 1]) + piece for piece in pieces)
+        out += struct.pack(">2sBHH", b"ZV", 1, len(packed), len(block)) + packed
+    return out
+
+
+_STREAMS: dict[str, Callable[[bytes], bytes]] = {
+    "lz4": made.lz4_stream,
+    "lzf": lzf_stream,
+    "snappy": snappy_stream,
+    "zstd": lambda contents: pyarrow.compress(contents, codec="zstd", asbytes=True),
+}
+_CONTENTS = lz4_stream.decompress(made.changelog([(b"key" * 9, b"value" * 30)] * 50, [(1, UID)]))
+
+
+@pytest.mark.parametrize("codec", _STREAMS)
+@given(contents=st.binary(min_size=1, max_size=300), repeated=st.integers(1, 300))
+def test_what_a_codec_packed_is_unpacked(codec: str, contents: bytes, repeated: int) -> None:
+    stream = _STREAMS[codec](contents * repeated)
+    assert codec_of(stream) == codec
+    assert unpack(stream) == contents * repeated
+
+
+@pytest.mark.parametrize("codec", _STREAMS)
+@given(cut=st.integers(0, 100_000), flipped=st.integers(0, 100_000), bit=st.integers(0, 7))
+def test_a_changelog_of_any_codec_is_read_and_its_cuts_are_seen(
+    codec: str, cut: int, flipped: int, bit: int
+) -> None:
+    stream = _STREAMS[codec](_CONTENTS)
+    whole = parse_changelog(stream)
+    assert isinstance(whole, Changelog) and (whole.form, whole.records, len(whole.lineage)) == (3, 50, 1)
+    with pytest.raises(CheckpointDamaged):
+        parse_changelog(stream[: cut % len(stream)])
+    data = bytearray(stream)
+    data[flipped % len(data)] ^= 1 << bit
+    with contextlib.suppress(CheckpointDamaged):
+        parse_changelog(bytes(data))
+
+
+def test_lzf_blocks_repeat_what_they_hold() -> None:
+    """Literals, a copy that overlaps itself, one of more than eight bytes."""
+    assert unpack_lzf(b"\x01ab" + b"\x80\x01", 8) == b"abababab"
+    assert unpack_lzf(b"\x01ab" + b"\xe0\x03\x01", 14) == b"ab" * 7
+    for block in (b"\x01ab\x80\x05", b"\x01ab\x80", b"\x05ab", b"\x01ab"):
+        with pytest.raises(CheckpointDamaged):
+            unpack_lzf(block, 8)
+
+
+@pytest.mark.parametrize("codec", ["snappy", "zstd"])
+def test_a_codec_whose_library_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch, codec: str) -> None:
+    stream = _STREAMS[codec](_CONTENTS)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    sealed = parse_changelog(stream)
+    assert isinstance(sealed, Sealed) and codec in sealed.reason
+
+
+def test_what_no_codec_of_sparks_wrote_is_damaged() -> None:
+    with pytest.raises(CheckpointDamaged, match="no codec that Spark knows"):
+        parse_changelog(b"PK\x03\x04")
 
 
 @pytest.mark.parametrize(

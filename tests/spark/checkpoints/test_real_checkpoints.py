@@ -13,6 +13,8 @@ import pytest
 
 from peacefs.protocol.errors import QueryFailed
 from peacefs.spark_connector.checkpoints.catalogue import find_roots, read_layout, summarise
+from peacefs.spark_connector.checkpoints.changelog import Changelog
+from peacefs.spark_connector.checkpoints.codecs import codec_of
 from peacefs.spark_connector.checkpoints.findings import Verdict
 from peacefs.spark_connector.checkpoints.inspection import Inspection
 from peacefs.spark_connector.checkpoints.rehearsal import rehearse
@@ -118,7 +120,7 @@ def test_every_file_of_a_real_checkpoint_is_known_and_all_is_good(made: tuple[Qu
     for files in layout.stores.values():
         for entry in files.changes.values():
             contents = inspection.changes(entry)
-            assert contents is not None and contents.form == (3 if query.state_format == 2 else 1)
+            assert isinstance(contents, Changelog) and contents.form == (3 if query.state_format == 2 else 1)
     summary = summarise(inspection)
     assert summary.format == query.state_format
     assert [operator.name for operator in summary.operators] == ["stateStoreSave"]
@@ -166,3 +168,44 @@ def test_a_query_starts_again_exactly_when_the_verdict_says_so(
     assert (failure is None) is verdict.restarts, (failure, verdict)
     if verdict.restarts:
         assert judge(harmed).batch == PARTS
+
+
+@pytest.mark.parametrize("codec", ["lz4", "lzf", "snappy", "zstd"])
+@pytest.mark.parametrize("provider", ["RocksDB", "HDFSBacked"])
+def test_state_is_looked_into_whichever_codec_spark_packs_it_with(
+    spark: SparkSession, tmp_path: Path, codec: str, provider: str
+) -> None:
+    told = {
+        "compression.codec": codec,
+        "providerClass": f"org.apache.spark.sql.execution.streaming.state.{provider}StateStoreProvider",
+    }
+    before = {key: spark.conf.get(_STATE_STORE + key) for key in told}
+    query = Query(spark, tmp_path / "in", 1, changelogs=True)
+    query.source.mkdir()
+    for part in range(2):
+        put(query.source, part)
+    try:
+        for key, value in told.items():
+            spark.conf.set(_STATE_STORE + key, value)
+        assert query.run(tmp_path / "checkpoint") is None
+    finally:
+        for key, value in before.items():
+            spark.conf.set(_STATE_STORE + key, value)
+    inspection = Inspection(LocalTree(), read_layout(LocalTree(), str(tmp_path / "checkpoint")))
+    verdict = verify(inspection)
+    assert (verdict.batch, verdict.restarts, verdict.findings, verdict.notes) == (1, True, [], [])
+    records = 0
+    for files in inspection.layout.stores.values():
+        for entry in files.changes.values():
+            assert codec_of(Path(entry.path).read_bytes()) == codec
+            changes = inspection.changes(entry)
+            assert isinstance(changes, Changelog)
+            records += changes.records
+    assert records == 2 * 7, "seven words a batch"
+    last = newest(
+        tmp_path / "checkpoint", "state/0/1/*.changelog" if provider == "RocksDB" else "state/0/1/*.delta"
+    )
+    whole = last.read_bytes()
+    remove(last)
+    last.write_bytes(whole[: len(whole) // 2])
+    assert judge(tmp_path / "checkpoint").last_good == 0

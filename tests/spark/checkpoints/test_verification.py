@@ -7,15 +7,19 @@ does so for some.
 from __future__ import annotations
 
 import json
+import sys
 
+import pyarrow
 import pytest
 from support import checkpoints as made
 from support.checkpoints import ROOT, MemoryTree, uid
 
 from peacefs.protocol.errors import BadRequest
+from peacefs.spark_connector.checkpoints import lz4_stream
 from peacefs.spark_connector.checkpoints.catalogue import read_layout
 from peacefs.spark_connector.checkpoints.findings import Fault, Verdict
 from peacefs.spark_connector.checkpoints.inspection import Inspection
+from peacefs.spark_connector.checkpoints.pruning import Retention, plan_pruning
 from peacefs.spark_connector.checkpoints.verification import verify
 
 
@@ -157,6 +161,23 @@ def test_a_whole_partition_that_is_gone_is_found() -> None:
     assert verdict.last_good is None
 
 
+def test_a_spark_before_4_keeps_no_metadata_of_operators_and_nothing_is_wrong_with_that() -> None:
+    tree = made.checkpoint(partitions=3, spark="3.5")
+    verdict = judge(tree)
+    assert (verdict.findings, verdict.last_good, verdict.restarts) == ([], 7, True)
+    assert [note.path for note in verdict.notes] == ["state/0"] and "before 4.0" in verdict.notes[0].reason
+    tree.files = {path: data for path, data in tree.files.items() if "/state/0/2/" not in path}
+    verdict = judge(tree)
+    assert [finding.path for finding in verdict.findings] == ["state/0/2"], "the offsets say how many there are"
+    assert verdict.last_good is None
+
+
+def test_an_operator_of_spark_3_5_with_one_partition_lacks_none() -> None:
+    tree = made.checkpoint(partitions=3, spark="3.5")
+    tree.files = {path: data for path, data in tree.files.items() if "/0/1/" not in path and "/0/2/" not in path}
+    assert judge(tree).findings == [], "a limit, or a count of everything"
+
+
 def test_the_attempt_that_counts_is_the_one_that_the_commit_names() -> None:
     tree = made.checkpoint(state_format=2)
     other = "00000000-0000-4000-8000-000000000000"
@@ -164,6 +185,32 @@ def test_the_attempt_that_counts_is_the_one_that_the_commit_names() -> None:
     assert judge(tree).findings == []
     del tree.files[f"{ROOT}/state/0/0/8_{uid(0, 8)}.changelog"]
     assert not judge(tree).restarts
+
+
+@pytest.mark.parametrize("state_format", [1, 2])
+def test_what_cannot_be_looked_into_is_noted_and_neither_called_good_nor_bad(
+    monkeypatch: pytest.MonkeyPatch, state_format: int
+) -> None:
+    tree = made.checkpoint(state_format=state_format)
+    paths = [path for path in tree.files if path.endswith(".changelog")]
+    for path in paths:
+        tree.files[path] = pyarrow.compress(lz4_stream.decompress(tree.files[path]), codec="zstd", asbytes=True)
+        if state_format == 2:
+            tree.files[f"{path}.crc"] = made.spark_checksum(tree.files[path])
+    verdict = judge(tree)
+    assert (verdict.findings, verdict.notes, verdict.restarts) == ([], [], True)
+    bounds = Retention(batches=2, age_ms=None, bytes=None, now_ms=0, orphan_age_ms=0)
+    assert plan_pruning(Inspection(tree, read_layout(tree, ROOT)), bounds).oldest == 6
+
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    verdict = judge(tree)
+    assert (verdict.findings, verdict.restarts) == ([], True)
+    assert verdict.notes and all("pip install 'peacefs[spark]'" in note.reason for note in verdict.notes)
+    if state_format == 2:
+        with pytest.raises(BadRequest, match="nothing is pruned"):
+            plan_pruning(Inspection(tree, read_layout(tree, ROOT)), bounds)
+    else:
+        assert plan_pruning(Inspection(tree, read_layout(tree, ROOT)), bounds).oldest == 6
 
 
 def test_schemas_named_by_a_uri_that_leads_elsewhere_stop_a_checkpoint_that_was_moved() -> None:
