@@ -64,7 +64,7 @@ def decode(data: bytes, path: str) -> Manifest:
     """Raises CheckpointDamaged for what is no manifest, or not of this format."""
     try:
         manifest = msgspec.json.decode(data, type=Manifest)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise CheckpointDamaged(f"{path} is no manifest of a checkpoint: {error}") from None
     if manifest.format != _FORMAT:
         raise CheckpointDamaged(f"{path} is of format {manifest.format}; this version reads format {_FORMAT}")

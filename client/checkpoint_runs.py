@@ -68,6 +68,6 @@ class CheckpointRuns:
     def _read(self, answer: bytes, kind: type[S]) -> S:
         try:
             return msgspec.json.decode(answer, type=kind)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             where = self._http.address.http
             raise PeerRefused(f"{where} does not answer like a peacefs coordinator: {error}") from None

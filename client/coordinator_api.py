@@ -382,5 +382,5 @@ class CoordinatorApi:
     def _read(self, answer: bytes, kind: type[S]) -> S:
         try:
             return msgspec.json.decode(answer, type=kind)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise PeerRefused(f"{self.address} does not answer like a peacefs coordinator: {error}") from None

@@ -190,7 +190,7 @@ class CoordinatorHttp:
     def _refusal(self, response: httpx.Response) -> PeacefsError:
         try:
             body: Any = msgspec.json.decode(response.content)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             body = None
         if isinstance(body, dict) and isinstance(body.get("RemoteException"), dict):
             return from_remote_exception(body)

@@ -70,7 +70,7 @@ class SupervisedQueries:
     def _read(self, answer: bytes, kind: type[S]) -> S:
         try:
             return msgspec.json.decode(answer, type=kind)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise PeerRefused(f"the answer is not that of a peacefs coordinator: {error}") from None
 
     def __enter__(self) -> Self:

@@ -393,7 +393,7 @@ def _client_host(request: Request) -> str | None:
 async def _message(request: Request, kind: type[M]) -> M:
     try:
         return msgspec.json.decode(await request.body(), type=kind)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadRequest(f"the body is no {kind.__name__}: {error}") from None
 
 

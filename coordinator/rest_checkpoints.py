@@ -64,7 +64,7 @@ def add_checkpoint_routes(app: FastAPI, fencing: Fencing, reporting: Reporting) 
         """What a driver says of its query, in place of what it said before. Kept in memory."""
         try:
             said = msgspec.json.decode(await request.body(), type=QueryReport)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise BadRequest(f"the body is no QueryReport: {error}") from None
         reporting.report(said)
         return {}

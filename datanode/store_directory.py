@@ -158,7 +158,7 @@ def _read_identity(path: Path) -> _Identity | None:
                 f"{path} was written by a newer peacefs (layout {layout_version}, this one knows {LAYOUT_VERSION})"
             )
         return msgspec.json.decode(raw, type=_Identity)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise StartupError(f"{path / _IDENTITY} is damaged: {error}") from None
 
 

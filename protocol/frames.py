@@ -83,7 +83,7 @@ def decode_message(prefix: Prefix, body: Bytes) -> Message:
         raise ProtocolViolation("a frame arrived damaged")
     try:
         return _decoder.decode(body)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ProtocolViolation(f"a frame makes no sense: {error}") from None
 
 

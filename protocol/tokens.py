@@ -170,7 +170,7 @@ class Seal:
             raise AccessDenied("the token was not sealed with this cluster's secret")
         try:
             token = _decoder.decode(body)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             raise AccessDenied("the token is of another version of peacefs") from None
         if token.expires_s < now_s:
             raise AccessDenied("the token has expired; ask the coordinator for a new one")
