@@ -15,11 +15,11 @@ import uuid
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 from urllib.parse import quote
 
 from peacefs.client.file_appender import append_file
-from peacefs.client.file_reader import FileReader
 from peacefs.client.file_writer import WriteStats, write_file
 from peacefs.client.grants import GrantDesk
 from peacefs.protocol import effects as fx
@@ -29,11 +29,10 @@ from peacefs.protocol.errors import (
     AccessDenied,
     FileNotFound,
     Overloaded,
-    PathError,
     PeacefsError,
     PeerUnreachable,
 )
-from peacefs.protocol.messages import GetLayout, Layout, Leased, TakeLease
+from peacefs.protocol.messages import Leased, TakeLease
 from peacefs.protocol.metrics import CONTENT_TYPE, exposition
 from peacefs.protocol.threads import ThreadDriver
 from peacefs.protocol.tokens import FileAppend, FileRead, FileWrite, Seal
@@ -41,7 +40,7 @@ from peacefs.protocol.webhdfs_answers import Answer, empty_answer, fault_answer,
 from peacefs.protocol.webhdfs_query import is_webhdfs
 from peacefs.protocol.webhdfs_redirects import ExtendFile, ReadFile, WriteFile, parse_redirected
 
-from .download import Download
+from .download import Download, begin, send_whole
 from .gateway_budget import BufferBudget
 from .upload import Upload, body_pieces
 
@@ -113,8 +112,7 @@ class Gateway:
         if isinstance(wanted, ExtendFile):
             return await self._append(wanted, receive)
         async with self._slot(self._downloads, "too many files are being read here"):
-            download = await self._opened(wanted)
-            await download.send(receive, send)
+            await self._read(wanted, receive, send)
             return None
 
     # -- writing -----------------------------------------------------------------------------------
@@ -189,12 +187,14 @@ class Gateway:
 
     # -- reading -----------------------------------------------------------------------------------
 
-    async def _opened(self, wanted: ReadFile) -> Download:
+    async def _read(self, wanted: ReadFile, receive: Receive, send: Send) -> None:
         self._seal.open(wanted.token, FileRead, self._wall_clock())
-        length, reader = await self._run(self._quick, _find(wanted))
-        download = Download(wanted.path, length, reader, lambda steps: self._run(self._quick, steps))
-        await download.fetch_first()
-        return download
+        begun = await self._run(self._quick, begin(wanted))
+        if begun.reader is None:
+            await send_whole(send, begun.first)
+        else:
+            run = partial(self._run, self._quick)
+            await Download(wanted.path, begun, begun.reader, run).send(receive, send)
 
     # ----------------------------------------------------------------------------------------------
 
@@ -228,16 +228,6 @@ def _shortage(stats: WriteStats, token: FileWrite | FileAppend) -> dict[str, str
     fewest = min(stats.replicas)
     log.warning("%r has %d of %d replicas until it is repaired", token.path, fewest, token.replication)
     return {"x_peacefs_replicas": f"{fewest}/{token.replication}"}
-
-
-def _find(wanted: ReadFile) -> fx.Steps[tuple[int, FileReader]]:
-    """How many bytes the answer will have, and what gives them."""
-    layout = yield from fx.call(GetLayout(wanted.token), Layout)
-    if wanted.offset > layout.length:
-        raise PathError(f"Offset={wanted.offset} out of the range [0, {layout.length}]; OPEN, path={wanted.path}")
-    rest = layout.length - wanted.offset
-    length = rest if wanted.length is None else min(rest, wanted.length)
-    return length, FileReader(wanted.token, layout, wanted.offset, length)
 
 
 def _greeting(scope: Scope) -> Answer:
