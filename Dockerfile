@@ -1,5 +1,6 @@
-# One image for both services: `peacefs coordinator` and `peacefs datanode`.
-FROM python:3.12-slim
+# Two images. The default, `services`: `peacefs coordinator` and `peacefs datanode`. With `--target queries` what an
+# agent needs besides to start Spark queries: PySpark and a Java runtime.
+FROM python:3.12-slim AS base
 
 WORKDIR /opt/peacefs
 COPY locks/build.lock locks/services.lock locks/
@@ -9,6 +10,13 @@ COPY . .
 RUN pip install --no-cache-dir --no-build-isolation --no-deps .
 
 RUN useradd --create-home peacefs && mkdir /data && chown peacefs /data
-USER peacefs
 VOLUME /data
 ENTRYPOINT ["peacefs"]
+
+FROM base AS queries
+RUN pip install --no-cache-dir --no-build-isolation --require-hashes -r locks/spark.lock \
+ && pip install --no-cache-dir --require-hashes -r locks/java.lock
+USER peacefs
+
+FROM base AS services
+USER peacefs

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from prometheus_client import Gauge, Histogram
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from peacefs.protocol.metrics import CountElsewhere, registry
+from peacefs.protocol.supervised import Phase
 
 from .admission import Admission
 from .cluster import Cluster
 from .commits import GroupCommit
 from .membership import State
 from .schedule_desk import ScheduleDesk
+from .supervision import Supervision
 from .temporary_files import TemporaryFiles
 
 _WAITED_BUCKETS_S = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 60.0, 150.0, 400.0, 1000.0)
@@ -81,6 +86,47 @@ def watch_schedule(desk: ScheduleDesk) -> None:
     )
     _gauge("peacefs_fast_lane_chunks", "Chunks too small to wait since the start", lambda: lane.chunks_total)
     _gauge("peacefs_fast_lane_bytes", "Bytes in chunks too small to wait", lambda: lane.bytes_total)
+
+
+def watch_supervision(supervision: Supervision) -> None:
+    """The same for agents and the queries that they keep going. Once a process."""
+    registry.register(_ByLabel(supervision))
+    _gauge("peacefs_agents", "Agents that are alive", lambda: len(supervision.agents))
+    _counter("peacefs_agents_lost", "Agents that fell silent", lambda: supervision.lost_total)
+    _counter("peacefs_supervised_runs_begun", "Runs begun for agents to start", lambda: supervision.begun_total)
+    _counter(
+        "peacefs_supervised_runs_failed",
+        "Runs that failed, or whose agent died or was stopped",
+        lambda: supervision.failed_total,
+    )
+
+
+class _ByLabel(Collector):
+    """Queries by their phase, and what each agent has. A phase is there when no query is in it, too."""
+
+    def __init__(self, supervision: Supervision) -> None:
+        self._supervision = supervision
+
+    def describe(self) -> list[Metric]:
+        return list(self._families())
+
+    def collect(self) -> Iterator[Metric]:
+        queries, runs, runs_max = self._families()
+        phases = Counter(query.record.phase for query in self._supervision.queries.values())
+        for phase in Phase:
+            queries.add_metric([phase.value], phases[phase])
+        for name, agent in sorted(self._supervision.agents.items()):
+            runs.add_metric([name], sum(not run.ended for run in agent.beat.runs))
+            runs_max.add_metric([name], agent.beat.runs_max)
+        yield from (queries, runs, runs_max)
+
+    @staticmethod
+    def _families() -> tuple[GaugeMetricFamily, GaugeMetricFamily, GaugeMetricFamily]:
+        return (
+            GaugeMetricFamily("peacefs_supervised_queries", "Supervised queries", labels=["phase"]),
+            GaugeMetricFamily("peacefs_agent_runs", "Queries that an agent says it runs", labels=["agent"]),
+            GaugeMetricFamily("peacefs_agent_runs_max", "Queries that it may run at once", labels=["agent"]),
+        )
 
 
 def _count(cluster: Cluster, state: State) -> int:

@@ -62,7 +62,7 @@ from .membership import State
 from .metadata import Transaction
 from .metadata_file import STORE_NAME
 from .metadata_sqlite import SqliteMetadata
-from .metrics import watch, watch_schedule
+from .metrics import watch, watch_schedule, watch_supervision
 from .node_link import NodeServer
 from .online_backup import OnlineBackup
 from .permissions import Callers
@@ -239,6 +239,7 @@ class Coordinator:
         admission = Admission(WebHdfs(self._files, rest))
         watch(self._cluster, self._commits, admission, self._files.temporary_files)
         watch_schedule(self._files.schedule)
+        watch_supervision(self._supervising.core)
         server = build_server(admission, self._clients.link)
         try:
             node_port = await self._nodes.start(options.host, options.node_port)

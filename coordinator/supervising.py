@@ -56,6 +56,11 @@ class Supervising:
         #: The run of each query that a committed record has an agent run.
         self._committed: dict[str, str] = {}
 
+    @property
+    def core(self) -> Supervision:
+        """To be looked at."""
+        return self._core
+
     def recall(self) -> None:
         """At a start."""
         records = self._at.reader.supervised_queries()

@@ -64,6 +64,10 @@ class Supervision:
     now_s: float
     queries: dict[str, Query] = field(default_factory=dict)
     agents: dict[str, Agent] = field(default_factory=dict)
+    #: Since the coordinator's start: runs that were begun, runs that failed, agents that fell silent.
+    begun_total: int = 0
+    failed_total: int = 0
+    lost_total: int = 0
 
     def recall(self, records: Iterable[QueryRecord]) -> None:
         """After a start. Agents are waited for as if they had just been heard."""
@@ -186,7 +190,7 @@ class Supervision:
                 else:
                     changed.append(self._fail(now_s, query, why))
         for name in [name for name in self.agents if self._is_dead(now_s, name)]:
-            del self.agents[name]
+            self.lost_total += not self.agents.pop(name).beat.leaving
         return changed
 
     def _forgive_own_pause(self, now_s: float) -> None:
@@ -235,6 +239,7 @@ class Supervision:
         if query.record.phase is not Phase.STARTING:
             return [self._not_to_be_started(query)]
         query.running_since_s = now_s
+        self.begun_total += 1
         record = self._change(query, phase=Phase.RUNNING, run=run, location=location, reason="")
         agent = self.agents.get(record.agent)
         if agent is not None and agent.beat.process != record.process:
@@ -289,6 +294,7 @@ class Supervision:
     def _fail(self, now_s: float, query: Query, why: str) -> QueryRecord:
         """Its run is over: another one after a pause, unless there were too many."""
         record = query.record
+        self.failed_total += 1
         lasted_s = now_s - query.running_since_s
         restarts = (0 if record.run and lasted_s >= supervised_settled_s else record.restarts) + 1
         if restarts > record.restarts_max:

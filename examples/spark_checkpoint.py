@@ -6,10 +6,13 @@ Start a cluster with `peacefs up`, then run this twice:
 
 It counts, per ten seconds, the rows of Spark's own rate source, for half a minute. The second run goes on where
 the first one ended: its first batch is not number 0.
+
+An agent that starts it (examples/commands.toml) says with PEACEFS_CHECKPOINT where its checkpoint is.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 
 from pyspark.sql import SparkSession, functions
@@ -20,7 +23,8 @@ _SECONDS = 30
 
 
 def main() -> None:
-    address = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9870"
+    address = sys.argv[1].removeprefix("http://") if len(sys.argv) > 1 else "127.0.0.1:9870"
+    location = os.environ.get("PEACEFS_CHECKPOINT", f"webhdfs://{address}/checkpoints/rates")
     builder = SparkSession.builder.master("local[2]").appName("rates").config("spark.sql.shuffle.partitions", 2)
     spark = configure(builder, address).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
@@ -32,13 +36,13 @@ def main() -> None:
         counts.writeStream.outputMode("append")
         .format("console")
         .option("truncate", False)
-        .option("checkpointLocation", f"webhdfs://{address}/checkpoints/rates")
+        .option("checkpointLocation", location)
         .start()
     )
     query.awaitTermination(_SECONDS)
     query.stop()
     spark.stop()
-    print(f"The checkpoint: peacefs ls --recursive /checkpoints/rates --coordinator http://{address}")
+    print(f"The checkpoint: peacefs ls --recursive {location}")
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 import peacefs
 from peacefs.command import application
 from peacefs.protocol import errors, limits
+from peacefs.spark_connector.supervision.command_list import read_command_list
 
 _ROOT = Path(__file__).parent.parent
 _PACKAGES = ("protocol", "topology", "peace", "coordinator", "datanode", "client", "spark_connector")
@@ -114,14 +115,30 @@ class TestDeployment:
     def test_every_port_that_clients_need_is_published_as_it_is(self, name: str) -> None:
         service = self.compose["services"][name]
         served = set(re.findall(r"--(?:data-port|port) (\d+)", service["command"]))
-        assert {port.split(":")[0] for port in service["ports"]} == served
-        assert all(len(set(port.split(":"))) == 1 for port in service["ports"])
+        published = service.get("ports", [])
+        assert {port.split(":")[0] for port in published} == served
+        assert all(len(set(port.split(":"))) == 1 for port in published)
 
     def test_everybody_but_loopback_gets_the_secret(self) -> None:
         for service in self.compose["services"].values():
             assert "--secret-file /run/secrets/cluster" in service["command"]
-            assert "--advertise" in service["command"]
+            assert "--advertise" in service["command"] or service["command"].startswith("agent ")
             assert service["secrets"] == ["cluster"]
+
+    def test_an_agent_is_started_when_asked_for_and_its_list_is_one(self) -> None:
+        agent = self.compose["services"]["agent"]
+        assert agent["profiles"] == ["agents"]
+        assert f"--coordinator coordinator:{limits.coordinator_node_port_default}" in agent["command"]
+        (mounted,) = (volume.split(":") for volume in agent["volumes"] if "commands" in volume)
+        assert f"--commands {mounted[1]}" in agent["command"]
+        listed = read_command_list(_ROOT / mounted[0])
+        for command in listed.commands.values():
+            for word in command.arguments:
+                if word.startswith("/opt/peacefs/"):
+                    assert (_ROOT / word.removeprefix("/opt/peacefs/")).is_file(), word
+        stages = re.findall(r"^FROM \S+ AS (\S+)$", (_ROOT / "Dockerfile").read_text(), re.MULTILINE)
+        assert agent["build"]["target"] in stages
+        assert stages[-1] == "services", "what is built where no stage is named"
 
     def test_the_image_copies_what_exists(self) -> None:
         dockerfile = (_ROOT / "Dockerfile").read_text()

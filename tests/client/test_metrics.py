@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 import os
-import urllib.request
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
+from support.prometheus import scraped
 
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster import LocalCluster
 from peacefs.coordinator.request_metrics import operation_of
-
-
-def scraped(address: str) -> dict[tuple[str, str], float]:
-    """Values by name and by the first label."""
-    with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
-        text = answer.read().decode()
-    return {
-        (sample.name, next(iter(sample.labels.values()), "")): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
 
 
 @pytest.mark.cluster

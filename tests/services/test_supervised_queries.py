@@ -12,12 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.prometheus import scraped
 from support.supervised_world import World, runs, wait_until
 
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.supervised_queries import SupervisedQueries
 from peacefs.protocol.errors import AccessDenied, BadRequest, PeacefsError, RunSuperseded, StartupError
-from peacefs.protocol.supervised import QueryStatus
+from peacefs.protocol.supervised import Phase, QueryStatus
 from peacefs.spark_connector.supervision.command_list import read_command_list
 from peacefs.spark_connector.supervision.registration import supervise
 
@@ -116,6 +117,13 @@ def test_drivers_that_die_and_stop_and_what_is_refused(world: World) -> None:
         assert "exit status 137" in queries.status("naps").reason
         wait_until(lambda: len(_sleepers()) == 1, "it is started again")
         assert _sleepers() != [sleeper]
+        wait_until(lambda: _told(coordinator)["peacefs_agent_runs", "north"] == 1, "the agent has said so")
+        told = _told(coordinator)
+        assert (told["peacefs_agents", ""], told["peacefs_agent_runs_max", "north"]) == (1, 2)
+        phases = {phase.value: told["peacefs_supervised_queries", phase.value] for phase in Phase}
+        assert phases == {phase.value: float(phase is Phase.RUNNING) for phase in Phase}
+        assert told["peacefs_supervised_runs_begun_total", ""] == 2
+        assert (told["peacefs_supervised_runs_failed_total", ""], told["peacefs_agents_lost_total", ""]) == (1, 0)
 
         with SupervisedQueries(coordinator, user="mallory") as strangers, pytest.raises(AccessDenied):
             strangers.stop("naps")
@@ -135,6 +143,10 @@ def test_drivers_that_die_and_stop_and_what_is_refused(world: World) -> None:
         assert north.await_end(time.monotonic() + 10)
         assert _sleepers() == []
         wait_until(lambda: queries.status("naps").phase == "waiting", "the agent has taken its leave", timeout_s=5)
+
+
+def _told(coordinator: str) -> dict[tuple[str, str], float]:
+    return scraped(coordinator.removeprefix("http://"))
 
 
 def _sleepers() -> list[int]:
