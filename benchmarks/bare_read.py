@@ -13,6 +13,8 @@ import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from peacefs.protocol.checksums import block_checksums
+
 BUFFER_BYTES = 1024 * 1024
 
 
@@ -30,13 +32,18 @@ def serving(paths: Sequence[Path]) -> Iterator[tuple[str, int]]:
         server.join()
 
 
-def read(address: tuple[str, int], number: int) -> int:
-    """Takes in the file of that number below 256, in pieces of `BUFFER_BYTES`; how many bytes it had."""
+def read(address: tuple[str, int], number: int, *, verify: bool = False) -> int:
+    """Takes in the file of that number below 256, in pieces of `BUFFER_BYTES`; how many bytes it had.
+
+    With `verify` the checksum of each block is computed, as who reads from the cluster must.
+    """
     buffer, total = bytearray(BUFFER_BYTES), 0
     with socket.create_connection(address) as server:
         server.send(bytes([number]))
         while count := server.recv_into(buffer, 0, socket.MSG_WAITALL):
             total += count
+            if verify:
+                block_checksums(memoryview(buffer)[:count])
     return total
 
 

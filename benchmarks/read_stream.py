@@ -3,7 +3,8 @@
 Cold: nothing of the data is in the page cache (POSIX_FADV_DONTNEED on every file of the cluster and of the peers);
 the limit is `cat` of the same bytes, a process a file. Warm: all of it is; the limit is `sendfile` and `recv_into`
 over loopback. Aim: our client at 0.7 of each. All sides take turns within each round. The 16 readers of a side are
-threads of one process.
+threads of one process. Bare sockets stand in both states, and once more with checksums computed where they end:
+what is left to anybody who reads over a connection and verifies.
 """
 
 from __future__ import annotations
@@ -73,7 +74,13 @@ def _compare(
     address: str, directory: Path, state: str, readers: int, total: int, rounds: int
 ) -> list[dict[str, Any]]:
     limit = "cat" if state == "cold" else "sendfile, recv_into"
-    sides: dict[str, Callable[[], float]] = {limit: lambda: _limit(directory, state, readers)}
+    sides: dict[str, Callable[[], float]] = {
+        "cat": lambda: _cat(directory, readers),
+        "sendfile, recv_into": lambda: _bare(directory, readers, verify=False),
+        "the same, and CRC32C": lambda: _bare(directory, readers, verify=True),
+    }
+    if state == "warm":
+        del sides["cat"]
     for replicas in _REPLICAS:
         names = [f"/{replicas}/{readers}-{number}" for number in range(readers)]
         for front in ("our client", "WebHDFS"):
@@ -103,17 +110,24 @@ def _compare(
     ]
 
 
-def _limit(directory: Path, state: str, readers: int) -> float:
-    paths = [directory / f"{readers}-{number}" for number in range(readers)]
-    if state == "cold":
-        began = time.monotonic()
-        cats = [subprocess.Popen(["cat", path], stdout=subprocess.DEVNULL) for path in paths]
-        assert not any(cat.wait() for cat in cats)
-        return time.monotonic() - began
-    with bare_read.serving(paths) as address:
-        # The server is up.
-        bare_read.read(address, 0)
-        return _timed(lambda number: bare_read.read(address, int(number)), [str(n) for n in range(readers)])
+def _cat(directory: Path, readers: int) -> float:
+    began = time.monotonic()
+    cats = [subprocess.Popen(["cat", path], stdout=subprocess.DEVNULL) for path in _plain(directory, readers)]
+    assert not any(cat.wait() for cat in cats)
+    return time.monotonic() - began
+
+
+def _bare(directory: Path, readers: int, *, verify: bool) -> float:
+    up = directory / "up"
+    up.write_bytes(b"the server is")
+    with bare_read.serving([*_plain(directory, readers), up]) as address:
+        bare_read.read(address, readers)
+        numbers = {str(number): number for number in range(readers)}
+        return _timed(lambda name: bare_read.read(address, numbers[name], verify=verify), list(numbers))
+
+
+def _plain(directory: Path, readers: int) -> list[Path]:
+    return [directory / f"{readers}-{number}" for number in range(readers)]
 
 
 def _in_a_process(front: str, address: str, names: list[str]) -> float:
