@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 
 from prometheus_client import Gauge, Histogram
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
@@ -45,6 +48,7 @@ def watch(
             partial(chunks.under.with_left, left),
         )
     _gauge("peacefs_chunks_over_replicated", "Chunks with replicas in excess or corrupt", lambda: len(chunks.over))
+    _gauge("peacefs_chunks_abandoned", "Chunks given up by their writers", lambda: len(cluster.abandonment))
     _gauge("peacefs_moves_under_way", "Replicas being moved for balance", lambda: cluster.balancer.under_way)
     _gauge("peacefs_chunks_missing", "Chunks without any good replica", lambda: len(chunks.missing))
     unclaimed = chunks.unclaimed
@@ -64,6 +68,25 @@ def watch(
     )
     _counter("peacefs_commits_made", "Commits of the metadata since the start", lambda: group_commit.commits)
     _counter("peacefs_changes_made", "Changes of the metadata that they carried", lambda: group_commit.requests)
+
+
+def watch_state(
+    cluster: Cluster, metadata: Path, floor_held: Callable[[], bool], clock: Callable[[], float] = time.monotonic
+) -> None:
+    """The same for how the service itself stands; `metadata` is the store's file. Once a process."""
+    _gauge("peacefs_ready", "Whether it knows enough datanodes' chunks to serve", lambda: cluster.ready(clock()))
+    _gauge("peacefs_floor_held", "Whether chunks that it does not know are kept, after a restore", floor_held)
+    _gauge("peacefs_metadata_bytes", "What the metadata's file and log take", partial(_size_of_store, metadata))
+    _gauge(
+        "peacefs_metadata_room_bytes",
+        "What the file system of the metadata has left; without any the coordinator stops",
+        lambda: shutil.disk_usage(metadata.parent).free,
+    )
+
+
+def _size_of_store(metadata: Path) -> int:
+    files = (metadata, metadata.with_name(f"{metadata.name}-wal"))
+    return sum(file.stat().st_size for file in files if file.exists())
 
 
 def watch_schedule(desk: ScheduleDesk) -> None:

@@ -14,6 +14,7 @@ _WEBHDFS = frozenset(name for of_method in OPERATIONS.values() for name in of_me
 _ROUTES = frozenset(
     (
         "balancer",
+        "checkpoints",
         "copies",
         "datanodes",
         "exchanges",
@@ -21,6 +22,8 @@ _ROUTES = frozenset(
         "fsck",
         "metadata",
         "plan",
+        "queries",
+        "schedule",
         "snapshots",
         "status",
         "topology",

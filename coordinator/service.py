@@ -62,7 +62,7 @@ from .membership import State
 from .metadata import Transaction
 from .metadata_file import STORE_NAME
 from .metadata_sqlite import SqliteMetadata
-from .metrics import watch, watch_schedule, watch_supervision
+from .metrics import watch, watch_schedule, watch_state, watch_supervision
 from .node_link import NodeServer
 from .online_backup import OnlineBackup
 from .permissions import Callers
@@ -238,6 +238,7 @@ class Coordinator:
         add_query_routes(rest, self._supervising)
         admission = Admission(WebHdfs(self._files, rest))
         watch(self._cluster, self._commits, admission, self._files.temporary_files)
+        watch_state(self._cluster, _store(options.directory), self._reader.floor_held)
         watch_schedule(self._files.schedule)
         watch_supervision(self._supervising.core)
         server = build_server(admission, self._clients.link)

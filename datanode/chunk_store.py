@@ -391,6 +391,11 @@ class ChunkStore:
         """How many replicas those are."""
         return len(self._index)
 
+    @property
+    def segments(self) -> int:
+        """How many files hold the small chunks."""
+        return len(self._segments)
+
     def chunks_after(self, chunk: ChunkId, limit: int) -> list[ChunkId]:
         """The next chunks above `chunk`, in order, of which replicas are here."""
         return self._index.chunks_after(chunk, limit)

@@ -12,12 +12,13 @@ from typing import NamedTuple
 from peacefs.protocol import effects as fx
 from peacefs.protocol.limits import segment_batch_records_max
 
+from . import metrics
 from .chunk_index import ChunkIndex, Place
 from .disk_faults import closing
 from .segment_log import SegmentLog
 from .segment_scan import FoundRecord, SegmentScan
 from .segments import NewRecord, Segment, Segments
-from .store_layout import Kind, StorePaths
+from .store_layout import Kind, StorePaths, record_bytes
 
 
 class Compaction(NamedTuple):
@@ -66,7 +67,10 @@ class Compactor:
             moved_chunks = yield from self._empty(wasteful)
             yield from self._remove([wasteful])
             dead.append(wasteful)
-        return Compaction(len(dead), sum(segment.end for segment in dead), moved_chunks)
+        removed_bytes = sum(segment.end for segment in dead)
+        metrics.segments_removed.inc(len(dead))
+        metrics.segment_bytes_removed.inc(removed_bytes)
+        return Compaction(len(dead), removed_bytes, moved_chunks)
 
     def _remove(self, dead: list[Segment]) -> fx.Steps[None]:
         for segment in dead:
@@ -85,6 +89,7 @@ class Compactor:
 
     def _empty(self, segment: Segment) -> fx.Steps[int]:
         file = yield from fx.open_file(segment.path)
+        metrics.compactions.inc()
         moved = yield from closing(file, self._move_all(segment, file))
         yield from self._log.flush()
         # What the scan did not meet has lost its header.
@@ -102,6 +107,7 @@ class Compactor:
                 group = living[at : at + segment_batch_records_max]
                 yield from self._log.append(group)
                 moved += sum(new.is_published for new in group)
+                metrics.bytes_rewritten.inc(sum(record_bytes(len(new.data)) for new in group))
         return moved
 
     def _to_move(self, segment: Segment, found: FoundRecord) -> NewRecord | None:

@@ -25,6 +25,7 @@ from peacefs.protocol.errors import ChunkError, ChunkNotFound, DiskFault, Startu
 from peacefs.protocol.ids import ChunkId, Version, show
 from peacefs.protocol.messages import DiskReport, Replica, Usage
 
+from . import metrics
 from .chunk_store import Blocks, ReadPlan, Sealed, Staged
 from .disk import Disk, DiskState
 from .recovery import Recovery
@@ -381,6 +382,7 @@ class DiskSet:
         try:
             return (yield from steps)
         except DiskFault:
+            metrics.disk_faults.labels(disk.directory).inc()
             yield from self._examine(disk)
             raise
 

@@ -1,16 +1,12 @@
-"""What a datanode tells Prometheus, beyond what all services count."""
+"""What a datanode tells Prometheus, beyond what all services count: events, as they happen."""
 
 from __future__ import annotations
 
-from collections import Counter as Tally
-from collections.abc import Callable, Iterator
-
 from prometheus_client import Counter, Histogram
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
-from peacefs.protocol.messages import DiskReport, Pace, Usage
-from peacefs.protocol.metrics import registry
+from peacefs.protocol.metrics import fsyncs, registry
+
+registry.register(fsyncs)
 
 chunks_written = Counter("peacefs_chunks_written", "Chunks sealed", registry=registry)
 bytes_written = Counter("peacefs_written_bytes", "Bytes of sealed chunks", registry=registry)
@@ -30,55 +26,23 @@ seal_seconds = Histogram(
     buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0),
     registry=registry,
 )
-
-
-class StoreMetrics(Collector):
-    """Looks at the store whenever it is asked. Once a process."""
-
-    def __init__(
-        self,
-        usage: Callable[[], Usage],
-        disks: Callable[[], list[DiskReport]],
-        paces: Callable[[], list[Pace]],
-        scrub_rounds: Callable[[], tuple[int, int]],
-    ) -> None:
-        """`scrub_rounds` gives the rounds that are done and the corrupt replicas that are known."""
-        self._usage = usage
-        self._disks = disks
-        self._paces = paces
-        self._scrub_rounds = scrub_rounds
-
-    def publish(self) -> None:
-        registry.register(self)
-
-    def describe(self) -> list[Metric]:
-        """Nothing: to be asked for its values before they are there would be too early."""
-        return []
-
-    def collect(self) -> Iterator[Metric]:
-        usage, disks = self._usage(), self._disks()
-        yield _gauge("peacefs_store_used_bytes", "What the store takes on its disks", usage.used_bytes)
-        yield _gauge("peacefs_store_live_bytes", "Of it, what replicas need", usage.live_bytes)
-        yield _gauge("peacefs_store_available_bytes", "What may still be stored", usage.available_bytes)
-        yield _gauge("peacefs_store_replicas", "Replicas that are held", sum(disk.replicas for disk in disks))
-        states = GaugeMetricFamily("peacefs_disks", "Disks by their state", labels=["state"])
-        for state, count in sorted(Tally(disk.state for disk in disks).items()):
-            states.add_metric([state], count)
-        yield states
-        paces = GaugeMetricFamily(
-            "peacefs_hop_seconds_per_mebibyte",
-            "What successors, and the own disk, took lately",
-            labels=["datanode"],
-        )
-        for pace in self._paces():
-            paces.add_metric([pace.node], pace.seconds)
-        yield paces
-        rounds, corrupt = self._scrub_rounds()
-        yield CounterMetricFamily(
-            "peacefs_scrub_rounds_done", "Rounds in which every replica was read", value=rounds
-        )
-        yield _gauge("peacefs_scrub_corrupt_replicas", "Replicas that scrubbing last found corrupt", corrupt)
-
-
-def _gauge(name: str, meaning: str, value: float) -> GaugeMetricFamily:
-    return GaugeMetricFamily(name, meaning, value=value)
+segment_batch_records = Histogram(
+    "peacefs_segment_batch_records",
+    "Small chunks that one append and one fsync of a segment made durable",
+    buckets=(1, 2, 4, 8, 16, 32, 64, 128, 256),
+    registry=registry,
+)
+compactions = Counter("peacefs_compactions", "Segments whose living records were copied", registry=registry)
+bytes_rewritten = Counter("peacefs_compaction_rewritten_bytes", "Bytes of these records", registry=registry)
+segments_removed = Counter(
+    "peacefs_segments_removed", "Segments removed, nothing in them being alive", registry=registry
+)
+segment_bytes_removed = Counter("peacefs_segment_removed_bytes", "Bytes that these took", registry=registry)
+disk_faults = Counter(
+    "peacefs_disk_faults",
+    "Operations that a disk failed, without its probes",
+    ["directory"],
+    registry=registry,
+)
+scrubbed = Counter("peacefs_scrubbed_replicas", "Replicas that scrubbing has looked at", registry=registry)
+scrub_read_bytes = Counter("peacefs_scrub_read_bytes", "Bytes that it has read for that", registry=registry)

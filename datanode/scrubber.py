@@ -27,6 +27,7 @@ from peacefs.protocol.limits import (
 )
 from peacefs.protocol.messages import Replica
 
+from . import metrics
 from .chunk_store import ReadPlan
 from .disk_faults import closing
 from .replica_store import ReplicaStore
@@ -170,6 +171,7 @@ class Scrubber:
         # Whatever is raised, the store has closed it.
         self._plan = None
         blocks = yield from self._store.read_blocks(plan)
+        metrics.scrub_read_bytes.inc(len(blocks.data) if blocks else 0)
         assert blocks is not None, "a plan that is kept has blocks to be read"
         if plan.at < plan.end:
             self._plan = plan
@@ -192,6 +194,7 @@ class Scrubber:
         assert self._progress is not None, "it is known how far the round had come"
         chunk, is_in_turn = self._look
         corrupt = [each for each in self._progress.corrupt if each != chunk]
+        metrics.scrubbed.inc()
         held = self._store.find(chunk)
         if is_corrupt and held is not None:
             self._on_corrupt(held)

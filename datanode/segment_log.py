@@ -21,6 +21,7 @@ from peacefs.protocol.checksums import Bytes
 from peacefs.protocol.errors import ChunkError, DiskFault
 from peacefs.protocol.limits import disk_timeout_s, segment_batch_bytes_max, segment_batch_records_max
 
+from . import metrics
 from .disk_faults import close_quietly, is_no_room, named_fault
 from .segments import NewRecord, Segment, Segments, Tombstone
 from .store_layout import HEADER_BYTES, Kind, Record, StorePaths, pack_record, record_bytes
@@ -189,6 +190,7 @@ class SegmentLog:
             except OSError:
                 yield from self._distrust(active, end)
                 raise
+            metrics.segment_batch_records.observe(len(records))
         segment.end = end
         return first
 

@@ -71,6 +71,9 @@ class Tombstone(NamedTuple):
 class Segments:
     """The set of segments. Thread-safe."""
 
+    def __len__(self) -> int:
+        return len(self._segments)
+
     def __init__(self, index: ChunkIndex, on_lost: Callable[[Replica], None]) -> None:
         self._index = index
         self._on_lost = on_lost

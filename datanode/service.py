@@ -74,7 +74,6 @@ from .disk_balancer import DiskBalancer
 from .disk_set import DiskSet
 from .emulated_disk import DiskArm, EmulatedDisk
 from .gateway import Gateway
-from .metrics import StoreMetrics
 from .orders import Orders
 from .paces import Paces
 from .pipeline import PipelineHop
@@ -82,6 +81,7 @@ from .replica_store import ChunkIntake
 from .replicator import Replicator
 from .scrubber import Scrubber
 from .store_layout import describe
+from .store_metrics import StoreMetrics
 from .streams_under_way import StreamsUnderWay
 
 log = logging.getLogger("peacefs.datanode")
@@ -264,7 +264,9 @@ class Datanode:
         self._data_server = DataServer(options.host, options.data_port, self._me, self._driver, self._requests)
         self._http_socket = listen(options.host, options.http_port)
         self._data_server.start()
-        StoreMetrics(self.usage, self._store.reports, self.paces, self._scrub_rounds).publish()
+        StoreMetrics(
+            self._store, self.paces, lambda: self._scrubber.progress, self._disk_balancer, lambda: self._pool.idle
+        ).publish()
         gateway = Gateway(self._seal, self._driver, self._grants, wall_clock=self._clock.now_s)
         server = build_server(gateway)
         serving = asyncio.create_task(server.serve(sockets=[self._http_socket]))
@@ -338,10 +340,6 @@ class Datanode:
                 rest_s = scrub_rest_s
         with contextlib.suppress(OSError):
             self._driver.run(self._scrubber.stop())
-
-    def _scrub_rounds(self) -> tuple[int, int]:
-        progress = self._scrubber.progress
-        return (0, 0) if progress is None else (progress.rounds_done, len(progress.corrupt))
 
     def _found_corrupt(self, replica: Replica) -> None:
         log.warning("scrubbing found %s corrupt", describe(replica.chunk, replica.version))

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from prometheus_client import CollectorRegistry, Counter, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.metrics_core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -12,8 +18,18 @@ from prometheus_client.registry import Collector
 #: One registry a process: a process is one service.
 registry = CollectorRegistry()
 
+# When a counter was made is when its process was started, for all of them.
+disable_created_metrics()  # type: ignore[no-untyped-call]
+
+# Memory, CPU seconds and open files, under the names that all exporters use.
+ProcessCollector(registry=registry)
+
 http_requests = Counter("peacefs_http_requests", "HTTP requests whose head has arrived", registry=registry)
 frames_sent = Counter("peacefs_frames_sent", "Frames sent to other services and to clients", registry=registry)
+
+# Registered by the service that writes through effects: the coordinator's are SQLite's, and are not seen here.
+fsyncs = Counter("peacefs_fsyncs", "fsyncs of files and directories", ["of"], registry=None)
+fsyncs_of_files, fsyncs_of_directories = fsyncs.labels("file"), fsyncs.labels("directory")
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 

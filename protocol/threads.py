@@ -37,7 +37,7 @@ from .limits import (
     trusted_connection_s,
 )
 from .messages import Failure, Message, Welcome
-from .metrics import frames_sent
+from .metrics import frames_sent, fsyncs_of_directories, fsyncs_of_files
 
 T = TypeVar("T")
 # struct timeval, as setsockopt takes it.
@@ -499,7 +499,7 @@ class ThreadDriver:
             fx.Truncate: self._truncate,
             fx.CloseFile: lambda e: os.close(e.file.descriptor),
             fx.Rename: lambda e: os.replace(e.source, e.target),  # noqa: PTH105
-            fx.SyncDirectory: lambda e: _sync_directory(e.path) if self._sync_to_disk else None,
+            fx.SyncDirectory: lambda e: self._sync_directory(e.path),
             fx.Remove: lambda e: Path(e.path).unlink(missing_ok=True),
             fx.MakeDirectory: lambda e: os.makedirs(e.path, exist_ok=True),  # noqa: PTH103
             fx.ListDirectory: lambda e: _list_directory(e.path),
@@ -548,7 +548,13 @@ class ThreadDriver:
     def _sync(self, effect: fx.Sync) -> None:
         assert isinstance(effect.file, DiskFile)
         if self._sync_to_disk:
+            fsyncs_of_files.inc()
             os.fdatasync(effect.file.descriptor)
+
+    def _sync_directory(self, path: str) -> None:
+        if self._sync_to_disk:
+            fsyncs_of_directories.inc()
+            _sync_directory(path)
 
     def _drop_cached(self, effect: fx.DropCached) -> None:
         assert isinstance(effect.file, DiskFile)

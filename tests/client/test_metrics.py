@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
+import urllib.request
+from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from support.prometheus import scraped
 
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster import LocalCluster
 from peacefs.coordinator.request_metrics import operation_of
+
+_ROOT = Path(__file__).parents[2]
+_PAGE = _ROOT / "docs" / "metrics.md"
 
 
 @pytest.mark.cluster
@@ -39,6 +46,48 @@ def test_writes_and_reads_are_counted_where_they_happen(
     assert told["peacefs_http_request_seconds_count", "MKDIRS"] >= 1
     assert told["peacefs_commits_waiting", ""] >= 0
     assert told["peacefs_commits_made_total", ""] >= 1 and told["peacefs_repairs_done_total", ""] >= 0
+
+
+Told = dict[str, tuple[str, str]]
+
+
+def told(address: str) -> Told:
+    """Type and meaning of every metric, by its name as one asks for it."""
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
+        families = list(text_string_to_metric_families(answer.read().decode()))
+    return {
+        family.name + ("_total" if family.type == "counter" else ""): (family.type, family.documentation)
+        for family in families
+    }
+
+
+@pytest.mark.cluster
+def test_the_page_about_metrics_names_every_metric_with_its_meaning_and_no_other(
+    shared_cluster: LocalCluster,
+) -> None:
+    coordinator = told(shared_cluster.address.http.removeprefix("http://"))
+    datanode = told(f"127.0.0.1:{shared_cluster.datanodes[0].readiness.http_port}")
+    described: dict[str, Told] = {}
+    for line in _PAGE.read_text().splitlines():
+        if line.startswith("## "):
+            section = described.setdefault(line.removeprefix("## "), {})
+        elif line.startswith("| `"):
+            name, kind, _labels, meaning = (cell.strip() for cell in line.strip("|").split("|"))
+            section[name.strip("`")] = kind, meaning
+    assert described == {
+        "All services": {name: coordinator[name] for name in coordinator.keys() & datanode.keys()},
+        "Coordinator": {name: coordinator[name] for name in coordinator.keys() - datanode.keys()},
+        "Datanode": {name: datanode[name] for name in datanode.keys() - coordinator.keys()},
+    }
+
+
+def test_every_route_of_the_rest_has_a_name_of_its_own() -> None:
+    sources = (source.read_text() for source in (_ROOT / "coordinator").glob("*.py"))
+    routes = {route for source in sources for route in re.findall(r'"/v1/(\w+)', source)}
+    routes -= {"docs", "openapi"}
+    assert len(routes) > 10
+    for route in routes:
+        assert operation_of({"path": f"/v1/{route}/x"}) == f"v1/{route}"
 
 
 @pytest.mark.parametrize(

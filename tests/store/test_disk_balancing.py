@@ -38,7 +38,7 @@ class ClockedDriver(SeededDriver):
 
     def _perform(self, effect: fx.Effect | None) -> Any:
         match effect:
-            case fx.Now():
+            case fx.Now() | fx.WallClock():
                 return self.now_s
             case fx.Sleep(seconds):
                 self.now_s += seconds
