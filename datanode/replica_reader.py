@@ -13,7 +13,7 @@ from peacefs.protocol import effects as fx
 from peacefs.protocol.checksums import verify_blocks
 from peacefs.protocol.errors import BadRequest, ChunkError, ChunkNotFound, StaleVersion
 from peacefs.protocol.ids import ChunkId, Version, show
-from peacefs.protocol.limits import checksum_block_bytes, packet_bytes, read_packet_bytes, readahead_bytes
+from peacefs.protocol.limits import checksum_block_bytes, packet_bytes, readahead_bytes
 from peacefs.protocol.messages import Packet
 
 from .chunk_index import ChunkIndex, Place
@@ -115,7 +115,7 @@ class ReplicaReader:
     def send_blocks(self, plan: ReadPlan, reader: fx.Connection, *, timeout_s: float) -> fx.Steps[int | None]:
         if plan.file is None:
             return (yield from self._send_verified(plan, reader, timeout_s))
-        end, sums = _next_blocks(plan, read_packet_bytes)
+        end, sums = _next_blocks(plan)
         length = end - plan.at
         packet = Packet(plan.at, sums, last=end == plan.end)
         try:
@@ -140,7 +140,7 @@ class ReplicaReader:
         return len(blocks.data)
 
     def _read_blocks(self, plan: ReadPlan) -> fx.Steps[Blocks]:
-        end, sums = _next_blocks(plan, packet_bytes)
+        end, sums = _next_blocks(plan)
         if plan.file is not None:
             yield from self._read_ahead(plan.file, plan)
             data = yield from fx.read_at(plan.file, plan.at, end - plan.at)
@@ -164,9 +164,9 @@ class ReplicaReader:
             yield from close_quietly(file)
 
 
-def _next_blocks(plan: ReadPlan, bytes_max: int) -> tuple[int, bytes]:
-    """Where the next blocks end, `bytes_max` at most, and their checksums."""
-    end = min(plan.at + bytes_max, plan.end)
+def _next_blocks(plan: ReadPlan) -> tuple[int, bytes]:
+    """Where the next packet's worth of blocks ends, and their checksums."""
+    end = min(plan.at + packet_bytes, plan.end)
     return end, plan.sums[plan.at // checksum_block_bytes * 4 : _round_up(end) // checksum_block_bytes * 4]
 
 

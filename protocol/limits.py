@@ -63,9 +63,6 @@ checksum_block_bytes: Final = 64 * KIB
 # The most that is put into a packet: so little that it is still in the processor's cache when who has received or
 # read it verifies it, sends it or stores it.
 packet_bytes: Final = 256 * KIB
-# What a datanode sends of a large chunk in one packet: it holds none of it in memory, and each packet costs the
-# reader's side two wake-ups.
-read_packet_bytes: Final = MIB
 # The disk is asked for so much of a large chunk before a reader gets there.
 readahead_bytes: Final = 4 * MIB
 # Chunks up to this size share segment files; larger ones get a file each.

@@ -15,7 +15,7 @@ from peacefs.datanode.orders import Orders
 from peacefs.protocol import effects as fx
 from peacefs.protocol.errors import ChunkUnavailable, PeerUnreachable
 from peacefs.protocol.frames import encode
-from peacefs.protocol.limits import MIB, checksum_block_bytes, packet_bytes, read_packet_bytes, read_rounds_max
+from peacefs.protocol.limits import MIB, checksum_block_bytes, packet_bytes, read_rounds_max
 from peacefs.protocol.messages import (
     Done,
     Failure,
@@ -101,14 +101,14 @@ def test_a_file_that_has_become_shorter_costs_nobody_a_byte(written):
 
 
 def test_a_bit_that_flips_on_the_way_is_found_by_the_reader(written):
-    written.nodes[0].relay.flip_up_at = read_packet_bytes + 4000
+    written.nodes[0].relay.flip_up_at = packet_bytes + 4000
     assert written.read() == DATA
     assert [node for _, node in reported(written)] == ["n0"]
 
 
 @pytest.mark.parametrize("offset", [0, 100, checksum_block_bytes])
 def test_bytes_are_received_where_they_are_wanted_over_what_a_bad_replica_left_there(written, offset):
-    written.nodes[0].relay.flip_up_at = read_packet_bytes + 4000
+    written.nodes[0].relay.flip_up_at = packet_bytes + 4000
     target = memoryview(bytearray(len(DATA) - offset))
     reader = FileReader("file-token", written.layout(), offset, len(target))
     room, laid_there = target, 0
@@ -120,7 +120,7 @@ def test_bytes_are_received_where_they_are_wanted_over_what_a_bad_replica_left_t
         room = room[len(piece) :]
     assert target == DATA[offset:]
     # Where the first block is wanted in part it is received elsewhere.
-    assert laid_there >= len(DATA) // read_packet_bytes - 1
+    assert laid_there >= len(DATA) // packet_bytes - 1
     assert [node for _, node in reported(written)] == ["n0"]
 
 
@@ -193,7 +193,7 @@ def test_when_no_replica_is_good_the_error_names_each_ones_fault(written):
         node.damage(DATA[2 * MIB : 2 * MIB + 64])
     written.nodes[2].relay.die()
     reader = FileReader("file-token", written.layout(), 0, len(DATA))
-    before = [bytes(written.driver.run(reader.next_piece())) for _ in range(2 * MIB // read_packet_bytes)]
+    before = [bytes(written.driver.run(reader.next_piece())) for _ in range(2 * MIB // packet_bytes)]
     assert b"".join(before) == DATA[: 2 * MIB]
     with pytest.raises(ChunkUnavailable) as caught:
         written.driver.run(reader.next_piece())
