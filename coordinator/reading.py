@@ -32,11 +32,23 @@ class OpenTicket:
 
 @dataclass(frozen=True, slots=True)
 class BlockLocation:
-    """A chunk's place in its file, and who holds it: (host:port, host, rack) for each replica."""
+    """A chunk, its place in its file, and who holds it."""
 
+    chunk: FileChunk
     offset: int
+    nodes: list[Node]
+
+    @property
+    def length(self) -> int:
+        return self.chunk.length
+
+
+@dataclass(frozen=True, slots=True)
+class FileLocations:
+    """The chunks of a part of a file, which has `length` bytes in all."""
+
     length: int
-    nodes: list[tuple[str, str, str]]
+    blocks: list[BlockLocation]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,24 +105,17 @@ class Reading:
         self._at.send(self._at.cluster.suspect_replica(report.node, replica))
         return Done()
 
-    async def block_locations(self, path: str, user: str, offset: int, length: int) -> list[BlockLocation]:
+    async def block_locations(self, path: str, user: str, offset: int, length: int) -> FileLocations:
         """The chunks that overlap a range of a file."""
-        locations = []
+        file = self._readable_file(path, user)
+        await self._at.until_ready()
+        blocks = []
         at = 0
-        for chunk in self._readable_file(path, user).chunks():
+        for chunk in file.chunks():
             if at < offset + length and at + chunk.length > offset:
-                nodes = self._at.cluster.locations(chunk.chunk)
-                named = [
-                    (
-                        f"{node.registration.data_host}:{node.registration.data_port}",
-                        node.registration.data_host,
-                        node.rack,
-                    )
-                    for node in nodes
-                ]
-                locations.append(BlockLocation(at, chunk.length, named))
+                blocks.append(BlockLocation(chunk, at, self._at.cluster.locations(chunk.chunk)))
             at += chunk.length
-        return locations
+        return FileLocations(at, blocks)
 
     def _readable_file(self, path: str, user: str) -> _ReadableFile:
         parsed, caller = parse_path(path), self._at.callers.of(user)

@@ -42,6 +42,7 @@ from peacefs.protocol.webhdfs_requests import (
     GetBlockLocations,
     GetContentSummary,
     GetHomeDirectory,
+    GetLocatedBlocks,
     GetQuotaUsage,
     GetServerDefaults,
     GetSnapshotDiff,
@@ -69,10 +70,12 @@ from peacefs.protocol.webhdfs_requests import (
 from .appending import AppendFile
 from .files import Files
 from .permissions import Access
+from .reading import FileLocations
 from .records import ListPage, RenameMode
 from .webhdfs_shapes import (
     block_locations_shape,
     content_summary_shape,
+    located_blocks_shape,
     page_shape,
     quota_usage_shape,
     server_defaults_shape,
@@ -105,6 +108,7 @@ class WebHdfs:
             GetContentSummary: self._get_content_summary,
             GetQuotaUsage: self._get_quota_usage,
             GetBlockLocations: self._get_block_locations,
+            GetLocatedBlocks: self._get_located_blocks,
             GetServerDefaults: self._get_server_defaults,
             GetHomeDirectory: self._get_home_directory,
             GetTrashRoot: self._get_trash_root,
@@ -185,8 +189,13 @@ class WebHdfs:
         return json_answer(quota_usage_shape(await self._files.limiting.usage(asked.path, asked.user)))
 
     async def _get_block_locations(self, asked: GetBlockLocations, _scope: Scope) -> Answer:
-        locations = await self._files.reading.block_locations(asked.path, asked.user, asked.offset, asked.length)
-        return json_answer(block_locations_shape(locations))
+        return json_answer(block_locations_shape(await self._locate(asked)))
+
+    async def _get_located_blocks(self, asked: GetLocatedBlocks, _scope: Scope) -> Answer:
+        return json_answer(located_blocks_shape(await self._locate(asked)))
+
+    async def _locate(self, asked: GetBlockLocations) -> FileLocations:
+        return await self._files.reading.block_locations(asked.path, asked.user, asked.offset, asked.length)
 
     async def _get_server_defaults(self, _asked: GetServerDefaults, _scope: Scope) -> Answer:
         return self._server_defaults

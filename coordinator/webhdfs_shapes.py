@@ -14,9 +14,10 @@ from peacefs.protocol.limits import (
     snapshots_per_directory_max,
 )
 
+from .membership import Node
 from .metadata import Quota
 from .quotas import NO_LIMIT
-from .reading import BlockLocation
+from .reading import BlockLocation, FileLocations
 from .records import ContentSummary, FileStatus, Kind, ListPage
 from .snapshot_diff import Difference
 from .snapshots import ListedSnapshot, SnapshottableDirectory
@@ -24,6 +25,8 @@ from .snapshots import ListedSnapshot, SnapshottableDirectory
 #: HDFS's numbers for what it calls CRC32C, and for the storage policy of who has not chosen one.
 _CRC32C = 2
 _UNSPECIFIED_POLICY = 0
+#: How Hadoop writes a token that has no content: four empty fields.
+_NO_TOKEN = "AAAAAA"
 
 
 class StatusShape(msgspec.Struct, frozen=True, rename="camel"):
@@ -115,20 +118,64 @@ def snapshot_diff_shape(path: str, older: str, newer: str, differences: Sequence
     }
 
 
-def block_locations_shape(locations: Sequence[BlockLocation]) -> dict[str, Any]:
-    return {"BlockLocations": {"BlockLocation": [_block_shape(location) for location in locations]}}
+def block_locations_shape(found: FileLocations) -> dict[str, Any]:
+    return {"BlockLocations": {"BlockLocation": [_block_shape(block) for block in found.blocks]}}
 
 
-def _block_shape(location: BlockLocation) -> dict[str, Any]:
+def _block_shape(block: BlockLocation) -> dict[str, Any]:
+    names = [f"{node.registration.data_host}:{node.registration.data_port}" for node in block.nodes]
     return {
-        "offset": location.offset,
-        "length": location.length,
-        "corrupt": not location.nodes,
-        "names": [name for name, _host, _rack in location.nodes],
-        "hosts": [host for _name, host, _rack in location.nodes],
-        "topologyPaths": [f"{rack}/{name}" for name, _host, rack in location.nodes],
-        "storageTypes": ["DISK"] * len(location.nodes),
+        "offset": block.offset,
+        "length": block.length,
+        "corrupt": not block.nodes,
+        "names": names,
+        "hosts": [node.registration.data_host for node in block.nodes],
+        "topologyPaths": [f"{node.rack}/{name}" for node, name in zip(block.nodes, names, strict=True)],
+        "storageTypes": ["DISK"] * len(block.nodes),
         "cachedHosts": [],
+    }
+
+
+def located_blocks_shape(found: FileLocations) -> dict[str, Any]:
+    """The same in the words of older clients, with what they want to see of HDFS's own: no tokens, no pools."""
+    return {
+        "LocatedBlocks": {
+            "fileLength": found.length,
+            "isLastBlockComplete": True,
+            "isUnderConstruction": False,
+            "lastLocatedBlock": None,
+            "locatedBlocks": [_located_block_shape(block) for block in found.blocks],
+        }
+    }
+
+
+def _located_block_shape(block: BlockLocation) -> dict[str, Any]:
+    return {
+        "block": {
+            "blockId": block.chunk.chunk,
+            "blockPoolId": "",
+            "generationStamp": block.chunk.version,
+            "numBytes": block.length,
+        },
+        "blockToken": {"urlString": _NO_TOKEN},
+        "cachedLocations": [],
+        "isCorrupt": not block.nodes,
+        "locations": [_datanode_shape(node) for node in block.nodes],
+        "startOffset": block.offset,
+        "storageTypes": ["DISK"] * len(block.nodes),
+    }
+
+
+def _datanode_shape(node: Node) -> dict[str, Any]:
+    return {
+        "adminState": "NORMAL",
+        "hostName": node.registration.data_host,
+        "infoPort": node.registration.http_port,
+        "ipAddr": node.registration.data_host,
+        "ipcPort": 0,
+        "networkLocation": node.rack,
+        "storageID": node.id,
+        "xferPort": node.registration.data_port,
     }
 
 

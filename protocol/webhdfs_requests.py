@@ -88,6 +88,11 @@ class GetBlockLocations(Request):
 
 
 @dataclass(frozen=True, slots=True)
+class GetLocatedBlocks(GetBlockLocations):
+    """GET_BLOCK_LOCATIONS: what clients of Hadoop before 3.4, such as Spark 3.5's, ask for the same."""
+
+
+@dataclass(frozen=True, slots=True)
 class GetServerDefaults(Request):
     """GETSERVERDEFAULTS"""
 
@@ -399,6 +404,7 @@ OPERATIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
         "GETCONTENTSUMMARY": _plain(GetContentSummary),
         "GETQUOTAUSAGE": _plain(GetQuotaUsage),
         "GETFILEBLOCKLOCATIONS": GetBlockLocations.read,
+        "GET_BLOCK_LOCATIONS": GetLocatedBlocks.read,
         "GETSERVERDEFAULTS": _plain(GetServerDefaults),
         "GETHOMEDIRECTORY": _plain(GetHomeDirectory),
         "GETTRASHROOT": _plain(GetTrashRoot),

@@ -121,6 +121,17 @@ def test_blocks_are_where_the_datanode_is(data, path):
     assert [block["offset"] for block in second.json["BlockLocations"]["BlockLocation"]] == [2 * MIB]
 
 
+def test_older_clients_are_told_of_blocks_in_their_own_words(data, path):
+    data.write(path, bytes(3 * MIB), blocksize=2 * MIB)
+    located = data.names.ask("GET", path, "GET_BLOCK_LOCATIONS", offset=2 * MIB, length=1).json["LocatedBlocks"]
+    (block,) = located["locatedBlocks"]
+    (node,) = block["locations"]
+    assert (located["fileLength"], block["startOffset"], block["block"]["numBytes"]) == (3 * MIB, 2 * MIB, MIB)
+    assert (node["ipAddr"], node["xferPort"]) == data.server.address
+    assert node["networkLocation"] == "/rack-dn-1"
+    assert not block["isCorrupt"]
+
+
 def test_fewer_replicas_than_asked_for_are_said_and_logged(data, path, caplog):
     assert data.write(path, b"x", replication=3).headers["x-peacefs-replicas"] == "1/3"
     assert f"{path!r} has 1 of 3 replicas until it is repaired" in caplog.text

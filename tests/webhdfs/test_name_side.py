@@ -272,7 +272,7 @@ def test_json_is_labelled_for_all_but_hadoops_client(names, path, headers, label
     ("method", "target", "kind", "words"),
     [
         ("GET", "/?op=NONSENSE", ILLEGAL, 'Invalid value for webhdfs parameter "op": No enum constant '),
-        ("GET", "/?op=GET_BLOCK_LOCATIONS", ILLEGAL, "GetOpParam.Op.GET_BLOCK_LOCATIONS"),
+        ("GET", "/?op=GET_BLOCKS", ILLEGAL, "GetOpParam.Op.GET_BLOCKS"),
         ("GET", "/", ILLEGAL, '"op": it is missing'),
         ("PUT", "/?op=LISTSTATUS", ILLEGAL, "LISTSTATUS is asked with GET"),
         ("GET", "/?op=MKDIRS", ILLEGAL, "GetOpParam.Op.MKDIRS; MKDIRS is asked with PUT"),

@@ -6,6 +6,7 @@ One JVM, without a Spark context. Every class below is Hadoop's or Spark's own.
 from __future__ import annotations
 
 import random
+import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
@@ -54,10 +55,14 @@ class Hadoop:
 
     def rename(self, source: str, target: str, *options: str) -> None:
         kind = getattr(self.fs_package, "Options$Rename")
-        array = self.gateway.new_array(kind, len(options))
-        for index, option in enumerate(options):
-            array[index] = getattr(kind, option)
+        array = self.array(kind, *(getattr(kind, option) for option in options))
         self.context.rename(self.path(source), self.path(target), array)
+
+    def array(self, kind: Any, *values: Any) -> Any:
+        array = self.gateway.new_array(kind, len(values))
+        for index, value in enumerate(values):
+            array[index] = value
+        return array
 
     def names(self, directory: str) -> list[str]:
         return [status.getPath().getName() for status in self.fs.listStatus(self.path(directory))]
@@ -258,6 +263,29 @@ def test_blocks_have_hosts(hadoop):
     hadoop.write("/blocks", bytes(100))
     (block,) = hadoop.fs.getFileBlockLocations(hadoop.path("/blocks"), 0, 100)
     assert (block.getOffset(), block.getLength(), list(block.getHosts())) == (0, 100, ["127.0.0.1"] * 3)
+
+
+def test_what_older_clients_are_told_of_blocks_is_what_hadoop_parses(hadoop, cluster):
+    """This client does not ask GET_BLOCK_LOCATIONS any more, but it still has the parser of the answer."""
+    hadoop.write("/blocks-of-old", bytes(100))
+    asked = "/webhdfs/v1/blocks-of-old?op=GET_BLOCK_LOCATIONS&offset=0&length=100"
+    with urllib.request.urlopen(cluster.http_address + asked) as answer:
+        told = answer.read().decode()
+    kinds = hadoop.jvm.java.lang.Class
+    a_map = kinds.forName("java.util.Map")
+    parameters = hadoop.array(kinds, a_map)
+    arguments = hadoop.array(
+        hadoop.jvm.java.lang.Object, hadoop.jvm.com.fasterxml.jackson.databind.ObjectMapper().readValue(told, a_map)
+    )
+    parse = kinds.forName("org.apache.hadoop.hdfs.web.JsonUtilClient").getDeclaredMethod(
+        "toLocatedBlocks", parameters
+    )
+    parse.setAccessible(True)
+    (block,) = hadoop.jvm.org.apache.hadoop.hdfs.DFSUtilClient.locatedBlocks2Locations(
+        parse.invoke(None, arguments)
+    )
+    assert (block.getOffset(), block.getLength(), list(block.getHosts())) == (0, 100, ["127.0.0.1"] * 3)
+    assert not block.isCorrupt()
 
 
 @pytest.mark.parametrize(
