@@ -139,6 +139,15 @@ class Membership:
     def all(self) -> list[Node]:
         return sorted(self._nodes.values(), key=lambda node: node.id)
 
+    def space(self) -> Usage:
+        """What those that are not dead may hold, hold and can take, together."""
+        living = [node.usage for node in self._nodes.values() if node.state is not State.DEAD]
+        return Usage(
+            sum(usage.capacity_bytes for usage in living),
+            sum(usage.used_bytes for usage in living),
+            sum(usage.available_bytes for usage in living),
+        )
+
     def alive(self) -> list[Node]:
         """In an order that does not depend on who registered first."""
         return [node for node in self.all() if node.state is State.ALIVE]

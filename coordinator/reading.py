@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from peacefs.protocol.errors import ChunkUnavailable, PathIsDirectory
 from peacefs.protocol.ids import ChunkId
 from peacefs.protocol.limits import read_token_lifetime_s
-from peacefs.protocol.messages import ChunkLayout, Done, GetLayout, Hop, Layout, Replica, ReportCorrupt
+from peacefs.protocol.messages import ChunkLayout, Done, GetLayout, Hop, Layout, Replica, ReportCorrupt, Usage
 from peacefs.protocol.tokens import ChunkRead, FileRead
 
 from . import access_checks, namespace, snapshots
@@ -116,6 +116,10 @@ class Reading:
                 blocks.append(BlockLocation(chunk, at, self._at.cluster.locations(chunk.chunk)))
             at += chunk.length
         return FileLocations(at, blocks)
+
+    def space(self) -> Usage:
+        """Of the whole cluster, replicas counted one by one."""
+        return self._at.cluster.members.space()
 
     def _readable_file(self, path: str, user: str) -> _ReadableFile:
         parsed, caller = parse_path(path), self._at.callers.of(user)

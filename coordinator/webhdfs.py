@@ -39,6 +39,8 @@ from peacefs.protocol.webhdfs_requests import (
     Delete,
     DeleteSnapshot,
     DisallowSnapshots,
+    GetAcl,
+    GetAttributes,
     GetBlockLocations,
     GetContentSummary,
     GetHomeDirectory,
@@ -48,8 +50,10 @@ from peacefs.protocol.webhdfs_requests import (
     GetSnapshotDiff,
     GetSnapshots,
     GetSnapshottableDirectories,
+    GetSpace,
     GetStatus,
     GetTrashRoot,
+    ListAttributes,
     ListStatus,
     ListStatusBatch,
     MakeDirectories,
@@ -73,6 +77,7 @@ from .permissions import Access
 from .reading import FileLocations
 from .records import ListPage, RenameMode
 from .webhdfs_shapes import (
+    acl_shape,
     block_locations_shape,
     content_summary_shape,
     located_blocks_shape,
@@ -82,6 +87,7 @@ from .webhdfs_shapes import (
     snapshot_diff_shape,
     snapshots_shape,
     snapshottable_directories_shape,
+    space_shape,
     status_shape,
     statuses_shape,
 )
@@ -109,6 +115,10 @@ class WebHdfs:
             GetQuotaUsage: self._get_quota_usage,
             GetBlockLocations: self._get_block_locations,
             GetLocatedBlocks: self._get_located_blocks,
+            GetSpace: self._get_space,
+            GetAcl: self._get_acl,
+            GetAttributes: self._get_attributes,
+            ListAttributes: self._list_attributes,
             GetServerDefaults: self._get_server_defaults,
             GetHomeDirectory: self._get_home_directory,
             GetTrashRoot: self._get_trash_root,
@@ -196,6 +206,22 @@ class WebHdfs:
 
     async def _locate(self, asked: GetBlockLocations) -> FileLocations:
         return await self._files.reading.block_locations(asked.path, asked.user, asked.offset, asked.length)
+
+    async def _get_space(self, _asked: GetSpace, _scope: Scope) -> Answer:
+        return json_answer(space_shape(self._files.reading.space()))
+
+    async def _get_acl(self, asked: GetAcl, _scope: Scope) -> Answer:
+        return json_answer(acl_shape(await self._files.names.status(asked.path, asked.user)))
+
+    async def _get_attributes(self, asked: GetAttributes, _scope: Scope) -> Answer:
+        await self._files.names.status(asked.path, asked.user)
+        if asked.name is not None:
+            raise PathError("At least one of the attributes provided was not found.")
+        return json_answer({"XAttrs": []})
+
+    async def _list_attributes(self, asked: ListAttributes, _scope: Scope) -> Answer:
+        await self._files.names.status(asked.path, asked.user)
+        return json_answer({"XAttrNames": "[]"})
 
     async def _get_server_defaults(self, _asked: GetServerDefaults, _scope: Scope) -> Answer:
         return self._server_defaults

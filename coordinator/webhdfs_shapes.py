@@ -13,6 +13,7 @@ from peacefs.protocol.limits import (
     replication_default,
     snapshots_per_directory_max,
 )
+from peacefs.protocol.messages import Usage
 
 from .membership import Node
 from .metadata import Quota
@@ -25,6 +26,7 @@ from .snapshots import ListedSnapshot, SnapshottableDirectory
 #: HDFS's numbers for what it calls CRC32C, and for the storage policy of who has not chosen one.
 _CRC32C = 2
 _UNSPECIFIED_POLICY = 0
+_STICKY = 0o1000
 #: How Hadoop writes a token that has no content: four empty fields.
 _NO_TOKEN = "AAAAAA"
 
@@ -101,6 +103,29 @@ def quota_usage_shape(quota: Quota) -> dict[str, Any]:
 
 def _limit(quota: int | None) -> int:
     return NO_LIMIT if quota is None else quota
+
+
+def space_shape(space: Usage) -> dict[str, Any]:
+    return {
+        "FsStatus": {
+            "capacity": space.capacity_bytes,
+            "remaining": space.available_bytes,
+            "used": space.used_bytes,
+        }
+    }
+
+
+def acl_shape(status: FileStatus) -> dict[str, Any]:
+    """There are no entries beside owner, group and others."""
+    return {
+        "AclStatus": {
+            "entries": [],
+            "group": status.group,
+            "owner": status.owner,
+            "permission": f"{status.permission:o}",
+            "stickyBit": bool(status.permission & _STICKY),
+        }
+    }
 
 
 def snapshot_diff_shape(path: str, older: str, newer: str, differences: Sequence[Difference]) -> dict[str, Any]:

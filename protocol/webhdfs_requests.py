@@ -93,6 +93,32 @@ class GetLocatedBlocks(GetBlockLocations):
 
 
 @dataclass(frozen=True, slots=True)
+class GetSpace(Request):
+    """GETSTATUS: what the whole file system may hold and holds, whatever the path."""
+
+
+@dataclass(frozen=True, slots=True)
+class GetAcl(Request):
+    """GETACLSTATUS"""
+
+
+@dataclass(frozen=True, slots=True)
+class GetAttributes(Request):
+    """GETXATTRS; `name` is the first that is asked for, None for all there are."""
+
+    name: str | None
+
+    @classmethod
+    def read(cls, path: str, user: str, query: Query) -> GetAttributes:
+        return cls(path, user, query.text("xattr.name"))
+
+
+@dataclass(frozen=True, slots=True)
+class ListAttributes(Request):
+    """LISTXATTRS"""
+
+
+@dataclass(frozen=True, slots=True)
 class GetServerDefaults(Request):
     """GETSERVERDEFAULTS"""
 
@@ -405,6 +431,10 @@ OPERATIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
         "GETQUOTAUSAGE": _plain(GetQuotaUsage),
         "GETFILEBLOCKLOCATIONS": GetBlockLocations.read,
         "GET_BLOCK_LOCATIONS": GetLocatedBlocks.read,
+        "GETSTATUS": _plain(GetSpace),
+        "GETACLSTATUS": _plain(GetAcl),
+        "GETXATTRS": GetAttributes.read,
+        "LISTXATTRS": _plain(ListAttributes),
         "GETSERVERDEFAULTS": _plain(GetServerDefaults),
         "GETHOMEDIRECTORY": _plain(GetHomeDirectory),
         "GETTRASHROOT": _plain(GetTrashRoot),

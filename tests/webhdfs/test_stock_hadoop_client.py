@@ -302,4 +302,27 @@ def test_names_that_partitions_have(hadoop, name):
 def test_what_is_not_supported_is_said_as_such(hadoop):
     hadoop.write("/unsupported", b"x")
     with raises("java.lang.UnsupportedOperationException"):
-        hadoop.fs.getAclStatus(hadoop.path("/unsupported"))
+        hadoop.fs.removeAcl(hadoop.path("/unsupported"))
+
+
+def test_there_are_no_acls_and_no_extended_attributes(hadoop):
+    hadoop.write("/plain", b"x")
+    path = hadoop.path("/plain")
+    acl = hadoop.fs.getAclStatus(path)
+    assert (acl.getOwner(), acl.getPermission().toString(), list(acl.getEntries())) == (
+        hadoop.fs.getFileStatus(path).getOwner(),
+        "rw-r--r--",
+        [],
+    )
+    assert (list(hadoop.fs.listXAttrs(path)), dict(hadoop.fs.getXAttrs(path))) == ([], {})
+    with raises("java.io.IOException"):
+        hadoop.fs.getXAttr(path, "user.colour")
+    with raises("java.io.FileNotFoundException"):
+        hadoop.fs.getAclStatus(hadoop.path("/nothing"))
+
+
+def test_the_space_of_the_cluster_is_told(hadoop):
+    hadoop.write("/space", bytes(MIB))
+    space = hadoop.fs.getStatus()
+    assert 3 * MIB <= space.getUsed() < space.getCapacity()
+    assert 0 < space.getRemaining() < space.getCapacity()
