@@ -200,6 +200,10 @@ class CoordinatorApi:
         """None leaves one as it is. Raises FileNotFound, AccessDenied."""
         self._change("PUT", path, "SETOWNER", owner=owner or "", group=group or "")
 
+    def set_replication(self, path: str, replication: int) -> bool:
+        """False, and nothing is done, for a directory. Raises FileNotFound, AccessDenied, BadRequest."""
+        return self._boolean(self._change("PUT", path, "SETREPLICATION", replication=str(replication)))
+
     def content_summary(self, path: str) -> ContentSummary:
         """What a tree holds. Raises FileNotFound."""
         reply = self._read(self._webhdfs("GET", path, "GETCONTENTSUMMARY"), dict[str, ContentSummary])

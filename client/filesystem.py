@@ -273,6 +273,13 @@ class PeaceFileSystem:
         """None leaves one as it is. Raises FileNotFound, AccessDenied."""
         self._api.set_owner(path, owner, group)
 
+    def set_replication(self, path: str, replication: int) -> bool:
+        """How many replicas a file is to have; copies are made, or dropped, after this returns.
+
+        False, and nothing is done, for a directory. Raises FileNotFound, AccessDenied, BadRequest.
+        """
+        return self._api.set_replication(path, replication)
+
     def content_summary(self, path: str) -> ContentSummary:
         """How much a tree holds. Raises FileNotFound."""
         return self._api.content_summary(path)

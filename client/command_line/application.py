@@ -25,6 +25,7 @@ from peacefs.protocol.limits import (
     local_datanodes_default,
     maintenance_hours_default,
     maintenance_hours_max,
+    replication_max,
     temporary_age_hours_default,
     trash_minutes_max,
 )
@@ -144,7 +145,9 @@ def up(
 
 @application.command()
 def ls(
-    paths: Paths,
+    paths: Annotated[
+        list[str] | None, typer.Argument(metavar="PATH", help="[default: the home directory]", show_default=False)
+    ] = None,
     recursive: Annotated[bool, typer.Option("--recursive", "-R", help="List directories in directories.")] = False,
     human: Annotated[bool, typer.Option("--human", "-h", help="Sizes such as 64 M.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
@@ -154,7 +157,7 @@ def ls(
     from .listing import ListStyle, list_places
 
     with _session("ls", coordinator) as session:
-        list_places(session, paths, ListStyle(recursive, human, as_json))
+        list_places(session, paths or ["."], ListStyle(recursive, human, as_json))
 
 
 @application.command()
@@ -220,6 +223,15 @@ def cat(paths: Paths, coordinator: Coordinator = _DEFAULT_COORDINATOR) -> None:
 
     with _session("cat", coordinator) as session:
         cat(session, paths)
+
+
+@application.command()
+def tail(paths: Paths, coordinator: Coordinator = _DEFAULT_COORDINATOR) -> None:
+    """Write the last KiB of files to stdout."""
+    from .download import tail
+
+    with _session("tail", coordinator) as session:
+        tail(session, paths)
 
 
 @application.command()
@@ -319,6 +331,69 @@ def count(
 
     with _session("count", coordinator) as session:
         count_trees(session, paths, CountStyle(quotas, human, as_json))
+
+
+@application.command()
+def du(
+    paths: Paths,
+    summary: Annotated[bool, typer.Option("--summary", "-s", help="Of each PATH as a whole.")] = False,
+    human: Annotated[bool, typer.Option("--human", "-h", help="Sizes such as 64 M.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+) -> None:
+    """Show how many bytes there are, and how many with all replicas.
+
+    Of everything in a directory, unless --summary is given.
+    """
+    from .usage import UsageStyle, show_usage
+
+    with _session("du", coordinator) as session:
+        show_usage(session, paths, UsageStyle(summary, human, as_json))
+
+
+@application.command("test")
+def ask_about_path(
+    path: Annotated[str, typer.Argument(metavar="PATH", show_default=False)],
+    exists: Annotated[bool, typer.Option("-e", help="Is it there?")] = False,
+    directory: Annotated[bool, typer.Option("-d", help="Is it a directory?")] = False,
+    file: Annotated[bool, typer.Option("-f", help="Is it a file?")] = False,
+    filled: Annotated[bool, typer.Option("-s", help="Is it a file that is not empty?")] = False,
+    empty: Annotated[bool, typer.Option("-z", help="Is its length 0?")] = False,
+    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+) -> None:
+    """Answer a question about a path by the exit status.
+
+    0 yes, 1 no, 2 wrong usage, 3 it could not be found out.
+    """
+    from .path_tests import holds
+
+    wishes = (exists, directory, file, filled, empty)
+    asked = [letter for letter, wanted in zip("edfsz", wishes, strict=True) if wanted]
+    if len(asked) != 1:
+        raise typer.BadParameter("give one of -e, -d, -f, -s and -z")
+    try:
+        with _session("test", coordinator) as session:
+            yes = holds(session, path, asked[0])
+    except PeacefsError as error:
+        complain("test", error.message)
+        raise typer.Exit(3) from None
+    raise typer.Exit(0 if yes else 1)
+
+
+@application.command()
+def setrep(
+    replication: Annotated[int, typer.Argument(metavar="N", min=1, max=replication_max, show_default=False)],
+    paths: Paths,
+    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+) -> None:
+    """Set how many replicas files have, and all files below directories.
+
+    Returns at once; replicas are made or dropped after that.
+    """
+    from .attributes import change_replication
+
+    with _session("setrep", coordinator) as session:
+        change_replication(session, replication, paths)
 
 
 _quotas = typer.Typer(

@@ -1,4 +1,4 @@
-"""`peacefs chmod`, `chown` and `chgrp`: whose a path is, and who may do what to it."""
+"""`peacefs chmod`, `chown`, `chgrp` and `setrep`: owner, rights and number of replicas."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from peacefs.client.file_status import FileStatus
 from peacefs.client.filesystem import PeaceFileSystem
 
+from .listing import print_line
 from .modes import changed_mode
 from .session import Session
 
@@ -30,6 +31,17 @@ def change_owner(
     _change_each(
         session, texts, lambda files, status: files.set_owner(status.path, owner, group), recursive=recursive
     )
+
+
+def change_replication(session: Session, replication: int, texts: Sequence[str]) -> None:
+    """Of files, and of all files below directories; prints which."""
+
+    def change(files: PeaceFileSystem, status: FileStatus) -> None:
+        if not status.is_directory:
+            files.set_replication(status.path, replication)
+            print_line(f"Replication {replication} set: {status.path}")
+
+    _change_each(session, texts, change, recursive=True)
 
 
 def _change_each(session: Session, texts: Sequence[str], change: Change, *, recursive: bool) -> None:

@@ -1,4 +1,4 @@
-"""`peacefs get` and `peacefs cat`: files and directories out of the file system.
+"""`peacefs get`, `cat` and `tail`: files and directories out of the file system.
 
 Every byte was verified against its checksum when it was read, or it is not there.
 """
@@ -18,6 +18,9 @@ from peacefs.protocol.errors import ChunkUnavailable
 from .copying import copy
 from .progress import TransferProgress, transfer_progress
 from .session import Place, Session
+
+#: As much as `hdfs dfs -tail` shows.
+_TAIL_BYTES = 1024
 
 
 def get(session: Session, sources: Sequence[str], target: str, *, force: bool) -> None:
@@ -40,6 +43,14 @@ def cat(session: Session, sources: Sequence[str]) -> None:
     """Writes each file to stdout."""
     for place in session.each(sources):
         with session.complaints.about(place.text), place.files.open(place.path) as source:
+            copy(source, sys.stdout.buffer, TransferProgress())
+
+
+def tail(session: Session, sources: Sequence[str]) -> None:
+    """Writes the last KiB of each file to stdout."""
+    for place in session.each(sources):
+        with session.complaints.about(place.text), place.files.open(place.path) as source:
+            source.seek(max(0, source.length - _TAIL_BYTES))
             copy(source, sys.stdout.buffer, TransferProgress())
 
 

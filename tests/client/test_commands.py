@@ -260,6 +260,63 @@ def test_rm_asks_for_r_with_directories_and_f_forgives(run: Run, files: PeaceFil
     assert not files.exists(f"{home}/dir")
 
 
+def test_du_counts_replicas_of_what_is_in_a_directory_or_of_it_all(
+    run: Run, files: PeaceFileSystem, home: str
+) -> None:
+    files.write(f"{home}/tree/deep/a", bytes(2000))
+    files.write(f"{home}/tree/b", bytes(48), replication=2)
+    lines = [line.split() for line in run("du", f"{home}/tree").stdout.decode().splitlines()]
+    assert lines == [["48", "96", f"{home}/tree/b"], ["2000", "6000", f"{home}/tree/deep"]]
+    assert run("du", "-s", "-h", f"{home}/tree").stdout.decode().split() == ["2", "K", "6.0", "K", f"{home}/tree"]
+    assert json.loads(run("du", "--json", f"{home}/tree/b").stdout) == {
+        "path": f"{home}/tree/b",
+        "length": 48,
+        "spaceConsumed": 96,
+    }
+    assert complaints(run("du", f"{home}/nothing")) == [
+        f"peacefs: du: `{home}/nothing': No such file or directory"
+    ]
+
+
+def test_test_answers_by_its_exit_status(run: Run, files: PeaceFileSystem, home: str) -> None:
+    files.write(f"{home}/full", b"x")
+    files.write(f"{home}/empty", b"")
+    answers = {
+        name: "".join(letter for letter in "edfsz" if run("test", f"-{letter}", f"{home}/{name}").returncode == 0)
+        for name in ("", "full", "empty", "nothing")
+    }
+    assert answers == {"": "edz", "full": "efs", "empty": "efz", "nothing": ""}
+    assert run("test", "-e", f"{home}/full").stderr == b""
+    assert run("test", "-e", "-d", home).returncode == 2
+    unknown = run("test", "-e", "-c", "http://127.0.0.1:1", "/")
+    assert unknown.returncode == 3
+    assert complaints(unknown)[0].startswith("peacefs: test: no coordinator at http://127.0.0.1:1")
+
+
+def test_tail_shows_the_last_kibibyte(run: Run, files: PeaceFileSystem, home: str) -> None:
+    data = os.urandom(3000)
+    files.write(f"{home}/long", data)
+    files.write(f"{home}/short", b"all of it")
+    assert run("tail", f"{home}/long").stdout == data[-1024:]
+    assert run("tail", f"{home}/short").stdout == b"all of it"
+    assert complaints(run("tail", home)) == [f"peacefs: tail: `{home}': Is a directory"]
+
+
+def test_setrep_changes_files_and_all_below_directories(run: Run, files: PeaceFileSystem, home: str) -> None:
+    files.write(f"{home}/tree/a", b"a")
+    files.write(f"{home}/tree/deep/b", b"b")
+    outcome = run("setrep", "2", f"{home}/tree")
+    assert sorted(outcome.stdout.decode().splitlines()) == [
+        f"Replication 2 set: {home}/tree/a",
+        f"Replication 2 set: {home}/tree/deep/b",
+    ]
+    assert files.status(f"{home}/tree/deep/b").replication == 2
+    assert run("setrep", "99", f"{home}/tree").returncode == 2
+    assert complaints(run("setrep", "1", f"{home}/nothing")) == [
+        f"peacefs: setrep: `{home}/nothing': No such file or directory"
+    ]
+
+
 def test_mkdir_is_strict_without_p(run: Run, files: PeaceFileSystem, home: str) -> None:
     refused = run("mkdir", f"{home}/a/b", home)
     assert complaints(refused) == [

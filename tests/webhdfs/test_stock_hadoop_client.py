@@ -275,7 +275,8 @@ def test_what_older_clients_are_told_of_blocks_is_what_hadoop_parses(hadoop, clu
     a_map = kinds.forName("java.util.Map")
     parameters = hadoop.array(kinds, a_map)
     arguments = hadoop.array(
-        hadoop.jvm.java.lang.Object, hadoop.jvm.com.fasterxml.jackson.databind.ObjectMapper().readValue(told, a_map)
+        hadoop.jvm.java.lang.Object,
+        hadoop.jvm.com.fasterxml.jackson.databind.ObjectMapper().readValue(told, a_map),
     )
     parse = kinds.forName("org.apache.hadoop.hdfs.web.JsonUtilClient").getDeclaredMethod(
         "toLocatedBlocks", parameters

@@ -1,0 +1,25 @@
+"""`peacefs test`: questions about a path that scripts ask, answered by the exit status."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from peacefs.client.file_status import FileStatus
+
+from .session import Session
+
+#: By the letter of `hdfs dfs -test`.
+QUESTIONS: Final[dict[str, Callable[[FileStatus], bool]]] = {
+    "e": lambda _status: True,
+    "d": lambda status: status.is_directory,
+    "f": lambda status: not status.is_directory,
+    "s": lambda status: status.length > 0,
+    "z": lambda status: status.length == 0,
+}
+
+
+def holds(session: Session, text: str, question: str) -> bool:
+    """False where there is nothing. Raises what keeps it from being known."""
+    status = session.place(text).status()
+    return status is not None and QUESTIONS[question](status)

@@ -1,0 +1,46 @@
+"""`peacefs du` and `peacefs df`: how much there is, and how much room."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from .listing import print_line
+from .presentation import human_size
+from .session import Place, Session
+
+
+@dataclass(frozen=True)
+class UsageStyle:
+    """How `du` shows sizes: of each path as a whole, readable, as one JSON object a line."""
+
+    summary: bool
+    human: bool
+    as_json: bool
+
+
+def show_usage(session: Session, texts: Sequence[str], style: UsageStyle) -> None:
+    """Bytes, and those of all replicas, of each path, or of all in it: the columns of `hdfs dfs -du`."""
+    size = human_size if style.human else str
+    for place in session.each(texts):
+        with session.complaints.about(place.text):
+            for counted in [place] if style.summary else _inside(place):
+                summary = counted.files.content_summary(counted.path)
+                if style.as_json:
+                    record = {
+                        "path": counted.path,
+                        "length": summary.length,
+                        "spaceConsumed": summary.space_consumed,
+                    }
+                    print_line(msgspec.json.encode(record).decode())
+                else:
+                    print_line(f"{size(summary.length):<12} {size(summary.space_consumed):<12} {counted.text}")
+
+
+def _inside(place: Place) -> Iterator[Place]:
+    """A file is all that it holds."""
+    for page in place.files.pages(place.path):
+        for entry in page.entries:
+            yield place if entry.path == place.path else place.child(entry.name)
