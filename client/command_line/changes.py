@@ -75,9 +75,12 @@ def remove(session: Session, texts: Sequence[str], style: RemoveStyle) -> None:
                 session.complaints.say(place.text, "Is a directory")
             elif not style.skip_trash and place.files.trash_minutes() and (moved := _move_to_trash(place)):
                 print_line(f"Moved {place.text} to trash at {moved}")
-            else:
-                place.files.delete(place.path, recursive=style.recursive)
+            elif place.files.delete(place.path, recursive=style.recursive):
                 print_line(f"Deleted {place.text}")
+            elif place.path == "/":
+                session.complaints.say(place.text, "The root cannot be deleted, only what is in it")
+            elif not style.force:
+                session.complaints.say(place.text, "No such file or directory")
 
 
 def _move_to_trash(place: Place) -> str | None:
@@ -89,6 +92,6 @@ def _move_to_trash(place: Place) -> str | None:
 
 def expunge(session: Session, *, immediate: bool) -> None:
     """Prints the checkpoints that it deletes."""
-    place = session.place("")
+    place = session.place(".")
     for name in place.files.expunge(immediate=immediate):
         print_line(f"Deleted {trash_of(place.files.user)}/{name}")

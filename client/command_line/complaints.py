@@ -8,9 +8,11 @@ from collections.abc import Iterator
 
 from peacefs.protocol.errors import (
     AccessDenied,
+    BadRequest,
     ChunkUnavailable,
     FileAlreadyExists,
     FileNotFound,
+    LeaseError,
     ParentNotDirectory,
     PathError,
     PathIsDirectory,
@@ -21,7 +23,15 @@ from peacefs.protocol.errors import (
 )
 
 #: Faults of one path, after which a command goes on with the next; any other ends the command.
-_OF_ONE_PATH = (PathError, RenameRefused, QuotaExceeded, AccessDenied, ChunkUnavailable)
+_OF_ONE_PATH = (
+    PathError,
+    BadRequest,
+    RenameRefused,
+    QuotaExceeded,
+    LeaseError,
+    AccessDenied,
+    ChunkUnavailable,
+)
 
 _REASONS: dict[type[PeacefsError], str] = {
     FileNotFound: "No such file or directory",

@@ -25,6 +25,9 @@ _TAIL_BYTES = 1024
 
 def get(session: Session, sources: Sequence[str], target: str, *, force: bool) -> None:
     """Copies each source to `target`, or into it when it is a directory. `force` replaces files that are there."""
+    if not target:
+        session.complaints.say(target, "No such file or directory")
+        return
     goal = Path(target)
     into = goal.is_dir()
     places = list(session.each(sources))

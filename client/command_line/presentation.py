@@ -10,6 +10,8 @@ from peacefs.client.file_status import FileStatus
 
 _PREFIXES = "KMGTPE"
 _STICKY = 0o1000
+#: Python's calendar ends with the year 9999; WebHDFS lets a file be changed later than that.
+_LAST_SECOND = 253_402_214_400
 
 
 def permission_string(status: FileStatus) -> str:
@@ -35,12 +37,12 @@ def human_size(size: int) -> str:
 
 def local_minute(milliseconds: int) -> str:
     """`2026-11-20 14:03` in the local time zone."""
-    return datetime.fromtimestamp(milliseconds / 1000).strftime("%Y-%m-%d %H:%M")
+    return datetime.fromtimestamp(min(milliseconds // 1000, _LAST_SECOND)).strftime("%Y-%m-%d %H:%M")
 
 
 def utc_second(milliseconds: int) -> str:
     """`2026-11-20 14:03:59` in UTC."""
-    return datetime.fromtimestamp(milliseconds // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return datetime.fromtimestamp(min(milliseconds // 1000, _LAST_SECOND), UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def as_record(status: FileStatus) -> dict[str, Any]:

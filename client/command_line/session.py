@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -11,10 +12,12 @@ from typing import Self
 from peacefs.client.addresses import CoordinatorAddress, is_uri, parse_address, split_uri
 from peacefs.client.file_status import FileStatus
 from peacefs.client.filesystem import PeaceFileSystem
-from peacefs.protocol.errors import FileNotFound
+from peacefs.protocol.errors import BadRequest, FileNotFound
 
 from .complaints import Complaints
 from .globs import expand, is_glob
+
+_FOREIGN_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,15 @@ class Place:
     path: str
     text: str
 
+    def __post_init__(self) -> None:
+        """Raises BadRequest for a name that Python took from bytes that are no text."""
+        try:
+            self.path.encode()
+        except UnicodeEncodeError:
+            raise BadRequest("the name is not UTF-8, as names here are") from None
+
     def child(self, name: str) -> Place:
+        """Raises BadRequest."""
         return Place(self.files, posixpath.join(self.path, name), posixpath.join(self.text, name))
 
     @property
@@ -58,8 +69,12 @@ class Session:
     def place(self, text: str) -> Place:
         """What a path argument names: a URI with its own coordinator, or a path, relative to /user/<name>.
 
-        Raises BadRequest.
+        Raises BadRequest, also for an empty one: a script whose variable is not set does not mean its home.
         """
+        if not text:
+            raise BadRequest("a path cannot be empty; . is the home directory")
+        if not is_uri(text) and _FOREIGN_URI.match(text):
+            raise BadRequest("not of this file system: a path, or webhdfs://host:port/path, is wanted")
         address, path = split_uri(text) if is_uri(text) else (self._default, text)
         files = self._open.get(address)
         if files is None:

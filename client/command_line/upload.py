@@ -29,7 +29,9 @@ def put(session: Session, sources: Sequence[str], target: str, *, force: bool) -
         upload = _Upload(session, progress, force)
         for source in sources:
             with session.complaints.about(goal.text if source == _STDIN else source):
-                if source == _STDIN:
+                if not source:
+                    session.complaints.say(source, "No such file or directory")
+                elif source == _STDIN:
                     upload.standard_input(goal)
                 else:
                     local = Path(source)

@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -175,6 +176,61 @@ def test_several_sources_need_a_directory_and_the_good_ones_arrive(run: Run, hom
     assert run("cat", f"{home}/a", f"{home}/b").stdout == b"ab"
     refused = run("put", "a", "b", f"{home}/a")
     assert complaints(refused) == [f"peacefs: put: `{home}/a': Is not a directory"]
+
+
+def test_a_name_that_cannot_be_is_complained_of_and_the_rest_arrives(run: Run, home: str, tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    for name in ("1-good", "2:colon", os.fsdecode(b"3-latin\xff"), "4-good"):
+        (tree / name).write_bytes(b"x")
+    outcome = run("put", "tree", home)
+    assert outcome.returncode == 1
+    colon, latin = complaints(outcome)
+    assert colon.startswith(f"peacefs: put: `{home}/tree/2:colon': Invalid path name")
+    assert latin == r"peacefs: put: `tree/3-latin\udcff': the name is not UTF-8, as names here are"
+    listed = run("ls", f"{home}/tree").stdout.decode().splitlines()
+    assert [line.rpartition("/")[2] for line in listed[1:]] == ["1-good", "4-good"]
+    assert complaints(run("stat", f"{home}/2:colon", f"{home}/\udcff", home))[1:] == [
+        rf"peacefs: stat: `{home}/\udcff': the name is not UTF-8, as names here are"
+    ]
+
+
+def test_an_empty_path_is_no_path_and_a_foreign_uri_is_none_here(
+    run: Run, files: PeaceFileSystem, home: str, tmp_path: Path
+) -> None:
+    """It is what a variable that is not set leaves: `rm -r "$OUT"` must not take the home directory."""
+    files.write("/user/alice/kept", b"x", overwrite=True)
+    (tmp_path / "local").write_bytes(b"x")
+    refused = run("rm", "-r", "")
+    assert (refused.returncode, complaints(refused)) == (
+        1,
+        ["peacefs: rm: `': a path cannot be empty; . is the home directory"],
+    )
+    assert files.read("/user/alice/kept") == b"x"
+    assert complaints(run("put", "local", "")) == ["peacefs: put: a path cannot be empty; . is the home directory"]
+    assert complaints(run("put", "", home)) == ["peacefs: put: `': No such file or directory"]
+    assert complaints(run("get", "kept", "")) == ["peacefs: get: `': No such file or directory"]
+    assert files.list(home) == []
+    assert complaints(run("ls", "hdfs://host/x")) == [
+        "peacefs: ls: `hdfs://host/x': not of this file system: a path, or webhdfs://host:port/path, is wanted"
+    ]
+
+
+def test_the_root_is_not_said_to_be_deleted(run: Run, files: PeaceFileSystem, home: str) -> None:
+    outcome = run("rm", "-r", "/")
+    assert (outcome.returncode, outcome.stdout) == (1, b"")
+    assert complaints(outcome) == ["peacefs: rm: `/': The root cannot be deleted, only what is in it"]
+    assert files.exists(home)
+
+
+def test_a_time_beyond_the_calendar_is_shown_as_its_end(run: Run, shared_cluster: LocalCluster, home: str) -> None:
+    assert run("mkdir", f"{home}/late").returncode == 0
+    asked = f"{shared_cluster.http_address}/webhdfs/v1{home}/late?op=SETTIMES&user.name=alice"
+    request = urllib.request.Request(f"{asked}&modificationtime={2**63 - 1}", method="PUT")
+    with urllib.request.urlopen(request) as answer:
+        assert answer.status == 200
+    assert b" 9999-12-3" in run("ls", home).stdout
+    assert run("stat", "%y", f"{home}/late").stdout.startswith(b"9999-12-3")
 
 
 def test_put_follows_links_but_not_in_circles(run: Run, home: str, tmp_path: Path) -> None:
