@@ -59,7 +59,7 @@ class ChainPlacement:
         self._rng = rng
         self._sends_max = sends_max
         self._writer_holds_replica = writer_holds_replica
-        self.racks = [RackLoad(rack, index) for index, rack in enumerate(topology.racks)]
+        self.racks = [RackLoad(rack, index, sends_max) for index, rack in enumerate(topology.racks)]
         by_name = {rack.name: rack for rack in self.racks}
         self.nodes = {
             name: NodeLoad(name, by_name[server.rack], calibration.slots[name], calibration.bytes_s[name])
@@ -78,6 +78,8 @@ class ChainPlacement:
             for a in topology.racks
         ]
         self._reaches = Reaches(self.racks, self.nodes, self._recruit_slow_nodes)
+        #: How often slow nodes were given a slot after all.
+        self.recruited = 0
 
     def _recruit_slow_nodes(self) -> bool:
         slow = [node for node in self.nodes.values() if not node.slots]
@@ -85,6 +87,7 @@ class ChainPlacement:
             node.slots = 1
             node.rack.add(node)
         self._reaches.forget()
+        self.recruited += bool(slow)
         return bool(slow)
 
     # -- finding ---------------------------------------------------------------------------------
@@ -93,6 +96,36 @@ class ChainPlacement:
         """Whether the cluster at rest has any node for a chunk that avoids these."""
         return not self.nodes.keys() <= exclude
 
+    def is_hopeless(self, writer: str | None, replicas: int) -> bool:
+        """Whether there is no room now for a chunk of any writer in this one's rack that excludes nothing. Told
+        from what is free in racks alone: where it is false there may be no room either; where it is
+        true `place` draws no chances."""
+        free = self._free_nodes()
+        if not free:
+            return True
+        at_writer = self.nodes.get(writer) if writer is not None else None
+        enough = sum(len(rack.nodes) for rack in self.racks) > replicas
+        if not enough or replicas == 1:
+            return False
+        if free < replicas:
+            return True
+        if at_writer is None or len(self.racks) == 1:
+            return False
+        home = at_writer.rack
+        others = [rack for rack in self.racks if rack is not home and rack.nodes]
+        if not others or len(home.nodes) < 2:
+            return False
+        # Every writer of the rack has another node in it, so that at least one replica stays and one leaves.
+        if replicas > len(home.nodes) - 1 + max(len(rack.nodes) for rack in others):
+            return not home.free_nodes or self._roomiest_other(home) is None
+        most = max(_takes_last(rack) if self._open_way(home, rack) is not None else 0 for rack in others)
+        stay = max(1, replicas - most)
+        # A writer's own replica comes first and is passed on whatever else its node sends.
+        return not most or home.free_nodes < stay or home.free_senders < stay - self._writer_holds_replica
+
+    def _free_nodes(self) -> int:
+        return sum([rack.free_nodes for rack in self.racks])
+
     def place(self, writer: str | None, replicas: int, exclude: frozenset[str]) -> Chain | None:
         """A chain for one chunk, not reserved yet; None if there is no room for all of it now."""
         at_writer = self.nodes.get(writer) if writer is not None else None
@@ -100,6 +133,8 @@ class ChainPlacement:
         if home is None:
             return None
         reach = self._reaches.of(at_writer, home, replicas, exclude)
+        if self._free_nodes() < reach.replicas:
+            return None
         own = at_writer if self._may_hold_replica(at_writer, reach, exclude) else None
         other = self._roomiest_other(home) if reach.elsewhere else None
         if (reach.needs_writer and own is None) or (reach.elsewhere and other is None and replicas > 1):
@@ -109,6 +144,10 @@ class ChainPlacement:
             if at_writer is None and not here:
                 continue
             away = reach.replicas - here
+            if away and home.free_senders < here - (own is not None):
+                continue
+            if here and away and reach.one_rack_is_enough and not self._one_rack_takes(away, home, other):
+                continue
             barred = {*exclude, at_writer.name} if at_writer is not None else set(exclude)
             chain = Chain([own] if own else [], [], [])
             if not self._pick(chain, home, here - len(chain.nodes), away > 0, barred):
@@ -120,6 +159,16 @@ class ChainPlacement:
                 chain.senders.append(at_writer)
             return chain
         return None
+
+    def _one_rack_takes(self, count: int, home: RackLoad, other: RackLoad | None) -> bool:
+        """Whether a rack but `home` has so many free nodes and is open; `other`, which is open, is looked at
+        first."""
+        if other is not None and _takes_last(other) >= count:
+            return True
+        return any(
+            _takes_last(rack) >= count and rack is not home and self._open_way(home, rack) is not None
+            for rack in self.racks
+        )
 
     def _home_of_a_stranger(self, exclude: frozenset[str]) -> RackLoad | None:
         """The roomiest rack, for a writer that is none of ours: its chain begins there."""
@@ -216,7 +265,7 @@ class ChainPlacement:
             node.rack.take(node)
             node.assigned_s += chunk_bytes / node.bytes_s
         for sender in chain.senders:
-            sender.sending += 1
+            sender.rack.sends(sender, 1)
         for link in chain.links:
             self._link_free[link] -= 1
 
@@ -225,8 +274,7 @@ class ChainPlacement:
         for node in chain.nodes:
             node.rack.give_back(node)
         for sender in chain.senders:
-            sender.sending -= 1
-            assert sender.sending >= 0
+            sender.rack.sends(sender, -1)
         for link in chain.links:
             self._link_free[link] += 1
 
@@ -257,3 +305,8 @@ class ChainPlacement:
         level = fmean(given.values()) if given else 0.0
         for name, node in self.nodes.items():
             node.assigned_s = given.get(name, level)
+
+
+def _takes_last(rack: RackLoad) -> int:
+    """How many of the rack's nodes may be the last of a chain: all but the last of them send."""
+    return min(rack.free_nodes, rack.free_senders + 1)

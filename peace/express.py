@@ -23,8 +23,9 @@ from peacefs.topology.rate_curve import MB
 
 from .chain_placement import Chain, ChainPlacement, Loads
 from .ledger import Grant, Pending
-from .policy import Policy
+from .policy import Event, Policy, Submitted, Withdrawn
 from .small_lane import SmallLane
+from .waiting_order import Kind, WaitingOrder
 
 #: Ageing: a second of waiting counts as much as so many bytes less to write.
 AGE_BYTES_S = 20 * MB
@@ -68,6 +69,10 @@ class ExpressPolicy(Policy):
         self._in_flight: dict[str, int] = {}
         self._lane = SmallLane(topology, rng, writer_holds_replica=writer_holds_replica)
         self._placement = self._placement_for(topology)
+        self._order = WaitingOrder()
+        #: Sets of which something has changed since they were put in order; and those with small chunks.
+        self._changed: dict[str, None] = {}
+        self._small: set[str] = set()
 
     def _placement_for(self, topology: Topology) -> ChainPlacement:
         calibration = calibrate(topology)
@@ -98,7 +103,16 @@ class ExpressPolicy(Policy):
 
     # -- what the policy is told -------------------------------------------------------------------
 
+    def _hear(self, event: Event, now_s: float) -> None:
+        super()._hear(event, now_s)
+        match event:
+            case Submitted(write_set):
+                self._changed[write_set.name] = None
+            case Withdrawn(name):
+                self._changed[name] = None
+
     def _use(self, topology: Topology) -> None:
+        self._changed |= dict.fromkeys(pending.write_set.name for pending in self._ledger.pending())
         earlier, self._placement = self._placement, self._placement_for(topology)
         self._placement.inherit(earlier)
         self._lane.use(topology)
@@ -114,6 +128,7 @@ class ExpressPolicy(Policy):
         return load is not None and load.receiving < load.slots
 
     def _release(self, grant: Grant) -> None:
+        self._changed[grant.write_set] = None
         chain = self._chains.pop(grant.number, None)
         if chain is None:
             self._lane.give_back(grant)
@@ -127,39 +142,54 @@ class ExpressPolicy(Policy):
     # -- what it decides ---------------------------------------------------------------------------
 
     def _admit(self, now_s: float) -> list[Grant]:
-        waiting = [pending for pending in self._ledger.pending() if pending.waiting]
-        grants = self._admit_small(waiting)
-        nobody_refused = True
-        for pending in self._in_order(waiting, now_s):
+        self._take_in_changes()
+        grants = self._admit_small()
+        self._take_in_changes()
+        walk = self._order.walk(self._ahead_bytes())
+        nobody_refused, recruited = True, self._placement.recruited
+        for kind, pending in walk:
             while self._wants_more(pending) and (chain := self._place(pending)) is not None:
                 grants.append(self._reserve(pending, chain))
-            if nobody_refused and self._wants_more(pending):
+            if not self._wants_more(pending):
+                continue
+            if nobody_refused:
                 nobody_refused = False
                 if pending.refused_since_s is None:
                     pending.refused_since_s = now_s
                 if self._chains and now_s - pending.refused_since_s >= self._patience_s:
                     break
+            if self._placement.recruited != recruited:
+                recruited = self._placement.recruited
+                walk.take_up_again()
+            elif kind.plain and self._is_hopeless(pending):
+                walk.drop()
         return grants
 
-    def _in_order(self, waiting: list[Pending], now_s: float) -> list[Pending]:
-        backlog_s = self._backlog_s()
+    def _take_in_changes(self) -> None:
+        """Into the order: what was stated, granted, ended or withdrawn since the last time."""
+        for name in self._changed:
+            pending = self._ledger.find(name)
+            if pending is None:
+                self._order.remove(name)
+                self._small.discard(name)
+                continue
+            kind = Kind(self._rack_of(pending), pending.write_set.replication, not pending.exclude)
+            self._order.put(pending, kind, _value(pending))
+            if pending.waiting and pending.next_bytes <= small_chunk_bytes_max:
+                self._small.add(name)
+            else:
+                self._small.discard(name)
+        self._changed.clear()
 
-        def priority(pending: Pending) -> tuple[float, int]:
-            counts_s = now_s - pending.asked_s + backlog_s.get(self._rack_of(pending), 0.0)
-            if pending.started:
-                counts_s += BEGUN_S
-            return pending.unfinished_bytes - AGE_BYTES_S * counts_s, pending.order
-
-        return sorted(waiting, key=priority)
-
-    def _backlog_s(self) -> dict[str | None, float]:
-        """How long the links out of each rack need for all that its writers have not finished."""
-        unfinished: dict[str | None, int] = {}
-        for pending in self._ledger.pending():
-            rack = self._rack_of(pending)
-            unfinished[rack] = unfinished.get(rack, 0) + pending.unfinished_bytes
+    def _ahead_bytes(self) -> dict[str | None, int]:
+        """What the sets of each rack's writers count less: as if each had waited for as long as the links out of
+        the rack need for all that its writers have not finished."""
         leaves = self._bytes_s_out_of_rack
-        return {rack: total / leaves[rack] for rack, total in unfinished.items() if rack in leaves}
+        return {
+            rack: round(AGE_BYTES_S * total / leaves[rack])
+            for rack, total in self._order.unfinished().items()
+            if rack in leaves
+        }
 
     def _rack_of(self, pending: Pending) -> str | None:
         node = self._placement.nodes.get(pending.write_set.writer or "")
@@ -177,8 +207,14 @@ class ExpressPolicy(Policy):
         write_set = pending.write_set
         return self._placement.place(write_set.writer, write_set.replication, pending.exclude)
 
+    def _is_hopeless(self, pending: Pending) -> bool:
+        """Whether there is no room for any set of this kind."""
+        write_set = pending.write_set
+        return self._placement.is_hopeless(write_set.writer, write_set.replication)
+
     def _reserve(self, pending: Pending, chain: Chain) -> Grant:
         grant = self._ledger.grant(pending, [node.name for node in chain.nodes])
+        self._changed[grant.write_set] = None
         self._placement.reserve(chain, grant.chunk_bytes)
         self._hold(grant, chain)
         return grant
@@ -188,18 +224,28 @@ class ExpressPolicy(Policy):
         writer = grant.writer or grant.write_set
         self._in_flight[writer] = self._in_flight.get(writer, 0) + 1
 
-    def _admit_small(self, waiting: list[Pending]) -> list[Grant]:
+    def _admit_small(self) -> list[Grant]:
         """Small chunks, which a set has at the front, never wait for a slot."""
         grants: list[Grant] = []
-        for pending in waiting:
+        if not self._small:
+            return grants
+        for pending in [each for each in self._ledger.pending() if each.write_set.name in self._small]:
             while pending.waiting and pending.next_bytes <= small_chunk_bytes_max:
                 nodes = self._lane.place(pending.write_set, pending.exclude)
                 if not nodes:
                     break
                 grant = self._ledger.grant(pending, nodes)
+                self._changed[grant.write_set] = None
                 self._lane.reserve(grant)
                 grants.append(grant)
         return grants
+
+
+def _value(pending: Pending) -> int:
+    """What a set counts, but for what all have in common, or all of a rack's writers: the least is served
+    first."""
+    asked_s = pending.asked_s - (BEGUN_S if pending.started else 0.0)
+    return pending.unfinished_bytes + round(AGE_BYTES_S * asked_s)
 
 
 def _writer_of(pending: Pending) -> str:

@@ -141,6 +141,10 @@ class Ledger:
             del self._sets[grant.write_set]
         return grant
 
+    def find(self, name: str) -> Pending | None:
+        """A set that has not been written in full."""
+        return self._sets.get(name)
+
     def pending(self) -> list[Pending]:
         """Sets in the order in which they were first submitted."""
         return list(self._sets.values())

@@ -31,18 +31,32 @@ class NodeLoad:
 
 class RackLoad:
     """The nodes of one rack that have slots at all. Invariant: a node with a free slot is in the bucket of its
-    `receiving`, at `place`; any other is in none. `share` is the part of the slots that is free."""
+    `receiving`, at `place`; any other is in none. `share` is the part of the slots that is free; of the
+    `free_nodes` as many as `free_senders` may pass on another chunk, of `sends_max`."""
 
-    __slots__ = ("buckets", "free_nodes", "free_slots", "index", "name", "nodes", "share", "slots")
+    __slots__ = (
+        "buckets",
+        "free_nodes",
+        "free_senders",
+        "free_slots",
+        "index",
+        "name",
+        "nodes",
+        "sends_max",
+        "share",
+        "slots",
+    )
 
-    def __init__(self, name: str, index: int) -> None:
+    def __init__(self, name: str, index: int, sends_max: int = 1 << 30) -> None:
         self.name = name
         self.index = index
+        self.sends_max = sends_max
         self.nodes: list[NodeLoad] = []
         self.buckets: list[list[NodeLoad]] = []
         self.slots = 0
         self.free_slots = 0
         self.free_nodes = 0
+        self.free_senders = 0
         self.share = 0.0
 
     def add(self, node: NodeLoad) -> None:
@@ -75,6 +89,14 @@ class RackLoad:
             self._count_free(1)
             self._enter(node)
 
+    def sends(self, node: NodeLoad, more: int) -> None:
+        """One stream more or less, which the node passes on."""
+        was_free = node.sending < self.sends_max
+        node.sending += more
+        assert node.sending >= 0
+        if node.receiving < node.slots:
+            self.free_senders += (node.sending < self.sends_max) - was_free
+
     def _count_free(self, more: int) -> None:
         self.free_slots += more
         self.share = self.free_slots / self.slots
@@ -84,6 +106,7 @@ class RackLoad:
         node.place = len(bucket)
         bucket.append(node)
         self.free_nodes += 1
+        self.free_senders += node.sending < self.sends_max
 
     def _leave(self, node: NodeLoad) -> None:
         bucket = self.buckets[node.receiving]
@@ -92,6 +115,7 @@ class RackLoad:
             bucket[node.place] = last
             last.place = node.place
         self.free_nodes -= 1
+        self.free_senders -= node.sending < self.sends_max
 
     def least_loaded(self, rng: Random, barred: set[str], sends_below: int) -> NodeLoad | None:
         """A node with a free slot, not barred, that may send on: the fewest streams first, then the fewest
