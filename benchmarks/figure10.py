@@ -23,10 +23,10 @@ from peacefs.peace.ledger import WriteSet
 from peacefs.peace.scenarios import REPLICAS
 from peacefs.peace.simulate import Arrival
 
-from .emulation.contest import Contest, SetTimes
-from .emulation.emulation import Emulation, emulation
+from .emulation.contest import SetTimes
+from .emulation.emulation import emulation
 from .emulation.paper_cluster import Scale
-from .emulation.processor import ProcessorUse
+from .emulation.turns import Turns
 from .emulation.ways import BASELINE, WAYS, Way
 from .report import show
 
@@ -103,35 +103,18 @@ def main(*, quick: bool = False, full: bool = False, cells: str | None = None) -
         runs = {cell: _RUNS[cell.mb] for cell in chosen}
     with emulation(Scale()) as emulated:
         if emulated is not None:
-            _Figure(emulated).draw(runs)
+            _Figure(emulated, WAYS).draw(runs)
 
 
-class _Figure:
-    def __init__(self, emulated: Emulation) -> None:
-        self._conditions = emulated.conditions
-        self._scale = emulated.scale
-        self._hosts = [host.name for host in emulated.cluster.network.hosts]
-        self._pids = emulated.cluster.pids
-        self._contest = Contest(emulated)
-
+class _Figure(Turns[Cell]):
     def draw(self, runs: Mapping[Cell, int]) -> None:
-        emulated: dict[tuple[Cell, Way], list[Outcome]] = {}
-        use = ProcessorUse(self._pids)
-        for number, (cell, seed) in enumerate(
-            (cell, seed) for cell, count in runs.items() for seed in range(count)
-        ):
-            turns = [*WAYS[number % len(WAYS) :], *WAYS[: number % len(WAYS)]]
-            for way in turns:
-                times = self._contest.emulate(way, self._arrivals(cell, seed))
-                emulated.setdefault((cell, way), []).append(Outcome.of(times))
-        own, machine = use.shares()
-        rows = [self._row(cell, way, emulated[cell, way]) for cell in runs for way in WAYS]
-        show(
-            "figure10",
-            f"{self._conditions}; seconds of the paper's cluster, means.\n"
-            f"Of all cores the services and writers used {own:.0%}, everything on the machine {machine:.0%}",
-            rows,
-        )
+        emulated = self.emulate(runs)
+        rows = [
+            self._row(cell, way, [Outcome.of(times) for times in emulated[cell, way]])
+            for cell in runs
+            for way in WAYS
+        ]
+        show("figure10", f"Means; {self.conditions}", rows)
         show(
             "figure10_agreement",
             f"Beside {BASELINE.name}, emulated / simulated with measured rates (from request, span, makespan). "
@@ -143,14 +126,12 @@ class _Figure:
         emulated, seeds = Outcome.mean(outcomes), range(len(outcomes))
         simulated = Outcome.mean(
             [
-                Outcome.of(
-                    self._contest.simulate(way, self._arrivals(cell, seed), _SIMULATED_PER_RUN * seed + draw)
-                )
+                Outcome.of(self.simulate(cell, way, seed, _SIMULATED_PER_RUN * seed + draw))
                 for seed in seeds
                 for draw in range(_SIMULATED_PER_RUN)
             ]
         )
-        least = [self._contest.bounds(self._arrivals(cell, seed)) for seed in seeds]
+        least = [self.contest.bounds(self.arrivals(cell, seed)) for seed in seeds]
         mean, last = _PAPER_SAYS.get(way.name, ("-", "-")) if cell == Cell(16, 512) else ("-", "-")
         return {
             "writers": cell.writers,
@@ -169,12 +150,11 @@ class _Figure:
             "paper, all": last,
         }
 
-    def _arrivals(self, cell: Cell, seed: int) -> list[Arrival]:
-        """The same writers for every way."""
-        chunks = (self._scale.chunk_bytes,) * self._scale.chunks_of(cell.mb)
+    def arrivals(self, load: Cell, seed: int) -> list[Arrival]:
+        chunks = (self.scale.chunk_bytes,) * self.scale.chunks_of(load.mb)
         return [
             Arrival(0.0, WriteSet(writer, writer, REPLICAS, chunks))
-            for writer in Random(seed).sample(self._hosts, cell.writers)
+            for writer in Random(seed).sample(self.hosts, load.writers)
         ]
 
     def _agreement(self, cells: Sequence[Cell], rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import chain
 from random import Random
 from statistics import fmean, quantiles
 from typing import Any
@@ -22,10 +22,10 @@ from peacefs.peace.ledger import WriteSet
 from peacefs.peace.scenarios import REPLICAS
 from peacefs.peace.simulate import Arrival
 
-from .emulation.contest import Contest, SetTimes
-from .emulation.emulation import Emulation, emulation
+from .emulation.contest import SetTimes
+from .emulation.emulation import emulation
 from .emulation.paper_cluster import Scale
-from .emulation.processor import ProcessorUse
+from .emulation.turns import Turns
 from .emulation.ways import BASELINE, WAYS, Way
 from .report import show
 
@@ -66,38 +66,22 @@ def main(*, quick: bool = False, full: bool = False) -> None:
         loads, seeds = [Load(16, 256, 6, load) for load in (0.5, 0.85, 1.15)], range(2)
     with emulation(Scale()) as emulated:
         if emulated is not None:
-            _Figure(emulated).draw(loads, seeds)
+            _Figure(emulated, _WAYS).draw(loads, seeds)
 
 
-class _Figure:
-    def __init__(self, emulated: Emulation) -> None:
-        self._conditions = emulated.conditions
-        self._scale = emulated.scale
-        self._hosts = [host.name for host in emulated.cluster.network.hosts]
-        self._pids = emulated.cluster.pids
-        self._contest = Contest(emulated)
-
+class _Figure(Turns[Load]):
     def draw(self, loads: Sequence[Load], seeds: Sequence[int]) -> None:
-        emulated: Times = {(load, way): [] for load, way in product(loads, _WAYS)}
-        use = ProcessorUse(self._pids)
-        for number, (load, seed) in enumerate(product(loads, seeds)):
-            turn = number % len(_WAYS)
-            for way in [*_WAYS[turn:], *_WAYS[:turn]]:
-                times = self._contest.emulate(way, self._arrivals(load, seed), kept=False)
-                emulated[load, way] += times
-        own, machine = use.shares()
+        runs = dict.fromkeys(loads, len(seeds))
+        emulated = {each: list(chain(*times)) for each, times in self.emulate(runs, kept=False).items()}
         simulated = {
-            (load, way): [
-                times for seed in seeds for times in self._contest.simulate(way, self._arrivals(load, seed), seed)
-            ]
-            for load, way in product(loads, _WAYS)
+            (load, way): [times for seed in seeds for times in self.simulate(load, way, seed, seed)]
+            for load, way in emulated
         }
         first = loads[0]
         show(
             "staggered",
             f"{first.queries} queries, {first.mb} MB each, {first.periods} checkpoints each, {len(seeds)} runs.\n"
-            f"{self._conditions}; seconds of the paper's cluster.\n"
-            f"Of all cores the services and writers used {own:.0%}, everything on the machine {machine:.0%}.\n"
+            f"{self.conditions}.\n"
             "From request: from the moment at which a checkpoint is due until it is done",
             list(_rows(_from_request, emulated, simulated)),
         )
@@ -107,13 +91,12 @@ class _Figure:
             list(_rows(_span, emulated, simulated)),
         )
 
-    def _arrivals(self, load: Load, seed: int) -> list[Arrival]:
-        """The same checkpoints for every way."""
+    def arrivals(self, load: Load, seed: int) -> list[Arrival]:
         rng = Random(seed)
-        writers = rng.sample(self._hosts, load.queries)
-        chunks = (self._scale.chunk_bytes,) * self._scale.chunks_of(load.mb)
+        writers = rng.sample(self.hosts, load.queries)
+        chunks = (self.scale.chunk_bytes,) * self.scale.chunks_of(load.mb)
         once = [Arrival(0.0, WriteSet(writer, writer, REPLICAS, chunks)) for writer in writers]
-        period_s = self._scale.emulated_s(self._contest.bounds(once).makespan_s) / load.load
+        period_s = self.scale.emulated_s(self.contest.bounds(once).makespan_s) / load.load
         return [
             Arrival(begin_s + period * period_s, WriteSet(f"{writer}-{period}", writer, REPLICAS, chunks))
             for writer in writers

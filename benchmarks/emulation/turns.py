@@ -1,0 +1,54 @@
+"""Ways of writing that take turns on one emulated cluster: every way gets every load, the same for all."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Generic, TypeVar
+
+from peacefs.peace.simulate import Arrival
+
+from .contest import Contest, SetTimes
+from .emulation import Emulation
+from .processor import ProcessorUse
+from .ways import Way
+
+L = TypeVar("L")
+
+
+class Turns(ABC, Generic[L]):
+    """What is simulated has the rates that are measured when this is made."""
+
+    def __init__(self, emulated: Emulation, ways: Sequence[Way]) -> None:
+        self.scale = emulated.scale
+        self.hosts = [host.name for host in emulated.cluster.network.hosts]
+        self.contest = Contest(emulated)
+        #: What the figures have to be read with; all of it after `emulate`.
+        self.conditions = f"{emulated.conditions}; seconds of the paper's cluster"
+        self._pids = emulated.cluster.pids
+        self._ways = ways
+
+    @abstractmethod
+    def arrivals(self, load: L, seed: int) -> list[Arrival]:
+        """The sets of a load. Writers are named as hosts are."""
+
+    def emulate(self, runs: Mapping[L, int], *, kept: bool = True) -> dict[tuple[L, Way], list[list[SetTimes]]]:
+        """The times of each way, for each of so many seeds of a load. Another way begins each time. `kept` as in
+        `Contest`."""
+        found: dict[tuple[L, Way], list[list[SetTimes]]] = {each: [] for each in product(runs, self._ways)}
+        use = ProcessorUse(self._pids)
+        seeds = ((load, seed) for load, count in runs.items() for seed in range(count))
+        for number, (load, seed) in enumerate(seeds):
+            first = number % len(self._ways)
+            for way in [*self._ways[first:], *self._ways[:first]]:
+                found[load, way].append(self.contest.emulate(way, self.arrivals(load, seed), kept=kept))
+        own, machine = use.shares()
+        self.conditions += (
+            f".\nOf all cores the services and writers used {own:.0%}, everything on the machine {machine:.0%}"
+        )
+        return found
+
+    def simulate(self, load: L, way: Way, seed: int, draw: int) -> list[SetTimes]:
+        """The same in the model; `draw` is the policy's seed."""
+        return self.contest.simulate(way, self.arrivals(load, seed), draw)
