@@ -1,4 +1,5 @@
-"""How long policies take to plan 10,000 chunks of three replicas on 1,000 nodes, and how that grows with nodes.
+"""How long policies take to plan 10,000 chunks of three replicas on 1,000 nodes, and how that grows with nodes;
+and what their plans are worth, on trees and where paths compete.
 
 Aims, on one core: 0.2 s on a tree, 1 s by `flow`. Growth is measured with one chunk a node. Seconds are those of
 the processor: what else the machine does should not count.
@@ -8,12 +9,15 @@ from __future__ import annotations
 
 import time
 from random import Random
+from statistics import fmean
 
 from peacefs.peace.comparison import POLICIES
+from peacefs.peace.dry_run import Request, Task, plan_on
 from peacefs.peace.ledger import WriteSet
 from peacefs.peace.planning import plan_rounds
-from peacefs.peace.scenarios import CHUNK_BYTES, REPLICAS, star
-from peacefs.topology.model import Topology
+from peacefs.peace.scenarios import CHUNK_BYTES, REPLICAS, paper_cluster, star
+from peacefs.topology.model import Link, Topology
+from peacefs.topology.rate_curve import MB
 
 from .report import show
 
@@ -24,6 +28,11 @@ _POLICIES = ("random", "express", "flow", "paper")
 #: take minutes.
 _SHAPES = ((2, 5), (5, 20), (25, 40), (100, 100))
 _PAPER_NODES_MAX = 1000
+
+#: Of the dry runs.
+_SETS = 12
+_CHUNKS = 6
+_SEEDS = 5
 
 
 def main(*, quick: bool = False) -> None:
@@ -40,6 +49,51 @@ def main(*, quick: bool = False) -> None:
         "One chunk a node, as nodes grow; seconds of CPU",
         [_grown(*shape) for shape in _SHAPES[: 2 if quick else 4]],
     )
+    show(
+        "planning_paths",
+        f"Dry runs of {_SETS} sets of {_CHUNKS} chunks: rounds, the mean set's end and the last's; seconds of the "
+        f"model, means of {_SEEDS} draws of writers",
+        [_worth(*network, policy) for network in _networks().items() for policy in _POLICIES],
+    )
+
+
+def _networks() -> dict[str, Topology]:
+    return {
+        "tree, 8 and 9 nodes": paper_cluster(),
+        "tree, 4 racks of 10, 4:1": star(4, 10, 4.0),
+        "two spines, one of them shared": two_spines(),
+    }
+
+
+def two_spines() -> Topology:
+    """Racks a and b reach rack z by x; a has another way by y, which costs as much and is nobody else's."""
+    spines = Topology(switches=("x", "y", "a", "b", "z"), root="x")
+    for rack in ("a", "b", "z"):
+        for number in range(8):
+            spines = spines.with_server(f"{rack}{number}", rack)
+    ways = (("a", "x"), ("b", "x"), ("x", "z"), ("a", "y"), ("y", "z"))
+    links = (*spines.links, *(Link(one, other, 125.0 * MB) for one, other in ways))
+    return Topology(spines.switches, spines.servers, links, "x")
+
+
+def _worth(network: str, topology: Topology, policy: str) -> dict[str, object]:
+    plans = [plan_on(topology, Task(policy, seed, _requests(topology, seed))) for seed in range(_SEEDS)]
+    ends = [
+        [max(each.end_s for each in plan.assignments if each.request == n) for n in range(_SETS)] for plan in plans
+    ]
+    assert not any(plan.unplaced for plan in plans)
+    return {
+        "network": network,
+        "policy": policy,
+        "rounds": fmean(plan.assignments[-1].step + 1 for plan in plans),
+        "mean set, s": fmean(fmean(each) for each in ends),
+        "last set, s": fmean(max(each) for each in ends),
+    }
+
+
+def _requests(topology: Topology, seed: int) -> list[Request]:
+    writers = Random(seed).sample(sorted(topology.servers), _SETS)
+    return [Request(writer, REPLICAS, _CHUNKS) for writer in writers]
 
 
 def _planned(name: str, topology: Topology, chunks: int, tries: int) -> dict[str, object]:
