@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from uuid import uuid4
 
 import msgspec
 
 from peacefs.protocol import effects as fx
-from peacefs.protocol.limits import hop_timeout_s, readers_per_datanode_max
+from peacefs.protocol.limits import fast_lane_bytes_max, grant_hold_s
+from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
 from peacefs.protocol.messages import ChunkLayout, Layout, Opened
 from peacefs.protocol.threads import ThreadDriver
 
 from .file_reader import FileReader
-from .recovery_reads import ChosenRead, ChunkToRead, RecoveryReads
+from .read_leaves import ChosenRead, ChunkToRead, ReadLeaves
 
 
 class CheckpointReader:
@@ -22,52 +23,71 @@ class CheckpointReader:
 
     def __init__(self, driver: ThreadDriver, parts: Sequence[Opened], target: memoryview) -> None:
         self._driver = driver
+        self._parts = parts
         self._target = target
-        self._reads = RecoveryReads(_chunks(parts), readers_per_datanode_max)
-        self._changed = threading.Condition()
 
     def run(self, workers: int) -> None:
         """Raises ChunkUnavailable, FileNotFound for a checkpoint that was deleted meanwhile, ..."""
-        count = max(1, min(workers, self._reads.waiting))
-        with ThreadPoolExecutor(count, thread_name_prefix="peacefs-recovery") as threads:
-            readers = [threads.submit(self._work) for _ in range(count)]
+        reading = ParallelReading(uuid4().hex, self._parts, self._target, workers)
+        with ThreadPoolExecutor(reading.workers, thread_name_prefix="peacefs-recovery") as threads:
+            readers = [threads.submit(self._driver.run, reading.work()) for _ in range(reading.workers)]
+        self._driver.run(reading.leaves.give_back())
         for reader in readers:
             reader.result()
 
-    def _work(self) -> None:
-        while (read := self._next()) is not None:
-            try:
-                self._driver.run(self._read(read.chunk, read.node))
-            except BaseException:
-                with self._changed:
-                    self._reads.give_up()
-                raise
-            finally:
-                with self._changed:
-                    self._reads.ended(read)
-                    self._changed.notify_all()
 
-    def _next(self) -> ChosenRead | None:
-        with self._changed:
-            while self._reads.waiting:
-                if (read := self._reads.choose()) is not None:
-                    return read
-                # Somebody reads, for all datanodes with a replica are busy, and ends by the deadlines of its hops.
-                self._changed.wait(hop_timeout_s)
-            return None
+class ParallelReading:
+    """`work` is run by `workers` participants, and when all have ended `leaves.give_back` by one."""
 
-    def _read(self, chunk: ChunkToRead, first: str | None) -> fx.Steps[None]:
-        layout = chunk.opened.layout
+    def __init__(
+        self,
+        name: str,
+        parts: Sequence[Opened],
+        target: memoryview,
+        workers: int,
+        *,
+        small_bytes_max: int = fast_lane_bytes_max,
+        hold_s: float = grant_hold_s,
+        hop_timeout_s: float = default_hop_timeout_s,
+    ) -> None:
+        """`name`, `small_bytes_max` and `hold_s` as in `ReadLeaves`."""
+        chunks = _chunks(parts)
+        self.workers = max(1, min(workers, len(chunks)))
+        self.leaves = ReadLeaves(name, chunks, self.workers, small_bytes_max=small_bytes_max, hold_s=hold_s)
+        self._target = target
+        self._hop_timeout_s = hop_timeout_s
+
+    def work(self) -> fx.Steps[None]:
+        """Reads chunks until there are none left for this worker. Raises why the checkpoint cannot be read."""
+        try:
+            while (read := (yield from self.leaves.next())) is not None:
+                try:
+                    yield from self._read(read)
+                finally:
+                    self.leaves.ended(read)
+        except BaseException:
+            self.leaves.give_up()
+            raise
+
+    def _read(self, read: ChosenRead) -> fx.Steps[None]:
+        chunk = read.chunk
+        layout, wanted = chunk.opened.layout, chunk.layout
         begin = sum(each.length for each in layout.chunks[: chunk.number])
-        wanted = layout.chunks[chunk.number]
         chunks = [*layout.chunks]
-        chunks[chunk.number] = _asking_first(wanted, first)
-        reader = FileReader(chunk.opened.token, Layout(layout.length, chunks), begin, wanted.length)
+        chunks[chunk.number] = _asking_first(wanted, read.node)
+        reader = FileReader(
+            chunk.opened.token,
+            Layout(layout.length, chunks),
+            begin,
+            wanted.length,
+            hop_timeout_s=self._hop_timeout_s,
+        )
         room = self._target[chunk.offset :]
         while (piece := (yield from reader.next_piece(room))) is not None:
             if piece.obj is not room.obj:
                 room[: len(piece)] = piece
             room = room[len(piece) :]
+            yield from self.leaves.keep()
 
 
 def _chunks(parts: Sequence[Opened]) -> list[ChunkToRead]:

@@ -107,6 +107,7 @@ class ShownGrant(msgspec.Struct, frozen=True):
     pipeline: list[str]
     waited_s: float
     granted_s_ago: float
+    trickles: bool
     root: str | None
 
 
@@ -117,6 +118,17 @@ class WaitingTimes(msgspec.Struct, frozen=True):
     p95_s: float
     longest_s: float
     chunk_s: float
+
+
+class Recovery(msgspec.Struct, frozen=True):
+    """Readers of checkpoints: how many, how many chunks they read, how many more wait, who reads where."""
+
+    readers: int
+    chunks_read: int
+    chunks_waiting: int
+    longest_wait_s: float
+    at_datanode: dict[str, int]
+    leaves_total: int
 
 
 class Schedule(msgspec.Struct, frozen=True):
@@ -133,6 +145,7 @@ class Schedule(msgspec.Struct, frozen=True):
     fast_lane_chunks_total: int
     fast_lane_bytes_total: int
     waiting_times: WaitingTimes
+    recovery: Recovery
     queue: list[QueuedSet]
     grants: list[ShownGrant]
 

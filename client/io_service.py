@@ -136,7 +136,8 @@ class IOService:
         return sorted(sequence for sequence in found if sequence is not None)
 
     def read(self, unit: str, sequence: int | None = None) -> Restored:
-        """Reads a checkpoint, the latest unless said otherwise, with at most two readers at a datanode.
+        """Reads a checkpoint, the latest unless said otherwise, with at most two readers at a datanode, whoever
+        they are.
 
         Raises FileNotFound, ChunkUnavailable, CheckpointDamaged for a directory that is no checkpoint.
         """

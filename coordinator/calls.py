@@ -20,6 +20,7 @@ from peacefs.protocol.messages import (
     OpenFile,
     RenewLease,
     ReportCorrupt,
+    StateReads,
     StateWriteSet,
     StreamEnded,
     StreamsFound,
@@ -35,7 +36,7 @@ _WITH_A_TOKEN = (AllocateChunk, CompleteFile, RenewLease, AbandonLease, GetLayou
 #: What datanodes ask, as clients that live in them.
 CALLS_OF_DATANODES = (*_WITH_A_TOKEN, TakeLease, StreamEnded, StreamsFound)
 #: What clients ask, who are who they say they are, as over HTTP.
-CALLS_OF_CLIENTS = (*_WITH_A_TOKEN, CreateFile, OpenFile, FlushFile)
+CALLS_OF_CLIENTS = (*_WITH_A_TOKEN, CreateFile, OpenFile, FlushFile, StateReads)
 
 
 async def answer(
@@ -83,6 +84,8 @@ async def _carry_out(files: Files, message: Message, host: str | None) -> Messag
             return await files.reading.layout(message, host)
         case ReportCorrupt():
             return await files.reading.report_corrupt(message)
+        case StateReads():
+            return await files.recovery.state(message)
         case _:
             raise AssertionError(f"{type(message).__name__} is not dispatched here")
 

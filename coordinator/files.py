@@ -15,6 +15,7 @@ from .limiting import Limiting
 from .names import Names
 from .placing import Placing
 from .probing import Probing
+from .read_desk import ReadDesk
 from .reading import Reading
 from .reporting import Reporting
 from .reshaping import Reshaping
@@ -46,6 +47,7 @@ class Files:
         self.limiting = Limiting(workplace, self.names)
         self.trash = Trash(workplace, self.names, trash_minutes)
         self.reading = Reading(workplace)
+        self.recovery = ReadDesk(workplace, scheduling)
         self.administration = Administration(workplace)
         self.temporary_files = TemporaryFiles(workplace, leases)
         self.fencing = Fencing(workplace)

@@ -20,6 +20,7 @@ from .admission import Admission
 from .cluster import Cluster
 from .commits import GroupCommit
 from .membership import State
+from .read_desk import ReadDesk
 from .schedule_desk import ScheduleDesk
 from .supervision import Supervision
 from .temporary_files import TemporaryFiles
@@ -89,7 +90,7 @@ def _size_of_store(metadata: Path) -> int:
     return sum(file.stat().st_size for file in files if file.exists())
 
 
-def watch_schedule(desk: ScheduleDesk) -> None:
+def watch_schedule(desk: ScheduleDesk, recovery: ReadDesk) -> None:
     """The same for the scheduling service. Once a process."""
     scheduling, lane = desk.scheduling, desk.fast_lane
     waited = Histogram(
@@ -109,6 +110,14 @@ def watch_schedule(desk: ScheduleDesk) -> None:
     )
     _gauge("peacefs_fast_lane_chunks", "Chunks too small to wait since the start", lambda: lane.chunks_total)
     _gauge("peacefs_fast_lane_bytes", "Bytes in chunks too small to wait", lambda: lane.bytes_total)
+    _gauge(
+        "peacefs_recovery_reads_in_flight",
+        "Chunks of checkpoints that are being read under the coordinator's leave",
+        lambda: sum(recovery.reads.at_node.values()),
+    )
+    _counter(
+        "peacefs_recovery_leaves_given", "Leaves to read since the start", lambda: recovery.reads.leaves_total
+    )
 
 
 def watch_supervision(supervision: Supervision) -> None:

@@ -354,7 +354,7 @@ def build_rest(
         wanted = await _message(request, StateWriteSet)
         return _json(await files.schedule.state(wanted, None, _client_host(request)))
 
-    app.include_router(schedule_routes(lambda: files.schedule, for_superusers))
+    app.include_router(schedule_routes(lambda: files.schedule, lambda: files.recovery, for_superusers))
     app.include_router(network_routes(cluster, Planner()))
     app.include_router(probing_routes(files.probing, for_superusers))
     app.add_middleware(

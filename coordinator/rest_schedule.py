@@ -11,6 +11,8 @@ from pydantic import BaseModel, ConfigDict
 from peacefs.protocol.ids import show
 from peacefs.protocol.limits import schedule_entries_shown_max
 
+from .read_desk import ReadDesk
+from .recovery_reads import RecoveryReads
 from .schedule_desk import ScheduleDesk
 from .scheduled_sets import InFlight, ScheduledSet
 from .scheduling import Scheduling
@@ -35,7 +37,7 @@ class QueuedSet(BaseModel):
 
 class GrantDescription(BaseModel):
     """A chunk that may be written now, by (epoch, number); one of number 0 was granted before this coordinator
-    started."""
+    started. One that `trickles` is written so slowly by its writer that others have its room."""
 
     epoch: int
     number: int
@@ -46,6 +48,7 @@ class GrantDescription(BaseModel):
     pipeline: list[str]
     waited_s: float
     granted_s_ago: float
+    trickles: bool
     root: str | None
 
 
@@ -56,6 +59,18 @@ class WaitingTimesDescription(BaseModel):
     p95_s: float
     longest_s: float
     chunk_s: float
+
+
+class RecoveryDescription(BaseModel):
+    """Readers of checkpoints: how many there are, how many chunks they read, how many more they have named that
+    wait, who reads where, and the leaves given since the start."""
+
+    readers: int
+    chunks_read: int
+    chunks_waiting: int
+    longest_wait_s: float
+    at_datanode: dict[str, int]
+    leaves_total: int
 
 
 class ScheduleDescription(BaseModel):
@@ -73,6 +88,7 @@ class ScheduleDescription(BaseModel):
     fast_lane_chunks_total: int
     fast_lane_bytes_total: int
     waiting_times: WaitingTimesDescription
+    recovery: RecoveryDescription
     queue: list[QueuedSet]
     grants: list[GrantDescription]
 
@@ -85,23 +101,25 @@ class PolicyBody(BaseModel):
     policy: str
 
 
-def schedule_routes(desk: Callable[[], ScheduleDesk], for_superusers: Any) -> APIRouter:
+def schedule_routes(
+    desk: Callable[[], ScheduleDesk], recovery: Callable[[], ReadDesk], for_superusers: Any
+) -> APIRouter:
     """Both routes; `for_superusers` is what the second depends on."""
     router = APIRouter(prefix="/v1/schedule")
 
     @router.get("")
     async def schedule() -> ScheduleDescription:
-        return _described(desk())
+        return _described(desk(), recovery())
 
     @router.put("/policy", dependencies=[for_superusers])
     async def policy(body: PolicyBody) -> ScheduleDescription:
         desk().change_policy(body.policy)
-        return _described(desk())
+        return _described(desk(), recovery())
 
     return router
 
 
-def _described(desk: ScheduleDesk) -> ScheduleDescription:
+def _described(desk: ScheduleDesk, recovery: ReadDesk) -> ScheduleDescription:
     scheduling, now_s = desk.scheduling, desk.now_s()
     queue, times = scheduling.queue, scheduling.times
     return ScheduleDescription(
@@ -121,10 +139,24 @@ def _described(desk: ScheduleDesk) -> ScheduleDescription:
             longest_s=times.quantile(1.0),
             chunk_s=times.grant_s,
         ),
+        recovery=_recovery(recovery.reads, recovery.now_s()),
         queue=[_queued(scheduling, each, now_s) for each in queue[:schedule_entries_shown_max]],
         grants=[
             _granted(scheduling, each, now_s) for each in list(scheduling.grants)[:schedule_entries_shown_max]
         ],
+    )
+
+
+def _recovery(reads: RecoveryReads, now_s: float) -> RecoveryDescription:
+    readers = reads.readers
+    waiting = [reader for reader in readers if reader.waiting]
+    return RecoveryDescription(
+        readers=len(readers),
+        chunks_read=sum(len(reader.leaves) for reader in readers),
+        chunks_waiting=sum(reader.waiting for reader in waiting),
+        longest_wait_s=max((now_s - reader.asked_s for reader in waiting if not reader.leaves), default=0.0),
+        at_datanode=reads.at_node,
+        leaves_total=reads.leaves_total,
     )
 
 
@@ -156,5 +188,6 @@ def _granted(scheduling: Scheduling, grant: InFlight, now_s: float) -> GrantDesc
         pipeline=list(grant.nodes),
         waited_s=grant.waited_s,
         granted_s_ago=now_s - grant.granted_s,
+        trickles=grant.trickles,
         root=grant.source.root if grant.source else None,
     )

@@ -166,7 +166,8 @@ class ScheduleDesk:
     def found(self, node: NodeId, answer: StreamsFound) -> Done:
         """A datanode answers a question."""
         now_s = self._at.monotonic()
-        self._carry_out(self.scheduling.answered(now_s, node, answer.asked, frozenset(answer.found)))
+        found = {each.chunk: each for each in answer.found}
+        self._carry_out(self.scheduling.answered(now_s, node, answer.asked, found))
         return Done()
 
     # -- time, copies, operators -------------------------------------------------------------------

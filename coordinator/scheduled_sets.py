@@ -8,7 +8,7 @@ from peacefs.peace.ledger import WriteSet
 from peacefs.protocol.errors import BadRequest
 from peacefs.protocol.ids import ChunkId, NodeId, Version
 from peacefs.protocol.limits import chunk_bytes_max, replication_max, write_set_chunks_max, write_set_silence_s
-from peacefs.protocol.messages import StreamUnderWay
+from peacefs.protocol.messages import StreamProgress, StreamUnderWay
 
 from .checkpoint_estimates import Source
 
@@ -109,6 +109,10 @@ class InFlight:
     source: Source | None = None
     denied: set[NodeId] = field(default_factory=set)
     begun: bool = False
+    #: Whether its writer makes so little use of it that others have its room; when its head was looked at last.
+    trickles: bool = False
+    looked_s: float = 0.0
+    progress: StreamProgress | None = None
 
     def found(self, node: NodeId) -> None:
         """One of its nodes receives it. Others may have been asked too early; the head, once it had begun, not."""

@@ -10,7 +10,7 @@ heard of any more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from random import Random
 
 from peacefs.peace.ledger import Grant, WriteSet
@@ -22,7 +22,7 @@ from peacefs.protocol.limits import (
     write_set_chunks_waiting_max,
     write_sets_waiting_max,
 )
-from peacefs.protocol.messages import StreamUnderWay
+from peacefs.protocol.messages import StreamProgress, StreamUnderWay
 from peacefs.topology.model import Topology
 
 from .cancelled_sets import CancelledSets
@@ -31,6 +31,7 @@ from .copy_slots import CopySlots
 from .grant_doubts import GrantDoubts, is_lapsed
 from .scheduled_sets import TAKEN_OVER, Effect, InFlight, Push, Refuse, ScheduledSet, Wish, taken_over
 from .scheduling_policies import POLICY_DEFAULT, AmpleNetwork, make_policy
+from .trickles import Trickles
 from .waiting_times import WaitingTimes
 
 MakePolicy = Callable[[str, Topology, Random], Policy]
@@ -62,6 +63,7 @@ class Scheduling:
         self._copies = CopySlots()
         self._chunks_waiting = 0
         self._doubts = GrantDoubts()
+        self._trickles = Trickles()
         self._estimates = CheckpointEstimates()
         self._cancelled = CancelledSets()
         self.times = WaitingTimes()
@@ -200,6 +202,7 @@ class Scheduling:
     def use(self, now_s: float, topology: Topology) -> list[Effect]:
         """The datanodes that may receive chunks from now on, and the network between them."""
         self._topology = topology
+        self._trickles.use(topology)
         return self._handle(now_s, [Changed(topology)])
 
     def registered(self, now_s: float, node: NodeId, streams: Sequence[StreamUnderWay]) -> None:
@@ -230,7 +233,7 @@ class Scheduling:
         self._doubts.died(node)
 
     def answered(
-        self, now_s: float, node: NodeId, asked: Iterable[ChunkId], found: Collection[ChunkId]
+        self, now_s: float, node: NodeId, asked: Iterable[ChunkId], found: Mapping[ChunkId, StreamProgress]
     ) -> list[Effect]:
         """Which of the chunks that it was asked about a datanode is receiving."""
         effects: list[Effect] = []
@@ -240,10 +243,24 @@ class Scheduling:
                 continue
             if chunk in found:
                 grant.found(node)
+                if node == grant.nodes[0]:
+                    effects += self._looked(now_s, grant, found[chunk])
                 continue
             grant.denied.add(node)
             effects += self._end_if_denied(now_s, grant)
         return effects
+
+    def _looked(self, now_s: float, grant: InFlight, seen: StreamProgress) -> list[Effect]:
+        """What is made no use of is others' until it is."""
+        before, grant.trickles = grant.trickles, self._trickles.trickles(grant, seen)
+        if grant.trickles == before:
+            return []
+        if grant.trickles:
+            # From now on the policy does not know it, whichever policy that will be.
+            number, grant.in_policy = grant.in_policy, 0
+            return self._handle(now_s, [Finished(number)])
+        self._adopt(grant)
+        return []
 
     def _end_if_denied(self, now_s: float, grant: InFlight) -> list[Effect]:
         if not self._doubts.is_denied(grant):
@@ -257,7 +274,8 @@ class Scheduling:
         """To be called several times a second."""
         events: list[Event] = [Withdrawn(name) for name in self._fallen_silent(now_s)]
         self._cancelled.forget_old(now_s)
-        return [*self._handle(now_s, events), *self._questions(now_s)]
+        looks = self._trickles.questions(now_s, self._grants.values())
+        return [*self._handle(now_s, events), *self._questions(now_s), *looks]
 
     @property
     def has_more(self) -> bool:
@@ -292,7 +310,8 @@ class Scheduling:
         self._policy = self._make_policy(name, self._topology, self._rng)
         self.policy_name = name
         for grant in self._grants.values():
-            self._adopt(grant)
+            if not grant.trickles:
+                self._adopt(grant)
         self._copies.begin_again(self._policy)
         return self._handle(now_s, [self._submission(now_s, known) for known in self.queue])
 

@@ -239,7 +239,7 @@ class Coordinator:
         admission = Admission(WebHdfs(self._files, rest))
         watch(self._cluster, self._commits, admission, self._files.temporary_files)
         watch_state(self._cluster, _store(options.directory), self._reader.floor_held)
-        watch_schedule(self._files.schedule)
+        watch_schedule(self._files.schedule, self._files.recovery)
         watch_supervision(self._supervising.core)
         server = build_server(admission, self._clients.link)
         try:
@@ -335,6 +335,7 @@ class Coordinator:
             now_s = time.monotonic()
             self._act(self._cluster.tick(now_s, self._reader.floor()))
             self._schedule_in_turns()
+            self._files.recovery.tick()
             await self._take_out_lost()
             if not was_ready and self._cluster.ready(now_s):
                 was_ready = True

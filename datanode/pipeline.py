@@ -41,7 +41,7 @@ from .changes import Changes
 from .chunk_store import Sealed, Staged
 from .paces import Paces
 from .replica_store import ChunkIntake
-from .streams_under_way import StreamsUnderWay
+from .streams_under_way import Stream, StreamsUnderWay
 
 T = TypeVar("T")
 
@@ -98,29 +98,27 @@ class PipelineHop:
         """
         token = self._token((yield from fx.wall_clock()), opening)
         if not token.grant:
-            yield from self._receive(upstream, opening, data, token)
+            yield from self._receive(upstream, opening, data, Stream(token, 0.0))
             return
         is_head = token.nodes[0] == self._node
-        self._streams.begin(token)
+        stream = self._streams.begin(token, (yield from fx.now()))
         try:
-            length = yield from self._receive(upstream, opening, data, token)
+            length = yield from self._receive(upstream, opening, data, stream)
         except PeacefsError:
-            self._streams.end(token)
+            self._streams.end(stream)
             if is_head:
                 yield from _report_end(opening, None)
             raise
-        self._streams.end(token)
+        self._streams.end(stream)
         if is_head:
             yield from _report_end(opening, length)
 
-    def _receive(
-        self, upstream: fx.Connection, opening: WriteChunk, data: Bytes, token: ChunkWrite
-    ) -> fx.Steps[int]:
+    def _receive(self, upstream: fx.Connection, opening: WriteChunk, data: Bytes, stream: Stream) -> fx.Steps[int]:
         """The chunk's length, once it is acknowledged."""
-        place = self._place(token)
+        place = self._place(stream.token)
         onward = NextHop(opening.onward, place.link_timeout_s) if opening.onward else None
         try:
-            sealed, forwarded_at = yield from self._take_in(upstream, opening, data, onward)
+            sealed, forwarded_at = yield from self._take_in(upstream, opening, data, onward, stream)
             receipts = [
                 self._seal.receipt(self._node, opening.chunk, opening.version, sealed.length, sealed.checksum)
             ]
@@ -162,7 +160,12 @@ class PipelineHop:
         )
 
     def _take_in(
-        self, upstream: fx.Connection, opening: WriteChunk, data: Bytes, onward: NextHop | None
+        self,
+        upstream: fx.Connection,
+        opening: WriteChunk,
+        data: Bytes,
+        onward: NextHop | None,
+        stream: Stream,
     ) -> fx.Steps[tuple[Sealed, float]]:
         """Stores and forwards up to the last packet and seals; when it was forwarded is the second result."""
         staged = yield from self._store.stage(opening.chunk, opening.version)
@@ -175,7 +178,7 @@ class PipelineHop:
                 )
             yield from disk.timing(self._store.write(staged, opening.sums, data))
             if not opening.last:
-                yield from self._take_packets(upstream, staged, len(data), onward, disk)
+                yield from self._take_packets(upstream, staged, len(data), onward, disk, stream)
             forwarded_at = yield from fx.now()
             written_s = disk.seconds
             sealed = yield from disk.timing(self._store.seal(staged))
@@ -200,10 +203,13 @@ class PipelineHop:
         length: int,
         onward: NextHop | None,
         disk: _Stopwatch,
+        stream: Stream,
     ) -> fx.Steps[None]:
         last = False
         while not last:
+            stream.waits((yield from fx.now()))
             packet, data, _tag = yield from fx.receive(upstream, timeout_s=self._hop_timeout_s)
+            stream.receives((yield from fx.now()), length + len(data))
             if not isinstance(packet, Packet):
                 raise ProtocolViolation(f"{type(packet).__name__} in the middle of a chunk")
             if packet.offset != length:

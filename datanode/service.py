@@ -397,7 +397,7 @@ class Datanode:
         return self._disk_balancer.asked(wanted)
 
     def streams_found(self, question: AskStreams) -> StreamsFound:
-        return self._streams.find(question)
+        return self._streams.find(question, time.monotonic())
 
     def ordered(self, order: Message, respond: Respond) -> None:
         if not self._stopping.is_set():

@@ -7,8 +7,36 @@ from collections.abc import Sequence
 
 from peacefs.protocol.errors import GrantLapsed
 from peacefs.protocol.ids import ChunkId, NodeId, epoch_of
-from peacefs.protocol.messages import AskStreams, StreamsFound, StreamUnderWay
+from peacefs.protocol.messages import AskStreams, StreamProgress, StreamsFound, StreamUnderWay
 from peacefs.protocol.tokens import ChunkWrite
+
+
+class Stream:
+    """One that its pipeline thread keeps up to date. Times in seconds, by any one clock."""
+
+    def __init__(self, token: ChunkWrite, begun_s: float) -> None:
+        self.token = token
+        self.received = 0
+        self._begun_s = begun_s
+        self._waited_s = 0.0
+        self._waits_since_s: float | None = None
+
+    def waits(self, now_s: float) -> None:
+        """For its writer."""
+        self._waits_since_s = now_s
+
+    def receives(self, now_s: float, received: int) -> None:
+        """So much has come in all, which may be no more than before."""
+        self._waited_s, self._waits_since_s = self._waited(now_s), None
+        self.received = received
+
+    def progress(self, now_s: float) -> StreamProgress:
+        """What there is to say of it."""
+        return StreamProgress(self.token.chunk, self.received, self._waited(now_s), self._begun_s, now_s)
+
+    def _waited(self, now_s: float) -> float:
+        since_s = self._waits_since_s
+        return self._waited_s + (now_s - since_s if since_s is not None else 0.0)
 
 
 class StreamsUnderWay:
@@ -17,7 +45,7 @@ class StreamsUnderWay:
     def __init__(self, node: NodeId) -> None:
         self._node = node
         self._lock = threading.Lock()
-        self._tokens: dict[ChunkId, list[ChunkWrite]] = {}
+        self._streams: dict[ChunkId, list[Stream]] = {}
         self._epoch = 0
 
     def registered(self, epoch: int) -> None:
@@ -25,7 +53,7 @@ class StreamsUnderWay:
         with self._lock:
             self._epoch = epoch
 
-    def begin(self, token: ChunkWrite) -> None:
+    def begin(self, token: ChunkWrite, now_s: float) -> Stream:
         """A chunk may come twice at once, when its writer has lost patience with the first.
 
         Raises GrantLapsed, at the head, for what an earlier coordinator granted: this one has not been told of it,
@@ -34,25 +62,29 @@ class StreamsUnderWay:
         with self._lock:
             if token.nodes[0] == self._node and epoch_of(token.chunk) < self._epoch:
                 raise GrantLapsed("the coordinator that granted this chunk is gone; ask for it again")
-            self._tokens.setdefault(token.chunk, []).append(token)
+            stream = Stream(token, now_s)
+            self._streams.setdefault(token.chunk, []).append(stream)
+            return stream
 
-    def end(self, token: ChunkWrite) -> None:
+    def end(self, stream: Stream) -> None:
         with self._lock:
-            self._tokens[token.chunk].remove(token)
-            if not self._tokens[token.chunk]:
-                del self._tokens[token.chunk]
+            chunk = stream.token.chunk
+            self._streams[chunk].remove(stream)
+            if not self._streams[chunk]:
+                del self._streams[chunk]
 
     def headed_here(self) -> Sequence[StreamUnderWay]:
         """Those whose pipelines begin here."""
         with self._lock:
-            tokens = [tokens[-1] for tokens in self._tokens.values()]
+            tokens = [streams[-1].token for streams in self._streams.values()]
         return [
             StreamUnderWay(token.chunk, token.version, token.nodes)
             for token in tokens
             if token.nodes[0] == self._node
         ]
 
-    def find(self, question: AskStreams) -> StreamsFound:
-        """Which of these are here."""
+    def find(self, question: AskStreams, now_s: float) -> StreamsFound:
+        """Which of these are here, and how far they are."""
         with self._lock:
-            return StreamsFound(question.chunks, [chunk for chunk in question.chunks if chunk in self._tokens])
+            there = [streams[-1] for chunk in question.chunks if (streams := self._streams.get(chunk))]
+        return StreamsFound(question.chunks, [stream.progress(now_s) for stream in there])

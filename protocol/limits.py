@@ -133,6 +133,19 @@ write_set_chunks_max: Final = 10_000
 schedule_body_bytes_max: Final = 1 * MIB
 write_sets_waiting_max: Final = 1000
 write_set_chunks_waiting_max: Final = 100_000
+# Recovery reads: at one datanode, over all clients.
+readers_per_datanode_max: Final = 2
+# A reader says this often that it lives; after the longer silence its leaves are others'. It names at most so many
+# of its chunks at a time.
+read_leave_restate_s: Final = 3.0
+read_leave_silence_s: Final = 10.0
+reads_stated_max: Final = 128
+readers_waiting_max: Final = 500
+# A read does not fail because the coordinator does not answer: it goes on alone after the first, for the second.
+read_leave_timeout_s: Final = 8.0
+read_leave_alone_s: Final = 10.0
+# The heads of chunks that are not quickly done are asked this often whether their writers make use of the room.
+trickle_look_s: Final = 5.0
 # Sets that were cancelled are remembered, with their age, for whoever comes back with another number of chunks.
 write_set_memory_s: Final = 600.0
 write_set_memory_max: Final = 4096
@@ -369,7 +382,6 @@ copy_timeout_s: Final = 3600.0
 # disk gives less to more (SGuard's Table 8).
 checkpoint_workers_default: Final = 4
 checkpoint_workers_max: Final = 64
-readers_per_datanode_max: Final = 2
 checkpoint_manifest_bytes_max: Final = 64 * MIB
 # A terabyte in pages of 64 KiB.
 checkpoint_pages_max: Final = 16 * MIB

@@ -10,7 +10,7 @@ Who sends what:
                   StreamsFound;
                   coordinator -> the replies, ReplicateChunk, DeleteChunks, VerifyChunks, ReportAgain,
                   Granted, GrantRefused, AskStreams
-                  client -> CreateFile, OpenFile, and what a datanode asks of files but TakeLease
+                  client -> CreateFile, OpenFile, StateReads, and what a datanode asks of files but TakeLease
     supervision   agent -> AgentBeat; coordinator -> AgentOrders
     any           Failure
 
@@ -363,11 +363,22 @@ class AskStreams(Message, frozen=True):
     chunks: list[ChunkId]
 
 
+class StreamProgress(msgspec.Struct, frozen=True, array_like=True):
+    """How far a stream is: bytes that have come, and for how long its writer was waited for, in seconds since it
+    began. By the clock of the datanode it began at `begun_s` and was looked at at `seen_s`."""
+
+    chunk: ChunkId
+    received: int
+    waited_s: float
+    begun_s: float
+    seen_s: float
+
+
 class StreamsFound(Message, frozen=True):
     """Of the chunks that were asked about, those that are."""
 
     asked: list[ChunkId]
-    found: list[ChunkId]
+    found: list[StreamProgress]
 
 
 class WrittenChunk(msgspec.Struct, frozen=True, array_like=True):
@@ -475,6 +486,33 @@ class Opened(Message, frozen=True):
 
     token: str
     layout: Layout
+
+
+class StateReads(Message, frozen=True):
+    """What the reader of `token`, a checkpoint's, wants to read next: chunks by (its own number, the datanodes
+    that have it, nearest first), `at_once` of them together. Answered at once by ReadsScheduled, or, with
+    `patience_s`, as soon as there is leave for one within that time.
+
+    Said again when a chunk is done, and now and then while it reads or waits, with what it is `holding`: leaves by
+    (its number, where). What it neither holds nor wants is given back. `reader` is its name, never used for
+    another; `waited_s` how long it has waited.
+    """
+
+    token: str
+    reader: str
+    wanted: list[tuple[int, list[NodeId]]]
+    holding: list[tuple[int, NodeId]] = []
+    at_once: int = 1
+    waited_s: float = 0.0
+    patience_s: float = 0.0
+
+
+class ReadsScheduled(Message, frozen=True):
+    """The leaves that a reader has beyond those that it holds: by (its number, where); and how many of the chunks
+    that it named wait."""
+
+    leaves: list[tuple[int, NodeId]]
+    waiting: int = 0
 
 
 class ReportCorrupt(Message, frozen=True):
@@ -642,6 +680,8 @@ AnyMessage = (
     | ReportAgain
     | StateWriteSet
     | Scheduled
+    | StateReads
+    | ReadsScheduled
     | Granted
     | GrantRefused
     | StreamEnded

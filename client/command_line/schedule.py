@@ -56,7 +56,7 @@ def _watch(files: PeaceFileSystem, schedule: Schedule, *, as_json: bool) -> None
 
 
 def _drawn(schedule: Schedule) -> Group:
-    times = schedule.waiting_times
+    times, recovery = schedule.waiting_times, schedule.recovery
     lines = [
         f"policy {schedule.policy}, epoch {schedule.epoch}, {schedule.datanodes} datanodes may receive chunks",
         f"{schedule.grants_in_flight} grants in flight, {schedule.granted_total} given, "
@@ -64,6 +64,8 @@ def _drawn(schedule: Schedule) -> Group:
         f"{schedule.fast_lane_chunks_total} small chunks passed: {human_size(schedule.fast_lane_bytes_total)}",
         f"sets waited {times.median_s:.2f} s (median), {times.p95_s:.2f} s (95 %), {times.longest_s:.2f} s "
         f"(longest); a chunk takes {times.chunk_s:.2f} s",
+        f"{recovery.readers} readers of checkpoints read {recovery.chunks_read} chunks at "
+        f"{len(recovery.at_datanode)} datanodes; {recovery.chunks_waiting} wait",
     ]
     tables = [table for table in (_queue(schedule), _grants(schedule)) if table.row_count]
     return Group(*lines, *tables)
@@ -94,6 +96,6 @@ def _grants(schedule: Schedule) -> Table:
             human_size(each.bytes),
             " > ".join(each.pipeline),
             f"{each.waited_s:.1f} s",
-            f"{each.granted_s_ago:.1f} s ago",
+            f"{each.granted_s_ago:.1f} s ago{', trickles' if each.trickles else ''}",
         )
     return table

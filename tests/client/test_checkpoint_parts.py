@@ -1,4 +1,4 @@
-"""The parts of the I/O service that need no cluster: pages, the split into chunks, names, who reads where."""
+"""The parts of the I/O service that need no cluster: pages, the split into chunks, names."""
 
 from __future__ import annotations
 
@@ -19,11 +19,9 @@ from peacefs.client.checkpoint_manifest import (
 )
 from peacefs.client.checkpoint_parts import part_lengths, split
 from peacefs.client.pages import PageChunk, Pages, Stop
-from peacefs.client.recovery_reads import ChunkToRead, RecoveryReads
 from peacefs.protocol.checksums import verify_blocks
 from peacefs.protocol.errors import BadRequest, CheckpointCancelled, CheckpointDamaged
 from peacefs.protocol.limits import packet_bytes
-from peacefs.protocol.messages import ChunkLayout, Hop, Layout, Opened
 
 
 @given(st.lists(st.binary(max_size=9), max_size=20), st.data())
@@ -113,31 +111,3 @@ def test_names_can_be_told_apart_again() -> None:
             directory_name(unit, 1)
     with pytest.raises(BadRequest):
         directory_name("a", -1)
-
-
-def opened(*chunks: str) -> Opened:
-    """A file whose chunks have replicas on the nodes that the letters name."""
-    layouts = [ChunkLayout(n, 1, 10, "token", [Hop(node, "", 0) for node in on]) for n, on in enumerate(chunks)]
-    return Opened("token", Layout(10 * len(layouts), layouts))
-
-
-def test_two_readers_a_datanode_and_the_idle_one_first() -> None:
-    file = opened("ab", "ab", "ab", "a", "b", "c", "")
-    reads = RecoveryReads([ChunkToRead(file, number, number) for number in range(7)], 2)
-    chosen = []
-    while (read := reads.choose()) is not None:
-        chosen.append(read)
-    # The fifth finds room at neither of its own; what has no replica is for the reader to complain of.
-    assert [(read.chunk.number, read.node) for read in chosen] == [
-        (0, "a"),
-        (1, "b"),
-        (2, "a"),
-        (4, "b"),
-        (5, "c"),
-        (6, None),
-    ]
-    assert reads.waiting == 1
-    reads.ended(chosen[0])
-    last = reads.choose()
-    assert last is not None and (last.chunk.number, last.node) == (3, "a")
-    assert reads.waiting == 0 and reads.choose() is None

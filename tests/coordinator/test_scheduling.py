@@ -91,7 +91,7 @@ def test_a_node_that_has_the_stream_keeps_the_grant_however_long_it_takes() -> N
         play.tick()
         for node in grant.nodes[1:]:
             play.denies(node, grant)
-        play.scheduling.answered(play.now_s, grant.nodes[0], [grant.chunk], [grant.chunk])
+        play.has(grant.nodes[0], grant)
     assert play.scheduling.grants
 
 
@@ -175,7 +175,7 @@ def test_what_had_begun_is_asked_about_as_soon_as_its_head_is_gone(comes_back: b
         play.scheduling.registered(play.now_s, "n0", [])
     play.now_s += grant_ask_interval_s
     assert {"n1", "n2"} <= set(play.tick())
-    play.scheduling.answered(play.now_s, "n1", [grant.chunk], [grant.chunk])
+    play.has("n1", grant)
     play.denies("n2", grant)
     assert play.scheduling.grants, "the second hop has not noticed yet"
     play.now_s += grant_ask_interval_s

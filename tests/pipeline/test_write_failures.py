@@ -368,10 +368,10 @@ def test_what_an_earlier_coordinator_granted_does_not_begin_under_a_later_one():
     begun, late, head_elsewhere = (
         ChunkWrite(0.0, earlier.next(), 1, nodes, 1) for nodes in (["n0", "n1"], ["n0"], ["n1", "n0"])
     )
-    streams.begin(begun)
+    streams.begin(begun, 0.0)
     streams.registered(4)
     assert [stream.chunk for stream in streams.headed_here()] == [begun.chunk], "it goes on"
     with pytest.raises(GrantLapsed, match="ask for it again"):
-        streams.begin(late)
-    streams.begin(head_elsewhere)
-    streams.begin(ChunkWrite(0.0, later.next(), 1, ["n0"], 1))
+        streams.begin(late, 0.0)
+    streams.begin(head_elsewhere, 0.0)
+    streams.begin(ChunkWrite(0.0, later.next(), 1, ["n0"], 1), 0.0)

@@ -88,6 +88,7 @@ from peacefs.protocol.messages import (
     ReportAgain,
     ReportChunks,
     ReportCorrupt,
+    StateReads,
     StateWriteSet,
     StreamEnded,
     StreamsFound,
@@ -258,6 +259,7 @@ class SimulatedCoordinator:
                 if transition.after is State.DEAD:
                     self.files.schedule.died(transition.node)
             self.files.schedule.tick()
+            self.files.recovery.tick()
             for copy in ticked.copies:
                 self._start_copy(copy)
             yield from self._reclaim()
@@ -339,6 +341,8 @@ class SimulatedCoordinator:
                 return await self.files.writing.allocate(message, None)
             case StateWriteSet():
                 return await self.files.schedule.state(message, caller, None)
+            case StateReads():
+                return await self.files.recovery.state(message)
             case StreamEnded():
                 return self.files.schedule.ended(caller, message)
             case StreamsFound():
@@ -491,7 +495,7 @@ class SimulatedDatanode:
 
     def _answer_about_streams(self, question: AskStreams) -> fx.Steps[None]:
         with contextlib.suppress(PeacefsError):
-            yield from fx.call(self.streams.find(question), Done, timeout_s=CALL_TIMEOUT_S)
+            yield from fx.call(self.streams.find(question, self.world.now_s), Done, timeout_s=CALL_TIMEOUT_S)
 
     def _stay_registered(self, changes: Changes, clock: ClusterClock) -> fx.Steps[None]:
         """What `CoordinatorLink` does, without its threads."""

@@ -11,6 +11,7 @@ from peacefs.peace.express import ExpressPolicy
 from peacefs.protocol.errors import NoDatanodes
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.limits import MIB, grant_clock_slack_s, grant_open_s
+from peacefs.protocol.messages import StreamProgress
 
 
 class Scheduled:
@@ -64,7 +65,12 @@ class Scheduled:
         )
 
     def denies(self, node: str, grant: InFlight) -> None:
-        self.carry_out(self.scheduling.answered(self.now_s, node, [grant.chunk], []))
+        self.carry_out(self.scheduling.answered(self.now_s, node, [grant.chunk], {}))
+
+    def has(self, node: str, grant: InFlight, *, received: int = 0, waited_s: float = 0.0) -> None:
+        """A datanode receives it; since the grant so much has come and the writer was waited for so long."""
+        seen = StreamProgress(grant.chunk, received, waited_s, grant.granted_s, self.now_s)
+        self.carry_out(self.scheduling.answered(self.now_s, node, [grant.chunk], {grant.chunk: seen}))
 
     def tick(self) -> list[str]:
         """The nodes that are asked about their streams."""

@@ -1,0 +1,162 @@
+"""Who may read which chunk of a checkpoint, and at which datanode: few readers at each, over all clients. Pure.
+
+SGuard, section 6.2: with Table 8's disks the aggregate falls to a third with the third reader. Chunks being
+written come first: where they have taken all slots of a datanode, one reads there. Whoever asked first is served
+first; where it finds no room, others pass, which takes nothing from it.
+
+Leaves are soft: a reader that is not heard of for `limits.read_leave_silence_s` has lost its own, and one that
+says later that it reads on is counted again, whether or not there is room.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from peacefs.protocol.errors import BadRequest, Overloaded
+from peacefs.protocol.ids import NodeId
+from peacefs.protocol.limits import (
+    checkpoint_workers_max,
+    read_leave_silence_s,
+    readers_per_datanode_max,
+    readers_waiting_max,
+    reads_stated_max,
+)
+
+#: Where nobody counts: no datanode that lives has the chunk, and its reader is to find that out.
+NOWHERE: NodeId = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadWish:
+    """What a reader states: chunks by its own numbers. `wanted` are those that it would read next, with the
+    datanodes that have them, nearest first; `holding` those that it has leave for; `at_once` how many it reads
+    together."""
+
+    reader: str
+    wanted: Mapping[int, Sequence[NodeId]]
+    holding: Mapping[int, NodeId]
+    at_once: int
+    waited_s: float = 0.0
+
+    def check(self) -> None:
+        """Raises BadRequest for what makes no sense."""
+        if not 1 <= self.at_once <= checkpoint_workers_max:
+            raise BadRequest(f"{self.at_once} reads at once are out of range: 1 to {checkpoint_workers_max}")
+        if len(self.wanted) + len(self.holding) > reads_stated_max:
+            raise BadRequest(
+                f"{len(self.wanted) + len(self.holding)} chunks are over the limit of {reads_stated_max} for one "
+                "statement of reads; state the next ones when some are done"
+            )
+
+
+@dataclass(slots=True, eq=False)
+class Reader:
+    """One that reads or waits. `leaves` are where it may read which of its chunks."""
+
+    wish: ReadWish
+    asked_s: float
+    heard_s: float
+    leaves: dict[int, NodeId] = field(default_factory=dict)
+
+    @property
+    def waiting(self) -> int:
+        """How many of the chunks that it has named have no leave yet."""
+        return sum(number not in self.leaves for number in self.wish.wanted)
+
+
+class RecoveryReads:
+    """All readers of one coordinator. `has_room` tells whether chunks being written leave a slot of a datanode."""
+
+    def __init__(self, has_room: Callable[[NodeId], bool]) -> None:
+        self._has_room = has_room
+        self._readers: dict[str, Reader] = {}
+        self._at_node: Counter[NodeId] = Counter()
+        self.leaves_total = 0
+
+    # -- events ------------------------------------------------------------------------------------
+
+    def state(self, now_s: float, wish: ReadWish) -> list[str]:
+        """A reader states, or states again, what it reads and wants to read; one with neither is done.
+
+        Gives the names of the readers that have got new leaves by it. Raises BadRequest, and Overloaded when too
+        many read already.
+        """
+        wish.check()
+        known = self._readers.get(wish.reader)
+        if known is None:
+            if not wish.wanted and not wish.holding:
+                return []
+            if len(self._readers) >= readers_waiting_max:
+                raise Overloaded(f"{len(self._readers)} readers of checkpoints wait already; try again in a while")
+            known = self._readers[wish.reader] = Reader(wish, now_s - wish.waited_s, now_s)
+        known.wish, known.heard_s = wish, now_s
+        # What it was given and has not heard of yet comes again, as long as it wants it.
+        unheard = {number: node for number, node in known.leaves.items() if number in wish.wanted}
+        self._leave(known, {**unheard, **wish.holding})
+        if not wish.wanted and not wish.holding:
+            del self._readers[wish.reader]
+        return self._serve()
+
+    def tick(self, now_s: float) -> list[str]:
+        """To be called several times a second: who has got new leaves since."""
+        for name, reader in list(self._readers.items()):
+            if now_s - reader.heard_s > read_leave_silence_s:
+                self._leave(reader, {})
+                del self._readers[name]
+        return self._serve()
+
+    def _leave(self, reader: Reader, leaves: dict[int, NodeId]) -> None:
+        self._at_node.subtract(reader.leaves.values())
+        reader.leaves = leaves
+        self._at_node.update(leaves.values())
+
+    # -- what is decided ---------------------------------------------------------------------------
+
+    def _serve(self) -> list[str]:
+        full: set[NodeId] = set()
+        served = []
+        for reader in sorted(self._readers.values(), key=lambda each: each.asked_s):
+            before = len(reader.leaves)
+            for number, nodes in reader.wish.wanted.items():
+                if len(reader.leaves) >= reader.wish.at_once:
+                    break
+                if number in reader.leaves or (nodes and full.issuperset(nodes)):
+                    continue
+                node = self._choose(nodes, full)
+                if node is not None:
+                    reader.leaves[number] = node
+                    self._at_node[node] += 1
+            if len(reader.leaves) > before:
+                self.leaves_total += len(reader.leaves) - before
+                served.append(reader.wish.reader)
+        return served
+
+    def _choose(self, nodes: Sequence[NodeId], full: set[NodeId]) -> NodeId | None:
+        """The one with the fewest readers, of equal ones the nearest; None if all have as many as they may."""
+        if not nodes:
+            return NOWHERE
+        free = [node for node in nodes if node not in full and self._at_node[node] < self._most(node)]
+        full.update(node for node in nodes if node not in free)
+        return min(free, key=lambda node: self._at_node[node], default=None)
+
+    def _most(self, node: NodeId) -> int:
+        return readers_per_datanode_max if self._has_room(node) else 1
+
+    # -- what there is to see ----------------------------------------------------------------------
+
+    def leaves(self, reader: str) -> dict[int, NodeId]:
+        """Where a reader may read which of its chunks."""
+        known = self._readers.get(reader)
+        return dict(known.leaves) if known else {}
+
+    @property
+    def readers(self) -> list[Reader]:
+        """Who asked first is first."""
+        return sorted(self._readers.values(), key=lambda each: each.asked_s)
+
+    @property
+    def at_node(self) -> dict[NodeId, int]:
+        """How many read at each datanode where somebody does."""
+        return {node: count for node, count in self._at_node.items() if count and node != NOWHERE}

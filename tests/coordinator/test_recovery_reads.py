@@ -1,0 +1,164 @@
+"""Readers of checkpoints share datanodes: two at each over all clients, one where chunks are written, no one
+starves."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peacefs.coordinator.recovery_reads import ReadWish, RecoveryReads
+from peacefs.protocol.errors import BadRequest, Overloaded
+from peacefs.protocol.limits import (
+    checkpoint_workers_max,
+    read_leave_silence_s,
+    readers_per_datanode_max,
+    readers_waiting_max,
+    reads_stated_max,
+)
+
+
+def wish(
+    reader: str,
+    wanted: Sequence[str] = (),
+    holding: Mapping[int, str] | None = None,
+    *,
+    at_once: int = 8,
+    waited_s: float = 0.0,
+) -> ReadWish:
+    """Chunks by their place in the list; a letter is a datanode that has it. What is held is not wanted."""
+    held = holding or {}
+    chunks = {number: list(nodes) for number, nodes in enumerate(wanted) if number not in held}
+    return ReadWish(reader, chunks, held, at_once, waited_s)
+
+
+def quiet(node: str) -> bool:
+    """No chunk is being written anywhere."""
+    return True
+
+
+def test_two_readers_a_datanode_whoever_they_are_and_the_idle_one_first() -> None:
+    reads = RecoveryReads(quiet)
+    assert reads.state(0.0, wish("one", ["ab", "ab", "a"])) == ["one"]
+    assert reads.leaves("one") == {0: "a", 1: "b", 2: "a"}
+    assert reads.state(1.0, wish("two", ["a", "ab", "c", ""])) == ["two"]
+    # `a` has its two; what nobody who lives has is for the reader to complain of, and counts nowhere.
+    assert reads.leaves("two") == {1: "b", 2: "c", 3: ""}
+    assert reads.at_node == {"a": 2, "b": 2, "c": 1}
+    # One is done with its first chunk: the other, which is waiting, hears of it.
+    assert reads.state(2.0, wish("one", [], {1: "b", 2: "a"})) == ["two"]
+    assert reads.leaves("two")[0] == "a"
+
+
+def test_of_those_who_wait_for_a_datanode_the_first_who_asked_gets_it_and_others_pass_meanwhile() -> None:
+    reads = RecoveryReads(quiet)
+    reads.state(0.0, wish("reads", ["a", "a"]))
+    reads.state(1.0, wish("first", ["a"]))
+    reads.state(2.0, wish("second", ["a", "b"]))
+    assert (reads.leaves("first"), reads.leaves("second")) == ({}, {1: "b"})
+    # A third has waited for longer already, at a coordinator that was there before.
+    reads.state(3.0, wish("third", ["a"], waited_s=9.0))
+    assert reads.state(4.0, wish("reads", [], {0: "a"})) == ["third"]
+    assert reads.state(5.0, wish("reads")) == ["first"]
+    assert [reader.wish.reader for reader in reads.readers] == ["third", "first", "second"]
+    assert [reader.waiting for reader in reads.readers] == [0, 0, 1]
+
+
+def test_where_chunks_being_written_take_all_slots_one_reads() -> None:
+    busy = {"a"}
+    reads = RecoveryReads(lambda node: node not in busy)
+    reads.state(0.0, wish("one", ["a", "a", "b", "b"]))
+    assert reads.leaves("one") == {0: "a", 2: "b", 3: "b"}
+    assert reads.tick(1.0) == []
+    busy.clear()
+    assert reads.tick(2.0) == ["one"]
+    assert reads.leaves("one")[1] == "a"
+
+
+def test_nobody_has_more_leaves_than_it_reads_at_once() -> None:
+    reads = RecoveryReads(quiet)
+    reads.state(0.0, wish("one", ["a", "b", "c"], at_once=2))
+    assert reads.leaves("one") == {0: "a", 1: "b"}
+    reads.state(1.0, wish("one", ["a", "b", "c"], {1: "b"}, at_once=2))
+    assert reads.leaves("one") == {0: "a", 1: "b"}, "what it was given and did not hear of comes again"
+
+
+def test_what_a_reader_that_is_gone_held_comes_back() -> None:
+    reads = RecoveryReads(quiet)
+    reads.state(0.0, wish("gone", ["a", "a"]))
+    reads.state(1.0, wish("waits", ["a"]))
+    assert reads.tick(read_leave_silence_s) == []
+    reads.state(read_leave_silence_s, wish("waits", ["a"]))
+    assert reads.tick(read_leave_silence_s + 0.1) == ["waits"]
+    # It was only paused, reads on and says so: it is counted again, and nobody else is let in before they are few.
+    reads.state(20.0, wish("gone", [], {0: "a", 1: "a"}))
+    assert reads.at_node == {"a": 3}
+    reads.state(20.0, wish("another", ["a"]))
+    reads.state(21.0, wish("waits"))
+    assert (reads.at_node, reads.leaves("another")) == ({"a": 2}, {})
+    reads.state(22.0, wish("gone"))
+    assert reads.leaves("another") == {0: "a"}
+
+
+def test_what_an_earlier_coordinator_allowed_is_counted() -> None:
+    reads = RecoveryReads(quiet)
+    reads.state(0.0, wish("new", ["a", "a"]))
+    reads.state(0.1, wish("old", ["a", "a", "a"], {0: "a", 1: "a"}))
+    assert reads.at_node == {"a": 4}
+    reads.state(1.0, wish("new"))
+    assert reads.leaves("old") == {0: "a", 1: "a"}
+    reads.state(2.0, wish("old", ["a", "a", "a"], {1: "a"}, at_once=2))
+    assert reads.leaves("old") == {0: "a", 1: "a"}
+
+
+def test_what_makes_no_sense_is_refused() -> None:
+    reads = RecoveryReads(quiet)
+    with pytest.raises(BadRequest, match="0 reads at once"):
+        reads.state(0.0, wish("x", ["a"], at_once=0))
+    with pytest.raises(BadRequest, match=f"1 to {checkpoint_workers_max}"):
+        reads.state(0.0, wish("x", ["a"], at_once=checkpoint_workers_max + 1))
+    with pytest.raises(BadRequest, match="over the limit of 128"):
+        reads.state(0.0, wish("x", ["a"] * (reads_stated_max + 1)))
+    assert reads.state(0.0, wish("has nothing to read")) == []
+    for number in range(readers_waiting_max):
+        reads.state(0.0, wish(f"reader-{number}", ["a"]))
+    with pytest.raises(Overloaded, match="500 readers"):
+        reads.state(0.0, wish("one too many", ["a"]))
+    reads.state(0.0, wish("reader-0"))
+    reads.state(0.0, wish("one too many", ["a"]))
+
+
+@given(st.integers(0, 2**32))
+def test_the_bound_holds_whatever_readers_do_and_all_come_to_their_end(seed: int) -> None:
+    random = Random(seed)
+    busy = set(random.sample("abcd", random.randint(0, 4)))
+    reads = RecoveryReads(lambda node: node not in busy)
+    at_once = random.randint(1, 4)
+    left: dict[str, dict[int, str]] = {}
+    held: dict[str, dict[int, str]] = {}
+    for number in range(random.randint(1, 5)):
+        chunks = ("".join(random.sample("abcd", random.randint(1, 3))) for _ in range(random.randint(1, 6)))
+        left[f"r{number}"], held[f"r{number}"] = dict(enumerate(chunks)), {}
+    rounds = 0
+    while left:
+        rounds += 1
+        assert rounds < 2000, "somebody waits for ever"
+        name = random.choice(sorted(left))
+        held[name] = {number: node for number, node in held[name].items() if random.random() < 0.5}
+        if not left[name] and not held[name]:
+            del left[name]
+            reads.state(float(rounds), ReadWish(name, {}, {}, at_once))
+            continue
+        reads.state(float(rounds), ReadWish(name, left[name], held[name], at_once))
+        if random.random() < 0.7:  # else the answer was lost
+            held[name] = reads.leaves(name)
+            left[name] = {number: nodes for number, nodes in left[name].items() if number not in held[name]}
+        assert len(reads.leaves(name)) <= at_once
+        for node, count in Counter(node for reader in reads.readers for node in reader.leaves.values()).items():
+            assert count <= (1 if node in busy else readers_per_datanode_max)
+            assert reads.at_node[node] == count
+    assert reads.at_node == {} and reads.readers == []

@@ -1,0 +1,152 @@
+"""Several units recover at once, each with several readers, while readers, datanodes and the coordinator crash.
+
+However many there are, two read at a datanode; whoever lives gets its checkpoint; and in the end nobody is
+counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+import pytest
+from simulation.saboteur import Saboteur
+from simulation.seeds import seeds
+from simulation.simulated_cluster import (
+    CALL_TIMEOUT_S,
+    CHUNK_BYTES,
+    HOP_TIMEOUT_S,
+    Open,
+    SimulatedCluster,
+    write,
+)
+from simulation.simulated_cluster import Opened as Found
+from simulation.test_flushing_under_a_seed import patiently
+from simulation.world import Node, Task
+
+from peacefs.client.checkpoint_reader import ParallelReading
+from peacefs.protocol import effects as fx
+from peacefs.protocol.errors import PeacefsError
+from peacefs.protocol.limits import read_leave_silence_s, readers_per_datanode_max
+from peacefs.protocol.messages import Opened
+
+_PARTS = 3
+_WORKERS = 4
+
+
+class Recoveries:
+    """A checkpoint of several parts, and units that read it."""
+
+    def __init__(self, seed: int, units: int, *, lose: float = 0.0) -> None:
+        self.random = Random(seed)
+        self.cluster = SimulatedCluster(seed, datanodes=4, lose=lose)
+        self.world = self.cluster.world
+        self.cluster.until_ready()
+        writer = self.cluster.client("writer")
+        self.parts = [self.random.randbytes(5 * CHUNK_BYTES + part) for part in range(_PARTS)]
+        for part, data in enumerate(self.parts):
+            steps = patiently(write(f"/part-{part}", data, f"part-{part}"))
+            self.world.run_task(self.cluster.start(writer, "write", steps), limit_s=400.0)
+        self.units = [self.cluster.client(f"client-{number}") for number in range(units)]
+        self.readings: dict[str, ParallelReading] = {}
+        self.targets: dict[str, bytearray] = {}
+        self.workers: dict[str, list[Task]] = {}
+        self.most = 0
+
+    def begin(self) -> None:
+        """All units at once."""
+        for unit in self.units:
+            opened = self.world.run_task(self.cluster.start(unit, "open", patiently(_open())), limit_s=400.0)
+            length = sum(part.layout.length for part in opened)
+            target = self.targets[unit.name] = bytearray(length)
+            reading = self.readings[unit.name] = ParallelReading(
+                unit.name,
+                opened,
+                memoryview(target),
+                _WORKERS,
+                small_bytes_max=0,
+                hold_s=0.0,
+                hop_timeout_s=HOP_TIMEOUT_S,
+            )
+            self.workers[unit.name] = [
+                self.cluster.start(unit, f"worker-{number}", slowly(reading.work()))
+                for number in range(reading.workers)
+            ]
+        self.world.before_effect = self._look
+
+    def finish(self) -> list[Node]:
+        """Until those that live have all; which they are."""
+        alive = [unit for unit in self.units if unit.up]
+        for unit in alive:
+            for worker in self.workers[unit.name]:
+                self.world.run_task(worker, limit_s=1000.0)
+            last = self.readings[unit.name].leaves.give_back()
+            self.world.run_task(self.cluster.start(unit, "last word", last), limit_s=60.0)
+            assert bytes(self.targets[unit.name]) == b"".join(self.parts)
+        return alive
+
+    def _look(self, node: Node, effect: fx.Effect) -> None:
+        at: Counter[str] = Counter()
+        for unit in self.units:
+            if unit.up:
+                at.update(self.readings[unit.name].leaves.reads.values())
+        self.most = max([self.most, *at.values()])
+
+
+def slowly(steps: fx.Steps[None]) -> fx.Steps[None]:
+    """A reader that takes its time with each piece, as with large chunks, so that readers meet."""
+    step = lambda: next(steps)  # noqa: E731
+    while True:
+        try:
+            effect = step()
+        except StopIteration:
+            return
+        if isinstance(effect, fx.Receive):
+            yield from fx.sleep(0.05)
+        try:
+            result = yield effect
+        except PeacefsError as fault:
+            step = lambda fault=fault: steps.throw(fault)  # noqa: E731
+        else:
+            step = lambda result=result: steps.send(result)  # noqa: E731
+
+
+def _open() -> fx.Steps[list[Opened]]:
+    parts = []
+    for part in range(_PARTS):
+        found = yield from fx.call(Open(f"/part-{part}"), Found, timeout_s=CALL_TIMEOUT_S)
+        parts.append(Opened(found.token, found.layout))
+    return parts
+
+
+@pytest.mark.parametrize("seed", seeds(3))
+def test_many_units_that_recover_at_once_read_two_at_a_datanode(seed: int) -> None:
+    print(f"PEACEFS_SEED={seed}")
+    story = Recoveries(seed, units=5)
+    story.begin()
+    # One of them dies with leaves in its hands: the others are served when it has been silent for a while.
+    reads = story.cluster.coordinator.files.recovery.reads
+    assert story.world.run(lambda: story.most == readers_per_datanode_max, limit_s=60.0)
+    assert reads.leaves("client-0")
+    story.world.crash(story.units[0])
+    assert len(story.finish()) == 4
+    assert story.most == readers_per_datanode_max
+    # Not until nobody is left: the world would stop in the middle of a tick.
+    story.world.run(lambda: False, limit_s=read_leave_silence_s + 2.0)
+    assert (reads.readers, reads.at_node) == ([], {})
+
+
+@pytest.mark.parametrize("seed", seeds(4))
+def test_readers_come_to_their_end_whatever_crashes(seed: int) -> None:
+    print(f"PEACEFS_SEED={seed}")
+    story = Recoveries(seed, units=3, lose=0.003)
+    story.begin()
+    saboteur = Saboteur(story.cluster, Random(seed), effects_between=150)
+    story.finish()
+    saboteur.rest()
+    story.world.network.lose = 0.0
+    nodes = [story.cluster.coordinator.node, *(datanode.node for datanode in story.cluster.datanodes)]
+    assert story.world.run(lambda: all(node.up for node in nodes), limit_s=60.0)
+    story.world.run(lambda: False, limit_s=read_leave_silence_s + 2.0)
+    assert story.cluster.coordinator.files.recovery.reads.readers == []
+    print(f"{saboteur.crashes} crashes, most {story.most}")
