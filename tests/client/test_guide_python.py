@@ -1,0 +1,54 @@
+"""The Python of README and of the guides does what it says, against a cluster."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from support.pages import GUIDE_ADDRESS, Page, guides
+
+from peacefs.client.filesystem import PeaceFileSystem
+from peacefs.client.local_cluster import LocalCluster
+
+pytestmark = pytest.mark.cluster
+
+_BLOCKS = [
+    pytest.param(block, id=f"{page.name}-{number}")
+    for page in guides()
+    for number, block in enumerate(page.blocks("python"))
+    if "spark" not in block
+]
+
+
+@pytest.mark.parametrize("block", _BLOCKS)
+def test_a_block_of_python_runs(block: str, shared_cluster: LocalCluster) -> None:
+    host, _, port = shared_cluster.http_address.removeprefix("http://").partition(":")
+    code = block.replace(GUIDE_ADDRESS, f"{host}:{port}").replace("port=9870", f"port={port}")
+    with PeaceFileSystem(shared_cluster.http_address) as files:
+        before = {entry.name for entry in files.list("/")}
+        try:
+            done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+            assert done.returncode == 0, done.stderr
+            made = {entry.name for entry in files.list("/")} - before
+            assert made, "it left nothing"
+        finally:
+            for entry in files.list("/"):
+                if entry.name not in before:
+                    files.delete(f"/{entry.name}", recursive=True)
+
+
+def test_there_are_blocks() -> None:
+    assert len(_BLOCKS) >= 4
+    assert any("fsspec" in str(block.values) for block in _BLOCKS)
+
+
+def test_the_guides_say_one_address() -> None:
+    for page in guides():
+        for block in page.blocks("python"):
+            assert ":9870" not in block.replace(GUIDE_ADDRESS, ""), page.name
+
+
+def test_a_page_has_blocks_by_language() -> None:
+    page = Page(next(page.path for page in guides() if page.name == "README.md"))
+    assert page.blocks("python") and page.blocks("")

@@ -1,0 +1,113 @@
+"""What README and the guides say can be done as it stands there: links lead somewhere, commands and options exist.
+
+Their Python is run against a cluster: `tests/client/test_guide_python.py`, `tests/spark/test_guide_spark.py`.
+"""
+
+from __future__ import annotations
+
+import re
+
+import click
+import pytest
+import typer.main
+from support.pages import ROOT, Page, all_pages, guides
+
+from peacefs.command import application
+
+_PROGRAM = typer.main.get_command(application)
+_BENCHMARKS = {path.stem for path in (ROOT / "benchmarks").glob("*.py")}
+
+
+def _named(page: Page) -> str:
+    return page.name
+
+
+@pytest.mark.parametrize("page", all_pages(), ids=_named)
+def test_every_link_leads_somewhere(page: Page) -> None:
+    for link in page.links():
+        where, _, anchor = link.partition("#")
+        target = Page((page.path.parent / where).resolve() if where else page.path)
+        assert target.path.exists(), f"{page.name} leads to {link}"
+        assert not anchor or anchor in target.anchors(), f"{page.name} leads to {link}"
+
+
+def test_every_guide_is_named_by_the_readme() -> None:
+    named = set(Page(ROOT / "README.md").links())
+    assert {page.name for page in guides()} - {"README.md"} <= named
+
+
+def _check_use(words: list[str]) -> str | None:
+    """What is wrong with `peacefs WORDS`; a placeholder in capitals ends it."""
+    command: click.Command = _PROGRAM
+    path = "peacefs"
+    rest = list(words)
+    while rest and isinstance(command, click.Group):
+        if rest[0] not in command.commands:
+            return None if rest[0].isupper() or rest[0] == "--help" else f"{path} has no {rest[0]}"
+        path, command = f"{path} {rest[0]}", command.commands[rest.pop(0)]
+    known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    for word in rest:
+        if word == "--":
+            return None
+        option = word.strip("[].,;:").partition("=")[0]
+        if option.startswith("-") and option not in {*known, "--help", "-"}:
+            return f"{path} has no {option}"
+    return None
+
+
+@pytest.mark.parametrize("page", all_pages(), ids=_named)
+def test_commands_and_their_options_exist(page: Page) -> None:
+    if page.name == "CHANGELOG.md":
+        return  # it tells of what was, too
+    wrong = [what for words in page.command_lines("peacefs") if (what := _check_use(words)) is not None]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("page", guides(), ids=_named)
+def test_benchmarks_and_make_targets_exist(page: Page) -> None:
+    for words in page.command_lines("python"):
+        if words[:2] == ["-m", "benchmarks"] and len(words) > 2 and not words[2].isupper():
+            assert words[2] in _BENCHMARKS, words
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for words in page.command_lines("make"):
+        assert not words or words[0] in targets, words
+
+
+def _commands(command: click.Command, path: str) -> set[str]:
+    if not isinstance(command, click.Group):
+        return {path}
+    return {leaf for name, inner in command.commands.items() for leaf in _commands(inner, f"{path} {name}")}
+
+
+def test_the_page_of_commands_names_all_of_them() -> None:
+    rows = [row for row in (ROOT / "docs" / "commands.md").read_text().splitlines() if row.startswith("| `")]
+    named = set[str]()
+    for row in rows:
+        group = "peacefs"
+        for words in (text.split() for text in re.findall(r"`([^`]+)`", row.split(" | ")[0])):
+            if words[0] == "peacefs":
+                group = " ".join(words[:-1])
+                named.add(" ".join(words))
+            else:
+                named.add(f"{group} {words[0]}")
+    assert named == _commands(_PROGRAM, "peacefs")
+
+
+def test_the_figures_of_the_readme_are_those_of_the_page_of_benchmarks() -> None:
+    def rows(text: str, heading: str) -> list[list[str]]:
+        section = text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+        lines = [line.strip("| ").split("|") for line in section.splitlines() if line.startswith("| ")]
+        return [[cell.strip() for cell in line] for line in lines if line[0].strip("- ") != ""][1:]
+
+    all_figures = {row[0]: row[2:] for row in rows((ROOT / "docs" / "benchmarks.md").read_text(), "Figures")}
+    shown = rows((ROOT / "README.md").read_text(), "How fast")
+    assert len(shown) > 4
+    for what, *figures in shown:
+        assert figures == all_figures[what]
+
+
+def test_a_command_that_does_not_exist_is_found() -> None:
+    assert _check_use(["frobnicate", "/a"]) == "peacefs has no frobnicate"
+    assert _check_use(["ls", "--colour", "/"]) == "peacefs ls has no --colour"
+    assert _check_use(["topology", "paint"]) == "peacefs topology has no paint"
+    assert _check_use(["COMMAND", "--help"]) is None
