@@ -1,4 +1,4 @@
-"""`peacefs topology calibrate`: what disks and links carry, measured in the running cluster, into a topology file."""
+"""`peacefs topology calibrate`: what disks and links carry is measured, and goes into a topology file."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pathlib import Path
 from peacefs.client.addresses import parse_address
 from peacefs.client.calibrator import Calibrator, LinkRate
 from peacefs.client.command_line.progress import StepProgress, step_progress
-from peacefs.client.coordinator_api import CoordinatorApi, current_user
 from peacefs.client.control_calls import ControlCalls
+from peacefs.client.coordinator_api import CoordinatorApi, current_user
 from peacefs.client.coordinator_http import CoordinatorHttp
-from peacefs.client.patience import Patience
 from peacefs.client.network_view import NetworkView, ServerView
+from peacefs.client.patience import Patience
 from peacefs.protocol.errors import BadRequest, InvalidTopology
 from peacefs.protocol.hello import Identity
 from peacefs.protocol.limits import calibration_streams
@@ -74,13 +74,15 @@ class _Calibration:
         rates: dict[frozenset[str], float] = {}
         for link, one, other in links:
             progress.step(f"{link.a} - {link.b}")
-            rate = self._calibrator.link([self._node_of[name] for name in one], [self._node_of[name] for name in other])
+            rate = self._calibrator.link(
+                [self._node_of[name] for name in one], [self._node_of[name] for name in other]
+            )
             if self._was_limit(rate, [disks[name] for name in (*one, *other)]):
                 rates[link.ends] = rate.bytes_s
             else:
                 self._notes.append(
-                    f"{link.a} - {link.b}: at least {show_rate(rate.bytes_s)}, for the disks were busy before it was; "
-                    f"left at {show_rate(link.bytes_s)}"
+                    f"{link.a} - {link.b}: at least {show_rate(rate.bytes_s)}, for the disks were busy "
+                    f"before it was; left at {show_rate(link.bytes_s)}"
                 )
         return with_measured(self._topology, disks, rates)
 

@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from peacefs.client.addresses import DEFAULT_ADDRESS
-from peacefs.client.command_line.options import Coordinator
+from peacefs.client.command_line.options import DEFAULT_COORDINATOR, Coordinator
 from peacefs.protocol.limits import checkpoint_idle_s, checkpoint_orphan_age_s
 
 checkpoint = typer.Typer(
-    help="Look into, verify, move and roll back Spark's streaming checkpoints. A PATH may be file:///... on this machine.",
+    help="Look into, verify, move and roll back Spark's streaming checkpoints. "
+    "A PATH may be file:///... on this machine.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -20,14 +20,13 @@ checkpoint = typer.Typer(
 
 Root = Annotated[str, typer.Argument(metavar="PATH", help="A checkpoint's root.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object for each checkpoint.")]
-_DEFAULT_COORDINATOR = DEFAULT_ADDRESS.http
 
 
 @checkpoint.command("ls")
 def list_(
     paths: Annotated[list[str] | None, typer.Argument(metavar="PATH", help="[default: /]")] = None,
     as_json: Json = False,
-    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
     """List the checkpoints at and below paths: their batches, sizes and queries."""
     from peacefs.client.command_line.session import Session
@@ -44,7 +43,7 @@ def show(
     path: Root,
     stores: Annotated[bool, typer.Option("--stores", "-s", help="Each partition's state versions, too.")] = False,
     as_json: Json = False,
-    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
     """Show what a checkpoint holds: query, batches, sources, operators and their state."""
     from peacefs.client.command_line.session import Session
@@ -62,12 +61,13 @@ def verify(
         typer.Option("--batch", metavar="N", min=0, help="Judge this batch. [default: the last one done]"),
     ] = None,
     as_json: Json = False,
-    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
     """Verify that a query could go on from a checkpoint, and say which batch is the last good one.
 
     Reads every file that a restart from the batch needs, and verifies checksums, contents, and that they fit
-    together. Exit status: 0 whole; 3 something is wrong that a restart survives; 4 an earlier batch is good; 5 none is.
+    together. Exit status: 0 whole; 3 something is wrong that a restart survives; 4 an earlier batch is good;
+    5 none is.
     """
     from peacefs.client.command_line.session import Session
     from peacefs.spark_connector.checkpoints.commands import verify_checkpoint
@@ -82,7 +82,7 @@ NewRoot = Annotated[str, typer.Argument(metavar="PATH", help="A root where nothi
 
 
 @checkpoint.command()
-def fork(path: Root, new: NewRoot, coordinator: Coordinator = _DEFAULT_COORDINATOR) -> None:
+def fork(path: Root, new: NewRoot, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
     """Copy a checkpoint to another root of its cluster, to try things out: names alone, never data, all at once.
 
     Of a query that runs it is the checkpoint of one moment. The copy needs nothing of the original.
@@ -99,9 +99,9 @@ def export(
     path: Root,
     file: Archive,
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace FILE if it is there.")] = False,
-    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """Write a checkpoint into an archive: a zip with a SHA-256 of every file. From a cluster, that of one moment."""
+    """Write a checkpoint into an archive, a zip with a SHA-256 of every file; from a cluster, of one moment."""
     from peacefs.client.command_line.session import Session
     from peacefs.spark_connector.checkpoints.moving_commands import export_checkpoint
 
@@ -110,7 +110,7 @@ def export(
 
 
 @checkpoint.command("import")
-def import_(file: Archive, new: NewRoot, coordinator: Coordinator = _DEFAULT_COORDINATOR) -> None:
+def import_(file: Archive, new: NewRoot, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
     """Make a checkpoint of an archive. It is there when it is whole, and verified, and never over another."""
     from peacefs.client.command_line.session import Session
     from peacefs.spark_connector.checkpoints.moving_commands import import_checkpoint
@@ -126,12 +126,13 @@ def begin(
         str | None, typer.Option("--host", metavar="NAME", help="Where the query is to run. [default: here]")
     ] = None,
     pid: Annotated[
-        int | None, typer.Option("--pid", metavar="N", min=0, help="The query's process. [default: who calls this]")
+        int | None,
+        typer.Option("--pid", metavar="N", min=0, help="The query's process. [default: who calls this]"),
     ] = None,
     as_json: Json = False,
-    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """Begin a run of a query: print the checkpointLocation for it, and refuse what earlier runs write from now on."""
+    """Begin a run of a query: print the checkpointLocation for it, and refuse what earlier runs write."""
     from peacefs.client.command_line.session import Session
     from peacefs.spark_connector.checkpoints.run_commands import begin_run_of
 
@@ -143,7 +144,7 @@ def begin(
 def runs(
     paths: Annotated[list[str] | None, typer.Argument(metavar="PATH", help="[default: /]")] = None,
     as_json: Json = False,
-    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
     """List who may write to the checkpoints at and below paths: the latest run of each."""
     from peacefs.client.command_line.session import Session
@@ -165,7 +166,9 @@ def rollback(
         str | None,
         typer.Option("--with-sink", metavar="DIR", help="What a file sink writes to: its log is cut back, too."),
     ] = None,
-    no_file_sink: Annotated[bool, typer.Option("--no-file-sink", help="The query writes to no file sink.")] = False,
+    no_file_sink: Annotated[
+        bool, typer.Option("--no-file-sink", help="The query writes to no file sink.")
+    ] = False,
     idle: Annotated[
         float,
         typer.Option(
@@ -173,7 +176,7 @@ def rollback(
         ),
     ] = checkpoint_idle_s,
     as_json: Json = False,
-    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
     """Make an earlier batch the latest, all at once; what was there before is kept beside it.
 
@@ -210,10 +213,13 @@ def prune(
     idle: Annotated[
         float,
         typer.Option(
-            "--idle", metavar="SECONDS", min=0, help="Delete only if nothing was written in the last so many seconds."
+            "--idle",
+            metavar="SECONDS",
+            min=0,
+            help="Delete only if nothing was written in the last so many seconds.",
         ),
     ] = checkpoint_idle_s,
-    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
     """Find what no batch that is to be kept needs, and orphans; delete both with --delete.
 
@@ -243,7 +249,7 @@ def rehearse(
         int | None, typer.Option("--batch", metavar="N", min=0, help="[default: the last one done]")
     ] = None,
     as_json: Json = False,
-    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
     """Load a batch's state with Spark's own reader, on this machine: proof that a restart could.
 

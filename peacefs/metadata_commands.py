@@ -13,8 +13,7 @@ from urllib.parse import quote
 
 import typer
 
-from peacefs.client.addresses import DEFAULT_ADDRESS
-from peacefs.client.command_line.options import Coordinator
+from peacefs.client.command_line.options import DEFAULT_COORDINATOR, Coordinator
 from peacefs.client.command_line.presentation import human_size
 
 metadata = typer.Typer(
@@ -27,7 +26,6 @@ metadata = typer.Typer(
 Directory = Annotated[
     Path, typer.Option("--dir", metavar="DIR", help="Where the coordinator keeps everything.", show_default=False)
 ]
-_DEFAULT_COORDINATOR = DEFAULT_ADDRESS.http
 
 
 @metadata.command()
@@ -37,7 +35,7 @@ def backup(
         Path | None,
         typer.Option("--dir", metavar="DIR", help="Of a coordinator of this machine, running or not."),
     ] = None,
-    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace FILE if it is there.")] = False,
 ) -> None:
     """Copy the metadata into FILE, while the coordinator serves.
@@ -134,7 +132,7 @@ def check(directory: Directory) -> None:
 
 @metadata.command("release-floor")
 def release_floor(
-    coordinator: Coordinator = _DEFAULT_COORDINATOR,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """After a restore: give up what datanodes hold that the backup did not know.

@@ -8,35 +8,27 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from peacefs.client.addresses import DEFAULT_ADDRESS
-from peacefs.client.command_line.options import Coordinator
+from peacefs.client.command_line.options import DEFAULT_COORDINATOR, Coordinator
 from peacefs.protocol.limits import (
     coordinator_node_port_default,
     supervised_restarts_default,
     supervised_restarts_max,
 )
+from peacefs.service_options import NodePort, ParentDescriptor, ReadyDescriptor, SecretFile, node_address
 
 if TYPE_CHECKING:
     from peacefs.protocol.supervised import QueryStatus, Supervised
 
 
-def node_address(text: str) -> tuple[str, int]:
-    """HOST:PORT of the coordinator's port for datanodes and agents."""
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise typer.BadParameter(f"{text!r} is not HOST:PORT", param_hint="--coordinator")
-    return host.removeprefix("[").removesuffix("]"), int(port)
-
-
 def agent(
-    directory: Annotated[Path, typer.Option("--dir", metavar="DIR", help="Where the logs of what it runs are kept.")],
+    directory: Annotated[
+        Path, typer.Option("--dir", metavar="DIR", help="Where the logs of what it runs are kept.")
+    ],
     commands: Annotated[
         Path,
         typer.Option("--commands", metavar="FILE", help="What it may start, in TOML; nothing else is ever run."),
     ],
-    coordinator: Annotated[
-        str, typer.Option("--coordinator", metavar="HOST:PORT", help="The coordinator's port for datanodes.")
-    ] = f"127.0.0.1:{coordinator_node_port_default}",
+    coordinator: NodePort = f"127.0.0.1:{coordinator_node_port_default}",
     name: Annotated[str | None, typer.Option("--name", help="How it is called. [default: --host]")] = None,
     host: Annotated[
         str | None,
@@ -47,21 +39,14 @@ def agent(
         ),
     ] = None,
     rack: Annotated[
-        str, typer.Option("--rack", metavar="PATH", help="Where it stands. [default: where the datanode of --host does]")
-    ] = "",
-    secret_file: Annotated[
-        Path | None,
+        str,
         typer.Option(
-            "--secret-file", metavar="FILE", envvar="PEACEFS_SECRET_FILE", help="The secret that all services share."
+            "--rack", metavar="PATH", help="Where it stands. [default: where the datanode of --host does]"
         ),
-    ] = None,
-    ready_fd: Annotated[
-        int | None,
-        typer.Option("--ready-fd", metavar="FD", help="Write one line of JSON there when ready, then close it."),
-    ] = None,
-    parent_fd: Annotated[
-        int | None, typer.Option("--parent-fd", metavar="FD", help="Stop when this pipe comes to its end.")
-    ] = None,
+    ] = "",
+    secret_file: SecretFile = None,
+    ready_fd: ReadyDescriptor = None,
+    parent_fd: ParentDescriptor = None,
 ) -> None:
     """Run an agent: it starts the queries on this node that are supervised, from a list of commands.
 
@@ -87,10 +72,13 @@ def agent(
 def supervise(
     command: Annotated[
         list[str] | None,
-        typer.Argument(metavar="-- COMMAND [ARGUMENT]...", help="A name from the agents' lists.", show_default=False),
+        typer.Argument(
+            metavar="-- COMMAND [ARGUMENT]...", help="A name from the agents' lists.", show_default=False
+        ),
     ] = None,
     name: Annotated[
-        str | None, typer.Option("--name", help="How the query is called. [default: the checkpoint's, or the command's]")
+        str | None,
+        typer.Option("--name", help="How the query is called. [default: the checkpoint's, or the command's]"),
     ] = None,
     checkpoint: Annotated[
         str | None,
@@ -117,11 +105,13 @@ def supervise(
     ] = supervised_restarts_default,
     list_: Annotated[bool, typer.Option("--list", help="List queries and agents.")] = False,
     stop: Annotated[str | None, typer.Option("--stop", metavar="NAME", help="Stop a query.")] = None,
-    forget: Annotated[str | None, typer.Option("--forget", metavar="NAME", help="Forget a query that is over.")] = None,
+    forget: Annotated[
+        str | None, typer.Option("--forget", metavar="NAME", help="Forget a query that is over.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout.")] = False,
-    coordinator: Coordinator = DEFAULT_ADDRESS.http,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """Have a query started on a node with an agent, and started again near its checkpoint when it or the node dies.
+    """Have a query started by an agent, and started again near its checkpoint when it or its node dies.
 
     At any time one run of it writes to the checkpoint. It is not started again when it ends with exit status 0.
     """
@@ -157,7 +147,9 @@ def _show(status: QueryStatus, *, as_json: bool) -> None:
 
     where = f" on {status.agent}" if status.agent else ""
     why = f": {status.reason}" if status.reason else ""
-    text = msgspec.json.encode(status).decode() if as_json else f"query {status.name} is {status.phase}{where}{why}"
+    text = (
+        msgspec.json.encode(status).decode() if as_json else f"query {status.name} is {status.phase}{where}{why}"
+    )
     sys.stdout.write(text + "\n")
 
 

@@ -1,10 +1,17 @@
-"""Options that several groups of commands share."""
+"""What declarations of commands share: options, arguments, and the session that a command on files runs in."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from peacefs.client.addresses import DEFAULT_ADDRESS
+
+if TYPE_CHECKING:
+    from .session import Session
 
 Coordinator = Annotated[
     str,
@@ -16,3 +23,16 @@ Coordinator = Annotated[
         help="Where the coordinator is: http://host:port. Paths that are webhdfs:// URIs name their own.",
     ),
 ]
+DEFAULT_COORDINATOR = DEFAULT_ADDRESS.http
+Paths = Annotated[list[str], typer.Argument(metavar="PATH", show_default=False)]
+
+
+@contextlib.contextmanager
+def open_session(command: str, coordinator: str) -> Iterator[Session]:
+    """What `command` needs to work on files. Exit status 1 when a path made trouble."""
+    from .session import Session
+
+    with Session(command, coordinator) as session:
+        yield session
+    if session.complaints.any:
+        raise typer.Exit(1)

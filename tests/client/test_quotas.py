@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from peacefs.client.command_line.application import application
-from peacefs.client.command_line.quota_commands import parse_size
+from peacefs.client.command_line.quotas import parse_size
 from peacefs.client.file_sink import FileSink
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster import LocalCluster

@@ -1,0 +1,245 @@
+"""The commands on a whole cluster, declared: running one here, looking at it, balancing it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from peacefs.protocol.limits import (
+    balance_bytes_per_second_default,
+    balance_bytes_per_second_min,
+    balance_threshold_percent_default,
+    coordinator_http_port_default,
+    local_datanodes_default,
+    maintenance_hours_default,
+    maintenance_hours_max,
+    temporary_age_hours_default,
+    trash_minutes_max,
+)
+
+from .options import DEFAULT_COORDINATOR, Coordinator, open_session
+
+datanodes = typer.Typer(
+    help="Show datanodes, take them out of service and back.", no_args_is_help=True, rich_markup_mode=None
+)
+_Datanodes = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="DATANODE", show_default=False, help="An id, its beginning, or HOST:PORT as `ls` shows them."
+    ),
+]
+
+
+def up(
+    directory: Annotated[
+        Path | None,
+        typer.Option(
+            "--dir",
+            metavar="DIR",
+            help="Where the cluster keeps everything. [default: peacefs/cluster in XDG data]",
+        ),
+    ] = None,
+    datanodes: Annotated[
+        int | None,
+        typer.Option(
+            "--datanodes",
+            metavar="N",
+            help=f"How many. [default: as many as DIR has; {local_datanodes_default} in a new one]",
+        ),
+    ] = None,
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="The coordinator's HTTP port; 0 for a free one.")
+    ] = coordinator_http_port_default,
+    datanode_port: Annotated[
+        int,
+        typer.Option(
+            "--datanode-port",
+            min=0,
+            max=65535,
+            help="The first of the datanodes' ports, two each; 0 for free ones.",
+        ),
+    ] = 0,
+    trash_minutes: Annotated[
+        int,
+        typer.Option(
+            "--trash-minutes",
+            metavar="N",
+            min=0,
+            max=trash_minutes_max,
+            help="How long what `peacefs rm` removes stays in its user's trash, at least; 0 for no trash.",
+        ),
+    ] = 0,
+) -> None:
+    """Run a whole cluster on this machine.
+
+    Prints the URI to give to Spark, and runs until Ctrl-C.
+    """
+    from peacefs.client.local_cluster import LocalCluster
+
+    from .cluster import default_directory, run_until_stopped
+
+    options = [f"--trash-minutes={trash_minutes}"]
+    run_until_stopped(LocalCluster(directory or default_directory(), datanodes, port, datanode_port, options))
+
+
+def fsck(
+    path: Annotated[str, typer.Argument(metavar="[PATH]", show_default=False)] = "/",
+    every_file: Annotated[bool, typer.Option("--files", help="Healthy files too.")] = False,
+    only_corrupt: Annotated[
+        bool, typer.Option("--list-corrupt", help="Only chunks that are missing or have a corrupt replica.")
+    ] = False,
+    temporary: Annotated[
+        bool,
+        typer.Option("--temporary", help="List the temporary files that writers have left, and nothing else."),
+    ] = False,
+    older_than: Annotated[
+        float,
+        typer.Option("--older-than", metavar="HOURS", min=0, help="With --temporary: unchanged for so long."),
+    ] = temporary_age_hours_default,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, the summary last.")] = False,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """Inspect every file's replicas.
+
+    Exit status: 0 healthy, 1 a fault, 2 wrong usage, 3 replicas lacking, in excess or all on one rack, 4 corrupt
+    replicas of what can still be read, 5 data that cannot be read.
+    """
+    from .fsck import FsckStyle, check
+    from .temporary import list_temporary
+
+    if temporary:
+        if every_file or only_corrupt:
+            raise typer.BadParameter("it goes with --older-than and --json only", param_hint="--temporary")
+        with open_session("fsck", coordinator) as session, session.complaints.about(path):
+            list_temporary(session, path, older_than, as_json=as_json)
+        return
+    with open_session("fsck", coordinator) as session, session.complaints.about(path):
+        raise typer.Exit(check(session, path, FsckStyle(every_file, only_corrupt, as_json)))
+
+
+def report(
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """Show the cluster and its datanodes."""
+    from .report import report
+
+    report(coordinator, as_json=as_json)
+
+
+def schedule(
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Again every second, until Ctrl-C.")] = False,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            "--policy",
+            metavar="NAME",
+            help="Let express, paper, random or flow decide from now on, until the coordinator starts anew.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON object a line.")] = False,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """Show which chunks wait to be written and which are being written, where, and for how long."""
+    from .schedule import ScheduleStyle, show_schedule
+
+    show_schedule(coordinator, ScheduleStyle(watch, as_json, policy))
+
+
+def balance(
+    threshold: Annotated[
+        float,
+        typer.Option(
+            "--threshold",
+            metavar="PERCENT",
+            min=0,
+            max=100,
+            help="How far a datanode's (or, with --disks, a disk's) use may be from that of all.",
+        ),
+    ] = balance_threshold_percent_default,
+    rate: Annotated[
+        int,
+        typer.Option(
+            "--rate",
+            metavar="BYTES",
+            min=balance_bytes_per_second_min,
+            help="What each datanode sends, and receives, a second; with --disks, what it moves.",
+        ),
+    ] = balance_bytes_per_second_default,
+    disks: Annotated[
+        bool, typer.Option("--disks", help="Between the disks of each datanode, as `hdfs diskbalancer`.")
+    ] = False,
+    nodes: Annotated[
+        list[str] | None,
+        typer.Option("--node", metavar="NODE", help="With --disks: only of this datanode; may be repeated."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The result as a JSON object.")] = False,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """Move replicas from datanodes that are fuller than others to emptier ones.
+
+    Runs until all are within the threshold, nothing more can be moved, or Ctrl-C. Exit status as of
+    `hdfs balancer`: 0 balanced, 255 another run is under way, 254 nothing can be moved, 253 moves fail, 250
+    interrupted.
+    """
+    from .balance import BalanceStyle, balance
+
+    style = BalanceStyle(threshold, rate, as_json)
+    if nodes and not disks:
+        raise typer.BadParameter("--node is of use with --disks alone: between datanodes all take part")
+    if disks:
+        from .disk_balance import balance_disks
+
+        raise typer.Exit(balance_disks(coordinator, nodes or (), style))
+    raise typer.Exit(balance(coordinator, style))
+
+
+@datanodes.command("ls")
+def list_datanodes(
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """List datanodes, whether they serve, and how much of those that leave is still to be copied."""
+    from .datanodes import list_datanodes
+
+    list_datanodes(coordinator, as_json=as_json)
+
+
+@datanodes.command()
+def decommission(names: _Datanodes, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
+    """Copy what datanodes hold to others, and give them nothing new.
+
+    Returns at once. A datanode that `ls` shows as decommissioned can be switched off for good.
+    """
+    from .datanodes import Decision, decide
+
+    decide(coordinator, names, Decision.DECOMMISSION)
+
+
+@datanodes.command()
+def recommission(names: _Datanodes, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
+    """Take datanodes back into service."""
+    from .datanodes import Decision, decide
+
+    decide(coordinator, names, Decision.RECOMMISSION)
+
+
+@datanodes.command()
+def maintenance(
+    names: _Datanodes,
+    hours: Annotated[
+        float,
+        typer.Option("--hours", min=0, max=maintenance_hours_max, help="How long their replicas are waited for."),
+    ] = maintenance_hours_default,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """Let datanodes be away for a while without copying what they hold.
+
+    Returns at once. A datanode that `ls` shows as in maintenance can be switched off; `recommission` ends it.
+    """
+    from .datanodes import Decision, decide
+
+    decide(coordinator, names, Decision.MAINTENANCE, hours)

@@ -1,0 +1,173 @@
+"""The commands on directories as wholes, declared: `count`, `du`, `quota` and `snapshot`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from .options import DEFAULT_COORDINATOR, Coordinator, Paths, open_session
+
+quotas = typer.Typer(
+    help="How many names and bytes a directory may hold; for superusers.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+snapshots = typer.Typer(help="Directories as they were.", no_args_is_help=True)
+
+_Directory = Annotated[str, typer.Argument(metavar="DIR", show_default=False)]
+_Snapshot = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
+
+
+def count(
+    paths: Paths,
+    quotas: Annotated[bool, typer.Option("--quotas", "-q", help="Quotas and what is left of them first.")] = False,
+    human: Annotated[bool, typer.Option("--human", "-h", help="Sizes such as 64 M.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """Count directories, files and bytes.
+
+    Columns as of `hdfs dfs -count`: with -q quota of names, how much of it is left, quota of bytes, how much of it
+    is left; then directories, files, bytes, path.
+    """
+    from .quotas import CountStyle, count_trees
+
+    with open_session("count", coordinator) as session:
+        count_trees(session, paths, CountStyle(quotas, human, as_json))
+
+
+def du(
+    paths: Paths,
+    summary: Annotated[bool, typer.Option("--summary", "-s", help="Of each PATH as a whole.")] = False,
+    human: Annotated[bool, typer.Option("--human", "-h", help="Sizes such as 64 M.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """Show how many bytes there are, and how many with all replicas.
+
+    Of everything in a directory, unless --summary is given.
+    """
+    from .usage import UsageStyle, show_usage
+
+    with open_session("du", coordinator) as session:
+        show_usage(session, paths, UsageStyle(summary, human, as_json))
+
+
+@quotas.command("set")
+def quota_set(
+    paths: Paths,
+    names: Annotated[
+        int | None,
+        typer.Option("--names", metavar="N", min=1, help="Files and directories, DIR itself among them."),
+    ] = None,
+    space: Annotated[
+        str | None, typer.Option("--space", metavar="BYTES", help="Of all replicas; 10g is 10 GiB.")
+    ] = None,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """Limit what directories may hold."""
+    from .quotas import parse_size, set_quotas
+
+    if names is None and space is None:
+        raise typer.BadParameter("give --names, --space or both")
+    with open_session("quota set", coordinator) as session:
+        set_quotas(session, paths, names, None if space is None else parse_size(space))
+
+
+@quotas.command("clear")
+def quota_clear(
+    paths: Paths,
+    names: Annotated[bool, typer.Option("--names", help="Only that of files and directories.")] = False,
+    space: Annotated[bool, typer.Option("--space", help="Only that of bytes.")] = False,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """Take limits away: both, unless one is named."""
+    from .quotas import NO_LIMIT, set_quotas
+
+    both = names == space
+    with open_session("quota clear", coordinator) as session:
+        set_quotas(session, paths, NO_LIMIT if names or both else None, NO_LIMIT if space or both else None)
+
+
+@snapshots.command("allow")
+def snapshot_allow(directory: _Directory, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
+    """Let snapshots of a directory be taken; for superusers."""
+    with open_session("snapshot allow", coordinator) as session, session.complaints.about(directory):
+        place = session.place(directory)
+        place.files.allow_snapshots(place.path)
+
+
+@snapshots.command("disallow")
+def snapshot_disallow(directory: _Directory, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
+    """Let no more be taken, once none is left; for superusers."""
+    with open_session("snapshot disallow", coordinator) as session, session.complaints.about(directory):
+        place = session.place(directory)
+        place.files.disallow_snapshots(place.path)
+
+
+@snapshots.command("create")
+def snapshot_create(
+    directory: _Directory,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", show_default=False)] = None,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """Take one, which is seen below DIR/.snapshot/NAME."""
+    from .snapshots import create
+
+    with open_session("snapshot create", coordinator) as session:
+        create(session, directory, name)
+
+
+@snapshots.command("ls")
+def snapshot_ls(directory: _Directory, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
+    """Show the names of a directory's snapshots."""
+    from .snapshots import show_names
+
+    with open_session("snapshot ls", coordinator) as session:
+        show_names(session, directory)
+
+
+@snapshots.command("diff")
+def snapshot_diff(
+    directory: _Directory,
+    older: Annotated[str, typer.Argument(metavar="FROM", show_default=False)],
+    newer: Annotated[str, typer.Argument(metavar="[TO]", show_default=False)] = ".",
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """Show what differs between two snapshots; . is the directory as it is now."""
+    from .snapshots import show_differences
+
+    with open_session("snapshot diff", coordinator) as session:
+        show_differences(session, directory, older, newer)
+
+
+@snapshots.command("restore")
+def snapshot_restore(
+    directory: _Directory, name: _Snapshot, coordinator: Coordinator = DEFAULT_COORDINATOR
+) -> None:
+    """Put DIR back to what a snapshot shows; what it holds now is deleted."""
+    with open_session("snapshot restore", coordinator) as session, session.complaints.about(directory):
+        place = session.place(directory)
+        place.files.restore_snapshot(place.path, name)
+
+
+@snapshots.command("rm")
+def snapshot_rm(directory: _Directory, name: _Snapshot, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
+    """Drop a snapshot."""
+    with open_session("snapshot rm", coordinator) as session, session.complaints.about(directory):
+        place = session.place(directory)
+        place.files.delete_snapshot(place.path, name)
+
+
+@snapshots.command("rename")
+def snapshot_rename(
+    directory: _Directory,
+    name: _Snapshot,
+    new_name: Annotated[str, typer.Argument(metavar="NEW-NAME", show_default=False)],
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """Give a snapshot another name."""
+    with open_session("snapshot rename", coordinator) as session, session.complaints.about(directory):
+        place = session.place(directory)
+        place.files.rename_snapshot(place.path, name, new_name)

@@ -1,0 +1,260 @@
+"""The commands on files, declared: arguments and what `--help` says. What each does is in a module of its own."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from peacefs.protocol.errors import PeacefsError
+from peacefs.protocol.limits import replication_max
+
+from .complaints import complain
+from .options import DEFAULT_COORDINATOR, Coordinator, Paths, open_session
+
+_Recursive = Annotated[bool, typer.Option("--recursive", "-R", help="And all that is below.")]
+
+
+def ls(
+    paths: Annotated[
+        list[str] | None, typer.Argument(metavar="PATH", help="[default: the home directory]", show_default=False)
+    ] = None,
+    recursive: Annotated[bool, typer.Option("--recursive", "-R", help="List directories in directories.")] = False,
+    human: Annotated[bool, typer.Option("--human", "-h", help="Sizes such as 64 M.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """List files and directories."""
+    from .listing import ListStyle, list_places
+
+    with open_session("ls", coordinator) as session:
+        list_places(session, paths or ["."], ListStyle(recursive, human, as_json))
+
+
+def stat(
+    arguments: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[FORMAT] PATH",
+            show_default=False,
+            help="%b bytes, %n name, %o block size, %r replication, %y time (default), %Y in ms, %F kind, "
+            "%u owner, %g group, %a and %A permission, %x and %X last access.",
+        ),
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """Show what is known about paths."""
+    from .listing import show_status
+
+    # As with `hdfs dfs -stat`: a first argument with a percent sign is the format.
+    has_format = "%" in arguments[0]
+    if has_format and len(arguments) == 1:
+        raise typer.BadParameter("a path must follow the format")
+    with open_session("stat", coordinator) as session:
+        show_status(session, arguments[has_format:], arguments[0] if has_format else "%y", as_json=as_json)
+
+
+def put(
+    sources: Annotated[list[str], typer.Argument(metavar="LOCAL", show_default=False)],
+    target: Annotated[str, typer.Argument(metavar="DEST", show_default=False)],
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace files that are there.")] = False,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """Copy local files and directories in.
+
+    A LOCAL of - is standard input.
+    """
+    from .upload import put
+
+    with open_session("put", coordinator) as session:
+        put(session, sources, target, force=force)
+
+
+def get(
+    sources: Annotated[list[str], typer.Argument(metavar="REMOTE", show_default=False)],
+    target: Annotated[str, typer.Argument(metavar="LOCAL", show_default=False)],
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace files that are there.")] = False,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """Copy files and directories out."""
+    from .download import get
+
+    with open_session("get", coordinator) as session:
+        get(session, sources, target, force=force)
+
+
+def cat(paths: Paths, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
+    """Write files to stdout."""
+    from .download import cat
+
+    with open_session("cat", coordinator) as session:
+        cat(session, paths)
+
+
+def tail(paths: Paths, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
+    """Write the last KiB of files to stdout."""
+    from .download import tail
+
+    with open_session("tail", coordinator) as session:
+        tail(session, paths)
+
+
+def mv(
+    sources: Annotated[list[str], typer.Argument(metavar="SOURCE", show_default=False)],
+    target: Annotated[str, typer.Argument(metavar="DEST", show_default=False)],
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """Rename a path, or move paths into a directory."""
+    from .changes import move
+
+    with open_session("mv", coordinator) as session:
+        move(session, sources, target)
+
+
+def cp(
+    sources: Annotated[list[str], typer.Argument(metavar="SOURCE", show_default=False)],
+    target: Annotated[str, typer.Argument(metavar="DEST", show_default=False)],
+    recursive: Annotated[bool, typer.Option("--recursive", "-r", "-R", help="Directories too.")] = False,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace files that are there.")] = False,
+    preserve: Annotated[
+        bool, typer.Option("--preserve", "-p", help="Keep times and, for a superuser, owners and groups.")
+    ] = False,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """Copy files and directories.
+
+    Within a cluster no data is copied, and a tree appears all at once.
+    """
+    from .tree_copy import CopyStyle, copy_all
+
+    with open_session("cp", coordinator) as session:
+        copy_all(session, sources, target, CopyStyle(recursive, force, preserve))
+
+
+def rm(
+    paths: Paths,
+    recursive: Annotated[bool, typer.Option("--recursive", "-r", "-R", help="Directories too.")] = False,
+    force: Annotated[bool, typer.Option("--force", "-f", help="It is fine that there is nothing.")] = False,
+    skip_trash: Annotated[bool, typer.Option("--skip-trash", help="Delete for good at once.")] = False,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """Delete files and directories.
+
+    Where the coordinator was given --trash-minutes they are moved to /user/NAME/.Trash, and deleted from there
+    when the time has come; what lies there already, and everything elsewhere, is deleted for good.
+    """
+    from .changes import RemoveStyle, remove
+
+    with open_session("rm", coordinator) as session:
+        remove(session, paths, RemoveStyle(recursive, force, skip_trash))
+
+
+def expunge(
+    immediate: Annotated[bool, typer.Option("--immediate", help="All of it, however new.")] = False,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """Delete what has been in one's trash for long enough."""
+    from .changes import expunge
+
+    with open_session("expunge", coordinator) as session:
+        expunge(session, immediate=immediate)
+
+
+def mkdir(
+    paths: Paths,
+    parents: Annotated[
+        bool, typer.Option("--parents", "-p", help="Make parents too; it is fine that it is there.")
+    ] = False,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """Make directories."""
+    from .changes import make_directories
+
+    with open_session("mkdir", coordinator) as session:
+        make_directories(session, paths, parents=parents)
+
+
+def ask_about_path(
+    path: Annotated[str, typer.Argument(metavar="PATH", show_default=False)],
+    exists: Annotated[bool, typer.Option("-e", help="Is it there?")] = False,
+    directory: Annotated[bool, typer.Option("-d", help="Is it a directory?")] = False,
+    file: Annotated[bool, typer.Option("-f", help="Is it a file?")] = False,
+    filled: Annotated[bool, typer.Option("-s", help="Is it a file that is not empty?")] = False,
+    empty: Annotated[bool, typer.Option("-z", help="Is its length 0?")] = False,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """Answer a question about a path by the exit status.
+
+    0 yes, 1 no, 2 wrong usage, 3 it could not be found out.
+    """
+    from .path_tests import holds
+
+    wishes = (exists, directory, file, filled, empty)
+    asked = [letter for letter, wanted in zip("edfsz", wishes, strict=True) if wanted]
+    if len(asked) != 1:
+        raise typer.BadParameter("give one of -e, -d, -f, -s and -z")
+    try:
+        with open_session("test", coordinator) as session:
+            yes = holds(session, path, asked[0])
+    except PeacefsError as error:
+        complain("test", error.message)
+        raise typer.Exit(3) from None
+    raise typer.Exit(0 if yes else 1)
+
+
+def setrep(
+    replication: Annotated[int, typer.Argument(metavar="N", min=1, max=replication_max, show_default=False)],
+    paths: Paths,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """Set how many replicas files have, and all files below directories.
+
+    Returns at once; replicas are made or dropped after that.
+    """
+    from .attributes import change_replication
+
+    with open_session("setrep", coordinator) as session:
+        change_replication(session, replication, paths)
+
+
+def chmod(
+    mode: Annotated[str, typer.Argument(metavar="MODE", show_default=False, help="750, or u=rwx,g=rx,o=.")],
+    paths: Paths,
+    recursive: _Recursive = False,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """Change who may do what."""
+    from .attributes import change_mode
+
+    with open_session("chmod", coordinator) as session:
+        change_mode(session, mode, paths, recursive=recursive)
+
+
+def chown(
+    owner: Annotated[str, typer.Argument(metavar="[OWNER][:GROUP]", show_default=False)],
+    paths: Paths,
+    recursive: _Recursive = False,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """Change the owner, the group, or both."""
+    from .attributes import change_owner
+
+    name, _, group = owner.partition(":")
+    if not name and not group:
+        raise typer.BadParameter("an owner or a group must be named")
+    with open_session("chown", coordinator) as session:
+        change_owner(session, name or None, group or None, paths, recursive=recursive)
+
+
+def chgrp(
+    group: Annotated[str, typer.Argument(metavar="GROUP", show_default=False)],
+    paths: Paths,
+    recursive: _Recursive = False,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """Change the group."""
+    from .attributes import change_owner
+
+    with open_session("chgrp", coordinator) as session:
+        change_owner(session, None, group, paths, recursive=recursive)
