@@ -1,0 +1,200 @@
+"""The messages that frames carry, a module for each conversation. One struct each; the tag is the class name.
+
+    base         any: Failure, Done
+    hello        connector -> Hello, acceptor -> Challenge, connector -> Proof, acceptor -> Welcome
+    chunks       writer or hop -> WriteChunk, Packet...; hop -> WriteAck
+                 reader -> ReadChunk; datanode -> Packet...
+    datanodes    datanode -> Register, ReportChunks, Heartbeat;
+                 coordinator -> the replies, ReplicateChunk, DeleteChunks, VerifyChunks, ReportAgain;
+                 coordinator -> BalanceDisks, datanode -> DiskBalance
+    files        client -> CreateFile, OpenFile; client or gateway -> AllocateChunk, CompleteFile, FlushFile,
+                 GetLayout, ReportCorrupt, RenewLease, AbandonLease; gateway -> TakeLease
+    grants       writer -> StateWriteSet, StreamEnded; coordinator -> Scheduled, Granted, GrantRefused;
+                 coordinator -> AskStreams, datanode -> StreamsFound
+    reads        client -> StateReads; coordinator -> ReadsScheduled
+    supervision  agent -> AgentBeat; coordinator -> AgentOrders
+
+Every message may be answered by Failure, which carries a code of the error tree. They are all imported from here:
+who sends one need not know which conversation it belongs to.
+"""
+
+from __future__ import annotations
+
+from .base import Done, Failure, Message
+from .chunks import Hop, Packet, ReadChunk, Receipt, WriteAck, WriteChunk
+from .datanodes import (
+    BalanceDisks,
+    DeleteChunks,
+    DiskBalance,
+    DiskReport,
+    Heartbeat,
+    HeartbeatAck,
+    Pace,
+    Register,
+    Registered,
+    Replica,
+    ReplicateChunk,
+    ReportAgain,
+    ReportChunks,
+    Usage,
+    VerifyChunks,
+)
+from .files import (
+    AbandonLease,
+    AllocateChunk,
+    Allocated,
+    ChunkLayout,
+    Completed,
+    CompleteFile,
+    Created,
+    CreateFile,
+    Flushed,
+    FlushFile,
+    GetLayout,
+    Layout,
+    Leased,
+    Opened,
+    OpenFile,
+    RenewLease,
+    ReportCorrupt,
+    TakeLease,
+    WrittenChunk,
+)
+from .grants import (
+    AskStreams,
+    Granted,
+    GrantedChunk,
+    GrantRefused,
+    Scheduled,
+    StateWriteSet,
+    StreamEnded,
+    StreamProgress,
+    StreamsFound,
+    StreamUnderWay,
+)
+from .hello import PROTOCOL_VERSION, Challenge, Hello, Proof, Welcome
+from .reads import ReadsScheduled, StateReads
+from .supervision import AgentBeat, AgentCommand, AgentOrders, RunOrder, RunReport
+
+# fmt: off
+__all__ = [
+    "PROTOCOL_VERSION",
+    "AbandonLease",
+    "AgentBeat",
+    "AgentCommand",
+    "AgentOrders",
+    "AllocateChunk",
+    "Allocated",
+    "AnyMessage",
+    "AskStreams",
+    "BalanceDisks",
+    "Challenge",
+    "ChunkLayout",
+    "CompleteFile",
+    "Completed",
+    "CreateFile",
+    "Created",
+    "DeleteChunks",
+    "DiskBalance",
+    "DiskReport",
+    "Done",
+    "Failure",
+    "FlushFile",
+    "Flushed",
+    "GetLayout",
+    "GrantRefused",
+    "Granted",
+    "GrantedChunk",
+    "Heartbeat",
+    "HeartbeatAck",
+    "Hello",
+    "Hop",
+    "Layout",
+    "Leased",
+    "Message",
+    "OpenFile",
+    "Opened",
+    "Pace",
+    "Packet",
+    "Proof",
+    "ReadChunk",
+    "ReadsScheduled",
+    "Receipt",
+    "Register",
+    "Registered",
+    "RenewLease",
+    "Replica",
+    "ReplicateChunk",
+    "ReportAgain",
+    "ReportChunks",
+    "ReportCorrupt",
+    "RunOrder",
+    "RunReport",
+    "Scheduled",
+    "StateReads",
+    "StateWriteSet",
+    "StreamEnded",
+    "StreamProgress",
+    "StreamUnderWay",
+    "StreamsFound",
+    "TakeLease",
+    "Usage",
+    "VerifyChunks",
+    "Welcome",
+    "WriteAck",
+    "WriteChunk",
+    "WrittenChunk",
+]
+# fmt: on
+
+AnyMessage = (
+    Hello
+    | Challenge
+    | Proof
+    | Welcome
+    | Failure
+    | WriteChunk
+    | Packet
+    | WriteAck
+    | ReadChunk
+    | Register
+    | Registered
+    | ReportChunks
+    | Heartbeat
+    | HeartbeatAck
+    | CreateFile
+    | Created
+    | OpenFile
+    | Opened
+    | AllocateChunk
+    | Allocated
+    | CompleteFile
+    | Completed
+    | FlushFile
+    | Flushed
+    | TakeLease
+    | Leased
+    | RenewLease
+    | AbandonLease
+    | GetLayout
+    | Layout
+    | ReportCorrupt
+    | Done
+    | ReplicateChunk
+    | DeleteChunks
+    | VerifyChunks
+    | BalanceDisks
+    | DiskBalance
+    | ReportAgain
+    | StateWriteSet
+    | Scheduled
+    | Granted
+    | GrantRefused
+    | StreamEnded
+    | AskStreams
+    | StreamsFound
+    | StateReads
+    | ReadsScheduled
+    | AgentBeat
+    | AgentOrders
+)

@@ -1,0 +1,71 @@
+"""A chunk is written through a pipeline, or read from a datanode: what data servers are told and answer."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ..ids import ChunkId, NodeId, Version
+from .base import Message
+
+
+class Hop(msgspec.Struct, frozen=True, array_like=True):
+    """A datanode of a pipeline and the address of its data server."""
+
+    node: NodeId
+    host: str
+    port: int
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return self.host, self.port
+
+
+class Receipt(msgspec.Struct, frozen=True, array_like=True):
+    """A datanode's word, signed, that it holds a replica on its disk."""
+
+    node: NodeId
+    mac: bytes
+
+
+class WriteChunk(Message, frozen=True):
+    """Opens a chunk at a hop; `onward` are the hops after it. The payload is the first packet's data.
+
+    With `last` the chunk ends here: a small chunk is one frame down and one frame up.
+    """
+
+    token: str
+    chunk: ChunkId
+    version: Version
+    onward: list[Hop]
+    sums: bytes
+    last: bool = False
+
+
+class Packet(Message, frozen=True):
+    """Data of a chunk in order, on block boundaries; `sums` are the packed checksums of its blocks."""
+
+    offset: int
+    sums: bytes
+    last: bool = False
+
+
+class WriteAck(Message, frozen=True):
+    """The chunk is on the disk of the hop and of all after it, fsynced."""
+
+    chunk: ChunkId
+    version: Version
+    length: int
+    checksum: int
+    receipts: list[Receipt]
+    #: What the hop waited for the one after it, which its predecessor does not hold against it.
+    waited_s: float = 0.0
+
+
+class ReadChunk(Message, frozen=True):
+    """Asks for a range; answered by packets that begin at the block boundary at or before `offset`."""
+
+    token: str
+    chunk: ChunkId
+    version: Version
+    offset: int
+    length: int

@@ -1,0 +1,158 @@
+"""What a datanode tells the coordinator of itself and what it holds, and what the coordinator orders it to do."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ..ids import ChunkId, NodeId, Version
+from .base import Message
+from .chunks import Hop
+from .grants import StreamUnderWay
+
+
+class Replica(msgspec.Struct, frozen=True, array_like=True):
+    """One replica as a datanode reports it."""
+
+    chunk: ChunkId
+    version: Version
+    length: int
+
+
+class Usage(msgspec.Struct, frozen=True, array_like=True):
+    """A datanode's disk and load."""
+
+    capacity_bytes: int
+    used_bytes: int
+    available_bytes: int
+    streams: int = 0
+    #: Of what is used, what replicas need: without what compaction will give back.
+    live_bytes: int = 0
+
+
+class DiskReport(msgspec.Struct, frozen=True, array_like=True):
+    """A datanode's disk: `state` is a value of `datanode.disk.DiskState`, or "full"; `fault` says why it is not
+    working."""
+
+    directory: str
+    state: str
+    fault: str
+    capacity_bytes: int
+    used_bytes: int
+    replicas: int
+
+
+class Pace(msgspec.Struct, frozen=True, array_like=True):
+    """What a successor, or the sender's own disk, took lately over a MiB; a smaller chunk counts as one."""
+
+    node: NodeId
+    seconds: float
+    chunks: int
+
+
+class Register(Message, frozen=True):
+    """A datanode comes, or comes back, with what is being written through it as the head of a pipeline.
+
+    Followed by its ReportChunks frames.
+
+    `process` tells a process that comes back from another that has the same id, because its directory is a copy.
+    """
+
+    node: NodeId
+    data_host: str
+    data_port: int
+    http_host: str
+    http_port: int
+    rack: str
+    usage: Usage
+    epoch_seen: int = 0
+    process: str = ""
+    streams: list[StreamUnderWay] = []
+
+
+class Registered(Message, frozen=True):
+    """The coordinator's epoch, which the datanode remembers, and its clock, by which tokens are judged."""
+
+    epoch: int
+    clock_s: float = 0.0
+
+
+class ReportChunks(Message, frozen=True):
+    """A part of a full block report; `last` closes it."""
+
+    replicas: list[Replica]
+    last: bool
+
+
+class Heartbeat(Message, frozen=True):
+    """Sent every second, and at once when something changed."""
+
+    usage: Usage
+    added: list[Replica] = []
+    removed: list[Replica] = []
+    corrupt: list[Replica] = []
+    paces: list[Pace] = []
+    disks: list[DiskReport] = []
+
+
+class HeartbeatAck(Message, frozen=True):
+    """Says that the coordinator is there, and what its clock shows."""
+
+    epoch: int
+    clock_s: float = 0.0
+
+
+class ReplicateChunk(Message, frozen=True):
+    """Copy your replica to `pipeline`; answered by Done or Failure.
+
+    With `bytes_per_second` it is for balancing: all such copies together are sent no faster.
+    """
+
+    chunk: ChunkId
+    version: Version
+    pipeline: list[Hop]
+    token: str
+    bytes_per_second: float = 0.0
+
+
+class DeleteChunks(Message, frozen=True):
+    """Drop these replicas if their version is not above the one named."""
+
+    replicas: list[Replica]
+
+
+class BalanceDisks(Message, frozen=True):
+    """Even out how full your disks are, in a run of this name; answered at once by DiskBalance.
+
+    To be said again while it is wanted. `threshold` is a share; all that is moved is written no faster than
+    `bytes_per_second`. With `cancel` no more is begun.
+    """
+
+    run: str
+    threshold: float
+    bytes_per_second: float
+    cancel: bool = False
+
+
+class DiskBalance(Message, frozen=True):
+    """How far the run is that is under way on a datanode, or was last; an empty name and phase for none.
+
+    `phase` is a value of `datanode.disk_balancer.Phase`. `bytes_left` have to be moved at least until no disk is
+    further from the mean than the threshold.
+    """
+
+    run: str
+    phase: str
+    bytes_moved: int
+    bytes_left: int
+    moved: int
+    failed: int
+
+
+class VerifyChunks(Message, frozen=True):
+    """Read these replicas back; the next heartbeat names those that are corrupt."""
+
+    replicas: list[Replica]
+
+
+class ReportAgain(Message, frozen=True):
+    """Send a full block report: the coordinator has forgotten, or doubts, what you hold."""

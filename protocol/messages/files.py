@@ -1,0 +1,175 @@
+"""Files: what writers and readers, clients or gateways, ask of the coordinator. See decisions 3, 8 and 13."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ..ids import ChunkId, NodeId, Version
+from .base import Message
+from .chunks import Hop, Receipt
+
+
+class CreateFile(Message, frozen=True, kw_only=True):
+    """A client wants to write a file; asked again under the same `request_id` it is the same wish.
+
+    Zero for `replication` or `block_bytes`, which is where the writer cuts chunks, means the cluster's default.
+    """
+
+    path: str
+    user: str
+    overwrite: bool = False
+    permission: int = 0o644
+    replication: int = 0
+    block_bytes: int = 0
+    create_parent: bool = True
+    request_id: str = ""
+
+
+class AllocateChunk(Message, frozen=True):
+    """A writer wants a (further or replacing) chunk for the file of `token`; `exclude` are failed nodes.
+
+    `written_bytes` is how many it has written before that chunk.
+    """
+
+    token: str
+    exclude: list[NodeId] = []
+    abandoned: ChunkId | None = None
+    written_bytes: int = 0
+
+
+class Allocated(Message, frozen=True):
+    """Write this chunk through `pipeline` with `token`."""
+
+    chunk: ChunkId
+    version: Version
+    pipeline: list[Hop]
+    token: str
+
+
+class Created(Message, frozen=True):
+    """Leave to write a file, and its first chunk."""
+
+    token: str
+    allocated: Allocated
+
+
+class WrittenChunk(msgspec.Struct, frozen=True, array_like=True):
+    """A chunk that its pipeline acknowledged."""
+
+    chunk: ChunkId
+    version: Version
+    length: int
+    checksum: int
+    receipts: list[Receipt]
+
+
+class CompleteFile(Message, frozen=True):
+    """Publish the file of `token` with these chunks, in order; with a lease's token, add them to its end.
+
+    There they take the place of its last chunks, those in `replaced`, whose bytes they begin with.
+    """
+
+    token: str
+    chunks: list[WrittenChunk]
+    replaced: list[ChunkId] = []
+
+
+class Completed(Message, frozen=True):
+    """The file is there and will stay."""
+
+    length: int
+
+
+class FlushFile(Message, frozen=True):
+    """As CompleteFile, but the writer goes on: the file of a new one's token appears, and `holder` has its lease.
+
+    Asked again under the same `request_id` it is done once.
+    """
+
+    token: str
+    chunks: list[WrittenChunk]
+    holder: str
+    request_id: str
+    replaced: list[ChunkId] = []
+
+
+class Flushed(Message, frozen=True):
+    """The file is `length` bytes long and will stay so; go on with `token` and, if one was placed, this chunk."""
+
+    token: str
+    length: int
+    allocated: Allocated | None = None
+
+
+class TakeLease(Message, frozen=True):
+    """Begin to extend the file that `token` gives leave for. Asked again by the same `holder` it is renewed."""
+
+    token: str
+    holder: str
+
+
+class Leased(Message, frozen=True):
+    """The right to extend a file, which is `length` bytes long, with `token`, and the first chunk for it."""
+
+    token: str
+    allocated: Allocated
+    length: int
+    block_bytes: int
+    replication: int
+
+
+class RenewLease(Message, frozen=True):
+    """The holder of a lease is still there."""
+
+    token: str
+
+
+class AbandonLease(Message, frozen=True):
+    """The holder of a lease gives it up; nothing of what it has written will be part of the file."""
+
+    token: str
+
+
+class OpenFile(Message, frozen=True):
+    """A client wants to read a file as it is now."""
+
+    path: str
+    user: str
+
+
+class GetLayout(Message, frozen=True):
+    """Where the data of the file of a read token is."""
+
+    token: str
+
+
+class ChunkLayout(msgspec.Struct, frozen=True, array_like=True):
+    """A chunk of a file: `length` bytes of it are used; `replicas` nearest first."""
+
+    chunk: ChunkId
+    version: Version
+    length: int
+    token: str
+    replicas: list[Hop]
+
+
+class Layout(Message, frozen=True):
+    """A file's chunks in order."""
+
+    length: int
+    chunks: list[ChunkLayout]
+
+
+class Opened(Message, frozen=True):
+    """Leave to read a file, and where its data is."""
+
+    token: str
+    layout: Layout
+
+
+class ReportCorrupt(Message, frozen=True):
+    """A reader met a replica whose bytes fail their checksum."""
+
+    chunk: ChunkId
+    version: Version
+    node: NodeId

@@ -1,0 +1,36 @@
+"""Reading checkpoints: readers name the chunks that they want, the coordinator gives leave for few at a datanode.
+
+See decision 14.
+"""
+
+from __future__ import annotations
+
+from ..ids import NodeId
+from .base import Message
+
+
+class StateReads(Message, frozen=True):
+    """What the reader of `token`, a checkpoint's, wants to read next: chunks by (its own number, the datanodes
+    that have it, nearest first), `at_once` of them together. Answered at once by ReadsScheduled, or, with
+    `patience_s`, as soon as there is leave for one within that time.
+
+    Said again when a chunk is done, and now and then while it reads or waits, with what it is `holding`: leaves by
+    (its number, where). What it neither holds nor wants is given back. `reader` is its name, never used for
+    another; `waited_s` how long it has waited.
+    """
+
+    token: str
+    reader: str
+    wanted: list[tuple[int, list[NodeId]]]
+    holding: list[tuple[int, NodeId]] = []
+    at_once: int = 1
+    waited_s: float = 0.0
+    patience_s: float = 0.0
+
+
+class ReadsScheduled(Message, frozen=True):
+    """The leaves that a reader has beyond those that it holds: by (its number, where); and how many of the chunks
+    that it named wait."""
+
+    leaves: list[tuple[int, NodeId]]
+    waiting: int = 0

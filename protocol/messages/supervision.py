@@ -1,0 +1,59 @@
+"""Supervised queries: what an agent runs, and what it is to run. See decision 17."""
+
+from __future__ import annotations
+
+import msgspec
+
+from .base import Message
+
+
+class AgentCommand(msgspec.Struct, frozen=True):
+    """A command that an agent may start: for whom besides superusers, and whether with arguments of theirs."""
+
+    name: str
+    users: list[str]
+    extra_arguments: bool
+
+
+class RunReport(msgspec.Struct, frozen=True):
+    """A run that an agent has started. `status` is its exit status once it has ended; None if it never began."""
+
+    query: str
+    run: str
+    ended: bool = False
+    status: int | None = None
+    last_words: str = ""
+
+
+class AgentBeat(Message, frozen=True):
+    """An agent says who it is and everything that it runs. `process` is drawn at its start.
+
+    With `leaving` it is its last word: it runs nothing any more and will start nothing.
+    """
+
+    agent: str
+    process: str
+    host: str
+    rack: str
+    commands: list[AgentCommand]
+    runs_max: int
+    runs: list[RunReport]
+    leaving: bool = False
+
+
+class RunOrder(msgspec.Struct, frozen=True):
+    """A run of a query that is to be: `command` of the agent's list, and the checkpoint's path for this run."""
+
+    query: str
+    run: str
+    user: str
+    command: str
+    arguments: list[str]
+    location: str
+
+
+class AgentOrders(Message, frozen=True):
+    """All that an agent is to run, no more and no less. `coordinator` is HOST:PORT for HTTP."""
+
+    coordinator: str
+    runs: list[RunOrder]
