@@ -26,6 +26,7 @@ from peacefs.protocol.messages import (
     Allocated,
     Leased,
 )
+from peacefs.topology.network_view import NetworkView
 
 from .coordinator_http import CoordinatorHttp
 from .file_status import (
@@ -38,7 +39,6 @@ from .file_status import (
     SnapshotDiffReport,
     StatusReply,
 )
-from .network_view import NetworkView
 
 S = TypeVar("S")
 

@@ -22,60 +22,13 @@ from peacefs.protocol.limits import (
 )
 from peacefs.topology.calibration import Calibration, calibrate
 from peacefs.topology.model import Topology
+from peacefs.topology.network_view import LinkView, NetworkView, RackView, ServerView
 from peacefs.topology.toml_writer import to_structure
 
 from .cluster import Cluster
 from .network import NetworkLoad, load_of
 from .planner import Planner
 from .probing import Probing
-
-
-class RackDescription(BaseModel):
-    """A rack and its servers, by name."""
-
-    rack: str
-    servers: list[str]
-
-
-class ServerDescription(BaseModel):
-    """An alive datanode: its network card, its disk at its best, how many incoming chunks that takes, and how
-    many are on their way to it now. `described`: whether the topology file names it."""
-
-    server: str
-    host: str
-    data_port: int
-    rack: str
-    described: bool
-    network_bytes_s: float
-    disk_bytes_s: float
-    slots: int
-    streams: int
-
-
-class LinkDescription(BaseModel):
-    """A cable, full duplex: what it carries each way, in bytes a second and in concurrent chunks, and how many
-    chunks are on their way over it now."""
-
-    a: str
-    b: str
-    bytes_s: float
-    cost: int
-    capacity_streams: int
-    streams_a_to_b: int
-    streams_b_to_a: int
-
-
-class TopologyDescription(BaseModel):
-    """The network of the datanodes that are alive. One stream's rate is what a typical server gives to each when
-    all its slots are taken; capacities in streams follow from it."""
-
-    described: bool
-    root: str
-    stream_bytes_s: float
-    switches: list[str]
-    racks: list[RackDescription]
-    servers: list[ServerDescription]
-    links: list[LinkDescription]
 
 
 class PlanRequest(BaseModel):
@@ -113,42 +66,15 @@ class ProbesBody(BaseModel):
     chunks: list[int] = Field(max_length=probes_max)
 
 
-class PlanAssignment(BaseModel):
-    """A chunk's servers in pipeline order, and when it is written, in seconds from the start. Requests, chunks
-    and steps count from 0; the chunks of a step are written together."""
-
-    request: int
-    chunk: int
-    pipeline: list[str]
-    step: int
-    start_s: float
-    end_s: float
-
-
-class PlanUnplaced(BaseModel):
-    """A chunk for which there is no place."""
-
-    request: int
-    chunk: int
-    reason: str
-
-
-class PlanAnswer(BaseModel):
-    """Every chunk once."""
-
-    assignments: list[PlanAssignment]
-    unplaced: list[PlanUnplaced]
-
-
 def network_routes(cluster: Cluster, planner: Planner) -> APIRouter:
-    """Both routes."""
+    """`GET /v1/topology` and `POST /v1/plan`."""
     router = APIRouter(prefix="/v1")
 
     @router.get("/topology")
-    async def topology() -> TopologyDescription:
+    async def topology() -> NetworkView:
         return _described(cluster)
 
-    @router.post("/plan", response_model=PlanAnswer)
+    @router.post("/plan", response_model=dry_run.Plan)
     async def plan(body: PlanBody) -> Response:
         requests = [dry_run.Request(each.writer, each.replication, each.chunks) for each in body.requests]
         if body.topology is None:
@@ -167,7 +93,7 @@ def add_reload_route(
     """Adds `POST /v1/topology/reload` to the application. `reload` reads the file again, or raises."""
 
     @app.post("/v1/topology/reload", dependencies=[for_superusers])
-    async def reload_topology() -> TopologyDescription:
+    async def reload_topology() -> NetworkView:
         """Reads the topology file again. When there is a mistake in it nothing changes."""
         await reload()
         return _described(cluster)
@@ -200,18 +126,18 @@ def _for_cluster(body: PlanBody, requests: list[dry_run.Request], cluster: Clust
     return dry_run.Task(body.policy, body.seed, requests, to_structure(topology), frozenset(leaving))
 
 
-def _described(cluster: Cluster) -> TopologyDescription:
+def _described(cluster: Cluster) -> NetworkView:
     nodes = {node.id: node.registration for node in cluster.members.alive()}
     topology = cluster.topology()
     calibration, load = calibrate(topology), load_of(topology, cluster.pipelines())
-    return TopologyDescription(
+    return NetworkView(
         described=cluster.network.is_described,
         root=topology.root,
         stream_bytes_s=calibration.stream_bytes_s,
         switches=list(topology.switches),
-        racks=[RackDescription(rack=rack, servers=list(names)) for rack, names in topology.racks.items()],
+        racks=[RackView(rack=rack, servers=list(names)) for rack, names in topology.racks.items()],
         servers=[
-            ServerDescription(
+            ServerView(
                 server=name,
                 host=nodes[name].data_host,
                 data_port=nodes[name].data_port,
@@ -228,9 +154,9 @@ def _described(cluster: Cluster) -> TopologyDescription:
     )
 
 
-def _links(topology: Topology, calibration: Calibration, load: NetworkLoad) -> list[LinkDescription]:
+def _links(topology: Topology, calibration: Calibration, load: NetworkLoad) -> list[LinkView]:
     return [
-        LinkDescription(
+        LinkView(
             a=link.a,
             b=link.b,
             bytes_s=link.bytes_s,

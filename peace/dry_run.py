@@ -7,6 +7,7 @@ then; the next step begins when the last of them is done.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
@@ -53,7 +54,8 @@ class Task(msgspec.Struct, frozen=True):
     exclude: frozenset[str] = frozenset()
 
 
-class Assignment(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class Assignment:
     """One chunk of one request, both counted from 0: its nodes in pipeline order, and when it is written, in
     seconds from the start."""
 
@@ -65,7 +67,8 @@ class Assignment(msgspec.Struct, frozen=True):
     end_s: float
 
 
-class Unplaced(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class Unplaced:
     """A chunk that got no place, and why."""
 
     request: int
@@ -73,7 +76,8 @@ class Unplaced(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Plan(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class Plan:
     """Every chunk of every request, once: assigned, in order of steps, or unplaced."""
 
     assignments: list[Assignment]

@@ -16,7 +16,6 @@ from peacefs.client.command_line.progress import StepProgress, step_progress
 from peacefs.client.control_calls import ControlCalls
 from peacefs.client.coordinator_api import CoordinatorApi, current_user
 from peacefs.client.coordinator_http import CoordinatorHttp
-from peacefs.client.network_view import NetworkView, ServerView
 from peacefs.client.patience import Patience
 from peacefs.protocol.errors import BadRequest, InvalidTopology
 from peacefs.protocol.hello import Identity
@@ -25,6 +24,7 @@ from peacefs.protocol.threads import ConnectionPool, ThreadDriver
 from peacefs.topology.loader import load_topology
 from peacefs.topology.measured import sides, with_measured
 from peacefs.topology.model import Link, Topology
+from peacefs.topology.network_view import NetworkView, ServerView
 from peacefs.topology.rate_curve import RateCurve
 from peacefs.topology.terminal_drawing import show_rate
 from peacefs.topology.toml_writer import to_toml

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from peacefs.client.command_line.options import TrashMinutes
 from peacefs.protocol.limits import (
     coordinator_http_port_default,
     coordinator_node_port_default,
@@ -20,7 +21,6 @@ from peacefs.protocol.limits import (
     scrub_period_s,
     streams_per_node_default,
     temporary_age_hours_min,
-    trash_minutes_max,
 )
 from peacefs.service_options import (
     Advertise,
@@ -65,16 +65,7 @@ def coordinator(
             show_default=False,
         ),
     ] = None,
-    trash_minutes: Annotated[
-        int,
-        typer.Option(
-            "--trash-minutes",
-            metavar="N",
-            min=0,
-            max=trash_minutes_max,
-            help="How long what `peacefs rm` removes stays in its user's trash, at least; 0 for no trash.",
-        ),
-    ] = 0,
+    trash_minutes: TrashMinutes = 0,
     collect_temporary: Annotated[
         float | None,
         typer.Option(

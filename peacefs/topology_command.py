@@ -9,13 +9,13 @@ from pathlib import Path
 from peacefs.client.addresses import parse_address
 from peacefs.client.coordinator_api import CoordinatorApi, current_user
 from peacefs.client.coordinator_http import CoordinatorHttp
-from peacefs.client.network_view import NetworkView
 from peacefs.topology.calibration import calibrate
 from peacefs.topology.graph import Graph, Streams
 from peacefs.topology.graph_export import to_dot, to_graphml
 from peacefs.topology.link_load import Loads
 from peacefs.topology.loader import load_topology
 from peacefs.topology.model import Topology
+from peacefs.topology.network_view import NetworkView
 from peacefs.topology.svg_drawing import draw_svg
 from peacefs.topology.terminal_drawing import draw_tree
 

@@ -35,12 +35,9 @@ def _can_be_made(session: Session, place: Place) -> bool:
 
 def move(session: Session, sources: Sequence[str], target: str) -> None:
     """Renames one path, or moves several into a directory. Never replaces anything."""
-    goal = session.place(target)
-    status = goal.status()
-    into = status is not None and status.is_directory
     places = list(session.each(sources))
-    if len(places) > 1 and not into:
-        session.complaints.say(target, "No such file or directory" if status is None else "Is not a directory")
+    goal, into = session.goal_of(places, target)
+    if goal is None:
         return
     for source in places:
         with session.complaints.about(source.text):

@@ -16,10 +16,9 @@ from peacefs.protocol.limits import (
     maintenance_hours_default,
     maintenance_hours_max,
     temporary_age_hours_default,
-    trash_minutes_max,
 )
 
-from .options import DEFAULT_COORDINATOR, Coordinator, open_session
+from .options import DEFAULT_COORDINATOR, Coordinator, TrashMinutes, open_session
 
 datanodes = typer.Typer(
     help="Show datanodes, take them out of service and back.", no_args_is_help=True, rich_markup_mode=None
@@ -61,16 +60,7 @@ def up(
             help="The first of the datanodes' ports, two each; 0 for free ones.",
         ),
     ] = 0,
-    trash_minutes: Annotated[
-        int,
-        typer.Option(
-            "--trash-minutes",
-            metavar="N",
-            min=0,
-            max=trash_minutes_max,
-            help="How long what `peacefs rm` removes stays in its user's trash, at least; 0 for no trash.",
-        ),
-    ] = 0,
+    trash_minutes: TrashMinutes = 0,
 ) -> None:
     """Run a whole cluster on this machine.
 

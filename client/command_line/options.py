@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from peacefs.client.addresses import DEFAULT_ADDRESS
+from peacefs.protocol.limits import trash_minutes_max
 
 if TYPE_CHECKING:
     from .session import Session
@@ -24,6 +25,16 @@ Coordinator = Annotated[
     ),
 ]
 DEFAULT_COORDINATOR = DEFAULT_ADDRESS.http
+TrashMinutes = Annotated[
+    int,
+    typer.Option(
+        "--trash-minutes",
+        metavar="N",
+        min=0,
+        max=trash_minutes_max,
+        help="How long what `peacefs rm` removes stays in its user's trash, at least; 0 for no trash.",
+    ),
+]
 Paths = Annotated[list[str], typer.Argument(metavar="PATH", show_default=False)]
 
 

@@ -90,6 +90,17 @@ class Session:
                 places = self._expanded(text)
             yield from places
 
+    def goal_of(self, places: Sequence[Place], text: str) -> tuple[Place | None, bool]:
+        """Where `places` are to go, and whether it is a directory that takes them in. None, with a complaint, for
+        several that no directory takes in."""
+        goal = self.place(text)
+        status = goal.status()
+        into = status is not None and status.is_directory
+        if len(places) > 1 and not into:
+            self.complaints.say(text, "No such file or directory" if status is None else "Is not a directory")
+            return None, into
+        return goal, into
+
     def _expanded(self, text: str) -> list[Place]:
         place = self.place(text)
         if not is_glob(place.path):

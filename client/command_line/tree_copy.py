@@ -25,12 +25,9 @@ class CopyStyle:
 
 def copy_all(session: Session, sources: Sequence[str], target: str, style: CopyStyle) -> None:
     """Copies each source to `target`, or into it when it is a directory."""
-    goal = session.place(target)
-    status = goal.status()
-    into = status is not None and status.is_directory
     places = list(session.each(sources))
-    if len(places) > 1 and not into:
-        session.complaints.say(target, "No such file or directory" if status is None else "Is not a directory")
+    goal, into = session.goal_of(places, target)
+    if goal is None:
         return
     with transfer_progress() as progress:
         for place in places:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 from click.testing import Result
+from support.services import start_service
 from typer.testing import CliRunner
 
 from peacefs.client.coordinator_api import current_user
@@ -24,26 +21,16 @@ _TIMEOUT_S = 30
 _CURVES = {"n1": "1=20e6,2=40e6,4=30e6", "n2": "1=10e6"}
 
 
-def _start(*arguments: str) -> tuple[subprocess.Popen[bytes], dict[str, str]]:
-    ready, theirs = os.pipe()
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "peacefs", *arguments, f"--ready-fd={theirs}"], pass_fds=[theirs]
-    )
-    os.close(theirs)
-    with os.fdopen(ready) as pipe:
-        return process, json.loads(pipe.readline())
-
-
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Of a coordinator with two datanodes, whose disks differ."""
     tmp_path = tmp_path_factory.mktemp("cluster")
     processes = []
     try:
-        process, coordinator = _start("coordinator", f"--dir={tmp_path / 'c'}", "--port=0", "--node-port=0")
+        process, coordinator = start_service("coordinator", f"--dir={tmp_path / 'c'}", "--port=0", "--node-port=0")
         processes.append(process)
         for name, curve in _CURVES.items():
-            process, _ = _start(
+            process, _ = start_service(
                 *("datanode", f"--dir={tmp_path / name}", "--port=0", "--data-port=0", f"--rack=/{name}"),
                 f"--coordinator=127.0.0.1:{coordinator['node_port']}",
                 f"--secret-file={tmp_path / 'c' / 'cluster.secret'}",

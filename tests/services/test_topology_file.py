@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 from click.testing import Result
+from support.services import start_service
 from typer.testing import CliRunner
 
 from peacefs.command import application
@@ -41,28 +38,18 @@ def test_a_file_with_a_mistake_is_refused_with_its_line_before_anything_is_made(
     assert not (tmp_path / "c").exists()
 
 
-def _start(*arguments: str) -> tuple[subprocess.Popen[bytes], dict[str, str]]:
-    ready, theirs = os.pipe()
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "peacefs", *arguments, f"--ready-fd={theirs}"], pass_fds=[theirs]
-    )
-    os.close(theirs)
-    with os.fdopen(ready) as pipe:
-        return process, json.loads(pipe.readline())
-
-
 @pytest.fixture
 def address(tmp_path: Path) -> Iterator[str]:
     """Of a coordinator whose file puts its one datanode into an attic."""
     (tmp_path / "net.toml").write_text(_FILE.format(rack="attic", bytes_s=20e6))
     processes = []
     try:
-        process, coordinator = _start(
+        process, coordinator = start_service(
             *("coordinator", f"--dir={tmp_path / 'c'}", "--port=0", "--node-port=0"),
             f"--topology={tmp_path / 'net.toml'}",
         )
         processes.append(process)
-        process, _ = _start(
+        process, _ = start_service(
             *("datanode", f"--dir={tmp_path / 'd'}", "--port=0", "--data-port=0", "--rack=/where-it-thinks"),
             f"--coordinator=127.0.0.1:{coordinator['node_port']}",
             f"--secret-file={tmp_path / 'c' / 'cluster.secret'}",

@@ -18,7 +18,7 @@ from peacefs.spark_connector.supervision.registration import supervise
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster]
 
-SCRIPT = Path(__file__).parent.parent / "support" / "supervised_words.py"
+SCRIPT = Path(__file__).parent.parent / "support" / "counting_query.py"
 PARTS = 12
 
 
@@ -41,7 +41,7 @@ def test_a_spark_query_whose_node_dies_is_finished_elsewhere_with_the_exact_resu
     commands = f"""
         [commands.words]
         program = "{sys.executable}"
-        arguments = ["-P", "{SCRIPT}", "{{checkpoint}}", "{source}", "{output}"]
+        arguments = ["-P", "{SCRIPT}", "--supervised", "{{checkpoint}}", "{source}", "{output}"]
         environment = {{ {environment} }}
     """
     with World.running(tmp_path) as world, SupervisedQueries(world.cluster.http_address) as queries:

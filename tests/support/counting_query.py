@@ -1,15 +1,19 @@
-"""A query that counts words of a directory of files, a file a batch, until it is stopped:
+"""A query that counts words of a directory of files, a file a batch, and leaves all counts in OUTPUT/<batch>:
 
     python counting_query.py CHECKPOINT INPUT OUTPUT
+    python counting_query.py --supervised LOCATION INPUT OUTPUT
 
-CHECKPOINT is a root in a cluster; the query begins a run there. Each batch leaves all counts in OUTPUT/<batch>.
+CHECKPOINT is a root in a cluster; the query begins a run there and goes on until it is stopped. LOCATION is that
+of a run which a supervisor has begun; the query takes a while over each batch and ends after the last file.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -18,7 +22,7 @@ from peacefs.spark_connector.runs import begin_run
 from peacefs.spark_connector.session import configure
 
 
-def main(checkpoint: str, source: str, output: str) -> None:
+def main(checkpoint: str, source: str, output: str, *, supervised: bool) -> None:
     address, _ = split_uri(checkpoint)
     spark = (
         configure(SparkSession.builder, address.webhdfs)
@@ -31,17 +35,19 @@ def main(checkpoint: str, source: str, output: str) -> None:
 
     def put_out(counts: DataFrame, batch: int) -> None:
         found = {row["value"]: row["count"] for row in counts.collect()}
-        staged = Path(output, f"{batch}.{id(found)}.tmp")
+        staged = Path(output, f"{batch}.{time.monotonic_ns()}.tmp")
         staged.write_text(json.dumps(found))
         staged.rename(Path(output, str(batch)))
+        if supervised:
+            time.sleep(0.5)
 
-    run = begin_run(checkpoint)
-    print("location", run.location, flush=True)
+    trigger: dict[str, Any] = {"availableNow": True} if supervised else {"processingTime": "0 seconds"}
+    location = checkpoint if supervised else begin_run(checkpoint).location
+    print("location", location, flush=True)
     lines = spark.readStream.option("maxFilesPerTrigger", 1).text(f"file://{source}")
     counts = lines.groupBy("value").count().writeStream.outputMode("complete").foreachBatch(put_out)
-    query = counts.option("checkpointLocation", run.location).trigger(processingTime="0 seconds").start()
-    query.awaitTermination()
+    counts.option("checkpointLocation", location).trigger(**trigger).start().awaitTermination()
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(*[word for word in sys.argv[1:] if word != "--supervised"], supervised="--supervised" in sys.argv)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from support.webhdfs_operations import CHANGES
 
 SNAPSHOT = "org.apache.hadoop.hdfs.protocol.SnapshotException"
 READ_ONLY = "org.apache.hadoop.hdfs.protocol.SnapshotAccessControlException"
@@ -104,20 +105,7 @@ def test_a_snapshot_is_renamed_and_dropped(names, home):
 
 @pytest.mark.parametrize(
     ("method", "op", "query"),
-    [
-        ("PUT", "CREATE", {}),
-        ("PUT", "MKDIRS", {}),
-        ("PUT", "RENAME", {"destination": "/x"}),
-        ("PUT", "SETTIMES", {"modificationtime": 1}),
-        ("PUT", "SETPERMISSION", {"permission": "777"}),
-        ("PUT", "SETOWNER", {"group": "eve"}),
-        ("PUT", "SETREPLICATION", {"replication": 1}),
-        ("POST", "APPEND", {}),
-        ("POST", "TRUNCATE", {"newlength": 0}),
-        ("POST", "CONCAT", {"sources": "/f"}),
-        ("DELETE", "DELETE", {}),
-        ("PUT", "ALLOWSNAPSHOT", {}),
-    ],
+    [*CHANGES, ("PUT", "ALLOWSNAPSHOT", {})],
 )
 def test_what_a_snapshot_shows_is_not_changed(names, home, method, op, query):
     names.ask("PUT", home, "CREATESNAPSHOT", snapshotname="s")

@@ -1,23 +1,29 @@
-"""The network as the coordinator shows it at `/v1/topology`, as a topology and the load on its links."""
+"""The network of a running cluster as `/v1/topology` tells it: the coordinator fills it in, clients read it.
+
+Plain dataclasses, which FastAPI describes and msgspec decodes: what is told is said here once.
+"""
 
 from __future__ import annotations
 
-import msgspec
+from dataclasses import dataclass
 
-from peacefs.topology.link_load import LinkLoad, Loads
-from peacefs.topology.model import Link, Server, Topology
-from peacefs.topology.rate_curve import RateCurve
+from .link_load import LinkLoad, Loads
+from .model import Link, Server, Topology
+from .rate_curve import RateCurve
 
 
-class RackView(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class RackView:
     """A rack and its servers, by name."""
 
     rack: str
     servers: list[str]
 
 
-class ServerView(msgspec.Struct, frozen=True):
-    """An alive datanode: `slots` incoming chunks make the most of it, `streams` are on their way to it."""
+@dataclass(frozen=True)
+class ServerView:
+    """An alive datanode: its network card, its disk at its best, how many incoming chunks that takes, and how
+    many are on their way to it now. `described`: whether the topology file names it."""
 
     server: str
     host: str
@@ -30,8 +36,10 @@ class ServerView(msgspec.Struct, frozen=True):
     streams: int
 
 
-class LinkView(msgspec.Struct, frozen=True):
-    """A cable, with its capacity and load in concurrent chunks."""
+@dataclass(frozen=True)
+class LinkView:
+    """A cable, full duplex: what it carries each way, in bytes a second and in concurrent chunks, and how many
+    chunks are on their way over it now."""
 
     a: str
     b: str
@@ -42,11 +50,17 @@ class LinkView(msgspec.Struct, frozen=True):
     streams_b_to_a: int
 
 
-class NetworkView(msgspec.Struct, frozen=True):
-    """Racks, servers and links of the datanodes that are alive. `described`: there is a topology file."""
+@dataclass(frozen=True)
+class NetworkView:
+    """The network of the datanodes that are alive; `described`: there is a topology file.
+
+    One stream's rate is what a typical server gives to each when all its slots are taken; capacities in streams
+    follow from it.
+    """
 
     described: bool
     root: str
+    stream_bytes_s: float
     switches: list[str]
     racks: list[RackView]
     servers: list[ServerView]
