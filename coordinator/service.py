@@ -72,7 +72,6 @@ from .rest_balancer import add_balancer_routes
 from .rest_checkpoint_looks import add_checkpoint_look_routes
 from .rest_checkpoints import add_checkpoint_routes
 from .rest_disk_balance import add_disk_balance_route
-from .rest_exchange import add_exchange_route
 from .rest_metadata import add_metadata_routes
 from .rest_network import add_reload_route
 from .rest_queries import add_query_routes
@@ -230,7 +229,6 @@ class Coordinator:
         add_reload_route(rest, self._reload_topology, self._cluster, for_superusers)
         add_balancer_routes(rest, self._cluster, for_superusers)
         add_disk_balance_route(rest, self._nodes.ask, for_superusers)
-        add_exchange_route(rest, self._files.names)
         add_checkpoint_routes(rest, self._files.fencing, self._files.reporting)
         here = f"http://{_LOOPBACK_OF.get(options.host, options.host)}:{http_port}"
         looks = CheckpointLooks(options.look_at_checkpoints, here, self._files.fencing, self._files.reporting)
