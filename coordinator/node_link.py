@@ -1,7 +1,7 @@
-"""The framed server that datanodes hold a connection to: bytes in, events for the core out, and back.
+"""One connection from a datanode or an agent: bytes in, events for the core out, and back.
 
-Everything runs on the event loop. A connection says hello, then carries both the datanode's requests (answered
-by tag) and the coordinator's orders (sent by node, answered by tag where an answer is wanted).
+It says hello, then carries both the datanode's requests (answered by tag) and the coordinator's orders (answered
+by tag where an answer is wanted). Everything runs on the event loop; what is long is done in turns.
 """
 
 from __future__ import annotations
@@ -10,35 +10,25 @@ import asyncio
 import contextlib
 import logging
 import os
-import time
-from collections import deque
-from collections.abc import Callable, Coroutine, Generator, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Generator, Sequence
+from typing import TYPE_CHECKING, cast
 
 from peacefs.protocol.errors import (
-    BadRequest,
-    NodeIdTaken,
     Overloaded,
     PeacefsError,
     PeerRefused,
-    PeerTimeout,
     ProtocolViolation,
-    from_wire,
 )
 from peacefs.protocol.frames import Frame, FrameReader, encode, frame_bytes_max
-from peacefs.protocol.hello import Identity, Peer, accepting
-from peacefs.protocol.ids import NodeId, show
+from peacefs.protocol.hello import Peer, accepting
+from peacefs.protocol.ids import NodeId
 from peacefs.protocol.limits import (
-    control_call_timeout_s,
-    control_requests_in_flight_max,
     hello_frame_bytes_max,
     hello_timeout_s,
-    hellos_waiting_max,
     idle_connection_timeout_s,
     link_at_once_bytes,
     link_backlog_bytes_max,
     link_turn_s,
-    suspect_after_s,
 )
 from peacefs.protocol.messages import (
     AgentBeat,
@@ -50,190 +40,18 @@ from peacefs.protocol.messages import (
     Message,
     Register,
     Registered,
-    ReplicateChunk,
     ReportAgain,
     ReportChunks,
 )
 from peacefs.protocol.metrics import frames_sent
 
 from .calls import CALLS_OF_DATANODES, answer
-from .cluster import Cluster
-from .files import Files
 from .orders import Order
-from .repair import Copy
-from .supervising import Supervising
+
+if TYPE_CHECKING:
+    from .node_server import NodeServer
 
 log = logging.getLogger("peacefs.coordinator")
-
-
-class NodeServer:
-    """All connections from datanodes, and who is reachable through which."""
-
-    def __init__(
-        self,
-        me: Identity,
-        cluster: Cluster,
-        epoch: Callable[[], int],
-        on_epoch_seen: Callable[[NodeId, int], None],
-        clock: Callable[[], float] = time.monotonic,
-        wall_clock: Callable[[], float] = time.time,
-    ) -> None:
-        self.me = me
-        self.cluster = cluster
-        self.clock = clock
-        self.wall_clock = wall_clock
-        self.epoch = epoch
-        self.on_epoch_seen = on_epoch_seen
-        #: Set by the service, which builds Files with this server's `send`.
-        self.files: Files
-        #: Set by the service, too.
-        self.supervising: Supervising
-        self._links: dict[NodeId, NodeLink] = {}
-        self._open: set[NodeLink] = set()
-        #: Those that have not said all of their hello yet, longest first.
-        self._strangers: dict[NodeLink, None] = {}
-        self._server: asyncio.Server | None = None
-        self._running: set[asyncio.Task[None]] = set()
-        self._behind: deque[NodeLink] = deque()
-
-    async def start(self, host: str, port: int) -> int:
-        """Listens; gives the port. Raises OSError when the address cannot be had."""
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: NodeLink(self), host, port, backlog=hellos_waiting_max)
-        return int(self._server.sockets[0].getsockname()[1])
-
-    async def stop(self) -> None:
-        if self._server is not None:
-            self._server.close()
-        for link in list(self._open):
-            link.close()
-        for task in list(self._running):
-            task.cancel()
-
-    def send(self, orders: Sequence[Order]) -> None:
-        """Orders for datanodes. One that is away gets none: its next report settles what it should do."""
-        for order in orders:
-            link = self._links.get(order.node)
-            if link is not None:
-                link.write(order.message)
-
-    def start_copy(self, copy: Copy, token: str) -> None:
-        """Tells a source to copy a chunk; its answer goes back to the core."""
-        target = self.cluster.hop(copy.target)
-        link = self._links.get(copy.source)
-        if link is None or target is None:
-            self.cluster.answered(copy, copied=False)
-            return
-        log.info("copying chunk %s from %s to %s", show(copy.chunk), copy.source, copy.target)
-        self.files.schedule.copy_begins(copy.chunk, copy.source, copy.target)
-        link.ask(
-            ReplicateChunk(copy.chunk, copy.version, [target], token, copy.bytes_per_second),
-            lambda reply: self._copied(copy, reply),
-        )
-
-    async def ask(self, node: NodeId, message: Message) -> Message:
-        """What a datanode answers at once. Raises BadRequest if it is not connected, PeerTimeout, its Failure."""
-        link = self._links.get(node)
-        if link is None:
-            raise BadRequest(f"no datanode {node} is connected")
-        answered: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        link.ask(message, lambda reply: None if answered.done() else answered.set_result(reply))
-        try:
-            reply = await asyncio.wait_for(answered, control_call_timeout_s)
-        except TimeoutError:
-            raise PeerTimeout(f"datanode {node} did not answer within {control_call_timeout_s:g} s") from None
-        if isinstance(reply, Failure):
-            raise from_wire(reply.code, reply.message, reply.culprit)
-        return reply
-
-    def _copied(self, copy: Copy, reply: Message) -> None:
-        copied = isinstance(reply, Done)
-        if not copied:
-            why = reply.message if isinstance(reply, Failure) else type(reply).__name__
-            log.warning(
-                "copying chunk %s from %s to %s failed: %s", show(copy.chunk), copy.source, copy.target, why
-            )
-        self.files.schedule.copy_ended(copy.chunk)
-        self.cluster.answered(copy, copied=copied)
-
-    # -- called by links ---------------------------------------------------------------------------
-
-    def opened(self, link: NodeLink) -> None:
-        """Who connects and says nothing keeps nobody out: of too many, the longest silent one goes."""
-        self._open.add(link)
-        self._strangers[link] = None
-        if len(self._strangers) > hellos_waiting_max:
-            longest = next(iter(self._strangers))
-            del self._strangers[longest]
-            longest.abort()
-
-    def greeted(self, link: NodeLink) -> None:
-        self._strangers.pop(link, None)
-
-    def closed(self, link: NodeLink) -> None:
-        self._open.discard(link)
-        self._strangers.pop(link, None)
-        if self._links.get(link.name) is link:
-            del self._links[link.name]
-
-    def registered(self, link: NodeLink) -> None:
-        """From now on this link speaks for its datanode: what an earlier one may still bring is out of date."""
-        before = self._links.get(link.name)
-        self._links[link.name] = link
-        if before is not None and before is not link:
-            before.abort()
-
-    def speaks_for_datanode(self, link: NodeLink) -> bool:
-        return self._links.get(link.name) is link
-
-    def check_alone(self, registration: Register) -> None:
-        """Raises NodeIdTaken when another process with the same id has been heard a moment ago."""
-        other = self._links.get(registration.node)
-        if other is None or other.process == registration.process or other.silence_s() >= suspect_after_s:
-            return
-        raise NodeIdTaken(
-            f"the datanode at {other.peer_name} has the id {registration.node}, too, and is here: is the "
-            "directory a copy of another datanode's? Start each datanode on a directory of its own"
-        )
-
-    @property
-    def busy(self) -> bool:
-        """Whether a link has more to do than fitted into its turn."""
-        return bool(self._behind)
-
-    def queue(self, link: NodeLink) -> None:
-        """Gives a link another turn, after those that wait already; between two turns the loop does all else."""
-        self._behind.append(link)
-        if len(self._behind) == 1:
-            self._give_turn_soon()
-
-    def _give_turn_soon(self) -> None:
-        # Between two turns the loop looks at what has arrived meanwhile.
-        asyncio.get_running_loop().call_later(0, self._give_turn)
-
-    def _give_turn(self) -> None:
-        link = self._behind[0]
-        more = False
-        try:
-            more = link.work()
-        except Exception:
-            link.abort()
-            raise
-        finally:
-            self._behind.popleft()
-            if more:
-                self._behind.append(link)
-            if self._behind:
-                self._give_turn_soon()
-
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Runs a request that may wait. Raises Overloaded when too many are under way."""
-        if len(self._running) >= control_requests_in_flight_max:
-            work.close()
-            raise Overloaded(f"{len(self._running)} requests are under way already; try again")
-        task = asyncio.get_running_loop().create_task(work)
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
 
 
 class NodeLink(asyncio.Protocol):
@@ -276,10 +94,10 @@ class NodeLink(asyncio.Protocol):
         self._frames.take(data)
         if self._behind:
             return
-        if (self._server.busy and self._frames.buffered_bytes > link_at_once_bytes) or self.work():
+        if (self._server.turns.busy and self._frames.buffered_bytes > link_at_once_bytes) or self.work():
             self._behind = True
             self._transport.pause_reading()
-            self._server.queue(self)
+            self._server.turns.queue(self)
 
     def work(self) -> bool:
         """Does what has come, for one turn, so that no long report holds others up. Whether there is more."""

@@ -63,7 +63,7 @@ from .metadata import Transaction
 from .metadata_file import STORE_NAME
 from .metadata_sqlite import SqliteMetadata
 from .metrics import watch, watch_schedule, watch_state, watch_supervision
-from .node_link import NodeServer
+from .node_server import NodeServer
 from .online_backup import OnlineBackup
 from .permissions import Callers
 from .rest import build_rest

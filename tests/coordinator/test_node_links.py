@@ -14,7 +14,7 @@ from support.node_port import NodePort
 from support.play import USAGE, record
 from support.spoken_link import Datanode
 
-from peacefs.coordinator import node_link
+from peacefs.coordinator import node_server
 from peacefs.coordinator.cluster import Cluster
 from peacefs.protocol.frames import encode
 from peacefs.protocol.limits import hello_frame_bytes_max, suspect_after_s
@@ -61,7 +61,7 @@ def tell(story: Callable[[Coordinator], Coroutine[Any, Any, None]]) -> None:
 
 
 def test_who_connects_and_says_nothing_keeps_no_datanode_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_link, "hellos_waiting_max", 3)
+    monkeypatch.setattr(node_server, "hellos_waiting_max", 3)
 
     async def story(coordinator: Coordinator) -> None:
         first = await coordinator.datanode()

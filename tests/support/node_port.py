@@ -12,7 +12,7 @@ from support.files_in_memory import files_in_memory
 from support.spoken_link import SEAL, Datanode
 
 from peacefs.coordinator.cluster import Cluster
-from peacefs.coordinator.node_link import NodeServer
+from peacefs.coordinator.node_server import NodeServer
 from peacefs.protocol.hello import Identity
 
 
