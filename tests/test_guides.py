@@ -6,6 +6,7 @@ Their Python is run against a cluster: `tests/client/test_guide_python.py`, `tes
 from __future__ import annotations
 
 import re
+import tomllib
 
 import click
 import pytest
@@ -15,6 +16,8 @@ from support.pages import ROOT, Page, all_pages, guides
 from peacefs.command import application
 
 _PROGRAM = typer.main.get_command(application)
+#: What a page may name files of.
+_FOLDERS = {path.name for path in ROOT.iterdir() if path.is_dir()}
 _BENCHMARKS = {path.stem for path in (ROOT / "benchmarks").glob("*.py")}
 
 
@@ -34,6 +37,26 @@ def test_every_link_leads_somewhere(page: Page) -> None:
 def test_every_guide_is_named_by_the_readme() -> None:
     named = set(Page(ROOT / "README.md").links())
     assert {page.name for page in guides()} - {"README.md"} <= named
+
+
+@pytest.mark.parametrize("page", all_pages(), ids=_named)
+def test_every_file_that_a_page_names_exists(page: Page) -> None:
+    if page.name == "CHANGELOG.md":
+        return  # it tells of what was, too
+    named = re.findall(r"`((?:[\w.-]+/)+[\w-]+\.\w+)`", page.prose)
+    assert [name for name in named if name.split("/")[0] in _FOLDERS and not (ROOT / name).exists()] == []
+
+
+def test_the_architecture_has_every_package_from_the_top_down() -> None:
+    """As `lint-imports` holds them: who imports stands above what it imports."""
+    drawn = re.findall(r"^(\w+)/ ", Page(ROOT / "ARCHITECTURE.md").blocks("")[0], re.MULTILINE)
+    linked = {link.name for link in (ROOT / "peacefs").iterdir() if link.is_symlink()}
+    assert set(drawn) == {*linked, "peacefs"} and len(drawn) == len(set(drawn))
+    contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]
+    layers = [[name.strip().split(".")[1] for name in layer.split("|")] for layer in contract["layers"]]
+    layer_of = {name: number for number, layer in enumerate(layers) for name in layer}
+    depths = [layer_of[name] for name in drawn if name != "peacefs"]
+    assert drawn[0] == "peacefs" and depths == sorted(depths)
 
 
 def _check_use(words: list[str]) -> str | None:
