@@ -11,17 +11,10 @@ from dataclasses import dataclass, field
 from math import inf
 from random import Random
 
-from peacefs.peace.random_placement import Candidate, PlacementRequest, place_randomly
-from peacefs.protocol.errors import NoDatanodes
 from peacefs.protocol.ids import ChunkId, NodeId
 from peacefs.protocol.limits import (
-    chunk_bytes_max,
     garbage_chunks_per_tick,
     lost_replicas_per_turn,
-    min_replication,
-    startup_hold_s,
-    startup_reported_fraction,
-    startup_settle_s,
 )
 from peacefs.protocol.messages import (
     Heartbeat,
@@ -37,13 +30,15 @@ from peacefs.topology.model import Topology
 from .abandonment import Abandonment
 from .balancer import Balancer
 from .chunk_map import ChunkMap
+from .chunk_placement import ChunkPlacement
 from .hearsay import Hearsay
 from .membership import Membership, Node, State, Transition
 from .network import Network
 from .orders import Order, delete_orders
+from .readiness import Readiness
 from .records import ChunkRecord, Mode
-from .repair import ChooseTarget, Copy, Repair
-from .slow_hops import SlowHops, Slowness, avoidable
+from .repair import Copy, Repair
+from .slow_hops import SlowHops, Slowness
 from .standing import SERVICES, Service
 from .streams import Streams
 
@@ -63,11 +58,7 @@ class Cluster:
 
     def __init__(self, now_s: float, rng: Random, described: Topology | None = None) -> None:
         """`described` is the network as an administrator has it."""
-        self._rng = rng
-        self._started_s = now_s
-        self._loaded = False
-        self._settled = False
-        self._expected_nodes: set[NodeId] = set()
+        self._readiness = Readiness(now_s)
         self._streams = Streams()
         self.members = Membership()
         self.network = Network(described)
@@ -75,6 +66,7 @@ class Cluster:
         self.repair = Repair()
         self.balancer = Balancer()
         self.slow_hops = SlowHops()
+        self._placement = ChunkPlacement(self.members, self.slow_hops, self._streams, rng)
         self.replicas_lost_total = 0
         self._hearsay = Hearsay()
         self.abandonment = Abandonment()
@@ -88,7 +80,7 @@ class Cluster:
         """A page of the chunks that the namespace knew at the start."""
         for record in records:
             self.chunks.know(record)
-            self._expected_nodes.update(record.hint)
+            self._readiness.expect(record.hint)
             for node in record.hint:
                 if self._is_awaited(node):
                     self.chunks.expect(node, record.chunk)
@@ -96,12 +88,12 @@ class Cluster:
     def _is_awaited(self, node_id: NodeId) -> bool:
         """Whether a datanode is away on purpose, since before this coordinator started."""
         node = self.members.get(node_id)
-        is_here = self._loaded or (node is not None and node.reported)
+        is_here = self._readiness.loaded or (node is not None and node.reported)
         return not is_here and self.members.mode(node_id) is Mode.MAINTENANCE
 
     def loaded(self) -> None:
         """That was the last page."""
-        self._loaded = True
+        self._readiness.loaded = True
 
     def published(self, records: Sequence[ChunkRecord]) -> None:
         """A file was completed: its chunks exist, on the nodes that gave receipts."""
@@ -247,7 +239,7 @@ class Cluster:
         """How far a datanode has come in leaving."""
         is_known = node.reported or node.state is State.DEAD
         is_judged = is_known and self.chunks.is_sorted(node.id)
-        is_drained = is_judged and self._settled and self.chunks.is_drained(node.id)
+        is_drained = is_judged and self._readiness.settled and self.chunks.is_drained(node.id)
         return SERVICES[self.members.mode(node.id), is_drained]
 
     # -- time --------------------------------------------------------------------------------------
@@ -268,7 +260,7 @@ class Cluster:
         ticked.slowness = self.slow_hops.judge(now_s)
         if self.ready(now_s):
             ticked.copies = self.repair.plan(
-                now_s, self.chunks, self.members, self._target_chooser(), self.has_room
+                now_s, self.chunks, self.members, self._placement.target_chooser(), self.has_room
             )
             ticked.copies += self.balancer.tick(now_s, self.chunks, self.members, self.repair)
             ticked.orders = self._clean_up(now_s, floor)
@@ -290,17 +282,7 @@ class Cluster:
 
         Once true, true for the rest of the epoch.
         """
-        if self._settled:
-            return True
-        alive = self.members.alive()
-        waited_s = now_s - self._started_s
-        if not self._loaded or len(alive) < min_replication:
-            return False
-        found = len(self.chunks) - len(self.chunks.missing)
-        reports_in = found >= startup_reported_fraction * len(self.chunks)
-        all_here = self._expected_nodes <= {node.id for node in alive if node.reported}
-        self._settled = (reports_in and (all_here or waited_s >= startup_settle_s)) or waited_s >= startup_hold_s
-        return self._settled
+        return self._readiness.judge(now_s, self.members, self.chunks)
 
     # -- placing and finding -----------------------------------------------------------------------
 
@@ -317,20 +299,7 @@ class Cluster:
 
         Fewer than `replication` when fewer are alive; the repair makes up for it when more come.
         """
-        candidates = self._candidates()
-        racks = {each.node: each.rack for each in candidates if each.node not in exclude}
-        avoided = avoidable(self.slow_hops.slow(), racks, replication)
-        request = PlacementRequest(writer_host, replication, exclude | avoided, chunk_bytes=chunk_bytes_max)
-        chosen = place_randomly(request, candidates, self._rng)
-        if avoided and len(chosen) < replication:
-            request = PlacementRequest(writer_host, replication, exclude, chunk_bytes=chunk_bytes_max)
-            chosen = place_randomly(request, candidates, self._rng)
-        if len(chosen) < min_replication:
-            raise NoDatanodes(
-                f"no datanode can take a chunk: {len(self.members.alive())} alive, {len(exclude)} excluded, "
-                f"{len(self.members.alive()) - len(self.members.in_service())} to leave, "
-                f"{chunk_bytes_max} bytes of room wanted"
-            )
+        chosen = self._placement.place(writer_host, replication, exclude)
         self._streams.open(chunk, chosen, now_s + expires_s)
         nodes = [self.members.get(node) for node in chosen]
         return [node for node in nodes if node is not None]
@@ -365,55 +334,12 @@ class Cluster:
         state = self.chunks.get(chunk)
         if state is None:
             return []
-        nodes = [
-            node
-            for holder in state.holders
-            if (node := self.members.get(holder)) is not None and node.state is not State.DEAD
-        ]
-        near_racks = {node.rack for node in self.members.all() if node.registration.data_host == near_host}
-        self._rng.shuffle(nodes)
-
-        def distance(node: Node) -> tuple[bool, bool, bool, bool]:
-            return (
-                node.state is not State.ALIVE,
-                self.members.mode(node.id) is not Mode.IN_SERVICE,
-                node.registration.data_host != near_host,
-                node.rack not in near_racks,
-            )
-
-        return sorted(nodes, key=distance)
+        return self._placement.nearest_first(state.holders, near_host)
 
     @property
     def chunks_being_written(self) -> Set[ChunkId]:
         """Chunks that were placed and are neither completed nor given up, as far as is known."""
         return self._streams.chunks
-
-    def _candidates(self) -> list[Candidate]:
-        return [
-            Candidate(
-                node=node.id,
-                host=node.registration.data_host,
-                rack=node.rack,
-                available_bytes=node.usage.available_bytes,
-                streams=self._streams.through(node.id),
-            )
-            for node in self.members.in_service()
-        ]
-
-    def _target_chooser(self) -> ChooseTarget:
-        """For one plan, during which the datanodes stay as they are."""
-        candidates: list[Candidate] = []
-
-        def choose(staying: Sequence[NodeId], excluded: frozenset[NodeId]) -> NodeId | None:
-            if not candidates:
-                candidates.extend(self._candidates())
-            request = PlacementRequest(
-                None, len(staying) + 1, excluded, already=tuple(staying), chunk_bytes=chunk_bytes_max
-            )
-            chosen = place_randomly(request, candidates, self._rng)
-            return chosen[0] if chosen else None
-
-        return choose
 
     def hop(self, node_id: NodeId) -> Hop | None:
         node = self.members.get(node_id)

@@ -62,6 +62,8 @@ def test_a_module_says_what_it_is_for(source: Path) -> None:
 def test_pure_cores_have_no_clock_and_no_chance_of_their_own() -> None:
     cores = [
         "coordinator/cluster.py",
+        "coordinator/chunk_placement.py",
+        "coordinator/readiness.py",
         "coordinator/membership.py",
         "coordinator/chunk_map.py",
         "coordinator/repair.py",

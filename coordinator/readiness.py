@@ -1,0 +1,49 @@
+"""When a coordinator that has started knows enough to judge replication, place chunks, and say what is missing.
+
+Pure. What must never happen is that chunks are taken for lost, and copied, because their datanodes have not
+reported yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from peacefs.protocol.ids import NodeId
+from peacefs.protocol.limits import (
+    min_replication,
+    startup_hold_s,
+    startup_reported_fraction,
+    startup_settle_s,
+)
+
+from .chunk_map import ChunkMap
+from .membership import Membership
+
+
+class Readiness:
+    """Not ready at first; once ready, ready for the rest of the epoch."""
+
+    def __init__(self, now_s: float) -> None:
+        self._started_s = now_s
+        self._expected: set[NodeId] = set()
+        #: Whether all chunks that the namespace knows have been loaded.
+        self.loaded = False
+        self.settled = False
+
+    def expect(self, nodes: Iterable[NodeId]) -> None:
+        """These held something when the metadata was written: they are waited for, for a while."""
+        self._expected.update(nodes)
+
+    def judge(self, now_s: float, members: Membership, chunks: ChunkMap) -> bool:
+        """Whether enough is known now: most chunks have been found and all who are expected are here, or it took
+        so long that nobody else is waited for."""
+        if self.settled:
+            return True
+        alive = members.alive()
+        waited_s = now_s - self._started_s
+        if not self.loaded or len(alive) < min_replication:
+            return False
+        reports_in = len(chunks) - len(chunks.missing) >= startup_reported_fraction * len(chunks)
+        all_here = self._expected <= {node.id for node in alive if node.reported}
+        self.settled = (reports_in and (all_here or waited_s >= startup_settle_s)) or waited_s >= startup_hold_s
+        return self.settled
