@@ -225,3 +225,13 @@ def space() -> Iterator[Space]:
     made = space_in_memory()
     yield made
     made.metadata.close()
+
+
+@pytest.fixture
+def grown(space: Space) -> Space:
+    """/d, which allows snapshots, with some files and a tree of 9 more; and /other, which does not."""
+    for path in ("replaced", "moved", "deleted", "chmod", *(f"tree/{n % 3}/{n}" for n in range(9))):
+        space.create(f"/d/{path}", 3, 4)
+    space.create("/other/f", 5)
+    space.allow_snapshots("/d")
+    return space

@@ -9,13 +9,11 @@ from typing import Any
 
 import pytest
 
-from peacefs.coordinator import namespace, snapshot_diff, snapshot_restore, snapshots
-from peacefs.coordinator.metadata import Reader
+from peacefs.coordinator import namespace, snapshots
 from peacefs.coordinator.metadata_schema import APPLICATION_ID, LIVE, META_KEYS, MIGRATIONS
 from peacefs.coordinator.metadata_sqlite import SqliteMetadata
 from peacefs.coordinator.paths import parse_path
-from peacefs.coordinator.records import Kind, RenameMode
-from peacefs.coordinator.snapshot_diff import DiffKind
+from peacefs.coordinator.records import RenameMode
 from peacefs.protocol.errors import (
     BadRequest,
     FileNotFound,
@@ -25,58 +23,7 @@ from peacefs.protocol.errors import (
 )
 
 from .conftest import Space, space_in_memory
-
-Shown = dict[str, tuple[int, int, int, tuple[int, ...]]]
-
-
-def tree(space: Space, top: str) -> Shown:
-    """Path below `top` -> (mode, time of modification, length, chunks), of what is there or in a snapshot."""
-    found: Shown = {}
-    for entry in space.list_page(top).entries:
-        path = f"{top}/{entry.name}"
-        chunks = tuple(chunk for chunk, _ in space.pieces(path)) if entry.kind is Kind.FILE else ()
-        found[entry.name] = (entry.permission, entry.modified_ms, entry.length, chunks)
-        if entry.kind is Kind.DIRECTORY:
-            found |= {f"{entry.name}/{name}": shown for name, shown in tree(space, path).items()}
-    return found
-
-
-def set_mode(space: Space, path: str, mode: int) -> None:
-    space.commit(lambda tx: namespace.set_permission(tx, parse_path(path), mode))
-
-
-def change_everything(space: Space) -> None:
-    space.create("/d/replaced", 8, overwrite=True)
-    space.rename("/d/moved", "/elsewhere")
-    space.delete("/d/deleted")
-    set_mode(space, "/d/chmod", 0o600)
-    set_mode(space, "/d/chmod", 0o640)
-    space.rename("/d/tree", "/out")
-    space.delete("/out")
-    space.reclaim(limit=3)
-
-
-def retired(space: Space) -> int:
-    """How many rows are kept for snapshots."""
-    counts = [
-        space.sql(f"SELECT count(*) FROM {table} WHERE to_tx < 9223372036854775807")[0][0]
-        for table in ("inode", "entry", "reference")
-    ]
-    assert counts == [
-        space.sql(f"SELECT count(*) FROM {table} WHERE kept_for IS NOT NULL")[0][0]
-        for table in ("inode", "entry", "reference")
-    ]
-    return sum(counts)
-
-
-@pytest.fixture
-def grown(space: Space) -> Space:
-    """/d, which allows snapshots, with some files and a tree of 9 more; and /other, which does not."""
-    for path in ("replaced", "moved", "deleted", "chmod", *(f"tree/{n % 3}/{n}" for n in range(9))):
-        space.create(f"/d/{path}", 3, 4)
-    space.create("/other/f", 5)
-    space.allow_snapshots("/d")
-    return space
+from .snapshot_world import change_everything, retired, set_mode, tree
 
 
 def test_a_snapshot_shows_everything_as_it_was(grown: Space) -> None:
@@ -302,132 +249,6 @@ def test_a_snapshot_is_renamed(grown: Space) -> None:
 
 def test_a_name_from_the_clock_is_hdfss() -> None:
     assert snapshots.default_name(1_700_000_000_042) == "s20231114-221320.042"
-
-
-# -- restoring -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("limit", [1, 5, 1000])
-def test_a_directory_is_given_back_what_a_snapshot_shows(grown: Space, limit: int) -> None:
-    before = tree(grown, "/d")
-    grown.take_snapshot("/d", "s")
-    change_everything(grown)
-    grown.create("/d/new/er", 1)
-    grown.restore("/d", "s", limit)
-    assert tree(grown, "/d") == before, "down to the chunks: no data was copied"
-    grown.reclaim()
-    assert tree(grown, "/d/.snapshot/s") == before
-    grown.check_references()
-    grown.drop_snapshot("/d", "s")
-    grown.reclaim()
-    assert tree(grown, "/d") == before
-    assert retired(grown) == 0
-    grown.check_references()
-
-
-def test_nobody_sees_half_a_restoration_and_one_that_was_given_up_leaves_nothing(grown: Space) -> None:
-    grown.take_snapshot("/d", "s")
-    change_everything(grown)
-    before = tree(grown, "/d")
-    rows = grown.sql("SELECT count(*) FROM inode"), grown.sql("SELECT count(*) FROM entry")
-    job = grown.commit(lambda tx: snapshot_restore.begin(tx, parse_path("/d"), "s"))
-    job = grown.commit(lambda tx: snapshot_restore.copy_step(tx, job, 5))
-    assert tree(grown, "/d") == before
-    assert grown.reclaim() == []
-    grown.commit(lambda tx: snapshot_restore.give_up(tx, job))
-    grown.reclaim()
-    assert (grown.sql("SELECT count(*) FROM inode"), grown.sql("SELECT count(*) FROM entry")) == rows
-    grown.check_references()
-
-
-def test_a_restoration_that_a_start_finds_unfinished_is_given_up(tmp_path: Path) -> None:
-    path = tmp_path / "metadata.sqlite"
-    metadata = SqliteMetadata.open(path, owner="root")
-    metadata.begin_epoch()
-    space = Space(metadata)
-    space.create("/d/f", 1)
-    space.allow_snapshots("/d")
-    space.take_snapshot("/d", "s")
-    job = space.commit(lambda tx: snapshot_restore.begin(tx, parse_path("/d"), "s"))
-    space.commit(lambda tx: snapshot_restore.copy_step(tx, job, 5))
-    metadata.begin_epoch(70)  # Another epoch of the same coordinator leaves it alone.
-    assert space.reclaim() == []
-    assert space.sql("SELECT count(*) FROM staged") == [(1,)]
-    metadata.close()
-
-    again = SqliteMetadata.open(path, owner="root")
-    again.begin_epoch()
-    space = Space(again)
-    space.reclaim()
-    assert space.sql("SELECT count(*) FROM inode") == [(3,)]
-    assert space.sql("SELECT count(*) FROM staged") == [(0,)]
-    space.check_references()
-    again.close()
-
-
-def test_a_restoration_ends_when_its_snapshot_goes_or_is_another(grown: Space) -> None:
-    grown.take_snapshot("/d", "s")
-    job = grown.commit(lambda tx: snapshot_restore.begin(tx, parse_path("/d"), "s"))
-    grown.drop_snapshot("/d", "s")
-    grown.take_snapshot("/d", "s")
-    with pytest.raises(SnapshotRefused, match="replaced meanwhile"):
-        grown.commit(lambda tx: snapshot_restore.copy_step(tx, job, 5))
-
-
-# -- comparing -----------------------------------------------------------------------------------------
-
-
-def differences(space: Space, older: str, newer: str = "") -> list[tuple[str, ...]]:
-    directory = space.status("/d").inode
-
-    def reader(name: str) -> Reader:
-        snapshot = space.reader.snapshot(directory, name)
-        return space.reader.at(snapshot.at_tx, directory) if snapshot else space.reader
-
-    steps = snapshot_diff.compare(reader(older), reader(newer), directory)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as finished:
-            return [
-                (found.kind.value, found.path, *([found.target] if found.kind is DiffKind.RENAME else []))
-                for found in finished.value
-            ]
-
-
-def test_a_comparison_names_what_was_made_changed_moved_and_deleted(grown: Space) -> None:
-    grown.take_snapshot("/d", "1")
-    assert differences(grown, "1") == []
-    grown.create("/d/replaced", 8, overwrite=True)
-    grown.rename("/d/moved", "/d/tree/0/moved")
-    grown.delete("/d/deleted")
-    grown.delete("/d/tree/1")
-    set_mode(grown, "/d/chmod", 0o600)
-    grown.create("/d/new/er", 1)
-    expected = [
-        ("MODIFY", ""),
-        ("MODIFY", "chmod"),
-        ("DELETE", "deleted"),
-        ("RENAME", "moved", "tree/0/moved"),
-        ("CREATE", "new"),
-        ("DELETE", "replaced"),
-        ("CREATE", "replaced"),
-        ("MODIFY", "tree"),
-        ("MODIFY", "tree/0"),
-        ("DELETE", "tree/1"),
-    ]
-    assert differences(grown, "1") == expected
-    grown.take_snapshot("/d", "2")
-    grown.delete("/d/tree")
-    assert differences(grown, "1", "2") == expected
-    assert ("CREATE", "tree") in differences(grown, "", "1")
-
-
-def test_a_tree_that_is_too_large_is_not_compared(grown: Space, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshot_diff, "snapshot_diff_entries_max", 10)
-    grown.take_snapshot("/d", "1")
-    with pytest.raises(SnapshotRefused, match="more than 10 entries"):
-        differences(grown, "1")
 
 
 def test_a_store_of_the_first_schema_is_brought_up_to_date(tmp_path: Path) -> None:

@@ -1,0 +1,51 @@
+"""A tree with snapshots: what it shows, what changes all of it, and what a store keeps for snapshots."""
+
+from __future__ import annotations
+
+from peacefs.coordinator import namespace
+from peacefs.coordinator.paths import parse_path
+from peacefs.coordinator.records import Kind
+
+from .conftest import Space
+
+Shown = dict[str, tuple[int, int, int, tuple[int, ...]]]
+
+
+def tree(space: Space, top: str) -> Shown:
+    """Path below `top` -> (mode, time of modification, length, chunks), of what is there or in a snapshot."""
+    found: Shown = {}
+    for entry in space.list_page(top).entries:
+        path = f"{top}/{entry.name}"
+        chunks = tuple(chunk for chunk, _ in space.pieces(path)) if entry.kind is Kind.FILE else ()
+        found[entry.name] = (entry.permission, entry.modified_ms, entry.length, chunks)
+        if entry.kind is Kind.DIRECTORY:
+            found |= {f"{entry.name}/{name}": shown for name, shown in tree(space, path).items()}
+    return found
+
+
+def set_mode(space: Space, path: str, mode: int) -> None:
+    space.commit(lambda tx: namespace.set_permission(tx, parse_path(path), mode))
+
+
+def change_everything(space: Space) -> None:
+    space.create("/d/replaced", 8, overwrite=True)
+    space.rename("/d/moved", "/elsewhere")
+    space.delete("/d/deleted")
+    set_mode(space, "/d/chmod", 0o600)
+    set_mode(space, "/d/chmod", 0o640)
+    space.rename("/d/tree", "/out")
+    space.delete("/out")
+    space.reclaim(limit=3)
+
+
+def retired(space: Space) -> int:
+    """How many rows are kept for snapshots."""
+    counts = [
+        space.sql(f"SELECT count(*) FROM {table} WHERE to_tx < 9223372036854775807")[0][0]
+        for table in ("inode", "entry", "reference")
+    ]
+    assert counts == [
+        space.sql(f"SELECT count(*) FROM {table} WHERE kept_for IS NOT NULL")[0][0]
+        for table in ("inode", "entry", "reference")
+    ]
+    return sum(counts)
