@@ -3,49 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from random import Random
 
 import pytest
-from simulation.seeds import seeds
+from support.supervised import beat, query
 
 from peacefs.coordinator.records import QueryRecord
 from peacefs.coordinator.recovery_place import Candidate, Holdings, choose
 from peacefs.coordinator.supervision import Supervision
 from peacefs.protocol.errors import BadRequest, FileAlreadyExists, FileNotFound, NodeIdTaken
 from peacefs.protocol.limits import (
-    agent_answer_timeout_s,
-    agent_beat_interval_s,
     agent_dead_after_s,
-    run_guard_patience_s,
     supervised_backoff_max_s,
     supervised_settled_s,
 )
-from peacefs.protocol.messages import AgentBeat, AgentCommand, RunOrder, RunReport
+from peacefs.protocol.messages import RunOrder, RunReport
 from peacefs.protocol.supervised import Phase
-from peacefs.spark_connector.supervision.reconciliation import Key, key_of, reconcile
-
-
-def query(name: str = "logins", **changes: object) -> QueryRecord:
-    fields: dict[str, object] = {
-        "name": name,
-        "user": "alice",
-        "is_superuser": False,
-        "command": ("count",),
-        "checkpoint": f"/checkpoints/{name}",
-        "nodes": (),
-        "restarts_max": 3,
-    }
-    return QueryRecord(**{**fields, **changes})  # type: ignore[arg-type]
-
-
-def beat(agent: str = "a", *runs: RunReport, process: str = "p1", **changes: object) -> AgentBeat:
-    fields: dict[str, object] = {
-        "host": f"host-{agent}",
-        "rack": "/r",
-        "commands": [AgentCommand("count", ["alice"], extra_arguments=False)],
-        "runs_max": 2,
-    }
-    return AgentBeat(agent=agent, process=process, runs=list(runs), **{**fields, **changes})  # type: ignore[arg-type]
 
 
 @dataclass
@@ -364,115 +336,3 @@ def test_it_goes_on_where_its_checkpoint_is(
 ) -> None:
     holdings = Holdings({"h1": 10, "h2": 30}, {"/r1": 20, "/r2": 30}, {"h1": "/r1", "h2": "/r2"})
     assert choose([Candidate(*each) for each in candidates], holdings, failed_on) == chosen
-
-
-# -- both sides, in a world that loses messages and kills ----------------------------------------------
-
-
-@dataclass
-class Node:
-    """An agent and the guards of what it runs, which live on when it is paused."""
-
-    name: str
-    process: int = 0
-    #: What it runs, and when its guard was last told that all is well.
-    running: dict[Key, float] = field(default_factory=dict)
-    ended: dict[Key, int] = field(default_factory=dict)
-    paused_until_s: float = 0.0
-    next_beat_s: float = 0.0
-
-    def guards(self, now_s: float) -> None:
-        for key in [key for key, told_s in self.running.items() if now_s - told_s >= run_guard_patience_s]:
-            del self.running[key]
-            self.ended[key] = 137
-
-    def told(self) -> AgentBeat:
-        runs = [RunReport(*key) for key in self.running]
-        return beat(
-            self.name,
-            *runs,
-            *(RunReport(*key, ended=True, status=status) for key, status in self.ended.items()),
-            process=str(self.process),
-        )
-
-    def obey(self, now_s: float, orders: list[RunOrder]) -> None:
-        for key in self.running:
-            self.running[key] = now_s
-        steps = reconcile(self.running, self.ended, orders)
-        for key in steps.stop:
-            del self.running[key]
-            self.ended[key] = 143
-        for key in steps.forget:
-            del self.ended[key]
-        for order in steps.start:
-            self.running[key_of(order)] = now_s
-
-
-@pytest.mark.parametrize("seed", seeds(25))
-def test_never_more_than_one_run_of_a_query_whatever_is_lost_and_killed(seed: int) -> None:
-    """Without any fence, as long as no node is paused with all that runs on it."""
-    rng = Random(seed)
-    now_s, begun = 1000.0, 0
-    core = Supervision(now_s)
-    names = ["q0", "q1"]
-    for name in names:
-        core.register(now_s, query(name, restarts_max=10_000))
-    durable = [core.queries[name].record for name in names]
-    nodes = [Node(name) for name in "abc"]
-    cut: dict[str, float] = {}
-    coordinator_is_back_s = 0.0
-    started = set[Key]()
-    while now_s < 1000.0 + 400:
-        now_s += 0.25
-        if rng.random() < 0.005:
-            coordinator_is_back_s = now_s + rng.uniform(0.5, 20)
-            core = Supervision(coordinator_is_back_s)
-            core.recall(durable)
-        up = now_s >= coordinator_is_back_s
-        if up:
-            core.tick(now_s)
-            for record in core.due(now_s):
-                if core.place(now_s, record.name, Holdings()) is not None:
-                    begun += 1
-                    core.begun(now_s, record.name, f"1-{begun}", "")
-            durable = [core.queries[name].record for name in names]
-        for node in nodes:
-            fate = rng.random()
-            if fate < 0.003:  # the agent is killed, and what it ran with it; another is started soon
-                node.process += 1
-                node.running.clear()
-                node.ended.clear()
-                node.paused_until_s = now_s + rng.uniform(3, 40)
-            elif fate < 0.006:
-                node.paused_until_s = now_s + rng.uniform(1, 40)
-            elif fate < 0.01:
-                cut[node.name] = now_s + rng.uniform(1, 40)
-            elif fate < 0.02 and node.running:  # a driver dies
-                key = rng.choice(sorted(node.running))
-                del node.running[key]
-                node.ended[key] = 1
-            node.guards(now_s)
-            if now_s < node.paused_until_s or now_s < node.next_beat_s:
-                continue
-            node.next_beat_s = now_s + agent_beat_interval_s
-            if not up or now_s < cut.get(node.name, 0) or rng.random() < 0.05:
-                continue
-            try:
-                core.heard(now_s, node.told())
-            except NodeIdTaken:
-                continue
-            orders = core.orders(node.name)
-            durable = [core.queries[name].record for name in names]
-            if rng.random() < 0.05:
-                continue  # the answer is lost
-            node.obey(now_s, orders)
-            started |= set(node.running)
-        for name in names:
-            live = [(node.name, key) for node in nodes for key in node.running if key[0] == name]
-            assert len(live) <= 1, f"seed {seed}, {now_s}: {live}"
-    assert {name for name, _run in started} == set(names)
-    assert len(started) > len(names), "nothing was ever recovered: the world was too kind"
-
-
-def test_what_an_agent_runs_is_gone_before_it_is_taken_for_dead() -> None:
-    assert run_guard_patience_s + agent_answer_timeout_s < agent_dead_after_s

@@ -1,0 +1,162 @@
+"""Supervised queries from both sides, in a world that loses messages, kills and pauses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+
+import pytest
+from simulation.seeds import seeds
+from support.supervised import beat, query
+
+from peacefs.coordinator.recovery_place import Holdings
+from peacefs.coordinator.supervision import Supervision
+from peacefs.protocol.errors import NodeIdTaken
+from peacefs.protocol.limits import (
+    agent_answer_timeout_s,
+    agent_beat_interval_s,
+    agent_dead_after_s,
+    run_guard_patience_s,
+)
+from peacefs.protocol.messages import AgentBeat, RunOrder, RunReport
+from peacefs.spark_connector.supervision.reconciliation import Key, key_of, reconcile
+
+_STEP_S = 0.25
+
+
+@dataclass
+class Node:
+    """An agent and the guards of what it runs, which live on when it is paused."""
+
+    name: str
+    process: int = 0
+    #: What it runs, and when its guard was last told that all is well.
+    running: dict[Key, float] = field(default_factory=dict)
+    ended: dict[Key, int] = field(default_factory=dict)
+    paused_until_s: float = 0.0
+    next_beat_s: float = 0.0
+
+    def guards(self, now_s: float) -> None:
+        for key in [key for key, told_s in self.running.items() if now_s - told_s >= run_guard_patience_s]:
+            del self.running[key]
+            self.ended[key] = 137
+
+    def told(self) -> AgentBeat:
+        runs = [RunReport(*key) for key in self.running]
+        return beat(
+            self.name,
+            *runs,
+            *(RunReport(*key, ended=True, status=status) for key, status in self.ended.items()),
+            process=str(self.process),
+        )
+
+    def obey(self, now_s: float, orders: list[RunOrder]) -> None:
+        for key in self.running:
+            self.running[key] = now_s
+        steps = reconcile(self.running, self.ended, orders)
+        for key in steps.stop:
+            del self.running[key]
+            self.ended[key] = 143
+        for key in steps.forget:
+            del self.ended[key]
+        for order in steps.start:
+            self.running[key_of(order)] = now_s
+
+
+class World:
+    """A coordinator, three nodes, and what becomes of them under a seed."""
+
+    def __init__(self, rng: Random, names: list[str]) -> None:
+        self.names = names
+        self.now_s = 1000.0
+        self.nodes = [Node(name) for name in "abc"]
+        self.started = set[Key]()
+        self._rng = rng
+        self._core = Supervision(self.now_s)
+        for name in names:
+            self._core.register(self.now_s, query(name, restarts_max=10_000))
+        self._commit()
+        self._begun = 0
+        self._back_s = 0.0
+        #: Until when a node's messages do not arrive.
+        self._cut: dict[str, float] = {}
+
+    def step(self) -> None:
+        self.now_s += _STEP_S
+        if self._rng.random() < 0.005:
+            self._restart_coordinator()
+        if self._is_up:
+            self._place_what_is_due()
+        for node in self.nodes:
+            self._strike(node)
+            node.guards(self.now_s)
+            if self.now_s >= max(node.paused_until_s, node.next_beat_s):
+                node.next_beat_s = self.now_s + agent_beat_interval_s
+                self._beat(node)
+
+    @property
+    def _is_up(self) -> bool:
+        return self.now_s >= self._back_s
+
+    def _commit(self) -> None:
+        self._durable = [self._core.queries[name].record for name in self.names]
+
+    def _restart_coordinator(self) -> None:
+        self._back_s = self.now_s + self._rng.uniform(0.5, 20)
+        self._core = Supervision(self._back_s)
+        self._core.recall(self._durable)
+
+    def _place_what_is_due(self) -> None:
+        self._core.tick(self.now_s)
+        for record in self._core.due(self.now_s):
+            if self._core.place(self.now_s, record.name, Holdings()) is not None:
+                self._begun += 1
+                self._core.begun(self.now_s, record.name, f"1-{self._begun}", "")
+        self._commit()
+
+    def _strike(self, node: Node) -> None:
+        rng, fate = self._rng, self._rng.random()
+        if fate < 0.003:  # the agent is killed, and what it ran with it; another is started soon
+            node.process += 1
+            node.running.clear()
+            node.ended.clear()
+            node.paused_until_s = self.now_s + rng.uniform(3, 40)
+        elif fate < 0.006:
+            node.paused_until_s = self.now_s + rng.uniform(1, 40)
+        elif fate < 0.01:
+            self._cut[node.name] = self.now_s + rng.uniform(1, 40)
+        elif fate < 0.02 and node.running:  # a driver dies
+            key = rng.choice(sorted(node.running))
+            del node.running[key]
+            node.ended[key] = 1
+
+    def _beat(self, node: Node) -> None:
+        if not self._is_up or self.now_s < self._cut.get(node.name, 0) or self._rng.random() < 0.05:
+            return
+        try:
+            self._core.heard(self.now_s, node.told())
+        except NodeIdTaken:
+            return
+        orders = self._core.orders(node.name)
+        self._commit()
+        if self._rng.random() < 0.05:
+            return  # the answer is lost
+        node.obey(self.now_s, orders)
+        self.started |= set(node.running)
+
+
+@pytest.mark.parametrize("seed", seeds(25))
+def test_never_more_than_one_run_of_a_query_whatever_is_lost_and_killed(seed: int) -> None:
+    """Without any fence, as long as no node is paused with all that runs on it."""
+    world = World(Random(seed), ["q0", "q1"])
+    while world.now_s < 1000.0 + 400:
+        world.step()
+        for name in world.names:
+            live = [(node.name, key) for node in world.nodes for key in node.running if key[0] == name]
+            assert len(live) <= 1, f"seed {seed}, {world.now_s}: {live}"
+    assert {name for name, _run in world.started} == set(world.names)
+    assert len(world.started) > len(world.names), "nothing was ever recovered: the world was too kind"
+
+
+def test_what_an_agent_runs_is_gone_before_it_is_taken_for_dead() -> None:
+    assert run_guard_patience_s + agent_answer_timeout_s < agent_dead_after_s
