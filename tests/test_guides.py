@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 import tomllib
+from typing import Any
 
-import click
 import pytest
 import typer.main
 from support.pages import ROOT, Page, all_pages, guides
+from typer.core import TyperGroup
 
 from peacefs.command import application
 
@@ -61,10 +62,10 @@ def test_the_architecture_has_every_package_from_the_top_down() -> None:
 
 def _check_use(words: list[str]) -> str | None:
     """What is wrong with `peacefs WORDS`; a placeholder in capitals ends it."""
-    command: click.Command = _PROGRAM
+    command: Any = _PROGRAM
     path = "peacefs"
     rest = list(words)
-    while rest and isinstance(command, click.Group):
+    while rest and isinstance(command, TyperGroup):
         if rest[0] not in command.commands:
             return None if rest[0].isupper() or rest[0] == "--help" else f"{path} has no {rest[0]}"
         path, command = f"{path} {rest[0]}", command.commands[rest.pop(0)]
@@ -96,8 +97,8 @@ def test_benchmarks_and_make_targets_exist(page: Page) -> None:
         assert not words or words[0] in targets, words
 
 
-def _commands(command: click.Command, path: str) -> set[str]:
-    if not isinstance(command, click.Group):
+def _commands(command: Any, path: str) -> set[str]:
+    if not isinstance(command, TyperGroup):
         return {path}
     return {leaf for name, inner in command.commands.items() for leaf in _commands(inner, f"{path} {name}")}
 
