@@ -431,7 +431,7 @@ def test_an_absent_coordinator_is_one_line_that_says_what_to_do(run_process: Run
 
 @pytest.mark.parametrize(
     "arguments",
-    [("ls",), ("ls", "--no-such-option", "/"), ("no-such-command",), ("put", "x"), ("up", "--port", "-1")],
+    [("cat",), ("ls", "--no-such-option", "/"), ("no-such-command",), ("put", "x"), ("up", "--port", "-1")],
 )
 def test_wrong_usage_has_status_2_and_no_traceback(run: Run, arguments: tuple[str, ...]) -> None:
     outcome = run(*arguments)
