@@ -28,6 +28,8 @@ class OpenTicket:
     http_port: int
     token: str
     length: int
+    #: Of a file of one chunk; the datanode would have to ask for it.
+    layout: Layout | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +82,12 @@ class Reading:
         """A datanode near the reader, and leave to read the file as it is now."""
         file = self._readable_file(path, user)
         await self._at.until_ready()
-        node = self._gateway_for(file, client_host, exclude, offset)
+        chunks = file.chunks()
+        node = self._gateway_for(file.path, chunks, client_host, exclude, offset)
         token = self._at.seal.seal(self._read_token(file, user))
-        return OpenTicket(node.registration.http_host, node.registration.http_port, token, file.status.length)
+        layout = self._layout(chunks, node.registration.data_host, first=node) if len(chunks) == 1 else None
+        http = node.registration
+        return OpenTicket(http.http_host, http.http_port, token, file.status.length, layout)
 
     async def open_direct(self, path: str, user: str, client_host: str | None) -> tuple[str, Layout, FileStatus]:
         """For our own client, which reads from datanodes itself: the token, the layout, the status."""
@@ -141,8 +146,11 @@ class Reading:
             at_tx=file.place.snapshot.at_tx if file.place.snapshot else None,
         )
 
-    def _layout(self, chunks: Sequence[FileChunk], reader_host: str | None) -> Layout:
-        """The chunks, of one look-up, tell the length too: the file may be extended or cut meanwhile."""
+    def _layout(self, chunks: Sequence[FileChunk], reader_host: str | None, first: Node | None = None) -> Layout:
+        """The chunks, of one look-up, tell the length too: the file may be extended or cut meanwhile.
+
+        The replica on `first` comes first.
+        """
         expires_s = self._at.wall_clock() + read_token_lifetime_s
         return Layout(
             sum(chunk.length for chunk in chunks),
@@ -152,21 +160,27 @@ class Reading:
                     chunk.version,
                     chunk.length,
                     self._at.seal.seal(ChunkRead(expires_s=expires_s, chunk=chunk.chunk)),
-                    self._hops(chunk.chunk, reader_host),
+                    self._hops(chunk.chunk, reader_host, first),
                 )
                 for chunk in chunks
             ],
         )
 
-    def _hops(self, chunk: ChunkId, reader_host: str | None) -> list[Hop]:
-        return [node.hop for node in self._at.cluster.locations(chunk, reader_host)]
+    def _hops(self, chunk: ChunkId, reader_host: str | None, first: Node | None) -> list[Hop]:
+        nodes = self._at.cluster.locations(chunk, reader_host)
+        return [node.hop for node in sorted(nodes, key=lambda node: node is not first)]
 
     def _gateway_for(
-        self, file: _ReadableFile, client_host: str | None, exclude: frozenset[str], offset: int
+        self,
+        path: str,
+        chunks: Sequence[FileChunk],
+        client_host: str | None,
+        exclude: frozenset[str],
+        offset: int,
     ) -> Node:
         holders: list[Node] = []
         at = 0
-        for chunk in file.chunks():
+        for chunk in chunks:
             at += chunk.length
             if offset < at:
                 holders = self._at.cluster.locations(chunk.chunk, client_host)
@@ -176,4 +190,4 @@ class Reading:
         for node in [*near, *alive]:
             if node.http_name not in exclude:
                 return node
-        raise ChunkUnavailable(f"no datanode is alive to read {file.path} from")
+        raise ChunkUnavailable(f"no datanode is alive to read {path} from")

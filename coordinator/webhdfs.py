@@ -246,7 +246,7 @@ class WebHdfs:
             raise PathError(
                 f"Offset={asked.offset} out of the range [0, {ticket.length}); OPEN, path={asked.path}"
             )
-        wanted = ReadFile(asked.path, ticket.token, asked.offset, asked.length)
+        wanted = ReadFile(asked.path, ticket.token, asked.offset, asked.length, ticket.layout)
         return _redirect(asked, location(wanted, scope["scheme"], ticket.http_host, ticket.http_port))
 
     async def _create(self, asked: Create, scope: Scope) -> Answer:

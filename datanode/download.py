@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from peacefs.client.file_reader import FileReader
 from peacefs.protocol import effects as fx
 from peacefs.protocol.asgi import Receive, Send, client_watch
-from peacefs.protocol.errors import PathError, PeacefsError
+from peacefs.protocol.errors import ChunkUnavailable, PathError, PeacefsError
 from peacefs.protocol.messages import GetLayout, Layout
 from peacefs.protocol.webhdfs_answers import octet_headers
 from peacefs.protocol.webhdfs_redirects import ReadFile
@@ -37,13 +37,18 @@ class Begun:
 
 def begin(wanted: ReadFile) -> fx.Steps[Begun]:
     """Finds the file and reads its first piece. Raises what keeps it from being read."""
-    layout = yield from fx.call(GetLayout(wanted.token), Layout)
+    layout = wanted.layout or (yield from fx.call(GetLayout(wanted.token), Layout))
     if wanted.offset > layout.length:
         raise PathError(f"Offset={wanted.offset} out of the range [0, {layout.length}]; OPEN, path={wanted.path}")
     rest = layout.length - wanted.offset
     length = rest if wanted.length is None else min(rest, wanted.length)
     reader = FileReader(wanted.token, layout, wanted.offset, length)
-    first = (yield from _next_piece(reader)) or b""
+    try:
+        first = (yield from _next_piece(reader)) or b""
+    except ChunkUnavailable:
+        # A file that was deleted meanwhile is told from one whose replicas are lost.
+        yield from fx.call(GetLayout(wanted.token), Layout)
+        raise
     if len(first) < length:
         return Begun(length, first, reader)
     yield from _close(reader, read_to_end=True)

@@ -1,10 +1,10 @@
 """The second URL of a CREATE, APPEND or OPEN: the name side writes it, the data side reads it. Pure.
 
 All that the data side needs is in the URL, sealed where it matters, so that it asks the coordinator nothing
-before the first byte. (But for APPEND: its URL may be used again and again, and each time takes a lease.) The path
-is in it for people and logs; what counts is in the token. The addresses of the first chunk's pipeline are not
-sealed: who tampers with them meets a hello that needs the cluster's secret, and the chunk's own token names the
-datanodes.
+before the first byte. (But for APPEND: its URL may be used again and again, and each time takes a lease; and for
+OPEN of a file of several chunks, whose layout would be long.) The path is in it for people and logs; what counts
+is in the token. Addresses are not sealed: who tampers with those of the first chunk's pipeline, or of a small
+file's replicas, meets a hello that needs the cluster's secret, and each chunk has a token of its own.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import base64
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -21,8 +21,10 @@ import msgspec
 from .asgi import Scope
 from .errors import PathLimitExceeded
 from .limits import http_url_bytes_max
-from .messages import Allocated
+from .messages import Allocated, Layout
 from .webhdfs_query import PREFIX, Query, find_operation, invalid, path_of
+
+T = TypeVar("T")
 
 _NAMENODE = re.compile(r"[A-Za-z0-9.:\[\]_-]*")
 
@@ -41,20 +43,15 @@ class WriteFile:
 
     @property
     def query(self) -> str:
-        first = base64.urlsafe_b64encode(msgspec.msgpack.encode(self.first)).rstrip(b"=").decode()
         namenode = f"&namenoderpcaddress={self.namenode}" if _NAMENODE.fullmatch(self.namenode) else ""
-        return f"op=CREATE&token={self.token}&first={first}{namenode}"
+        return f"op=CREATE&token={self.token}&first={_packed(self.first)}{namenode}"
 
     @classmethod
     def read(cls, path: str, query: Query) -> WriteFile:
         first, namenode = query.required("first"), query.text("namenoderpcaddress") or ""
         if not _NAMENODE.fullmatch(namenode):
             raise invalid("namenoderpcaddress", "it is not host:port")
-        try:
-            raw = base64.b64decode(first + "=" * (-len(first) % 4), altchars=b"-_", validate=True)
-            allocated = msgspec.msgpack.decode(raw, type=Allocated)
-        except (ValueError, msgspec.DecodeError):
-            raise invalid("first", "it is not what the coordinator wrote") from None
+        allocated = _unpacked("first", first, Allocated)
         if not allocated.pipeline:
             raise invalid("first", "the pipeline is empty")
         return cls(path, query.required("token"), allocated, namenode)
@@ -78,22 +75,31 @@ class ExtendFile:
 
 @dataclass(frozen=True, slots=True)
 class ReadFile:
-    """Send the file of `token` from `offset` on, `length` bytes or (None) all."""
+    """Send the file of `token` from `offset` on, `length` bytes or (None) all.
+
+    `layout` is where the data of a small file is; without it the coordinator is asked.
+    """
 
     path: str
     token: str
     offset: int
     length: int | None
+    layout: Layout | None = None
 
     @property
     def query(self) -> str:
         length = "" if self.length is None else f"&length={self.length}"
-        return f"op=OPEN&token={self.token}&offset={self.offset}{length}"
+        layout = "" if self.layout is None else f"&layout={_packed(self.layout)}"
+        return f"op=OPEN&token={self.token}&offset={self.offset}{length}{layout}"
 
     @classmethod
     def read(cls, path: str, query: Query) -> ReadFile:
         length = query.integer("length", -1, 0)
-        return cls(path, query.required("token"), query.integer("offset", 0, 0), None if length < 0 else length)
+        packed = query.text("layout")
+        layout = None if packed is None else _unpacked("layout", packed, Layout)
+        return cls(
+            path, query.required("token"), query.integer("offset", 0, 0), None if length < 0 else length, layout
+        )
 
 
 Wanted = WriteFile | ExtendFile | ReadFile
@@ -117,3 +123,16 @@ def location(wanted: Wanted, scheme: str, host: str, port: int) -> str:
     if len(url) > http_url_bytes_max:
         raise PathLimitExceeded(f"The path is too long for the URL that leads to its data: {len(url)} bytes")
     return url
+
+
+def _packed(value: Allocated | Layout) -> str:
+    return base64.urlsafe_b64encode(msgspec.msgpack.encode(value)).rstrip(b"=").decode()
+
+
+def _unpacked(name: str, text: str, kind: type[T]) -> T:
+    """Raises BadRequest."""
+    try:
+        raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        return msgspec.msgpack.decode(raw, type=kind)
+    except (ValueError, msgspec.DecodeError):
+        raise invalid(name, "it is not what the coordinator wrote") from None

@@ -9,10 +9,12 @@ import shutil
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlsplit
 
 import pytest
 
 from peacefs.protocol.tokens import FileWrite
+from peacefs.protocol.webhdfs_redirects import parse_redirected
 
 MIB = 1 << 20
 ACCESS = "org.apache.hadoop.security.AccessControlException"
@@ -272,9 +274,22 @@ def test_a_token_that_is_forged_or_expired_or_of_another_kind_opens_nothing(data
 
 
 def test_a_file_that_was_deleted_since_cannot_be_opened(data, path):
-    data.write(path, b"x")
+    data.write(path, os.urandom(MIB + 1), blocksize=MIB)
     redirect = data.names.ask("GET", path, "OPEN")
     data.names.ask("DELETE", path, "DELETE")
+    assert data.follow("GET", redirect).error[:2] == (404, "java.io.FileNotFoundException")
+
+
+def test_a_file_of_one_chunk_is_read_without_a_question_and_once_its_replicas_are_gone_no_more(data, path):
+    data.write(path, b"small")
+    redirect = data.names.ask("GET", path, "OPEN")
+    assert "&layout=" in redirect.headers["location"]
+    data.names.ask("DELETE", path, "DELETE")
+    assert data.follow("GET", redirect).body == b"small", "as of a file that is open"
+    url = urlsplit(redirect.headers["location"])
+    asked = {"method": "GET", "raw_path": url.path.encode(), "query_string": url.query.encode()}
+    (chunk,) = parse_redirected(asked).layout.chunks
+    assert data.driver.run(data.store.delete(chunk.chunk, chunk.version))
     assert data.follow("GET", redirect).error[:2] == (404, "java.io.FileNotFoundException")
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peacefs.protocol.errors import AccessDenied, BadRequest, PathLimitExceeded, Unsupported
-from peacefs.protocol.messages import Allocated, Hop
+from peacefs.protocol.messages import Allocated, ChunkLayout, Hop, Layout
 from peacefs.protocol.webhdfs_query import is_webhdfs
 from peacefs.protocol.webhdfs_redirects import ReadFile, WriteFile, location, parse_redirected
 from peacefs.protocol.webhdfs_requests import OPERATIONS, Create, Open, Rename, Request, SetTimes, parse_request
@@ -98,8 +98,9 @@ def test_what_the_name_side_writes_the_data_side_reads(path, token, chunk, hosts
     sent = (
         WriteFile("/" + path, token, Allocated(chunk, 7, hops, "chunk-token"), "coordinator:9870"),
         ReadFile("/" + path, token, offset, length),
+        ReadFile("/" + path, token, offset, length, Layout(9, [ChunkLayout(chunk, 7, 9, "chunk-token", hops)])),
     )
-    for wanted, method in zip(sent, ("PUT", "GET"), strict=True):
+    for wanted, method in zip(sent, ("PUT", "GET", "GET"), strict=True):
         url = urlsplit(location(wanted, "http", "datanode", 9864))
         assert url.netloc == "datanode:9864"
         assert url.query, "Hadoop's client appends &offset=N to whatever it got"
