@@ -1,4 +1,4 @@
-"""The datanode's data port: a thread a connection, each running `DataRequests`."""
+"""The datanode's data port: takes connections, hears their hello, and has a reactor run `DataRequests` on each."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from peacefs.protocol.errors import Overloaded, PeacefsError, StartupError
 from peacefs.protocol.hello import Identity
 from peacefs.protocol.limits import data_connections_max, last_word_timeout_s
 from peacefs.protocol.messages import Failure
+from peacefs.protocol.reactor import Reactor
 from peacefs.protocol.threads import SocketConnection, ThreadDriver, accept_connection
 
 from .data_requests import DataRequests
@@ -39,24 +40,25 @@ class DataServer:
     ) -> None:
         """Port 0 chooses a free one. Raises StartupError."""
         self._me = me
-        self._driver = driver
         self._requests = requests
         self._connections_max = connections_max
         self._lock = threading.Lock()
         self._ended = threading.Condition(self._lock)
-        self._serving: dict[SocketConnection, threading.Thread] = {}
+        self._serving: set[SocketConnection] = set()
         #: Those that have not said hello yet, longest first.
         self._silent: dict[SocketConnection, None] = {}
         self._stopping = threading.Event()
         self._acceptor = threading.Thread(target=self._accept, name="data-acceptor", daemon=True)
         self._listener = _listen(host, port)
+        self._reactor = Reactor(driver, f"data-{me.name}", workers_max=connections_max)
         self.address: Address = self._listener.getsockname()[:2]
 
     def start(self) -> None:
+        self._reactor.start()
         self._acceptor.start()
 
     def stop(self) -> None:
-        """Hangs up on everybody and returns when the last thread has ended."""
+        """Hangs up on everybody and returns when the last request has ended."""
         self._stopping.set()
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
@@ -64,11 +66,10 @@ class DataServer:
             self._acceptor.join()
         self._listener.close()
         with self._lock:
-            serving = dict(self._serving)
-        for connection in serving:
-            connection.shut_down()
-        for thread in serving.values():
-            thread.join()
+            for connection in self._serving:
+                connection.shut_down()
+            self._ended.wait_for(lambda: not self._serving)
+        self._reactor.stop()
 
     def _accept(self) -> None:
         while not self._stopping.is_set():
@@ -84,14 +85,14 @@ class DataServer:
                 self._turn_away(connection)
 
     def _admit(self, connection: SocketConnection) -> bool:
-        name = f"data-{self._me.name}"
-        thread = threading.Thread(target=self._serve, args=(connection,), name=name, daemon=True)
+        name = f"data-{self._me.name}-hello"
+        thread = threading.Thread(target=self._greet, args=(connection,), name=name, daemon=True)
         with self._lock:
             if len(self._serving) >= self._connections_max:
                 self._make_room()
             if self._stopping.is_set() or len(self._serving) >= self._connections_max:
                 return False
-            self._serving[connection] = thread
+            self._serving.add(connection)
             self._silent[connection] = None
         thread.start()
         return True
@@ -110,22 +111,27 @@ class DataServer:
             connection.send(Failure(refusal.code, refusal.message), b"", last_word_timeout_s)
         connection.close()
 
-    def _serve(self, connection: SocketConnection) -> None:
+    def _greet(self, connection: SocketConnection) -> None:
         try:
             connection.peer = accept_connection(connection, self._me).name
             with self._lock:
                 self._silent.pop(connection, None)
-            self._driver.run(self._requests.serve_connection(connection))
-        except PeacefsError as refusal:
-            log.debug("data connection from %s: %s", connection.peer, refusal.message)
-        except Exception:
-            log.exception("a data connection ended in a way that is a bug of this datanode")
-        finally:
-            connection.close()
-            with self._lock:
-                self._silent.pop(connection, None)
-                del self._serving[connection]
-                self._ended.notify_all()
+        except Exception as fault:
+            self._over(connection, fault)
+        else:
+            requests = self._requests.serve_connection(connection)
+            self._reactor.run(requests, lambda fault: self._over(connection, fault))
+
+    def _over(self, connection: SocketConnection, fault: Exception | None) -> None:
+        if isinstance(fault, PeacefsError):
+            log.debug("data connection from %s: %s", connection.peer, fault.message)
+        elif fault is not None:
+            log.error("a data connection ended in a way that is a bug of this datanode", exc_info=fault)
+        connection.close()
+        with self._lock:
+            self._silent.pop(connection, None)
+            self._serving.discard(connection)
+            self._ended.notify_all()
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -115,6 +115,8 @@ class SegmentLog:
         raise DiskFault(f"{_APPENDING}: the disk did not answer within {disk_timeout_s:g} s")
 
     def _lead(self) -> fx.Steps[None]:
+        # Who is as far by now comes along.
+        yield from fx.sleep(0.0)
         batch = self._take_batch()
         fault: ChunkError | None = DiskFault(f"{_APPENDING}: broken off")
         try:

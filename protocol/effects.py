@@ -85,6 +85,8 @@ class Receive(Effect):
     connection: Connection
     timeout_s: float
     into: memoryview | None
+    #: Until it comes, nothing is under way on the connection.
+    begins_request: bool = False
 
 
 @dataclass(slots=True)
@@ -260,6 +262,11 @@ def receive(connection: Connection, *, timeout_s: float, into: memoryview | None
     A payload for which there is room in `into` may be laid there, from its start: then `payload.obj is into.obj`.
     """
     return (yield Receive(connection, timeout_s, into))  # type: ignore[no-any-return]
+
+
+def next_request(connection: Connection, *, timeout_s: float) -> Steps[Frame]:
+    """The same where one request is done and the next may be long in coming."""
+    return (yield Receive(connection, timeout_s, None, begins_request=True))  # type: ignore[no-any-return]
 
 
 def release(connection: Connection) -> Steps[None]:

@@ -301,6 +301,10 @@ loop_log_pause_s: Final = 1.0
 order_threads: Final = 6
 # The interpreter's default of 5 ms lets busy threads hold up the event loop of their process.
 thread_switch_interval_s: Final = 0.0005
+# A disk that takes longer lately is not waited for by the thread that all small chunks share, and one that does
+# not answer at all holds it up for so long at most.
+quick_disk_s: Final = 0.01
+reactor_stuck_s: Final = 1.0
 
 # -- scrubbing -----------------------------------------------------------------------------------
 # HDFS: dfs.datanode.scan.period.hours (three weeks) and dfs.block.scanner.volume.bytes.per.second.

@@ -43,6 +43,7 @@ T = TypeVar("T")
 # struct timeval, as setsockopt takes it.
 _TIMEVAL = struct.Struct("@ll")
 _TIMEOUT_TOLERANCE = 0.01
+_NOTHING = memoryview(b"")
 # What `sendfile` says of the socket; anything else it says of the file. (The first: it was closed here.)
 _FAULTS_OF_A_PEER = {
     errno.EBADF,
@@ -81,6 +82,13 @@ class SocketConnection(fx.Connection):
         self._frame_bytes_max = hello_frame_bytes_max
         self.peer = peer
         self.idle_since = 0.0
+        #: Whether a reactor has it among those that it polls.
+        self.is_polled = False
+        #: Whether a frame has begun to come that is too large for `receive_now`.
+        self.is_large_ahead = False
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
 
     def send(self, message: Message, payload: Bytes, timeout_s: float, tag: int = 0) -> None:
         frames_sent.inc()
@@ -127,6 +135,55 @@ class SocketConnection(fx.Connection):
             if time.monotonic() >= deadline_s:
                 raise PeerTimeout(f"{self.peer} takes what it is sent too slowly")
             view = view[self._socket.send(view) :]
+
+    def send_now(self, message: Message, payload: Bytes) -> memoryview:
+        """Sends what goes without waiting; gives the rest, for `send_rest_now`, before anything else is sent."""
+        frames_sent.inc()
+        head = encode(message, len(payload))
+        sent = self._send_without_waiting((head, payload))
+        return memoryview(b"".join((head, payload)))[sent:] if sent < len(head) + len(payload) else _NOTHING
+
+    def send_rest_now(self, rest: memoryview) -> memoryview:
+        return rest[self._send_without_waiting((rest,)) :]
+
+    def _send_without_waiting(self, buffers: Sequence[Bytes]) -> int:
+        try:
+            return self._socket.sendmsg(buffers, (), socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise PeerUnreachable(f"the connection to {self.peer} broke: {error.strerror or error}") from None
+
+    def receive_now(self) -> Frame | None:
+        """A frame that has come, without waiting; None while it is not whole, or when it `is_large_ahead`."""
+        frame = self._frame_ahead()
+        if frame is not None or self.is_large_ahead:
+            return frame
+        kept = self._end - self._at
+        if self._at:
+            self._ahead[:kept] = bytes(self._ahead[self._at : self._end])
+            self._at, self._end = 0, kept
+        try:
+            self._end += self._receive_into(self._ahead[kept:], socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            raise PeerUnreachable(f"the connection to {self.peer} broke: {error.strerror or error}") from None
+        return self._frame_ahead()
+
+    def _frame_ahead(self) -> Frame | None:
+        come = self._ahead[self._at : self._end]
+        self.is_large_ahead = False
+        if len(come) < PREFIX_BYTES:
+            return None
+        prefix = decode_prefix(come, self._frame_bytes_max)
+        end = PREFIX_BYTES + prefix.message_bytes + prefix.payload_bytes
+        self.is_large_ahead = end > len(self._ahead)
+        if len(come) < end:
+            return None
+        self._at += end
+        message_end = PREFIX_BYTES + prefix.message_bytes
+        return Frame(decode_message(prefix, come[PREFIX_BYTES:message_end]), come[message_end:end], prefix.tag)
 
     def receive(self, timeout_s: float, into: memoryview | None = None) -> Frame:
         """The first bytes of a frame may be awaited for `timeout_s`, and its rest as long again in all.
@@ -327,7 +384,8 @@ class ConnectionPool:
         """How many lie idle."""
         return self._idle_count
 
-    def connect(self, address: fx.Address, name: str) -> SocketConnection:
+    def kept(self, address: fx.Address) -> SocketConnection | None:
+        """One that lies idle, taken without waiting."""
         while (kept := self._take(address)) is not None:
             idle_s = self._clock() - kept.idle_since
             if idle_s < trusted_connection_s:
@@ -335,6 +393,11 @@ class ConnectionPool:
             if idle_s < self._idle_s_max and not kept.has_been_closed():
                 return kept
             self.close(kept)
+        return None
+
+    def connect(self, address: fx.Address, name: str) -> SocketConnection:
+        if (kept := self.kept(address)) is not None:
+            return kept
         connection, _peer = open_connection(address, name, self._me)
         with self._lock:
             if not self._shut_down:
@@ -481,6 +544,7 @@ class ThreadDriver:
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._sync_to_disk = sync_to_disk
+        self.pool = pool
         self._perform: dict[type[fx.Effect], Callable[[Any], Any]] = {
             fx.Connect: lambda e: pool.connect(e.address, e.name),
             fx.Send: lambda e: e.connection.send(e.message, e.payload, e.timeout_s),
@@ -524,6 +588,10 @@ class ThreadDriver:
         except StopIteration as stop:
             finished: T = stop.value
             return finished
+
+    def perform(self, effect: fx.Effect) -> Any:
+        """One effect, for another driver that leaves it to this one."""
+        return self._perform[type(effect)](effect)
 
     def _open_file(self, effect: fx.OpenFile) -> DiskFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_TRUNC if effect.create else 0)

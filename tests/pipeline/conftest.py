@@ -343,12 +343,12 @@ def messages_sent(monkeypatch: pytest.MonkeyPatch) -> list[Message]:
     def record(name: str) -> None:
         send = getattr(SocketConnection, name)
 
-        def recorded(self: SocketConnection, message: Message, *rest: object) -> None:
+        def recorded(self: SocketConnection, message: Message, *rest: object) -> object:
             sent.append(message)
-            send(self, message, *rest)
+            return send(self, message, *rest)
 
         monkeypatch.setattr(SocketConnection, name, recorded)
 
-    record("send")
-    record("send_file")
+    for name in ("send", "send_now", "send_file"):
+        record(name)
     return sent

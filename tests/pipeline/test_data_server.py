@@ -119,6 +119,7 @@ def test_connections_beyond_the_limit_are_told_why_and_closed(cluster, until):
     server = server_like(cluster.nodes[0], connections_max=2)
     client = Identity("test-cluster", "client", "test", None)
     kept = [open_connection(server.address, "n0", client)[0] for _ in range(2)]
+    until(lambda: not server._silent, "the server has heard the end of their hello, too")
     with pytest.raises(PeerRefused, match="2 data connections, its limit"):
         open_connection(server.address, "n0", client)
     kept.pop().close()
@@ -144,6 +145,7 @@ def test_who_connects_and_says_nothing_keeps_nobody_out(cluster, until):
     for sock in silent:
         assert sock.recv(1) == b""
         sock.close()
+    until(lambda: not server._silent, "the server has heard the end of their hello, too")
     with pytest.raises(PeerRefused, match="4 data connections, its limit"):
         open_connection(server.address, "n0", client)
     for connection in kept:

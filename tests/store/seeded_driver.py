@@ -84,6 +84,8 @@ class SeededDriver:
             return None
         if isinstance(effect, fx.Wait):
             return effect.ticket.fired
+        if isinstance(effect, fx.Sleep):
+            return None
         if self.lives == 0:
             raise PowerLoss
         if self.lives is not None:
