@@ -1,0 +1,199 @@
+"""What a listing costs, and how long it holds the coordinator's event loop, whatever the directory holds.
+
+A directory may hold a million names. Work is counted in instructions of SQLite's machine and in statuses that are
+encoded, which are the same on every machine and at every load.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import statistics
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+
+import pytest
+
+from peacefs.coordinator.cluster import Cluster
+from peacefs.coordinator.commits import run_now
+from peacefs.coordinator.files import Files
+from peacefs.coordinator.metadata import ROOT, Inode, Transaction
+from peacefs.coordinator.metadata_sqlite import SqliteMetadata
+from peacefs.coordinator.records import Kind
+from peacefs.coordinator.scheduling import Scheduling
+from peacefs.coordinator.webhdfs import WebHdfs
+from peacefs.coordinator.workplace import Workplace
+from peacefs.protocol.ids import Numbering
+from peacefs.protocol.limits import list_page_entries, list_remaining_max
+from peacefs.protocol.tokens import Seal
+
+_INSTRUCTIONS_A_CALL = 50
+#: Beyond what is counted as remaining, so that the larger is no more work for that reason either.
+SMALL, LARGE = list_remaining_max + 3 * list_page_entries, 4 * list_remaining_max
+_FILE = Inode(0, Kind.FILE, 0o644, "hdfs", "hdfs", 1, 1, 100, 1 << 26, 3)
+
+
+class Turn(NamedTuple):
+    """What was done between two moments at which somebody else could go on."""
+
+    instructions: int
+    cpu_s: float
+    answered: int
+
+
+class Names:
+    """A namespace with one directory per size, /d<entries>, behind WebHDFS without a socket."""
+
+    def __init__(self, *sizes: int) -> None:
+        self.metadata = SqliteMetadata.in_memory()
+        numbering = Numbering(self.metadata.begin_epoch())
+        for size in sizes:
+            run_now(self.metadata, lambda tx, size=size: self._fill(tx, size))
+        self.instructions = 0
+
+        async def commit(change: Callable[[Transaction], Any]) -> Any:
+            return run_now(self.metadata, change)
+
+        workplace = Workplace(
+            self.metadata.reader(),
+            commit,
+            Cluster(0.0, random.Random(1)),
+            Seal(b"secret"),
+            numbering,
+            lambda orders: None,
+        )
+
+        async def elsewhere(scope: Any, receive: Any, send: Any) -> None:
+            raise AssertionError("it is no WebHDFS")
+
+        self.app = WebHdfs(Files(workplace, Scheduling(numbering, random.Random(1))), elsewhere)
+        self.metadata._writer.set_progress_handler(self._count, _INSTRUCTIONS_A_CALL)
+
+    @staticmethod
+    def _fill(tx: Transaction, size: int) -> None:
+        directory = tx.add_inode(_FILE._replace(kind=Kind.DIRECTORY, permission=0o755, length=0))
+        tx.add_entry(ROOT, f"d{size}", directory)
+        for number in range(size):
+            tx.add_entry(directory, f"name-{number:07}", tx.add_inode(_FILE))
+
+    def _count(self) -> int:
+        self.instructions += _INSTRUCTIONS_A_CALL
+        return 0
+
+    async def ask(self, path: str, query: str, sent: Callable[[bytes], None] = lambda piece: None) -> Any:
+        body = bytearray()
+
+        async def receive() -> dict[str, Any]:
+            await asyncio.Event().wait()
+            raise AssertionError("the client stays")
+
+        async def send(event: Any) -> None:
+            if piece := event.get("body"):
+                sent(piece)
+                body.extend(piece)
+
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": f"/webhdfs/v1{path}",
+            "raw_path": f"/webhdfs/v1{path}".encode(),
+            "query_string": query.encode(),
+            "headers": [],
+        }
+        await self.app(scope, receive, send)
+        return json.loads(body)
+
+    @asynccontextmanager
+    async def others(self) -> AsyncIterator[list[Turn]]:
+        """Somebody else who asks for one status after the other: how much is done between two of his."""
+        turns: list[Turn] = []
+        over = asyncio.Event()
+
+        async def keep_asking() -> None:
+            answered = 0
+            while not over.is_set():
+                before, cpu_s = self.instructions, time.thread_time()
+                await asyncio.sleep(0)
+                turns.append(Turn(self.instructions - before, time.thread_time() - cpu_s, answered))
+                assert (await self.ask("/", "op=GETFILESTATUS"))["FileStatus"]["type"] == "DIRECTORY"
+                answered += 1
+
+        asking = asyncio.create_task(keep_asking())
+        try:
+            yield turns
+        finally:
+            over.set()
+            await asking
+
+
+@pytest.fixture(scope="module")
+def names() -> Names:
+    return Names(SMALL, LARGE)
+
+
+def run(story: Awaitable[Any]) -> Any:
+    async def told() -> Any:
+        return await story
+
+    return asyncio.run(told())
+
+
+async def list_whole(names: Names, size: int) -> tuple[list[str], list[int], list[Turn]]:
+    """The names, how many statuses each piece of the answer held, and what others saw meanwhile."""
+    pieces: list[int] = []
+    async with names.others() as turns:
+        listed = await names.ask(
+            f"/d{size}", "op=LISTSTATUS", lambda piece: pieces.append(piece.count(b'"pathSuffix"'))
+        )
+    return [status["pathSuffix"] for status in listed["FileStatuses"]["FileStatus"]], pieces, turns
+
+
+def test_a_whole_listing_comes_in_pages_between_which_others_are_answered(names: Names) -> None:
+    small, large = (run(list_whole(names, size)) for size in (SMALL, LARGE))
+    for size, (found, pieces, turns) in ((SMALL, small), (LARGE, large)):
+        assert found == [f"name-{number:07}" for number in range(size)]
+        assert max(pieces) == list_page_entries
+        pages = size // list_page_entries
+        assert turns[-1].answered >= pages - 1, "somebody was answered between any two pages"
+    most_small, most_large = (max(turn.instructions for turn in turns) for _, _, turns in (small, large))
+    assert most_large <= 1.05 * most_small, "the larger a directory, the longer a page holds the event loop"
+    # The time of one turn may be anything on a machine that is busy; that of most of them is not.
+    median_small, median_large = (
+        statistics.median(turn.cpu_s for turn in turns if turn.instructions > most_small / 2)
+        for _, _, turns in (small, large)
+    )
+    assert median_large < 2 * median_small
+
+
+async def page_cost(names: Names, size: int, after: int) -> int:
+    query = f"op=LISTSTATUS_BATCH&startAfter=name-{after - 1:07}" if after else "op=LISTSTATUS_BATCH"
+    before = names.instructions
+    page = (await names.ask(f"/d{size}", query))["DirectoryListing"]
+    cost = names.instructions - before
+    statuses = page["partialListing"]["FileStatuses"]["FileStatus"]
+    assert [status["pathSuffix"] for status in statuses] == [
+        f"name-{number:07}" for number in range(after, after + list_page_entries)
+    ]
+    assert page["remainingEntries"] == min(list_remaining_max, size - after - list_page_entries)
+    return cost
+
+
+def test_a_page_costs_the_same_wherever_it_is_and_whatever_follows(names: Names) -> None:
+    """What follows is counted, up to a limit."""
+    usual = run(page_cost(names, SMALL, 0))
+    assert usual > 0
+    for after in range(0, LARGE - list_page_entries, LARGE // 7):
+        assert run(page_cost(names, LARGE, after)) <= 1.05 * usual
+
+
+def test_a_status_costs_the_same_beside_any_number_of_names(names: Names) -> None:
+    async def cost(size: int) -> int:
+        before = names.instructions
+        path = f"/d{size}/name-{size // 2:07}"
+        assert (await names.ask(path, "op=GETFILESTATUS"))["FileStatus"]["length"] == 100
+        return names.instructions - before
+
+    assert run(cost(LARGE)) <= run(cost(SMALL)) + 4 * _INSTRUCTIONS_A_CALL
