@@ -26,6 +26,7 @@ from peacefs.protocol.messages import (
     Allocated,
     Leased,
 )
+from peacefs.protocol.schedule_view import Schedule
 from peacefs.topology.network_view import NetworkView
 
 from .coordinator_http import CoordinatorHttp
@@ -77,77 +78,6 @@ def current_user() -> str:
     except (KeyError, OSError):
         # A numeric user id without a name, as containers have them.
         return f"uid{os.getuid()}"
-
-
-class QueuedSet(msgspec.Struct, frozen=True):
-    """A write set of which something waits. `root` is the checkpoint root where the set was told from a path."""
-
-    write_set: str
-    link: str | None
-    writer: str | None
-    host: str | None
-    root: str | None
-    replication: int
-    chunks_waiting: int
-    bytes_waiting: int
-    chunks_in_flight: int
-    age_s: float
-    expected_start_s: float
-
-
-class ShownGrant(msgspec.Struct, frozen=True):
-    """A chunk that may be written now."""
-
-    epoch: int
-    number: int
-    write_set: str
-    chunk: str
-    bytes: int
-    writer: str | None
-    pipeline: list[str]
-    waited_s: float
-    granted_s_ago: float
-    trickles: bool
-    root: str | None
-
-
-class WaitingTimes(msgspec.Struct, frozen=True):
-    """How long sets waited for their first grant of late, and how long a chunk takes."""
-
-    median_s: float
-    p95_s: float
-    longest_s: float
-    chunk_s: float
-
-
-class Recovery(msgspec.Struct, frozen=True):
-    """Readers of checkpoints: how many, how many chunks they read, how many more wait, who reads where."""
-
-    readers: int
-    chunks_read: int
-    chunks_waiting: int
-    longest_wait_s: float
-    at_datanode: dict[str, int]
-    leaves_total: int
-
-
-class Schedule(msgspec.Struct, frozen=True):
-    """The scheduling service as `/v1/schedule` has it; of the queue and of the grants the oldest."""
-
-    policy: str
-    epoch: int
-    datanodes: int
-    sets_waiting: int
-    chunks_waiting: int
-    grants_in_flight: int
-    granted_total: int
-    lapsed_total: int
-    fast_lane_chunks_total: int
-    fast_lane_bytes_total: int
-    waiting_times: WaitingTimes
-    recovery: Recovery
-    queue: list[QueuedSet]
-    grants: list[ShownGrant]
 
 
 class CoordinatorApi:

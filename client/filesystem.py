@@ -14,6 +14,7 @@ from peacefs.protocol.findings import FsckPage
 from peacefs.protocol.hello import Identity
 from peacefs.protocol.limits import checksum_block_bytes, chunk_bytes_max
 from peacefs.protocol.messages import CreateFile
+from peacefs.protocol.schedule_view import Schedule
 from peacefs.protocol.threads import ConnectionPool, ThreadDriver
 
 from .addresses import DEFAULT_ADDRESS, parse_address
@@ -23,7 +24,6 @@ from .coordinator_api import (
     BalanceStatus,
     CoordinatorApi,
     ListingPage,
-    Schedule,
     current_user,
     new_request_id,
 )

@@ -10,87 +10,13 @@ from pydantic import BaseModel, ConfigDict
 
 from peacefs.protocol.ids import show
 from peacefs.protocol.limits import schedule_entries_shown_max
+from peacefs.protocol.schedule_view import CheckpointReads, QueuedSet, Schedule, ShownGrant, WaitingTimes
 
 from .read_desk import ReadDesk
 from .recovery_reads import RecoveryReads
 from .schedule_desk import ScheduleDesk
 from .scheduled_sets import InFlight, ScheduledSet
 from .scheduling import Scheduling
-
-
-class QueuedSet(BaseModel):
-    """A write set of which something waits. `link` is the datanode whose gateway asks, none for a client of
-    ours; `root` the checkpoint root that was told from the path; `age_s` counts in the policy's order."""
-
-    write_set: str
-    link: str | None
-    writer: str | None
-    host: str | None
-    root: str | None
-    replication: int
-    chunks_waiting: int
-    bytes_waiting: int
-    chunks_in_flight: int
-    age_s: float
-    expected_start_s: float
-
-
-class GrantDescription(BaseModel):
-    """A chunk that may be written now, by (epoch, number); one of number 0 was granted before this coordinator
-    started. One that `trickles` is written so slowly by its writer that others have its room."""
-
-    epoch: int
-    number: int
-    write_set: str
-    chunk: str
-    bytes: int
-    writer: str | None
-    pipeline: list[str]
-    waited_s: float
-    granted_s_ago: float
-    trickles: bool
-    root: str | None
-
-
-class WaitingTimesDescription(BaseModel):
-    """How long sets waited for their first grant, of the last thousand; and how long a chunk takes."""
-
-    median_s: float
-    p95_s: float
-    longest_s: float
-    chunk_s: float
-
-
-class RecoveryDescription(BaseModel):
-    """Readers of checkpoints: how many there are, how many chunks they read, how many more they have named that
-    wait, who reads where, and the leaves given since the start."""
-
-    readers: int
-    chunks_read: int
-    chunks_waiting: int
-    longest_wait_s: float
-    at_datanode: dict[str, int]
-    leaves_total: int
-
-
-class ScheduleDescription(BaseModel):
-    """The service at a glance. Of the queue and of the grants the oldest are shown. The fast lane's are chunks
-    too small to wait, published since the start."""
-
-    policy: str
-    epoch: int
-    datanodes: int
-    sets_waiting: int
-    chunks_waiting: int
-    grants_in_flight: int
-    granted_total: int
-    lapsed_total: int
-    fast_lane_chunks_total: int
-    fast_lane_bytes_total: int
-    waiting_times: WaitingTimesDescription
-    recovery: RecoveryDescription
-    queue: list[QueuedSet]
-    grants: list[GrantDescription]
 
 
 class PolicyBody(BaseModel):
@@ -108,21 +34,21 @@ def schedule_routes(
     router = APIRouter(prefix="/v1/schedule")
 
     @router.get("")
-    async def schedule() -> ScheduleDescription:
+    async def schedule() -> Schedule:
         return _described(desk(), recovery())
 
     @router.put("/policy", dependencies=[for_superusers])
-    async def policy(body: PolicyBody) -> ScheduleDescription:
+    async def policy(body: PolicyBody) -> Schedule:
         desk().change_policy(body.policy)
         return _described(desk(), recovery())
 
     return router
 
 
-def _described(desk: ScheduleDesk, recovery: ReadDesk) -> ScheduleDescription:
+def _described(desk: ScheduleDesk, recovery: ReadDesk) -> Schedule:
     scheduling, now_s = desk.scheduling, desk.now_s()
     queue, times = scheduling.queue, scheduling.times
-    return ScheduleDescription(
+    return Schedule(
         policy=scheduling.policy_name,
         epoch=scheduling.epoch,
         datanodes=scheduling.datanodes,
@@ -133,7 +59,7 @@ def _described(desk: ScheduleDesk, recovery: ReadDesk) -> ScheduleDescription:
         lapsed_total=times.lapsed_total,
         fast_lane_chunks_total=desk.fast_lane.chunks_total,
         fast_lane_bytes_total=desk.fast_lane.bytes_total,
-        waiting_times=WaitingTimesDescription(
+        waiting_times=WaitingTimes(
             median_s=times.quantile(0.5),
             p95_s=times.quantile(0.95),
             longest_s=times.quantile(1.0),
@@ -147,10 +73,10 @@ def _described(desk: ScheduleDesk, recovery: ReadDesk) -> ScheduleDescription:
     )
 
 
-def _recovery(reads: RecoveryReads, now_s: float) -> RecoveryDescription:
+def _recovery(reads: RecoveryReads, now_s: float) -> CheckpointReads:
     readers = reads.readers
     waiting = [reader for reader in readers if reader.waiting]
-    return RecoveryDescription(
+    return CheckpointReads(
         readers=len(readers),
         chunks_read=sum(len(reader.leaves) for reader in readers),
         chunks_waiting=sum(reader.waiting for reader in waiting),
@@ -177,8 +103,8 @@ def _queued(scheduling: Scheduling, queued: ScheduledSet, now_s: float) -> Queue
     )
 
 
-def _granted(scheduling: Scheduling, grant: InFlight, now_s: float) -> GrantDescription:
-    return GrantDescription(
+def _granted(scheduling: Scheduling, grant: InFlight, now_s: float) -> ShownGrant:
+    return ShownGrant(
         epoch=scheduling.epoch,
         number=grant.number,
         write_set=grant.write_set,

@@ -10,8 +10,8 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 
-from peacefs.client.coordinator_api import Schedule
 from peacefs.client.filesystem import PeaceFileSystem
+from peacefs.protocol.schedule_view import Schedule
 
 from .listing import print_line
 from .presentation import human_size
