@@ -165,13 +165,6 @@ class GrantedSet:
         if done:
             self._desk.forget(self._name)
 
-    def restate(self, chunks: Mapping[int, int]) -> None:
-        """From now on these are the chunks that are wanted beyond what was taken; the set keeps its age."""
-        with self._lock:
-            self._wanted = {index: size for index, size in chunks.items() if index not in self._ready}
-            self._stated_s = None
-            self._tell()
-
     def give_back(self) -> fx.Steps[None]:
         """Gives up all that is not written. Raises nothing: what is not heard is found out in time."""
         with self._lock:

@@ -29,11 +29,6 @@ class IdleReaper:
         self._asked = False
         self._stopped = False
 
-    @property
-    def is_waiting(self) -> bool:
-        """Whether there is something to wait for, as far as is known."""
-        return self._thread is not None
-
     def watch(self) -> None:
         """Something lies idle now. Cheap while something else does."""
         # What lay idle before is due before this.
