@@ -51,7 +51,8 @@ def rehearse(spark: SparkSession, uri: str, inspection: Inspection, batch: int) 
         made = [when for when in files.metadata if when <= batch]
         if not made:
             raise QueryFailed(
-                f"operator {number} does not say what its stores are: the reader of state needs that"
+                f"operator {number} has no metadata that tells its stores, which Spark's reader of state needs; "
+                "a Spark before 4.0 writes none, a start of the query with a newer one does"
             )
         operator = inspection.operator(files.metadata[max(made)])
         for store, name, options in _parts(operator):

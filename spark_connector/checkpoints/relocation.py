@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from peacefs.client.command_line.progress import TransferProgress
-from peacefs.protocol.errors import BadRequest, FileAlreadyExists, PeacefsError
+from peacefs.protocol.errors import BadRequest, FileAlreadyExists, FileNotFound, PeacefsError
 from peacefs.protocol.limits import checkpoint_import_threads, packet_bytes
 
 from .archive import ArchiveReader, ArchiveWriter
@@ -25,7 +25,7 @@ from .tree import Amount, Workspace
 
 
 def fork(tree: Workspace, source: str, target: str) -> Amount:
-    """Copies a checkpoint to where nothing is.
+    """Copies a checkpoint to where nothing is, and not into a checkpoint.
 
     Raises FileAlreadyExists, FileNotFound, BadRequest for what is no checkpoint.
     """
@@ -47,6 +47,10 @@ def export(
     With `moment` from a copy of one moment, so that the query may go on meanwhile. Raises FileAlreadyExists,
     FileNotFound, BadRequest for what is no checkpoint, CheckpointDamaged for what cannot be read.
     """
+    if archive.is_dir():
+        raise BadRequest(f"{archive} is a directory: name the archive itself")
+    if not archive.parent.is_dir():
+        raise BadRequest(f"there is no directory {archive.parent} for the archive")
     if archive.exists() and not force:
         raise FileAlreadyExists(f"{archive} exists: --force replaces it")
     read_layout(tree, source)
@@ -118,6 +122,12 @@ def _refuse_target(tree: Workspace, source: str | None, target: str) -> None:
         raise FileAlreadyExists(f"{target} exists: a checkpoint is never put over another one")
     if source is not None and f"{target}/".startswith(f"{source}/"):
         raise BadRequest(f"{target} lies below {source}")
+    above = posixpath.dirname(target)
+    while above not in ("", "/"):
+        with contextlib.suppress(FileNotFound):
+            if is_root(entry.name for entry in tree.entries(above)):
+                raise BadRequest(f"{target} lies inside the checkpoint {above}")
+        above = posixpath.dirname(above)
 
 
 @contextlib.contextmanager

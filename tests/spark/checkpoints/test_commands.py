@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -55,6 +56,26 @@ def test_the_exit_status_says_how_bad_it_is(local: Path, peacefs: Peacefs) -> No
     (local / "metadata").unlink()
     hopeless = peacefs("verify", f"file://{local}")
     assert hopeless.exit_code == 5 and "no batch is good" in hopeless.stdout
+
+
+def test_what_a_newer_spark_wrote_is_not_judged_and_commits_that_are_gone_are_called_that(
+    local: Path, peacefs: Peacefs
+) -> None:
+    (local / "commits/7").write_bytes(b"v9\n{}")
+    newer = peacefs("verify", f"file://{local}")
+    assert newer.exit_code == 4 and "too new: commits/7: version 9" in newer.stdout
+    assert "batch 7 cannot be judged: a newer Spark wrote it" in newer.stdout
+    assert "the last good one is 6" in newer.stdout
+    shutil.rmtree(local / "commits")
+    gone = peacefs("verify", f"file://{local}")
+    assert gone.exit_code == 5 and "no batch is said to be done, and a query cannot go on" in gone.stdout
+    assert "None" not in gone.stdout
+
+
+def test_notes_change_no_exit_status(local: Path, peacefs: Peacefs) -> None:
+    shutil.rmtree(local / "state")
+    noted = peacefs("verify", f"file://{local}")
+    assert noted.exit_code == 0 and "note: state: there is none" in noted.stdout
 
 
 def test_what_is_no_checkpoint_is_refused_in_one_line(tmp_path: Path, peacefs: Peacefs) -> None:

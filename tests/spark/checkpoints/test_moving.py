@@ -110,6 +110,22 @@ def test_nothing_is_put_over_what_is_there(local: Path, peacefs: Peacefs, tmp_pa
     assert below.exit_code == 1 and "lies below" in below.stderr
 
 
+def test_nothing_is_put_into_a_checkpoint_and_no_archive_where_none_can_be(
+    local: Path, peacefs: Peacefs, tmp_path: Path
+) -> None:
+    archive, other = tmp_path / "a.zip", f"file://{tmp_path}/other"
+    assert peacefs("export", f"file://{local}", str(archive)).exit_code == 0
+    assert peacefs("import", str(archive), other).exit_code == 0
+    for refused in (
+        peacefs("import", str(archive), f"{other}/state/deep/down"),
+        peacefs("fork", f"file://{local}", f"{other}/within"),
+    ):
+        assert refused.exit_code == 1 and "lies inside the checkpoint" in refused.stderr
+    for target, said in ((tmp_path, "is a directory"), (tmp_path / "absent" / "a.zip", "there is no directory")):
+        refused = peacefs("export", "--force", f"file://{local}", str(target))
+        assert refused.exit_code == 1 and said in refused.stderr
+
+
 def test_what_is_no_checkpoint_is_not_moved(peacefs: Peacefs, tmp_path: Path) -> None:
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.txt").write_text("x")
