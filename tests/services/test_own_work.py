@@ -1,0 +1,78 @@
+"""What the coordinator commits by itself is done however many requests wait: it has nobody who would ask again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.cluster
+
+#: A coordinator to which one request is one too many.
+_CROWDED = """
+import functools, pathlib, sys
+from peacefs.coordinator import service
+from peacefs.coordinator.commits import GroupCommit
+
+service.GroupCommit = functools.partial(GroupCommit, queue_max=0)
+directory, ready_fd = pathlib.Path(sys.argv[1]), int(sys.argv[2])
+service.run(
+    service.CoordinatorOptions(directory, port=0, node_port=0, ready_fd=ready_fd, trash_minutes=1)
+)
+"""
+
+
+@pytest.fixture
+def crowded(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """Its process and where it serves HTTP."""
+    ready, theirs = os.pipe()
+    log = tmp_path / "log"
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-c", _CROWDED, str(tmp_path / "data"), str(theirs)],
+            stderr=output,
+            pass_fds=[theirs],
+        )
+    os.close(theirs)
+    try:
+        with os.fdopen(ready) as pipe:
+            said: dict[str, Any] = json.loads(pipe.readline() or "{}")
+        assert said, log.read_text()
+        yield process, f"http://127.0.0.1:{said['http_port']}"
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0, log.read_text()
+
+
+def value(address: str, name: str) -> float:
+    with urllib.request.urlopen(f"{address}/metrics", timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    return next(float(line.split()[1]) for line in lines if line.startswith(f"{name} "))
+
+
+def test_a_coordinator_whose_queue_is_full_goes_on_with_its_own_work(
+    crowded: tuple[subprocess.Popen[bytes], str],
+) -> None:
+    process, address = crowded
+    deadline = time.monotonic() + 60
+    # The homes below which trash is kept; and at every tick what is to be taken apart.
+    while value(address, "peacefs_changes_made_total") < 3:
+        assert process.poll() is None, "it has stopped"
+        assert time.monotonic() < deadline, "nothing is committed"
+        request = urllib.request.Request(f"{address}/webhdfs/v1/a?op=MKDIRS&user.name=x", method="PUT")
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(request, timeout=10)
+        said = json.loads(refused.value.read())["RemoteException"]
+        assert (refused.value.code, said["exception"]) == (403, "RetriableException"), said
+        time.sleep(0.05)
