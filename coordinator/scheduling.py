@@ -274,8 +274,8 @@ class Scheduling:
         """To be called several times a second."""
         events: list[Event] = [Withdrawn(name) for name in self._fallen_silent(now_s)]
         self._cancelled.forget_old(now_s)
-        looks = self._trickles.questions(now_s, self._grants.values())
-        return [*self._handle(now_s, events), *self._questions(now_s), *looks]
+        effects = [*self._handle(now_s, events), *self._questions(now_s)]
+        return [*effects, *self._trickles.questions(now_s, self._grants.values())]
 
     @property
     def has_more(self) -> bool:

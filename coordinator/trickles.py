@@ -40,8 +40,13 @@ class Trickles:
         self._bytes_s = _TRICKLES_BELOW * calibrate(topology).stream_bytes_s
 
     def questions(self, now_s: float, grants: Iterable[InFlight]) -> list[Ask]:
-        """To the heads of pipelines that are not quickly done, now and then."""
-        due = [grant for grant in grants if now_s - max(grant.granted_s, grant.looked_s) >= trickle_look_s]
+        """To the heads of pipelines that are not quickly done, now and then; not to those that are asked
+        anyway."""
+        due = [
+            grant
+            for grant in grants
+            if now_s - max(grant.granted_s, grant.looked_s, grant.asked_s) >= trickle_look_s
+        ]
         heads: dict[str, list[int]] = {}
         for grant in due:
             grant.looked_s = now_s

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 from peacefs.protocol.limits import small_chunk_bytes_max
 
@@ -43,7 +44,7 @@ class Grant:
 @dataclass(slots=True, eq=False)
 class Pending:
     """A set that has not been written in full. `unfinished_bytes` counts what waits and what is in flight;
-    of what waits, small chunks are at the front."""
+    of what waits, small chunks are at the front, then the largest."""
 
     write_set: WriteSet
     asked_s: float
@@ -68,8 +69,10 @@ class Pending:
         return self.write_set.chunks[self.waiting[0]]
 
 
-def _small_first(chunks: Sequence[int]) -> deque[int]:
-    return deque(sorted(range(len(chunks)), key=lambda chunk: chunks[chunk] > small_chunk_bytes_max))
+def _in_turn(chunks: Sequence[int]) -> deque[int]:
+    """Small ones first, for they wait for nothing; then the largest: what ends last should not take long."""
+    large = [(size > small_chunk_bytes_max) * size for size in chunks]
+    return deque(sorted(range(len(chunks)), key=lambda chunk: -large[chunk] if large[chunk] else -inf))
 
 
 @dataclass(slots=True)
@@ -92,7 +95,7 @@ class Ledger:
             write_set,
             asked_s=known.asked_s if known else now_s if write_set.asked_s is None else write_set.asked_s,
             order=known.order if known else self._submitted,
-            waiting=_small_first(write_set.chunks),
+            waiting=_in_turn(write_set.chunks),
             unfinished_bytes=sum(write_set.chunks) + write_set.more_bytes,
             failed=known.failed if known else frozenset(),
             started=known.started if known else write_set.begun,

@@ -357,3 +357,10 @@ def test_an_empty_cluster_grants_nothing_until_nodes_come() -> None:
     assert submit(policy, write_set("s", None, 1), WriteSet("t", "a0", 3, (10,))) == []
     grants = policy.handle([Changed(grown(a=3))], 1.0)
     assert sorted(grant.write_set for grant in grants) == ["s", "t"]
+
+
+def test_of_a_sets_chunks_the_small_are_first_and_then_the_largest() -> None:
+    policy = ExpressPolicy(paper_cluster(), Random(0))
+    sizes = (60 * MB, 1000, 64 * MB, 2000, 62 * MB, 64 * MB)
+    granted = policy.handle([Submitted(WriteSet("s", "n00", 3, sizes))], 0.0)
+    assert [grant.chunk for grant in granted] == [1, 3, 2, 5, 4, 0]
