@@ -29,10 +29,10 @@ from typing import NamedTuple
 from peacefs.protocol.errors import AccessDenied
 from peacefs.protocol.limits import list_page_entries
 
-from .metadata import Inode, InodeId, Reader, Transaction
+from .metadata import Reader, Transaction
 from .paths import NamespacePath
 from .permissions import ALL_ACCESS, Access, Caller, refusal, sticky_refusal
-from .records import Kind, RenameMode
+from .records import Inode, InodeId, Kind, RenameMode
 from .resolution import existing_inode, follow
 from .snapshots import snapshotted_directory
 

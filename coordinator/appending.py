@@ -19,10 +19,11 @@ from peacefs.protocol.tokens import FileAppend, FileLease, FileWrite
 
 from . import access_checks, namespace
 from .leases import Leases
-from .metadata import Inode, InodeId, Lease, Transaction
+from .metadata import Transaction
 from .paths import NamespacePath
 from .permissions import Access
 from .placing import Placing
+from .records import Inode, InodeId, Lease
 from .resolution import check_writer
 from .snapshots import changeable_path
 from .superseded import Superseded

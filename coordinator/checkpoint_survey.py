@@ -9,9 +9,9 @@ from peacefs.protocol.errors import PathError
 from peacefs.protocol.limits import supervised_survey_entries_max, supervised_survey_entries_per_turn
 
 from .cluster import Cluster
-from .metadata import InodeId, Reader
+from .metadata import Reader
 from .paths import parse_path
-from .records import Kind
+from .records import InodeId, Kind
 from .recovery_place import Holdings
 from .resolution import find_existing
 

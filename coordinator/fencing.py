@@ -15,9 +15,10 @@ from peacefs.protocol.runs import RunStatus
 
 from . import access_checks as checks
 from . import namespace, runs
-from .metadata import InodeId, Reader, Run, Transaction
+from .metadata import Reader, Transaction
 from .paths import NamespacePath, parse_path
 from .permissions import Access, Caller
+from .records import InodeId, Run
 from .replays import Applied, Asked
 from .resolution import check_writer, described, find_existing
 from .snapshots import changeable_path

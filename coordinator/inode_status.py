@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from .metadata import Inode
-from .records import FileStatus
+from .records import FileStatus, Inode
 
 
 def status_as(name: str, inode: Inode) -> FileStatus:

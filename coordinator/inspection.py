@@ -20,10 +20,10 @@ from peacefs.protocol.limits import (
 
 from . import access_checks
 from .health import FileJudgement, Judge, judge_cluster
-from .metadata import Inode, InodeId, Reader
+from .metadata import Reader
 from .paths import NamespacePath, parse_path
 from .permissions import Access, Caller, refusal
-from .records import Kind
+from .records import Inode, InodeId, Kind
 from .resolution import existing_inode, find_existing
 from .workplace import Workplace
 

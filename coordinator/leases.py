@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from peacefs.protocol.errors import AlreadyBeingCreated, LeaseExpired
 from peacefs.protocol.limits import lease_s
 
-from .metadata import InodeId, Lease
+from .records import InodeId, Lease
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,11 @@ from peacefs.protocol.errors import AccessDenied
 
 from . import access_checks as checks
 from . import quotas
-from .metadata import Quota, Transaction, Usage
+from .metadata import Transaction
 from .names import Names
 from .paths import parse_path
 from .permissions import Access
+from .records import Quota, Usage
 from .replays import Applied, Asked
 from .resolution import find_existing
 from .snapshots import changeable_path, snapshotted_directory

@@ -31,9 +31,22 @@ from typing import Any, NamedTuple
 
 from peacefs.protocol.ids import ChunkId, NodeId
 
-from .records import ChunkRecord, Decision, FileChunk, Kind, QueryRecord
-
-InodeId = int
+from .records import (
+    ChunkRecord,
+    Decision,
+    Discarded,
+    FileChunk,
+    Inode,
+    InodeId,
+    Lease,
+    Origin,
+    QueryRecord,
+    Quota,
+    RightsChange,
+    Run,
+    Snapshot,
+    Usage,
+)
 
 #: The root directory: it has an inode and no entry. All other inodes are numbers of an epoch from 1 on.
 ROOT: InodeId = 1
@@ -44,91 +57,6 @@ ROOT_PERMISSION = 0o1777
 
 class MetadataFault(Exception):
     """The store can no longer be written or trusted; the coordinator stops rather than guess."""
-
-
-class Inode(NamedTuple):
-    """Directories have zeros for length, block_bytes, replication and accessed_ms."""
-
-    inode: InodeId
-    kind: Kind
-    permission: int
-    owner: str
-    group: str
-    modified_ms: int
-    accessed_ms: int
-    length: int
-    block_bytes: int
-    replication: int
-
-
-class Origin(NamedTuple):
-    """What an entry was renamed from, and when."""
-
-    path: str
-    renamed_ms: int
-
-
-class Snapshot(NamedTuple):
-    """A snapshot of a directory: its name and the transaction that it shows."""
-
-    name: str
-    at_tx: int
-    created_ms: int
-
-
-class Usage(NamedTuple):
-    """Files and directories, and the bytes of all their replicas; also a change of either."""
-
-    names: int
-    bytes: int
-
-
-class Quota(NamedTuple):
-    """What a directory may hold, None for as much as may be; and what it holds, itself included."""
-
-    names_max: int | None
-    bytes_max: int | None
-    used: Usage
-
-
-class RightsChange(NamedTuple):
-    """Who may remove what may have changed: of a directory that `child` was added to, or of `inode` itself.
-
-    `moved` is whether the child was there before, with whatever lies below it.
-    """
-
-    tx: int
-    inode: InodeId
-    child: InodeId | None
-    moved: bool
-
-
-class Discarded(NamedTuple):
-    """An inode of the reclaim queue and the transaction that discarded it."""
-
-    inode: InodeId
-    at_tx: int
-
-
-class Lease(NamedTuple):
-    """Who may extend a file. The number begins with the epoch and is never drawn twice."""
-
-    number: int
-    holder: str
-
-
-class Run(NamedTuple):
-    """Who may write to a checkpoint root by its number, which is drawn like a lease's; and who says so.
-
-    `pid` is 0 if nobody said; `ended_ms` is None until it says that it is over.
-    """
-
-    number: int
-    user: str
-    host: str
-    pid: int
-    since_ms: int
-    ended_ms: int | None
 
 
 class Outcome(NamedTuple):

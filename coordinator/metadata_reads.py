@@ -14,9 +14,25 @@ import msgspec
 from peacefs.protocol.ids import ChunkId, NodeId
 from peacefs.protocol.supervised import Phase
 
-from .metadata import ROOT, Discarded, Inode, InodeId, Lease, Origin, Quota, Reader, Run, Snapshot, Usage
+from .metadata import ROOT, Reader
 from .metadata_schema import DIRECTORY_KIND, FILE_KIND, LIVE
-from .records import ChunkRecord, Decision, FileChunk, Kind, Mode, QueryRecord
+from .records import (
+    ChunkRecord,
+    Decision,
+    Discarded,
+    FileChunk,
+    Inode,
+    InodeId,
+    Kind,
+    Lease,
+    Mode,
+    Origin,
+    QueryRecord,
+    Quota,
+    Run,
+    Snapshot,
+    Usage,
+)
 
 _KINDS = {FILE_KIND: Kind.FILE, DIRECTORY_KIND: Kind.DIRECTORY}
 

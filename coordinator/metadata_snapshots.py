@@ -7,10 +7,10 @@ from bisect import bisect_left
 
 from peacefs.protocol.ids import ChunkId
 
-from .metadata import ROOT, InodeId
+from .metadata import ROOT
 from .metadata_reads import CHUNK_COLUMNS, SqliteReader, chunk_record
 from .metadata_schema import LIVE
-from .records import ChunkRecord
+from .records import ChunkRecord, InodeId
 
 #: The tables with rows that are retired: name, the column that says what a row is about, the rest of its key.
 _TABLES = (("reference", "inode", "position"), ("entry", "parent", "name"), ("inode", "inode", "inode"))

@@ -19,10 +19,24 @@ from peacefs.protocol.limits import (
     rights_changes_remembered_max,
 )
 
-from .metadata import Inode, InodeId, Lease, Origin, Quota, RightsChange, Run, Transaction, Usage
+from .metadata import Transaction
 from .metadata_schema import DIRECTORY_KIND, FILE_KIND, LIVE
 from .metadata_snapshots import SnapshotRows
-from .records import ChunkRecord, Decision, Kind, Mode, QueryRecord
+from .records import (
+    ChunkRecord,
+    Decision,
+    Inode,
+    InodeId,
+    Kind,
+    Lease,
+    Mode,
+    Origin,
+    QueryRecord,
+    Quota,
+    RightsChange,
+    Run,
+    Usage,
+)
 
 _KIND_NUMBERS = {Kind.FILE: FILE_KIND, Kind.DIRECTORY: DIRECTORY_KIND}
 

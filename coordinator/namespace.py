@@ -20,7 +20,7 @@ from peacefs.protocol.limits import (
 )
 
 from .inode_status import status_as
-from .metadata import InodeId, Quota, Reader, Transaction, Usage
+from .metadata import Reader, Transaction
 from .namespace_append import (
     AppendToComplete,
     abandon_lease,
@@ -37,7 +37,7 @@ from .new_directories import make_directories, only_mode_bits
 from .paths import NamespacePath, check_creatable
 from .quotas import charge, less, tree_usage
 from .reclaim import discard
-from .records import ChunkRecord, ContentSummary, FileChunk, FileStatus, Kind, ListPage
+from .records import ChunkRecord, ContentSummary, FileChunk, FileStatus, InodeId, Kind, ListPage, Quota, Usage
 from .resolution import check_not_full, existing_inode, find, find_existing, find_place, follow
 from .snapshots import refuse_snapshotted
 

@@ -14,11 +14,11 @@ from peacefs.protocol.ids import ChunkId
 from peacefs.protocol.limits import file_chunks_max
 from peacefs.protocol.messages import WrittenChunk
 
-from .metadata import Inode, InodeId, Lease, Reader, Transaction, Usage
+from .metadata import Reader, Transaction
 from .namespace_files import Publication, check_not_garbage
 from .paths import NamespacePath, parse_path
 from .quotas import charge, check_room, directories_above
-from .records import ChunkRecord, Kind
+from .records import ChunkRecord, Inode, InodeId, Kind, Lease, Usage
 from .replays import Asked, first_answer, remember
 from .resolution import check_writer, find, find_existing
 

@@ -15,11 +15,11 @@ from peacefs.protocol.errors import FileAlreadyExists, FileNotFound, IllegalChan
 from peacefs.protocol.limits import reclaim_entries_per_commit
 
 from . import access_checks
-from .metadata import Inode, InodeId, Reader, Transaction, Usage
+from .metadata import Reader, Transaction
 from .paths import NamespacePath, check_creatable, check_name_length
 from .permissions import Access, Caller, refusal
 from .quotas import charge
-from .records import ChunkRecord, ContentSummary, Kind
+from .records import ChunkRecord, ContentSummary, Inode, InodeId, Kind, Usage
 from .replays import Asked, first_answer, remember
 from .resolution import check_not_full, existing_inode, find_existing, find_place
 from .snapshots import locate

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 
 from peacefs.protocol.errors import FileNotFound, IllegalChange
 
-from .metadata import InodeId, Transaction
+from .metadata import Transaction
 from .paths import NamespacePath
+from .records import InodeId
 from .resolution import Way, find
 from .snapshots import refuse_snapshotted
 

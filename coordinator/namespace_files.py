@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from peacefs.protocol.errors import AccessDenied, BadRequest, FileAlreadyExists, FileNotFound
 from peacefs.protocol.messages import WrittenChunk
 
-from .metadata import Inode, InodeId, Reader, Transaction, Usage
+from .metadata import Reader, Transaction
 from .new_directories import make_directories, only_mode_bits
 from .paths import NamespacePath, check_creatable, check_name_length
 from .quotas import charge, check_room, usage_of_file
 from .reclaim import discard
-from .records import ChunkRecord, Kind
+from .records import ChunkRecord, Inode, InodeId, Kind, Usage
 from .replays import Asked, first_answer, remember
 from .resolution import Way, check_not_full, existing_inode, find_place, follow
 

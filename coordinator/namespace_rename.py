@@ -30,11 +30,11 @@ from dataclasses import dataclass
 from peacefs.protocol.errors import FileAlreadyExists, FileNotFound, PathError, RenameRefused
 from peacefs.protocol.limits import rename_memory_s
 
-from .metadata import Inode, Origin, Transaction, Usage
+from .metadata import Transaction
 from .paths import NamespacePath, check_creatable, check_name_length
 from .quotas import charge, less, tree_usage
 from .reclaim import discard
-from .records import ChunkRecord, Kind, RenameMode
+from .records import ChunkRecord, Inode, Kind, Origin, RenameMode, Usage
 from .resolution import Way, check_not_full, existing_inode, find, find_place
 from .snapshots import refuse_snapshotted
 

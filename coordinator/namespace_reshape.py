@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from peacefs.protocol.errors import BadRequest, IllegalChange, PathIsDirectory
 from peacefs.protocol.limits import concat_sources_max, rename_memory_s
 
-from .metadata import Inode, Reader, Transaction, Usage
+from .metadata import Reader, Transaction
 from .namespace_append import check_chunk_count
 from .paths import NamespacePath
 from .quotas import charge, directories_above, less, usage_of_file
 from .reclaim import discard
-from .records import ChunkRecord, Kind
+from .records import ChunkRecord, Inode, Kind, Usage
 from .replays import Asked, first_answer, remember
 from .resolution import existing_inode, find, find_existing
 

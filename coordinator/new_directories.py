@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .metadata import Inode, Transaction
+from .metadata import Transaction
 from .paths import check_name_length
-from .records import Kind
+from .records import Inode, Kind
 
 _MODE_BITS = 0o1777
 

@@ -15,9 +15,9 @@ from typing import Final
 
 from peacefs.protocol.errors import AccessDenied
 
-from .metadata import ROOT_GROUP, Inode
+from .metadata import ROOT_GROUP
 from .paths import NamespacePath
-from .records import Kind
+from .records import Inode, Kind
 
 _STICKY: Final = 0o1000
 

@@ -16,9 +16,9 @@ from typing import Final
 
 from peacefs.protocol.errors import BadRequest, BytesQuotaExceeded, FileNotFound, NamesQuotaExceeded
 
-from .metadata import Inode, InodeId, Quota, Reader, Transaction, Usage
+from .metadata import Reader, Transaction
 from .paths import NamespacePath
-from .records import Kind
+from .records import Inode, InodeId, Kind, Quota, Usage
 from .resolution import find_existing
 
 #: For `set_quota`: as many as may be. HDFS's number.

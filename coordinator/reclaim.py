@@ -14,8 +14,8 @@ from peacefs.protocol.limits import (
     requests_remembered_max,
 )
 
-from .metadata import Discarded, Inode, Transaction
-from .records import ChunkRecord, Kind
+from .metadata import Transaction
+from .records import ChunkRecord, Discarded, Inode, Kind
 
 
 def discard(tx: Transaction, inode: Inode) -> list[ChunkRecord]:

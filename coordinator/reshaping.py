@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from . import access_checks, namespace
 from .leases import Leases
-from .metadata import InodeId, Transaction
+from .metadata import Transaction
 from .paths import NamespacePath
 from .permissions import Access
+from .records import InodeId
 from .replays import Applied, Asked, first_answer
 from .snapshots import changeable_path
 from .workplace import Workplace

@@ -20,9 +20,9 @@ from peacefs.protocol.errors import (
 from peacefs.protocol.ids import show
 from peacefs.protocol.limits import directory_entries_max
 
-from .metadata import Inode, InodeId, Reader, Run, Transaction
+from .metadata import Reader, Transaction
 from .paths import NamespacePath
-from .records import Kind
+from .records import Inode, InodeId, Kind, Run
 
 
 class Way(NamedTuple):

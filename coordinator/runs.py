@@ -12,9 +12,9 @@ from peacefs.protocol.ids import show
 from peacefs.protocol.limits import list_page_entries
 from peacefs.protocol.runs import RunStatus
 
-from .metadata import Inode, InodeId, Reader, Run, Transaction
+from .metadata import Reader, Transaction
 from .paths import NamespacePath, Writer
-from .records import Kind
+from .records import Inode, InodeId, Kind, Run
 from .resolution import existing_inode, find_existing
 
 

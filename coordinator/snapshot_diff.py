@@ -14,8 +14,8 @@ from enum import Enum
 from peacefs.protocol.errors import SnapshotRefused
 from peacefs.protocol.limits import list_page_entries, snapshot_diff_entries_max
 
-from .metadata import Inode, InodeId, Reader
-from .records import Kind
+from .metadata import Reader
+from .records import Inode, InodeId, Kind
 
 
 class DiffKind(Enum):

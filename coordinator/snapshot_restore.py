@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from peacefs.protocol.errors import SnapshotRefused
 from peacefs.protocol.limits import list_page_entries
 
-from .metadata import Inode, InodeId, Transaction, Usage
+from .metadata import Transaction
 from .paths import NamespacePath
 from .quotas import charge, directories_above, less, tree_usage
-from .records import ChunkRecord
+from .records import ChunkRecord, Inode, InodeId, Usage
 from .resolution import existing_inode
 from .snapshots import existing_snapshot, refuse_snapshotted
 from .tree_growth import Growth, begun, grow

@@ -20,9 +20,9 @@ from peacefs.protocol.errors import (
 from peacefs.protocol.limits import snapshots_per_directory_max
 
 from .inode_status import status_as
-from .metadata import ROOT, Inode, InodeId, Reader, Snapshot, Transaction
+from .metadata import ROOT, Reader, Transaction
 from .paths import SNAPSHOTS_NAME, NamespacePath, check_name_length, parse_path
-from .records import FileStatus, Kind, ListPage
+from .records import FileStatus, Inode, InodeId, Kind, ListPage, Snapshot
 from .resolution import find_existing
 
 

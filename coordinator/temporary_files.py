@@ -17,9 +17,9 @@ from peacefs.protocol.temporary_names import wanted_name
 
 from . import namespace
 from .leases import Leases
-from .metadata import ROOT, Inode, InodeId, Lease, Reader, Transaction
+from .metadata import ROOT, Reader, Transaction
 from .paths import NamespacePath
-from .records import Kind
+from .records import Inode, InodeId, Kind, Lease
 from .resolution import find
 from .workplace import Workplace
 

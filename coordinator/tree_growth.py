@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from .metadata import Inode, InodeId, Reader, Transaction
+from .metadata import Reader, Transaction
 from .paths import NamespacePath
-from .records import ChunkRecord, ContentSummary, Kind
+from .records import ChunkRecord, ContentSummary, Inode, InodeId, Kind
 
 #: What an inode is to be copied as, given the directory that it lies in and its name; may raise.
 Renewal = Callable[[NamespacePath, str, Inode], Inode]

@@ -16,10 +16,9 @@ from peacefs.protocol.limits import (
 from peacefs.protocol.messages import Usage
 
 from .membership import Node
-from .metadata import Quota
 from .quotas import NO_LIMIT
 from .reading import BlockLocation, FileLocations
-from .records import ContentSummary, FileStatus, Kind, ListPage
+from .records import ContentSummary, FileStatus, Kind, ListPage, Quota
 from .snapshot_diff import Difference
 from .snapshots import ListedSnapshot, SnapshottableDirectory
 

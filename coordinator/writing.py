@@ -24,10 +24,11 @@ from peacefs.protocol.tokens import FileLease, FileWrite
 
 from . import access_checks, namespace
 from .appending import Appending, writer_of
-from .metadata import InodeId, Lease, Transaction
+from .metadata import Transaction
 from .paths import parse_path
 from .placing import Placing
 from .quota_checks import check_room
+from .records import InodeId, Lease
 from .replays import check_request_id
 from .replication_bounds import checked_replication
 from .resolution import check_writer

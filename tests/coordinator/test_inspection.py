@@ -13,11 +13,12 @@ from peacefs.coordinator import inspection as walk
 from peacefs.coordinator import namespace
 from peacefs.coordinator.commits import ImmediateCommit, run_now
 from peacefs.coordinator.inspection import Inspection
-from peacefs.coordinator.metadata import Lease, Transaction
+from peacefs.coordinator.metadata import Transaction
 from peacefs.coordinator.metadata_sqlite import SqliteMetadata
 from peacefs.coordinator.paths import parse_path
 from peacefs.coordinator.permissions import Callers
 from peacefs.coordinator.reclaim import reclaim_step
+from peacefs.coordinator.records import Lease
 from peacefs.coordinator.workplace import Workplace
 from peacefs.protocol.errors import AccessDenied, BadRequest, FileNotFound
 from peacefs.protocol.findings import FileFindings, Finding, FsckPage, Tally

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from peacefs.coordinator.leases import Leases
-from peacefs.coordinator.metadata import Lease
+from peacefs.coordinator.records import Lease
 from peacefs.protocol.errors import AlreadyBeingCreated, LeaseExpired
 from peacefs.protocol.limits import lease_s
 

@@ -15,10 +15,10 @@ from support.play import Play
 from peacefs.coordinator import namespace, snapshots
 from peacefs.coordinator.commits import ImmediateCommit, run_now
 from peacefs.coordinator.leases import Leases
-from peacefs.coordinator.metadata import Lease, Transaction
+from peacefs.coordinator.metadata import Transaction
 from peacefs.coordinator.metadata_sqlite import SqliteMetadata
 from peacefs.coordinator.paths import parse_path
-from peacefs.coordinator.records import RenameMode
+from peacefs.coordinator.records import Lease, RenameMode
 from peacefs.coordinator.temporary_files import TemporaryFiles
 from peacefs.coordinator.workplace import Workplace
 from peacefs.protocol.ids import Numbering

@@ -11,12 +11,21 @@ import pytest
 
 from peacefs.coordinator import namespace, namespace_copy, quotas, snapshot_restore, snapshots
 from peacefs.coordinator.commits import run_now
-from peacefs.coordinator.metadata import Inode, Lease, Quota, Reader, Transaction
+from peacefs.coordinator.metadata import Reader, Transaction
 from peacefs.coordinator.metadata_sqlite import SqliteMetadata
 from peacefs.coordinator.paths import parse_path
 from peacefs.coordinator.permissions import Caller
 from peacefs.coordinator.reclaim import reclaim_step
-from peacefs.coordinator.records import ChunkRecord, ContentSummary, FileStatus, ListPage, RenameMode
+from peacefs.coordinator.records import (
+    ChunkRecord,
+    ContentSummary,
+    FileStatus,
+    Inode,
+    Lease,
+    ListPage,
+    Quota,
+    RenameMode,
+)
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.messages import Receipt, WrittenChunk
 

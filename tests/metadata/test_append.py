@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from peacefs.coordinator import namespace
-from peacefs.coordinator.metadata import Lease
 from peacefs.coordinator.paths import parse_path
-from peacefs.coordinator.records import ChunkRecord, RenameMode
+from peacefs.coordinator.records import ChunkRecord, Lease, RenameMode
 from peacefs.protocol.errors import (
     AccessDenied,
     BadRequest,

@@ -10,10 +10,9 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from peacefs.coordinator import namespace
-from peacefs.coordinator.metadata import Inode, Lease
 from peacefs.coordinator.metadata_check import check_tables
 from peacefs.coordinator.reclaim import reclaim_step
-from peacefs.coordinator.records import ChunkRecord, ContentSummary, Kind, RenameMode
+from peacefs.coordinator.records import ChunkRecord, ContentSummary, Inode, Kind, Lease, RenameMode
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.limits import rename_memory_s
 

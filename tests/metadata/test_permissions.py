@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from peacefs.coordinator.metadata import Inode
 from peacefs.coordinator.paths import parse_path
 from peacefs.coordinator.permissions import Access, Callers, refusal, symbolic
-from peacefs.coordinator.records import Kind
+from peacefs.coordinator.records import Inode, Kind
 
 CALLERS = Callers("hdfs", {"analysts": ["ann", "bob"], "supergroup": ["root"]})
 

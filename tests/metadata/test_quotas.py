@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from peacefs.coordinator import namespace
-from peacefs.coordinator.metadata import Quota, Usage
 from peacefs.coordinator.metadata_check import check_tables
 from peacefs.coordinator.metadata_sqlite import SqliteMetadata
 from peacefs.coordinator.paths import parse_path
-from peacefs.coordinator.records import RenameMode
+from peacefs.coordinator.records import Quota, RenameMode, Usage
 from peacefs.protocol.errors import BadRequest, BytesQuotaExceeded, FileNotFound, NamesQuotaExceeded
 
 from .conftest import Space

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peacefs.coordinator import runs
-from peacefs.coordinator.metadata import Run
 from peacefs.coordinator.metadata_check import check_tables
 from peacefs.coordinator.metadata_sqlite import SqliteMetadata
 from peacefs.coordinator.namespace_exchange import exchange
 from peacefs.coordinator.paths import parse_path
+from peacefs.coordinator.records import Run
 from peacefs.protocol.errors import BadRequest, FileNotFound, ParentNotDirectory, RunSuperseded
 from peacefs.protocol.ids import first_of_epoch, read, show
 from peacefs.protocol.runs import component_of, run_of, without_run

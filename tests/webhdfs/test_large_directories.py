@@ -20,9 +20,9 @@ import pytest
 from peacefs.coordinator.cluster import Cluster
 from peacefs.coordinator.commits import run_now
 from peacefs.coordinator.files import Files
-from peacefs.coordinator.metadata import ROOT, Inode, Transaction
+from peacefs.coordinator.metadata import ROOT, Transaction
 from peacefs.coordinator.metadata_sqlite import SqliteMetadata
-from peacefs.coordinator.records import Kind
+from peacefs.coordinator.records import Inode, Kind
 from peacefs.coordinator.scheduling import Scheduling
 from peacefs.coordinator.webhdfs import WebHdfs
 from peacefs.coordinator.workplace import Workplace
