@@ -33,11 +33,12 @@ from peacefs.datanode.data_requests import DataRequests
 from peacefs.datanode.data_server import DataServer
 from peacefs.datanode.pipeline import PipelineHop
 from peacefs.datanode.streams_under_way import StreamsUnderWay
+from peacefs.protocol.connection_pool import ConnectionPool
 from peacefs.protocol.errors import Unsupported
 from peacefs.protocol.hello import Identity
 from peacefs.protocol.limits import MIB, chunk_bytes_max, packet_bytes, thread_switch_interval_s
 from peacefs.protocol.messages import Allocated, Hop, Message
-from peacefs.protocol.threads import ConnectionPool, ThreadDriver
+from peacefs.protocol.threads import ThreadDriver
 from peacefs.protocol.tokens import ChunkWrite, Seal
 
 _SEAL = Seal(b"benchmark")

@@ -16,10 +16,11 @@ from concurrent.futures import ThreadPoolExecutor
 from peacefs.datanode.chunk_store import ChunkStore
 from peacefs.protocol import effects as fx
 from peacefs.protocol.checksums import block_checksums
+from peacefs.protocol.connection_pool import ConnectionPool
 from peacefs.protocol.hello import Identity
 from peacefs.protocol.limits import MIB
 from peacefs.protocol.messages import Message
-from peacefs.protocol.threads import ConnectionPool, ThreadDriver
+from peacefs.protocol.threads import ThreadDriver
 
 SMALL_BYTES = 1024
 LARGE_BYTES = 64 * MIB

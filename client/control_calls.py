@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from peacefs.protocol.connection_pool import ConnectionPool
+from peacefs.protocol.connections import SocketConnection
 from peacefs.protocol.errors import PeerTimeout, PeerUnreachable, ProtocolViolation, from_wire
 from peacefs.protocol.limits import client_answer_timeout_s, client_patience_s, control_call_timeout_s
 from peacefs.protocol.messages import Created, CreateFile, Failure, Message, Opened, OpenFile
-from peacefs.protocol.threads import ConnectionPool, SocketConnection
 
 from .addresses import CoordinatorAddress, nobody_at
 from .patience import NotReached, Patience, Unanswered

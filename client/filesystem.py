@@ -9,13 +9,14 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from peacefs.protocol.connection_pool import ConnectionPool
 from peacefs.protocol.errors import BadRequest, FileNotFound
 from peacefs.protocol.findings import FsckPage
 from peacefs.protocol.hello import Identity
 from peacefs.protocol.limits import checksum_block_bytes, chunk_bytes_max
 from peacefs.protocol.messages import CreateFile
 from peacefs.protocol.schedule_view import Schedule
-from peacefs.protocol.threads import ConnectionPool, ThreadDriver
+from peacefs.protocol.threads import ThreadDriver
 
 from .addresses import DEFAULT_ADDRESS, parse_address
 from .channels import Channels

@@ -17,6 +17,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Protocol
 
+from peacefs.protocol.connections import SocketConnection, open_connection
 from peacefs.protocol.effects import Address
 from peacefs.protocol.errors import (
     PeacefsError,
@@ -59,7 +60,6 @@ from peacefs.protocol.messages import (
     Usage,
     VerifyChunks,
 )
-from peacefs.protocol.threads import SocketConnection, open_connection
 
 from .changes import Changes
 

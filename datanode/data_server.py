@@ -7,13 +7,14 @@ import logging
 import socket
 import threading
 
+from peacefs.protocol.connections import SocketConnection, accept_connection
 from peacefs.protocol.effects import Address
 from peacefs.protocol.errors import Overloaded, PeacefsError, StartupError
 from peacefs.protocol.hello import Identity
 from peacefs.protocol.limits import data_connections_max, last_word_timeout_s
 from peacefs.protocol.messages import Failure
 from peacefs.protocol.reactor import Reactor
-from peacefs.protocol.threads import SocketConnection, ThreadDriver, accept_connection
+from peacefs.protocol.threads import ThreadDriver
 
 from .data_requests import DataRequests
 

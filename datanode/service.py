@@ -21,6 +21,8 @@ import msgspec
 import uvloop
 
 from peacefs.client.grants import GrantDesk
+from peacefs.protocol.connection_pool import ConnectionPool
+from peacefs.protocol.connections import open_connection
 from peacefs.protocol.effects import Address
 from peacefs.protocol.errors import ChunkError, PeacefsError, PeerRefused, StartupError
 from peacefs.protocol.hello import Identity
@@ -56,7 +58,7 @@ from peacefs.protocol.messages import (
 )
 from peacefs.protocol.process import log_to_stderr, raise_open_files_limit, stop_event
 from peacefs.protocol.secret import SECRET_FILE_VARIABLE, find_secret_file, read_secret, require_secret_for
-from peacefs.protocol.threads import ConnectionPool, ThreadDriver, open_connection
+from peacefs.protocol.threads import ThreadDriver
 from peacefs.protocol.tokens import Seal
 from peacefs.topology.rate_curve import RateCurve
 

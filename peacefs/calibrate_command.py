@@ -17,10 +17,11 @@ from peacefs.client.control_calls import ControlCalls
 from peacefs.client.coordinator_api import CoordinatorApi, current_user
 from peacefs.client.coordinator_http import CoordinatorHttp
 from peacefs.client.patience import Patience
+from peacefs.protocol.connection_pool import ConnectionPool
 from peacefs.protocol.errors import BadRequest, InvalidTopology
 from peacefs.protocol.hello import Identity
 from peacefs.protocol.limits import calibration_streams
-from peacefs.protocol.threads import ConnectionPool, ThreadDriver
+from peacefs.protocol.threads import ThreadDriver
 from peacefs.topology.loader import load_topology
 from peacefs.topology.measured import sides, with_measured
 from peacefs.topology.model import Link, Topology

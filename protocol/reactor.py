@@ -29,9 +29,10 @@ from math import inf
 from typing import Any, Final
 
 from . import effects as fx
+from .connections import SocketConnection
 from .errors import PeacefsError, PeerTimeout
 from .limits import quick_disk_s, reactor_stuck_s
-from .threads import SocketConnection, ThreadDriver
+from .threads import ThreadDriver
 
 log = logging.getLogger("peacefs.reactor")
 #: In place of a result: another thread goes on with the run.

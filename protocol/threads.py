@@ -6,515 +6,22 @@ participants on many threads overlap where it counts: in the kernel.
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import errno
 import os
-import socket
-import struct
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 from . import effects as fx
-from .checksums import Bytes
-from .errors import PeacefsError, PeerRefused, PeerTimeout, PeerUnreachable, ProtocolViolation
-from .frames import PREFIX_BYTES, Frame, Prefix, decode_message, decode_prefix, encode, frame_bytes_max
-from .hello import Identity, Peer, accepting, connecting
-from .idle_reaper import IdleReaper
-from .limits import (
-    connect_timeout_s,
-    data_frame_bytes_max,
-    frame_ahead_bytes,
-    frame_buffer_bytes_min,
-    hello_frame_bytes_max,
-    hello_timeout_s,
-    idle_connection_kept_s,
-    idle_connections_max,
-    trusted_connection_s,
-)
-from .messages import Failure, Message, Welcome
-from .metrics import frames_sent, fsyncs_of_directories, fsyncs_of_files
+from .connection_pool import ConnectionPool
+from .disk_files import DiskFile, list_directory, start_writeback, sync_directory, write_all
+from .errors import PeacefsError
+from .messages import Message
+from .metrics import fsyncs_of_directories, fsyncs_of_files
 
 T = TypeVar("T")
-# struct timeval, as setsockopt takes it.
-_TIMEVAL = struct.Struct("@ll")
-_TIMEOUT_TOLERANCE = 0.01
-_NOTHING = memoryview(b"")
-# What `sendfile` says of the socket; anything else it says of the file. (The first: it was closed here.)
-_FAULTS_OF_A_PEER = {
-    errno.EBADF,
-    errno.ENOTCONN,
-    errno.EHOSTUNREACH,
-    errno.ENETUNREACH,
-    errno.ENETDOWN,
-    errno.EHOSTDOWN,
-}
-
-# Linux alone has it, and Python has no name for it.
-_sync_file_range = getattr(ctypes.CDLL(None), "sync_file_range", None)
-if _sync_file_range is not None:
-    _sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
-_SYNC_FILE_RANGE_WRITE = 2
-
-
-class SocketConnection(fx.Connection):
-    """Frames over a blocking TCP socket, with receive buffers that are used again and again.
-
-    Every system call gives up the interpreter lock, and under load a turn at it costs more than the call: a small
-    frame is received with one call, which takes what has come, and what it took too much is the next frame's.
-    Deadlines are the kernel's (SO_RCVTIMEO, SO_SNDTIMEO), not Python's: those make a socket non-blocking, and a
-    packet of a MiB then takes a dozen calls and as many turns at the interpreter lock, in place of one.
-    """
-
-    def __init__(self, sock: socket.socket, peer: str) -> None:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.settimeout(None)
-        self._socket = sock
-        self._timeouts_s = {socket.SO_RCVTIMEO: 0.0, socket.SO_SNDTIMEO: 0.0}
-        self._buffer = bytearray()
-        #: What has come from `_at` to `_end` and is no frame's yet.
-        self._ahead = memoryview(bytearray(frame_ahead_bytes))
-        self._at = self._end = 0
-        self._frame_bytes_max = hello_frame_bytes_max
-        self.peer = peer
-        self.idle_since = 0.0
-        #: Whether a reactor has it among those that it polls.
-        self.is_polled = False
-        #: Whether a frame has begun to come that is too large for `receive_now`.
-        self.is_large_ahead = False
-
-    def fileno(self) -> int:
-        return self._socket.fileno()
-
-    def send(self, message: Message, payload: Bytes, timeout_s: float, tag: int = 0) -> None:
-        frames_sent.inc()
-        head = encode(message, len(payload), tag)
-        try:
-            self._limit(socket.SO_SNDTIMEO, timeout_s)
-            deadline_s = time.monotonic() + timeout_s
-            sent = self._socket.sendmsg((head, payload)) if len(payload) else self._socket.send(head)
-            if sent < len(head):
-                self._send_rest(memoryview(head)[sent:], deadline_s)
-                sent = len(head)
-            if sent < len(head) + len(payload):
-                self._send_rest(memoryview(payload)[sent - len(head) :], deadline_s)
-        except BlockingIOError:
-            raise PeerTimeout(f"{self.peer} took nothing for {timeout_s:g} s") from None
-        except OSError as error:
-            raise PeerUnreachable(f"the connection to {self.peer} broke: {error.strerror or error}") from None
-
-    def send_file(self, message: Message, file: DiskFile, offset: int, length: int, timeout_s: float) -> None:
-        """A frame whose payload goes from the page cache to the socket. Raises OSError for a fault of the disk."""
-        frames_sent.inc()
-        head = memoryview(encode(message, length))
-        deadline_s = time.monotonic() + timeout_s
-        try:
-            self._limit(socket.SO_SNDTIMEO, timeout_s)
-            self._send_rest(head[self._socket.send(head, socket.MSG_MORE) :], deadline_s)
-            while length:
-                if time.monotonic() >= deadline_s:
-                    raise PeerTimeout(f"{self.peer} takes what it is sent too slowly")
-                sent = os.sendfile(self._socket.fileno(), file.descriptor, offset, length)
-                if not sent:
-                    raise OSError(errno.EIO, "the file has become shorter")
-                offset, length = offset + sent, length - sent
-        except BlockingIOError:
-            raise PeerTimeout(f"{self.peer} took nothing for {timeout_s:g} s") from None
-        except OSError as error:
-            if not isinstance(error, ConnectionError | TimeoutError) and error.errno not in _FAULTS_OF_A_PEER:
-                raise
-            raise PeerUnreachable(f"the connection to {self.peer} broke: {error.strerror or error}") from None
-
-    def _send_rest(self, view: memoryview, deadline_s: float) -> None:
-        while len(view):
-            # A call that sends less than all has waited for as long as it may.
-            if time.monotonic() >= deadline_s:
-                raise PeerTimeout(f"{self.peer} takes what it is sent too slowly")
-            view = view[self._socket.send(view) :]
-
-    def send_now(self, message: Message, payload: Bytes) -> memoryview:
-        """Sends what goes without waiting; gives the rest, for `send_rest_now`, before anything else is sent."""
-        frames_sent.inc()
-        head = encode(message, len(payload))
-        sent = self._send_without_waiting((head, payload))
-        return memoryview(b"".join((head, payload)))[sent:] if sent < len(head) + len(payload) else _NOTHING
-
-    def send_rest_now(self, rest: memoryview) -> memoryview:
-        return rest[self._send_without_waiting((rest,)) :]
-
-    def _send_without_waiting(self, buffers: Sequence[Bytes]) -> int:
-        try:
-            return self._socket.sendmsg(buffers, (), socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return 0
-        except OSError as error:
-            raise PeerUnreachable(f"the connection to {self.peer} broke: {error.strerror or error}") from None
-
-    def receive_now(self) -> Frame | None:
-        """A frame that has come, without waiting; None while it is not whole, or when it `is_large_ahead`."""
-        frame = self._frame_ahead()
-        if frame is not None or self.is_large_ahead:
-            return frame
-        kept = self._end - self._at
-        if self._at:
-            self._ahead[:kept] = bytes(self._ahead[self._at : self._end])
-            self._at, self._end = 0, kept
-        try:
-            self._end += self._receive_into(self._ahead[kept:], socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return None
-        except OSError as error:
-            raise PeerUnreachable(f"the connection to {self.peer} broke: {error.strerror or error}") from None
-        return self._frame_ahead()
-
-    def _frame_ahead(self) -> Frame | None:
-        come = self._ahead[self._at : self._end]
-        self.is_large_ahead = False
-        if len(come) < PREFIX_BYTES:
-            return None
-        prefix = decode_prefix(come, self._frame_bytes_max)
-        end = PREFIX_BYTES + prefix.message_bytes + prefix.payload_bytes
-        self.is_large_ahead = end > len(self._ahead)
-        if len(come) < end:
-            return None
-        self._at += end
-        message_end = PREFIX_BYTES + prefix.message_bytes
-        return Frame(decode_message(prefix, come[PREFIX_BYTES:message_end]), come[message_end:end], prefix.tag)
-
-    def receive(self, timeout_s: float, into: memoryview | None = None) -> Frame:
-        """The first bytes of a frame may be awaited for `timeout_s`, and its rest as long again in all.
-
-        A large payload for which there is room in `into` is laid there.
-        """
-        try:
-            self._limit(socket.SO_RCVTIMEO, timeout_s)
-            self._look_ahead(PREFIX_BYTES, time.monotonic() + timeout_s)
-            prefix = decode_prefix(self._ahead[self._at : self._end], self._frame_bytes_max)
-            self._at += PREFIX_BYTES
-            deadline_s = time.monotonic() + timeout_s
-            if into is not None and self._is_large(prefix) and prefix.payload_bytes <= len(into):
-                message = decode_message(prefix, self._take_in(prefix.message_bytes, deadline_s))
-                return Frame(message, self._take_into(into[: prefix.payload_bytes], deadline_s), prefix.tag)
-            view = self._take_in(prefix.message_bytes + prefix.payload_bytes, deadline_s)
-        except BlockingIOError:
-            raise PeerTimeout(f"{self.peer} said nothing for {timeout_s:g} s") from None
-        except OSError as error:
-            raise PeerUnreachable(f"the connection to {self.peer} broke: {error.strerror or error}") from None
-        message = decode_message(prefix, view[: prefix.message_bytes])
-        return Frame(message, view[prefix.message_bytes :], prefix.tag)
-
-    def greeted(self, bytes_max: int = frame_bytes_max) -> None:
-        """The hello is over: from now on frames up to this size are taken in."""
-        self._frame_bytes_max = bytes_max
-
-    def _limit(self, option: int, timeout_s: float) -> None:
-        # One that is as good is left as it is: most differ by the time that the step before took.
-        if abs(self._timeouts_s[option] - timeout_s) > timeout_s * _TIMEOUT_TOLERANCE:
-            # Zero would mean no limit to the kernel.
-            seconds, microseconds = divmod(max(int(timeout_s * 1_000_000), 1), 1_000_000)
-            self._socket.setsockopt(socket.SOL_SOCKET, option, _TIMEVAL.pack(seconds, microseconds))
-            self._timeouts_s[option] = timeout_s
-
-    def _look_ahead(self, wanted: int, deadline_s: float) -> None:
-        """Takes what has come, `wanted` bytes at least."""
-        kept = self._end - self._at
-        if kept >= wanted:
-            return
-        self._ahead[:kept] = bytes(self._ahead[self._at : self._end])
-        self._at, self._end = 0, kept
-        while self._end < wanted:
-            self._end += self._receive_into(self._ahead[self._end :], 0)
-            if self._end < wanted:
-                self._check(deadline_s)
-
-    def _take_in(self, total: int, deadline_s: float) -> memoryview:
-        """The next `total` bytes. The buffer grows with what comes, whatever was announced."""
-        if total <= self._end - self._at:
-            start, self._at = self._at, self._at + total
-            return self._ahead[start : self._at]
-        filled = self._end - self._at
-        if len(self._buffer) < filled:
-            self._buffer = bytearray(min(total, frame_buffer_bytes_min))
-        self._buffer[:filled] = self._ahead[self._at : self._end]
-        self._at = self._end = 0
-        while filled < total:
-            if filled == len(self._buffer):
-                # A new one: who got the frame before may still look at the old one.
-                larger = bytearray(min(total, max(2 * filled, frame_buffer_bytes_min)))
-                larger[:filled] = self._buffer
-                self._buffer = larger
-            end = min(total, len(self._buffer))
-            self._fill(memoryview(self._buffer)[filled:end], deadline_s)
-            filled = end
-        return memoryview(self._buffer)[:total]
-
-    def _is_large(self, prefix: Prefix) -> bool:
-        """Whether what has come ends within the payload."""
-        ahead = self._end - self._at
-        return prefix.message_bytes <= ahead < prefix.message_bytes + prefix.payload_bytes
-
-    def _take_into(self, target: memoryview, deadline_s: float) -> memoryview:
-        filled = self._end - self._at
-        target[:filled] = self._ahead[self._at : self._end]
-        self._at = self._end = 0
-        self._fill(target[filled:], deadline_s)
-        return target
-
-    def _fill(self, view: memoryview, deadline_s: float) -> None:
-        while len(view):
-            view = view[self._receive_into(view, socket.MSG_WAITALL) :]
-            # A call that brings less than all has waited for as long as it may.
-            if len(view):
-                self._check(deadline_s)
-
-    def _receive_into(self, view: memoryview, flags: int) -> int:
-        count = self._socket.recv_into(view, 0, flags)
-        if count == 0:
-            raise PeerUnreachable(f"{self.peer} closed the connection")
-        return count
-
-    def _check(self, deadline_s: float) -> None:
-        """Slow bytes earn no more time."""
-        if time.monotonic() >= deadline_s:
-            raise PeerTimeout(f"{self.peer} sends its frame too slowly")
-
-    def has_been_closed(self) -> bool:
-        """Whether the peer hung up (or broke the silence) while the connection lay idle."""
-        if self._at < self._end:
-            return True
-        try:
-            self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return False
-        except OSError:
-            return True
-        return True
-
-    def shut_down(self) -> None:
-        """Wakes whoever is blocked on the connection; callable from any thread."""
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether it was closed on this side."""
-        return self._socket.fileno() < 0
-
-    def close(self) -> None:
-        self._socket.close()
-
-
-def open_connection(address: fx.Address, name: str, me: Identity) -> tuple[SocketConnection, Peer]:
-    """Connects and says hello as `me`. Raises PeerUnreachable, PeerTimeout or PeerRefused."""
-    try:
-        sock = socket.create_connection(address, timeout=connect_timeout_s)
-    except TimeoutError:
-        raise PeerTimeout(f"{name} at {address[0]}:{address[1]} did not answer in time") from None
-    except OSError as error:
-        raise PeerUnreachable(
-            f"cannot connect to {name} at {address[0]}:{address[1]}: {error.strerror or error}"
-        ) from None
-    connection = SocketConnection(sock, name)
-    try:
-        steps = connecting(me, os.urandom(16))
-        message = next(steps)
-        while True:
-            connection.send(message, b"", hello_timeout_s)
-            message = steps.send(connection.receive(hello_timeout_s).message)
-    except StopIteration as stop:
-        peer: Peer = stop.value
-        connection.greeted()
-        return connection, peer
-    except BaseException:
-        connection.close()
-        raise
-
-
-def accept_connection(connection: SocketConnection, me: Identity) -> Peer:
-    """Answers a connector's hello as `me`. Raises PeerRefused after it has told the connector why."""
-    try:
-        steps = accepting(me, os.urandom(16), connection.receive(hello_timeout_s).message)
-        reply = next(steps)
-        while not isinstance(reply, Welcome):
-            connection.send(reply, b"", hello_timeout_s)
-            reply = steps.send(connection.receive(hello_timeout_s).message)
-        connection.send(reply, b"", hello_timeout_s)
-        try:
-            next(steps)
-        except StopIteration as stop:
-            peer: Peer = stop.value
-            connection.greeted(data_frame_bytes_max)
-            return peer
-        raise AssertionError("the hello ends with Welcome")
-    except (PeerRefused, ProtocolViolation) as refusal:
-        with contextlib.suppress(PeacefsError):
-            connection.send(Failure(refusal.code, refusal.message), b"", hello_timeout_s)
-        raise
-
-
-class ConnectionPool:
-    """Connections that lie idle between requests, so many at most and each for so long. Thread-safe."""
-
-    def __init__(
-        self,
-        me: Identity,
-        clock: Callable[[], float] = time.monotonic,
-        *,
-        idle_max: int = idle_connections_max,
-        idle_s_max: float = idle_connection_kept_s,
-    ) -> None:
-        self._me = me
-        self._clock = clock
-        self._idle_max = idle_max
-        self._idle_s_max = idle_s_max
-        self._lock = threading.Lock()
-        #: By address, in the order in which they came to lie idle; empty ones are left out.
-        self._idle: dict[fx.Address, deque[SocketConnection]] = {}
-        self._idle_count = 0
-        self._address_of: dict[SocketConnection, fx.Address] = {}
-        self._shut_down = False
-        self._reaper = IdleReaper(self.reap, "idle connections", clock)
-
-    @property
-    def idle(self) -> int:
-        """How many lie idle."""
-        return self._idle_count
-
-    def kept(self, address: fx.Address) -> SocketConnection | None:
-        """One that lies idle, taken without waiting."""
-        while (kept := self._take(address)) is not None:
-            idle_s = self._clock() - kept.idle_since
-            if idle_s < trusted_connection_s:
-                return kept
-            if idle_s < self._idle_s_max and not kept.has_been_closed():
-                return kept
-            self.close(kept)
-        return None
-
-    def connect(self, address: fx.Address, name: str) -> SocketConnection:
-        if (kept := self.kept(address)) is not None:
-            return kept
-        connection, _peer = open_connection(address, name, self._me)
-        with self._lock:
-            if not self._shut_down:
-                self._address_of[connection] = address
-                return connection
-        connection.close()
-        raise PeerUnreachable(f"cannot connect to {name}: {self._me.name} is stopping")
-
-    def _take(self, address: fx.Address) -> SocketConnection | None:
-        with self._lock:
-            idle = self._idle.get(address)
-            if not idle:
-                return None
-            connection = idle.pop()
-            self._took(address, idle)
-            return connection
-
-    def _took(self, address: fx.Address, idle: deque[SocketConnection]) -> None:
-        self._idle_count -= 1
-        if not idle:
-            del self._idle[address]
-
-    def release(self, connection: SocketConnection) -> None:
-        connection.idle_since = self._clock()
-        surplus = None
-        with self._lock:
-            self._idle.setdefault(self._address_of[connection], deque()).append(connection)
-            self._idle_count += 1
-            if self._idle_count > self._idle_max:
-                surplus = self._take_longest_idle()
-        if surplus is not None:
-            self.close(surplus)
-        self._reaper.watch()
-
-    def _take_longest_idle(self) -> SocketConnection:
-        address = min(self._idle, key=lambda each: self._idle[each][0].idle_since)
-        idle = self._idle[address]
-        connection = idle.popleft()
-        self._took(address, idle)
-        return connection
-
-    def reap(self, now_s: float) -> float | None:
-        """Closes what has lain idle for too long; when the next will have, if there is one."""
-        overdue = []
-        with self._lock:
-            for address, idle in list(self._idle.items()):
-                while idle and now_s - idle[0].idle_since >= self._idle_s_max:
-                    overdue.append(idle.popleft())
-                    self._took(address, idle)
-            due_s = min((idle[0].idle_since for idle in self._idle.values()), default=None)
-        for connection in overdue:
-            self.close(connection)
-        return None if due_s is None else due_s + self._idle_s_max
-
-    def close(self, connection: SocketConnection) -> None:
-        with self._lock:
-            self._address_of.pop(connection, None)
-        connection.close()
-
-    def shut_down(self) -> None:
-        """Wakes every participant that waits for a peer, with PeerUnreachable, and connects no more."""
-        with self._lock:
-            self._shut_down = True
-            opened = list(self._address_of)
-        for connection in opened:
-            connection.shut_down()
-
-    def close_all(self) -> None:
-        """Closes what lies idle, and keeps nothing from now on; what is in use is closed by its user."""
-        self._reaper.stop()
-        with self._lock:
-            self._idle_max = 0
-            idle = [connection for kept in self._idle.values() for connection in kept]
-            self._idle.clear()
-            self._idle_count = 0
-        for connection in idle:
-            self.close(connection)
-
-
-class DiskFile(fx.File):
-    """A file descriptor and the offset where the next append goes."""
-
-    __slots__ = ("descriptor", "end")
-
-    def __init__(self, descriptor: int) -> None:
-        self.descriptor = descriptor
-        self.end = os.fstat(descriptor).st_size
-
-
-def _write_all(file: DiskFile, buffers: Sequence[Bytes]) -> None:
-    pending = [memoryview(buffer).cast("B") for buffer in buffers if len(buffer)]
-    while pending:
-        written = os.pwritev(file.descriptor, pending, file.end)
-        file.end += written
-        while pending and written >= len(pending[0]):
-            written -= len(pending.pop(0))
-        if written:
-            pending[0] = pending[0][written:]
-
-
-def _sync_directory(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _list_directory(path: str) -> list[tuple[str, int]]:
-    with os.scandir(path) as entries:
-        return sorted(
-            (
-                entry.name,
-                -1 if entry.is_dir(follow_symlinks=False) else entry.stat(follow_symlinks=False).st_size,
-            )
-            for entry in entries
-        )
 
 
 def _wait(ticket: fx.Ticket, timeout_s: float) -> bool:
@@ -554,7 +61,7 @@ class ThreadDriver:
             fx.Close: lambda e: pool.close(e.connection),
             fx.Call: lambda e: call_coordinator(e.message, e.timeout_s),
             fx.OpenFile: self._open_file,
-            fx.Append: lambda e: _write_all(e.file, e.buffers),
+            fx.Append: lambda e: write_all(e.file, e.buffers),
             fx.ReadAt: lambda e: os.pread(e.file.descriptor, e.length, e.offset),
             fx.ReadAhead: self._read_ahead,
             fx.StartWriteback: self._start_writeback,
@@ -563,10 +70,10 @@ class ThreadDriver:
             fx.Truncate: self._truncate,
             fx.CloseFile: lambda e: os.close(e.file.descriptor),
             fx.Rename: lambda e: os.replace(e.source, e.target),  # noqa: PTH105
-            fx.SyncDirectory: lambda e: self._sync_directory(e.path),
+            fx.SyncDirectory: lambda e: self.sync_directory(e.path),
             fx.Remove: lambda e: Path(e.path).unlink(missing_ok=True),
             fx.MakeDirectory: lambda e: os.makedirs(e.path, exist_ok=True),  # noqa: PTH103
-            fx.ListDirectory: lambda e: _list_directory(e.path),
+            fx.ListDirectory: lambda e: list_directory(e.path),
             fx.Now: lambda e: time.monotonic(),
             fx.WallClock: lambda e: wall_clock(),
             fx.Sleep: lambda e: time.sleep(e.seconds),
@@ -609,9 +116,8 @@ class ThreadDriver:
 
     def _start_writeback(self, effect: fx.StartWriteback) -> None:
         assert isinstance(effect.file, DiskFile)
-        if self._sync_to_disk and _sync_file_range is not None:
-            # From the start to the end of the file; a fault will show again at the sync.
-            _sync_file_range(effect.file.descriptor, 0, 0, _SYNC_FILE_RANGE_WRITE)
+        if self._sync_to_disk:
+            start_writeback(effect.file)
 
     def _sync(self, effect: fx.Sync) -> None:
         assert isinstance(effect.file, DiskFile)
@@ -619,10 +125,10 @@ class ThreadDriver:
             fsyncs_of_files.inc()
             os.fdatasync(effect.file.descriptor)
 
-    def _sync_directory(self, path: str) -> None:
+    def sync_directory(self, path: str) -> None:
         if self._sync_to_disk:
             fsyncs_of_directories.inc()
-            _sync_directory(path)
+            sync_directory(path)
 
     def _drop_cached(self, effect: fx.DropCached) -> None:
         assert isinstance(effect.file, DiskFile)

@@ -23,10 +23,11 @@ from peacefs.client.coordinator_http import CoordinatorHttp
 from peacefs.client.grants import GrantDesk, GrantedSet
 from peacefs.client.patience import Patience
 from peacefs.protocol import effects as fx
+from peacefs.protocol.connection_pool import ConnectionPool
 from peacefs.protocol.hello import Identity
 from peacefs.protocol.limits import packet_bytes
 from peacefs.protocol.messages import Completed, CompleteFile, CreateFile, WrittenChunk
-from peacefs.protocol.threads import ConnectionPool, ThreadDriver
+from peacefs.protocol.threads import ThreadDriver
 
 from .orders import (
     Answer,

@@ -18,6 +18,7 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
+from peacefs.protocol.connections import SocketConnection, open_connection
 from peacefs.protocol.errors import (
     PeacefsError,
     PeerError,
@@ -39,7 +40,6 @@ from peacefs.protocol.limits import (
 from peacefs.protocol.messages import AgentBeat, AgentOrders, Failure, Message, RunOrder, RunReport
 from peacefs.protocol.process import log_to_stderr
 from peacefs.protocol.secret import find_secret_file, read_secret
-from peacefs.protocol.threads import SocketConnection, open_connection
 from peacefs.protocol.tokens import Seal
 
 from .command_list import CommandList, read_command_list, start_of

@@ -11,6 +11,7 @@ import pytest
 from peacefs.client.addresses import CoordinatorAddress
 from peacefs.client.control_calls import ControlCalls
 from peacefs.client.patience import Patience
+from peacefs.protocol.connection_pool import ConnectionPool
 from peacefs.protocol.errors import (
     FileNotFound,
     NoDatanodes,
@@ -33,7 +34,6 @@ from peacefs.protocol.messages import (
     Message,
     Opened,
 )
-from peacefs.protocol.threads import ConnectionPool
 
 CREATED = Created("t", Allocated(7, 8, [Hop("n1", "127.0.0.1", 1)], "chunk-token"))
 #: A reply, or what goes wrong: while connecting, or after the call was sent.

@@ -9,11 +9,12 @@ import pytest
 
 from peacefs.client.file_sink import FileSink
 from peacefs.client.grants import GrantDesk
+from peacefs.protocol.connection_pool import ConnectionPool
 from peacefs.protocol.errors import NoDatanodes
 from peacefs.protocol.hello import Identity
 from peacefs.protocol.limits import chunk_bytes_max, packet_bytes, stream_buffer_bytes
 from peacefs.protocol.messages import Allocated, Created, Hop, Message
-from peacefs.protocol.threads import ConnectionPool, ThreadDriver
+from peacefs.protocol.threads import ThreadDriver
 
 CREATED = Created("file-token", Allocated(1, 2, [Hop("n1", "127.0.0.1", 1)], "chunk-token"))
 

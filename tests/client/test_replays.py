@@ -17,11 +17,12 @@ from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.grants import GrantDesk
 from peacefs.client.local_cluster import LocalCluster
 from peacefs.client.patience import Patience, Unanswered
+from peacefs.protocol.connection_pool import ConnectionPool
 from peacefs.protocol.errors import FileNotFound, PeerUnreachable
 from peacefs.protocol.hello import Identity
 from peacefs.protocol.limits import chunk_bytes_max
 from peacefs.protocol.messages import CompleteFile, CreateFile, Message
-from peacefs.protocol.threads import ConnectionPool, ThreadDriver
+from peacefs.protocol.threads import ThreadDriver
 
 pytestmark = pytest.mark.cluster
 

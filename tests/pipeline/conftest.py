@@ -26,6 +26,8 @@ from peacefs.datanode.pipeline import PipelineHop
 from peacefs.datanode.replicator import Replicator
 from peacefs.datanode.streams_under_way import StreamsUnderWay
 from peacefs.protocol.checksums import block_checksums
+from peacefs.protocol.connection_pool import ConnectionPool
+from peacefs.protocol.connections import SocketConnection
 from peacefs.protocol.effects import Connection, Effect, close, connect, receive, send
 from peacefs.protocol.errors import NoDatanodes, Unsupported
 from peacefs.protocol.hello import Identity
@@ -48,7 +50,7 @@ from peacefs.protocol.messages import (
     WriteChunk,
     WrittenChunk,
 )
-from peacefs.protocol.threads import ConnectionPool, SocketConnection, ThreadDriver
+from peacefs.protocol.threads import ThreadDriver
 from peacefs.protocol.tokens import ChunkRead, ChunkWrite, Seal
 
 CLUSTER = "test-cluster"

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from peacefs.protocol.connection_pool import ConnectionPool
 from peacefs.protocol.hello import Identity
-from peacefs.protocol.threads import ConnectionPool
 
 
 class Clock:

@@ -11,13 +11,15 @@ import time
 import pytest
 
 from peacefs.protocol import effects as fx
+from peacefs.protocol.connection_pool import ConnectionPool
+from peacefs.protocol.connections import SocketConnection
 from peacefs.protocol.errors import PeerTimeout, PeerUnreachable, ProtocolViolation
 from peacefs.protocol.frames import encode
 from peacefs.protocol.hello import Identity
 from peacefs.protocol.limits import MIB, frame_ahead_bytes
 from peacefs.protocol.messages import Packet
 from peacefs.protocol.reactor import Reactor
-from peacefs.protocol.threads import ConnectionPool, SocketConnection, ThreadDriver
+from peacefs.protocol.threads import ThreadDriver
 
 PATIENCE_S = 10.0
 

@@ -18,10 +18,11 @@ from store.simulated_disk import SimulatedDisk
 from peacefs.datanode.chunk_store import ChunkStore, Recovery, Sealed
 from peacefs.protocol import effects as fx
 from peacefs.protocol.checksums import block_checksums
+from peacefs.protocol.connection_pool import ConnectionPool
 from peacefs.protocol.hello import Identity
 from peacefs.protocol.limits import MIB
 from peacefs.protocol.messages import Message, Replica
-from peacefs.protocol.threads import ConnectionPool, ThreadDriver
+from peacefs.protocol.threads import ThreadDriver
 
 T = TypeVar("T")
 

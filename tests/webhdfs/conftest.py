@@ -37,6 +37,7 @@ from peacefs.datanode.gateway import Gateway, GatewayLimits
 from peacefs.datanode.pipeline import PipelineHop
 from peacefs.datanode.streams_under_way import StreamsUnderWay
 from peacefs.protocol.asgi import App, Receive, Scope, Send
+from peacefs.protocol.connection_pool import ConnectionPool
 from peacefs.protocol.hello import Identity
 from peacefs.protocol.http_server import build_server, listen
 from peacefs.protocol.ids import Numbering
@@ -56,7 +57,7 @@ from peacefs.protocol.messages import (
     TakeLease,
     Usage,
 )
-from peacefs.protocol.threads import ConnectionPool, ThreadDriver
+from peacefs.protocol.threads import ThreadDriver
 from peacefs.protocol.tokens import Seal
 
 GIB = 1 << 30
