@@ -303,7 +303,7 @@ order_threads: Final = 6
 thread_switch_interval_s: Final = 0.0005
 # A disk that takes longer lately is not waited for by the thread that all small chunks share, and one that does
 # not answer at all holds it up for so long at most.
-quick_disk_s: Final = 0.01
+quick_disk_s: Final = 0.001
 reactor_stuck_s: Final = 1.0
 
 # -- scrubbing -----------------------------------------------------------------------------------

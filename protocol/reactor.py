@@ -82,9 +82,9 @@ class Reactor:
         self._numbers = itertools.count()
         self._is_asleep = False
         self._sleeps_until_s = inf
-        #: What the disk took lately, and since when the reactor's thread has been at it.
+        #: What the disk took lately, and since when the reactor's thread has been at one step.
         self._disk_s = 0.0
-        self._at_disk_since_s = inf
+        self._busy_since_s = inf
         self._stopping = threading.Event()
         self._performers: dict[type[fx.Effect], _Performer] = {
             fx.Connect: self._connect,
@@ -170,18 +170,13 @@ class Reactor:
         return _LATER
 
     def _on_disk(self, run: _Run, effect: fx.Effect) -> Any:
-        is_here = self._is_here()
-        if is_here and (run.keeps_worker or self._disk_s > quick_disk_s):
+        if self._is_here() and (run.keeps_worker or self._disk_s > quick_disk_s):
             return self._by_worker(run, effect)
         began_s = time.monotonic()
-        if is_here:
-            self._at_disk_since_s = began_s
         try:
             return self._driver.perform(effect)
         finally:
             self._disk_s += (time.monotonic() - began_s - self._disk_s) / _DISK_TIMES
-            if self._is_here():
-                self._at_disk_since_s = inf
 
     def _is_here(self) -> bool:
         """Whether this is the reactor's thread, which must not block."""
@@ -284,6 +279,7 @@ class Reactor:
                 if not self._is_here():
                     return
                 step = self._next_step()
+                self._busy_since_s = time.monotonic()
             step()
 
     def _next_step(self) -> Callable[[], None]:
@@ -332,19 +328,23 @@ class Reactor:
         return lambda: self._time_out(run, effect)
 
     def _keep_watch(self) -> None:
-        """Has another thread take over from one that does not come back from the disk."""
+        """Has another thread take over from one that does not come back, from the disk most likely."""
         while not self._stopping.wait(reactor_stuck_s / 2):
             with self._lock:
-                is_stuck = time.monotonic() - self._at_disk_since_s > reactor_stuck_s
+                is_stuck = time.monotonic() - self._busy_since_s > reactor_stuck_s
                 if is_stuck:
-                    self._at_disk_since_s, self._disk_s = inf, reactor_stuck_s
+                    self._busy_since_s, self._disk_s = inf, reactor_stuck_s
                     self._thread = self._new_thread(self._thread.name)
             if is_stuck:
-                log.warning("the disk has not answered for %g s: going on without it", reactor_stuck_s)
+                log.warning(
+                    "a thread has not come back for %g s, from the disk most likely: going on without it",
+                    reactor_stuck_s,
+                )
                 self._thread.start()
 
     def _poll(self) -> None:
         with self._lock:
+            self._busy_since_s = inf
             self._sleeps_until_s = self._timers[0][0] if self._timers else inf
             self._is_asleep = True
         timeout_s = None if self._sleeps_until_s == inf else max(0.0, self._sleeps_until_s - time.monotonic())

@@ -171,7 +171,7 @@ def test_a_quick_disk_is_waited_for_and_a_slow_one_is_not(begin, pair, driver):
     for _ in range(40):
         theirs.sendall(framed(b"sync"))
         received(theirs, len(framed(b"")))
-    assert on[:20] == ["test-reactor"] * 20
+    assert on[0] == "test-reactor"
     assert "worker" in on[-1]
     # While it is at the slow disk, others are answered.
     other, its_peer = pair()
