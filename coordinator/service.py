@@ -10,6 +10,7 @@ import getpass
 import logging
 import os
 import random
+import socket
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+import uvicorn
 import uvloop
 
 from peacefs.protocol.errors import BadRequest, InvalidTopology, StartupError
@@ -215,6 +217,31 @@ class Coordinator:
         sock = listen(options.host, options.port)
         http_port = sock.getsockname()[1]
         self._address = f"{self._advertised}:{http_port}"
+        server = build_server(self._http(http_port), self._clients.link)
+        try:
+            node_port = await self._nodes.start(options.host, options.node_port)
+        except OSError as error:
+            sock.close()
+            raise StartupError(
+                f"cannot listen on {options.host} port {options.node_port}: {error.strerror or error}"
+            ) from None
+        background = self._start_background(server, sock)
+        self._announce(http_port, node_port)
+        await self._until_stopped(stop, background)
+        server.should_exit = True
+        await self._nodes.stop()
+        self._clients.stop()
+        await background[0]
+        for task in background[1:]:
+            task.cancel()
+        await asyncio.gather(*background, return_exceptions=True)
+        self._commits.close()
+        self._reader.close()
+        log.info("stopped")
+
+    def _http(self, http_port: int) -> Admission:
+        """All that is served over HTTP, and what is told of it at `/metrics`."""
+        options = self._options
         rest = build_rest(
             self._files,
             self._cluster,
@@ -239,17 +266,13 @@ class Coordinator:
         watch_state(self._cluster, _store(options.directory), self._reader.floor_held)
         watch_schedule(self._files.schedule, self._files.recovery)
         watch_supervision(self._supervising.core)
-        server = build_server(admission, self._clients.link)
-        try:
-            node_port = await self._nodes.start(options.host, options.node_port)
-        except OSError as error:
-            sock.close()
-            raise StartupError(
-                f"cannot listen on {options.host} port {options.node_port}: {error.strerror or error}"
-            ) from None
+        return admission
+
+    def _start_background(self, server: uvicorn.Server, sock: socket.socket) -> list[asyncio.Task[None]]:
+        """The server first, which ends when it is told to; then the loading, which ends; then what never ends."""
         by_itself = contextvars.copy_context()
         by_itself.run(_by_itself.set, True)
-        background = [
+        return [
             asyncio.create_task(server.serve(sockets=[sock])),
             *(
                 asyncio.create_task(work, context=by_itself)
@@ -263,16 +286,18 @@ class Coordinator:
                 )
             ),
         ]
+
+    def _announce(self, http_port: int, node_port: int) -> None:
         log.info(
             "cluster %s, epoch %d: HTTP on %s, datanodes on %s:%d",
             self._metadata.cluster_id,
             self._epoch(),
             self._address,
-            options.host,
+            self._options.host,
             node_port,
         )
         announce(
-            options.ready_fd,
+            self._options.ready_fd,
             {
                 "role": "coordinator",
                 "pid": os.getpid(),
@@ -283,17 +308,6 @@ class Coordinator:
                 "cluster": self._metadata.cluster_id,
             },
         )
-        await self._until_stopped(stop, background)
-        server.should_exit = True
-        await self._nodes.stop()
-        self._clients.stop()
-        await background[0]
-        for task in background[1:]:
-            task.cancel()
-        await asyncio.gather(*background, return_exceptions=True)
-        self._commits.close()
-        self._reader.close()
-        log.info("stopped")
 
     @staticmethod
     async def _until_stopped(stop: asyncio.Event, background: list[asyncio.Task[None]]) -> None:
