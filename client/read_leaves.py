@@ -100,7 +100,7 @@ class ReadLeaves:
         self._token = next((chunk.opened.token for chunk in self._chunks.values()), "")
         self._asked_s: float | None = None
         self._stated_s = 0.0
-        self._stating = 0
+        self._stating = self._statements = 0
         #: Whether something has ended since.
         self._unsaid = False
         #: Until then the coordinator, which did not answer, is not asked.
@@ -167,7 +167,8 @@ class ReadLeaves:
         """The last word. Raises nothing: what is not heard is found out in time."""
         if self._asked_s is not None:
             with contextlib.suppress(PeacefsError):
-                last = StateReads(self._token, self._name, [], at_once=self._at_once)
+                self._statements += 1
+                last = StateReads(self._token, self._name, self._statements, [], at_once=self._at_once)
                 yield from fx.call(last, ReadsScheduled, timeout_s=last_word_timeout_s)
 
     # ----------------------------------------------------------------------------------------------
@@ -215,11 +216,13 @@ class ReadLeaves:
             if self._asked_s is None:
                 self._asked_s = now_s
             self._stated_s, self._unsaid = now_s, False
+            self._statements += 1
             holding = [*self._reading.items(), *self._ready.items()]
             wanted = islice(self._wanted, reads_stated_max - len(holding))
             return StateReads(
                 self._token,
                 self._name,
+                self._statements,
                 [(turn, self._chunks[turn].nodes) for turn in wanted],
                 holding=holding,
                 at_once=self._at_once,

@@ -28,6 +28,7 @@ class ReadDesk:
         alive = {node.id for node in self._at.cluster.members.alive()}
         wish = ReadWish(
             reader=wanted.reader,
+            number=wanted.number,
             wanted={number: [node for node in nodes if node in alive] for number, nodes in wanted.wanted},
             holding=dict(wanted.holding),
             at_once=wanted.at_once,

@@ -35,6 +35,8 @@ class ReadWish:
     together."""
 
     reader: str
+    #: Counts its statements.
+    number: int
     wanted: Mapping[int, Sequence[NodeId]]
     holding: Mapping[int, NodeId]
     at_once: int
@@ -91,7 +93,11 @@ class RecoveryReads:
             if len(self._readers) >= readers_waiting_max:
                 raise Overloaded(f"{len(self._readers)} readers of checkpoints wait already; try again in a while")
             known = self._readers[wish.reader] = Reader(wish, now_s - wish.waited_s, now_s)
-        known.wish, known.heard_s = wish, now_s
+        known.heard_s = now_s
+        if wish.number < known.wish.number:
+            # Overtaken by what was said later.
+            return []
+        known.wish = wish
         # What it was given and has not heard of yet comes again, as long as it wants it.
         unheard = {number: node for number, node in known.leaves.items() if number in wish.wanted}
         self._leave(known, {**unheard, **wish.holding})

@@ -21,6 +21,7 @@ class StateReads(Message, frozen=True):
 
     token: str
     reader: str
+    number: int
     wanted: list[tuple[int, list[NodeId]]]
     holding: list[tuple[int, NodeId]] = []
     at_once: int = 1

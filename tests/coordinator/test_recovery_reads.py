@@ -28,12 +28,13 @@ def wish(
     holding: Mapping[int, str] | None = None,
     *,
     at_once: int = 8,
+    number: int = 0,
     waited_s: float = 0.0,
 ) -> ReadWish:
     """Chunks by their place in the list; a letter is a datanode that has it. What is held is not wanted."""
     held = holding or {}
-    chunks = {number: list(nodes) for number, nodes in enumerate(wanted) if number not in held}
-    return ReadWish(reader, chunks, held, at_once, waited_s)
+    chunks = {at: list(nodes) for at, nodes in enumerate(wanted) if at not in held}
+    return ReadWish(reader, number, chunks, held, at_once, waited_s)
 
 
 def quiet(node: str) -> bool:
@@ -115,6 +116,17 @@ def test_what_an_earlier_coordinator_allowed_is_counted() -> None:
     assert reads.leaves("old") == {0: "a", 1: "a"}
 
 
+def test_a_statement_that_a_later_one_has_overtaken_takes_nothing_back_from_others() -> None:
+    reads = RecoveryReads(quiet)
+    reads.state(0.0, wish("one", ["a", "a"], number=1))
+    reads.state(1.0, wish("two", ["a"]))
+    # Its threads speak over connections of their own: what it said when it still read both comes last.
+    reads.state(2.0, wish("one", [], {1: "a"}, number=3))
+    assert reads.leaves("two") == {0: "a"}
+    assert reads.state(2.1, wish("one", [], {0: "a", 1: "a"}, number=2)) == []
+    assert reads.at_node == {"a": 2}
+
+
 def test_what_makes_no_sense_is_refused() -> None:
     reads = RecoveryReads(quiet)
     with pytest.raises(BadRequest, match="0 reads at once"):
@@ -151,9 +163,9 @@ def test_the_bound_holds_whatever_readers_do_and_all_come_to_their_end(seed: int
         held[name] = {number: node for number, node in held[name].items() if random.random() < 0.5}
         if not left[name] and not held[name]:
             del left[name]
-            reads.state(float(rounds), ReadWish(name, {}, {}, at_once))
+            reads.state(float(rounds), ReadWish(name, rounds, {}, {}, at_once))
             continue
-        reads.state(float(rounds), ReadWish(name, left[name], held[name], at_once))
+        reads.state(float(rounds), ReadWish(name, rounds, left[name], held[name], at_once))
         if random.random() < 0.7:  # else the answer was lost
             held[name] = reads.leaves(name)
             left[name] = {number: nodes for number, nodes in left[name].items() if number not in held[name]}
