@@ -30,6 +30,7 @@ class OpenTicket:
     length: int
     #: Of a file of one chunk; the datanode would have to ask for it.
     layout: Layout | None
+    block_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,8 @@ class Reading:
         token = self._at.seal.seal(self._read_token(file, user))
         layout = self._layout(chunks, node.registration.data_host, first=node) if len(chunks) == 1 else None
         http = node.registration
-        return OpenTicket(http.http_host, http.http_port, token, file.status.length, layout)
+        length, block_bytes = file.status.length, file.status.block_bytes
+        return OpenTicket(http.http_host, http.http_port, token, length, layout, block_bytes)
 
     async def open_direct(self, path: str, user: str, client_host: str | None) -> tuple[str, Layout, FileStatus]:
         """For our own client, which reads from datanodes itself: the token, the layout, the status."""

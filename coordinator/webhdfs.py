@@ -28,7 +28,7 @@ from peacefs.protocol.webhdfs_answers import (
     send_stream,
 )
 from peacefs.protocol.webhdfs_query import is_webhdfs
-from peacefs.protocol.webhdfs_redirects import ExtendFile, ReadFile, WriteFile, location
+from peacefs.protocol.webhdfs_redirects import ExtendFile, ReadFile, SumFile, WriteFile, location
 from peacefs.protocol.webhdfs_requests import (
     AllowSnapshots,
     Append,
@@ -42,6 +42,7 @@ from peacefs.protocol.webhdfs_requests import (
     GetAcl,
     GetAttributes,
     GetBlockLocations,
+    GetChecksum,
     GetContentSummary,
     GetHomeDirectory,
     GetLocatedBlocks,
@@ -123,6 +124,7 @@ class WebHdfs:
             GetHomeDirectory: self._get_home_directory,
             GetTrashRoot: self._get_trash_root,
             CheckAccess: self._check_access,
+            GetChecksum: self._get_checksum,
             Open: self._open,
             Create: self._create,
             Append: self._append,
@@ -247,6 +249,11 @@ class WebHdfs:
                 f"Offset={asked.offset} out of the range [0, {ticket.length}); OPEN, path={asked.path}"
             )
         wanted = ReadFile(asked.path, ticket.token, asked.offset, asked.length, ticket.layout)
+        return _redirect(asked, location(wanted, scope["scheme"], ticket.http_host, ticket.http_port))
+
+    async def _get_checksum(self, asked: GetChecksum, scope: Scope) -> Answer:
+        ticket = await self._files.reading.open(asked.path, asked.user, client_host(scope), asked.exclude)
+        wanted = SumFile(asked.path, ticket.token, ticket.block_bytes)
         return _redirect(asked, location(wanted, scope["scheme"], ticket.http_host, ticket.http_port))
 
     async def _create(self, asked: Create, scope: Scope) -> Answer:

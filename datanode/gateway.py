@@ -20,11 +20,12 @@ from typing import TypeVar
 from urllib.parse import quote
 
 from peacefs.client.file_appender import append_file
+from peacefs.client.file_reader import FileReader
 from peacefs.client.file_writer import WriteStats, write_file
 from peacefs.client.grants import GrantDesk
 from peacefs.protocol import effects as fx
 from peacefs.protocol import limits
-from peacefs.protocol.asgi import Receive, Scope, Send
+from peacefs.protocol.asgi import Receive, Scope, Send, client_watch
 from peacefs.protocol.errors import (
     AccessDenied,
     FileNotFound,
@@ -32,15 +33,16 @@ from peacefs.protocol.errors import (
     PeacefsError,
     PeerUnreachable,
 )
-from peacefs.protocol.messages import Leased, TakeLease
+from peacefs.protocol.messages import GetLayout, Layout, Leased, TakeLease
 from peacefs.protocol.metrics import CONTENT_TYPE, exposition
 from peacefs.protocol.threads import ThreadDriver
 from peacefs.protocol.tokens import FileAppend, FileRead, FileWrite, Seal
-from peacefs.protocol.webhdfs_answers import Answer, empty_answer, fault_answer, send_answer
+from peacefs.protocol.webhdfs_answers import Answer, empty_answer, fault_answer, json_answer, send_answer
 from peacefs.protocol.webhdfs_query import is_webhdfs
-from peacefs.protocol.webhdfs_redirects import ExtendFile, ReadFile, WriteFile, parse_redirected
+from peacefs.protocol.webhdfs_redirects import ExtendFile, ReadFile, SumFile, WriteFile, parse_redirected
 
 from .download import Download, begin, send_whole
+from .file_checksum import FileChecksum
 from .gateway_budget import BufferBudget
 from .upload import Upload, body_pieces
 
@@ -112,6 +114,8 @@ class Gateway:
         if isinstance(wanted, ExtendFile):
             return await self._append(wanted, receive)
         async with self._slot(self._downloads, "too many files are being read here"):
+            if isinstance(wanted, SumFile):
+                return await self._checksum(wanted, receive)
             await self._read(wanted, receive, send)
             return None
 
@@ -196,6 +200,21 @@ class Gateway:
             run = partial(self._run, self._quick)
             await Download(wanted.path, begun, begun.reader, run).send(receive, send)
 
+    async def _checksum(self, wanted: SumFile, receive: Receive) -> Answer:
+        """Piece by piece, so that others get their turn; for as long as the client waits."""
+        self._seal.open(wanted.token, FileRead, self._wall_clock())
+        checksum = FileChecksum(wanted.block_bytes)
+        reader = await self._run(self._quick, _whole_file(wanted.token))
+        try:
+            async with client_watch(receive) as hung_up:
+                while await self._run(self._quick, _sum_next(reader, checksum)):
+                    if hung_up.done():
+                        raise PeerUnreachable(f"nobody waits for the checksum of {wanted.path} any more")
+        finally:
+            await self._run(self._quick, reader.close())
+        algorithm, told = checksum.told()
+        return json_answer({"FileChecksum": {"algorithm": algorithm, "bytes": told.hex(), "length": len(told)}})
+
     # ----------------------------------------------------------------------------------------------
 
     def _run(self, pool: ThreadPoolExecutor, steps: fx.Steps[T]) -> asyncio.Future[T]:
@@ -228,6 +247,20 @@ def _shortage(stats: WriteStats, token: FileWrite | FileAppend) -> dict[str, str
     fewest = min(stats.replicas)
     log.warning("%r has %d of %d replicas until it is repaired", token.path, fewest, token.replication)
     return {"x_peacefs_replicas": f"{fewest}/{token.replication}"}
+
+
+def _whole_file(token: str) -> fx.Steps[FileReader]:
+    layout = yield from fx.call(GetLayout(token), Layout)
+    return FileReader(token, layout, 0, layout.length)
+
+
+def _sum_next(reader: FileReader, checksum: FileChecksum) -> fx.Steps[bool]:
+    """False at the end."""
+    piece = yield from reader.next_piece()
+    if piece is None:
+        return False
+    checksum.take_in(piece)
+    return True
 
 
 def _greeting(scope: Scope) -> Answer:

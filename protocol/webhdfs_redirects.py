@@ -20,7 +20,7 @@ import msgspec
 
 from .asgi import Scope
 from .errors import PathLimitExceeded
-from .limits import http_url_bytes_max
+from .limits import checksum_block_bytes, http_url_bytes_max
 from .messages import Allocated, Layout
 from .webhdfs_query import PREFIX, Query, find_operation, invalid, path_of
 
@@ -102,11 +102,31 @@ class ReadFile:
         )
 
 
-Wanted = WriteFile | ExtendFile | ReadFile
+@dataclass(frozen=True, slots=True)
+class SumFile:
+    """Tell the checksum of the file of `token`, whose blocks are of so many bytes."""
+
+    path: str
+    token: str
+    block_bytes: int
+
+    @property
+    def query(self) -> str:
+        return f"op=GETFILECHECKSUM&token={self.token}&blocksize={self.block_bytes}"
+
+    @classmethod
+    def read(cls, path: str, query: Query) -> SumFile:
+        block_bytes = query.integer("blocksize", 0, 0)
+        if not block_bytes or block_bytes % checksum_block_bytes:
+            raise invalid("blocksize", "it is not what the coordinator wrote")
+        return cls(path, query.required("token"), block_bytes)
+
+
+Wanted = WriteFile | ExtendFile | ReadFile | SumFile
 _OPERATIONS: Final[Mapping[str, Mapping[str, type[Wanted]]]] = {
     "PUT": {"CREATE": WriteFile},
     "POST": {"APPEND": ExtendFile},
-    "GET": {"OPEN": ReadFile},
+    "GET": {"OPEN": ReadFile, "GETFILECHECKSUM": SumFile},
 }
 
 

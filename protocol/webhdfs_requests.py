@@ -172,6 +172,15 @@ class Open(Redirected):
 
 
 @dataclass(frozen=True, slots=True)
+class GetChecksum(Redirected):
+    """GETFILECHECKSUM"""
+
+    @classmethod
+    def read(cls, path: str, user: str, query: Query) -> GetChecksum:
+        return cls(path, user, *_redirection(query))
+
+
+@dataclass(frozen=True, slots=True)
 class Create(Redirected):
     """CREATE. Zero for `replication` or `block_bytes` means the server's default."""
 
@@ -442,6 +451,7 @@ OPERATIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
         "GETSNAPSHOTTABLEDIRECTORYLIST": _plain(GetSnapshottableDirectories),
         "GETSNAPSHOTLIST": _plain(GetSnapshots),
         "GETSNAPSHOTDIFF": GetSnapshotDiff.read,
+        "GETFILECHECKSUM": GetChecksum.read,
         "OPEN": Open.read,
     },
     "PUT": {

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import http.client
+import json
 import os
 import shutil
 import subprocess
 import time
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 import pytest
+from crc32c import crc32c
+from hypothesis import given
+from hypothesis import strategies as st
 
+from peacefs.datanode.file_checksum import FileChecksum
 from peacefs.protocol.tokens import FileWrite
 from peacefs.protocol.webhdfs_redirects import parse_redirected
 
@@ -390,5 +397,68 @@ def test_fsspecs_client_reads_lists_and_moves(data, path, fsspec_files):
     files.rm(path, recursive=True)
     with pytest.raises(FileNotFoundError):
         files.info(path)
-    with pytest.raises(ValueError, match="GETFILECHECKSUM is not supported"):
-        files.ukey(path)
+
+
+# -- checksums -----------------------------------------------------------------------------------------
+
+
+def checksum(data, path):
+    located = data.names.ask("GET", path, "GETFILECHECKSUM", noredirect="true").json["Location"]
+    with urllib.request.urlopen(located) as answer:
+        return json.load(answer)["FileChecksum"]
+
+
+def test_a_checksum_is_of_what_the_file_holds_and_not_of_its_chunks(data, path, fsspec_files):
+    content = os.urandom(3 * MIB + 1000)
+    data.write(f"{path}/whole", content, blocksize=2 * MIB)
+    data.write(f"{path}/grown", content[:700], blocksize=2 * MIB)
+    grown = data.names.ask("POST", f"{path}/grown", "APPEND")
+    assert data.follow("POST", grown, content[700:]).status == 200
+    sums = [block_sums(content[: 2 * MIB]), block_sums(content[2 * MIB :])]
+    hashed = hashlib.md5(b"".join(sums)).hexdigest()
+    assert checksum(data, f"{path}/whole") == {
+        "algorithm": "MD5-of-4096MD5-of-512CRC32C",
+        "bytes": f"{512:08x}{4096:016x}{hashed}",
+        "length": 28,
+    }
+    assert checksum(data, f"{path}/grown") == checksum(data, f"{path}/whole") == fsspec_files.ukey(f"{path}/whole")
+    data.write(f"{path}/other", content[:-1] + b"!", blocksize=2 * MIB)
+    assert checksum(data, f"{path}/other") != checksum(data, f"{path}/whole")
+
+
+def block_sums(block):
+    """What HDFS hashes of a block: the CRC32C of every 512 bytes, in an MD5."""
+    sums = [crc32c(block[at : at + 512]).to_bytes(4, "big") for at in range(0, len(block), 512)]
+    return hashlib.md5(b"".join(sums)).digest()
+
+
+def test_one_block_and_none_have_the_checksums_that_hdfs_gives_them(data, path):
+    """HDFS hashes the unused part of a buffer with the MD5s; of an empty file that is all there is."""
+    data.write(f"{path}/one", b"x" * 1000)
+    padded = block_sums(b"x" * 1000) + bytes(16)
+    assert checksum(data, f"{path}/one") == {
+        "algorithm": "MD5-of-0MD5-of-512CRC32C",
+        "bytes": f"{512:08x}{0:016x}{hashlib.md5(padded).hexdigest()}",
+        "length": 28,
+    }
+    data.write(f"{path}/none", b"")
+    assert checksum(data, f"{path}/none") == {
+        "algorithm": "MD5-of-0MD5-of-0CRC32",
+        "bytes": "000000000000000000000000" + "70bc8f4b72a86921468bf8e8441dce51",
+        "length": 28,
+    }
+    assert data.names.ask("GET", path, "GETFILECHECKSUM").error[:2] == (404, "java.io.FileNotFoundException")
+    assert data.names.ask("GET", f"{path}/no", "GETFILECHECKSUM").error[:2] == (
+        404,
+        "java.io.FileNotFoundException",
+    )
+
+
+@given(st.binary(max_size=5000), st.lists(st.integers(0, 1500), max_size=12), st.sampled_from([512, 1024, 2048]))
+def test_a_checksum_does_not_depend_on_the_pieces(content, cuts, block_bytes):
+    whole, pieces, at = FileChecksum(block_bytes), FileChecksum(block_bytes), 0
+    whole.take_in(content)
+    for cut in [*cuts, len(content)]:
+        pieces.take_in(content[at : at + cut])
+        at += cut
+    assert pieces.told() == whole.told()

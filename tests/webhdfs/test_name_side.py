@@ -278,7 +278,7 @@ def test_json_is_labelled_for_all_but_hadoops_client(names, path, headers, label
         ("GET", "/?op=MKDIRS", ILLEGAL, "GetOpParam.Op.MKDIRS; MKDIRS is asked with PUT"),
         ("PATCH", "/?op=MKDIRS", ILLEGAL, "MKDIRS is asked with PUT"),
         ("POST", "/f?op=SETACL", UNSUPPORTED, "SETACL is not supported; there are GETFILESTATUS, "),
-        ("GET", "/f?op=GETFILECHECKSUM", UNSUPPORTED, "GETFILECHECKSUM is not supported"),
+        ("GET", "/f?op=GETSTORAGEPOLICY", UNSUPPORTED, "GETSTORAGEPOLICY is not supported"),
         ("GET", "/f?op=OPEN&offset=-1", ILLEGAL, '"offset": Invalid parameter range: offset = -1 < 0'),
         ("GET", "/f?op=OPEN&offset=x", ILLEGAL, '"offset": Failed to parse "x" as a radix-10 long integer.'),
         ("GET", "/f?op=OPEN&offset=99999999999999999999", ILLEGAL, "Failed to parse"),

@@ -322,6 +322,18 @@ def test_there_are_no_acls_and_no_extended_attributes(hadoop):
         hadoop.fs.getAclStatus(hadoop.path("/nothing"))
 
 
+def test_checksums_tell_equal_files_from_others(hadoop):
+    data = random.Random(7).randbytes(2 * MIB)
+    for name, content in (("a", data), ("b", data), ("c", data[::-1]), ("empty", b"")):
+        hadoop.write(f"/sums/{name}", content)
+    one, same, other, empty = (
+        hadoop.fs.getFileChecksum(hadoop.path(f"/sums/{name}")) for name in ("a", "b", "c", "empty")
+    )
+    assert one.equals(same) and not one.equals(other)
+    assert one.getAlgorithmName() == "MD5-of-0MD5-of-512CRC32C"
+    assert empty.getAlgorithmName() == "MD5-of-0MD5-of-0CRC32"
+
+
 def test_the_space_of_the_cluster_is_told(hadoop):
     hadoop.write("/space", bytes(MIB))
     space = hadoop.fs.getStatus()
