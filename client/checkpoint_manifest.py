@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import BadRequest, CheckpointDamaged
 from peacefs.protocol.limits import checkpoint_pages_max
 
@@ -64,7 +65,7 @@ def decode(data: bytes, path: str) -> Manifest:
     """Raises CheckpointDamaged for what is no manifest, or not of this format."""
     try:
         manifest = msgspec.json.decode(data, type=Manifest)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise CheckpointDamaged(f"{path} is no manifest of a checkpoint: {error}") from None
     if manifest.format != _FORMAT:
         raise CheckpointDamaged(f"{path} is of format {manifest.format}; this version reads format {_FORMAT}")

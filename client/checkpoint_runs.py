@@ -7,6 +7,7 @@ from typing import Self, TypeVar
 
 import msgspec
 
+from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import PeerRefused
 from peacefs.protocol.limits import report_patience_s
 from peacefs.protocol.query_reports import QueryReport
@@ -68,6 +69,6 @@ class CheckpointRuns:
     def _read(self, answer: bytes, kind: type[S]) -> S:
         try:
             return msgspec.json.decode(answer, type=kind)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             where = self._http.address.http
             raise PeerRefused(f"{where} does not answer like a peacefs coordinator: {error}") from None

@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import PeerRefused
 from peacefs.protocol.findings import FsckPage
 from peacefs.protocol.limits import (
@@ -329,5 +330,5 @@ class CoordinatorApi:
     def _read(self, answer: bytes, kind: type[S]) -> S:
         try:
             return msgspec.json.decode(answer, type=kind)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             raise PeerRefused(f"{self.address} does not answer like a peacefs coordinator: {error}") from None

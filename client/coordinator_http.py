@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 import msgspec
 
+from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import (
     PeacefsError,
     PeerRefused,
@@ -190,7 +191,7 @@ class CoordinatorHttp:
     def _refusal(self, response: httpx.Response) -> PeacefsError:
         try:
             body: Any = msgspec.json.decode(response.content)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNREADABLE:
             body = None
         if isinstance(body, dict) and isinstance(body.get("RemoteException"), dict):
             return from_remote_exception(body)

@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import PeerRefused
 
 from .addresses import CoordinatorAddress
@@ -60,5 +61,5 @@ class DiskBalancing:
         answer = self._http.ask("POST", path, params={"user": self._user}, body=msgspec.json.encode(wish))
         try:
             return msgspec.json.decode(answer, type=DiskBalanceStatus)
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise PeerRefused(f"the answer is not that of a peacefs coordinator: {error}") from None

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import PeerRefused
 from peacefs.protocol.limits import supervised_restarts_default
 from peacefs.protocol.supervised import QueryStatus, Supervised
@@ -70,7 +71,7 @@ class SupervisedQueries:
     def _read(self, answer: bytes, kind: type[S]) -> S:
         try:
             return msgspec.json.decode(answer, type=kind)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             raise PeerRefused(f"the answer is not that of a peacefs coordinator: {error}") from None
 
     def __enter__(self) -> Self:

@@ -8,6 +8,7 @@ import msgspec
 from fastapi import FastAPI, Request, Response
 from pydantic import BaseModel, Field
 
+from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import BadRequest
 from peacefs.protocol.query_reports import QueryReport
 from peacefs.protocol.webhdfs_query import NOBODY
@@ -64,7 +65,7 @@ def add_checkpoint_routes(app: FastAPI, fencing: Fencing, reporting: Reporting) 
         """What a driver says of its query, in place of what it said before. Kept in memory."""
         try:
             said = msgspec.json.decode(await request.body(), type=QueryReport)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             raise BadRequest(f"the body is no QueryReport: {error}") from None
         reporting.report(said)
         return {}

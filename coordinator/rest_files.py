@@ -11,6 +11,7 @@ import msgspec
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
+from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import BadRequest
 from peacefs.protocol.messages import (
     AbandonLease,
@@ -154,7 +155,7 @@ def _client_host(request: Request) -> str | None:
 async def _message(request: Request, kind: type[M]) -> M:
     try:
         return msgspec.json.decode(await request.body(), type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise BadRequest(f"the body is no {kind.__name__}: {error}") from None
 
 

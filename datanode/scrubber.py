@@ -13,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from peacefs.protocol import effects as fx
+from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import ChecksumMismatch, ChunkNotFound, DiskFault
 from peacefs.protocol.ids import ChunkId
 from peacefs.protocol.limits import (
@@ -217,7 +218,7 @@ class Scrubber:
             file = yield from fx.open_file(self._paths.scrubbing)
             raw = yield from closing(file, fx.read_at(file, 0, _STATE_BYTES_MAX))
             kept = msgspec.json.decode(raw, type=ScrubProgress)
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        except (OSError, *UNREADABLE):
             return ScrubProgress(begins_s=now_s)
         # A clock that was set back must not keep it waiting for longer than a period.
         return msgspec.structs.replace(kept, begins_s=min(kept.begins_s, now_s + self._period_s))

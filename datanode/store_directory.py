@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import DiskFault, PeacefsError, StartupError
 from peacefs.protocol.ids import NodeId
 
@@ -158,7 +159,7 @@ def _read_identity(path: Path) -> _Identity | None:
                 f"{path} was written by a newer peacefs (layout {layout_version}, this one knows {LAYOUT_VERSION})"
             )
         return msgspec.json.decode(raw, type=_Identity)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise StartupError(f"{path / _IDENTITY} is damaged: {error}") from None
 
 

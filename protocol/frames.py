@@ -19,6 +19,7 @@ import msgspec
 from crc32c import crc32c
 
 from .checksums import Bytes
+from .decoding import UNREADABLE
 from .errors import ProtocolViolation
 from .limits import frame_header_bytes_max, frame_payload_bytes_max
 from .messages import AnyMessage, Message
@@ -83,7 +84,7 @@ def decode_message(prefix: Prefix, body: Bytes) -> Message:
         raise ProtocolViolation("a frame arrived damaged")
     try:
         return _decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise ProtocolViolation(f"a frame makes no sense: {error}") from None
 
 

@@ -17,6 +17,7 @@ from typing import TypeVar
 
 import msgspec
 
+from .decoding import UNREADABLE
 from .errors import AccessDenied
 from .ids import ChunkId, NodeId, Version
 from .messages import Receipt
@@ -170,7 +171,7 @@ class Seal:
             raise AccessDenied("the token was not sealed with this cluster's secret")
         try:
             token = _decoder.decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNREADABLE:
             raise AccessDenied("the token is of another version of peacefs") from None
         if token.expires_s < now_s:
             raise AccessDenied("the token has expired; ask the coordinator for a new one")

@@ -19,6 +19,7 @@ from urllib.parse import quote
 import msgspec
 
 from .asgi import Scope
+from .decoding import UNREADABLE
 from .errors import PathLimitExceeded
 from .limits import checksum_block_bytes, http_url_bytes_max
 from .messages import Allocated, Layout
@@ -154,5 +155,5 @@ def _unpacked(name: str, text: str, kind: type[T]) -> T:
     try:
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
         return msgspec.msgpack.decode(raw, type=kind)
-    except (ValueError, msgspec.DecodeError):
+    except (ValueError, *UNREADABLE):
         raise invalid(name, "it is not what the coordinator wrote") from None

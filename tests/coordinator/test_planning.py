@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -187,6 +188,13 @@ def test_both_routes_are_in_the_api_description(rest: Rest) -> None:
     assert {"requests", "policy", "seed", "topology"} == set(
         described["components"]["schemas"]["PlanBody"]["properties"]
     )
+
+
+def test_the_api_description_refers_to_nothing_that_is_not_in_it(rest: Rest) -> None:
+    described = rest.get("/v1/openapi.json")
+    named = set(re.findall(r'"#/components/schemas/([^"]*)"', json.dumps(described)))
+    assert "WrittenChunk" in named
+    assert named <= set(described["components"]["schemas"])
 
 
 _JSON = st.recursive(

@@ -100,6 +100,12 @@ def test_a_million_chunks_are_refused_by_their_size_alone(asked: Asked) -> None:
     assert asked.shown()["chunks_waiting"] == 0
 
 
+def test_a_body_that_is_nested_without_end_is_refused_as_any_that_makes_no_sense(asked: Asked) -> None:
+    answer = asked.ask("POST", "/v1/files/schedule", '{"more":' * 5000)
+    assert answer.status_code == 400
+    assert "the body is no StateWriteSet" in answer.json()["RemoteException"]["message"]
+
+
 def test_no_chunks_at_all_are_nothing_to_wait_for(asked: Asked) -> None:
     answer = asked.state([]).json()
     assert (answer["grants"], answer["waiting"]) == ([], 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import string
 from urllib.parse import quote, urlsplit
@@ -121,7 +122,10 @@ def test_an_odd_host_header_gets_into_no_url():
     assert "evil" not in WriteFile("/f", "token", allocated, "evil/../?x=&op=DELETE").query
 
 
-@pytest.mark.parametrize("first", ["", "AAAA", "!!!", "gA", "ä", "k5OTkw"])
+_NESTED = base64.urlsafe_b64encode(b"\x91" * 30_000).decode()
+
+
+@pytest.mark.parametrize("first", ["", "AAAA", "!!!", "gA", "ä", "k5OTkw", _NESTED], ids=lambda first: first[:8])
 def test_a_damaged_first_chunk_is_refused(first):
     query = f"op=CREATE&token=t&first={quote(first)}".encode()
     with pytest.raises(BadRequest, match="first"):
