@@ -17,9 +17,10 @@ from peacefs.protocol.limits import (
 )
 
 from .cluster import Cluster
+from .rest_bodies import Body
 
 
-class BalanceBody(BaseModel):
+class BalanceBody(Body):
     """A run to be started. Who starts it chooses its name, and renews it until it has ended."""
 
     run: Annotated[str, Field(min_length=1, max_length=64)]

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 from fastapi import FastAPI, Request, Response
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import BadRequest
@@ -15,9 +15,10 @@ from peacefs.protocol.webhdfs_query import NOBODY
 
 from .fencing import Fencing
 from .reporting import Reporting
+from .rest_bodies import Body
 
 
-class BeginRunBody(BaseModel):
+class BeginRunBody(Body):
     """A run of the query whose checkpoint root `path` is; host and pid are for people.
 
     With a request id it is begun once.
@@ -30,7 +31,7 @@ class BeginRunBody(BaseModel):
     request_id: str = ""
 
 
-class EndRunBody(BaseModel):
+class EndRunBody(Body):
     """A run that is over, by the location that it was given."""
 
     location: str

@@ -20,8 +20,10 @@ from peacefs.protocol.limits import (
 )
 from peacefs.protocol.messages import BalanceDisks, DiskBalance, Message
 
+from .rest_bodies import Body
 
-class DiskBalanceBody(BaseModel):
+
+class DiskBalanceBody(Body):
     """A run to be started on a datanode, or to go on. Who starts it names it, and asks until it has ended."""
 
     run: Annotated[str, Field(min_length=1, max_length=64)]

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import BadRequest
@@ -26,12 +26,13 @@ from peacefs.protocol.messages import (
 )
 
 from .files import Files
+from .rest_bodies import Body
 from .writing import CreateFile
 
 M = TypeVar("M", bound=Message)
 
 
-class CreateBody(BaseModel):
+class CreateBody(Body):
     """A file to be written; zero means the cluster's default."""
 
     path: str
@@ -44,7 +45,7 @@ class CreateBody(BaseModel):
     request_id: str = ""
 
 
-class ExtendBody(BaseModel):
+class ExtendBody(Body):
     """A file to be extended. Asked again by the same `holder`, the lease is taken anew."""
 
     path: str
@@ -52,7 +53,7 @@ class ExtendBody(BaseModel):
     holder: str = Field(min_length=1)
 
 
-class TruncateBody(BaseModel):
+class TruncateBody(Body):
     """A file to be left with its first `length` bytes."""
 
     path: str
@@ -61,7 +62,7 @@ class TruncateBody(BaseModel):
     request_id: str = ""
 
 
-class ConcatBody(BaseModel):
+class ConcatBody(Body):
     """Files whose contents go to the end of another."""
 
     target: str
@@ -70,7 +71,7 @@ class ConcatBody(BaseModel):
     request_id: str = ""
 
 
-class OpenBody(BaseModel):
+class OpenBody(Body):
     """A file, and who asks."""
 
     path: str

@@ -29,6 +29,7 @@ from .cluster import Cluster
 from .network import NetworkLoad, load_of
 from .planner import Planner
 from .probing import Probing
+from .rest_bodies import Body
 
 
 class PlanRequest(BaseModel):
@@ -54,13 +55,13 @@ class PlanBody(BaseModel):
     )
 
 
-class ProbeBody(BaseModel):
+class ProbeBody(Body):
     """Datanodes by id, in the order of the pipeline."""
 
     pipeline: list[str] = Field(min_length=1, max_length=replication_max)
 
 
-class ProbesBody(BaseModel):
+class ProbesBody(Body):
     """Chunks that were allocated as probes; others are passed over."""
 
     chunks: list[int] = Field(max_length=probes_max)

@@ -6,16 +6,17 @@ from typing import Annotated
 
 import msgspec
 from fastapi import FastAPI, Response
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from peacefs.protocol.limits import supervised_restarts_default
 from peacefs.protocol.webhdfs_query import NOBODY
 
 from .records import QueryRecord
+from .rest_bodies import Body
 from .supervising import Supervising
 
 
-class QueryBody(BaseModel):
+class QueryBody(Body):
     """A query to be kept going. `command` begins with a name from the agents' lists.
 
     Its writes go to `checkpoint`, as the one writer of it; `nodes` are agents, by name or host, any without.
@@ -25,7 +26,7 @@ class QueryBody(BaseModel):
     user: str
     command: Annotated[list[str], Field(min_length=1)]
     checkpoint: str = ""
-    nodes: list[str] = []
+    nodes: Annotated[list[str], Field(default_factory=list)]
     restarts_max: int = supervised_restarts_default
 
 

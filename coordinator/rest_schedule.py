@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict
 
 from peacefs.protocol.ids import show
 from peacefs.protocol.limits import schedule_entries_shown_max
@@ -14,12 +14,13 @@ from peacefs.protocol.schedule_view import CheckpointReads, QueuedSet, Schedule,
 
 from .read_desk import ReadDesk
 from .recovery_reads import RecoveryReads
+from .rest_bodies import Body
 from .schedule_desk import ScheduleDesk
 from .scheduled_sets import InFlight, ScheduledSet
 from .scheduling import Scheduling
 
 
-class PolicyBody(BaseModel):
+class PolicyBody(Body):
     """The policy that is to grant chunks from now on."""
 
     model_config = ConfigDict(extra="forbid")

@@ -14,9 +14,10 @@ from pydantic import BaseModel, Field
 from peacefs.protocol.limits import exchange_pairs_max
 
 from .files import Files
+from .rest_bodies import Body
 
 
-class RestoreBody(BaseModel):
+class RestoreBody(Body):
     """A directory that is to hold what one of its snapshots shows."""
 
     path: str
@@ -25,7 +26,7 @@ class RestoreBody(BaseModel):
     request_id: str = ""
 
 
-class CopyBody(BaseModel):
+class CopyBody(Body):
     """A file or tree to be copied to exactly `target`; the source may lie in a snapshot. No data is copied.
 
     Copies belong to the user and are of now. With `preserve` they keep their times and, for a superuser, owners
@@ -48,7 +49,7 @@ class CopiedTree(BaseModel):
     space_consumed: int
 
 
-class ExchangeBody(BaseModel):
+class ExchangeBody(Body):
     """Pairs of names, each of one directory. With a request id it is done once."""
 
     pairs: Annotated[list[tuple[str, str]], Field(min_length=1, max_length=exchange_pairs_max)]

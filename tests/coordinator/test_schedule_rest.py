@@ -51,7 +51,9 @@ class Asked:
     def ask(self, method: str, path: str, content: str = "") -> httpx.Response:
         async def ask() -> httpx.Response:
             async with httpx.AsyncClient(transport=self._transport, base_url="http://here") as client:
-                return await client.request(method, path, content=content)
+                return await client.request(
+                    method, path, content=content, headers={"Content-Type": "application/json"}
+                )
 
         return asyncio.run(ask())
 
@@ -104,6 +106,21 @@ def test_a_body_that_is_nested_without_end_is_refused_as_any_that_makes_no_sense
     answer = asked.ask("POST", "/v1/files/schedule", '{"more":' * 5000)
     assert answer.status_code == 400
     assert "the body is no StateWriteSet" in answer.json()["RemoteException"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/files/open", r'{"path": "/f", "user": "\ud800"}'),
+        ("/v1/files/extend", r'{"path": "/f", "user": "alice", "holder": "\ud800"}'),
+        ("/v1/files/concat", r'{"target": "/f", "sources": ["/g", "\ud800"], "user": "alice"}'),
+        ("/v1/copies", r'{"source": "/f", "target": "/g", "user": "alice", "request_id": "\ud800"}'),
+    ],
+)
+def test_text_that_is_no_unicode_is_refused(asked: Asked, path: str, body: str) -> None:
+    answer = asked.ask("POST", path, body)
+    assert answer.status_code == 400
+    assert answer.json()["RemoteException"]["message"].endswith("text that is no Unicode")
 
 
 def test_no_chunks_at_all_are_nothing_to_wait_for(asked: Asked) -> None:
