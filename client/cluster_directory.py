@@ -116,7 +116,7 @@ def _recognise(path: Path) -> int | None:
 
 
 def _decide(path: Path, had: int | None, asked: int | None) -> int:
-    wanted = asked or had or local_datanodes_default
+    wanted = asked if asked is not None else had or local_datanodes_default
     if not 1 <= wanted <= local_datanodes_max:
         raise StartupError(f"{wanted} datanodes are out of range: 1 to {local_datanodes_max}")
     if had is not None and wanted < had:

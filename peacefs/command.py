@@ -5,6 +5,8 @@ The commands of this folder may import every package; each does so only when it 
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -45,8 +47,23 @@ application.add_typer(spark, name="spark")
 application.add_typer(topology, name="topology")
 
 
+def _stand_in_for_closed_streams() -> None:
+    """Python has None for a standard stream that is closed: reading and writing it is to be a fault like others.
+
+    Of what cannot be said on stderr nobody hears.
+    """
+    streams = (("stdin", os.O_WRONLY, "r"), ("stdout", os.O_RDONLY, "w"), ("stderr", os.O_WRONLY, "w"))
+    for descriptor, (name, wrong_way, mode) in enumerate(streams):
+        if getattr(sys, name) is None:
+            # The lowest that is free: this one.
+            opened = os.open(os.devnull, wrong_way)
+            assert opened == descriptor
+            setattr(sys, name, open(opened, mode, closefd=False))  # noqa: SIM115 (it is never closed)
+
+
 def main() -> None:
     """The entry point. Exit status 0, 1 for faults, 2 for wrong usage, 130 after Ctrl-C."""
+    _stand_in_for_closed_streams()
     try:
         application(prog_name="peacefs")
     except OSError as error:
@@ -55,3 +72,7 @@ def main() -> None:
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
+    finally:
+        # What could not be written has been complained of; at exit it would be tried again, with two lines more.
+        with contextlib.suppress(OSError):
+            sys.stdout.close()

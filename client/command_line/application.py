@@ -23,13 +23,14 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            result = super().invoke(ctx)
-            # Here, where a reader that has gone is still a fault like others; at exit it would be a warning.
-            sys.stdout.flush()
+            return super().invoke(ctx)
         except PeacefsError as error:
             complain(ctx.invoked_subcommand, error.message)
             raise typer.Exit(1) from None
-        return result
+        finally:
+            # Here, whatever the exit status, where a reader that has gone is still a fault like others; at exit it
+            # would be a warning.
+            sys.stdout.flush()
 
 
 application = typer.Typer(

@@ -40,7 +40,7 @@ def test_a_cluster_does_not_shrink_because_chunks_might_be_on_the_missing_datano
     assert claim_and_release(tmp_path, None) == 4
 
 
-@pytest.mark.parametrize("datanodes", [-1, 65])
+@pytest.mark.parametrize("datanodes", [-1, 0, 65])
 def test_a_count_out_of_range_makes_no_cluster(tmp_path: Path, datanodes: int) -> None:
     with pytest.raises(StartupError, match="out of range"):
         claim_and_release(tmp_path, datanodes)

@@ -458,6 +458,23 @@ def test_a_reader_that_goes_away_is_no_reason_for_a_traceback(run: Run, files: P
         assert process.wait(20) == 1
 
 
+@pytest.mark.parametrize("command", ["ls /", "report", "fsck --json"])
+def test_a_closed_standard_output_is_a_fault_in_one_line(environment: dict[str, str], command: str) -> None:
+    shell = f'exec "{sys.executable}" -m peacefs {command} >&-'
+    done = subprocess.run(["sh", "-c", shell], capture_output=True, env=os.environ | environment, timeout=60)
+    assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
+    assert done.stderr.endswith(b"Bad file descriptor\n")
+
+
+def test_a_closed_standard_input_makes_no_file(
+    environment: dict[str, str], files: PeaceFileSystem, home: str
+) -> None:
+    shell = f'exec "{sys.executable}" -m peacefs put - {home}/none <&-'
+    done = subprocess.run(["sh", "-c", shell], capture_output=True, env=os.environ | environment, timeout=60)
+    assert (done.returncode, done.stderr) == (1, f"peacefs: put: `{home}/none': Bad file descriptor\n".encode())
+    assert not files.exists(f"{home}/none")
+
+
 def test_ctrl_c_in_the_middle_of_a_put_leaves_no_file(
     environment: dict[str, str], files: PeaceFileSystem, home: str
 ) -> None:
