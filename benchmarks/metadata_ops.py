@@ -3,10 +3,15 @@
 A create is CREATE, its redirect, and an empty body to a datanode, which completes the file: two HTTP requests.
 List is a directory of a hundred files. CPU is that of the coordinator's process alone. Client threads, coordinator
 and datanode share the machine.
+
+All happens below a directory that is five deep, first as a superuser, whose rights nobody looks at, and without
+quotas; then as the user who owns it, with a quota of names and one of bytes on each of the five. `growth` is the
+CPU beside that of the same row with the fewest files.
 """
 
 from __future__ import annotations
 
+import getpass
 import random
 import socket
 import statistics
@@ -17,35 +22,65 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster import LocalCluster
 
-from .namespaces import FILES_PER_DIRECTORY, existing, load
+from .namespaces import FILES_PER_DIRECTORY, OWNER, existing, load
 from .processor_time import cpu_s
 from .report import show
 
 _CLIENTS = (1, 8, 64)
+_TOP = ("1", "2", "3", "4", "5")
+_EXISTING = "/" + "/".join((*_TOP, "existing"))
+_MADE = "/" + "/".join((*_TOP, "made-"))
+_FREE, _CHECKED = "none", "rights, 5 quotas"
 
 
 def main(*, quick: bool = False, files: int | None = None) -> None:
-    sizes = (1000,) if quick else (10_000, files or 100_000)
+    sizes = (1000, 2000) if quick else (10_000, files or 100_000)
     seconds = 0.3 if quick else 3.0
-    rows = []
+    rows: list[dict[str, object]] = []
     for size in sizes:
         with tempfile.TemporaryDirectory() as directory:
             with LocalCluster(Path(directory), datanodes=1, port=0) as cluster:
                 store = cluster.directory / "coordinator" / "metadata.sqlite"
-            load(store, size, holders=())
+            begun = time.perf_counter()
+            load(store, size, holders=(), top=_EXISTING)
+            print(f"{size} files were made in {time.perf_counter() - begun:.0f} s", flush=True)
             with LocalCluster(Path(directory), datanodes=1, port=0) as cluster:
-                for clients in _CLIENTS:
-                    rows += _measure(cluster, size, clients, seconds)
-    show("metadata_ops", f"WebHDFS operations on names, {seconds:g} s each", rows)
+                for checks in (_FREE, _CHECKED):
+                    if checks == _CHECKED:
+                        _set_quotas(cluster)
+                    for clients in _CLIENTS:
+                        rows += _measure(cluster, size, checks, clients, seconds)
+    show("metadata_ops", f"WebHDFS operations on names, {seconds:g} s each", _with_growth(rows))
+
+
+def _set_quotas(cluster: LocalCluster) -> None:
+    """Wide ones: what they cost is looked for, and nothing is to be refused."""
+    with PeaceFileSystem(cluster.http_address, user=getpass.getuser()) as superuser:
+        for depth in range(1, len(_TOP) + 1):
+            superuser.set_quota("/" + "/".join(_TOP[:depth]), names=1 << 40, space=1 << 60)
+
+
+def _with_growth(rows: list[dict[str, object]]) -> list[dict[str, object]]:
+    """Each row with its CPU beside that of the row of as many clients that came first."""
+    first: dict[tuple[object, ...], float] = {}
+    shown = []
+    for row in rows:
+        cpu = row["CPU s/1000"]
+        assert isinstance(cpu, float)
+        before = first.setdefault((row["checks"], row["clients"], row["operation"]), cpu)
+        shown.append({**row, "growth": cpu / before if before else 0.0})
+    return shown
 
 
 class _Client:
     """One client's connections, kept open, and the files that it made and not yet deleted."""
 
-    def __init__(self, cluster: LocalCluster, name: str, size: int) -> None:
+    def __init__(self, cluster: LocalCluster, name: str, user: str, size: int) -> None:
         self._coordinator = cluster.address.netloc
+        self._user = user
         self._connections: dict[str, _Connection] = {}
         self._name = name
         self._size = size
@@ -55,7 +90,7 @@ class _Client:
         self._count = 0
 
     def create(self) -> bool:
-        path = f"/made/{self._name}/{self._count}"
+        path = f"{_MADE}{self._user}/{self._name}/{self._count}"
         self._count += 1
         redirect = self._ask("PUT", path, "CREATE&overwrite=false&replication=1", 307)
         parts = urlsplit(redirect)
@@ -64,12 +99,12 @@ class _Client:
         return True
 
     def stat(self) -> bool:
-        self._ask("GET", existing(self._random.randrange(self._size)), "GETFILESTATUS")
+        self._ask("GET", existing(self._random.randrange(self._size), _EXISTING), "GETFILESTATUS")
         return True
 
     def list(self) -> bool:
         directory = self._random.randrange(self._size // FILES_PER_DIRECTORY)
-        self._ask("GET", f"/existing/{directory:04}", "LISTSTATUS")
+        self._ask("GET", f"{_EXISTING}/{directory:04}", "LISTSTATUS")
         return True
 
     def rename(self) -> bool:
@@ -91,7 +126,7 @@ class _Client:
             connection.close()
 
     def _ask(self, method: str, path: str, operation: str, status: int = 200) -> str:
-        url = f"/webhdfs/v1{path}?user.name=bench&op={operation}"
+        url = f"/webhdfs/v1{path}?user.name={self._user}&op={operation}"
         return self._connection(self._coordinator).ask(method, url, status)
 
     def _connection(self, netloc: str) -> _Connection:
@@ -133,8 +168,11 @@ class _Connection:
         self._socket.close()
 
 
-def _measure(cluster: LocalCluster, size: int, clients: int, seconds: float) -> list[dict[str, object]]:
-    working = [_Client(cluster, f"{clients}-{number}", size) for number in range(clients)]
+def _measure(
+    cluster: LocalCluster, size: int, checks: str, clients: int, seconds: float
+) -> list[dict[str, object]]:
+    user = getpass.getuser() if checks == _FREE else OWNER
+    working = [_Client(cluster, f"{clients}-{number}", user, size) for number in range(clients)]
     rows: list[dict[str, object]] = []
     for name in ("create", "stat", "list", "rename", "delete"):
         operations = [getattr(client, name) for client in working]
@@ -145,6 +183,7 @@ def _measure(cluster: LocalCluster, size: int, clients: int, seconds: float) -> 
         rows.append(
             {
                 "files": size,
+                "checks": checks,
                 "clients": clients,
                 "operation": name,
                 "ops/s": len(latencies) / taken,

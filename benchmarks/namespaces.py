@@ -1,6 +1,6 @@
 """A namespace of many files for a coordinator that does not run yet, loaded past all services.
 
-`/existing/0000/00 ... /existing/nnnn/99`: a hundred files a directory.
+`/existing/0000/00 ... /existing/nnnn/99`, or the same below another directory: a hundred files a directory.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from peacefs.protocol.ids import Numbering
 from peacefs.protocol.messages import Receipt, Replica, WrittenChunk
 
 FILES_PER_DIRECTORY = 100
+OWNER = "bench"
 _FILES_PER_COMMIT = 1000
 _NOW_MS = 1_800_000_000_000
 
 
-def existing(number: int) -> str:
+def existing(number: int, top: str = "/existing") -> str:
     """The path of a file that `load` made."""
-    return f"/existing/{number // FILES_PER_DIRECTORY:04}/{number % FILES_PER_DIRECTORY:02}"
+    return f"{top}/{number // FILES_PER_DIRECTORY:04}/{number % FILES_PER_DIRECTORY:02}"
 
 
-def load(store: Path, files: int, holders: tuple[str, ...]) -> list[Replica]:
+def load(store: Path, files: int, holders: tuple[str, ...], top: str = "/existing") -> list[Replica]:
     """Makes files of one chunk of 1 KiB that `holders` have; empty files where there are none. The replicas."""
-    metadata = SqliteMetadata.open(store, owner="bench")
+    metadata = SqliteMetadata.open(store, owner=OWNER)
     numbering = Numbering(metadata.begin_epoch())
     receipts = [Receipt(node, b"") for node in holders]
     replicas: list[Replica] = []
@@ -39,8 +40,8 @@ def load(store: Path, files: int, holders: tuple[str, ...]) -> list[Replica]:
                 chunks = [WrittenChunk(numbering.next(), numbering.next(), 1024, 0, receipts)]
                 replicas.append(Replica(chunks[0].chunk, chunks[0].version, 1024))
             yield namespace.FileToComplete(
-                path=parse_path(existing(number)),
-                user="bench",
+                path=parse_path(existing(number, top)),
+                user=OWNER,
                 overwrite=False,
                 permission=0o644,
                 replication=max(1, len(holders)),

@@ -4,6 +4,9 @@ Its files are of one chunk on three datanodes. The datanodes exist only as conne
 (`CoordinatorLink`), in this process, reporting chunks that it does not have. They share the machine's cores with
 the coordinator, and come back 0.5 to 5 s after they were cut off, as real ones do. Meanwhile one client asks for
 the status of a file, again and again: its longest wait is what a hold of the event loop costs.
+
+Memory is told for files and for chunks apart: by a coordinator with as many files that are empty, after it was
+asked for a thousand of them, so that its cache of the store's pages is what it is when it works.
 """
 
 from __future__ import annotations
@@ -48,16 +51,18 @@ from .report import show
 _NODES = ("node-a", "node-b", "node-c")
 _USAGE = Usage(1 << 40, 0, 1 << 40)
 _LIMIT_S = 600.0
+_FILES_ASKED_FOR = 1000
 
 
 def main(*, quick: bool = False, files: int | None = None) -> None:
     count = files or (5000 if quick else 200_000)
     with tempfile.TemporaryDirectory() as scratch:
-        empty_mb = _memory_when_empty(Path(scratch) / "empty")
+        empty_mb = _memory(Path(scratch) / "empty", 0)
+        names_mb = _memory(Path(scratch) / "names", count)
         directory = Path(scratch) / "full"
         directory.mkdir()
         replicas = load(directory / "metadata.sqlite", count, _NODES)
-        row = _kill_and_restart(directory, count, replicas, empty_mb)
+        row = _kill_and_restart(directory, count, replicas, empty_mb, names_mb)
     show("restart", f"A coordinator with {count} files, r = 3, killed with -9 and started again", [row])
 
 
@@ -184,18 +189,25 @@ class _Asker:
             time.sleep(0.005)
 
 
-def _memory_when_empty(directory: Path) -> float:
+def _memory(directory: Path, files: int) -> float:
+    """With so many files that are empty, in MB."""
     directory.mkdir()
+    if files:
+        load(directory / "metadata.sqlite", files, ())
     coordinator = _Coordinator(directory)
     try:
         coordinator.status()
+        for number in range(0, files, max(1, files // _FILES_ASKED_FOR)):
+            coordinator.ask(f"/webhdfs/v1{existing(number)}?op=GETFILESTATUS")
         time.sleep(1.0)
         return resident_mb(coordinator.process.pid)
     finally:
         coordinator.kill()
 
 
-def _kill_and_restart(directory: Path, files: int, replicas: list[Replica], empty_mb: float) -> dict[str, Any]:
+def _kill_and_restart(
+    directory: Path, files: int, replicas: list[Replica], empty_mb: float, names_mb: float
+) -> dict[str, Any]:
     coordinator = _Coordinator(directory)
     secret = read_secret(directory / "cluster.secret")
     datanodes = [_Datanode(coordinator, secret, node, replicas) for node in _NODES]
@@ -222,7 +234,8 @@ def _kill_and_restart(directory: Path, files: int, replicas: list[Replica], empt
             "loop late ms": coordinator.loop_lateness_s() * 1000,
             "memory MB": memory_mb,
             "empty MB": empty_mb,
-            "bytes a file, of one chunk": (memory_mb - empty_mb) / files * 1e6,
+            "bytes a file": (names_mb - empty_mb) / files * 1e6,
+            "bytes a chunk": (memory_mb - names_mb) / files * 1e6,
         }
     finally:
         asker.stop()

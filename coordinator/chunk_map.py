@@ -10,7 +10,8 @@ Replicas on a datanode that is *leaving* can be read and copied, and count for n
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from peacefs.protocol.ids import ChunkId, NodeId
 from peacefs.protocol.limits import holder_tuples_max, lost_replicas_per_turn
@@ -21,14 +22,14 @@ from .unclaimed import Unclaimed
 from .urgency import Urgency
 
 
-@dataclass(slots=True)
-class ChunkState:
+class ChunkState(msgspec.Struct, gc=False):
     """A chunk that the namespace knows.
 
     `holders` have a good replica, `corrupt` a bad one; `awaited` had a good one, are down, and are to come back.
 
     There may be many millions of these. So `chunk` is the one object of that number, for the sets to hold:
     datanodes say it too, each with an object of its own. And `holders` is one tuple for all that have the same.
+    They are part of no cycle: the garbage collector need not know them.
     """
 
     chunk: ChunkId

@@ -92,8 +92,13 @@ class Cluster:
         return not is_here and self.members.mode(node_id) is Mode.MAINTENANCE
 
     def loaded(self) -> None:
-        """That was the last page."""
-        self._readiness.loaded = True
+        """That was the last page: from now on datanodes are waited for."""
+        self._readiness.wait(self._ticked_s)
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether all chunks that the namespace knew at the start are known here."""
+        return self._readiness.loaded
 
     def published(self, records: Sequence[ChunkRecord]) -> None:
         """A file was completed: its chunks exist, on the nodes that gave receipts."""

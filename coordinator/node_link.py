@@ -108,13 +108,16 @@ class NodeLink(asyncio.Protocol):
                 if self._server.clock() >= turn_ends_s:
                     return True
         except PeacefsError as error:
-            log.warning("connection from %s closed: %s", self.name or "an unknown peer", error.message)
-            self.write(Failure(error.code, error.message))
-            self.close()
+            self._refuse(error)
         if self._behind and not self._transport.is_closing():
             self._behind = False
             self._transport.resume_reading()
         return False
+
+    def _refuse(self, error: PeacefsError) -> None:
+        log.warning("connection from %s closed: %s", self.name or "an unknown peer", error.message)
+        self.write(Failure(error.code, error.message))
+        self.close()
 
     def write(self, message: Message, tag: int = 0) -> None:
         """Queues a message. A peer that does not read what it is sent is cut off rather than waited for."""
@@ -221,23 +224,10 @@ class NodeLink(asyncio.Protocol):
     def _tell_cluster(self, message: Register | ReportChunks | Heartbeat, tag: int) -> None:
         server, now_s = self._server, self._server.clock()
         if isinstance(message, Register):
-            if message.node != self.name:
-                raise ProtocolViolation(f"{self.name} registers as {message.node}")
-            server.check_alone(message)
-            self.process = message.process
-            server.on_epoch_seen(message.node, message.epoch_seen)
-            server.cluster.register(now_s, message)
-            server.registered(self)
-            server.files.schedule.registered(message.node, message.streams)
-            self._host = message.data_host
-            log.info(
-                "datanode %s registered: %s:%d, rack %s",
-                message.node,
-                message.data_host,
-                message.data_port,
-                message.rack,
-            )
-            self.write(Registered(server.epoch(), server.wall_clock()), tag)
+            if server.cluster.is_loaded:
+                self._register(message, tag)
+            else:
+                server.keep_waiting(self, message, tag)
         elif not server.speaks_for_datanode(self):
             self.write(ReportAgain(), tag)
         elif isinstance(message, ReportChunks):
@@ -246,6 +236,34 @@ class NodeLink(asyncio.Protocol):
         else:
             self._send_out(server.cluster.heartbeat(now_s, self.name, message))
             self.write(HeartbeatAck(server.epoch(), server.wall_clock()), tag)
+
+    def register(self, message: Register, tag: int) -> None:
+        """What the datanode asked for a while ago; it has been silent since, for want of an answer."""
+        self._heard_s = self._server.clock()
+        try:
+            self._register(message, tag)
+        except PeacefsError as error:
+            self._refuse(error)
+
+    def _register(self, message: Register, tag: int) -> None:
+        server = self._server
+        if message.node != self.name:
+            raise ProtocolViolation(f"{self.name} registers as {message.node}")
+        server.check_alone(message)
+        self.process = message.process
+        server.on_epoch_seen(message.node, message.epoch_seen)
+        server.cluster.register(server.clock(), message)
+        server.registered(self)
+        server.files.schedule.registered(message.node, message.streams)
+        self._host = message.data_host
+        log.info(
+            "datanode %s registered: %s:%d, rack %s",
+            message.node,
+            message.data_host,
+            message.data_port,
+            message.rack,
+        )
+        self.write(Registered(server.epoch(), server.wall_clock()), tag)
 
     def _send_out(self, orders: Sequence[Order]) -> None:
         for order in orders:

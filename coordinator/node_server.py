@@ -72,6 +72,8 @@ class NodeServer:
         self._open: set[NodeLink] = set()
         #: Those that have not said all of their hello yet, longest first.
         self._strangers: dict[NodeLink, None] = {}
+        #: Links on which datanodes wait to be registered, with what they said.
+        self._to_register: dict[NodeLink, tuple[Register, int]] = {}
         self._server: asyncio.Server | None = None
         self._running: set[asyncio.Task[None]] = set()
         #: Links that have more to do than fitted into their turn.
@@ -154,6 +156,7 @@ class NodeServer:
     def closed(self, link: NodeLink) -> None:
         self._open.discard(link)
         self._strangers.pop(link, None)
+        self._to_register.pop(link, None)
         if self._links.get(link.name) is link:
             del self._links[link.name]
 
@@ -163,6 +166,19 @@ class NodeServer:
         self._links[link.name] = link
         if before is not None and before is not link:
             before.abort()
+
+    def keep_waiting(self, link: NodeLink, message: Register, tag: int) -> None:
+        """A datanode comes while the chunks are still being loaded, and brings its report when they all are.
+
+        What it holds would be taken for unclaimed until then: at several times the memory, which stays lost.
+        """
+        self._to_register[link] = message, tag
+
+    def chunks_loaded(self) -> None:
+        """Registers the datanodes that have waited."""
+        waiting, self._to_register = self._to_register, {}
+        for link, (message, tag) in waiting.items():
+            link.register(message, tag)
 
     def speaks_for_datanode(self, link: NodeLink) -> bool:
         return self._links.get(link.name) is link

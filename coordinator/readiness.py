@@ -30,6 +30,11 @@ class Readiness:
         self.loaded = False
         self.settled = False
 
+    def wait(self, now_s: float) -> None:
+        """All chunks are loaded, and datanodes are let in."""
+        self._started_s = now_s
+        self.loaded = True
+
     def expect(self, nodes: Iterable[NodeId]) -> None:
         """These held something when the metadata was written: they are waited for, for a while."""
         self._expected.update(nodes)

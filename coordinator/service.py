@@ -339,6 +339,7 @@ class Coordinator:
             gc.freeze()
             gc.enable()
         self._cluster.loaded()
+        self._nodes.chunks_loaded()
         log.info("%d chunks are known; waiting for the datanodes' reports", count)
 
     async def _keep_ticking(self) -> None:

@@ -36,12 +36,16 @@ _CHUNK = 77
 class Coordinator:
     """Cluster and port, under a clock that goes on when the test says so."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, loaded: bool = True) -> None:
         self.now_s = 100.0
         self.cluster = Cluster(self.now_s, Random(1))
+        if loaded:
+            self.load()
+        self.port = NodePort(self.cluster, lambda: self.now_s)
+
+    def load(self) -> None:
         self.cluster.load([record(_CHUNK, replication=1)])
         self.cluster.loaded()
-        self.port = NodePort(self.cluster, lambda: self.now_s)
 
     async def datanode(self, name: str = "dn-1") -> Datanode:
         return await self.port.datanode(name)
@@ -51,9 +55,14 @@ class Coordinator:
         return self.cluster.chunks.held_by("dn-1")
 
 
-def tell(story: Callable[[Coordinator], Coroutine[Any, Any, None]]) -> None:
+async def anything_else() -> None:
+    """Whatever the loop has to do."""
+    await asyncio.sleep(0)
+
+
+def tell(story: Callable[[Coordinator], Coroutine[Any, Any, None]], *, loaded: bool = True) -> None:
     async def play() -> None:
-        coordinator = Coordinator()
+        coordinator = Coordinator(loaded=loaded)
         async with coordinator.port, asyncio.timeout(20):
             await story(coordinator)
 
@@ -184,3 +193,29 @@ def test_what_is_no_frame_ends_the_link_and_no_other() -> None:
         assert isinstance((await good.receive()).message, HeartbeatAck)
 
     tell(story)
+
+
+def test_who_comes_while_chunks_are_being_loaded_brings_his_report_when_all_are_known() -> None:
+    """Until then it would all be unclaimed, at many times the memory of what is known."""
+
+    async def story(coordinator: Coordinator) -> None:
+        datanode, impostor = await coordinator.datanode(), await coordinator.datanode()
+        registering = asyncio.create_task(datanode.register("p"))
+        while not coordinator.port.waiting and not registering.done():
+            await anything_else()
+        assert not registering.done() and coordinator.cluster.members.get("dn-1") is None
+        following = asyncio.create_task(impostor.register("another"))
+        while coordinator.port.waiting < 2:
+            await anything_else()
+        coordinator.now_s += 3 * suspect_after_s
+        coordinator.load()
+        coordinator.port.chunks_loaded()
+        assert isinstance(await registering, Registered)
+        refused = await following
+        assert isinstance(refused, Failure) and refused.code == "NodeIdTaken"
+        datanode.writer.write(encode(ReportChunks([Replica(_CHUNK, 1, 1000)], last=True)))
+        assert isinstance((await datanode.receive()).message, Done)
+        assert coordinator.replicas == 1 and not len(coordinator.cluster.chunks.unclaimed)
+        assert coordinator.port.waiting == 0
+
+    tell(story, loaded=False)

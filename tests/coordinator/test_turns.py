@@ -31,6 +31,7 @@ _FRAMES = 30
 def test_a_long_report_is_taken_in_whole_and_in_order_while_others_get_their_turn() -> None:
     ticks = itertools.count()
     cluster = Cluster(0.0, Random(1))
+    cluster.loaded()
     chunks = [ChunkRecord(number, 1, 10, 1, ("dn-1",)) for number in range(_FRAMES * report_chunks_per_frame)]
     cluster.load(chunks)
 
@@ -71,6 +72,7 @@ def test_a_long_report_is_taken_in_whole_and_in_order_while_others_get_their_tur
 def test_reports_of_several_datanodes_take_turns_and_none_is_forgotten() -> None:
     names = [f"dn-{number}" for number in range(5)]
     cluster = Cluster(0.0, Random(1))
+    cluster.loaded()
     chunks = [ChunkRecord(number, 1, 10, 5, ()) for number in range(10 * report_chunks_per_frame)]
     cluster.load(chunks)
     ticks = itertools.count()

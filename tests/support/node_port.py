@@ -31,6 +31,14 @@ class NodePort:
         self._port = 0
         self._writers: list[asyncio.StreamWriter] = []
 
+    @property
+    def waiting(self) -> int:
+        """How many links have datanodes that wait to be registered."""
+        return len(self._server._to_register)
+
+    def chunks_loaded(self) -> None:
+        self._server.chunks_loaded()
+
     async def datanode(self, name: str = "dn-1") -> Datanode:
         """One that has connected and said nothing yet."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
