@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from peacefs.protocol.limits import reclaim_entries_per_commit
+
 from . import namespace_copy as copies
 from .names import Names
 from .paths import parse_path
@@ -13,9 +15,10 @@ from .workplace import Workplace
 class TreeCopying:
     """Paths are texts; the source may lie in a snapshot."""
 
-    def __init__(self, workplace: Workplace, names: Names) -> None:
+    def __init__(self, workplace: Workplace, names: Names, per_commit: int = reclaim_entries_per_commit) -> None:
         self._at = workplace
         self._names = names
+        self._per_commit = per_commit
 
     async def copy(
         self, source: str, target: str, user: str, *, preserve: bool = False, request_id: str = ""
@@ -33,7 +36,7 @@ class TreeCopying:
             request_id,
             self._at.now_ms(),
         )
-        made = await self._at.commit(lambda tx: copies.begin_copy(tx, wanted))
+        made = await self._at.commit(lambda tx: copies.begin_copy(tx, wanted, self._per_commit))
         if isinstance(made, copies.Copy):
             made = await self._grow(made)
         self._at.cluster.load(made.changed)
@@ -51,4 +54,4 @@ class TreeCopying:
             self._names.reclaim_soon()
 
     async def _step(self, copy: copies.Copy) -> copies.Copy:
-        return await self._at.commit(lambda tx: copies.copy_step(tx, copy))
+        return await self._at.commit(lambda tx: copies.copy_step(tx, copy, self._per_commit))

@@ -40,5 +40,11 @@ async def make_change(files: Files, change: Change) -> None:
             await files.snapshots.delete(path, user, change.other, asked)
         case "restore snapshot":
             await files.snapshots.restore(path, user, change.other, asked)
+        case "copy":
+            await files.copying.copy(path, change.other, user, request_id=asked)
+        case "limit":
+            await files.limiting.set_quota(path, user, change.number, int(change.other), asked)
+        case "end run":
+            await files.fencing.end(path, user, asked)
         case _:
             raise AssertionError(f"nobody knows how to {change.what}")

@@ -1,4 +1,4 @@
-"""A client with a directory that is its own, and what it knows must be in there, now and in each snapshot.
+"""A client with a directory that is its own, and what it knows must be in there, now, in snapshots and in copies.
 
 What failed may have happened or not, or may still happen while messages are under way: after a failure the client
 waits until none can be, so that each thing is done, or not, before the next.
@@ -9,25 +9,32 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from random import Random
 
+from simulation.client_steps import append, change, flusher, list_names, read, write
 from simulation.name_changes import Change
-from simulation.simulated_cluster import CHUNK_BYTES, append, change, flusher, read, write
+from simulation.terms import CHUNK_BYTES
 
 from peacefs.protocol import effects as fx
-from peacefs.protocol.errors import AccessDenied, FileNotFound, IllegalChange, PeacefsError
+from peacefs.protocol.errors import AccessDenied, FileNotFound, IllegalChange, PeacefsError, QuotaExceeded
+from peacefs.protocol.trash import CURRENT_NAME, TRASH_PERMISSION, trash_of
 
 Contents = set[bytes | None]
 _FILES = 3
 _SNAPSHOTS_MAX = 3
 _SIZES = (0, 1, 700, 64 * 1024, 300 * 1024, CHUNK_BYTES, CHUNK_BYTES + 5)
-_OPERATIONS = (
+OPERATIONS = (
     *("write", "write", "append", "append", "flush", "read", "truncate", "delete", "move"),
     *("take snapshot", "read snapshot", "drop snapshot", "restore snapshot", "trespass"),
+    *("copy", "read copy", "drop copy", "discard", "recover", "limit"),
 )
+_COPIES_MAX = 2
+_NO_LIMIT = -1
+_NAMES_MAX = (_NO_LIMIT, 4, 6, 9)
+_BYTES_MAX = (_NO_LIMIT, 300 * 1024 * 3, 2 * CHUNK_BYTES * 3, 6 * CHUNK_BYTES * 3)
 
 
 @dataclass
 class Snapshot:
-    """What it shows if it is there, and whether it is for certain."""
+    """What it, or a copy, shows if it is there, and whether it is for certain."""
 
     shows: dict[str, Contents]
     certain: bool = False
@@ -42,8 +49,17 @@ class PrivateDirectory:
     random: Random
     #: How long what has failed may still take to happen.
     doubt_s: float
+    superuser: str = "simulated"
+    #: Where it is, if not below the root under its owner's name.
+    place: str = ""
+    operations: tuple[str, ...] = OPERATIONS
     files: dict[str, Contents] = field(default_factory=dict)
     snapshots: dict[str, Snapshot] = field(default_factory=dict)
+    copies: dict[str, Snapshot] = field(default_factory=dict)
+    #: By the path in the trash, below what a checkpoint of it is called.
+    discarded: dict[str, Contents] = field(default_factory=dict)
+    #: Whether there may be a quota.
+    limited: bool = False
     acknowledged: dict[str, int] = field(default_factory=dict)
     failed: int = 0
     denied: int = 0
@@ -51,23 +67,33 @@ class PrivateDirectory:
 
     @property
     def path(self) -> str:
-        return f"/{self.owner}"
+        return self.place or f"/{self.owner}"
+
+    @property
+    def copies_path(self) -> str:
+        return f"{self.path}-copies"
+
+    @property
+    def trash(self) -> str:
+        return trash_of(self.owner)
 
     def of(self, name: str) -> Contents:
         return self.files.get(name, {None})
 
     # -- what the client does ------------------------------------------------------------------------
 
-    def set_up(self, superuser: str) -> fx.Steps[None]:
+    def set_up(self) -> fx.Steps[None]:
         """Everything until it has succeeded."""
-        for what, other, number in (
-            ("mkdirs", "", 0o700),
-            ("own", self.owner, 0),
-            ("allow snapshots", "", 0),
+        for what, path, other, number in (
+            ("mkdirs", self.path, "", 0o700),
+            ("own", self.path, self.owner, 0),
+            ("allow snapshots", self.path, "", 0),
+            ("mkdirs", self.copies_path, "", 0o700),
+            ("own", self.copies_path, self.owner, 0),
         ):
             while True:
                 try:
-                    yield from change(Change(what, self.path, superuser, self._request(), other, number))
+                    yield from change(Change(what, path, self.superuser, self._request(), other, number))
                     break
                 except PeacefsError:
                     yield from fx.sleep(self.doubt_s)
@@ -75,11 +101,13 @@ class PrivateDirectory:
     def work(self, operations: int) -> fx.Steps[None]:
         """One thing after the other."""
         for _ in range(operations):
-            what = self.random.choice(_OPERATIONS)
+            what = self.random.choice(self.operations)
             try:
                 if (yield from self._do(what, str(self.random.randrange(_FILES)))):
                     self.acknowledged[what] = self.acknowledged.get(what, 0) + 1
-            except PeacefsError:
+            except PeacefsError as error:
+                if isinstance(error, QuotaExceeded) and not self.limited:
+                    raise AssertionError(f"there is no quota: {error.message}") from error
                 self.failed += 1
                 yield from fx.sleep(self.doubt_s)
             yield from fx.sleep(self.random.uniform(0.0, 1.0))
@@ -107,6 +135,17 @@ class PrivateDirectory:
                 return (yield from self._take_snapshot(f"s{self._asked}"))
             case "trespass":
                 yield from self._trespass(self.random.choice(self.others))
+            case "copy":
+                return (yield from self._copy(f"c{self._asked}"))
+            case "read copy" | "drop copy":
+                copy = self.random.choice(sorted(self.copies)) if self.copies else None
+                return copy is not None and (yield from self._use_copy(what, copy))
+            case "discard":
+                return (yield from self._discard(name))
+            case "recover":
+                return bool(self.discarded) and (yield from self._recover(f"{name}-{self._asked}"))
+            case "limit":
+                yield from self._limit(self.random.choice((self.path, self.copies_path)))
             case _:
                 snapshot = self.random.choice(sorted(self.snapshots)) if self.snapshots else None
                 return snapshot is not None and (yield from self._use_snapshot(what, snapshot, name))
@@ -189,6 +228,53 @@ class PrivateDirectory:
                 self.files = {name: set(contents) for name, contents in shown.items()}
         return True
 
+    def _copy(self, name: str) -> fx.Steps[bool]:
+        if len(self.copies) >= _COPIES_MAX:
+            return False
+        copy = self.copies[name] = Snapshot({file: set(contents) for file, contents in self.files.items()})
+        yield from self._change("copy", self.path, f"{self.copies_path}/{name}")
+        copy.certain = True
+        return True
+
+    def _use_copy(self, what: str, name: str) -> fx.Steps[bool]:
+        if what == "read copy":
+            yield from self.check_copy(name, self.owner)
+        else:
+            # As with a snapshot.
+            del self.copies[name]
+            yield from self._change("delete", f"{self.copies_path}/{name}")
+        return True
+
+    def _discard(self, name: str) -> fx.Steps[bool]:
+        """To the trash, as `client.trash` does it."""
+        contents = self.of(name)
+        if None in contents:
+            return False
+        place = f"{self.owner}/{name}-{self._asked}"
+        self.files[name] = self.discarded[place] = contents | {None}
+        current = f"{self.trash}/{CURRENT_NAME}"
+        yield from self._change("mkdirs", f"{current}/{self.owner}", number=TRASH_PERMISSION)
+        yield from self._change("move", f"{self.path}/{name}", f"{current}/{place}")
+        self.files[name], self.discarded[place] = {None}, contents
+        return True
+
+    def _recover(self, target: str) -> fx.Steps[bool]:
+        """From wherever it is in the trash, if it has not expired: clocks jump."""
+        place = self.random.choice(sorted(self.discarded))
+        listed = yield from list_names(self.trash, self.owner)
+        checkpoint = self.random.choice(sorted(listed.directories))
+        contents = self.discarded[place]
+        self.discarded[place] = self.files[target] = contents | {None}
+        yield from self._change("move", f"{self.trash}/{checkpoint}/{place}", f"{self.path}/{target}")
+        self.discarded[place], self.files[target] = {None}, contents - {None}
+        return True
+
+    def _limit(self, path: str) -> fx.Steps[None]:
+        names, space = self.random.choice(_NAMES_MAX), self.random.choice(_BYTES_MAX)
+        self.limited = True
+        request = Change("limit", path, self.superuser, self._request(), str(space), names)
+        yield from change(request)
+
     def _trespass(self, other: str) -> fx.Steps[None]:
         """Nothing that is another's is read or changed, whatever is tried."""
         theirs, mine = f"/{other}/0", f"{self.path}/stolen"
@@ -224,6 +310,22 @@ class PrivateDirectory:
         self._compare(f"{name}/{file}", content, allowed if snapshot.certain else allowed | {None})
         if snapshot.certain:
             snapshot.shows[file] = {content}
+
+    def check_copy(self, name: str, user: str) -> fx.Steps[None]:
+        """It is whole, as its source was when it was asked for; or not there at all, if that is in doubt."""
+        copy, path = self.copies[name], f"{self.copies_path}/{name}"
+        try:
+            listed = yield from list_names(path, user)
+        except FileNotFound:
+            assert not copy.certain, f"{path} is not there"
+            del self.copies[name]
+            return
+        assert not listed.directories and set(listed.files) <= set(copy.shows), f"{path} has {listed}"
+        copy.certain = True
+        for file in sorted(copy.shows):
+            content = yield from self._content(f"{path}/{file}", user)
+            self._compare(f"{path}/{file}", content, copy.shows[file])
+            copy.shows[file] = {content}
 
     @staticmethod
     def _content(path: str, user: str) -> fx.Steps[bytes | None]:

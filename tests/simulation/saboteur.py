@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from simulation.simulated_cluster import DISKS, SimulatedCluster
+from simulation.simulated_cluster import SimulatedCluster
+from simulation.simulated_datanode import DISKS
 from simulation.world import Node
 
 from peacefs.protocol import effects as fx

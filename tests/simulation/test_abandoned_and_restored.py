@@ -10,17 +10,11 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from simulation.client_requests import Extend
+from simulation.client_steps import append, write
 from simulation.seeds import seeds
-from simulation.simulated_cluster import (
-    CALL_TIMEOUT_S,
-    CHUNK_BYTES,
-    DESK,
-    HOP_TIMEOUT_S,
-    Extend,
-    SimulatedCluster,
-    append,
-    write,
-)
+from simulation.simulated_cluster import SimulatedCluster
+from simulation.terms import CALL_TIMEOUT_S, CHUNK_BYTES, DESK, HOP_TIMEOUT_S
 from simulation.test_abandoned_chunks import HeadBreaker, run, unknown_replicas
 from simulation.test_restored_metadata import (
     cluster_with_short_lived_tokens,

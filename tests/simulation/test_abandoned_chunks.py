@@ -6,8 +6,10 @@ from random import Random
 from typing import Any
 
 import pytest
+from simulation.client_steps import append, read, write
 from simulation.seeds import seeds
-from simulation.simulated_cluster import CHUNK_BYTES, SimulatedCluster, append, read, write
+from simulation.simulated_cluster import SimulatedCluster
+from simulation.terms import CHUNK_BYTES
 from simulation.world import Network, Node
 
 from peacefs.protocol import effects as fx

@@ -5,7 +5,10 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from simulation.simulated_cluster import CHUNK_BYTES, DISKS, SimulatedCluster, delete, read, write
+from simulation.client_steps import delete, read, write
+from simulation.simulated_cluster import SimulatedCluster
+from simulation.simulated_datanode import DISKS
+from simulation.terms import CHUNK_BYTES
 
 from peacefs.protocol.messages import CompleteFile
 
@@ -28,7 +31,7 @@ def test_a_disk_that_fails_between_the_receipt_and_the_completion_is_not_believe
                 if disk.store.find(message.chunks[0].chunk) is not None:
                     victim.node.disk.break_down(disk.directory)
                     cluster.world.spawn(victim.node, "looking", victim.store._examine(disk))
-            from simulation.simulated_cluster import _sleep
+            from simulation.simulated_coordinator import _sleep
 
             await _sleep(2.0)
         return await answer(caller, message)

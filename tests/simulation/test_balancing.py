@@ -6,7 +6,9 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
-from simulation.simulated_cluster import CHUNK_BYTES, SimulatedCluster, delete, read, write
+from simulation.client_steps import delete, read, write
+from simulation.simulated_cluster import SimulatedCluster
+from simulation.terms import CHUNK_BYTES
 from simulation.test_cluster_under_a_seed import Model, Saboteur, check
 
 from peacefs.coordinator.balance_run import Phase

@@ -5,7 +5,8 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from simulation.simulated_cluster import SimulatedCluster, append_from, read, write, write_from
+from simulation.client_steps import append_from, read, write, write_from
+from simulation.simulated_cluster import SimulatedCluster
 
 from peacefs.client.byte_stream import ByteStream
 from peacefs.protocol.errors import AccessDenied, PeacefsError

@@ -12,21 +12,12 @@ from dataclasses import dataclass, field
 from random import Random
 
 import pytest
+from simulation.client_steps import append, append_from, delete, move, read, truncate, write
 from simulation.saboteur import Saboteur
 from simulation.seeds import seeds
-from simulation.simulated_cluster import (
-    CHUNK_BYTES,
-    DISKS,
-    SimulatedCluster,
-    SimulatedDatanode,
-    append,
-    append_from,
-    delete,
-    move,
-    read,
-    truncate,
-    write,
-)
+from simulation.simulated_cluster import SimulatedCluster
+from simulation.simulated_datanode import DISKS, SimulatedDatanode
+from simulation.terms import CHUNK_BYTES
 
 from peacefs.client.byte_stream import ByteStream
 from peacefs.coordinator.records import Mode

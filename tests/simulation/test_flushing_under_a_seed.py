@@ -6,9 +6,10 @@ from random import Random
 from typing import Any
 
 import pytest
+from simulation.client_steps import append, flusher, read
 from simulation.saboteur import Saboteur
 from simulation.seeds import seeds
-from simulation.simulated_cluster import SimulatedCluster, append, flusher, read
+from simulation.simulated_cluster import SimulatedCluster
 
 from peacefs.protocol import effects as fx
 from peacefs.protocol.errors import FileNotFound, LeaseExpired, PeacefsError, PeerError, ServiceUnready

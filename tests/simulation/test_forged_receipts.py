@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from simulation.simulated_cluster import Create, Created, SimulatedCluster, read
+from simulation.client_requests import Create, Created
+from simulation.client_steps import read
+from simulation.simulated_cluster import SimulatedCluster
 
 from peacefs.protocol import effects as fx
 from peacefs.protocol.errors import AccessDenied, BadRequest, FileNotFound, PeacefsError

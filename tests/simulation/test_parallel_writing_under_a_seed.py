@@ -5,18 +5,12 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from simulation.client_requests import Create, Created
+from simulation.client_steps import read
 from simulation.saboteur import Saboteur
 from simulation.seeds import seeds
-from simulation.simulated_cluster import (
-    CALL_TIMEOUT_S,
-    CHUNK_BYTES,
-    DESK,
-    HOP_TIMEOUT_S,
-    Create,
-    Created,
-    SimulatedCluster,
-    read,
-)
+from simulation.simulated_cluster import SimulatedCluster
+from simulation.terms import CALL_TIMEOUT_S, CHUNK_BYTES, DESK, HOP_TIMEOUT_S
 from simulation.test_flushing_under_a_seed import patiently
 
 from peacefs.client.checkpoint_parts import part_lengths, split

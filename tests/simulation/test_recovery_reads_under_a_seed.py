@@ -10,17 +10,13 @@ from collections import Counter
 from random import Random
 
 import pytest
+from simulation.client_requests import Open
+from simulation.client_requests import Opened as Found
+from simulation.client_steps import write
 from simulation.saboteur import Saboteur
 from simulation.seeds import seeds
-from simulation.simulated_cluster import (
-    CALL_TIMEOUT_S,
-    CHUNK_BYTES,
-    HOP_TIMEOUT_S,
-    Open,
-    SimulatedCluster,
-    write,
-)
-from simulation.simulated_cluster import Opened as Found
+from simulation.simulated_cluster import SimulatedCluster
+from simulation.terms import CALL_TIMEOUT_S, CHUNK_BYTES, HOP_TIMEOUT_S
 from simulation.test_flushing_under_a_seed import patiently
 from simulation.world import Node, Task
 

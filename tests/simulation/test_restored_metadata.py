@@ -9,7 +9,9 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from simulation.simulated_cluster import SimulatedCluster, SimulatedDatanode, read, write
+from simulation.client_steps import read, write
+from simulation.simulated_cluster import SimulatedCluster
+from simulation.simulated_datanode import SimulatedDatanode
 
 from peacefs.coordinator.commits import run_now
 from peacefs.coordinator.metadata_sqlite import SqliteMetadata

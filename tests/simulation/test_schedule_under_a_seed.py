@@ -10,8 +10,10 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
+from simulation.client_steps import read, stated, write
 from simulation.seeds import seeds
-from simulation.simulated_cluster import CHUNK_BYTES, SimulatedCluster, read, stated, write
+from simulation.simulated_cluster import SimulatedCluster
+from simulation.terms import CHUNK_BYTES
 from simulation.world import Network, Node
 
 from peacefs.coordinator.scheduled_sets import InFlight

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
-from simulation.simulated_cluster import SimulatedCluster, write
+from simulation.client_steps import write
+from simulation.simulated_cluster import SimulatedCluster
 
 from peacefs.coordinator.slow_hops import Part
 

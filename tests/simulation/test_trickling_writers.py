@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from simulation.simulated_cluster import (
-    CALL_TIMEOUT_S,
-    DESK,
-    HOP_TIMEOUT_S,
-    Create,
-    Created,
-    SimulatedCluster,
-    read,
-)
+from simulation.client_requests import Create, Created
+from simulation.client_steps import read
+from simulation.simulated_cluster import SimulatedCluster
+from simulation.terms import CALL_TIMEOUT_S, DESK, HOP_TIMEOUT_S
 
 from peacefs.client.byte_stream import ByteStream
 from peacefs.client.file_writer import write_file

@@ -1,0 +1,79 @@
+"""What the simulated coordinator is asked where real clients speak WebHDFS or REST."""
+
+from __future__ import annotations
+
+from simulation.world import StreamMessage
+
+from peacefs.protocol.messages import (
+    Allocated,
+    Layout,
+    Message,
+)
+
+
+class OnLink(StreamMessage, frozen=True):
+    """What a datanode says through one of its links: of those only the last that registered counts."""
+
+    link: str
+    message: Message
+
+
+class Create(Message, frozen=True):
+    path: str
+    request_id: str
+    user: str = "simulated"
+
+
+class Created(Message, frozen=True):
+    token: str
+    allocated: Allocated
+
+
+class Extend(Message, frozen=True):
+    path: str
+    holder: str
+    user: str = "simulated"
+
+
+class Truncate(Message, frozen=True):
+    path: str
+    length: int
+
+
+class Open(Message, frozen=True):
+    path: str
+    user: str = "simulated"
+
+
+class Opened(Message, frozen=True):
+    token: str
+    layout: Layout
+
+
+class Delete(Message, frozen=True):
+    path: str
+
+
+class Move(Message, frozen=True):
+    source: str
+    target: str
+
+
+class ListNames(Message, frozen=True):
+    path: str
+    user: str = "simulated"
+
+
+class Names(Message, frozen=True):
+    files: list[str]
+    directories: list[str]
+
+
+class BeginRun(Message, frozen=True):
+    path: str
+    user: str
+    request_id: str
+
+
+class RunBegun(Message, frozen=True):
+    location: str

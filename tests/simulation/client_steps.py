@@ -1,0 +1,135 @@
+"""What clients of the simulated cluster do, by the real code of clients: `write_file`, `FileReader`, ..."""
+
+from __future__ import annotations
+
+from simulation.client_requests import (
+    BeginRun,
+    Create,
+    Created,
+    Delete,
+    Extend,
+    ListNames,
+    Move,
+    Names,
+    Open,
+    Opened,
+    RunBegun,
+    Truncate,
+)
+from simulation.name_changes import Change
+from simulation.terms import CALL_TIMEOUT_S, CHUNK_BYTES, DESK, HOP_TIMEOUT_S
+
+from peacefs.client.byte_stream import ByteStream
+from peacefs.client.chunk_buffer import ChunkBuffer
+from peacefs.client.chunk_writer import write_chunk
+from peacefs.client.file_appender import append_file
+from peacefs.client.file_flusher import FileFlusher
+from peacefs.client.file_reader import read_whole
+from peacefs.client.file_writer import write_file
+from peacefs.client.grants import GrantedSet, NextChunk
+from peacefs.protocol import effects as fx
+from peacefs.protocol.errors import PeacefsError
+from peacefs.protocol.messages import (
+    Allocated,
+    Completed,
+    CompleteFile,
+    Done,
+    Leased,
+    WrittenChunk,
+)
+
+
+def write(path: str, data: bytes, request_id: str, user: str = "simulated") -> fx.Steps[None]:
+    """A client writes a file."""
+    yield from write_from(path, ByteStream.of(data), request_id, user)
+
+
+def write_from(path: str, source: ByteStream, request_id: str = "", user: str = "simulated") -> fx.Steps[None]:
+    created = yield from fx.call(Create(path, request_id, user), Created, timeout_s=CALL_TIMEOUT_S)
+    yield from write_file(
+        created.token,
+        created.allocated,
+        source,
+        block_bytes=CHUNK_BYTES,
+        desk=DESK,
+        hop_timeout_s=HOP_TIMEOUT_S,
+    )
+
+
+def stated(path: str, data: bytes, request_id: str, user: str = "simulated") -> fx.Steps[None]:
+    """A client states all chunks of a file up front, and writes each when it is granted."""
+    created = yield from fx.call(Create(path, request_id, user), Created, timeout_s=CALL_TIMEOUT_S)
+    parts = [data[at : at + CHUNK_BYTES] for at in range(0, len(data), CHUNK_BYTES)]
+    grants = GrantedSet(DESK, created.token, {index: len(part) for index, part in enumerate(parts)})
+    written: dict[int, WrittenChunk] = {}
+    failed: list[str] = []
+    try:
+        while (granted := (yield from grants.next())) is not None:
+            written[granted.index] = yield from _write_granted(grants, granted, parts[granted.index], failed)
+            grants.written(granted.index)
+    except PeacefsError:
+        yield from grants.give_back()
+        raise
+    chunks = [written[index] for index in range(len(parts))]
+    yield from fx.call(CompleteFile(created.token, chunks), Completed, timeout_s=CALL_TIMEOUT_S)
+
+
+def _write_granted(
+    grants: GrantedSet, granted: NextChunk, part: bytes, failed: list[str]
+) -> fx.Steps[WrittenChunk]:
+    def again(nodes: list[str], abandoned: int | None) -> fx.Steps[Allocated]:
+        given_up = [abandoned] if abandoned is not None else []
+        return (yield from grants.again(granted.index, len(part), nodes, given_up))
+
+    buffer = ChunkBuffer(ByteStream.of(part), CHUNK_BYTES)
+    return (yield from write_chunk(granted.allocated, buffer, again, failed, hop_timeout_s=HOP_TIMEOUT_S))
+
+
+def append(path: str, data: bytes, holder: str, user: str = "simulated") -> fx.Steps[None]:
+    """A client extends a file."""
+    yield from append_from(path, ByteStream.of(data), holder, user)
+
+
+def flusher(path: str, request_id: str, holder: str, user: str = "simulated") -> fx.Steps[FileFlusher]:
+    """A new file that its writer is to flush."""
+    created = yield from fx.call(Create(path, request_id, user), Created, timeout_s=CALL_TIMEOUT_S)
+    return FileFlusher(created.token, created.allocated, CHUNK_BYTES, holder, DESK, hop_timeout_s=HOP_TIMEOUT_S)
+
+
+def append_from(path: str, source: ByteStream, holder: str, user: str = "simulated") -> fx.Steps[None]:
+    leased = yield from fx.call(Extend(path, holder, user), Leased, timeout_s=CALL_TIMEOUT_S)
+    yield from append_file(leased, source, block_bytes=leased.block_bytes, desk=DESK, hop_timeout_s=HOP_TIMEOUT_S)
+
+
+def truncate(path: str, length: int) -> fx.Steps[None]:
+    yield from fx.call(Truncate(path, length), Done, timeout_s=CALL_TIMEOUT_S)
+
+
+def read(path: str, user: str = "simulated") -> fx.Steps[bytes]:
+    """A client reads a file."""
+    opened = yield from fx.call(Open(path, user), Opened, timeout_s=CALL_TIMEOUT_S)
+    return (yield from read_whole(opened.token, opened.layout, hop_timeout_s=HOP_TIMEOUT_S))
+
+
+def delete(path: str) -> fx.Steps[None]:
+    yield from fx.call(Delete(path), Done, timeout_s=CALL_TIMEOUT_S)
+
+
+def move(source: str, target: str) -> fx.Steps[None]:
+    yield from fx.call(Move(source, target), Done, timeout_s=CALL_TIMEOUT_S)
+
+
+def change(wanted: Change) -> fx.Steps[None]:
+    """A client changes the namespace."""
+    yield from fx.call(wanted, Done, timeout_s=CALL_TIMEOUT_S)
+
+
+def list_names(path: str, user: str = "simulated") -> fx.Steps[Names]:
+    """A client lists a directory."""
+    return (yield from fx.call(ListNames(path, user), Names, timeout_s=CALL_TIMEOUT_S))
+
+
+def begin_run(path: str, user: str, request_id: str) -> fx.Steps[str]:
+    """A driver becomes the one writer of a checkpoint root; where it is to write."""
+    begun = yield from fx.call(BeginRun(path, user, request_id), RunBegun, timeout_s=CALL_TIMEOUT_S)
+    return begun.location

@@ -1,0 +1,190 @@
+"""A datanode in the simulated world: the real store, pipeline and obedience to orders, over simulated disks."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from random import Random
+
+from simulation.client_requests import OnLink
+from simulation.terms import CALL_TIMEOUT_S, HOP_TIMEOUT_S, SEAL
+from simulation.world import SimulatedConnection, World
+
+from peacefs.datanode.changes import Changes
+from peacefs.datanode.chunk_server import ChunkServer
+from peacefs.datanode.chunk_store import ChunkStore
+from peacefs.datanode.cluster_clock import ClusterClock
+from peacefs.datanode.copy_budget import CopyBudget
+from peacefs.datanode.data_requests import DataRequests
+from peacefs.datanode.disk import Disk
+from peacefs.datanode.disk_set import DiskSet
+from peacefs.datanode.orders import Orders
+from peacefs.datanode.paces import Paces
+from peacefs.datanode.pipeline import PipelineHop
+from peacefs.datanode.replicator import Replicator
+from peacefs.datanode.scrubber import Scrubber
+from peacefs.datanode.streams_under_way import StreamsUnderWay
+from peacefs.protocol import effects as fx
+from peacefs.protocol.errors import PeacefsError, PeerError, PeerUnreachable
+from peacefs.protocol.limits import (
+    heartbeat_interval_s,
+)
+from peacefs.protocol.messages import (
+    AskStreams,
+    Done,
+    Failure,
+    Heartbeat,
+    HeartbeatAck,
+    Message,
+    Register,
+    Registered,
+    ReportChunks,
+    Usage,
+)
+
+#: Those of every datanode.
+DISKS = ("/disk-1", "/disk-2")
+_SCRUB_PERIOD_S = 60.0
+_SCRUB_BYTES_PER_SECOND = 1 << 20
+
+
+class SimulatedDatanode:
+    """A datanode's node and what runs on it."""
+
+    def __init__(self, world: World, name: str, rack: str, copy_rate: float) -> None:
+        self.world = world
+        self.node = world.add_node(name)
+        self.rack = rack
+        self._copy_rate = copy_rate
+        self.address = (f"{name}.simulated", 9866)
+        self.store: DiskSet
+        self.capacity_bytes = 1 << 40
+        #: On its disk: what identity.json remembers.
+        self.epoch_seen = 0
+        self.start()
+
+    def start(self) -> None:
+        world, node = self.world, self.node
+        world.restart(node)
+        changes = Changes()
+        clock = ClusterClock(lambda: world.now_s, lambda: world.wall_clock_s(node))
+        node.clock = clock.now_s
+        paces = self._paces = Paces()
+        disks = [
+            Disk(
+                directory,
+                ChunkStore(
+                    directory,
+                    0,
+                    available_bytes=lambda: 1 << 40,
+                    rng=Random(world.random.random()),
+                    on_lost=changes.removed,
+                ),
+            )
+            for directory in DISKS
+        ]
+        self.store = DiskSet(disks, rng=Random(world.random.random()), on_lost=changes.removed)
+        self.streams = StreamsUnderWay(node.name)
+        hop = PipelineHop(node.name, SEAL, self.store, changes, self.streams, paces, hop_timeout_s=HOP_TIMEOUT_S)
+        server = ChunkServer(SEAL, self.store, changes, reader_timeout_s=HOP_TIMEOUT_S)
+        requests = DataRequests(hop, server)
+        budget = CopyBudget(self._copy_rate)
+        replicator = Replicator(self.store, changes, budget=budget, hop_timeout_s=HOP_TIMEOUT_S)
+        self._orders = Orders(self.store, changes, replicator)
+
+        def serve(connection: SimulatedConnection) -> fx.Steps[None]:
+            return requests.serve_connection(connection)
+
+        def live() -> fx.Steps[None]:
+            for directory in DISKS:
+                yield from fx.make_directory(directory)
+            yield from fx.sync_directory("/")
+            yield from self.store.recover()
+            world.spawn(node, "scrubbing", self._keep_scrubbing(changes))
+            node.listeners[self.address] = serve
+            while True:
+                try:
+                    yield from self._stay_registered(changes, clock)
+                except PeerError:
+                    yield from fx.sleep(0.5)
+
+        world.spawn(node, "living", live())
+        world.spawn(node, "compacting", self._keep_compacting())
+
+    def _keep_compacting(self) -> fx.Steps[None]:
+        yield from fx.sleep(5.0)
+        while True:
+            yield from self.store.compact()
+            yield from fx.sleep(5.0)
+
+    def _keep_scrubbing(self, changes: Changes) -> fx.Steps[None]:
+        scrubber = Scrubber(
+            self.store,
+            DISKS[0],
+            changes.corrupt,
+            period_s=_SCRUB_PERIOD_S,
+            bytes_per_second=_SCRUB_BYTES_PER_SECOND,
+        )
+        while True:
+            rest_s = yield from scrubber.advance()
+            yield from fx.sleep(rest_s)
+
+    def crash(self) -> None:
+        self.world.crash(self.node)
+
+    def order(self, order: Message, answered: Callable[[Message], None]) -> None:
+        """Obeyed by the real `Orders`; an order for a node that is down is lost, and so may be any. Then the
+        connection is found broken, in time."""
+        world = self.world
+        lost = Failure(PeerUnreachable.__name__, f"the connection to {self.node.name} broke")
+
+        def arrive() -> None:
+            if not self.node.up:
+                answered(lost)
+            elif isinstance(order, AskStreams):
+                world.spawn(self.node, "answering", self._answer_about_streams(order))
+            else:
+                task = world.spawn(self.node, type(order).__name__, self._orders.obey(order))
+                world.when_done(task, lambda done: answered(lost if done.error is not None else done.result))
+
+        for _ in range(world.times()):
+            if self.node.up and not world.loses():
+                world.later(world.transit_s(), arrive)
+            else:
+                world.later(CALL_TIMEOUT_S, lambda: answered(lost))
+
+    def usage(self) -> Usage:
+        used = self.store.usage()
+        room = self.capacity_bytes - used.used_bytes
+        return Usage(self.capacity_bytes, used.used_bytes, room, live_bytes=used.live_bytes)
+
+    def _answer_about_streams(self, question: AskStreams) -> fx.Steps[None]:
+        with contextlib.suppress(PeacefsError):
+            yield from fx.call(self.streams.find(question, self.world.now_s), Done, timeout_s=CALL_TIMEOUT_S)
+
+    def _stay_registered(self, changes: Changes, clock: ClusterClock) -> fx.Steps[None]:
+        """What `CoordinatorLink` does, without its threads."""
+        registration = Register(
+            self.node.name,
+            *self.address,
+            *self.address,
+            self.rack,
+            self.usage(),
+            self.epoch_seen,
+            streams=list(self.streams.headed_here()),
+        )
+        link = f"{self.node.name}-{self.world.now_s}"
+        registered = yield from fx.call(OnLink(link, registration), Registered, timeout_s=CALL_TIMEOUT_S)
+        self.epoch_seen = max(self.epoch_seen, registered.epoch)
+        self.streams.registered(registered.epoch)
+        clock.heard(registered.clock_s)
+        changes.forget()
+        report = ReportChunks(list(self.store.replicas()), last=True)
+        yield from fx.call(OnLink(link, report), Done, timeout_s=CALL_TIMEOUT_S)
+        while True:
+            beat = Heartbeat(
+                self.usage(), *changes.take(), self._paces.lately(self.world.now_s), self.store.reports()
+            )
+            ack = yield from fx.call(OnLink(link, beat), HeartbeatAck, timeout_s=CALL_TIMEOUT_S)
+            clock.heard(ack.clock_s)
+            yield from fx.sleep(heartbeat_interval_s)

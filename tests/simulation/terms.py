@@ -1,0 +1,13 @@
+"""What all parts of the simulated cluster agree on."""
+
+from __future__ import annotations
+
+from peacefs.client.grants import GrantDesk
+from peacefs.protocol.tokens import Seal
+
+SEAL = Seal(b"the secret of the simulated cluster")
+CHUNK_BYTES = 1 << 20
+HOP_TIMEOUT_S = 4.0
+CALL_TIMEOUT_S = 5.0
+#: Where grants for all clients arrive.
+DESK = GrantDesk("simulated", pushed=True)
