@@ -32,6 +32,8 @@ from .fluid_network import FluidNetwork
 from .ledger import Grant, WriteSet
 from .planning import plan_rounds
 
+#: How many servers a message names.
+_NAMED = 5
 _NO_ROOM = "the policy finds no room for it, even in an idle cluster"
 
 
@@ -151,7 +153,11 @@ def _check_request(number: int, request: Request, topology: Topology, receivers:
             f"there {'is' if receivers == 1 else 'are'} {receivers}"
         )
     if request.writer is not None and request.writer not in topology.servers:
-        raise BadRequest(f"request {number}: there is no server {request.writer!r} for its writer")
+        known = ", ".join(sorted(topology.servers)[:_NAMED]) + (", ..." if len(topology.servers) > _NAMED else "")
+        raise BadRequest(
+            f"request {number}: there is no server {request.writer!r} for its writer; there are {known}; "
+            "a writer outside the cluster has no name"
+        )
 
 
 def _assignments(topology: Topology, rounds: list[list[Grant]]) -> list[Assignment]:
