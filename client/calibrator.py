@@ -21,6 +21,7 @@ from peacefs.protocol.limits import (
     calibration_link_streams,
     calibration_pairs_max,
     calibration_streams,
+    checksum_block_bytes,
     chunk_bytes_max,
     packet_bytes,
 )
@@ -52,8 +53,10 @@ class Calibrator:
         self._api = api
         self._driver = driver
         self._seconds = seconds
-        piece = os.urandom(packet_bytes)
-        self._packet = OutgoingPacket(0, block_checksums(piece), piece, last=False)
+        self._packet = _packet_of(packet_bytes)
+        #: A packet is on one hop at a time, so that the links of a long pipeline idle until it is full, and again
+        #: when it empties: with short packets that is a quarter of the time.
+        self._short_packet = _packet_of(checksum_block_bytes)
 
     def disk(self, node: NodeId) -> list[tuple[int, float]]:
         """Bytes a second that a datanode takes in, at each of `limits.calibration_streams`."""
@@ -80,7 +83,10 @@ class Calibrator:
 
     def _rates(self, pipelines: Sequence[Pipeline]) -> list[float]:
         """Bytes a second through each of these, when all are written through at once. Raises what a hop raises."""
-        streams = [_Stream(self._api, self._driver, self._packet, pipeline) for pipeline in pipelines]
+        streams = [
+            _Stream(self._api, self._driver, self._packet if len(pipeline) == 1 else self._short_packet, pipeline)
+            for pipeline in pipelines
+        ]
         try:
             for stream in streams:
                 stream.prepare()
@@ -103,6 +109,11 @@ def zigzag(first: Sequence[NodeId], second: Sequence[NodeId], turn: int) -> list
     """A pipeline that changes sides with every hop, as long as is of use; each turn begins with others."""
     pairs = min(len(first), len(second), calibration_pairs_max)
     return [side[(turn + number) % len(side)] for number in range(pairs) for side in (first, second)]
+
+
+def _packet_of(size: int) -> OutgoingPacket:
+    piece = os.urandom(size)
+    return OutgoingPacket(0, block_checksums(piece), piece, last=False)
 
 
 class _Stream:
@@ -129,7 +140,7 @@ class _Stream:
         buffers when the time is over has to be waited for, and should not be much. To a disk alone they last for
         half of the rest, until little is left: after a guess from a few packets one stream would go on long after
         the others, and a disk with one stream has another rate. A pipeline's filling costs more than that."""
-        size = packet_bytes
+        size = step = len(self._packet.data)
         begun_s = time.monotonic()
         short_s = (until_s - begun_s) * (_LAST_PART if len(self._pipeline) == 1 else 1.0)
         try:
@@ -141,7 +152,7 @@ class _Stream:
                     return
                 rest_s = until_s - ended_s
                 rest = size / (ended_s - begun_s) * (rest_s / 2 if rest_s > short_s else rest_s)
-                size = max(packet_bytes, min(int(rest), chunk_bytes_max) // packet_bytes * packet_bytes)
+                size = max(step, min(int(rest), chunk_bytes_max) // step * step)
                 begun_s = ended_s
                 self.prepare()
         except PeacefsError as error:
@@ -158,4 +169,4 @@ class _Packets:
     def packet(self, index: int, *, patience_s: float) -> fx.Steps[OutgoingPacket | None]:
         yield from ()
         offset = index * len(self._packet.data)
-        return self._packet._replace(offset=offset, last=offset + packet_bytes == self._size)
+        return self._packet._replace(offset=offset, last=offset + len(self._packet.data) == self._size)

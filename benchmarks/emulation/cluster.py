@@ -29,7 +29,9 @@ from .orders import (
     Deleted,
     DeleteOrder,
     Failed,
+    LinkMeasured,
     Measured,
+    MeasureLinkOrder,
     MeasureOrder,
     Order,
     PolicyOrder,
@@ -75,7 +77,9 @@ class WriterProcess:
 
     def stop(self) -> None:
         self._process.kill()
-        self._process.wait()
+        # Leaving it closes the pipes and waits for the end.
+        with self._process:
+            pass
 
 
 class EmulatedCluster:
@@ -142,6 +146,18 @@ class EmulatedCluster:
         answer = writer.answer()
         assert isinstance(answer, Measured)
         return answer
+
+    def measure_link(self, seconds: float) -> float:
+        """What `calibrate` finds that the link between the two racks carries each way, in bytes a second."""
+        one, other = (
+            [self.node_of[host.name] for host in self.network.hosts if host.rack == rack]
+            for rack in self.network.racks[:2]
+        )
+        writer = self._writers[self.network.hosts[0].name]
+        writer.order(MeasureLinkOrder(one, other, seconds))
+        answer = writer.answer()
+        assert isinstance(answer, LinkMeasured)
+        return answer.bytes_s
 
     # -- its life ------------------------------------------------------------------------------------
 

@@ -52,6 +52,20 @@ class MeasureOrder(msgspec.Struct, frozen=True, tag="measure"):
     seconds: float
 
 
+class MeasureLinkOrder(msgspec.Struct, frozen=True, tag="measure-link"):
+    """What crosses between these datanodes and those, each way, measured for so long as `calibrate` does."""
+
+    one: list[str]
+    other: list[str]
+    seconds: float
+
+
+class LinkMeasured(msgspec.Struct, frozen=True, tag="link-measured"):
+    """Bytes a second, each way."""
+
+    bytes_s: float
+
+
 class Measured(msgspec.Struct, frozen=True, tag="measured"):
     """Bytes a second, by the number of streams."""
 
@@ -86,5 +100,5 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     message: str
 
 
-Order = WriteOrder | UploadOrder | DeleteOrder | MeasureOrder | PolicyOrder
-Answer = Ready | Changed | Written | Uploaded | Deleted | Measured | Failed
+Order = WriteOrder | UploadOrder | DeleteOrder | MeasureOrder | MeasureLinkOrder | PolicyOrder
+Answer = Ready | Changed | Written | Uploaded | Deleted | Measured | LinkMeasured | Failed

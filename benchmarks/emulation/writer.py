@@ -35,7 +35,9 @@ from .orders import (
     Deleted,
     DeleteOrder,
     Failed,
+    LinkMeasured,
     Measured,
+    MeasureLinkOrder,
     MeasureOrder,
     Order,
     PolicyOrder,
@@ -78,6 +80,8 @@ class Writer:
                 return Deleted()
             case MeasureOrder(datanode, seconds):
                 return Measured(Calibrator(self._api, self._driver, seconds).disk(datanode))
+            case MeasureLinkOrder(one, other, seconds):
+                return LinkMeasured(Calibrator(self._api, self._driver, seconds).link(one, other).bytes_s)
 
     def _write(self, order: WriteOrder) -> Written:
         _wait_until(order.at_s)
