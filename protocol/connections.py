@@ -135,6 +135,11 @@ class SocketConnection(fx.Connection):
         except OSError as error:
             raise PeerUnreachable(f"the connection to {self.peer} broke: {error.strerror or error}") from None
 
+    @property
+    def has_bytes_ahead(self) -> bool:
+        """Whether more has been taken from the socket than came out."""
+        return self._at < self._end
+
     def receive_now(self) -> Frame | None:
         """A frame that has come, without waiting; None while it is not whole, or when it `is_large_ahead`."""
         frame = self._frame_ahead()

@@ -193,6 +193,9 @@ class Reactor:
             run.keeps_worker = False
         elif run.keeps_worker:
             return self._by_worker(run, effect)
+        if effect.begins_request and run.effect is not effect and not connection.has_bytes_ahead:
+            # It comes when this answer has been taken, not before.
+            return self._park(run, effect, effect.timeout_s, connection)
         frame = connection.receive_now()
         if frame is not None:
             return frame
@@ -224,6 +227,8 @@ class Reactor:
         return _LATER
 
     def _sleep(self, run: _Run, effect: fx.Sleep) -> Any:
+        if effect.seconds == 0 and not (self._ready or self._fired):
+            return None
         return self._park(run, effect, effect.seconds)
 
     # -- waiting -----------------------------------------------------------------------------------
