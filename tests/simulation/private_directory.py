@@ -262,6 +262,9 @@ class PrivateDirectory:
         """From wherever it is in the trash, if it has not expired: clocks jump."""
         place = self.random.choice(sorted(self.discarded))
         listed = yield from list_names(self.trash, self.owner)
+        if not listed.directories:
+            # All has expired.
+            return False
         checkpoint = self.random.choice(sorted(listed.directories))
         contents = self.discarded[place]
         self.discarded[place] = self.files[target] = contents | {None}
