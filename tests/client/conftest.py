@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support.waiting import wait_until
 
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster import LocalCluster
-
-
-def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 15.0) -> None:
-    """Fails the test when the condition has not come about in time."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"{what}: not within {timeout_s:g} s"
-        time.sleep(0.02)
 
 
 def has_ended(pid: int) -> bool:

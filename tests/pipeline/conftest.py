@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from pipeline.relay import Relay
+from support.waiting import wait_until
 
 from peacefs.client.byte_stream import ByteStream
 from peacefs.client.file_reader import FileReader
@@ -327,14 +328,7 @@ def cluster(shared_cluster: Cluster) -> Cluster:
 @pytest.fixture
 def until() -> Callable[..., None]:
     """Waits for something that another thread brings about."""
-
-    def wait(condition: Callable[[], bool], what: str, timeout_s: float = 10.0) -> None:
-        deadline = time.monotonic() + timeout_s
-        while not condition():
-            assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
-            time.sleep(0.002)
-
-    return wait
+    return wait_until
 
 
 @pytest.fixture

@@ -7,13 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from services.extra_datanode import extra_datanode
+from support.waiting import wait_until
 
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster import LocalCluster
@@ -22,13 +21,6 @@ from peacefs.protocol.limits import MIB, balance_bytes_per_second_min
 pytestmark = pytest.mark.cluster
 
 FILES = 12
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 def command(cluster: LocalCluster, *options: str) -> list[str]:
@@ -63,18 +55,18 @@ def test_a_new_disk_is_filled_by_command_and_only_while_that_runs(tmp_path: Path
             refused = run(cluster)
             assert refused.returncode == 1 and "has several disks" in refused.stderr, refused
         with extra_datanode(cluster, home, *disks):
-            until(lambda: sum(disk["replicas"] for disk in disks_of(files)[1]) == FILES, "all is reported")
+            wait_until(lambda: sum(disk["replicas"] for disk in disks_of(files)[1]) == FILES, "all is reported")
             node, shown = disks_of(files)
             near = f"--threshold={100 * 1.5 * MIB / min(disk['capacity_bytes'] for disk in shown):.12f}"
             slow = subprocess.Popen(
                 command(cluster, near, f"--rate={balance_bytes_per_second_min}"), stdout=subprocess.PIPE, text=True
             )
-            until(lambda: bool(list((disks[1] / "staging").iterdir())), "the first is being copied")
+            wait_until(lambda: bool(list((disks[1] / "staging").iterdir())), "the first is being copied")
             other = run(cluster, near)
             assert other.returncode == 255 and "another run is under way" in other.stdout
             slow.send_signal(signal.SIGINT)
             assert f"{node}: cancelled" in slow.communicate(timeout=20)[0] and slow.returncode == 250
-            until(lambda: not list((disks[1] / "staging").iterdir()), "what was begun is given up")
+            wait_until(lambda: not list((disks[1] / "staging").iterdir()), "what was begun is given up")
             assert copies(disks) == [FILES, 0]
 
             done = run(cluster, near, "--json", f"--node={node}")

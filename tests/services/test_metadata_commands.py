@@ -7,13 +7,12 @@ import os
 import subprocess
 import sys
 import threading
-import time
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.waiting import wait_until
 
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster import LocalCluster
@@ -31,13 +30,6 @@ def status(cluster: LocalCluster) -> dict[str, Any]:
     with urllib.request.urlopen(f"{cluster.http_address}/v1/status", timeout=10) as answer:
         found: dict[str, Any] = json.load(answer)
     return found
-
-
-def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 30.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"{what}: not within {timeout_s:g} s"
-        time.sleep(0.05)
 
 
 def test_a_cluster_goes_on_from_a_backup_and_loses_nothing_that_datanodes_hold(tmp_path: Path) -> None:

@@ -10,13 +10,13 @@ import contextlib
 import itertools
 import os
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from services.extra_datanode import extra_datanode
+from support.waiting import wait_until
 
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster import LocalCluster
@@ -50,13 +50,6 @@ def make_read_only(directory: Path) -> None:
     subprocess.run(["mount", "-o", "remount,bind,ro", str(directory)], check=True)
 
 
-def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
-
-
 class Health(NamedTuple):
     under_replicated: int
     missing: int
@@ -85,17 +78,17 @@ def test_a_disk_that_fills_up_refuses_the_write_goes_on_elsewhere_and_it_comes_b
         paths = iter(contents)
         for path in itertools.islice(paths, 5):
             files.write(path, contents[path], replication=3)
-        until(lambda: health(files) == (0, 0), "three replicas each")
+        wait_until(lambda: health(files) == (0, 0), "three replicas each")
         with (disk / "somebody's").open("wb") as filler:
             os.posix_fallocate(filler.fileno(), 0, os.statvfs(disk).f_bavail * os.statvfs(disk).f_bsize)
         for path in paths:
             files.write(path, contents[path], replication=3)
         assert all(files.read(path) == data for path, data in contents.items())
         assert health(files).missing == 0
-        until(lambda: state_of(files, disk) == "full", "it is shown")
-        until(lambda: f"the disk of {disk} is full" in log.read_text(), "it is said")
+        wait_until(lambda: state_of(files, disk) == "full", "it is shown")
+        wait_until(lambda: f"the disk of {disk} is full" in log.read_text(), "it is said")
         (disk / "somebody's").unlink()
-        until(lambda: health(files) == (0, 0), "with room again it gets what it lacks")
+        wait_until(lambda: health(files) == (0, 0), "with room again it gets what it lacks")
         assert log.read_text().count(" is full") == 1, "not for every chunk"
         assert all(files.read(path) == data for path, data in contents.items())
 
@@ -115,9 +108,9 @@ def test_a_disk_that_becomes_read_only_is_noticed_shown_and_read_on_also_after_a
             make_read_only(disk)
             for number in range(20):
                 files.write(f"/more{number}", contents["/f1"], replication=2)
-            until(lambda: state_of(files, disk) == "read-only", "nobody notices")
+            wait_until(lambda: state_of(files, disk) == "read-only", "nobody notices")
             assert health(files).missing == 0
         with extra_datanode(cluster, home, disk, other, options=["--reserved-bytes=0"]):
-            until(lambda: state_of(files, disk) == "read-only", "it is not shown after a start")
+            wait_until(lambda: state_of(files, disk) == "read-only", "it is not shown after a start")
             cluster.members[1].kill()
             assert all(files.read(path) == data for path, data in contents.items())

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 from support.prometheus import scraped
-from support.supervised_world import World, runs, wait_until
+from support.supervised_world import World, runs
+from support.waiting import wait_until
 
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.supervised_queries import SupervisedQueries

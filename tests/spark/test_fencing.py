@@ -8,12 +8,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
+from support.waiting import wait_until
 from typer.testing import CliRunner
 
 from peacefs.client.filesystem import PeaceFileSystem
@@ -27,6 +28,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.cluster]
 ROOT = "/checkpoints/words"
 SCRIPT = Path(__file__).parent.parent / "support" / "counting_query.py"
 BATCH_S = 120.0
+wait_for = partial(wait_until, timeout_s=BATCH_S)
 
 
 class Drivers:
@@ -81,28 +83,21 @@ def drivers(tmp_path: Path) -> Iterator[Drivers]:
         made.stop()
 
 
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + BATCH_S
-    while not condition():
-        assert time.monotonic() < deadline, f"{what}: not within {BATCH_S:g} s"
-        time.sleep(0.1)
-
-
 def test_a_driver_that_another_has_taken_over_from_dies_at_its_next_batch(drivers: Drivers) -> None:
     with PeaceFileSystem(drivers.cluster.http_address) as files:
         committed = Checkpoint(files, ROOT).committed
         drivers.put(0)
         drivers.put(1)
         older = drivers.start("older")
-        wait_until(lambda: committed() == 1 or older.poll() is not None, "two batches of the older driver")
+        wait_for(lambda: committed() == 1 or older.poll() is not None, "two batches of the older driver")
         younger = drivers.start("younger")
-        wait_until(lambda: b"location" in drivers.log("younger").read_bytes(), "the younger driver")
+        wait_for(lambda: b"location" in drivers.log("younger").read_bytes(), "the younger driver")
         for part in (2, 3):
             drivers.put(part)
-            wait_until(lambda part=part: committed() == part or younger.poll() is not None, f"batch {part}")
-        wait_until(lambda: older.poll() is not None, "the older driver's end")
+            wait_for(lambda part=part: committed() == part or younger.poll() is not None, f"batch {part}")
+        wait_for(lambda: older.poll() is not None, "the older driver's end")
         assert younger.poll() is None, drivers.log("younger").read_text()[-4000:]
-        wait_until((drivers.output / "3").exists, "the last result")
+        wait_for((drivers.output / "3").exists, "the last result")
     said = drivers.log("older").read_text()
     assert f"of {ROOT} may write no more" in said
     assert "has taken over" in said and f"process {younger.pid} on " in said

@@ -6,12 +6,13 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from support.waiting import wait_until
 from typer.testing import CliRunner
 
 from peacefs.client.addresses import CoordinatorAddress
@@ -41,13 +42,6 @@ def progress(batch: int, query: str = "id-1") -> Any:
         "stateOperators": [{"commitTimeMs": 80, "numStateStoreInstances": 2}],
     }
     return SimpleNamespace(progress=SimpleNamespace(id=query, json=json.dumps(said)))
-
-
-def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 30.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"{what}: not within {timeout_s:g} s"
-        time.sleep(0.01)
 
 
 class Coordinator:

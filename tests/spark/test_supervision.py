@@ -10,7 +10,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from support.supervised_world import World, wait_until
+from support.supervised_world import World
+from support.waiting import wait_until
 
 from peacefs.client.supervised_queries import SupervisedQueries
 from peacefs.spark_connector.java import find_java, java_environment

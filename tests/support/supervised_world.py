@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from peacefs.client.local_cluster import LocalCluster
 from peacefs.client.member_process import Member
-
-
-def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 45.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"{what}: not within {timeout_s:g} s"
-        time.sleep(0.05)
 
 
 def runs(pid: int) -> bool:

@@ -18,6 +18,7 @@ import pytest
 from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
+from support.waiting import wait_until
 
 from peacefs.datanode.file_checksum import FileChecksum
 from peacefs.protocol.tokens import FileWrite
@@ -32,13 +33,6 @@ EXISTS = "org.apache.hadoop.fs.FileAlreadyExistsException"
 def path(request):
     """A file name of the test's own."""
     return f"/files/{request.node.name}"
-
-
-def wait_until(condition, what):
-    deadline = time.monotonic() + 15
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.01)
 
 
 def head_of_upload(data, path, length, **query):

@@ -11,6 +11,7 @@ import statistics
 import time
 
 import pytest
+from support.waiting import wait_until
 
 from peacefs.protocol import http_server
 from peacefs.protocol.asgi import client_watch
@@ -50,13 +51,6 @@ def until_closed(wire: socket.socket) -> bytes:
     except ConnectionResetError:
         pass
     return received
-
-
-def until(condition) -> None:
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def refusal(raw: bytes) -> tuple[int, str]:
@@ -172,7 +166,7 @@ def test_a_refusal_never_lands_in_another_answer(served):
 
 
 def test_of_too_many_connections_the_longest_silent_one_goes(served, monkeypatch):
-    until(lambda: served.connections() == 0)
+    wait_until(lambda: served.connections() == 0, "connections are still there")
     monkeypatch.setattr(http_server, "http_connections_max", 3)
     with contextlib.ExitStack() as open_connections:
         answered, silent, in_a_head = (open_connections.enter_context(served.connect()) for _ in range(3))
@@ -187,7 +181,7 @@ def test_of_too_many_connections_the_longest_silent_one_goes(served, monkeypatch
 
 
 def test_who_is_being_answered_is_not_closed_for_a_new_one(served, monkeypatch):
-    until(lambda: served.connections() == 0)
+    wait_until(lambda: served.connections() == 0, "connections are still there")
     monkeypatch.setattr(http_server, "http_connections_max", 2)
     with served.connect() as first, served.connect() as second:
         for wire in (first, second):
@@ -196,7 +190,7 @@ def test_who_is_being_answered_is_not_closed_for_a_new_one(served, monkeypatch):
         with served.connect() as surplus:
             assert until_closed(surplus) == b""
         assert first.recv(1) and second.recv(1)
-    until(lambda: served.connections() == 0)
+    wait_until(lambda: served.connections() == 0, "connections are still there")
     assert served.request("GET", "/").json == 1
 
 
