@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import sys
 from collections.abc import Iterator
 
@@ -69,4 +70,7 @@ class Complaints:
         except BrokenPipeError:
             raise
         except OSError as error:
+            if error.errno == errno.EBADF:
+                # A standard stream is closed: no path's fault, and not to be said once for each.
+                raise
             self.say(place if error.filename is None else str(error.filename), error.strerror or str(error))
