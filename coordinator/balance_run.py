@@ -3,24 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum
 
-from peacefs.peace.balance_plan import BalancePlan
+from peacefs.peace.balance_plan import BalancePlan, Phase
 from peacefs.protocol.ids import ChunkId, NodeId
-
-
-class Phase(Enum):
-    """Where a run is, or how it ended."""
-
-    RUNNING = "running"
-    BALANCED = "balanced"
-    #: Somebody is outside the threshold, but no chunk may be moved.
-    STUCK = "stuck"
-    #: One copy after the other failed.
-    FAILING = "failing"
-    CANCELLED = "cancelled"
-    #: Nobody renewed it.
-    ABANDONED = "abandoned"
 
 
 class Walk:

@@ -16,13 +16,13 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from peacefs.peace.balance_plan import BalancePlan, Fill
+from peacefs.peace.balance_plan import BalancePlan, Fill, Phase
 from peacefs.protocol.ids import ChunkId, NodeId
 from peacefs.protocol.limits import balance_failures_max, balance_patience_s, repair_timeout_s
 from peacefs.protocol.messages import Replica
 
 from .balance_moves import MoveFinder, may_drop, weight
-from .balance_run import Phase, Run
+from .balance_run import Run
 from .chunk_map import ChunkMap
 from .membership import Membership
 from .repair import Copy, Drop, Repair

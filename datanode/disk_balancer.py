@@ -9,9 +9,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
 
-from peacefs.peace.balance_plan import BalancePlan, Fill
+from peacefs.peace.balance_plan import BalancePlan, Fill, Phase
 from peacefs.protocol import effects as fx
 from peacefs.protocol.errors import ChecksumMismatch, ChunkError, ChunkNotFound, StaleVersion
 from peacefs.protocol.limits import balance_failures_max, balance_patience_s, packet_bytes
@@ -21,20 +20,6 @@ from .copy_budget import CopyBudget
 from .disk import Disk
 from .disk_moves import DiskMoves
 from .disk_set import DiskSet
-
-
-class Phase(Enum):
-    """Where a run is, or how it ended."""
-
-    RUNNING = "running"
-    BALANCED = "balanced"
-    #: A disk is outside the threshold, but no replica may be moved.
-    STUCK = "stuck"
-    #: One move failed after the other.
-    FAILING = "failing"
-    CANCELLED = "cancelled"
-    #: Nobody asked for it any more.
-    ABANDONED = "abandoned"
 
 
 @dataclass

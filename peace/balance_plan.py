@@ -1,4 +1,4 @@
-"""How full datanodes are beside each other, and which moves bring them nearer. Pure arithmetic.
+"""How full datanodes are beside each other, which moves bring them nearer, and how a run of moves ends. Pure.
 
 Of the disks of one datanode it is as true: they are called by their directories then.
 
@@ -11,9 +11,24 @@ they are no more than what lies above the mean, and they come to an end.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from typing import NamedTuple
 
 from peacefs.protocol.ids import NodeId
+
+
+class Phase(Enum):
+    """Where a run of balancing is, or how it ended."""
+
+    RUNNING = "running"
+    BALANCED = "balanced"
+    #: Somebody is outside the threshold, but nothing may be moved.
+    STUCK = "stuck"
+    #: One move failed after the other.
+    FAILING = "failing"
+    CANCELLED = "cancelled"
+    #: Nobody asked for it any more.
+    ABANDONED = "abandoned"
 
 
 class Fill(NamedTuple):

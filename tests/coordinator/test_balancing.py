@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.play import Play, registration
 
-from peacefs.coordinator.balance_run import Phase
 from peacefs.coordinator.records import ChunkRecord, Mode
 from peacefs.coordinator.repair import Copy
-from peacefs.peace.balance_plan import BalancePlan, Fill
+from peacefs.peace.balance_plan import BalancePlan, Fill, Phase
 from peacefs.protocol.limits import (
     MIB,
     balance_bytes_per_second_default,

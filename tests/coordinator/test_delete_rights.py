@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from support.play import Play
+from support.shared_tree import SharedTree
 
 from peacefs.coordinator import namespace
 from peacefs.coordinator.paths import parse_path
 from peacefs.protocol.errors import AccessDenied, ServiceUnready
-from tests.support.play import Play
-from tests.support.shared_tree import SharedTree
 
 
 @pytest.fixture
@@ -79,15 +79,7 @@ def test_harmless_changes_hold_nobody_up(tree: SharedTree) -> None:
 
 
 def test_a_tree_that_changes_faster_than_it_is_looked_at_is_not_deleted(tree: SharedTree) -> None:
-    tree.mkdirs("/mine/x")
-    places = ["/mine", "/a/d/sub/mine"]
-
-    def move_in_again() -> None:
-        if tree.is_there(places[1]):
-            tree.rename(places[1], places[0])
-        tree.rename(*places)
-
-    tree.meanwhile = move_in_again
+    tree.never_be_still("/a/d/sub/mine")
     with pytest.raises(ServiceUnready, match="try again"):
         tree.delete()
     assert tree.looked == 5

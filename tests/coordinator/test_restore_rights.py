@@ -8,10 +8,10 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from support.play import Play
+from support.shared_tree import SharedTree
 
 from peacefs.protocol.errors import AccessDenied, Overloaded, ServiceUnready
-from tests.support.play import Play
-from tests.support.shared_tree import SharedTree
 
 
 @pytest.fixture
@@ -78,15 +78,7 @@ def test_harmless_changes_do_not_hold_it_up(tree: SharedTree) -> None:
 
 
 def test_a_directory_that_changes_faster_than_it_is_looked_at_is_not_restored(tree: SharedTree) -> None:
-    tree.mkdirs("/mine/x")
-    places = ["/mine", "/a/d/sub/mine"]
-
-    def move_in_again() -> None:
-        if tree.is_there(places[1]):
-            tree.rename(places[1], places[0])
-        tree.rename(*places)
-
-    tree.meanwhile = move_in_again
+    tree.never_be_still("/a/d/sub/mine")
     with pytest.raises(ServiceUnready, match="try again"):
         restore(tree)
     tree.meanwhile = lambda: None

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from support.play import Play
 
 from peacefs.coordinator import namespace
 from peacefs.coordinator.commits import run_now
@@ -19,7 +20,6 @@ from peacefs.coordinator.workplace import Workplace
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.tokens import Seal
 from peacefs.protocol.trash import checkpoint_name, checkpoint_time_ms, has_expired
-from tests.support.play import Play
 
 MINUTES = 60
 TRASH = "/user/ann/.Trash"

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from support.play import Play
+
 from peacefs.coordinator import namespace
 from peacefs.coordinator.commits import run_now
 from peacefs.coordinator.metadata import Transaction
@@ -19,7 +21,6 @@ from peacefs.coordinator.workplace import Workplace
 from peacefs.protocol.errors import FileNotFound
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.tokens import Seal
-from tests.support.play import Play
 
 
 class SharedTree:
@@ -71,6 +72,18 @@ class SharedTree:
                 change()
 
         self.meanwhile = happen
+
+    def never_be_still(self, place: str) -> None:
+        """Somebody moves a directory of his to `place` before each commit."""
+        own = "/mine"
+        self.mkdirs(f"{own}/x")
+
+        def move_in_again() -> None:
+            if self.is_there(place):
+                self.rename(place, own)
+            self.rename(own, place)
+
+        self.meanwhile = move_in_again
 
     def delete(self) -> bool:
         return asyncio.run(self.names.delete("/a/d", True, "ann"))
