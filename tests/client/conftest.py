@@ -57,3 +57,14 @@ def home(files: PeaceFileSystem, request: pytest.FixtureRequest) -> str:
     path = f"/tests/{os.urandom(4).hex()}"
     files.mkdirs(path)
     return path
+
+
+@pytest.fixture
+def environment(shared_cluster: LocalCluster) -> dict[str, str]:
+    """Of a command that alice gives."""
+    return {
+        "PEACEFS_COORDINATOR": shared_cluster.http_address,
+        "HADOOP_USER_NAME": "alice",
+        # Where nothing listens: a client that asked it would fail.
+        "http_proxy": "http://127.0.0.1:1",
+    }

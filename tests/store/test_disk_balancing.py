@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from store.machine import read_chunk, write_chunk
+from store.rack import CHUNK, LARGE, SMALL, Rack
 from store.seeded_driver import PowerLoss, SeededDriver
-from store.test_disk_set import CHUNK, LARGE, SMALL, Rack
 
 from peacefs.datanode.copy_budget import CopyBudget
 from peacefs.datanode.disk_balancer import DiskBalancer, Phase
