@@ -1,20 +1,46 @@
 #!/usr/bin/env bash
 # Makes a virtual environment with exactly the locked dependencies, and a Java runtime if the machine has none.
-#   ./setup.sh [DIRECTORY]      default .venv;  PYTHON=... chooses the interpreter
+#   ./setup.sh [DIRECTORY]      default .venv;  PYTHON=... chooses the interpreter. Without it the first that is new enough
+#                               and was built with --enable-optimizations, on the PATH or in /usr/bin; if none was, the first
 set -euo pipefail
 cd "$(dirname "$0")"
 venv=${1:-.venv}
+no_environments='cannot make virtual environments; on Debian: apt-get install python3-venv, then try again'
 
 say() { printf '== %s\n' "$*"; }
 fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 
+# Asked of what is found, before anything is installed.
 new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
+makes_environments() { "$1" -c 'import ensurepip, venv' 2>/dev/null; }
+optimised() { "$1" benchmarks/interpreter.py >/dev/null; }
+
+candidates() {
+    local name
+    # Those that the tests know before those that they do not.
+    for name in python3 python3.13 python3.12 python3.11 python3.14; do command -v "$name" || true; done
+    for name in python3 python3.13 python3.12 python3.11 python3.14; do printf '%s\n' "/usr/bin/$name"; done
+}
 
 find_python() {
-    local name
-    for name in ${PYTHON:-} python3 python3.14 python3.13 python3.12 python3.11; do
-        if new_enough "$name"; then command -v "$name"; return; fi
-    done
+    local each first='' without=''
+    if [ -n "${PYTHON:-}" ]; then
+        new_enough "$PYTHON" || fail "PYTHON=$PYTHON is not Python 3.11 or newer"
+        command -v "$PYTHON"
+        return
+    fi
+    while read -r each; do
+        new_enough "$each" || continue
+        if ! makes_environments "$each"; then without=${without:-$each}; continue; fi
+        if optimised "$each"; then
+            [ -z "$first" ] || say "not with $first, which was built without --enable-optimizations and is slower" >&2
+            printf '%s\n' "$each"
+            return
+        fi
+        first=${first:-$each}
+    done < <(candidates)
+    [ -z "$first" ] || { printf '%s\n' "$first"; return; }
+    [ -z "$without" ] || fail "$without $no_environments"
     fail 'Python 3.11 or newer is needed and was not found; name one with PYTHON=/path/to/python3'
 }
 
@@ -31,12 +57,13 @@ has_java() {
     return 1
 }
 
-python=$(find_python)
 if [ ! -x "$venv/bin/python" ]; then
-    say "virtual environment in $venv, with $("$python" --version)"
-    "$python" -m venv "$venv" ||
-        fail "$python cannot make virtual environments; on Debian: apt-get install python3-venv, then try again"
+    python=$(find_python)
+    say "virtual environment in $venv, with $("$python" benchmarks/interpreter.py || true) ($python)"
+    "$python" -m venv "$venv" || fail "$python $no_environments"
 fi
+optimised "$venv/bin/python" ||
+    say "hint: this Python was built without --enable-optimizations and is slower (docs/benchmarks.md); PYTHON= names another"
 pip() { "$venv/bin/python" -m pip --disable-pip-version-check --quiet "$@"; }
 
 say 'what builds packages (locks/build.lock)'

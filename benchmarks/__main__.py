@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import importlib
 
+from .report import head_line
+
 _ALL = (
     "idle",
     "write_stream",
@@ -46,6 +48,7 @@ def main() -> None:
     unknown = set(options.names) - set(_ALL)
     if unknown:
         parser.error(f"no benchmark is called {', '.join(sorted(unknown))}; there are {', '.join(_ALL)}")
+    print(f"== {head_line()}", flush=True)
     for name in options.names or _ALL:
         print(f"== {name}", flush=True)
         files = {"files": options.files} if options.files is not None and name in _WITH_FILES else {}

@@ -13,7 +13,14 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from .interpreter import described, is_optimised
+
 RESULTS = Path(__file__).parent / "results"
+
+
+def head_line() -> str:
+    """By what figures are to be judged."""
+    return f"{described()}; {os.cpu_count()} cores; {platform.system()} {platform.release()}"
 
 
 def show(name: str, title: str, rows: Sequence[dict[str, Any]]) -> None:
@@ -25,7 +32,12 @@ def show(name: str, title: str, rows: Sequence[dict[str, Any]]) -> None:
         table.add_row(*(_text(value) for value in row.values()))
     Console(width=140).print(table)
     RESULTS.mkdir(exist_ok=True)
-    machine = {"cores": os.cpu_count(), "python": platform.python_version(), "kernel": platform.release()}
+    machine = {
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "python_optimised": is_optimised(),
+        "kernel": platform.release(),
+    }
     result = {"benchmark": name, "taken_s": int(time.time()), "machine": machine, "rows": list(rows)}
     (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
 

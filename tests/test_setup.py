@@ -1,0 +1,89 @@
+"""Which Python `setup.sh` takes of those that a machine has. These Pythons are scripts that stand for some."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SETUP = Path(__file__).parents[1] / "setup.sh"
+#: Answers what `setup.sh` asks and makes an environment with itself in it, into which nothing can be installed.
+PYTHON = """#!/bin/sh
+case "$*" in
+    *version_info*) exit {too_old} ;;
+    *ensurepip*) exit {without_venv} ;;
+    *interpreter.py) echo "Python of {name}"; exit {slow} ;;
+    "-m venv "*) mkdir -p "$3/bin" && cp "$0" "$3/bin/python" ;;
+    *) exit 1 ;;
+esac
+"""
+
+
+class Machine:
+    """With these Pythons first on its PATH."""
+
+    def __init__(self, directory: Path) -> None:
+        self.bin = directory / "bin"
+        self.bin.mkdir()
+        self._environment = directory / "environment"
+
+    def has(self, name: str, *, too_old: bool = False, without_venv: bool = False, slow: bool = False) -> Path:
+        python = self.bin / name
+        python.write_text(
+            PYTHON.format(name=name, too_old=int(too_old), without_venv=int(without_venv), slow=int(slow))
+        )
+        python.chmod(0o755)
+        return python
+
+    def set_up(self, python: str | Path | None = None) -> str:
+        """What is said, up to where packages are installed."""
+        environment = {"PATH": f"{self.bin}:{os.environ['PATH']}", "PYTHON": str(python or "")}
+        done = subprocess.run(
+            [SETUP, self._environment], env=environment, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 1
+        return done.stdout + done.stderr
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def test_the_first_python_on_the_path_is_taken(machine: Machine) -> None:
+    first = machine.has("python3")
+    machine.has("python3.13")
+    said = machine.set_up()
+    assert f"with Python of python3 ({first})" in said
+    assert "slower" not in said
+
+
+def test_one_that_was_built_with_optimisation_is_taken_before_one_that_was_not(machine: Machine) -> None:
+    slow, fast = machine.has("python3", slow=True), machine.has("python3.13")
+    said = machine.set_up()
+    assert f"with Python of python3.13 ({fast})" in said
+    assert f"not with {slow}, which was built without --enable-optimizations" in said
+    assert "hint" not in said
+
+
+def test_one_that_is_too_old_or_makes_no_environments_is_passed_over(machine: Machine) -> None:
+    machine.has("python3", too_old=True)
+    machine.has("python3.13", without_venv=True)
+    third = machine.has("python3.12")
+    assert f"with Python of python3.12 ({third})" in machine.set_up()
+
+
+def test_one_that_is_named_is_taken_with_a_hint_if_it_is_slow(machine: Machine) -> None:
+    machine.has("python3")
+    named = machine.has("mine", slow=True)
+    said = machine.set_up(named)
+    assert f"with Python of mine ({named})" in said
+    assert "hint: this Python was built without --enable-optimizations" in said
+
+
+def test_one_that_is_named_and_too_old_is_refused(machine: Machine) -> None:
+    machine.has("python3")
+    named = machine.has("mine", too_old=True)
+    assert f"setup: PYTHON={named} is not Python 3.11 or newer" in machine.set_up(named)
