@@ -125,10 +125,10 @@ class CheckpointAttempt:
                 workers = [threads.submit(self._work, parts) for _ in range(parts.workers)]
             for worker in workers:
                 worker.result()
+            channels.driver.run(parts.complete())
         except BaseException:
-            channels.driver.run(parts.grants.give_back())
+            channels.driver.run(parts.abandon())
             raise
-        channels.driver.run(parts.complete())
 
     def _work(self, parts: GrantedParts) -> None:
         try:

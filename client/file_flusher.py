@@ -76,6 +76,8 @@ class FileFlusher:
         """What was published stays; others may extend it. Raises nothing."""
         if self.has_lease:
             yield from abandon(self._token)
+        elif self._long_part is not None:
+            yield from self._desk.give_up(self._token, [chunk.chunk for chunk in self._long_part.chunks])
 
     def _write_part(self, part: bytes) -> fx.Steps[tuple[Written, list[ChunkId], bytes | None]]:
         """The chunks, those that they replace, and their bytes unless they were a long part."""

@@ -89,6 +89,7 @@ def write_chunks(
         return (yield from writer.write())
     except PeacefsError as error:
         source.abort(error)
+        yield from writer.give_up()
         raise
 
 
@@ -112,6 +113,8 @@ class _FileWriter:
         self._renewal = renewal
         self._failed: list[NodeId] = []
         self._written = 0
+        #: What the file has got for itself and its grants do not give back.
+        self._chunks: list[ChunkId] = []
 
     def write(self) -> fx.Steps[Written]:
         chunks: list[WrittenChunk] = []
@@ -119,6 +122,10 @@ class _FileWriter:
         while (yield from self._more()):
             chunks.append((yield from self._write_next_chunk()))
         return Written(chunks, tuple(self._failed))
+
+    def give_up(self) -> fx.Steps[None]:
+        """Nothing of the file will be published. Raises nothing."""
+        yield from self._desk.give_up(self._token, self._chunks)
 
     def _more(self) -> fx.Steps[bool]:
         if self._renewal is not None:
@@ -135,6 +142,8 @@ class _FileWriter:
         allocated, self._placed = self._placed, None
         if allocated is None:
             allocated = yield from self._allocate(self._failed, None)
+        else:
+            self._chunks.append(allocated.chunk)
         return (yield from self._through(allocated, buffer, self._allocate))
 
     def _is_large(self) -> fx.Steps[bool]:
@@ -164,6 +173,7 @@ class _FileWriter:
             yield from grants.give_back()
             raise
         grants.written(0)
+        self._chunks.append(written.chunk)
         return written
 
     def _through(self, allocated: Allocated, buffer: ChunkBuffer, again: AllocateAgain) -> fx.Steps[WrittenChunk]:
@@ -172,4 +182,7 @@ class _FileWriter:
         return written
 
     def _allocate(self, failed: list[NodeId], abandoned: ChunkId | None) -> fx.Steps[Allocated]:
-        return (yield from fx.call(AllocateChunk(self._token, list(failed), abandoned, self._written), Allocated))
+        wanted = AllocateChunk(self._token, list(failed), abandoned, self._written)
+        allocated = yield from fx.call(wanted, Allocated)
+        self._chunks.append(allocated.chunk)
+        return allocated

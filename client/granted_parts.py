@@ -39,6 +39,7 @@ class GrantedParts:
         hop_timeout_s: float = default_hop_timeout_s,
     ) -> None:
         """`tokens` are leave to write each part. `abandoned` and `asked_s` as in `GrantedSet`."""
+        self._desk = desk
         self._pages = pages
         self._planned = planned
         self._tokens = tokens
@@ -72,6 +73,13 @@ class GrantedParts:
         """All workers end soon. The first reason stands."""
         self._stop.set(reason)
         self.grants.refuse(reason)
+
+    def abandon(self) -> fx.Steps[None]:
+        """Nothing more is published, nor written. Raises nothing."""
+        yield from self.grants.give_back()
+        with self._lock:
+            written = [chunk.chunk for chunk in self._written.values()]
+        yield from self._desk.give_up(self._tokens[0], written)
 
     def complete(self) -> fx.Steps[None]:
         """Makes the files."""

@@ -67,12 +67,12 @@ class ScheduleDesk:
         Raises AccessDenied, LeaseExpired, BadRequest, NoDatanodes for what can never be granted, Overloaded.
         """
         token = self._at.seal.open_for_writing(wanted.token, self._at.wall_clock())
-        if isinstance(token, FileLease):
-            self._appending.renew_lease(token)
-        check_room(self._at.reader, token, wanted.written_bytes)
-        # Chunks of the set, or those that its writer was given otherwise.
-        for writer in (_name_here(link, wanted.write_set), writer_of(token)):
-            self._at.send(self._at.cluster.given_up(wanted.abandoned, writer))
+        # Heard of whoever may write no more, too: for want of room, or of a lease.
+        self._at.send(self._at.cluster.given_up(wanted.abandoned, writer_of(token)))
+        if wanted.chunks:
+            if isinstance(token, FileLease):
+                self._appending.renew_lease(token)
+            check_room(self._at.reader, token, wanted.written_bytes)
         await self._at.until_ready()
         self.see_datanodes()
         wish = self._wish(wanted, token, link, writer_host)
@@ -102,6 +102,7 @@ class ScheduleDesk:
             waited_s=max(0.0, wanted.waited_s),
             source=source,
             to_come_bytes=max(0, wanted.to_come_bytes),
+            owner=writer_of(token),
         )
 
     def _datanode_at(self, host: str | None, write_set: str) -> NodeId | None:
@@ -221,7 +222,7 @@ class ScheduleDesk:
     def _push(self, push: Push, asking: str) -> None:
         grant = push.grant
         self._at.cluster.granted(self._at.monotonic(), grant.chunk, grant.nodes, write_token_lifetime_s)
-        self._at.cluster.abandonment.hand(grant.chunk, grant.write_set)
+        self._at.cluster.abandonment.hand(grant.chunk, push.owner)
         self.on_waited(grant.waited_s)
         log.debug("grant %d: chunk %s through %s", grant.number, show(grant.chunk), ", ".join(grant.nodes))
         granted = self._placing.granted(grant)

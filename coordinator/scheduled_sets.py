@@ -22,7 +22,7 @@ class Wish:
 
     `link` is the datanode whose gateway asks, None for a client that asks by HTTP; `writer` the datanode that
     the data comes from, if it is one of ours; `source` is given where the rest of the checkpoint is estimated, and
-    `to_come_bytes` is the rest where it is known.
+    `to_come_bytes` is the rest where it is known. `owner` is the one whose word gives up what is granted.
     """
 
     name: str
@@ -36,6 +36,7 @@ class Wish:
     waited_s: float = 0.0
     source: Source | None = None
     to_come_bytes: int = 0
+    owner: str = ""
 
     def check(self) -> None:
         """Raises BadRequest for what makes no sense."""
@@ -144,6 +145,7 @@ class Push:
 
     grant: InFlight
     link: NodeId | None
+    owner: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -315,9 +315,13 @@ class Scheduling:
         self._copies.begin_again(self._policy)
         return self._handle(now_s, [self._submission(now_s, known) for known in self.queue])
 
+    def _push(self, grant: InFlight) -> Push:
+        wish = self._sets[grant.write_set].wish
+        return Push(grant, wish.link, wish.owner)
+
     def _handle(self, now_s: float, events: Sequence[Event]) -> list[Effect]:
         effects: list[Effect] = [
-            Push(grant, self._sets[grant.write_set].wish.link)
+            self._push(grant)
             for grant in [self._grant(now_s, given) for given in self._policy.handle(events, now_s)]
         ]
         if self._grants or self._copies or self._policy.has_more or not self._chunks_waiting:

@@ -268,6 +268,7 @@ class WebHdfs:
             client_host=client_host(scope),
             exclude=asked.exclude,
             request_id=self._new_request_id(),
+            is_shown=True,
         )
         ticket = await self._files.writing.create(wanted)
         written = WriteFile(asked.path, ticket.token, ticket.allocated, header(scope, b"host") or "")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from peacefs.protocol.errors import BadRequest, NoDatanodes
+from peacefs.protocol.errors import BadRequest, NoDatanodes, PeacefsError
 from peacefs.protocol.ids import ChunkId
 from peacefs.protocol.limits import checksum_block_bytes, chunk_bytes_max, write_token_lifetime_s
 from peacefs.protocol.messages import (
@@ -53,6 +53,8 @@ class CreateFile:
     client_host: str | None = None
     exclude: frozenset[str] = frozenset()
     request_id: str = ""
+    #: Whether others than the writer may come to have the first chunk, for it goes into a URL.
+    is_shown: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,8 @@ class Writing:
             client_host=wanted.client_host or "",
         )
         exclude = self._placing.nodes_by_http_name(wanted.exclude)
-        allocated, head = self._placing.place(token.replication, wanted.client_host, exclude)
+        writer = None if wanted.is_shown else writer_of(token)
+        allocated, head = self._placing.place(token.replication, wanted.client_host, exclude, writer)
         return CreateTicket(
             head.registration.http_host, head.registration.http_port, self._at.seal.seal(token), allocated
         )
@@ -122,7 +125,7 @@ class Writing:
         """Creates the name and publishes the file, or extends the one that is there, in one commit."""
         token = self._at.seal.open_for_writing(wanted.token, self._at.wall_clock())
         self._verify(wanted.chunks)
-        with self._publishing(wanted.chunks):
+        with self._publishing(token, wanted.chunks):
             if isinstance(token, FileLease):
                 publication = await self._appending.complete(token, wanted.chunks, wanted.replaced)
             else:
@@ -135,7 +138,7 @@ class Writing:
         """As `complete`, but the writer goes on, as the holder of the file's lease."""
         token = self._at.seal.open_for_writing(wanted.token, self._at.wall_clock())
         self._verify(wanted.chunks)
-        with self._publishing(wanted.chunks):
+        with self._publishing(token, wanted.chunks):
             if isinstance(token, FileLease):
                 renewed, publication = await self._appending.flush(token, wanted)
             else:
@@ -165,8 +168,17 @@ class Writing:
             publication,
         )
 
-    def _publishing(self, chunks: Sequence[WrittenChunk]) -> AbstractContextManager[None]:
-        return self._at.cluster.abandonment.publishing([chunk.chunk for chunk in chunks])
+    @contextmanager
+    def _publishing(self, token: FileWrite | FileLease, written: Sequence[WrittenChunk]) -> Iterator[None]:
+        """What is refused for good is given up for the writer: nothing else would ever be made of it."""
+        chunks = [chunk.chunk for chunk in written]
+        try:
+            with self._at.cluster.abandonment.publishing(chunks):
+                yield
+        except PeacefsError as refusal:
+            if not refusal.retriable:
+                self._at.send(self._at.cluster.given_up(chunks, writer_of(token)))
+            raise
 
     def _verify(self, chunks: Sequence[WrittenChunk]) -> None:
         for chunk in chunks:

@@ -1,4 +1,4 @@
-"""What a broken pipeline left goes as soon as its writer has said so, and what was published stays."""
+"""What a broken pipeline or a refused file left goes at once, by its writer's word, and what was published stays."""
 
 from __future__ import annotations
 
@@ -6,14 +6,23 @@ from random import Random
 from typing import Any
 
 import pytest
-from simulation.client_steps import append, read, write
+from simulation.client_requests import Create, Created, Extend
+from simulation.client_steps import append, append_from, delete, read, write, write_from
+from simulation.name_changes import Change
 from simulation.seeds import seeds
 from simulation.simulated_cluster import SimulatedCluster
-from simulation.terms import CHUNK_BYTES
+from simulation.terms import CALL_TIMEOUT_S, CHUNK_BYTES, DESK, HOP_TIMEOUT_S
 from simulation.world import Network, Node
 
+from peacefs.client.byte_stream import ByteStream
+from peacefs.client.checkpoint_parts import split
+from peacefs.client.file_appender import append_file
+from peacefs.client.file_writer import write_file
+from peacefs.client.granted_parts import GrantedParts
+from peacefs.client.pages import Pages, Stop
 from peacefs.protocol import effects as fx
-from peacefs.protocol.errors import PeacefsError
+from peacefs.protocol.errors import FileAlreadyExists, FileNotFound, LeaseExpired, PeacefsError, PeerUnreachable
+from peacefs.protocol.messages import Done, Leased
 
 
 class HeadBreaker:
@@ -98,3 +107,93 @@ def test_in_a_network_that_loses_and_doubles_nothing_that_was_published_goes_wit
     assert len(kept) > 5 and len(cluster.coordinator.cluster.abandonment) > 0
     for path, data in kept.items():
         assert run(cluster, client, read(path)) == data
+
+
+SIZES = pytest.mark.parametrize("size", [5000, 300 * 1024, 2 * CHUNK_BYTES + 5], ids=["small", "large", "granted"])
+
+
+def nothing_is_left(cluster: SimulatedCluster) -> bool:
+    return cluster.world.run(lambda: not unknown_replicas(cluster), limit_s=5.0)
+
+
+@SIZES
+def test_what_was_written_for_a_file_that_is_refused_at_its_completion_is_gone_soon(size: int) -> None:
+    cluster = SimulatedCluster(1)
+    client = cluster.client("client-1")
+    cluster.until_ready()
+
+    def work() -> fx.Steps[None]:
+        created = yield from fx.call(Create("/f", "r"), Created, timeout_s=CALL_TIMEOUT_S)
+        yield from fx.call(Change("mkdirs", "/f", "simulated", "", number=0o755), Done, timeout_s=CALL_TIMEOUT_S)
+        source = ByteStream.of(bytes(size))
+        yield from write_file(
+            created.token,
+            created.allocated,
+            source,
+            block_bytes=CHUNK_BYTES,
+            desk=DESK,
+            hop_timeout_s=HOP_TIMEOUT_S,
+        )
+
+    with pytest.raises(FileAlreadyExists, match="as a directory"):
+        run(cluster, client, work())
+    assert len(cluster.coordinator.cluster.abandonment) > 0
+    assert nothing_is_left(cluster), unknown_replicas(cluster)
+
+
+@SIZES
+def test_what_was_written_for_the_end_of_a_file_that_is_deleted_meanwhile_is_gone_soon(size: int) -> None:
+    cluster = SimulatedCluster(1)
+    client = cluster.client("client-1")
+    cluster.until_ready()
+    run(cluster, client, write("/log", b"first", "r"))
+
+    def work() -> fx.Steps[None]:
+        leased = yield from fx.call(Extend("/log", "writer"), Leased, timeout_s=CALL_TIMEOUT_S)
+        yield from delete("/log")
+        source = ByteStream.of(bytes(size))
+        yield from append_file(
+            leased, source, block_bytes=leased.block_bytes, desk=DESK, hop_timeout_s=HOP_TIMEOUT_S
+        )
+
+    with pytest.raises((FileNotFound, LeaseExpired)):
+        run(cluster, client, work())
+    assert nothing_is_left(cluster), unknown_replicas(cluster)
+
+
+@pytest.mark.parametrize("appending", [False, True], ids=["new", "longer"])
+def test_what_was_written_of_a_file_whose_producer_dies_is_gone_soon(appending: bool) -> None:
+    cluster = SimulatedCluster(1)
+    client = cluster.client("client-1")
+    cluster.until_ready()
+    run(cluster, client, write("/log", b"first", "r"))
+    source = ByteStream()
+    source.feed(bytes(3 * CHUNK_BYTES))
+    steps = append_from("/log", source, "writer") if appending else write_from("/new", source, "new")
+    writing = cluster.start(client, "write", steps)
+    assert cluster.world.run(lambda: len(unknown_replicas(cluster)) >= 6, limit_s=60.0), "two chunks are written"
+    source.abort(PeerUnreachable("the client hung up"))
+    with pytest.raises(PeerUnreachable, match="hung up"):
+        cluster.world.run_task(writing, limit_s=60.0)
+    assert nothing_is_left(cluster), unknown_replicas(cluster)
+
+
+def test_what_was_written_of_a_checkpoint_that_is_given_up_is_gone_soon() -> None:
+    cluster = SimulatedCluster(1)
+    client = cluster.client("client-1")
+    cluster.until_ready()
+    pages = Pages([bytes(4 * CHUNK_BYTES)])
+
+    def work() -> fx.Steps[None]:
+        tokens = []
+        for part in range(2):
+            created = yield from fx.call(Create(f"/part-{part}", f"p{part}"), Created, timeout_s=CALL_TIMEOUT_S)
+            tokens.append(created.token)
+        planned = split(pages.length, 2, CHUNK_BYTES)
+        parts = GrantedParts(DESK, pages, planned, tokens, workers=2, stop=Stop(), hop_timeout_s=HOP_TIMEOUT_S)
+        yield from parts.work()
+        yield from parts.abandon()
+
+    run(cluster, client, work())
+    assert len(cluster.coordinator.cluster.abandonment) == 4
+    assert nothing_is_left(cluster), unknown_replicas(cluster)
