@@ -1,7 +1,7 @@
 """Which Python this is, and whether it was built with profile-guided optimisation, without which it is slower.
 
-`python benchmarks/interpreter.py` says it in a line and exits with 1 for one that was not. So `setup.sh` asks what it
-finds, before anything is installed: imports nothing but the standard library.
+`python benchmarks/interpreter.py` says it in a line and exits with 1 for one that was not. So `setup.sh` asks what
+it finds, before anything is installed: imports nothing but the standard library.
 """
 
 from __future__ import annotations
