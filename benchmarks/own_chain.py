@@ -1,6 +1,6 @@
 """The write pipeline alone, to stand beside `bare_chain`: data servers with their stores, a process each.
 
-There is no coordinator: this process seals the tokens itself and asks nobody. Large chunks go through one pipeline
+There is no coordinator: this process signs the tokens itself and asks nobody. Large chunks go through one pipeline
 one after the other; small ones through many connections at once, from a process of their own.
 
     python benchmarks/own_chain.py --mebibytes 1024 --small-chunks 20000 --connections 16
@@ -39,9 +39,9 @@ from peacefs.protocol.hello import Identity
 from peacefs.protocol.limits import MIB, chunk_bytes_max, packet_bytes, thread_switch_interval_s
 from peacefs.protocol.messages import Allocated, Hop, Message
 from peacefs.protocol.threads import ThreadDriver
-from peacefs.protocol.tokens import ChunkWrite, Seal
+from peacefs.protocol.tokens import ChunkWrite, Signer
 
-_SEAL = Seal(b"benchmark")
+_SIGNER = Signer(b"benchmark")
 _CLUSTER = "benchmark"
 
 
@@ -93,7 +93,7 @@ class _Allocations:
 
     def __call__(self, pipeline: list[Hop]) -> Allocated:
         number = next(self._numbers)
-        token = _SEAL.seal(ChunkWrite(time.time() + 600, number, number, [hop.node for hop in pipeline]))
+        token = _SIGNER.sign(ChunkWrite(time.time() + 600, number, number, [hop.node for hop in pipeline]))
         return Allocated(number, number, pipeline, token)
 
 
@@ -138,14 +138,14 @@ def _serve(name: str, directory: Path, sync: bool, end: Connection) -> None:
     """A datanode's data path until the other end of the pipe closes."""
     sys.setswitchinterval(thread_switch_interval_s)
     directory.mkdir()
-    me = Identity(_CLUSTER, "datanode", name, _SEAL)
+    me = Identity(_CLUSTER, "datanode", name, _SIGNER)
     pool = ConnectionPool(me)
     driver = ThreadDriver(pool, _no_coordinator, sync_to_disk=sync)
     store = ChunkStore(str(directory), 0, available_bytes=lambda: 1 << 50, rng=random.Random(name))
     driver.run(store.recover())
     changes = Changes()
     requests = DataRequests(
-        PipelineHop(name, _SEAL, store, changes, StreamsUnderWay(name)), ChunkServer(_SEAL, store, changes)
+        PipelineHop(name, _SIGNER, store, changes, StreamsUnderWay(name)), ChunkServer(_SIGNER, store, changes)
     )
     server = DataServer("127.0.0.1", 0, me, driver, requests)
     server.start()

@@ -42,7 +42,7 @@ from peacefs.protocol.messages import (
     Usage,
 )
 from peacefs.protocol.secret import read_secret
-from peacefs.protocol.tokens import Seal
+from peacefs.protocol.tokens import Signer
 
 from .idle import resident_mb
 from .namespaces import existing, load
@@ -117,7 +117,7 @@ class _Datanode:
     def __init__(self, coordinator: _Coordinator, secret: bytes, node: str, replicas: Sequence[Replica]) -> None:
         self._node = node
         self._replicas = replicas
-        me = Identity(coordinator.cluster, "datanode", node, Seal(secret))
+        me = Identity(coordinator.cluster, "datanode", node, Signer(secret))
         self.link = CoordinatorLink(("127.0.0.1", coordinator.node_port), me, self, Changes())
 
     def registration(self) -> Register:

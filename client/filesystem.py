@@ -55,7 +55,7 @@ class PeaceFileSystem:
         where, patience = parse_address(address), Patience()
         self._api = CoordinatorApi(CoordinatorHttp(where, patience), user or current_user())
         name = f"client {socket.gethostname()}/{os.getpid()}"
-        self._connections = ConnectionPool(Identity(cluster="", role="client", name=name, seal=None))
+        self._connections = ConnectionPool(Identity(cluster="", role="client", name=name, signer=None))
         self._calls = ControlCalls(where, self._connections, patience)
         self._driver = ThreadDriver(self._connections, self._calls.call)
         self._grants = GrantDesk(f"{name} {uuid.uuid4().hex[:8]}", pushed=False)

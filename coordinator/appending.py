@@ -78,12 +78,12 @@ class Appending:
         near = [node for node in alive if node.registration.data_host == wanted.client_host]
         gateway = (near or alive)[self._at.numbering.next() % len(near or alive)]
         return AppendTicket(
-            gateway.registration.http_host, gateway.registration.http_port, self._at.seal.seal(token)
+            gateway.registration.http_host, gateway.registration.http_port, self._at.signer.sign(token)
         )
 
     async def take_lease(self, wanted: TakeLease, writer_host: str | None) -> Leased:
         """For the holder of a token of `append`. Raises as `extend` does."""
-        token = self._at.seal.open(wanted.token, FileAppend, self._at.wall_clock())
+        token = self._at.signer.verify(wanted.token, FileAppend, self._at.wall_clock())
         return await self.extend(token.path, token.user, wanted.holder, writer_host)
 
     async def extend(self, path: str, user: str, holder: str, writer_host: str | None) -> Leased:
@@ -122,7 +122,7 @@ class Appending:
             replication=replication,
             request_id=request_id,
         )
-        return self._at.seal.seal(token)
+        return self._at.signer.sign(token)
 
     def _file_to_extend(self, path: NamespacePath, user: str) -> Inode:
         with self._at.reader.view():
@@ -134,12 +134,12 @@ class Appending:
 
     async def renew(self, wanted: RenewLease) -> Done:
         """Raises LeaseExpired."""
-        self.renew_lease(self._at.seal.open(wanted.token, FileLease, self._at.wall_clock()))
+        self.renew_lease(self._at.signer.verify(wanted.token, FileLease, self._at.wall_clock()))
         return Done()
 
     async def abandon(self, wanted: AbandonLease) -> Done:
         """The file stays as it is."""
-        token = self._at.seal.open(wanted.token, FileLease, self._at.wall_clock())
+        token = self._at.signer.verify(wanted.token, FileLease, self._at.wall_clock())
         lease = _lease(token)
         await self._at.commit(lambda tx: namespace.abandon_lease(tx, token.inode, lease))
         self._leases.release(token.inode, lease)

@@ -1,4 +1,4 @@
-"""Placing chunks: numbers, a pipeline of datanodes, and sealed leave to write through it."""
+"""Placing chunks: numbers, a pipeline of datanodes, and signed leave to write through it."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class Placing:
             return None
         use_by_s = at.wall_clock() + grant.granted_s + grant_open_s - at.monotonic()
         token = ChunkWrite(use_by_s, grant.chunk, grant.version, list(grant.nodes), grant.number)
-        allocated = Allocated(grant.chunk, grant.version, hops, at.seal.seal(token))
+        allocated = Allocated(grant.chunk, grant.version, hops, at.signer.sign(token))
         return GrantedChunk(grant.index, at.numbering.epoch, grant.number, allocated)
 
     def write_token(self, chunk: ChunkId, version: int, nodes: list[NodeId]) -> str:
         """Leave to write a version of a chunk through these nodes."""
         expires_s = self._at.wall_clock() + write_token_lifetime_s
-        return self._at.seal.seal(ChunkWrite(expires_s=expires_s, chunk=chunk, version=version, nodes=nodes))
+        return self._at.signer.sign(ChunkWrite(expires_s=expires_s, chunk=chunk, version=version, nodes=nodes))
 
     def nodes_by_http_name(self, names: frozenset[str]) -> frozenset[NodeId]:
         """The datanodes that a client calls `host:port`."""

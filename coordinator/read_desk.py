@@ -24,7 +24,7 @@ class ReadDesk:
 
     async def state(self, wanted: StateReads) -> ReadsScheduled:
         """Which of its chunks a reader may read now, and where. Raises AccessDenied, BadRequest, Overloaded."""
-        self._at.seal.open(wanted.token, FileRead, self._at.wall_clock())
+        self._at.signer.verify(wanted.token, FileRead, self._at.wall_clock())
         alive = {node.id for node in self._at.cluster.members.alive()}
         wish = ReadWish(
             reader=wanted.reader,

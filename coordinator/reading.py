@@ -85,7 +85,7 @@ class Reading:
         await self._at.until_ready()
         chunks = file.chunks()
         node = self._gateway_for(file.path, chunks, client_host, exclude, offset)
-        token = self._at.seal.seal(self._read_token(file, user))
+        token = self._at.signer.sign(self._read_token(file, user))
         layout = self._layout(chunks, node.registration.data_host, first=node) if len(chunks) == 1 else None
         http = node.registration
         length, block_bytes = file.status.length, file.status.block_bytes
@@ -96,11 +96,11 @@ class Reading:
         file = self._readable_file(path, user)
         await self._at.until_ready()
         layout = self._layout(file.chunks(), client_host)
-        return self._at.seal.seal(self._read_token(file, user)), layout, file.status
+        return self._at.signer.sign(self._read_token(file, user)), layout, file.status
 
     async def layout(self, wanted: GetLayout, reader_host: str | None) -> Layout:
         """Where the chunks of an open file are now."""
-        token = self._at.seal.open(wanted.token, FileRead, self._at.wall_clock())
+        token = self._at.signer.verify(wanted.token, FileRead, self._at.wall_clock())
         await self._at.until_ready()
         reader = self._at.reader if token.at_tx is None else self._at.reader.at(token.at_tx, ROOT)
         namespace.status_of_inode(reader, token.inode)
@@ -161,7 +161,7 @@ class Reading:
                     chunk.chunk,
                     chunk.version,
                     chunk.length,
-                    self._at.seal.seal(ChunkRead(expires_s=expires_s, chunk=chunk.chunk)),
+                    self._at.signer.sign(ChunkRead(expires_s=expires_s, chunk=chunk.chunk)),
                     self._hops(chunk.chunk, reader_host, first),
                 )
                 for chunk in chunks

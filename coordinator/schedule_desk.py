@@ -1,4 +1,4 @@
-"""Where writers and datanodes meet the scheduling service: messages in, sealed grants and questions out.
+"""Where writers and datanodes meet the scheduling service: messages in, signed grants and questions out.
 
 Whoever asks over a datanode's link is told of a later grant over it; who asks by HTTP has the question held for
 a moment, and asks again.
@@ -66,7 +66,7 @@ class ScheduleDesk:
 
         Raises AccessDenied, LeaseExpired, BadRequest, NoDatanodes for what can never be granted, Overloaded.
         """
-        token = self._at.seal.open_for_writing(wanted.token, self._at.wall_clock())
+        token = self._at.signer.verify_for_writing(wanted.token, self._at.wall_clock())
         # Heard of whoever may write no more, too: for want of room, or of a lease.
         self._at.send(self._at.cluster.given_up(wanted.abandoned, writer_of(token)))
         if wanted.chunks:

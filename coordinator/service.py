@@ -48,7 +48,7 @@ from peacefs.protocol.secret import (
     read_secret,
     require_secret_for,
 )
-from peacefs.protocol.tokens import Seal
+from peacefs.protocol.tokens import Signer
 from peacefs.topology.loader import load_topology
 from peacefs.topology.model import Topology
 
@@ -139,7 +139,7 @@ def run(options: CoordinatorOptions) -> None:
         secret = (
             read_secret(secret_file) if secret_file else read_or_make_secret(options.directory / "cluster.secret")
         )
-        uvloop.run(Coordinator(options, metadata, Seal(secret), described).serve())
+        uvloop.run(Coordinator(options, metadata, Signer(secret), described).serve())
     finally:
         metadata.close()
 
@@ -166,7 +166,7 @@ class Coordinator:
     """All parts of a running coordinator. Owned by its event loop, but for the writer thread of the commits."""
 
     def __init__(
-        self, options: CoordinatorOptions, metadata: SqliteMetadata, seal: Seal, described: Topology | None
+        self, options: CoordinatorOptions, metadata: SqliteMetadata, signer: Signer, described: Topology | None
     ) -> None:
         self._options = options
         self._metadata = metadata
@@ -178,7 +178,7 @@ class Coordinator:
         self._address = ""
         self._tidy_at_s = 0.0
         self._nodes = NodeServer(
-            Identity(metadata.cluster_id, "coordinator", "coordinator", seal),
+            Identity(metadata.cluster_id, "coordinator", "coordinator", signer),
             self._cluster,
             epoch=self._epoch,
             on_epoch_seen=self._epoch_seen,
@@ -187,7 +187,7 @@ class Coordinator:
             self._reader,
             self._commit,
             self._cluster,
-            seal,
+            signer,
             self._epochs.numbering,
             self._nodes.send,
             Callers(getpass.getuser() if options.check_permissions else None, options.groups),

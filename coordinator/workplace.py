@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 from peacefs.protocol.errors import SafeMode
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.limits import startup_hold_s, startup_waiting_max
-from peacefs.protocol.tokens import Seal
+from peacefs.protocol.tokens import Signer
 
 from .cluster import Cluster
 from .metadata import Reader, Transaction
@@ -39,7 +39,7 @@ class Workplace:
     reader: Reader
     commit: Commit
     cluster: Cluster
-    seal: Seal
+    signer: Signer
     numbering: Numbering
     send: Callable[[Sequence[Order]], None]
     callers: Callers = field(default_factory=Callers)

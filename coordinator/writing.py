@@ -79,7 +79,7 @@ class Writing:
         self._schedule = schedule
 
     async def create(self, wanted: CreateFile) -> CreateTicket:
-        """Places the first chunk and seals all that the completion needs. Commits nothing."""
+        """Places the first chunk and signs all that the completion needs. Commits nothing."""
         parsed = changeable_path(wanted.path)
         check_request_id(wanted.request_id)
         replication = checked_replication(wanted.replication)
@@ -105,12 +105,12 @@ class Writing:
         writer = None if wanted.is_shown else writer_of(token)
         allocated, head = self._placing.place(token.replication, wanted.client_host, exclude, writer)
         return CreateTicket(
-            head.registration.http_host, head.registration.http_port, self._at.seal.seal(token), allocated
+            head.registration.http_host, head.registration.http_port, self._at.signer.sign(token), allocated
         )
 
     async def allocate(self, wanted: AllocateChunk, writer_host: str | None) -> Allocated:
         """A further chunk for a file being written, or one in place of a chunk whose pipeline failed."""
-        token = self._at.seal.open_for_writing(wanted.token, self._at.wall_clock())
+        token = self._at.signer.verify_for_writing(wanted.token, self._at.wall_clock())
         if isinstance(token, FileLease):
             self._appending.renew_lease(token)
         check_room(self._at.reader, token, wanted.written_bytes)
@@ -123,7 +123,7 @@ class Writing:
 
     async def complete(self, wanted: CompleteFile) -> Completed:
         """Creates the name and publishes the file, or extends the one that is there, in one commit."""
-        token = self._at.seal.open_for_writing(wanted.token, self._at.wall_clock())
+        token = self._at.signer.verify_for_writing(wanted.token, self._at.wall_clock())
         self._verify(wanted.chunks)
         with self._publishing(token, wanted.chunks):
             if isinstance(token, FileLease):
@@ -136,7 +136,7 @@ class Writing:
 
     async def flush(self, wanted: FlushFile, writer_host: str | None) -> Flushed:
         """As `complete`, but the writer goes on, as the holder of the file's lease."""
-        token = self._at.seal.open_for_writing(wanted.token, self._at.wall_clock())
+        token = self._at.signer.verify_for_writing(wanted.token, self._at.wall_clock())
         self._verify(wanted.chunks)
         with self._publishing(token, wanted.chunks):
             if isinstance(token, FileLease):
@@ -144,7 +144,7 @@ class Writing:
             else:
                 renewed, publication = await self._publish_open(token, wanted)
             self._take_in(token, wanted.chunks, publication)
-        lease = self._at.seal.open(renewed, FileLease, self._at.wall_clock())
+        lease = self._at.signer.verify(renewed, FileLease, self._at.wall_clock())
         try:
             allocated, _head = self._placing.place(token.replication, writer_host, frozenset(), writer_of(lease))
         except NoDatanodes:
@@ -185,7 +185,7 @@ class Writing:
             if not chunk.receipts:
                 raise BadRequest("a chunk without receipts is on no datanode; write it again")
             for receipt in chunk.receipts:
-                self._at.seal.verify_receipt(receipt, chunk.chunk, chunk.version, chunk.length, chunk.checksum)
+                self._at.signer.verify_receipt(receipt, chunk.chunk, chunk.version, chunk.length, chunk.checksum)
 
     def _take_in(
         self, token: FileWrite | FileLease, chunks: Sequence[WrittenChunk], publication: namespace.Publication

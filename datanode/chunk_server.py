@@ -6,7 +6,7 @@ from peacefs.protocol import effects as fx
 from peacefs.protocol.errors import AccessDenied, BadRequest, ChecksumMismatch, PeacefsError
 from peacefs.protocol.limits import idle_connection_timeout_s
 from peacefs.protocol.messages import ReadChunk
-from peacefs.protocol.tokens import ChunkRead, Seal
+from peacefs.protocol.tokens import ChunkRead, Signer
 
 from . import metrics
 from .changes import Changes
@@ -19,14 +19,14 @@ class ChunkServer:
 
     def __init__(
         self,
-        seal: Seal,
+        signer: Signer,
         store: ReplicaStore,
         changes: Changes,
         *,
         reader_timeout_s: float = idle_connection_timeout_s,
     ) -> None:
         """A reader that takes nothing for `reader_timeout_s` is hung up on: it may come again where it was."""
-        self._seal = seal
+        self._signer = signer
         self._store = store
         self._changes = changes
         self._reader_timeout_s = reader_timeout_s
@@ -37,7 +37,7 @@ class ChunkServer:
         Raises AccessDenied, BadRequest, ChunkNotFound, StaleVersion, DiskFault, or ChecksumMismatch, upon which
         the next heartbeat tells the coordinator.
         """
-        token = self._seal.open(request.token, ChunkRead, (yield from fx.wall_clock()))
+        token = self._signer.verify(request.token, ChunkRead, (yield from fx.wall_clock()))
         if token.chunk != request.chunk:
             raise AccessDenied("the token is for another chunk")
         try:

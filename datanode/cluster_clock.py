@@ -1,4 +1,4 @@
-"""The time that tokens are judged by: the coordinator's, which sealed them, whatever this machine's clock says."""
+"""The time that tokens are judged by: the coordinator's, which signed them, whatever this machine's clock says."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ from peacefs.protocol.errors import (
 from peacefs.protocol.messages import GetLayout, Layout, Leased, TakeLease
 from peacefs.protocol.metrics import CONTENT_TYPE, exposition
 from peacefs.protocol.threads import ThreadDriver
-from peacefs.protocol.tokens import FileAppend, FileRead, FileWrite, Seal
+from peacefs.protocol.tokens import FileAppend, FileRead, FileWrite, Signer
 from peacefs.protocol.webhdfs_answers import Answer, empty_answer, fault_answer, json_answer, send_answer
 from peacefs.protocol.webhdfs_query import is_webhdfs
 from peacefs.protocol.webhdfs_redirects import ExtendFile, ReadFile, SumFile, WriteFile, parse_redirected
@@ -72,14 +72,14 @@ class Gateway:
 
     def __init__(
         self,
-        seal: Seal,
+        signer: Signer,
         driver: ThreadDriver,
         grants: GrantDesk,
         *,
         wall_clock: Callable[[], float] = time.time,
         bounds: GatewayLimits | None = None,
     ) -> None:
-        self._seal = seal
+        self._signer = signer
         self._driver = driver
         self._grants = grants
         self._wall_clock = wall_clock
@@ -122,7 +122,7 @@ class Gateway:
     # -- writing -----------------------------------------------------------------------------------
 
     async def _write(self, wanted: WriteFile, receive: Receive) -> Answer:
-        token = self._seal.open(wanted.token, FileWrite, self._wall_clock())
+        token = self._signer.verify(wanted.token, FileWrite, self._wall_clock())
         stats = await self._received(
             token, receive, lambda upload: self._new_file(wanted, upload, token.block_bytes)
         )
@@ -130,7 +130,7 @@ class Gateway:
         return empty_answer(201, **headers, **_shortage(stats, token))
 
     async def _append(self, wanted: ExtendFile, receive: Receive) -> Answer:
-        token = self._seal.open(wanted.token, FileAppend, self._wall_clock())
+        token = self._signer.verify(wanted.token, FileAppend, self._wall_clock())
         holder = f"{token.user} {uuid.uuid4().hex}"
         take_lease = TakeLease(wanted.token, holder)
         stats = await self._received(
@@ -192,7 +192,7 @@ class Gateway:
     # -- reading -----------------------------------------------------------------------------------
 
     async def _read(self, wanted: ReadFile, receive: Receive, send: Send) -> None:
-        self._seal.open(wanted.token, FileRead, self._wall_clock())
+        self._signer.verify(wanted.token, FileRead, self._wall_clock())
         begun = await self._run(self._quick, begin(wanted))
         if begun.reader is None:
             await send_whole(send, begun.first)
@@ -202,7 +202,7 @@ class Gateway:
 
     async def _checksum(self, wanted: SumFile, receive: Receive) -> Answer:
         """Piece by piece, so that others get their turn; for as long as the client waits."""
-        self._seal.open(wanted.token, FileRead, self._wall_clock())
+        self._signer.verify(wanted.token, FileRead, self._wall_clock())
         checksum = FileChecksum(wanted.block_bytes)
         reader = await self._run(self._quick, _whole_file(wanted.token))
         try:

@@ -34,7 +34,7 @@ from peacefs.protocol.ids import NodeId
 from peacefs.protocol.limits import chunk_bytes_max, grant_clock_slack_s, stream_end_timeout_s
 from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
 from peacefs.protocol.messages import Done, Packet, Receipt, Replica, StreamEnded, WriteAck, WriteChunk
-from peacefs.protocol.tokens import ChunkWrite, Seal
+from peacefs.protocol.tokens import ChunkWrite, Signer
 
 from . import metrics
 from .changes import Changes
@@ -73,7 +73,7 @@ class PipelineHop:
     def __init__(
         self,
         node: NodeId,
-        seal: Seal,
+        signer: Signer,
         store: ChunkIntake,
         changes: Changes,
         streams: StreamsUnderWay,
@@ -83,7 +83,7 @@ class PipelineHop:
     ) -> None:
         self._node = node
         self._streams = streams
-        self._seal = seal
+        self._signer = signer
         self._store = store
         self._changes = changes
         self._paces = paces or Paces()
@@ -120,7 +120,7 @@ class PipelineHop:
         try:
             sealed, forwarded_at = yield from self._take_in(upstream, opening, data, onward, stream)
             receipts = [
-                self._seal.receipt(self._node, opening.chunk, opening.version, sealed.length, sealed.checksum)
+                self._signer.receipt(self._node, opening.chunk, opening.version, sealed.length, sealed.checksum)
             ]
             if onward is not None:
                 receipts += yield from self._compare(opening, sealed, onward, place, forwarded_at)
@@ -138,7 +138,7 @@ class PipelineHop:
     def _token(self, now_s: float, opening: WriteChunk) -> ChunkWrite:
         """Raises AccessDenied, and GrantLapsed for leave that was good once. A grant that was used in time may
         reach the next hop a little late."""
-        token = self._seal.open_even_late(opening.token, ChunkWrite)
+        token = self._signer.verify_even_late(opening.token, ChunkWrite)
         if token.grant and token.expires_s < now_s - grant_clock_slack_s:
             raise GrantLapsed("the chunk was not begun while its grant was good; ask for it again")
         if not token.grant and token.expires_s < now_s:

@@ -59,7 +59,7 @@ from peacefs.protocol.messages import (
 from peacefs.protocol.process import log_to_stderr, raise_open_files_limit, stop_event
 from peacefs.protocol.secret import SECRET_FILE_VARIABLE, find_secret_file, read_secret, require_secret_for
 from peacefs.protocol.threads import ThreadDriver
-from peacefs.protocol.tokens import Seal
+from peacefs.protocol.tokens import Signer
 from peacefs.topology.rate_curve import RateCurve
 
 from .changes import Changes
@@ -126,25 +126,25 @@ def run(options: DatanodeOptions) -> None:
             f"a datanode needs the cluster's secret: pass --secret-file or set {SECRET_FILE_VARIABLE} "
             f"(a coordinator on loopback keeps it as cluster.secret in its directory)"
         )
-    uvloop.run(_serve(options, Seal(read_secret(secret_file))))
+    uvloop.run(_serve(options, Signer(read_secret(secret_file))))
 
 
-async def _serve(options: DatanodeOptions, seal: Seal) -> None:
+async def _serve(options: DatanodeOptions, signer: Signer) -> None:
     stop = stop_event(options.parent_fd)
     cluster = cluster_of(options.directory)
     if cluster is None:
-        cluster = await _learn_cluster(options, seal, stop)
+        cluster = await _learn_cluster(options, signer, stop)
         if cluster is None:
             return
     with claim_directories(
         options.directory, options.data_directories, cluster, f"dn-{uuid.uuid4().hex[:12]}"
     ) as claimed:
-        await Datanode(options, claimed, seal).serve(stop)
+        await Datanode(options, claimed, signer).serve(stop)
 
 
-async def _learn_cluster(options: DatanodeOptions, seal: Seal, stop: asyncio.Event) -> str | None:
+async def _learn_cluster(options: DatanodeOptions, signer: Signer, stop: asyncio.Event) -> str | None:
     """The cluster that the coordinator belongs to, however long it takes to come up; None when told to stop."""
-    me = Identity("", "datanode", "a new datanode", seal)
+    me = Identity("", "datanode", "a new datanode", signer)
     while not stop.is_set():
         try:
             connection, peer = await asyncio.to_thread(open_connection, options.coordinator, "the coordinator", me)
@@ -193,14 +193,14 @@ def _no_room() -> int:
 class Datanode:
     """All parts of a running datanode."""
 
-    def __init__(self, options: DatanodeOptions, claimed: Claimed, seal: Seal) -> None:
+    def __init__(self, options: DatanodeOptions, claimed: Claimed, signer: Signer) -> None:
         self._options = options
         self._directory = directory = claimed.directory
-        self._seal = seal
+        self._signer = signer
         self._node = directory.node
         self._process = uuid.uuid4().hex
         self._advertised = options.advertise or options.host
-        self._me = Identity(directory.cluster, "datanode", self._node, seal)
+        self._me = Identity(directory.cluster, "datanode", self._node, signer)
         self._pool = ConnectionPool(self._me)
         self._changes = Changes()
         self._paces = Paces()
@@ -211,8 +211,8 @@ class Datanode:
         self._driver = ThreadDriver(self._pool, self._link.call, wall_clock=self._clock.now_s)
         self._store = self._disks(claimed)
         self._requests = DataRequests(
-            PipelineHop(self._node, seal, self._intake(), self._changes, self._streams, self._paces),
-            ChunkServer(seal, self._store, self._changes),
+            PipelineHop(self._node, signer, self._intake(), self._changes, self._streams, self._paces),
+            ChunkServer(signer, self._store, self._changes),
         )
         budget = CopyBudget(options.copy_bytes_per_second)
         self._orders = Orders(self._store, self._changes, Replicator(self._store, self._changes, budget=budget))
@@ -269,7 +269,7 @@ class Datanode:
         StoreMetrics(
             self._store, self.paces, lambda: self._scrubber.progress, self._disk_balancer, lambda: self._pool.idle
         ).publish()
-        gateway = Gateway(self._seal, self._driver, self._grants, wall_clock=self._clock.now_s)
+        gateway = Gateway(self._signer, self._driver, self._grants, wall_clock=self._clock.now_s)
         server = build_server(gateway)
         serving = asyncio.create_task(server.serve(sockets=[self._http_socket]))
         tidying = [threading.Thread(target=self._keep_compacting, name="compactor")]

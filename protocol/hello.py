@@ -20,7 +20,7 @@ from typing import TypeVar
 
 from . import errors
 from .messages import PROTOCOL_VERSION, Challenge, Failure, Hello, Message, Proof, Welcome
-from .tokens import Seal
+from .tokens import Signer
 
 M = TypeVar("M", bound=Message)
 _ROLES = ("client", "datanode", "agent", "coordinator")
@@ -28,12 +28,12 @@ _ROLES = ("client", "datanode", "agent", "coordinator")
 
 @dataclass(frozen=True)
 class Identity:
-    """Who a participant is on the wire. `seal` is None for clients; `cluster` is empty until known."""
+    """Who a participant is on the wire. `signer` is None for clients; `cluster` is empty until known."""
 
     cluster: str
     role: str
     name: str
-    seal: Seal | None
+    signer: Signer | None
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,13 @@ def connecting(me: Identity, nonce: bytes) -> Generator[Message, Message, Peer]:
             f"{challenge.name} belongs to cluster {challenge.cluster}, this side to {me.cluster}"
         )
     proof = b""
-    if me.seal is not None:
-        expected = me.seal.hello_proof(b"acceptor", nonce, challenge.nonce)
+    if me.signer is not None:
+        expected = me.signer.hello_proof(b"acceptor", nonce, challenge.nonce)
         if not hmac.compare_digest(expected, challenge.proof):
             raise errors.PeerRefused(f"{challenge.name} does not know this cluster's secret")
-        proof = me.seal.hello_proof(b"connector", nonce, challenge.nonce)
+        proof = me.signer.hello_proof(b"connector", nonce, challenge.nonce)
     _expect(Welcome, (yield Proof(proof)))
-    return Peer(challenge.cluster, "", challenge.name, trusted=me.seal is not None)
+    return Peer(challenge.cluster, "", challenge.name, trusted=me.signer is not None)
 
 
 def accepting(me: Identity, nonce: bytes, first: Message) -> Generator[Message, Message, Peer]:
@@ -72,7 +72,7 @@ def accepting(me: Identity, nonce: bytes, first: Message) -> Generator[Message, 
 
     Raises PeerRefused, which the shell sends as Failure before it closes.
     """
-    assert me.seal is not None, "acceptors are services and know the secret"
+    assert me.signer is not None, "acceptors are services and know the secret"
     hello = _expect(Hello, first)
     if hello.version != PROTOCOL_VERSION:
         raise errors.PeerRefused(
@@ -83,10 +83,10 @@ def accepting(me: Identity, nonce: bytes, first: Message) -> Generator[Message, 
     if hello.cluster and me.cluster and hello.cluster != me.cluster:
         raise errors.PeerRefused(f"{me.name} belongs to cluster {me.cluster}, {hello.name} to {hello.cluster}")
     challenge = Challenge(
-        PROTOCOL_VERSION, me.cluster, me.name, nonce, me.seal.hello_proof(b"acceptor", hello.nonce, nonce)
+        PROTOCOL_VERSION, me.cluster, me.name, nonce, me.signer.hello_proof(b"acceptor", hello.nonce, nonce)
     )
     proof = _expect(Proof, (yield challenge))
-    trusted = hmac.compare_digest(me.seal.hello_proof(b"connector", hello.nonce, nonce), proof.proof)
+    trusted = hmac.compare_digest(me.signer.hello_proof(b"connector", hello.nonce, nonce), proof.proof)
     if not trusted and hello.role != "client":
         raise errors.PeerRefused(
             f"{hello.name} does not know the secret of cluster {me.cluster}: give it the same --secret-file"

@@ -1,7 +1,7 @@
-"""Tokens and receipts: what the coordinator allows and what datanodes attest, sealed with the cluster secret.
+"""Tokens and receipts: what the coordinator allows and what datanodes attest, signed with the cluster secret.
 
 A token is a struct in MessagePack followed by 16 bytes of HMAC-SHA256, in URL-safe base64 without padding.
-Whoever knows the secret can seal; nobody else can change a bit. Keys for different purposes are derived from
+Whoever knows the secret can sign; nobody else can change a bit. Keys for different purposes are derived from
 the secret by label, so that no token can pass for a receipt. Times are wall-clock seconds; lifetimes are so
 long (`limits`) that ordinary clock differences do not matter.
 """
@@ -130,8 +130,8 @@ class _Mac:
         return hashlib.sha256(self._outer + inner).digest()[:_MAC_BYTES]
 
 
-class Seal:
-    """Seals and opens with one cluster secret."""
+class Signer:
+    """Signs and verifies with one cluster secret."""
 
     def __init__(self, secret: bytes) -> None:
         self._token_mac = _Mac(self._derive(secret, b"token"))
@@ -142,33 +142,33 @@ class Seal:
     def _derive(secret: bytes, label: bytes) -> bytes:
         return hmac.digest(secret, b"peacefs " + label, hashlib.sha256)
 
-    def seal(self, token: Token) -> str:
+    def sign(self, token: Token) -> str:
         body = msgspec.msgpack.encode(token)
         return base64.urlsafe_b64encode(body + self._token_mac.of(body)).rstrip(b"=").decode()
 
-    def open(self, text: str, kind: type[T], now_s: float) -> T:
+    def verify(self, text: str, kind: type[T], now_s: float) -> T:
         """Raises AccessDenied for a token that is malformed, forged, of another kind or expired."""
-        return _of_kind(self._open(text, now_s), kind)
+        return _of_kind(self._verified(text, now_s), kind)
 
-    def open_even_late(self, text: str, kind: type[T]) -> T:
+    def verify_even_late(self, text: str, kind: type[T]) -> T:
         """The same for whoever looks himself whether it has expired."""
-        return _of_kind(self._open(text, -inf), kind)
+        return _of_kind(self._verified(text, -inf), kind)
 
-    def open_for_writing(self, text: str, now_s: float) -> FileWrite | FileLease:
+    def verify_for_writing(self, text: str, now_s: float) -> FileWrite | FileLease:
         """The token of whoever writes chunks, for a new file or for one that is extended. Raises AccessDenied."""
-        token = self._open(text, now_s)
+        token = self._verified(text, now_s)
         if not isinstance(token, FileWrite | FileLease):
             raise AccessDenied(f"a token to write with is wanted, this is a {type(token).__name__}")
         return token
 
-    def _open(self, text: str, now_s: float) -> AnyToken:
+    def _verified(self, text: str, now_s: float) -> AnyToken:
         try:
             raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
         except (binascii.Error, ValueError):
             raise AccessDenied("the token is malformed; ask the coordinator for a new one") from None
         body, mac = raw[:-_MAC_BYTES], raw[-_MAC_BYTES:]
         if not hmac.compare_digest(self._token_mac.of(body), mac):
-            raise AccessDenied("the token was not sealed with this cluster's secret")
+            raise AccessDenied("the token was not signed with this cluster's secret")
         try:
             token = _decoder.decode(body)
         except UNREADABLE:

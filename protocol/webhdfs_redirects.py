@@ -1,9 +1,9 @@
 """The second URL of a CREATE, APPEND or OPEN: the name side writes it, the data side reads it. Pure.
 
-All that the data side needs is in the URL, sealed where it matters, so that it asks the coordinator nothing
+All that the data side needs is in the URL, signed where it matters, so that it asks the coordinator nothing
 before the first byte. (But for APPEND: its URL may be used again and again, and each time takes a lease; and for
 OPEN of a file of several chunks, whose layout would be long.) The path is in it for people and logs; what counts
-is in the token. Addresses are not sealed: who tampers with those of the first chunk's pipeline, or of a small
+is in the token. Addresses are not signed: who tampers with those of the first chunk's pipeline, or of a small
 file's replicas, meets a hello that needs the cluster's secret, and each chunk has a token of its own.
 """
 

@@ -40,7 +40,7 @@ from peacefs.protocol.limits import (
 from peacefs.protocol.messages import AgentBeat, AgentOrders, Failure, Message, RunOrder, RunReport
 from peacefs.protocol.process import log_to_stderr
 from peacefs.protocol.secret import find_secret_file, read_secret
-from peacefs.protocol.tokens import Seal
+from peacefs.protocol.tokens import Signer
 
 from .command_list import CommandList, read_command_list, start_of
 from .reconciliation import Key, key_of, reconcile
@@ -76,7 +76,7 @@ def run(options: AgentOptions) -> None:
     secret_file = find_secret_file(options.secret_file)
     if secret_file is None:
         raise StartupError("an agent needs the cluster's secret: pass --secret-file")
-    seal = Seal(read_secret(secret_file))
+    signer = Signer(read_secret(secret_file))
     logs = options.directory / "logs"
     try:
         logs.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -86,14 +86,14 @@ def run(options: AgentOptions) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     when_parent_dies(options.parent_fd, stop.set)
-    Agent(options, listed, logs.absolute(), seal, stop).serve()
+    Agent(options, listed, logs.absolute(), signer, stop).serve()
 
 
 class Agent:
     """Used from one thread, but for the event that stops it."""
 
     def __init__(
-        self, options: AgentOptions, listed: CommandList, logs: Path, seal: Seal, stop: threading.Event
+        self, options: AgentOptions, listed: CommandList, logs: Path, signer: Signer, stop: threading.Event
     ) -> None:
         self._options = options
         self._listed = listed
@@ -103,7 +103,7 @@ class Agent:
         self._host = host
         self._name = options.name or host
         self._process = uuid.uuid4().hex
-        self._me = Identity("", "agent", self._name, seal)
+        self._me = Identity("", "agent", self._name, signer)
         self._running: dict[Key, RunProcess] = {}
         self._ended: dict[Key, RunReport] = {}
         #: Those that the coordinator does not want any more.

@@ -25,7 +25,7 @@ def sink_on(fault: BaseException) -> FileSink:
     def call(_message: Message, _timeout_s: float) -> Message:
         raise fault
 
-    pool = ConnectionPool(Identity(cluster="", role="client", name="test", seal=None))
+    pool = ConnectionPool(Identity(cluster="", role="client", name="test", signer=None))
     return FileSink(ThreadDriver(pool, call), CREATED, chunk_bytes_max, "holder", GrantDesk("test", pushed=False))
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, cast
 
 import pytest
-from support.spoken_link import SEAL
+from support.spoken_link import SIGNER
 
 from peacefs.coordinator import client_link
 from peacefs.coordinator.client_link import ClientLinks
@@ -104,7 +104,7 @@ class Coordinator:
     def __init__(self) -> None:
         self.reading = Reading()
         files = cast(Files, type("Files", (), {"reading": self.reading})())
-        self.links = ClientLinks(Identity("c", "coordinator", "coordinator", SEAL), files)
+        self.links = ClientLinks(Identity("c", "coordinator", "coordinator", SIGNER), files)
         self.port = 0
         self._clients: list[Client] = []
 

@@ -24,7 +24,7 @@ from peacefs.protocol.errors import AccessDenied, BadRequest, FileNotFound
 from peacefs.protocol.findings import FileFindings, Finding, FsckPage, Tally
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.messages import Receipt, WrittenChunk
-from peacefs.protocol.tokens import Seal
+from peacefs.protocol.tokens import Signer
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ class Tree:
                 self.metadata.reader(),
                 commit,
                 play.cluster,
-                Seal(b"secret"),
+                Signer(b"secret"),
                 self.numbering,
                 lambda orders: None,
                 callers or Callers(),

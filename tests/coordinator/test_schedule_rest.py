@@ -20,13 +20,13 @@ from peacefs.coordinator.scheduling import Scheduling
 from peacefs.coordinator.workplace import Workplace
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.limits import MIB, schedule_body_bytes_max, write_set_chunks_max
-from peacefs.protocol.tokens import FileWrite, Seal
+from peacefs.protocol.tokens import FileWrite, Signer
 
-SEAL = Seal(b"a secret of the tests")
+SIGNER = Signer(b"a secret of the tests")
 
 
 def token(replication: int = 3, expires_s: float = 1e12) -> str:
-    return SEAL.seal(FileWrite(expires_s, "/file", "me", False, 0o644, replication, 4 * MIB, True, "r"))
+    return SIGNER.sign(FileWrite(expires_s, "/file", "me", False, 0o644, replication, 4 * MIB, True, "r"))
 
 
 class Asked:
@@ -38,7 +38,7 @@ class Asked:
             SqliteMetadata.in_memory().reader(),
             cast(Callable[..., Any], None),
             play.cluster,
-            SEAL,
+            SIGNER,
             Numbering(1),
             lambda orders: None,
             Callers(),

@@ -26,7 +26,7 @@ from peacefs.protocol.errors import AccessDenied, BadRequest, FileNotFound
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.messages import AgentBeat, AgentCommand, Receipt, ReportChunks, RunReport, WrittenChunk
 from peacefs.protocol.supervised import Phase
-from peacefs.protocol.tokens import Seal
+from peacefs.protocol.tokens import Signer
 
 
 class Coordinator:
@@ -47,7 +47,7 @@ class Coordinator:
             self.metadata.reader(),
             commit,
             self.play.cluster,
-            Seal(b"secret"),
+            Signer(b"secret"),
             self.numbering,
             lambda _orders: None,
             Callers("root"),

@@ -25,7 +25,7 @@ from peacefs.protocol.ids import Numbering
 from peacefs.protocol.limits import temporary_watched_s
 from peacefs.protocol.messages import Receipt, WrittenChunk
 from peacefs.protocol.temporary_names import wanted_name
-from peacefs.protocol.tokens import Seal
+from peacefs.protocol.tokens import Signer
 
 NAMES = st.text(st.characters(exclude_characters="/\0", exclude_categories=["Cs"]), min_size=1, max_size=30)
 UUIDS = st.uuids(version=4).map(str)
@@ -120,7 +120,7 @@ class Tree:
             self.metadata.reader(),
             commit,
             play.cluster,
-            Seal(b"secret"),
+            Signer(b"secret"),
             self.numbering,
             self.freed.append,
             monotonic=lambda: self.monotonic_s,

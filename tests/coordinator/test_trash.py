@@ -18,7 +18,7 @@ from peacefs.coordinator.paths import parse_path
 from peacefs.coordinator.trash import Trash
 from peacefs.coordinator.workplace import Workplace
 from peacefs.protocol.ids import Numbering
-from peacefs.protocol.tokens import Seal
+from peacefs.protocol.tokens import Signer
 from peacefs.protocol.trash import checkpoint_name, checkpoint_time_ms, has_expired
 
 MINUTES = 60
@@ -46,7 +46,7 @@ class Emptied:
             self.metadata.reader(),
             commit,
             play.cluster,
-            Seal(b"secret"),
+            Signer(b"secret"),
             numbering,
             lambda orders: None,
             wall_clock=lambda: self.wall_s,

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 from support.node_port import NodePort
 from support.play import registration
-from support.spoken_link import SEAL as _SEAL
+from support.spoken_link import SIGNER as _SIGNER
 from support.spoken_link import Datanode
 
 from peacefs.coordinator.cluster import Cluster
@@ -106,7 +106,7 @@ def test_more_than_may_wait_for_readiness_are_told_to_come_again_at_once() -> No
             metadata.reader(),
             commit,  # type: ignore[arg-type]
             cluster,
-            _SEAL,
+            _SIGNER,
             Numbering(1),
             lambda _orders: None,
             monotonic=lambda: now_s,

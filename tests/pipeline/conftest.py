@@ -52,7 +52,7 @@ from peacefs.protocol.messages import (
     WrittenChunk,
 )
 from peacefs.protocol.threads import ThreadDriver
-from peacefs.protocol.tokens import ChunkRead, ChunkWrite, Seal
+from peacefs.protocol.tokens import ChunkRead, ChunkWrite, Signer
 
 CLUSTER = "test-cluster"
 BLOCK_BYTES = 8 * 1024 * 1024
@@ -62,10 +62,10 @@ class Node:
     """A datanode's data path with its own store and connection pool, behind a relay."""
 
     def __init__(self, name: str, directory: Path, cluster: Cluster) -> None:
-        seal, hop_timeout_s = cluster.seal, cluster.hop_timeout_s
+        signer, hop_timeout_s = cluster.signer, cluster.hop_timeout_s
         self.name = name
         self.directory = directory
-        me = Identity(CLUSTER, "datanode", name, seal)
+        me = Identity(CLUSTER, "datanode", name, signer)
         self.pool = ConnectionPool(me)
         self.driver = ThreadDriver(self.pool, cluster.coordinator.call, sync_to_disk=False)
         self.changes = Changes()
@@ -77,9 +77,9 @@ class Node:
         self.driver.run(self.store.recover())
         self.paces = Paces()
         hop = PipelineHop(
-            name, seal, self.store, self.changes, StreamsUnderWay(name), self.paces, hop_timeout_s=hop_timeout_s
+            name, signer, self.store, self.changes, StreamsUnderWay(name), self.paces, hop_timeout_s=hop_timeout_s
         )
-        server = ChunkServer(seal, self.store, self.changes, reader_timeout_s=hop_timeout_s)
+        server = ChunkServer(signer, self.store, self.changes, reader_timeout_s=hop_timeout_s)
         self.replicator = Replicator(self.store, self.changes, hop_timeout_s=hop_timeout_s)
         self.requests = DataRequests(hop, server)
         self.server = DataServer("127.0.0.1", 0, me, self.driver, self.requests)
@@ -131,8 +131,8 @@ class Node:
 class Coordinator:
     """Answers control calls as the coordinator would: in the order of the nodes, without judgement."""
 
-    def __init__(self, seal: Seal) -> None:
-        self.seal = seal
+    def __init__(self, signer: Signer) -> None:
+        self.signer = signer
         self.nodes: dict[str, Node] = {}
         self.replication = 3
         self.completed: list[CompleteFile] = []
@@ -178,7 +178,7 @@ class Coordinator:
     def verify(self, chunk: WrittenChunk) -> None:
         """Raises AccessDenied unless every receipt is good."""
         for receipt in chunk.receipts:
-            self.seal.verify_receipt(receipt, chunk.chunk, chunk.version, chunk.length, chunk.checksum)
+            self.signer.verify_receipt(receipt, chunk.chunk, chunk.version, chunk.length, chunk.checksum)
 
     def _allocate(self, request: AllocateChunk, grant: int = 0) -> Allocated:
         chosen = [node for node in self.nodes if node not in request.exclude][: self.replication]
@@ -189,7 +189,7 @@ class Coordinator:
     def allocated(self, nodes: list[str], lifetime_s: float = 60.0, grant: int = 0) -> Allocated:
         self._drawn += 2
         chunk, version = self._drawn, self._drawn + 1
-        token = self.seal.seal(ChunkWrite(time.time() + lifetime_s, chunk, version, nodes, grant))
+        token = self.signer.sign(ChunkWrite(time.time() + lifetime_s, chunk, version, nodes, grant))
         return Allocated(chunk, version, [self.nodes[node].hop for node in nodes], token)
 
     def layout(self, chunks: list[WrittenChunk]) -> Layout:
@@ -198,7 +198,7 @@ class Coordinator:
                 chunk.chunk,
                 chunk.version,
                 chunk.length,
-                self.seal.seal(ChunkRead(time.time() + 60, chunk.chunk)),
+                self.signer.sign(ChunkRead(time.time() + 60, chunk.chunk)),
                 [self.nodes[receipt.node].hop for receipt in chunk.receipts],
             )
             for chunk in chunks
@@ -210,10 +210,10 @@ class Cluster:
     """Three datanodes and a client."""
 
     def __init__(self, directory: Path, *, nodes: int = 3, hop_timeout_s: float = 10.0) -> None:
-        seal = Seal(b"a secret of the tests")
-        self.seal = seal
+        signer = Signer(b"a secret of the tests")
+        self.signer = signer
         self.hop_timeout_s = hop_timeout_s
-        self.coordinator = Coordinator(seal)
+        self.coordinator = Coordinator(signer)
         for number in range(nodes):
             name = f"n{number}"
             self.coordinator.nodes[name] = Node(name, directory / name, self)

@@ -23,7 +23,7 @@ from peacefs.protocol.frames import encode
 from peacefs.protocol.hello import Identity
 from peacefs.protocol.limits import MIB, packet_bytes
 from peacefs.protocol.messages import Failure, GetLayout, Hello, Packet, Proof, ReportAgain, WriteChunk
-from peacefs.protocol.tokens import Seal
+from peacefs.protocol.tokens import Signer
 
 
 def raw(node):
@@ -76,7 +76,7 @@ def test_no_bytes_whatever_do_harm(cluster, caplog, pieces, cut):
 
 
 def test_a_service_with_another_secret_is_told_and_turned_away(cluster):
-    stranger = Identity("test-cluster", "datanode", "stranger", Seal(b"another secret"))
+    stranger = Identity("test-cluster", "datanode", "stranger", Signer(b"another secret"))
     with pytest.raises(PeerRefused, match="does not know this cluster's secret"):
         open_connection(cluster.nodes[0].server.address, "n0", stranger)
 
@@ -110,7 +110,7 @@ def test_a_damaged_frame_is_refused_and_the_connection_closed(make_cluster):
 
 
 def server_like(node, **options):
-    me = Identity("test-cluster", "datanode", node.name, Seal(b"a secret of the tests"))
+    me = Identity("test-cluster", "datanode", node.name, Signer(b"a secret of the tests"))
     server = DataServer("127.0.0.1", 0, me, node.driver, node.requests, **options)
     server.start()
     return server
@@ -242,7 +242,7 @@ def test_a_peer_that_takes_a_few_bytes_now_and_then_is_left_at_the_deadline():
 
 def test_a_port_that_is_taken_is_a_startup_error(cluster):
     node = cluster.nodes[0]
-    me = Identity("test-cluster", "datanode", "x", Seal(b"s"))
+    me = Identity("test-cluster", "datanode", "x", Signer(b"s"))
     with pytest.raises(StartupError, match=r"cannot listen on 127\.0\.0\.1"):
         DataServer("127.0.0.1", node.server.address[1], me, node.driver, node.requests)
 
@@ -270,7 +270,7 @@ def test_it_stops_promptly_with_streams_under_way_and_ends_all_its_threads(make_
 
 
 def test_a_server_that_was_never_started_can_be_stopped(cluster):
-    me = Identity("test-cluster", "datanode", "x", Seal(b"s"))
+    me = Identity("test-cluster", "datanode", "x", Signer(b"s"))
     DataServer("127.0.0.1", 0, me, cluster.nodes[0].driver, cluster.nodes[0].requests).stop()
 
 

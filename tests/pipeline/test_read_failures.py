@@ -26,7 +26,7 @@ from peacefs.protocol.messages import (
     ReportCorrupt,
     VerifyChunks,
 )
-from peacefs.protocol.tokens import ChunkRead, ChunkWrite, Seal
+from peacefs.protocol.tokens import ChunkRead, ChunkWrite, Signer
 
 DATA = os.urandom(4 * MIB + 5)
 
@@ -256,10 +256,10 @@ def test_tokens_that_are_forged_expired_foreign_or_of_another_kind_open_nothing(
     (chunk,) = cluster.layout().chunks
     later = time.time() + 60
     tokens = {
-        "forged": Seal(b"guessed").seal(ChunkRead(later, chunk.chunk)),
-        "expired": cluster.seal.seal(ChunkRead(time.time() - 1, chunk.chunk)),
-        "foreign": cluster.seal.seal(ChunkRead(later, chunk.chunk + 1)),
-        "of another kind": cluster.seal.seal(ChunkWrite(later, chunk.chunk, chunk.version, ["n0"])),
+        "forged": Signer(b"guessed").sign(ChunkRead(later, chunk.chunk)),
+        "expired": cluster.signer.sign(ChunkRead(time.time() - 1, chunk.chunk)),
+        "foreign": cluster.signer.sign(ChunkRead(later, chunk.chunk + 1)),
+        "of another kind": cluster.signer.sign(ChunkWrite(later, chunk.chunk, chunk.version, ["n0"])),
         "no token": "",
         "garbage": "%%%",
     }
@@ -278,7 +278,7 @@ def test_a_range_without_a_byte_is_a_bad_request(cluster, range_):
 def test_a_chunk_that_is_not_here_is_not_found_and_the_connection_serves_on(cluster):
     cluster.write(DATA)
     (chunk,) = cluster.layout().chunks
-    token = cluster.seal.seal(ChunkRead(time.time() + 60, 12345))
+    token = cluster.signer.sign(ChunkRead(time.time() + 60, 12345))
     connection = cluster.connect("n0")
     for request, expected in (
         (ReadChunk(token, 12345, chunk.version, 0, 10), "ChunkNotFound"),

@@ -16,7 +16,7 @@ from peacefs.protocol.errors import AccessDenied, DiskFull, GrantLapsed, NoDatan
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.limits import MIB, chunk_bytes_max, packet_bytes, write_attempts_max
 from peacefs.protocol.messages import Failure, Packet, WriteAck, WriteChunk
-from peacefs.protocol.tokens import ChunkRead, ChunkWrite, Seal
+from peacefs.protocol.tokens import ChunkRead, ChunkWrite, Signer
 
 DATA = os.urandom(3 * MIB + 17)
 
@@ -214,9 +214,9 @@ def test_an_expired_token_is_refused(cluster):
     assert answer.code == "AccessDenied" and "expired" in answer.message
 
 
-def test_a_token_that_is_sealed_with_another_secret_is_refused(cluster):
+def test_a_token_that_is_signed_with_another_secret_is_refused(cluster):
     allocated = cluster.coordinator.allocated(["n0"])
-    forged = Seal(b"guessed").seal(ChunkWrite(time.time() + 60, allocated.chunk, allocated.version, ["n0"]))
+    forged = Signer(b"guessed").sign(ChunkWrite(time.time() + 60, allocated.chunk, allocated.version, ["n0"]))
     assert refusal(cluster, msgspec.structs.replace(allocated, token=forged)).code == "AccessDenied"
 
 
@@ -228,7 +228,7 @@ def test_a_token_with_a_changed_bit_is_refused(cluster):
 
 def test_a_token_for_reading_does_not_open_a_chunk_for_writing(cluster):
     allocated = cluster.coordinator.allocated(["n0"])
-    token = cluster.seal.seal(ChunkRead(time.time() + 60, allocated.chunk))
+    token = cluster.signer.sign(ChunkRead(time.time() + 60, allocated.chunk))
     assert refusal(cluster, msgspec.structs.replace(allocated, token=token)).code == "AccessDenied"
 
 

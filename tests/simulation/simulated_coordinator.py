@@ -28,7 +28,7 @@ from simulation.client_requests import (
 from simulation.metadata_watch import QuotaWatch, check_sound
 from simulation.name_changes import Change, make_change
 from simulation.simulated_datanode import SimulatedDatanode
-from simulation.terms import CHUNK_BYTES, DESK, SEAL
+from simulation.terms import CHUNK_BYTES, DESK, SIGNER
 from simulation.world import World
 
 from peacefs.coordinator.cluster import Cluster
@@ -157,7 +157,7 @@ class SimulatedCoordinator:
             reader,
             commit,
             self.cluster,
-            SEAL,
+            SIGNER,
             self.epochs.numbering,
             self._send,
             Callers("simulated"),

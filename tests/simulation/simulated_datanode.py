@@ -7,7 +7,7 @@ from collections.abc import Callable
 from random import Random
 
 from simulation.client_requests import OnLink
-from simulation.terms import CALL_TIMEOUT_S, HOP_TIMEOUT_S, SEAL
+from simulation.terms import CALL_TIMEOUT_S, HOP_TIMEOUT_S, SIGNER
 from simulation.world import SimulatedConnection, World
 
 from peacefs.datanode.changes import Changes
@@ -85,8 +85,8 @@ class SimulatedDatanode:
         ]
         self.store = DiskSet(disks, rng=Random(world.random.random()), on_lost=changes.removed)
         self.streams = StreamsUnderWay(node.name)
-        hop = PipelineHop(node.name, SEAL, self.store, changes, self.streams, paces, hop_timeout_s=HOP_TIMEOUT_S)
-        server = ChunkServer(SEAL, self.store, changes, reader_timeout_s=HOP_TIMEOUT_S)
+        hop = PipelineHop(node.name, SIGNER, self.store, changes, self.streams, paces, hop_timeout_s=HOP_TIMEOUT_S)
+        server = ChunkServer(SIGNER, self.store, changes, reader_timeout_s=HOP_TIMEOUT_S)
         requests = DataRequests(hop, server)
         budget = CopyBudget(self._copy_rate)
         replicator = Replicator(self.store, changes, budget=budget, hop_timeout_s=HOP_TIMEOUT_S)

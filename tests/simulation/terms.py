@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from peacefs.client.grants import GrantDesk
-from peacefs.protocol.tokens import Seal
+from peacefs.protocol.tokens import Signer
 
-SEAL = Seal(b"the secret of the simulated cluster")
+SIGNER = Signer(b"the secret of the simulated cluster")
 CHUNK_BYTES = 1 << 20
 HOP_TIMEOUT_S = 4.0
 CALL_TIMEOUT_S = 5.0

@@ -1,4 +1,4 @@
-"""What a broken pipeline or a refused file left goes at once, by its writer's word, and what was published stays."""
+"""What a broken pipeline or a refused file left goes at once, by its writer's word; what was published stays."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TypeVar
 
-from support.spoken_link import SEAL
+from support.spoken_link import SIGNER
 
 from peacefs.coordinator.cluster import Cluster
 from peacefs.coordinator.commits import ImmediateCommit
@@ -29,7 +29,7 @@ def files_in_memory(cluster: Cluster) -> Files:
     async def commit(change: Callable[[Transaction], T]) -> T:
         return commits.submit(change).result()
 
-    workplace = Workplace(metadata.reader(), commit, cluster, SEAL, numbering, lambda _orders: None)
+    workplace = Workplace(metadata.reader(), commit, cluster, SIGNER, numbering, lambda _orders: None)
     return Files(workplace, Scheduling(numbering, Random(1)))
 
 

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from support.files_in_memory import files_in_memory
-from support.spoken_link import SEAL, Datanode
+from support.spoken_link import SIGNER, Datanode
 
 from peacefs.coordinator.cluster import Cluster
 from peacefs.coordinator.node_server import NodeServer
@@ -21,7 +21,7 @@ class NodePort:
 
     def __init__(self, cluster: Cluster, clock: Callable[[], float]) -> None:
         self._server = NodeServer(
-            Identity("c", "coordinator", "coordinator", SEAL),
+            Identity("c", "coordinator", "coordinator", SIGNER),
             cluster,
             epoch=lambda: 1,
             on_epoch_seen=lambda _node, _seen: None,

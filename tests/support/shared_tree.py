@@ -20,7 +20,7 @@ from peacefs.coordinator.snapshotting import Snapshotting
 from peacefs.coordinator.workplace import Workplace
 from peacefs.protocol.errors import FileNotFound
 from peacefs.protocol.ids import Numbering
-from peacefs.protocol.tokens import Seal
+from peacefs.protocol.tokens import Signer
 
 
 class SharedTree:
@@ -44,7 +44,7 @@ class SharedTree:
             self.metadata.reader(),
             commit,
             play.cluster,
-            Seal(b"secret"),
+            Signer(b"secret"),
             numbering,
             lambda orders: None,
             Callers("root"),

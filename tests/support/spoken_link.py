@@ -11,9 +11,9 @@ from support.play import registration
 from peacefs.protocol.frames import Frame, FrameReader, encode
 from peacefs.protocol.hello import Identity, connecting
 from peacefs.protocol.messages import Message
-from peacefs.protocol.tokens import Seal
+from peacefs.protocol.tokens import Signer
 
-SEAL = Seal(b"the secret of the test")
+SIGNER = Signer(b"the secret of the test")
 
 
 class Datanode:
@@ -33,7 +33,7 @@ class Datanode:
         return frame
 
     async def say_hello(self) -> None:
-        talk = connecting(Identity("c", "datanode", self._name, SEAL), b"n" * 16)
+        talk = connecting(Identity("c", "datanode", self._name, SIGNER), b"n" * 16)
         message: Message = next(talk)
         with contextlib.suppress(StopIteration):
             while True:

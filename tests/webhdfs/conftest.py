@@ -58,7 +58,7 @@ from peacefs.protocol.messages import (
     Usage,
 )
 from peacefs.protocol.threads import ThreadDriver
-from peacefs.protocol.tokens import Seal
+from peacefs.protocol.tokens import Signer
 
 GIB = 1 << 30
 
@@ -143,7 +143,7 @@ class NameSide:
     """A coordinator's namespace and cluster behind WebHDFS."""
 
     def __init__(
-        self, directory: Path, seal: Seal, callers: Callers | None = None, trash_minutes: int = 0
+        self, directory: Path, signer: Signer, callers: Callers | None = None, trash_minutes: int = 0
     ) -> None:
         self._callers = callers or Callers()
         self._trash_minutes = trash_minutes
@@ -153,7 +153,7 @@ class NameSide:
         self.cluster = Cluster(time.monotonic(), random.Random(1))
         self.cluster.loaded()
         self._numbering = Numbering(self._metadata.begin_epoch())
-        self._seal = seal
+        self._signer = signer
         self.files: Files
         self.served = Served(self._build)
 
@@ -163,7 +163,7 @@ class NameSide:
                 self._reader,
                 self._commit,
                 self.cluster,
-                self._seal,
+                self._signer,
                 self._numbering,
                 lambda orders: None,
                 self._callers,
@@ -230,11 +230,11 @@ class DataSide:
     node: str
     directory: Path
     names: NameSide
-    seal: Seal
+    signer: Signer
     limits: GatewayLimits = field(default_factory=GatewayLimits)
 
     def __post_init__(self) -> None:
-        me = Identity("test", "datanode", self.node, self.seal)
+        me = Identity("test", "datanode", self.node, self.signer)
         self.pool = ConnectionPool(me)
         self.driver = ThreadDriver(self.pool, self.names.call, sync_to_disk=False)
         self.store = ChunkStore(
@@ -242,12 +242,12 @@ class DataSide:
         )
         self.driver.run(self.store.recover())
         changes = Changes()
-        hop = PipelineHop(self.node, self.seal, self.store, changes, StreamsUnderWay(self.node))
-        requests = DataRequests(hop, ChunkServer(self.seal, self.store, changes))
+        hop = PipelineHop(self.node, self.signer, self.store, changes, StreamsUnderWay(self.node))
+        requests = DataRequests(hop, ChunkServer(self.signer, self.store, changes))
         self.server = DataServer("127.0.0.1", 0, me, self.driver, requests)
         self.server.start()
         desk = GrantDesk(self.node, pushed=False)
-        self.served = Served(lambda: Gateway(self.seal, self.driver, desk, bounds=self.limits))
+        self.served = Served(lambda: Gateway(self.signer, self.driver, desk, bounds=self.limits))
 
     @property
     def port(self) -> int:
@@ -286,28 +286,28 @@ class DataSide:
 
 
 @pytest.fixture(scope="session")
-def seal() -> Seal:
-    return Seal(b"a secret of the tests")
+def signer() -> Signer:
+    return Signer(b"a secret of the tests")
 
 
 @pytest.fixture(scope="module")
-def names(tmp_path_factory: pytest.TempPathFactory, seal: Seal) -> Iterator[NameSide]:
+def names(tmp_path_factory: pytest.TempPathFactory, signer: Signer) -> Iterator[NameSide]:
     """A name side that knows one datanode, which nobody asks for data."""
-    side = NameSide(tmp_path_factory.mktemp("names"), seal)
+    side = NameSide(tmp_path_factory.mktemp("names"), signer)
     with contextlib.closing(side), side.served:
         side.register("dn-1", 9866, 9864)
         yield side
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory, seal: Seal) -> Iterator[DataSide]:
+def data(tmp_path_factory: pytest.TempPathFactory, signer: Signer) -> Iterator[DataSide]:
     """A datanode with little memory and short patience, registered at a name side of its own: `data.names`."""
-    names = NameSide(tmp_path_factory.mktemp("names"), seal)
+    names = NameSide(tmp_path_factory.mktemp("names"), signer)
     with contextlib.closing(names), names.served:
         limits = GatewayLimits(
             body_idle_timeout_s=1.0, patience_s=1.0, threads=1, downloads_max=2, buffer_bytes_max=16 << 20
         )
-        side = DataSide("dn-1", tmp_path_factory.mktemp("data"), names, seal, limits)
+        side = DataSide("dn-1", tmp_path_factory.mktemp("data"), names, signer, limits)
         with side.served:
             names.register("dn-1", side.server.address[1], side.port)
             yield side

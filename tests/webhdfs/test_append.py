@@ -39,9 +39,9 @@ def length(data, path):
     return data.names.ask("GET", path, "GETFILESTATUS").json["FileStatus"]["length"]
 
 
-def lease_of(data, seal, path, holder):
+def lease_of(data, signer, path, holder):
     """A lease as the gateway takes it."""
-    token = seal.seal(FileAppend(2e9, path, holder, MIB, 1))
+    token = signer.sign(FileAppend(2e9, path, holder, MIB, 1))
     return data.names.call(TakeLease(token, holder), 5.0)
 
 
@@ -88,10 +88,10 @@ def test_only_a_file_that_is_there_can_be_appended_to(data, path):
         assert data.follow("POST", redirect, content).error[:2] == (404, NOT_FOUND)
 
 
-def test_a_file_that_is_being_extended_is_left_alone(data, path, seal):
+def test_a_file_that_is_being_extended_is_left_alone(data, path, signer):
     data.write(path, b"12345", replication=1)
     data.write(path + "-2", b"67890", replication=1)
-    leased = lease_of(data, seal, path, "ann")
+    leased = lease_of(data, signer, path, "ann")
     assert (leased.length, leased.replication) == (5, 1)
     owned = "because this file lease is currently owned by ann"
     status, kind, message = append(data, path, b"x").error
@@ -108,9 +108,9 @@ def test_a_file_that_is_being_extended_is_left_alone(data, path, seal):
     assert data.read(path).body == b"12345x"
 
 
-def test_a_holder_that_asks_again_gets_the_lease_again_and_only_the_last_counts(data, path, seal):
+def test_a_holder_that_asks_again_gets_the_lease_again_and_only_the_last_counts(data, path, signer):
     data.write(path, b"12345")
-    first, second = (lease_of(data, seal, path, "ann") for _ in range(2))
+    first, second = (lease_of(data, signer, path, "ann") for _ in range(2))
     with pytest.raises(LeaseExpired):
         data.names.call(CompleteFile(first.token, []), 5.0)
     data.names.call(RenewLease(second.token), 5.0)

@@ -260,13 +260,13 @@ def test_damage_in_the_middle_ends_the_connection_and_at_the_start_the_request(d
 # -- tokens and routes -----------------------------------------------------------------------------------
 
 
-def test_a_token_that_is_forged_or_expired_or_of_another_kind_opens_nothing(data, path, seal):
+def test_a_token_that_is_forged_or_expired_or_of_another_kind_opens_nothing(data, path, signer):
     data.write(path, b"x")
     create = data.target(data.names.ask("PUT", path + "-2", "CREATE"))
     read = data.target(data.names.ask("GET", path, "OPEN"))
     read_token = read.partition("token=")[2].partition("&")[0]
     write_token = create.partition("token=")[2].partition("&")[0]
-    expired = seal.seal(FileWrite(1.0, path, "eve", True, 0o644, 1, MIB, True, "id"))
+    expired = signer.sign(FileWrite(1.0, path, "eve", True, 0o644, 1, MIB, True, "id"))
     for token in (write_token[:-8] + "AAAAAAAA", read_token, expired, "x"):
         assert data.served.request("PUT", create.replace(write_token, token), b"x").error[:2] == (403, ACCESS)
     for token in (read_token[:-8] + "AAAAAAAA", write_token):

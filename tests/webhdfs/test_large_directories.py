@@ -28,7 +28,7 @@ from peacefs.coordinator.webhdfs import WebHdfs
 from peacefs.coordinator.workplace import Workplace
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.limits import list_page_entries, list_remaining_max
-from peacefs.protocol.tokens import Seal
+from peacefs.protocol.tokens import Signer
 
 _INSTRUCTIONS_A_CALL = 50
 #: Beyond what is counted as remaining, so that the larger is no more work for that reason either.
@@ -61,7 +61,7 @@ class Names:
             self.metadata.reader(),
             commit,
             Cluster(0.0, random.Random(1)),
-            Seal(b"secret"),
+            Signer(b"secret"),
             numbering,
             lambda orders: None,
         )

@@ -17,10 +17,10 @@ ACCESS = "org.apache.hadoop.security.AccessControlException"
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory, seal):
+def guarded(tmp_path_factory, signer):
     """Everybody is only who they are; hdfs is the superuser, ann and bob are analysts."""
     callers = Callers("hdfs", {"analysts": ["ann", "bob"]})
-    side = NameSide(tmp_path_factory.mktemp("guarded"), seal, callers)
+    side = NameSide(tmp_path_factory.mktemp("guarded"), signer, callers)
     with contextlib.closing(side), side.served:
         side.register("dn-1", 9866, 9864)
         yield side

@@ -21,9 +21,9 @@ CURRENT = "/user/ann/.Trash/Current"
 
 
 @pytest.fixture
-def side(tmp_path, seal):
+def side(tmp_path, signer):
     """A name side with a trash, for users who are only who they are."""
-    made = NameSide(tmp_path, seal, Callers("hdfs"), trash_minutes=60)
+    made = NameSide(tmp_path, signer, Callers("hdfs"), trash_minutes=60)
     with contextlib.closing(made), made.served:
         made.register("dn-1", 9866, 9864)
         made.served.run(made.files.trash.prepare())

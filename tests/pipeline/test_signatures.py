@@ -1,4 +1,4 @@
-"""What tokens and receipts are sealed with, and what sealing costs among busy threads."""
+"""What tokens and receipts are signed with, and what signing costs among busy threads."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peacefs.protocol.errors import AccessDenied
-from peacefs.protocol.tokens import ChunkRead, FileRead, Seal
+from peacefs.protocol.tokens import ChunkRead, FileRead, Signer
 
 
 @given(secret=st.binary(min_size=1, max_size=200), path=st.text(max_size=3000))
 def test_a_token_bears_hmac_sha256_under_a_key_of_its_own(secret, path):
-    text = Seal(secret).seal(FileRead(1e12, path, 7, "u"))
+    text = Signer(secret).sign(FileRead(1e12, path, 7, "u"))
     raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     key = hmac.digest(secret, b"peacefs token", hashlib.sha256)
     assert raw[-16:] == hmac.digest(key, raw[:-16], hashlib.sha256)[:16]
-    assert Seal(secret).open(text, FileRead, 0.0).path == path
+    assert Signer(secret).verify(text, FileRead, 0.0).path == path
 
 
 def test_a_receipt_is_for_exactly_one_replica():
-    seal = Seal(b"a secret")
-    receipt = seal.receipt("n1", 1, 2, 3, 4)
-    seal.verify_receipt(receipt, 1, 2, 3, 4)
+    signer = Signer(b"a secret")
+    receipt = signer.receipt("n1", 1, 2, 3, 4)
+    signer.verify_receipt(receipt, 1, 2, 3, 4)
     for other in ((9, 2, 3, 4), (1, 9, 3, 4), (1, 2, 9, 4), (1, 2, 3, 9)):
         with pytest.raises(AccessDenied, match="does not verify"):
-            seal.verify_receipt(receipt, *other)
+            signer.verify_receipt(receipt, *other)
 
 
-def test_sealing_waits_for_no_busy_thread():
+def test_signing_waits_for_no_busy_thread():
     """It keeps the interpreter lock: who gives it up among busy threads waits for a whole switch interval."""
-    seal, stop = Seal(b"a secret"), threading.Event()
-    text = seal.seal(ChunkRead(1e12, 5))
+    signer, stop = Signer(b"a secret"), threading.Event()
+    text = signer.sign(ChunkRead(1e12, 5))
 
     def spin():
         while not stop.is_set():
@@ -51,11 +51,11 @@ def test_sealing_waits_for_no_busy_thread():
     try:
         began = time.monotonic()
         for number in range(40):
-            seal.receipt("n1", number, 2, 3, 4)
-            seal.open_even_late(text, ChunkRead)
+            signer.receipt("n1", number, 2, 3, 4)
+            signer.verify_even_late(text, ChunkRead)
         took_s = time.monotonic() - began
     finally:
         sys.setswitchinterval(interval_s)
         stop.set()
         busy.join()
-    assert took_s < 1.0, "80 seals with a hand-over each take 4 s"
+    assert took_s < 1.0, "80 signatures with a hand-over each take 4 s"
