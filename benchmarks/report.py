@@ -14,13 +14,17 @@ from rich.console import Console
 from rich.table import Table
 
 from .interpreter import described, is_optimised
+from .yardstick import interpreter_ms, sync_ms
 
 RESULTS = Path(__file__).parent / "results"
 
 
 def head_line() -> str:
     """By what figures are to be judged."""
-    return f"{described()}; {os.cpu_count()} cores; {platform.system()} {platform.release()}"
+    return (
+        f"{described()}; {os.cpu_count()} cores; {platform.system()} {platform.release()};"
+        f" a fixed loop {interpreter_ms():.1f} ms, write and sync {sync_ms():.2f} ms"
+    )
 
 
 def show(name: str, title: str, rows: Sequence[dict[str, Any]]) -> None:
@@ -37,6 +41,8 @@ def show(name: str, title: str, rows: Sequence[dict[str, Any]]) -> None:
         "python": platform.python_version(),
         "python_optimised": is_optimised(),
         "kernel": platform.release(),
+        "fixed_loop_ms": round(interpreter_ms(), 2),
+        "write_and_sync_ms": round(sync_ms(), 3),
     }
     result = {"benchmark": name, "taken_s": int(time.time()), "machine": machine, "rows": list(rows)}
     (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
