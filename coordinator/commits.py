@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from peacefs.protocol.errors import Overloaded, ServiceUnready
 from peacefs.protocol.limits import commit_batch_max, commit_queue_max
 
-from .metadata import Metadata, MetadataFault, Outcome, Transaction
+from .metadata import Metadata, MetadataFault, MetadataFull, Outcome, Transaction
 
 T = TypeVar("T")
 
@@ -25,6 +25,8 @@ class Commits(Protocol):
 
     def submit(self, request: Callable[[Transaction], T]) -> Future[T]:
         """The future has the request's answer when all it did is durable, or the error that undid it.
+
+        That is ServiceUnready where the disk had no room for the commit.
 
         Raises Overloaded when too many wait and ServiceUnready when no commit is possible any more.
         """
@@ -36,18 +38,24 @@ class _Waiting(NamedTuple):
 
 
 class GroupCommit:
-    """The writer thread. When the store has failed it calls `on_fatal`, once: stop the coordinator then."""
+    """The writer thread. When the store has failed it calls `on_fatal`, once: stop the coordinator then.
+
+    While the disk has no room, each commit is tried and its requests are refused; `on_room` is told when that
+    begins (False) and when it ends (True).
+    """
 
     def __init__(
         self,
         metadata: Metadata,
         on_fatal: Callable[[MetadataFault], None],
+        on_room: Callable[[bool], None] = lambda has_room: None,
         *,
         batch_max: int = commit_batch_max,
         queue_max: int = commit_queue_max,
     ) -> None:
         self._metadata = metadata
         self._on_fatal = on_fatal
+        self._on_room = on_room
         self._batch_max = batch_max
         self._queue_max = queue_max
         self._waiting: deque[_Waiting] = deque()
@@ -56,6 +64,7 @@ class GroupCommit:
         #: Commits made and requests they carried, for metrics and benchmarks.
         self.commits = 0
         self.requests = 0
+        self._had_room = True
         self._thread = threading.Thread(target=self._run, name="metadata-writer", daemon=True)
         self._thread.start()
 
@@ -91,10 +100,16 @@ class GroupCommit:
                 continue
             try:
                 outcomes = self._metadata.commit([waiting.request for waiting in batch])
+            except MetadataFull:
+                self._tell_of_room()
+                for waiting in batch:
+                    waiting.future.set_exception(no_room())
+                continue
             except MetadataFault as fault:
                 self._fail(batch)
                 self._on_fatal(fault)
                 return
+            self._tell_of_room()
             self.commits += 1
             self.requests += len(batch)
             for waiting, outcome in zip(batch, outcomes, strict=True):
@@ -108,6 +123,12 @@ class GroupCommit:
                     return None
                 self._changed.wait()
             return [self._waiting.popleft() for _ in range(min(len(self._waiting), self._batch_max))]
+
+    def _tell_of_room(self) -> None:
+        has_room = self._metadata.has_room
+        if has_room is not self._had_room:
+            self._had_room = has_room
+            self._on_room(has_room)
 
     def _fail(self, batch: list[_Waiting]) -> None:
         with self._changed:
@@ -132,6 +153,8 @@ class ImmediateCommit:
             raise _unready()
         try:
             outcomes = self._metadata.commit([request])
+        except MetadataFull:
+            future.set_exception(no_room())
         except MetadataFault as fault:
             self._failed = True
             future.set_exception(_unready())
@@ -155,6 +178,13 @@ def _settle(future: Future[Any], outcome: Outcome) -> None:
         future.set_exception(outcome.error)
     else:
         future.set_result(outcome.answer)
+
+
+def no_room() -> ServiceUnready:
+    """What whoever wants a change is told while the disk is full."""
+    return ServiceUnready(
+        "the coordinator's disk is full: nothing can be changed until there is room. Free some and try again"
+    )
 
 
 def _unready() -> ServiceUnready:

@@ -27,15 +27,20 @@ class Epochs:
         self._drawn_at: deque[tuple[float, ChunkId]] = deque()
 
     def accept(self, node: NodeId, epoch_seen: int) -> bool:
-        """To be called before a datanode is told our epoch. True when it shows that the metadata is older."""
+        """To be called before a datanode is told our epoch. True when it shows that the metadata is older.
+
+        Raises MetadataFull, and is to be called again then; MetadataFault.
+        """
         limit = self.numbering.epoch if node in self._accepted else self.numbering.epoch - 1
-        self._accepted.add(node)
         if epoch_seen <= limit:
+            self._accepted.add(node)
             return False
         self._metadata.hold_floor()
         # The same object: whoever draws numbers has it.
         self.numbering.epoch = self._metadata.begin_epoch(epoch_seen)
         self.numbering.drawn = 0
+        # Not before: where there was no room for the commit, the datanode comes again and shows the same.
+        self._accepted.add(node)
         return True
 
     def settled(self, now_s: float) -> ChunkId | None:

@@ -59,6 +59,10 @@ class MetadataFault(Exception):
     """The store can no longer be written or trusted; the coordinator stops rather than guess."""
 
 
+class MetadataFull(Exception):
+    """There was no room on the disk for a commit: nothing of it was done, and a later one may be."""
+
+
 class Outcome(NamedTuple):
     """What became of one request of a commit: its answer, or why it changed nothing."""
 
@@ -370,27 +374,30 @@ class Metadata(ABC):
 
     #: Drawn at random when the store was made; every service of the cluster knows it.
     cluster_id: str
+    #: Whether the last commit that had something to write found room on the disk.
+    has_room: bool = True
 
     @abstractmethod
     def begin_epoch(self, above: int = 0) -> int:
         """Commits an epoch above the last one and above `above`; returns it. Inode numbers begin with it.
 
-        Every coordinator begins one before its first `commit`. Raises MetadataFault.
+        Every coordinator begins one before its first `commit`. Raises MetadataFault, MetadataFull.
         """
 
     @abstractmethod
     def hold_floor(self) -> None:
         """Commits that the floor stays where it is, now and after restarts: unknown chunks may be precious.
 
-        Raises MetadataFault.
+        Raises MetadataFault, MetadataFull.
         """
 
     @abstractmethod
     def commit(self, requests: Sequence[Callable[[Transaction], Any]]) -> list[Outcome]:
         """Runs the requests one after the other and makes durable what they did, in one commit.
 
-        A request that raises leaves no trace. When this returns, the rest will stay. Raises MetadataFault when
-        the store failed; then nothing is known of any of them.
+        A request that raises leaves no trace. When this returns, the rest will stay. Raises MetadataFull when the
+        disk has no room for it; then none of them has left a trace. Raises MetadataFault when the store failed
+        otherwise; then nothing is known of any of them.
         """
 
     @abstractmethod

@@ -18,7 +18,7 @@ from peacefs.protocol.errors import StartupError
 from peacefs.protocol.ids import Numbering
 
 from . import metadata_file
-from .metadata import Metadata, MetadataFault, Outcome, Transaction
+from .metadata import Metadata, MetadataFault, MetadataFull, Outcome, Transaction
 from .metadata_reads import SqliteReader
 from .metadata_schema import fill, migrate
 from .metadata_writes import SqliteTransaction
@@ -34,6 +34,11 @@ def _is_fault_of_the_store(error: Exception) -> bool:
     return (
         isinstance(error, sqlite3.OperationalError | sqlite3.InternalError) or type(error) is sqlite3.DatabaseError
     )
+
+
+def _is_want_of_room(error: BaseException) -> bool:
+    """Whether the disk was full. What fails in a sync, or for want of quota, SQLite tells by other codes."""
+    return isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode == sqlite3.SQLITE_FULL
 
 
 class SqliteMetadata(Metadata):
@@ -105,12 +110,26 @@ class SqliteMetadata(Metadata):
                 return
             self._transaction.set_meta("last_tx", self._transaction.tx)
             self._writer.execute("COMMIT")
+            self.has_room = True
         except BaseException as error:
+            if _is_want_of_room(error) and self._take_back():
+                self.has_room = False
+                raise MetadataFull(f"{self._path}: there is no room on its disk") from error
             # Nothing is known of what was under way; no later commit may build upon it.
             self._fault = error
-            with contextlib.suppress(sqlite3.Error):
-                self._writer.execute("ROLLBACK")
+            self._take_back()
             raise MetadataFault(f"the metadata cannot be written: {error!r}") from error
+
+    def _take_back(self) -> bool:
+        """Undoes what was under way, no commit of which is in the log yet. Whether that could be done."""
+        self._transaction.forget_all()
+        try:
+            # Most faults make SQLite do it by itself.
+            if self._writer.in_transaction:
+                self._writer.execute("ROLLBACK")
+        except sqlite3.Error:
+            return False
+        return True
 
     def _attempt(self, request: Callable[[Transaction], Any]) -> Outcome:
         execute = self._writer.execute

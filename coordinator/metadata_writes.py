@@ -188,6 +188,12 @@ class SqliteTransaction(SnapshotRows, Transaction):
         for directory in self._counted:
             self._entry_counts.pop(directory, None)
 
+    def forget_all(self) -> None:
+        """Of the directories that any request of a commit has changed that was rolled back as a whole."""
+        self.forget_snapshots()
+        self.forget_quotas()
+        self._entry_counts.clear()
+
     def remove_entry(self, parent: InodeId, name: str, at_tx: int | None = None) -> None:
         self._supersede("entry WHERE parent = ? AND name = ?", (parent, name), at_tx)
         self._count(parent, -1)

@@ -80,7 +80,7 @@ def watch_state(
     _gauge("peacefs_metadata_bytes", "What the metadata's file and log take", partial(_size_of_store, metadata))
     _gauge(
         "peacefs_metadata_room_bytes",
-        "What the file system of the metadata has left; without any the coordinator stops",
+        "What the file system of the metadata has left; without any nothing can be changed",
         lambda: shutil.disk_usage(metadata.parent).free,
     )
 

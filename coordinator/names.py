@@ -201,9 +201,12 @@ class Names:
             del self._given_up[0]
         while self._to_reclaim:
             self._to_reclaim = False
-            freed, more = await self._at.commit(lambda tx: reclaim_step(tx, reclaim_entries_per_commit))
+            more = True
+            try:
+                freed, more = await self._at.commit(lambda tx: reclaim_step(tx, reclaim_entries_per_commit))
+            finally:
+                self._to_reclaim = self._to_reclaim or more
             self._at.free(freed)
-            self._to_reclaim = self._to_reclaim or more
 
     async def forget_answers(self) -> None:
         """Drops the answers that nobody can ask for again."""

@@ -16,12 +16,12 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 import uvicorn
 import uvloop
 
-from peacefs.protocol.errors import BadRequest, InvalidTopology, StartupError
+from peacefs.protocol.errors import BadRequest, InvalidTopology, ServiceUnready, StartupError
 from peacefs.protocol.hello import Identity
 from peacefs.protocol.http_server import build_server, listen
 from peacefs.protocol.ids import NodeId
@@ -57,11 +57,11 @@ from .admission import Admission
 from .checkpoint_looks import CheckpointLooks
 from .client_link import ClientLinks
 from .cluster import Cluster, Ticked
-from .commits import GroupCommit
+from .commits import GroupCommit, no_room
 from .epochs import Epochs
 from .files import Files
 from .membership import State
-from .metadata import Transaction
+from .metadata import MetadataFault, MetadataFull, Transaction
 from .metadata_file import STORE_NAME
 from .metadata_sqlite import SqliteMetadata
 from .metrics import watch, watch_schedule, watch_state, watch_supervision
@@ -140,6 +140,8 @@ def run(options: CoordinatorOptions) -> None:
             read_secret(secret_file) if secret_file else read_or_make_secret(options.directory / "cluster.secret")
         )
         uvloop.run(Coordinator(options, metadata, Signer(secret), described).serve())
+    except (MetadataFull, MetadataFault) as fault:
+        raise StartupError(f"cannot begin: {fault}. Nothing is lost; start again when that is mended") from None
     finally:
         metadata.close()
 
@@ -172,7 +174,7 @@ class Coordinator:
         self._metadata = metadata
         self._epochs = Epochs(metadata)
         self._cluster = Cluster(time.monotonic(), random.Random(), described)
-        self._commits = GroupCommit(metadata, self._stop_at_once)
+        self._commits = GroupCommit(metadata, self._stop_at_once, self._tell_of_room)
         self._reader = metadata.reader()
         self._advertised = options.advertise or options.host
         self._address = ""
@@ -353,13 +355,18 @@ class Coordinator:
             if not was_ready and self._cluster.ready(now_s):
                 was_ready = True
                 log.info("ready: %d datanodes alive", len(self._cluster.members.alive()))
-            if now_s >= self._tidy_at_s:
-                self._tidy_at_s = now_s + tidy_interval_s
-                await self._raise_floor(now_s)
-                await self._files.names.forget_answers()
-            await self._files.names.reclaim()
+            # What is refused while the disk is full is done when there is room.
+            with contextlib.suppress(ServiceUnready):
+                await self._tidy_up(now_s)
             self._files.appending.drop_superseded()
             await asyncio.sleep(repair_tick_interval_s if self._cluster.repair.under_way else tick_interval_s)
+
+    async def _tidy_up(self, now_s: float) -> None:
+        if now_s >= self._tidy_at_s:
+            self._tidy_at_s = now_s + tidy_interval_s
+            await self._raise_floor(now_s)
+            await self._files.names.forget_answers()
+        await self._files.names.reclaim()
 
     async def _collect_temporary_files(self) -> None:
         while True:
@@ -368,7 +375,12 @@ class Coordinator:
                 await self._files.temporary_files.collect(self._options.collect_temporary_hours * 3600)
 
     async def _empty_trash(self) -> None:
-        await self._files.trash.prepare()
+        is_prepared = False
+        while not is_prepared:
+            with contextlib.suppress(ServiceUnready):
+                await self._files.trash.prepare()
+                is_prepared = True
+            await asyncio.sleep(0 if is_prepared else tick_interval_s)
         while True:
             await asyncio.sleep(trash_look_interval_s)
             await self._files.trash.empty()
@@ -376,7 +388,8 @@ class Coordinator:
     async def _supervise(self) -> None:
         while True:
             await asyncio.sleep(supervision_tick_interval_s)
-            await self._supervising.tick()
+            with contextlib.suppress(ServiceUnready):
+                await self._supervising.tick()
 
     def _schedule_in_turns(self) -> None:
         """What is due; a policy that plans for long gets another turn after all else that waits."""
@@ -409,7 +422,13 @@ class Coordinator:
 
     def _epoch_seen(self, node: NodeId, seen: int) -> None:
         before = self._epoch()
-        if self._epochs.accept(node, seen):
+        try:
+            is_older = self._epochs.accept(node, seen)
+        except MetadataFull:
+            raise no_room() from None
+        except MetadataFault as fault:
+            self._stop_at_once(fault)
+        if is_older:
             log.warning(
                 "datanode %s has seen epoch %d, this metadata was of epoch %d: it was restored from a backup. "
                 "Chunks that it does not know are kept until the floor is released; the epoch is %d now",
@@ -446,7 +465,17 @@ class Coordinator:
         self._cluster.describe_network(await asyncio.to_thread(load_topology, file))
         log.info("the network is that of %s as it is now", file)
 
-    def _stop_at_once(self, fault: BaseException) -> None:
+    def _tell_of_room(self, has_room: bool) -> None:
+        """From the writer's thread."""
+        if has_room:
+            log.warning("there is room on the disk of %s again: names can be changed", self._options.directory)
+        else:
+            log.error(
+                "the disk of %s is full: nothing can be changed until there is room; names are read on",
+                self._options.directory,
+            )
+
+    def _stop_at_once(self, fault: BaseException) -> NoReturn:
         """A commit failed with a disk fault: nobody may be told anything about what was in it."""
         log.critical("the metadata cannot be written (%s): stopping. Check the disk, then start again", fault)
         logging.shutdown()

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from peacefs.protocol.errors import BadRequest, PeacefsError
+from peacefs.protocol.errors import BadRequest, PeacefsError, ServiceUnready
 from peacefs.protocol.ids import show
 from peacefs.protocol.limits import (
     supervised_arguments_max,
@@ -55,6 +55,9 @@ class Supervising:
         self._core = Supervision(workplace.monotonic())
         #: The run of each query that a committed record has an agent run.
         self._committed: dict[str, str] = {}
+        #: What the core decided last of each query, and what of it could not be committed so far.
+        self._latest: dict[str, QueryRecord] = {}
+        self._refused: list[QueryRecord] = []
 
     @property
     def core(self) -> Supervision:
@@ -88,6 +91,7 @@ class Supervising:
         """Raises FileNotFound, AccessDenied, BadRequest for a query that is not over."""
         self._check_owner(name, user)
         self._core.forget(name)
+        self._refused = [record for record in self._refused if record.name != name]
         await self._at.commit(lambda tx: tx.forget_query(name))
 
     def status(self, name: str) -> QueryStatus:
@@ -162,12 +166,19 @@ class Supervising:
         return run.run, run.location
 
     async def _record(self, changed: Sequence[QueryRecord]) -> None:
-        """In the order in which the core decided."""
-        if not changed:
+        """In the order in which the core decided. Raises ServiceUnready: then it is committed the next time."""
+        stamped = [self._core.stamp(record, self._at.now_ms()) for record in changed]
+        records, self._refused = [*self._refused, *stamped], []
+        if not records:
             return
-        records = [self._core.stamp(record, self._at.now_ms()) for record in changed]
-        # What was decided first is handed over first: nothing may come between a decision and this.
-        await self._at.commit(lambda tx: [tx.record_query(record) for record in records])
+        self._latest.update((record.name, record) for record in stamped)
+        try:
+            # What was decided first is handed over first: nothing may come between a decision and this.
+            await self._at.commit(lambda tx: [tx.record_query(record) for record in records])
+        except ServiceUnready:
+            # Of what was decided since, and may be committed by now, nothing is to be overwritten.
+            self._refused += [record for record in records if self._latest[record.name] is record]
+            raise
         for record in records:
             self._committed[record.name] = record.run
             log.info("query %s is %s%s", record.name, record.phase.value, _told(record))

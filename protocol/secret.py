@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 import os
 import secrets
+import stat
 from pathlib import Path
 
 from .errors import StartupError
+
+log = logging.getLogger("peacefs.secret")
 
 _CHARACTERS_MIN = 32
 SECRET_FILE_VARIABLE = "PEACEFS_SECRET_FILE"
@@ -34,31 +38,48 @@ def require_secret_for(host: str, secret_file: Path | None) -> None:
     if secret_file is None and not is_loopback(host):
         raise StartupError(
             f"{host} is reachable from other machines: that needs a cluster secret that all services share. "
-            f"Make one (`head -c 32 /dev/urandom | base64 > cluster.secret`) and pass --secret-file"
+            f"Make one (`umask 077; head -c 32 /dev/urandom | base64 > cluster.secret`) and pass --secret-file"
         )
 
 
 def read_secret(path: Path) -> bytes:
-    """The secret, without surrounding white space. Raises StartupError with what is wrong with the file."""
+    """The secret, without surrounding white space. Raises StartupError with what is wrong with the file.
+
+    One that every user may read is warned of and not refused: in a container, which has no others, it may have to
+    be so.
+    """
     try:
         secret = path.read_bytes().strip()
+        mode = path.stat().st_mode
     except OSError as error:
         raise StartupError(f"cannot read the cluster secret {path}: {error.strerror}") from None
     if len(secret) < _CHARACTERS_MIN:
         raise StartupError(f"the cluster secret in {path} is shorter than {_CHARACTERS_MIN} characters")
+    if mode & stat.S_IROTH:
+        log.warning(
+            "every user of this machine can read the cluster secret %s, and do what its services can. "
+            "Where its owner runs them: chmod 600",
+            path,
+        )
     return secret
 
 
 def read_or_make_secret(path: Path) -> bytes:
-    """The secret, made at random with mode 0600 when the file is not there yet."""
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return read_secret(path)
-    except OSError as error:
-        raise StartupError(f"cannot make the cluster secret {path}: {error.strerror}") from None
-    with os.fdopen(descriptor, "w") as file:
+    """The secret, made at random with mode 0600 when the file is not there yet. For one process at a time."""
+    if not path.exists():
+        try:
+            _make_secret(path)
+        except OSError as error:
+            raise StartupError(f"cannot make the cluster secret {path}: {error.strerror}") from None
+    return read_secret(path)
+
+
+def _make_secret(path: Path) -> None:
+    """Whole or not at all: half a secret would be refused for ever after."""
+    staged = path.with_name(path.name + ".new")
+    staged.unlink(missing_ok=True)
+    with os.fdopen(os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(secrets.token_urlsafe(32) + "\n")
         file.flush()
         os.fsync(file.fileno())
-    return read_secret(path)
+    staged.rename(path)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from peacefs.coordinator.epochs import Epochs
+from peacefs.coordinator.metadata import MetadataFull
 from peacefs.coordinator.metadata_sqlite import SqliteMetadata
 from peacefs.protocol.ids import first_of_epoch
 
@@ -36,6 +39,24 @@ def test_a_later_epoch_holds_the_floor_and_numbers_begin_above_it() -> None:
 def test_our_own_epoch_seen_by_one_that_we_have_not_accepted_was_somebody_else_s() -> None:
     metadata = SqliteMetadata.in_memory()
     epochs = Epochs(metadata)
+    assert epochs.accept("dn-1", 1)
+    assert epochs.numbering.epoch == 2 and held(metadata)
+
+
+def test_a_datanode_that_comes_again_after_a_full_disk_still_shows_that_the_metadata_is_older(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It has seen our own epoch, from another coordinator: accepted in passing, that would be no sign any more."""
+
+    def refuse() -> None:
+        raise MetadataFull
+
+    metadata = SqliteMetadata.in_memory()
+    epochs = Epochs(metadata)
+    with monkeypatch.context() as full:
+        full.setattr(metadata, "hold_floor", refuse)
+        with pytest.raises(MetadataFull):
+            epochs.accept("dn-1", 1)
     assert epochs.accept("dn-1", 1)
     assert epochs.numbering.epoch == 2 and held(metadata)
 

@@ -22,7 +22,7 @@ from peacefs.coordinator.permissions import Callers
 from peacefs.coordinator.records import QueryRecord
 from peacefs.coordinator.supervising import Supervising
 from peacefs.coordinator.workplace import Workplace
-from peacefs.protocol.errors import AccessDenied, BadRequest, FileNotFound
+from peacefs.protocol.errors import AccessDenied, BadRequest, FileNotFound, ServiceUnready
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.messages import AgentBeat, AgentCommand, Receipt, ReportChunks, RunReport, WrittenChunk
 from peacefs.protocol.supervised import Phase
@@ -195,3 +195,33 @@ def test_where_a_checkpoint_is_by_host_and_rack(tmp_path: Path, play: Play) -> N
         with pytest.raises(StopIteration) as nothing:
             next(survey(coordinator.metadata.reader(), play.cluster, "/none"))
         assert nothing.value.value.by_host == {}
+
+
+def test_what_was_decided_while_the_disk_was_full_is_committed_later_and_handed_over_then(tmp_path: Path) -> None:
+    """The core has decided it and does not decide it again: it must not be lost, nor told of before its commit."""
+
+    def refuse() -> None:
+        raise ServiceUnready("the disk is full")
+
+    path = tmp_path / "metadata.sqlite"
+    first = Coordinator(path)
+    with contextlib.closing(first.metadata):
+        run_now(first.metadata, lambda tx: namespace.mkdirs(tx, parse_path("/orders"), "alice", 0o755, 1))
+        first.register()
+        first.beat()
+        first.tick()
+        run = RunReport("orders", first.supervising.status("orders").run)
+        first.before_commit = refuse
+        with pytest.raises(ServiceUnready):
+            first.beat(RunReport(run.query, run.run, ended=True, status=1, last_words="no"))
+        for _ in range(3):
+            with pytest.raises(ServiceUnready):
+                first.tick(2)
+        first.before_commit = lambda: None
+        first.tick()
+        first.tick(10)
+        (location,) = first.beat()
+        assert location == f"/orders/.run-{first.supervising.status('orders').run}"
+    second = Coordinator(path)
+    with contextlib.closing(second.metadata):
+        assert second.supervising.status("orders").run == location.removeprefix("/orders/.run-")

@@ -16,9 +16,11 @@ from typing import Any
 
 import httpx
 import pytest
+from support.mounts import fill, mounted
 
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster import LocalCluster
+from peacefs.protocol.limits import MIB
 
 pytestmark = pytest.mark.cluster
 _TIMEOUT_S = 30
@@ -100,9 +102,37 @@ class TestCoordinator:
         secret = tmp_path / "secret"
         said = complaint("coordinator", f"--dir={tmp_path / 'c'}", f"--secret-file={secret}", "--port=0")
         assert "No such file" in said
-        secret.write_text("short")
-        said = complaint("coordinator", f"--dir={tmp_path / 'c'}", f"--secret-file={secret}", "--port=0")
-        assert "32 characters" in said
+        for content in ("", "short"):
+            secret.write_text(content)
+            said = complaint("coordinator", f"--dir={tmp_path / 'c'}", f"--secret-file={secret}", "--port=0")
+            assert "32 characters" in said
+        said = complaint("coordinator", f"--dir={tmp_path / 'c'}", f"--secret-file={tmp_path}", "--port=0")
+        assert "Is a directory" in said
+
+    def test_a_secret_that_others_can_read_is_warned_of(self, tmp_path: Path) -> None:
+        secret = tmp_path / "secret"
+        secret.write_text("x" * 40)
+        for mode, warnings in ((0o644, 1), (0o600, 0)):
+            secret.chmod(mode)
+            running = Coordinator(tmp_path / "c", f"--secret-file={secret}")
+            assert running.stop() == 0
+            assert running.log.read_text().count("can read the cluster secret") == warnings
+
+    def test_a_secret_whose_making_was_cut_short_is_made_anew(self, tmp_path: Path) -> None:
+        (tmp_path / "c").mkdir()
+        (tmp_path / "c" / "cluster.secret.new").touch()
+        running = Coordinator(tmp_path / "c")
+        assert running.stop() == 0
+        assert [path.name for path in (tmp_path / "c").glob("cluster.secret*")] == ["cluster.secret"]
+        assert running.secret.stat().st_mode & 0o777 == 0o600
+
+    def test_a_full_disk_at_the_first_start_leaves_nothing_in_the_way_of_the_next(self, tmp_path: Path) -> None:
+        with mounted(tmp_path / "disk", MIB) as disk:
+            directory, others = disk / "c", fill(disk)
+            said = complaint("coordinator", "--port=0", "--node-port=0", f"--dir={directory}")
+            assert "No space left" in said or "disk is full" in said
+            others.unlink()
+            assert Coordinator(directory).stop() == 0
 
     def test_a_directory_that_cannot_be_made(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("in the way")

@@ -6,16 +6,15 @@ root.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from services.extra_datanode import extra_datanode
+from support.mounts import fill, mounted
 from support.waiting import wait_until
 
 from peacefs.client.filesystem import PeaceFileSystem
@@ -23,22 +22,6 @@ from peacefs.client.local_cluster import LocalCluster
 from peacefs.protocol.limits import MIB
 
 pytestmark = pytest.mark.cluster
-
-
-@contextlib.contextmanager
-def mounted(directory: Path, size: int) -> Iterator[Path]:
-    """A file system of `size` bytes in memory."""
-    directory.mkdir()
-    made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(directory)], capture_output=True, text=True
-    )
-    if made.returncode:
-        pytest.skip(f"no file system can be mounted here: {made.stderr.strip()}")
-    try:
-        yield directory
-    finally:
-        while directory.is_mount():
-            subprocess.run(["umount", "--lazy", str(directory)], check=True)
 
 
 def make_read_only(directory: Path) -> None:
@@ -79,15 +62,14 @@ def test_a_disk_that_fills_up_refuses_the_write_goes_on_elsewhere_and_it_comes_b
         for path in itertools.islice(paths, 5):
             files.write(path, contents[path], replication=3)
         wait_until(lambda: health(files) == (0, 0), "three replicas each")
-        with (disk / "somebody's").open("wb") as filler:
-            os.posix_fallocate(filler.fileno(), 0, os.statvfs(disk).f_bavail * os.statvfs(disk).f_bsize)
+        filler = fill(disk)
         for path in paths:
             files.write(path, contents[path], replication=3)
         assert all(files.read(path) == data for path, data in contents.items())
         assert health(files).missing == 0
         wait_until(lambda: state_of(files, disk) == "full", "it is shown")
         wait_until(lambda: f"the disk of {disk} is full" in log.read_text(), "it is said")
-        (disk / "somebody's").unlink()
+        filler.unlink()
         wait_until(lambda: health(files) == (0, 0), "with room again it gets what it lacks")
         assert log.read_text().count(" is full") == 1, "not for every chunk"
         assert all(files.read(path) == data for path, data in contents.items())

@@ -1,0 +1,82 @@
+"""A coordinator whose own disk fills up: it refuses changes, forgets nothing, and goes on when there is room."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from support.mounts import fill, mounted
+from support.waiting import wait_until
+
+from peacefs.client.filesystem import PeaceFileSystem
+from peacefs.client.local_cluster import LocalCluster
+from peacefs.protocol.errors import StartupError
+from peacefs.protocol.limits import MIB
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """The coordinator's, small; the datanode's is another."""
+    directory = tmp_path / "cluster"
+    directory.mkdir()
+    (directory / "cluster.json").write_text(json.dumps({"format": 1, "datanodes": 1}))
+    with mounted(directory / "coordinator", 4 * MIB) as mount:
+        yield mount
+
+
+def mkdirs(cluster: LocalCluster, path: str) -> httpx.Response:
+    return httpx.put(f"{cluster.http_address}/webhdfs/v1{path}?op=MKDIRS&user.name=ann", timeout=30)
+
+
+def make_directories(cluster: LocalCluster, acknowledged: set[str], prefix: str) -> httpx.Response:
+    """Until one is refused; its answer."""
+    for number in range(5000):
+        answer = mkdirs(cluster, f"/made/{prefix}-{number}")
+        if answer.status_code != 200:
+            return answer
+        acknowledged.add(f"{prefix}-{number}")
+    raise AssertionError("a full disk takes 5000 directories")
+
+
+def test_a_coordinator_without_room_refuses_changes_reads_on_and_loses_nothing(disk: Path, tmp_path: Path) -> None:
+    acknowledged: set[str] = set()
+    with (
+        LocalCluster(tmp_path / "cluster", port=0) as cluster,
+        PeaceFileSystem(cluster.http_address) as files,
+    ):
+        assert cluster.coordinator.log is not None
+        assert mkdirs(cluster, "/made").status_code == 200
+        files.write("/file", b"written before")
+        others = fill(disk)
+        refusal = make_directories(cluster, acknowledged, "first").json()["RemoteException"]
+        assert refusal["javaClassName"] == "org.apache.hadoop.ipc.RetriableException", "stock clients ask again"
+        assert "disk is full" in refusal["message"]
+        assert files.read("/file") == b"written before"
+        assert {entry.name for entry in files.list("/made")} == acknowledged
+        waits = threading.Thread(target=files.write, args=("/made/patient", b"written when there was room"))
+        waits.start()
+        # Its own work is refused as well, which is no reason to stop.
+        assert files.cluster_status()["datanodes"][0]["state"] == "alive"
+        others.unlink()
+        waits.join(60)
+        acknowledged.add("patient")
+        assert files.read("/made/patient") == b"written when there was room"
+        log = cluster.coordinator.log.read_text()
+        assert log.count("is full: nothing can be changed") == log.count("there is room on the disk") == 1
+
+        others = fill(disk)
+        make_directories(cluster, acknowledged, "second")
+        cluster.coordinator.kill()
+        with pytest.raises(StartupError, match="no room on its disk"):
+            cluster.restart(cluster.coordinator)
+        others.unlink()
+        cluster.restart(cluster.coordinator)
+        wait_until(lambda: files.read("/file") == b"written before", "the datanode is back")
+        assert {entry.name for entry in files.list("/made")} == acknowledged
+        assert mkdirs(cluster, "/made/after").status_code == 200
