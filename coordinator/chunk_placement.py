@@ -14,19 +14,19 @@ from peacefs.protocol.ids import NodeId
 from peacefs.protocol.limits import chunk_bytes_max, min_replication
 
 from .membership import Membership, Node, State
+from .placed_lately import PlacedLately
 from .records import Mode
 from .repair import ChooseTarget
 from .slow_hops import SlowHops, avoidable
-from .streams import Streams
 
 
 class ChunkPlacement:
-    """Chooses datanodes. Changes nothing: what is placed is told to `streams` by who asks."""
+    """Chooses datanodes. Changes nothing: what is placed is told to `placed` by who asks."""
 
-    def __init__(self, members: Membership, slow_hops: SlowHops, streams: Streams, rng: Random) -> None:
+    def __init__(self, members: Membership, slow_hops: SlowHops, placed: PlacedLately, rng: Random) -> None:
         self._members = members
         self._slow_hops = slow_hops
-        self._streams = streams
+        self._placed = placed
         self._rng = rng
 
     def place(self, writer_host: str | None, replication: int, exclude: frozenset[NodeId]) -> list[NodeId]:
@@ -96,7 +96,7 @@ class ChunkPlacement:
                 host=node.registration.data_host,
                 rack=node.rack,
                 available_bytes=node.usage.available_bytes,
-                streams=self._streams.through(node.id),
+                streams=node.usage.streams + self._placed.through(node.id),
             )
             for node in self._members.in_service()
         ]

@@ -6,7 +6,7 @@ Events and `now` go in; orders (messages for datanodes) come out. No clock, no s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from math import inf
 from random import Random
@@ -35,6 +35,7 @@ from .hearsay import Hearsay
 from .membership import Membership, Node, State, Transition
 from .network import Network
 from .orders import Order, delete_orders
+from .placed_lately import PlacedLately
 from .readiness import Readiness
 from .records import ChunkRecord, Mode
 from .repair import Copy, Repair
@@ -60,19 +61,22 @@ class Cluster:
         """`described` is the network as an administrator has it."""
         self._readiness = Readiness(now_s)
         self._streams = Streams()
+        self._placed = PlacedLately()
         self.members = Membership()
         self.network = Network(described)
         self.chunks = ChunkMap()
         self.repair = Repair()
         self.balancer = Balancer()
         self.slow_hops = SlowHops()
-        self._placement = ChunkPlacement(self.members, self.slow_hops, self._streams, rng)
+        self._placement = ChunkPlacement(self.members, self.slow_hops, self._placed, rng)
         self.replicas_lost_total = 0
         self._hearsay = Hearsay()
         self.abandonment = Abandonment()
         self._ticked_s = now_s
         #: Whether chunks that clients write leave something of a datanode for copies.
         self.has_room: Callable[[NodeId], bool] = lambda node: True
+        #: The pipelines of grants in flight.
+        self.granted_pipelines: Callable[[], Mapping[ChunkId, Sequence[NodeId]]] = dict
 
     # -- what the namespace says -------------------------------------------------------------------
 
@@ -103,7 +107,7 @@ class Cluster:
     def published(self, records: Sequence[ChunkRecord]) -> None:
         """A file was completed: its chunks exist, on the nodes that gave receipts."""
         for record in records:
-            self._streams.close(record.chunk)
+            self._end(record.chunk)
             self.abandonment.published(record.chunk)
             # The names as the members have them: one object for all chunks. A node that died meanwhile says what
             # it has when it comes back.
@@ -262,6 +266,7 @@ class Cluster:
         self.chunks.take_out_lost(lost_replicas_per_turn)
         self._drop_hearsay(now_s)
         self._streams.close_overdue(now_s)
+        self._placed.forget_old(now_s)
         ticked.slowness = self.slow_hops.judge(now_s)
         if self.ready(now_s):
             ticked.copies = self.repair.plan(
@@ -305,31 +310,43 @@ class Cluster:
         Fewer than `replication` when fewer are alive; the repair makes up for it when more come.
         """
         chosen = self._placement.place(writer_host, replication, exclude)
-        self._streams.open(chunk, chosen, now_s + expires_s)
+        self.granted(now_s, chunk, chosen, expires_s)
         nodes = [self.members.get(node) for node in chosen]
         return [node for node in nodes if node is not None]
 
     def granted(self, now_s: float, chunk: ChunkId, nodes: Sequence[NodeId], expires_s: float) -> None:
         """The scheduling service has placed a chunk."""
-        self._streams.open(chunk, nodes, now_s + expires_s)
+        self._streams.open(chunk, now_s + expires_s)
+        self._placed.add(now_s, chunk, nodes)
+
+    def written(self, chunk: ChunkId) -> None:
+        """A chunk is on its datanodes; its file is still to be published."""
+        self._placed.end(chunk)
 
     def abandoned(self, chunk: ChunkId) -> None:
         """A chunk is not being written any more. Whether its data will be part of a file is another matter."""
+        self._end(chunk)
+
+    def _end(self, chunk: ChunkId) -> None:
         self._streams.close(chunk)
+        self._placed.end(chunk)
 
     def given_up(self, chunks: Iterable[ChunkId], writer: str) -> list[Order]:
         """The word of a writer that these will be part of no file: what is not his stays as it is."""
         doomed: dict[NodeId, list[Replica]] = {}
         for chunk in chunks:
-            self._streams.close(chunk)
+            self._end(chunk)
             if self.chunks.get(chunk) is None and self.abandonment.give_up(chunk, writer):
                 for node_id, replica in self.chunks.unclaimed.claim(chunk).items():
                     doomed.setdefault(node_id, []).append(replica)
         return delete_orders(doomed)
 
     def pipelines(self) -> list[list[NodeId]]:
-        """Those that chunks are being written through now, as far as is known here."""
-        return self._streams.pipelines()
+        """Those that chunks are being written through now, as far as is known here.
+
+        What was granted counts until its end is told; the rest is small, and counts for a moment.
+        """
+        return [list(nodes) for nodes in {**self._placed.pipelines(), **self.granted_pipelines()}.values()]
 
     def locations(self, chunk: ChunkId, near_host: str | None = None) -> list[Node]:
         """Who holds a good replica: alive ones first, on the reader's host, then on its rack, then others.

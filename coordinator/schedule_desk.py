@@ -156,7 +156,9 @@ class ScheduleDesk:
 
     def ended(self, node: NodeId, ended: StreamEnded) -> Done:
         """The first node of a pipeline is done with a chunk."""
-        if not ended.completed:
+        if ended.completed:
+            self._at.cluster.written(ended.chunk)
+        else:
             self._at.cluster.abandoned(ended.chunk)
         now_s = self._at.monotonic()
         self._carry_out(

@@ -381,6 +381,10 @@ class Scheduling:
         """In the order in which they were given."""
         return self._grants.values()
 
+    def pipelines(self) -> Mapping[ChunkId, Sequence[NodeId]]:
+        """The datanodes that each chunk with a grant goes through, the first first."""
+        return {chunk: grant.nodes for chunk, grant in self._grants.items()}
+
     @property
     def queue(self) -> list[ScheduledSet]:
         """Sets of which something waits, oldest first."""

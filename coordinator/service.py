@@ -209,6 +209,7 @@ class Coordinator:
         self._nodes.supervising = self._supervising
         self._supervising.recall()
         self._cluster.has_room = self._files.schedule.scheduling.has_room
+        self._cluster.granted_pipelines = self._files.schedule.scheduling.pipelines
         self._clients = ClientLinks(self._nodes.me, self._files)
         self._files.administration.recall()
 

@@ -208,6 +208,8 @@ room_known_for_s: Final = 0.05
 heartbeat_interval_s: Final = 1.0
 suspect_after_s: Final = 3.0
 dead_after_s: Final = 10.0
+# How long a chunk that was placed counts as load of its datanodes before they tell of it themselves.
+placed_unheard_s: Final = 2.0
 # How long a replica counts that its datanode has not told of itself: longer than its heartbeat can be under way.
 hearsay_believed_s: Final = 10.0
 # Chunks of which the coordinator remembers who alone may write them, and those that were given up.

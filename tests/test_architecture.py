@@ -70,6 +70,7 @@ def test_pure_cores_have_no_clock_and_no_chance_of_their_own() -> None:
         "coordinator/unclaimed.py",
         "coordinator/urgency.py",
         "coordinator/streams.py",
+        "coordinator/placed_lately.py",
         "coordinator/epochs.py",
         "coordinator/network.py",
         "coordinator/supervision.py",

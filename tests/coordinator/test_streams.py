@@ -1,35 +1,118 @@
-"""Writes under way are counted by node until they end, one way or another."""
+"""Chunks that may be written are known until they end, one way or another; whom they load, datanodes say."""
 
 from __future__ import annotations
 
+import pytest
+from support.play import USAGE, Play, record
+
+from peacefs.coordinator.placed_lately import PlacedLately
 from peacefs.coordinator.streams import Streams
+from peacefs.peace.random_placement import LOAD_FACTOR
+from peacefs.protocol.limits import heartbeat_interval_s, placed_unheard_s
+from peacefs.protocol.messages import Heartbeat
+
+NODES = ("dn-1", "dn-2", "dn-3", "dn-4", "dn-5", "dn-6")
 
 
-def test_a_stream_counts_for_each_of_its_nodes_until_it_is_closed() -> None:
-    streams = Streams()
-    streams.open(1, ["a", "b"], 100.0)
-    streams.open(2, ["b"], 110.0)
-    assert (streams.through("a"), streams.through("b"), streams.through("c")) == (1, 2, 0)
-    streams.close(1)
-    streams.close(1)
-    assert (streams.through("a"), streams.through("b")) == (0, 1)
+@pytest.fixture
+def play() -> Play:
+    play = Play()
+    play.join(*NODES[:3])
+    play.join(*NODES[3:], rack="/rack-2")
+    play.open_for_business()
+    return play
+
+
+def place(play: Play, chunk: int, replication: int = 1) -> list[str]:
+    return [node.id for node in play.cluster.place(play.now_s, chunk, None, replication, frozenset(), 21_600.0)]
+
+
+def test_creates_that_nobody_carries_out_are_load_for_a_moment_only(play: Play) -> None:
+    pipelines = [place(play, chunk, replication=3) for chunk in range(20)]
+    assert play.cluster.pipelines() == pipelines
+    play.let_pass(placed_unheard_s)
+    assert play.cluster.pipelines() == []
+    assert len(play.cluster.chunks_being_written) == 20, "they may still be written"
+    play.let_pass(21_600.0 - placed_unheard_s)
+    assert not play.cluster.chunks_being_written
+
+
+def test_a_burst_spreads_before_any_datanode_can_have_told_of_it(play: Play) -> None:
+    for burst in range(10):
+        heads: list[str] = []
+        for number in range(60):
+            (head,) = place(play, 100 * burst + number)
+            assert heads.count(head) <= LOAD_FACTOR * len(heads) / len(NODES)
+            heads.append(head)
+        play.let_pass(placed_unheard_s)
+
+
+@pytest.mark.parametrize("ends", ["written", "abandoned", "given_up", "published"])
+def test_what_has_ended_is_no_load(play: Play, ends: str) -> None:
+    place(play, 7, replication=3)
+    match ends:
+        case "written":
+            play.cluster.written(7)
+        case "abandoned":
+            play.cluster.abandoned(7)
+        case "given_up":
+            play.cluster.given_up([7], "writer")
+        case "published":
+            play.publish([record(7, hint=("dn-1",))])
+    assert play.cluster.pipelines() == []
+    assert (7 in play.cluster.chunks_being_written) == (ends == "written")
+
+
+def test_who_says_that_it_is_busy_gets_no_chunks_while_others_are_not(play: Play) -> None:
+    busy = USAGE.__class__(USAGE.capacity_bytes, USAGE.used_bytes, USAGE.available_bytes, streams=30)
+    play.cluster.heartbeat(play.now_s, "dn-2", Heartbeat(busy))
+    chosen = {node for chunk in range(10) for node in place(play, chunk, replication=3)}
+    assert chosen == set(NODES) - {"dn-2"}
+    play.let_pass(placed_unheard_s)
+    chosen = {node for chunk in range(100, 130) for node in place(play, chunk, replication=3)}
+    assert chosen == set(NODES), "its heartbeats say that it is no more"
+
+
+def test_a_grant_is_load_until_its_end_and_not_counted_twice(play: Play) -> None:
+    granted = {7: ("dn-1", "dn-4")}
+    play.cluster.granted_pipelines = lambda: granted
+    play.cluster.granted(play.now_s, 7, granted[7], 21_600.0)
+    assert play.cluster.pipelines() == [["dn-1", "dn-4"]]
+    play.let_pass(60.0)
+    assert play.cluster.pipelines() == [["dn-1", "dn-4"]]
+    granted.clear()
+    assert play.cluster.pipelines() == []
+
+
+def test_what_was_placed_counts_for_each_of_its_nodes_until_they_have_spoken() -> None:
+    assert placed_unheard_s > heartbeat_interval_s
+    placed = PlacedLately()
+    placed.add(100.0, 1, ["a", "b"])
+    placed.add(101.0, 2, ["b"])
+    assert (placed.through("a"), placed.through("b"), placed.through("c")) == (1, 2, 0)
+    placed.forget_old(100.0 + placed_unheard_s)
+    assert (placed.through("a"), placed.through("b")) == (0, 1)
+    placed.end(1)
+    placed.end(2)
+    placed.end(2)
+    assert (placed.through("a"), placed.through("b")) == (0, 0)
 
 
 def test_one_whose_token_has_expired_is_over() -> None:
     streams = Streams()
-    streams.open(1, ["a"], 100.0)
-    streams.open(2, ["a"], 110.0)
+    streams.open(1, 100.0)
+    streams.open(2, 110.0)
     streams.close_overdue(99.9)
-    assert streams.through("a") == 2
+    assert streams.chunks == {1, 2}
     streams.close_overdue(105.0)
-    assert streams.through("a") == 1
+    assert streams.chunks == {2}
     streams.close_overdue(110.0)
-    assert streams.through("a") == 0
+    assert not streams.chunks
 
 
 def test_what_has_ended_takes_no_room() -> None:
     streams = Streams()
     for chunk in range(10_000):
-        streams.open(chunk, ["a"], 100.0)
+        streams.open(chunk, 100.0)
         streams.close(chunk)
     assert len(streams._deadlines) <= 1001

@@ -177,6 +177,7 @@ class SimulatedCoordinator:
         )
         self.files.copying = TreeCopying(workplace, self.files.names, _COPIED_PER_COMMIT)
         self.cluster.has_room = self.files.schedule.scheduling.has_room
+        self.cluster.granted_pipelines = self.files.schedule.scheduling.pipelines
         self.files.administration.recall()
         self.cluster.load(reader.chunks(0, 1_000_000))
         self.cluster.loaded()

@@ -87,7 +87,7 @@ class SimulatedDatanode:
         self.streams = StreamsUnderWay(node.name)
         hop = PipelineHop(node.name, SIGNER, self.store, changes, self.streams, paces, hop_timeout_s=HOP_TIMEOUT_S)
         server = ChunkServer(SIGNER, self.store, changes, reader_timeout_s=HOP_TIMEOUT_S)
-        requests = DataRequests(hop, server)
+        requests = self._requests = DataRequests(hop, server)
         budget = CopyBudget(self._copy_rate)
         replicator = Replicator(self.store, changes, budget=budget, hop_timeout_s=HOP_TIMEOUT_S)
         self._orders = Orders(self.store, changes, replicator)
@@ -156,7 +156,8 @@ class SimulatedDatanode:
     def usage(self) -> Usage:
         used = self.store.usage()
         room = self.capacity_bytes - used.used_bytes
-        return Usage(self.capacity_bytes, used.used_bytes, room, live_bytes=used.live_bytes)
+        streams = self._requests.streams
+        return Usage(self.capacity_bytes, used.used_bytes, room, streams, used.live_bytes)
 
     def _answer_about_streams(self, question: AskStreams) -> fx.Steps[None]:
         with contextlib.suppress(PeacefsError):

@@ -1,0 +1,48 @@
+"""Chunks that were placed a moment ago: load that datanodes have not told of yet. Pure.
+
+What is being received and sent each datanode says itself, with every heartbeat, as in HDFS. Until what was placed
+can be in its word it is counted here, so that a burst spreads; a writer that never comes is no load for longer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from peacefs.protocol.ids import ChunkId, NodeId
+from peacefs.protocol.limits import placed_unheard_s
+
+
+class PlacedLately:
+    """Counted by node, so that placing a chunk need not look at all of them."""
+
+    def __init__(self) -> None:
+        #: By chunk: when, and through which nodes. Longest ago first.
+        self._chunks: dict[ChunkId, tuple[float, tuple[NodeId, ...]]] = {}
+        self._of_node: Counter[NodeId] = Counter()
+
+    def add(self, now_s: float, chunk: ChunkId, nodes: Sequence[NodeId]) -> None:
+        self.end(chunk)
+        self._chunks[chunk] = now_s, tuple(nodes)
+        self._of_node.update(nodes)
+
+    def end(self, chunk: ChunkId) -> None:
+        """It is written, or will not be. That it is forgotten already is fine."""
+        _placed_s, nodes = self._chunks.pop(chunk, (0.0, ()))
+        self._of_node.subtract(nodes)
+
+    def forget_old(self, now_s: float) -> None:
+        """Those of longer ago than `limits.placed_unheard_s`: by now their datanodes have spoken."""
+        while self._chunks:
+            chunk, (placed_s, _nodes) = next(iter(self._chunks.items()))
+            if now_s - placed_s < placed_unheard_s:
+                break
+            self.end(chunk)
+
+    def through(self, node: NodeId) -> int:
+        """How many go through a node."""
+        return self._of_node[node]
+
+    def pipelines(self) -> Mapping[ChunkId, Sequence[NodeId]]:
+        """The nodes of each, in the order of the pipeline."""
+        return {chunk: nodes for chunk, (_placed_s, nodes) in self._chunks.items()}
