@@ -1,5 +1,5 @@
 """`python -m peacefs` is the command `peacefs`."""
 
-from peacefs.command import main
+from peacefs.start import main
 
 main()

@@ -62,7 +62,7 @@ def _stand_in_for_closed_streams() -> None:
 
 
 def main() -> None:
-    """The entry point. Exit status 0, 1 for faults, 2 for wrong usage, 130 after Ctrl-C."""
+    """Runs it. Exit status 0, 1 for faults, 2 for wrong usage, 130 after Ctrl-C."""
     _stand_in_for_closed_streams()
     try:
         application(prog_name="peacefs")

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.waiting import wait_until
 
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.protocol.limits import MIB
@@ -60,6 +61,43 @@ def test_ctrl_c_in_the_middle_of_a_put_leaves_no_file(
         assert process.wait(20) == 130
         assert process.stderr.read() == b""
     assert files.list(home) == []
+
+
+def test_a_signal_in_the_middle_of_a_get_leaves_nothing_of_it(
+    environment: dict[str, str], files: PeaceFileSystem, home: str, tmp_path: Path
+) -> None:
+    files.write(f"{home}/file", bytes(64 * MIB))
+    for number, status in ((signal.SIGTERM, 143), (signal.SIGINT, 130)):
+        assert _get_interrupted(environment, f"{home}/file", tmp_path, number) == (status, b"")
+        assert list(tmp_path.iterdir()) == []
+
+
+def _get_interrupted(
+    environment: dict[str, str], source: str, target: Path, number: signal.Signals
+) -> tuple[int, bytes]:
+    """How a get ends that was seen at work; one that was too fast for that is repeated."""
+    command = [sys.executable, "-m", "peacefs", "get", source, str(target / "copy")]
+    for _ in range(20):
+        with subprocess.Popen(command, env=os.environ | environment, stderr=subprocess.PIPE) as process:
+            wait_until(lambda: any(target.iterdir()), "it begins")
+            process.send_signal(number)
+            _, said = process.communicate(timeout=20)
+        if process.returncode != 0:
+            break
+        (target / "copy").unlink()
+    return process.returncode, said
+
+
+@pytest.mark.parametrize(("number", "status"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_a_signal_while_a_command_is_still_being_imported_shows_no_traceback(
+    tmp_path: Path, number: str, status: int
+) -> None:
+    sends = f"import os, signal; from collections import namedtuple; os.kill(os.getpid(), signal.{number})"
+    (tmp_path / "typer.py").write_text(sends)
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    command = [sys.executable, "-m", "peacefs", "ls"]
+    done = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (status, b"", b"")
 
 
 def test_a_terminal_sees_how_a_transfer_goes(environment: dict[str, str], home: str, tmp_path: Path) -> None:
