@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 from peacefs.protocol import effects as fx
 from peacefs.protocol.errors import AccessDenied, BadRequest, ChecksumMismatch, PeacefsError
+from peacefs.protocol.ids import ChunkId
 from peacefs.protocol.limits import idle_connection_timeout_s
 from peacefs.protocol.messages import ReadChunk
 from peacefs.protocol.tokens import ChunkRead, Signer
@@ -37,14 +41,41 @@ class ChunkServer:
         Raises AccessDenied, BadRequest, ChunkNotFound, StaleVersion, DiskFault, or ChecksumMismatch, upon which
         the next heartbeat tells the coordinator.
         """
+        plan = yield from self._opened(request)
+        with self._reporting(request.chunk):
+            yield from self._send_blocks(reader, plan)
+
+    def read_small(self, request: ReadChunk) -> fx.Steps[bytes]:
+        """The same for who is in this process: what is left of the range in one packet at most, verified.
+
+        Raises what `send_chunk` does.
+        """
+        plan = yield from self._opened(request)
+        metrics.reads_served.inc()
+        with self._reporting(request.chunk):
+            blocks = yield from self._store.read_blocks(plan)
+        if blocks is None:
+            raise BadRequest(f"no byte of that range is in a chunk of {plan.length}")
+        yield from self._store.close_read(plan)
+        metrics.bytes_read.inc(len(blocks.data))
+        start = request.offset - blocks.offset
+        return blocks.data[start : start + request.length]
+
+    def _opened(self, request: ReadChunk) -> fx.Steps[ReadPlan]:
         token = self._signer.verify(request.token, ChunkRead, (yield from fx.wall_clock()))
         if token.chunk != request.chunk:
             raise AccessDenied("the token is for another chunk")
+        with self._reporting(request.chunk):
+            return (
+                yield from self._store.open_read(request.chunk, request.version, request.offset, request.length)
+            )
+
+    @contextlib.contextmanager
+    def _reporting(self, chunk: ChunkId) -> Iterator[None]:
         try:
-            plan = yield from self._store.open_read(request.chunk, request.version, request.offset, request.length)
-            yield from self._send_blocks(reader, plan)
+            yield
         except ChecksumMismatch:
-            replica = self._store.find(request.chunk)
+            replica = self._store.find(chunk)
             if replica is not None:
                 self._changes.corrupt(replica)
             raise

@@ -44,6 +44,7 @@ from peacefs.protocol.webhdfs_redirects import ExtendFile, ReadFile, SumFile, Wr
 from .download import Download, begin, send_whole
 from .file_checksum import FileChecksum
 from .gateway_budget import BufferBudget
+from .own_reads import OwnReads
 from .upload import Upload, body_pieces
 
 log = logging.getLogger("peacefs.gateway")
@@ -75,6 +76,7 @@ class Gateway:
         signer: Signer,
         driver: ThreadDriver,
         grants: GrantDesk,
+        own: OwnReads,
         *,
         wall_clock: Callable[[], float] = time.time,
         bounds: GatewayLimits | None = None,
@@ -82,6 +84,7 @@ class Gateway:
         self._signer = signer
         self._driver = driver
         self._grants = grants
+        self._own = own
         self._wall_clock = wall_clock
         self._bounds = bounds = bounds or GatewayLimits()
         self._budget = BufferBudget(bounds.buffer_bytes_max, bounds.patience_s)
@@ -92,6 +95,7 @@ class Gateway:
 
     def close(self) -> None:
         """Takes no more work; what is under way ends by its own deadlines."""
+        self._own.close()
         self._long.shutdown(wait=False, cancel_futures=True)
         self._quick.shutdown(wait=False, cancel_futures=True)
 
@@ -193,6 +197,10 @@ class Gateway:
 
     async def _read(self, wanted: ReadFile, receive: Receive, send: Send) -> None:
         self._signer.verify(wanted.token, FileRead, self._wall_clock())
+        own = await self._own.read(wanted)
+        if own is not None:
+            await send_whole(send, own)
+            return
         begun = await self._run(self._quick, begin(wanted))
         if begun.reader is None:
             await send_whole(send, begun.first)

@@ -77,6 +77,7 @@ from .disk_set import DiskSet
 from .emulated_disk import DiskArm, EmulatedDisk
 from .gateway import Gateway
 from .orders import Orders
+from .own_reads import OwnReads
 from .paces import Paces
 from .pipeline import PipelineHop
 from .replica_store import ChunkIntake
@@ -210,9 +211,10 @@ class Datanode:
         self._clock = ClusterClock()
         self._driver = ThreadDriver(self._pool, self._link.call, wall_clock=self._clock.now_s)
         self._store = self._disks(claimed)
+        self._chunk_server = ChunkServer(signer, self._store, self._changes)
         self._requests = DataRequests(
             PipelineHop(self._node, signer, self._intake(), self._changes, self._streams, self._paces),
-            ChunkServer(signer, self._store, self._changes),
+            self._chunk_server,
         )
         budget = CopyBudget(options.copy_bytes_per_second)
         self._orders = Orders(self._store, self._changes, Replicator(self._store, self._changes, budget=budget))
@@ -269,7 +271,8 @@ class Datanode:
         StoreMetrics(
             self._store, self.paces, lambda: self._scrubber.progress, self._disk_balancer, lambda: self._pool.idle
         ).publish()
-        gateway = Gateway(self._signer, self._driver, self._grants, wall_clock=self._clock.now_s)
+        own = OwnReads(self._chunk_server, self._driver)
+        gateway = Gateway(self._signer, self._driver, self._grants, own, wall_clock=self._clock.now_s)
         server = build_server(gateway)
         serving = asyncio.create_task(server.serve(sockets=[self._http_socket]))
         tidying = [threading.Thread(target=self._keep_compacting, name="compactor")]

@@ -34,6 +34,7 @@ from peacefs.datanode.chunk_store import ChunkStore
 from peacefs.datanode.data_requests import DataRequests
 from peacefs.datanode.data_server import DataServer
 from peacefs.datanode.gateway import Gateway, GatewayLimits
+from peacefs.datanode.own_reads import OwnReads
 from peacefs.datanode.pipeline import PipelineHop
 from peacefs.datanode.streams_under_way import StreamsUnderWay
 from peacefs.protocol.asgi import App, Receive, Scope, Send
@@ -241,13 +242,15 @@ class DataSide:
             str(self.directory), reserved_bytes=0, available_bytes=lambda: 100 * GIB, rng=random.Random(1)
         )
         self.driver.run(self.store.recover())
-        changes = Changes()
-        hop = PipelineHop(self.node, self.signer, self.store, changes, StreamsUnderWay(self.node))
-        requests = DataRequests(hop, ChunkServer(self.signer, self.store, changes))
+        self.changes = Changes()
+        hop = PipelineHop(self.node, self.signer, self.store, self.changes, StreamsUnderWay(self.node))
+        chunks = ChunkServer(self.signer, self.store, self.changes)
+        requests = DataRequests(hop, chunks)
         self.server = DataServer("127.0.0.1", 0, me, self.driver, requests)
         self.server.start()
         desk = GrantDesk(self.node, pushed=False)
-        self.served = Served(lambda: Gateway(self.signer, self.driver, desk, bounds=self.limits))
+        own = OwnReads(chunks, self.driver)
+        self.served = Served(lambda: Gateway(self.signer, self.driver, desk, own, bounds=self.limits))
 
     @property
     def port(self) -> int:
