@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from random import Random
 
-from peacefs.peace.random_placement import Candidate, PlacementRequest, place_randomly
+from peacefs.peace.random_placement import CandidateIndex, PlacementRequest, choose_randomly
 from peacefs.protocol.errors import NoDatanodes
 from peacefs.protocol.ids import NodeId
 from peacefs.protocol.limits import chunk_bytes_max, min_replication
@@ -20,6 +20,27 @@ from .repair import ChooseTarget
 from .slow_hops import SlowHops, avoidable
 
 
+class _Candidate:
+    """A datanode as the placement sees it; its room and its load are those of the moment."""
+
+    __slots__ = ("_member", "_placed", "host", "node", "rack")
+
+    def __init__(self, member: Node, placed: PlacedLately) -> None:
+        self._member = member
+        self._placed = placed
+        self.node = member.id
+        self.host = member.registration.data_host
+        self.rack = member.rack
+
+    @property
+    def available_bytes(self) -> int:
+        return self._member.usage.available_bytes
+
+    @property
+    def streams(self) -> int:
+        return self._member.usage.streams + self._placed.through(self.node)
+
+
 class ChunkPlacement:
     """Chooses datanodes. Changes nothing: what is placed is told to `placed` by who asks."""
 
@@ -28,20 +49,22 @@ class ChunkPlacement:
         self._slow_hops = slow_hops
         self._placed = placed
         self._rng = rng
+        #: The candidates, and of which members they were made.
+        self._index = CandidateIndex(())
+        self._indexed: Sequence[Node] = ()
 
     def place(self, writer_host: str | None, replication: int, exclude: frozenset[NodeId]) -> list[NodeId]:
         """Nodes for a new chunk, the head of the pipeline first. Raises NoDatanodes.
 
         Fewer than `replication` when fewer are alive. Slow hops are avoided where that costs no replica.
         """
-        candidates = self._candidates()
-        racks = {each.node: each.rack for each in candidates if each.node not in exclude}
-        avoided = avoidable(self._slow_hops.slow(), racks, replication)
+        index = self._candidates()
+        avoided = self._avoided(index, replication, exclude)
         request = PlacementRequest(writer_host, replication, exclude | avoided, chunk_bytes=chunk_bytes_max)
-        chosen = place_randomly(request, candidates, self._rng)
+        chosen = choose_randomly(request, index, self._rng)
         if avoided and len(chosen) < replication:
             request = PlacementRequest(writer_host, replication, exclude, chunk_bytes=chunk_bytes_max)
-            chosen = place_randomly(request, candidates, self._rng)
+            chosen = choose_randomly(request, index, self._rng)
         if len(chosen) < min_replication:
             alive = len(self._members.alive())
             raise NoDatanodes(
@@ -50,17 +73,21 @@ class ChunkPlacement:
             )
         return chosen
 
+    def _avoided(self, index: CandidateIndex, replication: int, exclude: frozenset[NodeId]) -> frozenset[NodeId]:
+        slow = self._slow_hops.slow()
+        if not slow:
+            return frozenset()
+        racks = {each.node: each.rack for each in index.all if each.node not in exclude}
+        return avoidable(slow, racks, replication)
+
     def target_chooser(self) -> ChooseTarget:
-        """For the copies of one plan, during which the datanodes stay as they are."""
-        candidates: list[Candidate] = []
+        """For the copies of one plan."""
 
         def choose(staying: Sequence[NodeId], excluded: frozenset[NodeId]) -> NodeId | None:
-            if not candidates:
-                candidates.extend(self._candidates())
             request = PlacementRequest(
                 None, len(staying) + 1, excluded, already=tuple(staying), chunk_bytes=chunk_bytes_max
             )
-            chosen = place_randomly(request, candidates, self._rng)
+            chosen = choose_randomly(request, self._candidates(), self._rng)
             return chosen[0] if chosen else None
 
         return choose
@@ -89,14 +116,13 @@ class ChunkPlacement:
 
         return sorted(nodes, key=distance)
 
-    def _candidates(self) -> list[Candidate]:
-        return [
-            Candidate(
-                node=node.id,
-                host=node.registration.data_host,
-                rack=node.rack,
-                available_bytes=node.usage.available_bytes,
-                streams=node.usage.streams + self._placed.through(node.id),
+    def _candidates(self) -> CandidateIndex:
+        members = self._members.in_service()
+        if members is not self._indexed:
+            names = [member.id for member in members]
+            self._index = CandidateIndex(
+                [_Candidate(member, self._placed) for member in members],
+                lambda: sum(member.usage.streams for member in members) + self._placed.through_all(names),
             )
-            for node in self._members.in_service()
-        ]
+            self._indexed = members
+        return self._index

@@ -224,7 +224,7 @@ class Cluster:
         Network(described).topology(self.members.all())
         self.network.describe(described)
         for node in self.members.all():
-            node.rack = self.network.rack_of(node.registration)
+            self.members.move(node.id, self.network.rack_of(node.registration))
 
     def topology(self) -> Topology:
         """The network of the datanodes that are alive."""

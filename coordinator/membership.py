@@ -42,14 +42,12 @@ class Node:
     #: Whether its full report is in.
     reported: bool = False
     disks: list[DiskReport] = field(default_factory=list)
+    id: NodeId = field(init=False)
+    hop: Hop = field(init=False)
 
-    @property
-    def id(self) -> NodeId:
-        return self.registration.node
-
-    @property
-    def hop(self) -> Hop:
-        return Hop(self.id, self.registration.data_host, self.registration.data_port)
+    def __post_init__(self) -> None:
+        self.id = self.registration.node
+        self.hop = Hop(self.id, self.registration.data_host, self.registration.data_port)
 
     @property
     def http_name(self) -> str:
@@ -72,12 +70,20 @@ class Membership:
         self._nodes: dict[NodeId, Node] = {}
         self._modes: dict[NodeId, tuple[Mode, float]] = {}
         self._ticked_s: float | None = None
+        #: None when it has to be found out anew.
+        self._in_service: tuple[Node, ...] | None = None
 
     def register(self, now_s: float, registration: Register, rack: str | None = None) -> Node:
         """A datanode comes or comes back, on `rack` or on that which it says; its report is still to come."""
         node = Node(registration, registration.usage, now_s, registration.rack if rack is None else rack)
         self._nodes[node.id] = node
+        self._in_service = None
         return node
+
+    def move(self, node_id: NodeId, rack: str) -> None:
+        """A datanode stands elsewhere than was known."""
+        self._nodes[node_id].rack = rack
+        self._in_service = None
 
     def heard(self, now_s: float, node_id: NodeId, usage: Usage | None = None) -> bool:
         """A sign of life. False when the node has to register first."""
@@ -85,7 +91,9 @@ class Membership:
         if node is None or node.state is State.DEAD:
             return False
         node.heard_s = now_s
-        node.state = State.ALIVE
+        if node.state is not State.ALIVE:
+            node.state = State.ALIVE
+            self._in_service = None
         if usage is not None:
             node.usage = usage
         return True
@@ -103,6 +111,7 @@ class Membership:
             if after is not node.state:
                 transitions.append(Transition(node.id, node.state, after))
                 node.state = after
+                self._in_service = None
         return transitions
 
     @staticmethod
@@ -122,6 +131,7 @@ class Membership:
     def set_mode(self, node_id: NodeId, mode: Mode, ends_s: float = inf) -> None:
         """What an operator decided; stands until `ends_s` whether the datanode is there or not."""
         self._modes[node_id] = mode, ends_s
+        self._in_service = None
 
     def mode(self, node_id: NodeId) -> Mode:
         return self._modes[node_id][0] if node_id in self._modes else Mode.IN_SERVICE
@@ -131,6 +141,7 @@ class Membership:
         ended = [node for node, (_mode, ends_s) in self._modes.items() if ends_s <= now_s]
         for node in ended:
             del self._modes[node]
+            self._in_service = None
         return ended
 
     def get(self, node_id: NodeId) -> Node | None:
@@ -152,6 +163,8 @@ class Membership:
         """In an order that does not depend on who registered first."""
         return [node for node in self.all() if node.state is State.ALIVE]
 
-    def in_service(self) -> list[Node]:
-        """Those that may get new replicas."""
-        return [node for node in self.alive() if self.mode(node.id) is Mode.IN_SERVICE]
+    def in_service(self) -> tuple[Node, ...]:
+        """Those that may get new replicas: the same tuple until there are others, or one stands elsewhere."""
+        if self._in_service is None:
+            self._in_service = tuple(node for node in self.alive() if self.mode(node.id) is Mode.IN_SERVICE)
+        return self._in_service

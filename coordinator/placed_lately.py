@@ -6,8 +6,8 @@ can be in its word it is counted here, so that a burst spreads; a writer that ne
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 
 from peacefs.protocol.ids import ChunkId, NodeId
 from peacefs.protocol.limits import placed_unheard_s
@@ -19,17 +19,19 @@ class PlacedLately:
     def __init__(self) -> None:
         #: By chunk: when, and through which nodes. Longest ago first.
         self._chunks: dict[ChunkId, tuple[float, tuple[NodeId, ...]]] = {}
-        self._of_node: Counter[NodeId] = Counter()
+        self._of_node: defaultdict[NodeId, int] = defaultdict(int)
 
     def add(self, now_s: float, chunk: ChunkId, nodes: Sequence[NodeId]) -> None:
         self.end(chunk)
         self._chunks[chunk] = now_s, tuple(nodes)
-        self._of_node.update(nodes)
+        for node in nodes:
+            self._of_node[node] += 1
 
     def end(self, chunk: ChunkId) -> None:
         """It is written, or will not be. That it is forgotten already is fine."""
         _placed_s, nodes = self._chunks.pop(chunk, (0.0, ()))
-        self._of_node.subtract(nodes)
+        for node in nodes:
+            self._of_node[node] -= 1
 
     def forget_old(self, now_s: float) -> None:
         """Those of longer ago than `limits.placed_unheard_s`: by now their datanodes have spoken."""
@@ -41,7 +43,11 @@ class PlacedLately:
 
     def through(self, node: NodeId) -> int:
         """How many go through a node."""
-        return self._of_node[node]
+        return self._of_node.get(node, 0)
+
+    def through_all(self, nodes: Iterable[NodeId]) -> int:
+        """How many go through each of the nodes, summed up."""
+        return sum(map(self._of_node.__getitem__, nodes))
 
     def pipelines(self) -> Mapping[ChunkId, Sequence[NodeId]]:
         """The nodes of each, in the order of the pipeline."""

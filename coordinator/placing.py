@@ -56,4 +56,6 @@ class Placing:
 
     def nodes_by_http_name(self, names: frozenset[str]) -> frozenset[NodeId]:
         """The datanodes that a client calls `host:port`."""
+        if not names:
+            return names
         return frozenset(node.id for node in self._at.cluster.members.all() if node.http_name in names)

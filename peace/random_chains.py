@@ -6,7 +6,7 @@ from random import Random
 
 from peacefs.topology.model import Topology
 
-from .random_placement import Candidate, CandidateIndex, PlacementRequest, choose_randomly
+from .random_placement import CandidateIndex, PlacementRequest, StillCandidate, choose_randomly
 
 _AMPLE_BYTES = 1 << 62
 
@@ -18,7 +18,7 @@ class RandomChains:
         self._rng = rng
         self._writer_holds_replica = writer_holds_replica
         self._index = CandidateIndex(
-            Candidate(server.name, server.name, server.rack, _AMPLE_BYTES, 0)
+            StillCandidate(server.name, server.name, server.rack, _AMPLE_BYTES, 0)
             for server in topology.servers.values()
         )
 

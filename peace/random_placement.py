@@ -10,10 +10,10 @@ the share of a rack. Distinct nodes, `exclude` and room on the disk never give w
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from math import inf
 from random import Random
+from typing import NamedTuple, Protocol
 
 #: A node that carries more than this many times the average of streams is taken only if no other will do
 #: (HDFS: dfs.namenode.redundancy.considerLoad.factor).
@@ -22,9 +22,30 @@ LOAD_FACTOR = 2.0
 _BLIND_DRAWS = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A datanode that may receive a replica. `streams` are the transfers it is busy with."""
+class Candidate(Protocol):
+    """A datanode that may receive a replica. `streams` are the transfers it is busy with.
+
+    Its room and its load may change while an index with it is kept; they are looked at when it is drawn.
+    """
+
+    @property
+    def node(self) -> str: ...
+
+    @property
+    def host(self) -> str: ...
+
+    @property
+    def rack(self) -> str: ...
+
+    @property
+    def available_bytes(self) -> int: ...
+
+    @property
+    def streams(self) -> int: ...
+
+
+class StillCandidate(NamedTuple):
+    """One whose room and load stay as they are."""
 
     node: str
     host: str
@@ -33,8 +54,7 @@ class Candidate:
     streams: int
 
 
-@dataclass(frozen=True, slots=True)
-class PlacementRequest:
+class PlacementRequest(NamedTuple):
     """What a chunk wants: `replication` replicas in all, `already` among them (a repair), none on `exclude`.
 
     `writer_host` is None for a writer that is nowhere near a datanode. A node with less room than
@@ -49,9 +69,12 @@ class PlacementRequest:
 
 
 class CandidateIndex:
-    """Candidates by node, host and rack: built once, asked for many chunks."""
+    """Candidates by node, host and rack: built once, asked for many chunks.
 
-    def __init__(self, candidates: Iterable[Candidate]) -> None:
+    `streams` says how many all of them are busy with together, where somebody knows without asking each.
+    """
+
+    def __init__(self, candidates: Iterable[Candidate], streams: Callable[[], int] | None = None) -> None:
         self.by_node: dict[str, Candidate] = {}
         self.by_host: dict[str, list[Candidate]] = {}
         self.by_rack: dict[str, list[Candidate]] = {}
@@ -61,8 +84,14 @@ class CandidateIndex:
             self.by_host.setdefault(candidate.host, []).append(candidate)
             self.by_rack.setdefault(candidate.rack, []).append(candidate)
         self.all = list(self.by_node.values())
-        streams = sum(candidate.streams for candidate in self.all)
-        self.streams_max = LOAD_FACTOR * streams / len(self.all) if self.all else 0.0
+        self._streams = streams or self._counted_streams
+
+    def streams_max(self) -> float:
+        """A node with more is busy. There must be candidates."""
+        return LOAD_FACTOR * self._streams() / len(self.all)
+
+    def _counted_streams(self) -> int:
+        return sum(candidate.streams for candidate in self.all)
 
 
 def place_randomly(request: PlacementRequest, nodes: Sequence[Candidate], rng: Random) -> list[str]:
@@ -89,8 +118,7 @@ def replicas_per_rack_max(replicas: int, racks: int) -> int:
     return min((replicas - 1) // racks + 2, replicas - 1)
 
 
-@dataclass(frozen=True, slots=True)
-class _Scope:
+class _Scope(NamedTuple):
     """A part of the cluster to draw from."""
 
     pool: list[Candidate]
@@ -104,25 +132,32 @@ class _Choice:
         self._request = request
         self._index = index
         self._rng = rng
+        self._everywhere = _Scope(index.all)
         self._taken = {*request.exclude, *request.already}
         self._holders = [index.by_node[node] for node in request.already if node in index.by_node]
-        self._in_rack = Counter(holder.rack for holder in self._holders)
+        self._in_rack: dict[str, int] = {}
+        for holder in self._holders:
+            self._count(holder)
         self._share = replicas_per_rack_max(request.replication, len(index.by_rack))
+        self._streams_max = index.streams_max() if index.all else 0.0
         self.chosen: list[Candidate] = []
 
     def take(self, candidate: Candidate) -> None:
         self.chosen.append(candidate)
         self._taken.add(candidate.node)
         self._holders.append(candidate)
-        self._in_rack[candidate.rack] += 1
+        self._count(candidate)
+
+    def _count(self, holder: Candidate) -> None:
+        self._in_rack[holder.rack] = self._in_rack.get(holder.rack, 0) + 1
 
     def next(self) -> Candidate | None:
         if not self._index.all:
             return None
-        scopes = [*self._preferred(), _Scope(self._index.all)]
+        scopes = [*self._preferred(), self._everywhere]
         for share in (self._share, self._request.replication):
             for scope in scopes:
-                for streams_max in (self._index.streams_max, float("inf")):
+                for streams_max in (self._streams_max, inf):
                     if (found := self._draw(scope, share, streams_max)) is not None:
                         return found
         return None
@@ -139,23 +174,22 @@ class _Choice:
 
     def _draw(self, scope: _Scope, share: int, streams_max: float) -> Candidate | None:
         """One of the scope's fit candidates, each as likely as the other."""
-
-        def fit(candidate: Candidate) -> bool:
-            return (
-                candidate.node not in self._taken
-                and candidate.rack != scope.not_in
-                and candidate.available_bytes >= self._request.chunk_bytes
-                and candidate.streams <= streams_max
-                and self._in_rack[candidate.rack] < share
-            )
-
         # Most candidates of a large pool are fit: a few blind draws save looking at all of them.
         for _ in range(_BLIND_DRAWS):
             candidate = scope.pool[int(self._rng.random() * len(scope.pool))]
-            if fit(candidate):
+            if self._is_fit(candidate, scope, share, streams_max):
                 return candidate
-        remaining = [candidate for candidate in scope.pool if fit(candidate)]
+        remaining = [each for each in scope.pool if self._is_fit(each, scope, share, streams_max)]
         return self._rng.choice(remaining) if remaining else None
+
+    def _is_fit(self, candidate: Candidate, scope: _Scope, share: int, streams_max: float) -> bool:
+        return (
+            candidate.node not in self._taken
+            and candidate.rack != scope.not_in
+            and candidate.available_bytes >= self._request.chunk_bytes
+            and candidate.streams <= streams_max
+            and self._in_rack.get(candidate.rack, 0) < share
+        )
 
 
 def _rack_by_rack(chosen: list[Candidate]) -> list[Candidate]:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from peacefs.peace.random_placement import (
     Candidate,
     PlacementRequest,
+    StillCandidate,
     place_randomly,
     replicas_per_rack_max,
 )
@@ -19,7 +20,7 @@ GIB = 1 << 30
 
 
 def candidate(node: str, rack: str, *, host: str = "", room: int = GIB, streams: int = 0) -> Candidate:
-    return Candidate(node, host or f"host-{node}", rack, room, streams)
+    return StillCandidate(node, host or f"host-{node}", rack, room, streams)
 
 
 def cluster(*racks: int) -> list[Candidate]:
