@@ -309,6 +309,8 @@ thread_switch_interval_s: Final = 0.0005
 # not answer at all holds it up for so long at most.
 quick_disk_s: Final = 0.001
 reactor_stuck_s: Final = 1.0
+# Who has gone on for so long without waiting, because its peer sends without a pause, lets the others go first.
+reactor_turn_s: Final = 0.01
 
 # -- scrubbing -----------------------------------------------------------------------------------
 # HDFS: dfs.datanode.scan.period.hours (three weeks) and dfs.block.scanner.volume.bytes.per.second.

@@ -5,7 +5,8 @@ little else: what they cost is turns at the lock. Here participants go on one af
 wait; what would hold the others up (much data, a connection to be made, a slow disk) is done by workers beside.
 
 A disk that has been quick lately is written to on the reactor's thread: all that came meanwhile is then the next
-batch. Should it not come back, another thread takes the reactor over, and the one that hangs is a worker.
+batch. Should it not come back, another thread takes the reactor over, and the one that hangs is a worker. Whose
+peer sends faster than it is served goes on when the others have had their turn.
 
 A run goes on on one thread at a time, or it waits; the lock is held when it changes between the two. Whoever moves
 much data keeps its worker, with blocking calls and large buffers, until its request is over. Knows sockets and the
@@ -31,7 +32,7 @@ from typing import Any, Final
 from . import effects as fx
 from .connections import SocketConnection
 from .errors import PeacefsError, PeerTimeout
-from .limits import quick_disk_s, reactor_stuck_s
+from .limits import quick_disk_s, reactor_stuck_s, reactor_turn_s
 from .threads import ThreadDriver
 
 log = logging.getLogger("peacefs.reactor")
@@ -78,6 +79,8 @@ class Reactor:
         self._armed: dict[int, _Run] = {}
         self._ready: deque[int] = deque()
         self._fired: deque[tuple[_Run, fx.Effect]] = deque()
+        #: Those who wait for nobody but for the others' turns.
+        self._yielded: deque[tuple[_Run, fx.Effect]] = deque()
         self._timers: list[tuple[float, int, _Run]] = []
         self._numbers = itertools.count()
         self._is_asleep = False
@@ -196,6 +199,8 @@ class Reactor:
         if effect.begins_request and run.effect is not effect and not connection.has_bytes_ahead:
             # It comes when this answer has been taken, not before.
             return self._park(run, effect, effect.timeout_s, connection)
+        if self._is_here() and time.monotonic() - self._busy_since_s > reactor_turn_s:
+            return self._yield(run, effect)
         frame = connection.receive_now()
         if frame is not None:
             return frame
@@ -245,6 +250,13 @@ class Reactor:
                 self._look_at(run)
             if connection is not None:
                 self._arm(run, connection, _EVENTS[type(effect)])
+        return _LATER
+
+    def _yield(self, run: _Run, effect: fx.Receive) -> Any:
+        """The run goes on when whoever can by now has gone on."""
+        self._park(run, effect, effect.timeout_s)
+        self._yielded.append((run, effect))
+        self._ring()
         return _LATER
 
     def _look_at(self, run: _Run) -> None:
@@ -349,10 +361,15 @@ class Reactor:
 
     def _poll(self) -> None:
         with self._lock:
+            if not self._is_here():
+                # What it were told it would keep from the thread that has taken over.
+                return
             self._busy_since_s = inf
             self._sleeps_until_s = self._timers[0][0] if self._timers else inf
             self._is_asleep = True
         timeout_s = None if self._sleeps_until_s == inf else max(0.0, self._sleeps_until_s - time.monotonic())
-        found = self._epoll.poll(0.0 if self._fired else timeout_s)
+        found = self._epoll.poll(0.0 if self._fired or self._yielded else timeout_s)
         self._is_asleep = False
         self._ready.extend(descriptor for descriptor, _events in found)
+        for _ in range(len(self._yielded)):
+            self._fired.append(self._yielded.popleft())

@@ -280,7 +280,10 @@ def test_tickets_that_others_fire_and_tickets_that_nobody_does(begin):
         begin(fx.wait(ticket, timeout_s=seconds))
         for ticket, seconds in ((fired, PATIENCE_S), (never, 0.1), (before, PATIENCE_S))
     ]
+    began = time.monotonic()
     threading.Thread(target=fired.fire).start()
+    outcomes[0].wait()
+    assert time.monotonic() - began < PATIENCE_S / 2
     assert [outcome.wait().result for outcome in outcomes] == [True, False, True]
     never.fire()
 
@@ -334,3 +337,47 @@ def test_a_bug_ends_its_participant_and_no_other(begin, pair):
 
 def test_one_that_was_never_started_can_be_stopped(driver):
     Reactor(driver, "never", workers_max=1).stop()
+
+
+def test_who_is_sent_to_without_a_pause_lets_the_others_go_first(begin, pair):
+    """Its frames are taken by turns with everybody else's, though there is always another one."""
+    connection, theirs = pair()
+    (other, its_peer), order = pair(), []
+
+    def take(connection, name, count):
+        for _ in range(count):
+            yield from fx.receive(connection, timeout_s=PATIENCE_S)
+            order.append(name)
+            time.sleep(0.0005)
+
+    outcome, between = begin(take(connection, "all at once", 400)), begin(take(other, "between", 1))
+    theirs.sendall(framed(b"") * 400)
+    its_peer.sendall(framed(b""))
+    assert outcome.wait().fault is None and between.wait().fault is None
+    assert order.index("between") < 300
+
+
+def test_a_thread_that_comes_back_late_takes_nothing_from_its_successor(begin, pair, reactor, caplog, monkeypatch):
+    """It was suspended just before it would have waited for all connections."""
+    monkeypatch.setattr("peacefs.protocol.reactor.reactor_stuck_s", 0.2)
+    poll, late, may_go_on = reactor._poll, [], threading.Event()
+
+    def suspended():
+        reactor._poll = poll
+        late.append(threading.current_thread())
+        may_go_on.wait(PATIENCE_S)
+        poll()
+
+    reactor._poll = suspended
+    connection, theirs = pair()
+    outcome = begin(echo(connection, 20))
+    sent = framed(b"hello")
+    for turn in range(20):
+        theirs.sendall(sent)
+        assert received(theirs, len(sent)) == sent
+        if turn == 10:
+            may_go_on.set()
+            late[0].join(PATIENCE_S / 3)
+            assert not late[0].is_alive(), "two threads wait for the same connections"
+    assert outcome.wait().fault is None
+    assert any("going on without it" in record.message for record in caplog.records)
