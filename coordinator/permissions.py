@@ -13,6 +13,7 @@ from enum import IntFlag
 from types import MappingProxyType
 from typing import Final
 
+from peacefs.protocol.account_names import check_account_name
 from peacefs.protocol.errors import AccessDenied
 
 from .metadata import ROOT_GROUP
@@ -89,6 +90,8 @@ class Callers:
                 self._groups_of.setdefault(user, set()).add(group)
 
     def of(self, user: str) -> Caller:
+        """Raises BadRequest for what nobody can be called."""
+        check_account_name("user", user)
         groups = frozenset({user, *self._groups_of.get(user, ())})
         return Caller(user, groups, self._superuser in (None, user) or ROOT_GROUP in groups)
 

@@ -13,6 +13,8 @@ MIB: Final = 1024 * KIB
 name_bytes_max: Final = 255
 path_characters_max: Final = 8000
 path_depth_max: Final = 1000
+# Of a user or a group. Linux: LOGIN_NAME_MAX is 256 with the byte that ends it; HDFS has no limit.
+account_name_characters_max: Final = 255
 # HDFS: dfs.namenode.fs-limits.max-directory-items.
 directory_entries_max: Final = 1_048_576
 # Of how many directories the coordinator remembers how many entries they have.

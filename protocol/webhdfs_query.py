@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Final, TypeVar
 from urllib.parse import unquote_to_bytes
 
+from .account_names import check_account_name
 from .asgi import Scope
 from .errors import AccessDenied, BadRequest, Unsupported
 
@@ -38,6 +39,7 @@ _OCTAL = re.compile(r"[0-7]{1,6}")
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9._-]*[$]?")
 _INTEGER_MAX: Final = 2**63 - 1
 _PERMISSION_MAX: Final = 0o1777
+_SHOWN_CHARACTERS: Final = 40
 
 
 def is_webhdfs(scope: Scope) -> bool:
@@ -125,7 +127,8 @@ class Query:
         if user is None:
             return NOBODY
         if not _USER.fullmatch(user):
-            raise invalid("user.name", f'"{user}" does not match {_USER.pattern}')
+            raise invalid("user.name", f"{user[:_SHOWN_CHARACTERS]!r} does not match {_USER.pattern}")
+        check_account_name("user", user)
         return user
 
 

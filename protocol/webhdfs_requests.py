@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from .account_names import check_account_name
 from .asgi import Scope
 from .errors import BadRequest, Unsupported
 from .limits import replication_default
@@ -315,6 +316,9 @@ class SetOwner(Request):
         owner, group = query.text("owner"), query.text("group")
         if owner is None and group is None:
             raise BadRequest("Both owner and group are empty.")
+        for what, name in (("owner", owner), ("group", group)):
+            if name is not None:
+                check_account_name(what, name)
         return cls(path, user, owner, group)
 
 

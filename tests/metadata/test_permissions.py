@@ -7,6 +7,7 @@ import pytest
 from peacefs.coordinator.paths import parse_path
 from peacefs.coordinator.permissions import Access, Callers, refusal, symbolic
 from peacefs.coordinator.records import Inode, Kind
+from peacefs.protocol.errors import BadRequest
 
 CALLERS = Callers("hdfs", {"analysts": ["ann", "bob"], "supergroup": ["root"]})
 
@@ -63,3 +64,13 @@ def test_a_refusal_is_worded_as_in_hdfs() -> None:
     error = refusal(CALLERS.of("eve"), Access.parse("r-x"), parse_path("/a/b"), directory(0o1770))
     expected = 'Permission denied: user=eve, access=READ_EXECUTE, inode="/a/b":ann:analysts:drwxrwx--T'
     assert error.message == expected
+
+
+@pytest.mark.parametrize(
+    "user", ["a\nb", "a\0", "a:b", "", "x" * 256], ids=["newline", "NUL", "colon", "none", "long"]
+)
+def test_who_cannot_be_called_so_is_nobody_here(user: str) -> None:
+    with pytest.raises(BadRequest, match="user") as refused:
+        CALLERS.of(user)
+    assert "\n" not in refused.value.message
+    assert CALLERS.of("Domain Users").user == "Domain Users"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import re
 import string
 from urllib.parse import quote, urlsplit
 
@@ -179,3 +180,48 @@ def test_users_follow_hdfss_pattern(user, accepted):
     else:
         with pytest.raises(BadRequest, match=r"user\.name"):
             ask("GET", "LISTSTATUS", f"user.name={quote(user)}")
+
+
+@given(
+    st.text(max_size=12) | st.text("ab c\\/@-é", min_size=250, max_size=260),
+    st.sampled_from(["owner", "group", "user.name"]),
+)
+def test_names_of_users_and_groups_are_one_line_of_some_length(name, parameter):
+    op = "SETOWNER" if parameter != "user.name" else "LISTSTATUS"
+    others = "" if parameter == "user.name" else "owner=o&" if parameter == "group" else "group=g&"
+    breaks = re.search(r"[\x00-\x1f\x7f-\x9f\u2028\u2029:]", name) is not None
+    is_wrong, asked, said = breaks or len(name) > 255, None, ""
+    try:
+        asked = ask("PUT" if op == "SETOWNER" else "GET", op, f"{others}{parameter}={quote(name, safe='')}")
+    except BadRequest as refusal:
+        said = refusal.message
+    if asked is None:
+        assert is_wrong or parameter == "user.name", "HDFS's pattern for users is narrower"
+        assert len(said.splitlines()) == 1 and len(said) < 500, said
+    else:
+        assert not is_wrong
+        taken = asked.user if parameter == "user.name" else getattr(asked, parameter)
+        assert taken == (name or ("dr.who" if parameter == "user.name" else None))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("a\nb", r"the owner 'a\\nb' contains '\\n'; names of users and groups have no colons"),
+        ("a\0", r"contains '\\x00'"),
+        ("a:b", "contains ':'"),
+        ("a\u2028b", "contains"),
+        ("x" * 5000, "has 5000 characters; at most 255 are allowed"),
+    ],
+)
+def test_what_no_account_is_called_is_refused_with_the_reason(name, words):
+    with pytest.raises(BadRequest, match=words):
+        ask("PUT", "SETOWNER", f"owner={quote(name)}")
+    if "\n" not in name:
+        with pytest.raises(BadRequest):
+            ask("GET", "LISTSTATUS", f"user.name={quote(name)}")
+
+
+def test_names_that_directory_services_give_are_taken():
+    asked = ask("PUT", "SETOWNER", f"owner={quote('alice/host@REALM.COM')}&group={quote('Domain Users')}")
+    assert (asked.owner, asked.group) == ("alice/host@REALM.COM", "Domain Users")
