@@ -28,7 +28,7 @@ from .cluster import Cluster
 from .files import Files
 from .planner import Planner
 from .rest_access import superusers_only
-from .rest_description import describe_parts
+from .rest_description import complete_description
 from .rest_files import file_routes
 from .rest_network import network_routes, probing_routes
 from .rest_schedule import schedule_routes
@@ -77,7 +77,7 @@ def build_rest(
         BodyLimit, of_path={"/v1/plan": plan_body_bytes_max, "/v1/files/schedule": schedule_body_bytes_max}
     )
     _answer_errors(app)
-    describe_parts(app)
+    complete_description(app)
     return app
 
 

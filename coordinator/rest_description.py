@@ -1,4 +1,4 @@
-"""What the description of REST needs beside the routes: the parts of those bodies that are messages."""
+"""What the description of REST needs beside the routes: parts of bodies that are messages, and how errors look."""
 
 from __future__ import annotations
 
@@ -28,10 +28,30 @@ _BODIES = (
     ReportCorrupt,
     StateWriteSet,
 )
+_TEXT = {"type": "string"}
+#: What `protocol.errors.remote_exception` makes.
+_REMOTE_EXCEPTION = {
+    "type": "object",
+    "required": ["RemoteException"],
+    "properties": {
+        "RemoteException": {
+            "type": "object",
+            "required": ["exception", "javaClassName", "message"],
+            "properties": dict.fromkeys(("exception", "javaClassName", "message", "peacefsCode"), _TEXT),
+        }
+    },
+}
+_ANY_ERROR = {
+    "description": "Why it was not done, as WebHDFS tells it.",
+    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/RemoteException"}}},
+}
 
 
-def describe_parts(app: FastAPI) -> None:
-    """What those bodies refer to is told with them: a reference to nothing makes tools give up."""
+def complete_description(app: FastAPI) -> None:
+    """What bodies refer to is told with them: a reference to nothing makes tools give up.
+
+    Every operation may answer an error, and none that of the framework for a request that does not fit.
+    """
     describe = app.openapi
 
     def openapi() -> dict[str, Any]:
@@ -40,6 +60,13 @@ def describe_parts(app: FastAPI) -> None:
         schemas = described.setdefault("components", {}).setdefault("schemas", {})
         for name, part in parts.items():
             schemas.setdefault(name, part)
+        schemas["RemoteException"] = _REMOTE_EXCEPTION
+        for name in ("HTTPValidationError", "ValidationError"):
+            schemas.pop(name, None)
+        for operations in described["paths"].values():
+            for operation in operations.values():
+                operation["responses"].pop("422", None)
+                operation["responses"]["default"] = _ANY_ERROR
         return described
 
     app.openapi = openapi  # type: ignore[method-assign]

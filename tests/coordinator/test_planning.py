@@ -197,6 +197,21 @@ def test_the_api_description_refers_to_nothing_that_is_not_in_it(rest: Rest) -> 
     assert named <= set(described["components"]["schemas"])
 
 
+def test_an_error_is_told_as_the_api_description_says(rest: Rest) -> None:
+    """All are RemoteExceptions, that for a body that does not fit too, which is no 422 as the framework's."""
+    described = rest.get("/v1/openapi.json")
+    for path, operations in described["paths"].items():
+        for method, operation in operations.items():
+            errors = set(operation["responses"]) - {"200", "204"}
+            assert errors == {"default"}, f"{method} {path}"
+    schema = described["components"]["schemas"]["RemoteException"]
+    answer = rest.plan(policies=1)
+    assert answer.status_code == 400
+    told = answer.json()
+    assert set(told) == set(schema["required"])
+    assert set(told["RemoteException"]) == set(schema["properties"]["RemoteException"]["properties"])
+
+
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
