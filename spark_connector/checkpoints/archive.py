@@ -6,7 +6,9 @@ directory is at its end, so one that is cut short is none.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import os
 import re
 import zipfile
 import zlib
@@ -15,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import Self
 
-from peacefs.protocol.errors import BadRequest, CheckpointDamaged
+from peacefs.protocol.errors import BadRequest, CheckpointDamaged, PeacefsError
 from peacefs.protocol.limits import packet_bytes
 
 _PREFIX = "checkpoint/"
@@ -27,12 +29,18 @@ _FAULTS = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedErro
 
 
 class ArchiveWriter:
-    """Writes beside `target`, and gives it its name in `finish`; without that nothing remains."""
+    """Writes beside `target`, and gives it its name in `finish`, on the disk; without that nothing remains.
+
+    Raises PeacefsError where it cannot be written.
+    """
 
     def __init__(self, target: Path) -> None:
         self._target = target
         self._staged = target.with_name(f".{target.name}.tmp")
-        self._zip = zipfile.ZipFile(self._staged, "w", zipfile.ZIP_STORED)
+        try:
+            self._zip = zipfile.ZipFile(self._staged, "w", zipfile.ZIP_STORED)
+        except OSError as error:
+            raise self._not_made(error) from None
         self._sums: list[str] = []
 
     def add(self, path: str, data: Iterable[bytes]) -> None:
@@ -47,7 +55,12 @@ class ArchiveWriter:
         self._zip.writestr(_SUMS, "".join(self._sums))
         self._zip.comment = _MARK
         self._zip.close()
+        _sync(self._staged)
         self._staged.replace(self._target)
+        _sync(self._target.parent)
+
+    def _not_made(self, error: OSError) -> PeacefsError:
+        return PeacefsError(f"{self._target} was not made: {error.strerror or error}")
 
     def __enter__(self) -> Self:
         return self
@@ -55,8 +68,20 @@ class ArchiveWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._zip.close()
+        # On a full disk its end cannot be written either, and what is there is to go all the more.
+        with contextlib.suppress(OSError):
+            self._zip.close()
         self._staged.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise self._not_made(error) from None
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 class ArchiveReader:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import Result
 from support import checkpoints as made
+from support.mounts import fill, mounted
 
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster import LocalCluster
@@ -71,6 +72,33 @@ def test_an_archive_that_is_cut_short_leaves_nothing(
     refused = peacefs("import", str(archive), f"file://{tmp_path}/new")
     assert refused.exit_code == 1 and "cut short" in refused.stderr
     assert "new" not in " ".join(names(tmp_path))
+
+
+def test_an_archive_for_which_there_is_no_room_leaves_nothing(
+    local: Path, peacefs: Peacefs, tmp_path: Path
+) -> None:
+    with mounted(tmp_path / "disk", 64 << 10) as disk:
+        others = fill(disk)
+        os.truncate(others, 48 << 10)
+        refused = peacefs("export", f"file://{local}", str(disk / "a.zip"))
+        assert refused.exit_code == 1
+        assert refused.stderr == f"peacefs: checkpoint: {disk}/a.zip was not made: No space left on device\n"
+        assert names(disk) == [others.name]
+
+
+def test_an_archive_has_its_name_when_it_is_on_the_disk(
+    local: Path, peacefs: Peacefs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What would be left after a loss of power just then: what was synced before."""
+    synced: list[list[str]] = []
+
+    def fsync(descriptor: int) -> None:
+        synced.append([Path(f"/proc/self/fd/{descriptor}").readlink().name, *names(tmp_path / "out")])
+
+    (tmp_path / "out").mkdir()
+    monkeypatch.setattr("os.fsync", fsync)
+    assert peacefs("export", f"file://{local}", str(tmp_path / "out" / "a.zip")).exit_code == 0
+    assert synced == [[".a.zip.tmp", ".a.zip.tmp"], ["out", "a.zip"]]
 
 
 def test_an_archive_whose_content_changed_leaves_nothing(local: Path, peacefs: Peacefs, tmp_path: Path) -> None:
