@@ -90,6 +90,10 @@ class ChunkMap:
         """How many of a datanode's chunks still lack the replicas elsewhere that they need before it may go."""
         return sum(1 for _chunk in self._to_drain(node))
 
+    def without_a_place(self, node: NodeId, places: int) -> int:
+        """How many of these want more replicas than there are places: they wait until there are more."""
+        return sum(1 for chunk in self._to_drain(node) if self._chunks[chunk].replication > places)
+
     def is_drained(self, node: NodeId) -> bool:
         """Whether there are none: known as soon as one is found."""
         return next(self._to_drain(node), None) is None

@@ -251,6 +251,17 @@ class Cluster:
         is_drained = is_judged and self._readiness.settled and self.chunks.is_drained(node.id)
         return SERVICES[self.members.mode(node.id), is_drained]
 
+    def without_a_place(self, node: Node) -> int:
+        """How many chunks of a datanode that is to leave want more replicas than there are datanodes that stay."""
+        if self.members.mode(node.id) is not Mode.DECOMMISSION:
+            return 0
+        stay = [
+            each
+            for each in self.members.all()
+            if each.state is not State.DEAD and self.members.mode(each.id) is not Mode.DECOMMISSION
+        ]
+        return self.chunks.without_a_place(node.id, len(stay))
+
     # -- time --------------------------------------------------------------------------------------
 
     def tick(self, now_s: float, floor: ChunkId) -> Ticked:

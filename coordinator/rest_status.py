@@ -49,6 +49,8 @@ class DatanodeStatus(BaseModel):
     service: str
     #: How many chunks still lack a replica elsewhere before it can leave.
     to_drain: int
+    #: How many of these want more replicas than there are datanodes that stay: until then it cannot leave.
+    without_a_place: int = 0
     #: What of it is much slower than of others: values of slow_hops.Part.
     slow: list[str]
     #: What it takes over a MiB, as its predecessors in pipelines and as itself measure it; None if unknown.
@@ -170,6 +172,7 @@ def _datanode(cluster: Cluster, node: Node) -> DatanodeStatus:
         replicas=cluster.chunks.held_by(node.id),
         service=service.value,
         to_drain=0 if service is Service.IN_SERVICE else cluster.chunks.to_drain(node.id),
+        without_a_place=cluster.without_a_place(node),
         slow=[part.value for part in cluster.slow_hops.slow_parts(node.id)],
         hop_seconds=cluster.slow_hops.measured[Part.HOP].get(node.id),
         disk_seconds=cluster.slow_hops.measured[Part.DISK].get(node.id),

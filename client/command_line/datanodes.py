@@ -31,6 +31,10 @@ def list_datanodes(coordinator: str, *, as_json: bool) -> None:
         datanodes = files.cluster_status()["datanodes"]
     for line in map(_json, datanodes) if as_json else table([_HEADINGS, *map(_row, datanodes)], _WORDS):
         print_line(line)
+    if not as_json:
+        for datanode in datanodes:
+            if stuck := _stuck(datanode):
+                print_line(f"{datanode['node']} cannot leave yet: {stuck}")
 
 
 def decide(coordinator: str, names: list[str], decision: Decision, hours: float | None = None) -> None:
@@ -57,7 +61,18 @@ def _address(datanode: dict[str, Any]) -> str:
 
 def _standing(datanode: dict[str, Any]) -> str:
     left = f", {datanode['to_drain']} chunks to drain" if datanode["to_drain"] else ""
-    return f"{datanode['service']}{left}"
+    stuck = _stuck(datanode)
+    return f"{datanode['service']}{left}{': ' if stuck else ''}{stuck}"
+
+
+def _stuck(datanode: dict[str, Any]) -> str:
+    """Why it cannot leave with the datanodes that there are; empty when it can."""
+    if not (chunks := datanode.get("without_a_place")):
+        return ""
+    return (
+        f"{chunks} chunks want more replicas than there are datanodes that stay. "
+        "Start more datanodes, or want fewer replicas (peacefs setrep)"
+    )
 
 
 def _row(datanode: dict[str, Any]) -> tuple[str, ...]:

@@ -66,6 +66,19 @@ def test_a_datanode_is_drained_and_switched_off_without_a_replica_lost(
         assert {path: files.read(path) for path in contents} == contents
 
 
+def test_one_that_can_never_be_drained_says_so_until_it_can(tmp_path: Path, wait_until: WaitUntil) -> None:
+    with LocalCluster(tmp_path, datanodes=2, port=0) as cluster, PeaceFileSystem(cluster.http_address) as files:
+        files.write("/f", b"data", replication=2)
+        node = cluster.datanodes[0].readiness.node
+        status, said, _ = run(cluster, "decommission", node)
+        assert status == 0
+        assert "1 chunks want more replicas than there are datanodes that stay" in said
+        assert f"{node} cannot leave yet: 1 chunks" in run(cluster, "ls")[1]
+        files.set_replication("/f", 1)
+        wait_until(lambda: is_listed(cluster, node=node, service="decommissioned"), "it may go", timeout_s=30.0)
+        assert "cannot leave" not in run(cluster, "ls")[1]
+
+
 def test_a_datanode_in_maintenance_is_waited_for(tmp_path: Path, wait_until: WaitUntil) -> None:
     with LocalCluster(tmp_path, datanodes=4, port=0) as cluster, PeaceFileSystem(cluster.http_address) as files:
         for number in range(5):

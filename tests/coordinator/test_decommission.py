@@ -109,6 +109,20 @@ def test_what_cannot_be_drained_keeps_it(play: Play) -> None:
     assert service(play, "dn-4") is Service.DECOMMISSIONED, "it holds nothing"
 
 
+def test_that_it_can_never_be_drained_is_known_at_once_and_no_more_when_it_can(play: Play) -> None:
+    """Three replicas are wanted of each chunk, and with both gone two datanodes stay."""
+    play.cluster.set_mode("dn-1", Mode.DECOMMISSION)
+    node = play.cluster.members.get("dn-1")
+    assert node is not None
+    assert play.cluster.without_a_place(node) == 0, "dn-4 takes them"
+    play.cluster.set_mode("dn-4", Mode.DECOMMISSION)
+    assert play.cluster.without_a_place(node) == 5
+    play.join("dn-5", rack="/2")
+    assert play.cluster.without_a_place(node) == 0
+    drain(play)
+    assert service(play, "dn-1") is Service.DECOMMISSIONED
+
+
 def test_back_in_service_its_replicas_count_again_and_those_in_excess_go(play: Play) -> None:
     play.cluster.set_mode("dn-1", Mode.DECOMMISSION)
     drain(play)

@@ -173,6 +173,12 @@ def test_a_disk_that_fails_is_fatal_and_nothing_is_acknowledged_afterwards(
     assert names(metadata) == ["before"]
 
 
+def test_a_commit_of_the_store_is_synced_before_it_returns(metadata: SqliteMetadata) -> None:
+    """SQLite does that by itself when it is told to; in the mode of its log that it is told to keep it in."""
+    modes = [metadata._writer.execute(f"PRAGMA {of}").fetchone()[0] for of in ("journal_mode", "synchronous")]
+    assert modes == ["wal", 2]
+
+
 # -- the group -------------------------------------------------------------------------------------
 
 
