@@ -83,15 +83,10 @@ def _pass(reader: Reader, path: NamespacePath, caller: Caller) -> _Passed | None
     """Follows a path, with the right to pass through each directory on it; None for a superuser."""
     if caller.is_superuser:
         return None
-    passed = _Passed(path, [existing_inode(reader, reader.root)], caller)
-    for depth, name in enumerate(path.components):
-        if passed.inodes[-1].kind is Kind.FILE:
-            break
-        passed.need(Access.EXECUTE, depth)
-        child = reader.child_inode(passed.inodes[-1].inode, name)
-        if child is None:
-            break
-        passed.inodes.append(child)
+    passed = _Passed(path, reader.pass_through(path.components), caller)
+    for depth, inode in enumerate(passed.inodes[: len(path.components)]):
+        if inode.kind is Kind.DIRECTORY:
+            passed.need(Access.EXECUTE, depth)
     return passed
 
 

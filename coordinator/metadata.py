@@ -81,6 +81,17 @@ class Reader(ABC):
         """Within it all reads see one state, that of the outermost of nested views. To be left soon."""
 
     @abstractmethod
+    def follow(self, names: Sequence[str]) -> tuple[list[InodeId], Inode]:
+        """Where names lead from the root, as far as they exist: the inodes passed, the root's first, and the last.
+
+        In one look-up, unless there are very many.
+        """
+
+    @abstractmethod
+    def pass_through(self, names: Sequence[str]) -> list[Inode]:
+        """The same inodes, with all that is to be known of each."""
+
+    @abstractmethod
     def child(self, parent: InodeId, name: str) -> InodeId | None:
         """The inode of an entry."""
 
@@ -242,15 +253,16 @@ class Transaction(Reader):
     def remove_entry(self, parent: InodeId, name: str, at_tx: int | None = None) -> None: ...
 
     @abstractmethod
-    def add_chunk(self, record: ChunkRecord, checksum: int) -> bool:
-        """Stores a chunk that nothing refers to yet; False, and nothing done, if its id is known."""
+    def add_chunk(self, inode: InodeId, position: int, record: ChunkRecord, checksum: int) -> bool:
+        """Stores a chunk that is all a file's, at a position; False, and nothing done, if its id is known."""
 
     @abstractmethod
     def set_chunk_replication(self, chunk: ChunkId, replication: int) -> bool:
         """Whether that changed it: of several references to a chunk none can lower what it is to have."""
 
     @abstractmethod
-    def add_reference(self, inode: InodeId, position: int, chunk: ChunkId, length: int) -> None: ...
+    def add_reference(self, inode: InodeId, position: int, chunk: ChunkId, length: int) -> None:
+        """To a chunk that a file has already."""
 
     @abstractmethod
     def drop_references(
@@ -342,8 +354,8 @@ class Transaction(Reader):
         """What only the pin showed is purged later."""
 
     @abstractmethod
-    def remember(self, request: str, answer: bytes, now_ms: int) -> None:
-        """Keeps an answer for a request id that has none yet."""
+    def remember(self, request: str, answer: bytes, now_ms: int) -> bool:
+        """Keeps an answer for a request id; False, and nothing done, if it has one already."""
 
     @abstractmethod
     def forget_answers(self, before_ms: int, limit: int, keep: int = 0) -> int:

@@ -42,9 +42,14 @@ _INODE_COLUMNS = (
 )
 
 
+#: So many names are followed by one statement; SQLite joins up to 64 tables.
+_NAMES_AT_ONCE = 16
+
+
 class _LookUps(NamedTuple):
     """The statements that find rows by what they are valid for."""
 
+    valid: str
     child: str
     child_inode: str
     origin: str
@@ -63,6 +68,7 @@ def _look_ups(valid: str) -> _LookUps:
     # CROSS JOIN keeps the order of the tables: scan the entries, look each inode up.
     entries = f"FROM entry e CROSS JOIN inode i ON i.inode = e.inode AND {of_inode}"
     return _LookUps(
+        valid=valid,
         child=f"SELECT inode FROM entry WHERE parent = ? AND name = ? AND {of_row}",
         child_inode=f"SELECT {_INODE_COLUMNS} {entries} WHERE e.parent = ? AND e.name = ? AND {of_entry}",
         origin=f"SELECT renamed_from, renamed_ms FROM entry WHERE parent = ? AND name = ? AND {of_row}",
@@ -81,6 +87,36 @@ def _look_ups(valid: str) -> _LookUps:
             CROSS JOIN chunk c ON c.chunk = r.chunk
             WHERE r.inode = ? AND r.position > ? AND {of_reference} ORDER BY r.position LIMIT ?""",
     )
+
+
+@lru_cache(maxsize=64)
+def _following(valid: str, names: int) -> str:
+    """Leads from an inode (?1) by so many names: a column for each, NULL where it does not exist, and the last."""
+    numbers = range(1, names + 1)
+    joins = "".join(
+        f" LEFT JOIN entry e{n} ON e{n}.parent = {f'e{n - 1}.inode' if n > 1 else '?1'}"
+        f" AND e{n}.name = ?{n + 1} AND {valid.format(f'e{n}.')}"
+        for n in numbers
+    )
+    columns = [f"e{n}.inode" for n in numbers]
+    last = f"coalesce({', '.join([*columns[::-1], '?1', 'NULL'])})"
+    return f"""
+        SELECT {", ".join([*columns, _INODE_COLUMNS])} FROM (SELECT 1){joins}
+        JOIN inode i ON i.inode = {last} AND {valid.format("i.")}"""
+
+
+@lru_cache(maxsize=64)
+def _passing_through(valid: str, names: int) -> str:
+    """The same with all columns of all inodes, that from which it leads (?1) among them."""
+    numbers = range(1, names + 1)
+    joins = "".join(
+        f" LEFT JOIN entry e{n} ON e{n}.parent = i{n - 1}.inode AND e{n}.name = ?{n + 1}"
+        f" AND {valid.format(f'e{n}.')}"
+        f" LEFT JOIN inode i{n} ON i{n}.inode = e{n}.inode AND {valid.format(f'i{n}.')}"
+        for n in numbers
+    )
+    columns = ", ".join(_INODE_COLUMNS.replace("i.", f"i{n}.") for n in (0, *numbers))
+    return f"SELECT {columns} FROM inode i0{joins} WHERE i0.inode = ?1 AND {valid.format('i0.')}"
 
 
 _NOW = _look_ups(f"{{0}}to_tx = {LIVE}")
@@ -170,6 +206,30 @@ class SqliteReader(Reader):
 
     def view(self) -> AbstractContextManager[None]:
         return self._view
+
+    def follow(self, names: Sequence[str]) -> tuple[list[InodeId], Inode]:
+        passed = [self.root]
+        for start in range(0, max(len(names), 1), _NAMES_AT_ONCE):
+            piece = names[start : start + _NAMES_AT_ONCE]
+            row = self._execute(_following(self._sql.valid, len(piece)), (passed[-1], *piece)).fetchone()
+            found = [inode for inode in row[: len(piece)] if inode is not None]
+            passed += found
+            if len(found) < len(piece):
+                break
+        return passed, _inode(row[len(piece) :])
+
+    def pass_through(self, names: Sequence[str]) -> list[Inode]:
+        passed: list[Inode] = []
+        for start in range(0, max(len(names), 1), _NAMES_AT_ONCE):
+            piece = names[start : start + _NAMES_AT_ONCE]
+            first = passed.pop().inode if passed else self.root
+            row = self._execute(_passing_through(self._sql.valid, len(piece)), (first, *piece)).fetchone()
+            width = len(row) // (len(piece) + 1)
+            rows = (row[at : at + width] for at in range(0, len(row), width))
+            passed += [_inode(each) for each in rows if each[0] is not None]
+            if len(passed) <= start + len(piece):
+                break
+        return passed
 
     def child(self, parent: InodeId, name: str) -> InodeId | None:
         row = self._execute(self._sql.child, (parent, name)).fetchone()

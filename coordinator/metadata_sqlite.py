@@ -141,9 +141,7 @@ class SqliteMetadata(Metadata):
             if _is_fault_of_the_store(error):
                 raise
             execute("ROLLBACK TO request")
-            self._transaction.forget_snapshots()
-            self._transaction.forget_quotas()
-            self._transaction.forget_counts()
+            self._transaction.forget_request()
             outcome = Outcome(None, error)
         execute("RELEASE request")
         return outcome

@@ -51,7 +51,7 @@ _COPY_INODE = f"""
         length, block_bytes, replication, ? FROM inode WHERE inode = ? AND to_tx = {LIVE}"""
 _ADD_ENTRY = f"INSERT INTO entry VALUES (?, ?, {LIVE}, ?, ?, ?, ?, NULL)"
 _ADD_REFERENCE = f"INSERT INTO reference VALUES (?, ?, {LIVE}, ?, ?, ?, NULL)"
-_ADD_CHUNK = "INSERT OR IGNORE INTO chunk VALUES (?, ?, ?, ?, ?, 0, ?)"
+_ADD_CHUNK = "INSERT OR IGNORE INTO chunk VALUES (?, ?, ?, ?, ?, 1, ?)"
 _SET_CHUNK_REPLICATION = """
     UPDATE chunk SET replication = ?
     WHERE chunk = ? AND (replication < ? OR (replication > ? AND referrers = 1))"""
@@ -65,6 +65,7 @@ _REFERENCE = f"SELECT chunk, from_tx FROM reference WHERE inode = ? AND position
 _SHORTEN_REFERENCE = f"""
     UPDATE reference SET length = ?, from_tx = ? WHERE inode = ? AND position = ? AND to_tx = {LIVE}"""
 
+_REMEMBER = "INSERT INTO request VALUES (NULL, ?, ?, ?) ON CONFLICT (request) DO NOTHING"
 # Numbers are drawn one after the other, and rows are dropped from the front only.
 _OLDEST_ANSWERS = """
     SELECT number, at_ms FROM request WHERE number <= (SELECT max(number) FROM request) - ?
@@ -80,6 +81,8 @@ class SqliteTransaction(SnapshotRows, Transaction):
         self.tx: int = self.meta("last_tx")
         #: Draws inode numbers; there is none before an epoch has begun.
         self.numbering: Numbering | None = None
+        #: What is kept from one request to the next; None when it has to be read anew.
+        self._floor: ChunkId | None = None
         self._quota_directories: frozenset[InodeId] | None = None
         self._entry_counts: dict[InodeId, int] = {}
         self._counted: set[InodeId] = set()
@@ -183,25 +186,33 @@ class SqliteTransaction(SnapshotRows, Transaction):
         if directory in self._entry_counts:
             self._entry_counts[directory] += change
 
-    def forget_counts(self) -> None:
-        """Of the directories that the request under way has changed, and that are as before now."""
+    def forget_request(self) -> None:
+        """What is kept of all that the request under way may have changed, for it was rolled back."""
+        self._forget_kept()
         for directory in self._counted:
             self._entry_counts.pop(directory, None)
 
     def forget_all(self) -> None:
-        """Of the directories that any request of a commit has changed that was rolled back as a whole."""
+        """The same of all requests of a commit that was rolled back as a whole."""
+        self._forget_kept()
+        self._entry_counts.clear()
+
+    def _forget_kept(self) -> None:
         self.forget_snapshots()
         self.forget_quotas()
-        self._entry_counts.clear()
+        self._floor = None
 
     def remove_entry(self, parent: InodeId, name: str, at_tx: int | None = None) -> None:
         self._supersede("entry WHERE parent = ? AND name = ?", (parent, name), at_tx)
         self._count(parent, -1)
 
-    def add_chunk(self, record: ChunkRecord, checksum: int) -> bool:
+    def add_chunk(self, inode: InodeId, position: int, record: ChunkRecord, checksum: int) -> bool:
         hint = msgspec.json.encode(record.hint).decode()
         values = (record.chunk, record.version, record.length, checksum, record.replication, hint)
-        return self._execute(_ADD_CHUNK, values).rowcount == 1
+        if self._execute(_ADD_CHUNK, values).rowcount == 0:
+            return False
+        self._execute(_ADD_REFERENCE, (inode, position, self.tx, record.chunk, record.length))
+        return True
 
     def set_chunk_replication(self, chunk: ChunkId, replication: int) -> bool:
         return self._execute(_SET_CHUNK_REPLICATION, (replication, chunk, replication, replication)).rowcount == 1
@@ -274,8 +285,8 @@ class SqliteTransaction(SnapshotRows, Transaction):
     def undiscard(self, inode: InodeId) -> None:
         self._execute("DELETE FROM discarded WHERE inode = ?", (inode,))
 
-    def remember(self, request: str, answer: bytes, now_ms: int) -> None:
-        self._execute("INSERT INTO request VALUES (NULL, ?, ?, ?)", (request, answer, now_ms))
+    def remember(self, request: str, answer: bytes, now_ms: int) -> bool:
+        return self._execute(_REMEMBER, (request, answer, now_ms)).rowcount == 1
 
     def forget_answers(self, before_ms: int, limit: int, keep: int = 0) -> int:
         rows = self._execute(_OLDEST_ANSWERS, (keep, limit)).fetchall()
@@ -303,6 +314,11 @@ class SqliteTransaction(SnapshotRows, Transaction):
     def forget_query(self, name: str) -> None:
         self._execute("DELETE FROM supervised_query WHERE name = ?", (name,))
 
+    def floor(self) -> ChunkId:
+        if self._floor is None:
+            self._floor = super().floor()
+        return self._floor
+
     def raise_floor(self, floor: ChunkId) -> None:
         if not self.floor_held():
             self.set_meta("floor", max(floor, self.floor()))
@@ -314,4 +330,5 @@ class SqliteTransaction(SnapshotRows, Transaction):
 
     def set_meta(self, key: str, value: int) -> None:
         """Replaces a value of the table of single values."""
+        self._floor = None if key == "floor" else self._floor
         self._execute("UPDATE meta SET value = ? WHERE key = ?", (value, key))

@@ -38,7 +38,7 @@ from .paths import NamespacePath, check_creatable
 from .quotas import charge, less, tree_usage
 from .reclaim import discard
 from .records import ChunkRecord, ContentSummary, FileChunk, FileStatus, InodeId, Kind, ListPage, Quota, Usage
-from .resolution import check_not_full, existing_inode, find, find_existing, find_place, follow
+from .resolution import check_not_full, find, find_existing, find_place, follow
 from .snapshots import refuse_snapshotted
 
 __all__ = [
@@ -105,7 +105,7 @@ def status(reader: Reader, path: NamespacePath) -> FileStatus:
         way = follow(reader, path)
         if not way.is_whole:
             raise FileNotFound(f"File does not exist: {path}")
-        return status_as("", existing_inode(reader, way.last))
+        return status_as("", way.deepest)
 
 
 def status_of_inode(reader: Reader, inode: InodeId) -> FileStatus:
@@ -202,7 +202,7 @@ def mkdirs(tx: Transaction, path: NamespacePath, user: str, permission: int, now
     """Makes a directory and its parents; true also if it is there. Raises FileAlreadyExists for a file."""
     check_creatable(path)
     way = find_place(tx, path)
-    deepest = existing_inode(tx, way.last)
+    deepest = way.deepest
     if way.is_whole:
         if deepest.kind is Kind.FILE:
             raise FileAlreadyExists(f"Path is not a directory: {path}")
@@ -223,7 +223,7 @@ def delete(tx: Transaction, path: NamespacePath, recursive: bool, now_ms: int) -
     way = find(tx, path)
     if not way.is_whole:
         return DeleteResult(False, [])
-    inode = existing_inode(tx, way.last)
+    inode = way.deepest
     if not recursive and inode.kind is Kind.DIRECTORY and tx.has_children(inode.inode):
         raise PathIsNotEmptyDirectory(f"{path} is non empty")
     if path.is_root:
@@ -266,7 +266,7 @@ def set_replication(tx: Transaction, path: NamespacePath, replication: int) -> R
     if not 1 <= replication <= replication_max:
         raise BadRequest(f"replication {replication} is out of range: 1 to {replication_max}")
     way = find(tx, path)
-    inode = existing_inode(tx, way.last)
+    inode = way.deepest
     if not way.is_whole or inode.kind is Kind.DIRECTORY:
         return ReplicationResult(False, [])
     charge(tx, (way.inodes, Usage(0, inode.length * (replication - inode.replication))))

@@ -157,9 +157,8 @@ def _add_chunks(tx: Transaction, inode: Inode, position: int, wanted: AppendToCo
     for number, chunk in enumerate(wanted.chunks, position):
         hint = tuple(receipt.node for receipt in chunk.receipts)
         record = ChunkRecord(chunk.chunk, chunk.version, chunk.length, inode.replication, hint)
-        if not tx.add_chunk(record, chunk.checksum):
+        if not tx.add_chunk(inode.inode, number, record, chunk.checksum):
             raise BadRequest(f"a chunk for {wanted.path} already belongs to a file")
-        tx.add_reference(inode.inode, number, chunk.chunk, chunk.length)
         added.append(record)
     return added
 

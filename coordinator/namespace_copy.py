@@ -21,7 +21,7 @@ from .permissions import Access, Caller, refusal
 from .quotas import charge
 from .records import ChunkRecord, ContentSummary, Inode, InodeId, Kind, Usage
 from .replays import Asked, first_answer, remember
-from .resolution import check_not_full, existing_inode, find_existing, find_place
+from .resolution import check_not_full, find_existing, find_place
 from .snapshots import locate
 from .tree_growth import Growth, begun, copy_references, grow
 
@@ -156,7 +156,7 @@ def _place_for_copy(tx: Transaction, wanted: CopyToMake) -> tuple[list[InodeId],
         raise FileNotFound(f"Parent directory doesn't exist: {parent}")
     check_name_length(wanted.target.name)
     check_not_full(tx, way.last)
-    return way.inodes, existing_inode(tx, way.last)
+    return way.inodes, way.deepest
 
 
 def _grown(tx: Transaction, source: Reader, copy: Copy, limit: int) -> Copy:

@@ -14,7 +14,7 @@ from .paths import NamespacePath, check_creatable, check_name_length
 from .quotas import charge, check_room, usage_of_file
 from .reclaim import discard
 from .records import ChunkRecord, Inode, InodeId, Kind, Usage
-from .replays import Asked, first_answer, remember
+from .replays import Asked, promise
 from .resolution import Way, check_not_full, existing_inode, find_place, follow
 
 
@@ -65,7 +65,7 @@ def check_allocation(reader: Reader, path: NamespacePath, written_bytes: int, re
 
 
 def _check_room(reader: Reader, way: Way, space: int) -> None:
-    replaced = reader.inode(way.last) if way.is_whole else None
+    replaced = way.deepest if way.is_whole else None
     check_room(reader, way.inodes, Usage(len(way.missing), space + _given_up(replaced).bytes))
 
 
@@ -75,20 +75,19 @@ def complete_file(tx: Transaction, file: FileToComplete, now_ms: int) -> Publica
     Asked again with the same request id it gives the first answer; with the same id and another file, or with
     chunks that already belong to one, it raises BadRequest. Else it raises what `check_create` does.
     """
-    asked = _asked(file)
-    if (first := first_answer(tx, asked)) is not None:
+    length = sum(chunk.length for chunk in file.chunks)
+    if (first := promise(tx, _asked(file), length, now_ms)) is not None:
         return Publication(first.answer, [], [])
     check_creatable(file.path)
     way = _place_for_file(tx, file.path, file.overwrite, file.create_parent)
-    replaced = existing_inode(tx, way.last) if way.is_whole else None
+    replaced = way.deepest if way.is_whole else None
     if replaced is None:
-        existing = existing_inode(tx, way.last)
-        check_not_full(tx, existing.inode)
-        parent = make_directories(tx, existing, way.missing[:-1], file.user, existing.permission | 0o300, now_ms)
+        check_not_full(tx, way.last)
+        above = way.deepest
+        parent = make_directories(tx, above, way.missing[:-1], file.user, above.permission | 0o300, now_ms)
     else:
         parent = existing_inode(tx, way.parent)
         tx.remove_entry(parent.inode, file.path.name)
-    length = sum(chunk.length for chunk in file.chunks)
     made = Usage(len(way.missing), length * file.replication)
     charge(tx, (way.inodes, made), (way.inodes, _given_up(replaced)))
     inode = tx.add_inode(
@@ -108,7 +107,6 @@ def complete_file(tx: Transaction, file: FileToComplete, now_ms: int) -> Publica
     tx.add_entry(parent.inode, file.path.name, inode)
     tx.touch(parent.inode, now_ms)
     added = _add_chunks(tx, inode, file)
-    remember(tx, asked, length, now_ms)
     return Publication(length, added, discard(tx, replaced) if replaced else [])
 
 
@@ -132,7 +130,7 @@ def _given_up(replaced: Inode | None) -> Usage:
 def _place_for_file(reader: Reader, path: NamespacePath, overwrite: bool, create_parent: bool) -> Way:
     way = find_place(reader, path)
     if way.is_whole:
-        if existing_inode(reader, way.last).kind is Kind.DIRECTORY:
+        if way.deepest.kind is Kind.DIRECTORY:
             raise FileAlreadyExists(f"{path} already exists as a directory")
         if not overwrite:
             raise FileAlreadyExists(f"{path} already exists")
@@ -149,9 +147,8 @@ def _add_chunks(tx: Transaction, inode: InodeId, file: FileToComplete) -> list[C
     for position, chunk in enumerate(file.chunks):
         hint = tuple(receipt.node for receipt in chunk.receipts)
         record = ChunkRecord(chunk.chunk, chunk.version, chunk.length, file.replication, hint)
-        if not tx.add_chunk(record, chunk.checksum):
+        if not tx.add_chunk(inode, position, record, chunk.checksum):
             raise BadRequest(f"a chunk of {file.path} already belongs to a file")
-        tx.add_reference(inode, position, chunk.chunk, chunk.length)
         added.append(record)
     return added
 

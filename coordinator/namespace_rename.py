@@ -35,7 +35,7 @@ from .paths import NamespacePath, check_creatable, check_name_length
 from .quotas import charge, less, tree_usage
 from .reclaim import discard
 from .records import ChunkRecord, Inode, Kind, Origin, RenameMode, Usage
-from .resolution import Way, check_not_full, existing_inode, find, find_place
+from .resolution import Way, check_not_full, find, find_place
 from .snapshots import refuse_snapshotted
 
 
@@ -76,10 +76,12 @@ def rename(
 
 def _into_directory(tx: Transaction, target: Way, name: str) -> Way:
     """The child of a target that is a directory; else the target itself."""
-    if not name or not target.is_whole or existing_inode(tx, target.last).kind is Kind.FILE:
+    if not name or not target.is_whole or target.deepest.kind is Kind.FILE:
         return target
-    child = tx.child(target.last, name)
-    return Way(target.path.child(name), target.inodes if child is None else [*target.inodes, child])
+    path, child = target.path.child(name), tx.child_inode(target.last, name)
+    if child is None:
+        return target._replace(path=path)
+    return Way(path, [*target.inodes, child.inode], child)
 
 
 def _is_repeated(tx: Transaction, source: Way, target: Way, now_ms: int) -> bool:
@@ -111,8 +113,7 @@ def _check(tx: Transaction, source: Way, target: Way, mode: RenameMode) -> Inode
 
 
 def _check_replaced(tx: Transaction, source: Way, target: Way, mode: RenameMode) -> Inode:
-    moved = existing_inode(tx, source.last)
-    replaced = existing_inode(tx, target.last)
+    moved, replaced = source.deepest, target.deepest
     if moved.kind is not replaced.kind:
         kinds = "directories" if moved.kind is Kind.DIRECTORY else "files"
         raise RenameRefused(f"Source {source.path} and destination {target.path} must both be {kinds}")
@@ -143,5 +144,5 @@ def _charge(tx: Transaction, source: Way, target: Way, replaced: Inode | None) -
     leaves = source.inodes[:-1]
     enters = target.inodes[:-1] if target.is_whole else target.inodes
     given_up = Usage(0, 0) if replaced is None else tree_usage(tx, enters, replaced)
-    moved = tree_usage(tx, set(leaves) ^ set(enters), existing_inode(tx, source.last))
+    moved = tree_usage(tx, set(leaves) ^ set(enters), source.deepest)
     charge(tx, (leaves, less(moved)), (enters, moved), (enters, less(given_up)))

@@ -14,7 +14,7 @@ from .quotas import charge, directories_above, less, usage_of_file
 from .reclaim import discard
 from .records import ChunkRecord, Inode, Kind, Usage
 from .replays import Asked, first_answer, remember
-from .resolution import existing_inode, find, find_existing
+from .resolution import find, find_existing
 
 
 def truncate(tx: Transaction, path: NamespacePath, length: int, now_ms: int) -> list[ChunkRecord]:
@@ -96,7 +96,7 @@ def is_repeated_concat(
         way = find(reader, target)
         if not way.is_whole or any(find(reader, source).is_whole for source in sources):
             return False
-        first = first_answer(reader, _trace(existing_inode(reader, way.last), sources))
+        first = first_answer(reader, _trace(way.deepest, sources))
     return first is not None and now_ms - first.answer < rename_memory_s * 1000
 
 

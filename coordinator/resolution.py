@@ -30,6 +30,8 @@ class Way(NamedTuple):
 
     path: NamespacePath
     inodes: list[InodeId]
+    #: What the last of them is.
+    deepest: Inode
 
     @property
     def is_whole(self) -> bool:
@@ -56,15 +58,10 @@ def follow(reader: Reader, path: NamespacePath) -> Way:
 
     Raises RunSuperseded in a transaction.
     """
-    inodes = [reader.root]
-    for name in path.components:
-        child = reader.child(inodes[-1], name)
-        if child is None:
-            break
-        inodes.append(child)
+    inodes, deepest = reader.follow(path.components)
     if path.writer is not None and isinstance(reader, Transaction):
         _refuse_superseded(reader, path, inodes)
-    return Way(path, inodes)
+    return Way(path, inodes, deepest)
 
 
 def check_writer(reader: Reader, path: NamespacePath) -> None:
@@ -111,7 +108,7 @@ def existing_inode(reader: Reader, inode: InodeId) -> Inode:
 def find(reader: Reader, path: NamespacePath) -> Way:
     """For operations on what exists. Raises AccessDenied, as HDFS does, for a path through a file."""
     way = follow(reader, path)
-    _refuse_file_on_the_way(reader, way, AccessDenied)
+    _refuse_file_on_the_way(way, AccessDenied)
     return way
 
 
@@ -120,13 +117,13 @@ def find_existing(reader: Reader, path: NamespacePath) -> Inode:
     way = find(reader, path)
     if not way.is_whole:
         raise FileNotFound(f"File does not exist: {path}")
-    return existing_inode(reader, way.last)
+    return way.deepest
 
 
 def find_place(reader: Reader, path: NamespacePath) -> Way:
     """For operations that make something at `path`. Raises ParentNotDirectory for a path through a file."""
     way = follow(reader, path)
-    _refuse_file_on_the_way(reader, way, ParentNotDirectory)
+    _refuse_file_on_the_way(way, ParentNotDirectory)
     return way
 
 
@@ -140,6 +137,6 @@ def check_not_full(tx: Transaction, directory: InodeId) -> None:
         )
 
 
-def _refuse_file_on_the_way(reader: Reader, way: Way, error: type[PeacefsError]) -> None:
-    if not way.is_whole and existing_inode(reader, way.last).kind is Kind.FILE:
+def _refuse_file_on_the_way(way: Way, error: type[PeacefsError]) -> None:
+    if not way.is_whole and way.deepest.kind is Kind.FILE:
         raise error(f"{way.path.ancestor(len(way.inodes) - 1)} (is not a directory)")

@@ -103,7 +103,7 @@ def _delete(
 ) -> namespace.DeleteResult | None:
     """None when it is not what was seen any more: renamed, replaced, changed, or with a new lease."""
     way = find(tx, path)
-    if not way.is_whole or tx.inode(way.last) != seen or tx.lease(seen.inode) != lease:
+    if not way.is_whole or way.deepest != seen or tx.lease(seen.inode) != lease:
         return None
     return namespace.delete(tx, path, False, now_ms)
 
