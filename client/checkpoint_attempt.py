@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from peacefs.protocol.errors import FileAlreadyExists, PeacefsError
 from peacefs.protocol.limits import fast_lane_bytes_max
 from peacefs.protocol.messages import CreateFile
+from peacefs.protocol.request_ids import new_request_id
 
 from .checkpoint_manifest import MANIFEST, Manifest, describe, directory_name, encode, unfinished_name
 from .checkpoint_parts import part_lengths, split
-from .coordinator_api import new_request_id
 from .filesystem import PeaceFileSystem
 from .granted_parts import GrantedParts
 from .pages import Pages, Stop

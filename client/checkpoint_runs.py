@@ -11,10 +11,11 @@ from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import PeerRefused
 from peacefs.protocol.limits import report_patience_s
 from peacefs.protocol.query_reports import QueryReport
+from peacefs.protocol.request_ids import new_request_id
 from peacefs.protocol.runs import RunStatus
 
 from .addresses import CoordinatorAddress
-from .coordinator_api import current_user, new_request_id
+from .coordinator_api import current_user
 from .coordinator_http import CoordinatorHttp
 
 S = TypeVar("S")

@@ -27,6 +27,7 @@ from peacefs.protocol.messages import (
     Allocated,
     Leased,
 )
+from peacefs.protocol.request_ids import new_request_id
 from peacefs.protocol.schedule_view import Schedule
 from peacefs.topology.network_view import NetworkView
 
@@ -62,11 +63,6 @@ class ListingPage(msgspec.Struct, frozen=True):
 
     entries: list[FileStatus]
     remaining: int
-
-
-def new_request_id() -> str:
-    """For one wish, however often it is repeated."""
-    return uuid.uuid4().hex
 
 
 def current_user() -> str:

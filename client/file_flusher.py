@@ -6,13 +6,12 @@ From the first flush on the writer has the file's lease. Small parts are written
 
 from __future__ import annotations
 
-import uuid
-
 from peacefs.protocol import effects as fx
 from peacefs.protocol.ids import ChunkId
 from peacefs.protocol.limits import flush_merge_bytes_max
 from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
 from peacefs.protocol.messages import Allocated, Completed, CompleteFile, Flushed, FlushFile
+from peacefs.protocol.request_ids import new_request_id
 
 from .byte_stream import ByteStream
 from .file_appender import abandon
@@ -58,7 +57,7 @@ class FileFlusher:
     def flush(self, part: bytes) -> fx.Steps[None]:
         """Publishes a part, or (with no bytes) the one that was written."""
         written, replaced, data = yield from self._write_part(part)
-        wanted = FlushFile(self._token, written.chunks, self._holder, uuid.uuid4().hex, replaced)
+        wanted = FlushFile(self._token, written.chunks, self._holder, new_request_id(), replaced)
         flushed = yield from fx.call(wanted, Flushed)
         if data is None:
             self._tail.forget()

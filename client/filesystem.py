@@ -15,6 +15,7 @@ from peacefs.protocol.findings import FsckPage
 from peacefs.protocol.hello import Identity
 from peacefs.protocol.limits import checksum_block_bytes, chunk_bytes_max
 from peacefs.protocol.messages import CreateFile
+from peacefs.protocol.request_ids import new_request_id
 from peacefs.protocol.schedule_view import Schedule
 from peacefs.protocol.threads import ThreadDriver
 
@@ -26,7 +27,6 @@ from .coordinator_api import (
     CoordinatorApi,
     ListingPage,
     current_user,
-    new_request_id,
 )
 from .coordinator_http import CoordinatorHttp
 from .file_objects import FileSource

@@ -12,7 +12,6 @@ nobody's word counts for a chunk that was handed out by another coordinator.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -27,7 +26,8 @@ class Abandonment:
     def __init__(self) -> None:
         self._writers: dict[ChunkId, str] = {}
         self._of_writer: dict[str, set[ChunkId]] = {}
-        self._publishing: Counter[ChunkId] = Counter()
+        #: In how many completions under way.
+        self._publishing: dict[ChunkId, int] = {}
         #: Longest ago first.
         self._given_up: dict[ChunkId, None] = {}
 
@@ -64,11 +64,15 @@ class Abandonment:
         for chunk in chunks:
             if chunk in self._given_up:
                 raise BadRequest(f"chunk {show(chunk)} was given up by its writer; write its data again")
-        self._publishing.update(chunks)
+        for chunk in chunks:
+            self._publishing[chunk] = self._publishing.get(chunk, 0) + 1
         try:
             yield
         finally:
-            self._publishing -= Counter(chunks)
+            for chunk in chunks:
+                left = self._publishing.pop(chunk) - 1
+                if left:
+                    self._publishing[chunk] = left
 
     def published(self, chunk: ChunkId) -> None:
         """It is part of a file: nobody's to give up any more."""

@@ -7,7 +7,6 @@ that has lost its lease and does not know it can add nothing.
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -15,6 +14,7 @@ from peacefs.protocol.errors import NoDatanodes, PeacefsError
 from peacefs.protocol.ids import ChunkId
 from peacefs.protocol.limits import write_token_lifetime_s
 from peacefs.protocol.messages import AbandonLease, Done, FlushFile, Leased, RenewLease, TakeLease, WrittenChunk
+from peacefs.protocol.request_ids import new_request_id
 from peacefs.protocol.tokens import FileAppend, FileLease, FileWrite
 
 from . import access_checks, namespace
@@ -109,7 +109,7 @@ class Appending:
             raise
         if recorded is not None and recorded.holder != holder:
             log.warning("%s has taken the lease of %s, which %s had left", holder, parsed, recorded.holder)
-        token = self.lease_token(str(parsed), leased.inode, lease, leased.replication, uuid.uuid4().hex)
+        token = self.lease_token(str(parsed), leased.inode, lease, leased.replication, new_request_id())
         return Leased(token, allocated, leased.length, leased.block_bytes, leased.replication)
 
     def lease_token(self, path: str, inode: InodeId, lease: Lease, replication: int, request_id: str) -> str:

@@ -48,7 +48,8 @@ class ClientLinks:
         self._open: set[ClientLink] = set()
         #: Those without a call under way, longest first. Who finds its connection closed makes another.
         self._idle: dict[ClientLink, None] = {}
-        self._running: set[asyncio.Task[None]] = set()
+        #: Those with one, and what answers it.
+        self._busy: dict[ClientLink, asyncio.Task[None]] = {}
 
     def link(self) -> ClientLink:
         """What serves a connection that has just come."""
@@ -57,7 +58,7 @@ class ClientLinks:
     def stop(self) -> None:
         for link in list(self._open):
             link.close()
-        for task in list(self._running):
+        for task in list(self._busy.values()):
             task.cancel()
 
     # -- called by links ---------------------------------------------------------------------------
@@ -73,21 +74,18 @@ class ClientLinks:
         self._open.discard(link)
         self._idle.pop(link, None)
 
-    def busy(self, link: ClientLink) -> None:
+    def begin(self, link: ClientLink, work: Coroutine[Any, Any, None]) -> None:
+        """A link without a call gets one, which says `ended`. Raises Overloaded when too many are under way."""
+        if len(self._busy) >= http_requests_in_flight_max:
+            work.close()
+            raise Overloaded(f"{len(self._busy)} calls are under way already; try again")
+        self._busy[link] = asyncio.get_running_loop().create_task(work)
         self._idle.pop(link, None)
 
-    def idle(self, link: ClientLink) -> None:
+    def ended(self, link: ClientLink) -> None:
+        del self._busy[link]
         if link in self._open:
             self._idle[link] = None
-
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Raises Overloaded when too many calls are under way."""
-        if len(self._running) >= http_requests_in_flight_max:
-            work.close()
-            raise Overloaded(f"{len(self._running)} calls are under way already; try again")
-        task = asyncio.get_running_loop().create_task(work)
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
 
 
 class ClientLink(asyncio.Protocol):
@@ -179,17 +177,18 @@ class ClientLink(asyncio.Protocol):
         if not isinstance(message, CALLS_OF_CLIENTS):
             raise ProtocolViolation(f"{type(message).__name__} is nothing for a client to say")
         try:
-            self._links.spawn(self._answer(message, tag))
+            self._links.begin(self, self._answer(message, tag))
             self._answering = True
-            self._links.busy(self)
         except Overloaded as error:
             self._write(Failure(error.code, error.message), tag)
 
     async def _answer(self, message: Message, tag: int) -> None:
         assert self._peer is not None
-        self._write(await answer(self._links.files, message, self._host, self._peer.name), tag)
-        self._answering = False
-        self._links.idle(self)
+        try:
+            self._write(await answer(self._links.files, message, self._host, self._peer.name), tag)
+        finally:
+            self._answering = False
+            self._links.ended(self)
         self._work()
 
     def _write(self, message: Message, tag: int = 0) -> None:

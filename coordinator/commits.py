@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from peacefs.protocol.errors import Overloaded, ServiceUnready
@@ -58,6 +59,8 @@ class GroupCommit:
         self._on_room = on_room
         self._batch_max = batch_max
         self._queue_max = queue_max
+        #: Has the futures of a commit settled in one go: in the writer's thread, or where this hands it to.
+        self.deliver: Callable[[Callable[[], None]], object] = lambda settle: settle()
         self._waiting: deque[_Waiting] = deque()
         self._changed = threading.Condition()
         self._closed = False
@@ -102,8 +105,7 @@ class GroupCommit:
                 outcomes = self._metadata.commit([waiting.request for waiting in batch])
             except MetadataFull:
                 self._tell_of_room()
-                for waiting in batch:
-                    waiting.future.set_exception(no_room())
+                self.deliver(partial(_refuse, batch, no_room))
                 continue
             except MetadataFault as fault:
                 self._fail(batch)
@@ -112,8 +114,7 @@ class GroupCommit:
             self._tell_of_room()
             self.commits += 1
             self.requests += len(batch)
-            for waiting, outcome in zip(batch, outcomes, strict=True):
-                _settle(waiting.future, outcome)
+            self.deliver(partial(_settle_all, batch, outcomes))
 
     def _next_batch(self) -> list[_Waiting] | None:
         """What waits, up to the limit; None when all is done and the end was asked for."""
@@ -135,8 +136,7 @@ class GroupCommit:
             self._closed = True
             never_tried = [waiting for waiting in self._waiting if waiting.future.set_running_or_notify_cancel()]
             self._waiting.clear()
-        for waiting in (*batch, *never_tried):
-            waiting.future.set_exception(_unready())
+        self.deliver(partial(_refuse, [*batch, *never_tried], _unready))
 
 
 class ImmediateCommit:
@@ -171,6 +171,16 @@ def run_now(metadata: Metadata, request: Callable[[Transaction], T]) -> T:
         raise outcome.error
     answer: T = outcome.answer
     return answer
+
+
+def _settle_all(batch: Sequence[_Waiting], outcomes: Sequence[Outcome]) -> None:
+    for waiting, outcome in zip(batch, outcomes, strict=True):
+        _settle(waiting.future, outcome)
+
+
+def _refuse(batch: Sequence[_Waiting], error: Callable[[], ServiceUnready]) -> None:
+    for waiting in batch:
+        waiting.future.set_exception(error())
 
 
 def _settle(future: Future[Any], outcome: Outcome) -> None:

@@ -14,7 +14,9 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
@@ -217,6 +219,8 @@ class Coordinator:
         """Until a signal, or the parent's death."""
         options = self._options
         stop = stop_event(options.parent_fd)
+        # The loop is woken once for all that one commit brought.
+        self._commits.deliver = asyncio.get_running_loop().call_soon_threadsafe
         sock = listen(options.host, options.port)
         http_port = sock.getsockname()[1]
         self._address = f"{self._advertised}:{http_port}"
@@ -325,7 +329,15 @@ class Coordinator:
             await told
 
     async def _commit(self, change: Callable[[Transaction], T]) -> T:
-        return await asyncio.wrap_future(self._commits.submit(change, in_any_case=_by_itself.get()))
+        answered: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        submitted = self._commits.submit(change, in_any_case=_by_itself.get())
+        submitted.add_done_callback(partial(_hand_on, answered))
+        try:
+            return await answered
+        except asyncio.CancelledError:
+            # Whoever asked has gone: it is not done, unless that has begun.
+            submitted.cancel()
+            raise
 
     # -- in the background -------------------------------------------------------------------------
 
@@ -481,6 +493,17 @@ class Coordinator:
         log.critical("the metadata cannot be written (%s): stopping. Check the disk, then start again", fault)
         logging.shutdown()
         os._exit(_EXIT_AFTER_DISK_FAULT)
+
+
+def _hand_on(answered: asyncio.Future[T], submitted: Future[T]) -> None:
+    """On the event loop, where commits deliver."""
+    if answered.done():
+        return
+    error = submitted.exception()
+    if error is None:
+        answered.set_result(submitted.result())
+    else:
+        answered.set_exception(error)
 
 
 def _log_slowness(found: Slowness) -> None:

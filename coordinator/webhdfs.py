@@ -7,7 +7,6 @@ request's body: a client that sends one with CREATE is redirected all the same.
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -16,6 +15,7 @@ import msgspec
 from peacefs.protocol.asgi import App, Receive, Scope, Send, client_host, header
 from peacefs.protocol.errors import PathError
 from peacefs.protocol.limits import list_page_entries
+from peacefs.protocol.request_ids import new_request_id
 from peacefs.protocol.trash import home_of, trash_of
 from peacefs.protocol.webhdfs_answers import (
     Answer,
@@ -101,9 +101,7 @@ Handler = Callable[[Any, Scope], Awaitable[Answer | JsonStream]]
 class WebHdfs:
     """Answers everything under `/webhdfs`; `fallback` answers the rest."""
 
-    def __init__(
-        self, files: Files, fallback: App, new_request_id: Callable[[], str] = lambda: uuid.uuid4().hex
-    ) -> None:
+    def __init__(self, files: Files, fallback: App, new_request_id: Callable[[], str] = new_request_id) -> None:
         self._files = files
         self._fallback = fallback
         self._new_request_id = new_request_id

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from peacefs.protocol.messages import (
     FlushFile,
     WrittenChunk,
 )
+from peacefs.protocol.request_ids import new_request_id
 from peacefs.protocol.tokens import FileLease, FileWrite
 
 from . import access_checks, namespace
@@ -98,7 +98,7 @@ class Writing:
             block_bytes=_block_bytes(wanted.block_bytes),
             create_parent=wanted.create_parent,
             # A stock client sends none; the datanode may still have to repeat the completion.
-            request_id=wanted.request_id or uuid.uuid4().hex,
+            request_id=wanted.request_id or new_request_id(),
             client_host=wanted.client_host or "",
         )
         exclude = self._placing.nodes_by_http_name(wanted.exclude)
@@ -162,7 +162,7 @@ class Writing:
 
         publication, inode, lease = await self._at.commit(change)
         self._appending.hold(inode, lease)
-        completion = uuid.uuid4().hex
+        completion = new_request_id()
         return (
             self._appending.lease_token(token.path, inode, lease, token.replication, completion),
             publication,

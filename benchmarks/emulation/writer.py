@@ -18,7 +18,7 @@ import msgspec
 from peacefs.client.addresses import parse_address
 from peacefs.client.calibrator import Calibrator
 from peacefs.client.control_calls import ControlCalls
-from peacefs.client.coordinator_api import CoordinatorApi, current_user, new_request_id
+from peacefs.client.coordinator_api import CoordinatorApi, current_user
 from peacefs.client.coordinator_http import CoordinatorHttp
 from peacefs.client.grants import GrantDesk, GrantedSet
 from peacefs.client.patience import Patience
@@ -27,6 +27,7 @@ from peacefs.protocol.connection_pool import ConnectionPool
 from peacefs.protocol.hello import Identity
 from peacefs.protocol.limits import packet_bytes
 from peacefs.protocol.messages import Completed, CompleteFile, CreateFile, WrittenChunk
+from peacefs.protocol.request_ids import new_request_id
 from peacefs.protocol.threads import ThreadDriver
 
 from .orders import (

@@ -10,7 +10,7 @@ import pytest
 
 from peacefs.client.addresses import parse_address
 from peacefs.client.control_calls import ControlCalls
-from peacefs.client.coordinator_api import CoordinatorApi, new_request_id
+from peacefs.client.coordinator_api import CoordinatorApi
 from peacefs.client.coordinator_http import CoordinatorHttp
 from peacefs.client.file_sink import FileSink
 from peacefs.client.filesystem import PeaceFileSystem
@@ -22,6 +22,7 @@ from peacefs.protocol.errors import FileNotFound, PeerUnreachable
 from peacefs.protocol.hello import Identity
 from peacefs.protocol.limits import chunk_bytes_max
 from peacefs.protocol.messages import CompleteFile, CreateFile, Message
+from peacefs.protocol.request_ids import new_request_id
 from peacefs.protocol.threads import ThreadDriver
 
 pytestmark = pytest.mark.cluster

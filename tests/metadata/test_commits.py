@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -250,6 +251,26 @@ def test_a_request_that_was_given_up_while_it_waited_is_not_run(
     gate.open()
     assert commits.submit(mkdirs("/wanted")).result(PATIENCE_S)
     assert names(metadata) == ["wanted"]
+
+
+def test_the_answers_of_one_commit_are_handed_over_together_and_after_it(
+    group: MakeGroup, metadata: SqliteMetadata
+) -> None:
+    """Whoever waits in an event loop has it woken once, however many were answered."""
+    commits = group()
+    gate = Gate(commits)
+    handed_over: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+    waiting = [commits.submit(mkdirs(f"/{number}")) for number in range(5)]
+    waiting.append(commits.submit(mkdirs("/no:such")))
+    commits.deliver = handed_over.put
+    gate.open()
+    handed_over.get(timeout=PATIENCE_S)()
+    assert gate.passed.done() and not any(future.done() for future in waiting)
+    settle = handed_over.get(timeout=PATIENCE_S)
+    assert len(names(metadata)) == 5
+    settle()
+    assert all(future.result(0) for future in waiting[:5]) and waiting[5].exception(0) is not None
+    assert handed_over.empty()
 
 
 def test_closing_commits_what_waits_and_takes_nothing_more(group: MakeGroup, metadata: SqliteMetadata) -> None:

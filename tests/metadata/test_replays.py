@@ -17,6 +17,7 @@ from peacefs.coordinator.reclaim import forget_answers_step
 from peacefs.coordinator.replays import A, Applied, Asked, once
 from peacefs.protocol.errors import BadRequest, FileAlreadyExists
 from peacefs.protocol.limits import client_answer_timeout_s, client_patience_s, request_memory_crowded_s
+from peacefs.protocol.request_ids import new_request_id
 
 from .conftest import Space
 
@@ -128,3 +129,10 @@ def test_answers_that_do_not_say_what_was_asked_go_with_the_migration(monkeypatc
     monkeypatch.setattr("peacefs.coordinator.metadata_schema.MIGRATIONS", MIGRATIONS)
     migrate(connection)
     assert connection.execute("SELECT request FROM request").fetchall() == [("create",)]
+
+
+def test_ids_of_one_time_lie_together_and_none_is_drawn_twice() -> None:
+    ids = [new_request_id() for _ in range(10_000)]
+    assert len(set(ids)) == len(ids)
+    assert [drawn[:12] for drawn in ids] == sorted(drawn[:12] for drawn in ids)
+    assert len({drawn[:8] for drawn in ids}) <= 2, "a minute's"
