@@ -29,17 +29,14 @@ from peacefs.protocol.hello import Identity
 from peacefs.protocol.http_server import build_server, listen
 from peacefs.protocol.lifeline import announce
 from peacefs.protocol.limits import (
-    compaction_interval_s,
     copy_bytes_per_second,
     datanode_data_port_default,
     datanode_http_port_default,
-    disk_balance_look_s,
     order_threads,
     reregister_backoff_max_s,
     reserved_bytes_default,
     scrub_bytes_per_second,
     scrub_period_s,
-    scrub_rest_s,
     thread_switch_interval_s,
 )
 from peacefs.protocol.messages import (
@@ -78,6 +75,7 @@ from .emulated_disk import DiskArm, EmulatedDisk
 from .gateway import Gateway
 from .orders import Orders
 from .own_reads import OwnReads
+from .own_work import OwnWork
 from .paces import Paces
 from .pipeline import PipelineHop
 from .replica_store import ChunkIntake
@@ -275,13 +273,13 @@ class Datanode:
         gateway = Gateway(self._signer, self._driver, self._grants, own, wall_clock=self._clock.now_s)
         server = build_server(gateway)
         serving = asyncio.create_task(server.serve(sockets=[self._http_socket]))
-        tidying = [threading.Thread(target=self._keep_compacting, name="compactor")]
-        if options.scrub_period_s > 0:
-            tidying.append(threading.Thread(target=self._keep_scrubbing, name="scrubber"))
-        if len(options.data_directories) > 1:
-            tidying.append(threading.Thread(target=self._keep_balancing_disks, name="disk-balancer"))
-        for thread in tidying:
-            thread.start()
+        own_work = OwnWork(
+            self._driver,
+            self._store,
+            self._scrubber if options.scrub_period_s > 0 else None,
+            self._disk_balancer if len(options.data_directories) > 1 else None,
+        )
+        own_work.start()
         self._link.start()
         try:
             await self._announce_when_registered(stop)
@@ -291,6 +289,7 @@ class Datanode:
         finally:
             server.should_exit = True
             self._stopping.set()
+            own_work.stop()
             self._disk_balancer.stop()
             await asyncio.to_thread(self._link.stop)
             self._pool.shut_down()
@@ -298,8 +297,7 @@ class Datanode:
             gateway.close()
             await asyncio.to_thread(self._data_server.stop)
             self._order_pool.shutdown(wait=True, cancel_futures=True)
-            for thread in tidying:
-                thread.join()
+            own_work.join()
             await asyncio.to_thread(self._driver.run, self._store.close())
             self._pool.close_all()
             log.info("stopped")
@@ -320,31 +318,6 @@ class Datanode:
                     },
                 )
                 return
-
-    def _keep_compacting(self) -> None:
-        while not self._stopping.wait(compaction_interval_s):
-            try:
-                self._driver.run(self._store.compact())
-            except (PeacefsError, OSError) as fault:
-                log.warning("compaction failed and will be tried again: %s", fault)
-
-    def _keep_balancing_disks(self) -> None:
-        while not self._stopping.wait(disk_balance_look_s):
-            try:
-                self._driver.run(self._disk_balancer.advance())
-            except (PeacefsError, OSError) as fault:
-                log.warning("balancing the disks was held up and goes on if it is still wanted: %s", fault)
-
-    def _keep_scrubbing(self) -> None:
-        rest_s = 0.0
-        while not self._stopping.wait(rest_s):
-            try:
-                rest_s = self._driver.run(self._scrubber.advance())
-            except (PeacefsError, OSError) as fault:
-                log.warning("scrubbing was held up and goes on: %s", fault)
-                rest_s = scrub_rest_s
-        with contextlib.suppress(OSError):
-            self._driver.run(self._scrubber.stop())
 
     def _found_corrupt(self, replica: Replica) -> None:
         log.warning("scrubbing found %s corrupt", describe(replica.chunk, replica.version))

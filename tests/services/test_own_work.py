@@ -1,4 +1,4 @@
-"""What the coordinator commits by itself is done however many requests wait: it has nobody who would ask again."""
+"""What the coordinator does by itself is done however many requests wait; if it cannot be, all of it stops."""
 
 from __future__ import annotations
 
@@ -29,6 +29,18 @@ directory, ready_fd = pathlib.Path(sys.argv[1]), int(sys.argv[2])
 service.run(
     service.CoordinatorOptions(directory, port=0, node_port=0, ready_fd=ready_fd, trash_minutes=1)
 )
+"""
+
+#: A coordinator that cannot read which chunks there are.
+_FORGETFUL = """
+import pathlib, sys
+from peacefs.coordinator import namespace, service
+
+def chunk_page(reader, after, limit):
+    raise OSError("the page is gone")
+
+namespace.chunk_page = chunk_page
+service.run(service.CoordinatorOptions(pathlib.Path(sys.argv[1]), port=0, node_port=0))
 """
 
 
@@ -76,3 +88,17 @@ def test_a_coordinator_whose_queue_is_full_goes_on_with_its_own_work(
         said = json.loads(refused.value.read())["RemoteException"]
         assert (refused.value.code, said["exception"]) == (403, "RetriableException"), said
         time.sleep(0.05)
+
+
+def test_a_coordinator_that_fails_at_its_own_work_stops_and_says_at_what(tmp_path: Path) -> None:
+    """It would wait for ever with what is unknown, and answer as if it was there still."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", _FORGETFUL, str(tmp_path / "data")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 70, done.stderr
+    assert "a background task failed: stopping" in done.stderr
+    assert "the page is gone" in done.stderr
