@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from simulation.metadata_watch import check_sound
 from simulation.private_directory import PrivateDirectory
 from simulation.simulated_cluster import SimulatedCluster
@@ -27,7 +29,7 @@ def let_calm_down(cluster: SimulatedCluster) -> None:
     world.run(lambda: False, limit_s=5.0)
 
 
-def check_everything(cluster: SimulatedCluster, clients: list[PrivateDirectory]) -> None:
+def check_everything(cluster: SimulatedCluster, clients: Sequence[PrivateDirectory]) -> None:
     reader = cluster.world.nodes.get("client-reader") or cluster.client("client-reader")
     for client in clients:
         for name in sorted(client.files):

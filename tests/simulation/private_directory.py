@@ -6,8 +6,10 @@ waits until none can be, so that each thing is done, or not, before the next.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 from simulation.client_steps import append, change, flusher, list_names, read, write
 from simulation.name_changes import Change
@@ -281,7 +283,7 @@ class PrivateDirectory:
     def _trespass(self, other: str) -> fx.Steps[None]:
         """Nothing that is another's is read or changed, whatever is tried."""
         theirs, mine = f"/{other}/0", f"{self.path}/stolen"
-        attempts = {
+        attempts: dict[str, Callable[[], fx.Steps[Any]]] = {
             "read": lambda: read(theirs, self.owner),
             "write": lambda: write(theirs, b"graffiti", self._request(), self.owner),
             "append": lambda: append(theirs, b"graffiti", self._request(), self.owner),

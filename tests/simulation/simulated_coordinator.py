@@ -280,8 +280,10 @@ class SimulatedCoordinator:
                 self.files.schedule.registered(message.node, message.streams)
                 return Registered(self.epochs.numbering.epoch, self.world.wall_clock_s(self.node))
             case ReportChunks() | Heartbeat():
-                heard = self.cluster.report if isinstance(message, ReportChunks) else self.cluster.heartbeat
-                orders = heard(now_s, caller, message)
+                if isinstance(message, ReportChunks):
+                    orders = self.cluster.report(now_s, caller, message)
+                else:
+                    orders = self.cluster.heartbeat(now_s, caller, message)
                 if any(isinstance(order.message, ReportAgain) for order in orders):
                     return ReportAgain()
                 self._send(orders)

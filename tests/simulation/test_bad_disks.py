@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from simulation.client_steps import delete, read, write
 from simulation.simulated_cluster import SimulatedCluster
-from simulation.simulated_datanode import DISKS
+from simulation.simulated_datanode import DISKS, SimulatedDatanode
 from simulation.terms import CHUNK_BYTES
 
 from peacefs.protocol.messages import CompleteFile
@@ -20,7 +20,7 @@ def test_a_disk_that_fails_between_the_receipt_and_the_completion_is_not_believe
     client, data = cluster.client("client"), Random(1).randbytes(size)
     answer = cluster.world.coordinator
     assert answer is not None
-    victims = []
+    victims: list[SimulatedDatanode] = []
 
     async def fail_first(caller, message):  # type: ignore[no-untyped-def]
         """All receipts are given; before the file is completed a disk fails, and that is told."""

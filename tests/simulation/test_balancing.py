@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from random import Random
 
 import pytest
 from simulation.client_steps import delete, read, write
+from simulation.saboteur import Saboteur
 from simulation.simulated_cluster import SimulatedCluster
 from simulation.terms import CHUNK_BYTES
-from simulation.test_cluster_under_a_seed import Model, Saboteur, check
+from simulation.test_cluster_under_a_seed import Model, check
+from simulation.world import Task
 
-from peacefs.coordinator.balance_run import Phase
+from peacefs.peace.balance_plan import Phase
 from peacefs.protocol import effects as fx
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.limits import MIB
@@ -118,7 +121,7 @@ def test_crashes_and_lost_messages_in_the_middle_of_it_cost_nothing(seed: int) -
     for path in ("/f3", "/f7"):
         model.doubt(path, None)
         deleting = cluster.start(client, "delete", delete(path))
-        cluster.world.run(lambda task=deleting: task.done, limit_s=30.0)
+        cluster.world.run(partial(_is_done, deleting), limit_s=30.0)
     cluster.world.run(lambda: balancing.done, limit_s=200.0)
     saboteur.rest()
     cluster.world.network.lose = 0.0
@@ -132,3 +135,7 @@ def test_crashes_and_lost_messages_in_the_middle_of_it_cost_nothing(seed: int) -
     reading = cluster.start(client, "read", read("/f1"))
     assert cluster.world.run_task(reading, limit_s=60.0) in model.of("/f1")
     assert saboteur.crashes >= 1
+
+
+def _is_done(task: Task) -> bool:
+    return task.done

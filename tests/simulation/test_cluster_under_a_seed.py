@@ -83,7 +83,7 @@ def _write(path: str, data: bytes, request_id: str, model: Model) -> fx.Steps[No
 
 
 def _append(path: str, data: bytes, holder: str, model: Model) -> fx.Steps[None]:
-    longer = {content + data for content in model.of(path) if content is not None}
+    longer: set[bytes | None] = {content + data for content in model.of(path) if content is not None}
     before, model.possible[path] = model.of(path), model.of(path) | longer
     try:
         yield from append(path, data, holder)
@@ -94,7 +94,9 @@ def _append(path: str, data: bytes, holder: str, model: Model) -> fx.Steps[None]
 
 
 def _truncate(path: str, length: int, model: Model) -> fx.Steps[None]:
-    cut = {content[:length] for content in model.of(path) if content is not None and len(content) >= length}
+    cut: set[bytes | None] = {
+        content[:length] for content in model.of(path) if content is not None and len(content) >= length
+    }
     before, model.possible[path] = model.of(path), model.of(path) | cut
     try:
         yield from truncate(path, length)
@@ -330,7 +332,8 @@ def test_a_disk_that_breaks_down_is_made_up_for_while_its_datanode_goes_on() -> 
     assert 0 < lost < held, "the other disk goes on"
     repair = cluster.coordinator.cluster.repair
     assert cluster.world.run(lambda: repair.repaired_total == lost and cluster.fully_replicated(), limit_s=120.0)
-    assert cluster.coordinator.cluster.members.get(victim.node.name).state.value == "alive"
+    member = cluster.coordinator.cluster.members.get(victim.node.name)
+    assert member is not None and member.state.value == "alive"
     read_all()
 
 

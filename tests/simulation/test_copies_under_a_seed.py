@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 
 import pytest
@@ -39,7 +40,7 @@ class Juggler:
 
     def work(self) -> fx.Steps[None]:
         for directory in _DIRECTORIES:
-            yield from self._until_done(lambda asked, path=f"/tree/{directory}": _made(path, asked))
+            yield from self._until_done(partial(_made, f"/tree/{directory}"))
         while not self.stopped:
             yield from self._change_something(self.states[-1])
             yield from fx.sleep(self.random.uniform(0.0, 0.01))

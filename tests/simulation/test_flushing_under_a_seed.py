@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -18,7 +20,7 @@ from peacefs.protocol.limits import lease_s
 
 def patiently(steps: fx.Steps[Any]) -> fx.Steps[Any]:
     """Asks the coordinator again what it did not answer, as the client's HTTP does."""
-    step = lambda: next(steps)  # noqa: E731
+    step: Callable[[], Any] = partial(next, steps)
     tries = 0
     while True:
         try:
@@ -33,11 +35,11 @@ def patiently(steps: fx.Steps[Any]) -> fx.Steps[Any]:
                     tries += 1
                     yield from fx.sleep(1.0)
                     continue
-                step = lambda fault=fault: steps.throw(fault)  # noqa: E731
+                step = partial(steps.throw, fault)
             except PeacefsError as fault:
-                step = lambda fault=fault: steps.throw(fault)  # noqa: E731
+                step = partial(steps.throw, fault)
             else:
-                step = lambda result=result: steps.send(result)  # noqa: E731
+                step = partial(steps.send, result)
             break
 
 

@@ -7,7 +7,10 @@ counted.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from random import Random
+from typing import Any
 
 import pytest
 from simulation.client_requests import Open
@@ -91,7 +94,7 @@ class Recoveries:
 
 def slowly(steps: fx.Steps[None]) -> fx.Steps[None]:
     """A reader that takes its time with each piece, as with large chunks, so that readers meet."""
-    step = lambda: next(steps)  # noqa: E731
+    step: Callable[[], Any] = partial(next, steps)
     while True:
         try:
             effect = step()
@@ -102,9 +105,9 @@ def slowly(steps: fx.Steps[None]) -> fx.Steps[None]:
         try:
             result = yield effect
         except PeacefsError as fault:
-            step = lambda fault=fault: steps.throw(fault)  # noqa: E731
+            step = partial(steps.throw, fault)
         else:
-            step = lambda result=result: steps.send(result)  # noqa: E731
+            step = partial(steps.send, result)
 
 
 def _open() -> fx.Steps[list[Opened]]:

@@ -58,7 +58,7 @@ class Story:
                 self.given_up.update(message.abandoned)
             return await answer(caller, message)
 
-        self.cluster.coordinator.answer = overhear
+        self.cluster.coordinator.answer = overhear  # type: ignore[method-assign]
         self.world.coordinator = overhear
         self.world.before_effect = self._look
 

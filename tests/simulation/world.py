@@ -33,7 +33,7 @@ _WALL_CLOCK_STARTS_S = 1_700_000_000.0
 _CLEAN_UP_EFFECTS_MAX = 100
 
 
-class StreamMessage(Message):
+class StreamMessage(Message, frozen=True):
     """Base of what is said on a connection of its own, where nothing comes twice."""
 
 

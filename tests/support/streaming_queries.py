@@ -122,6 +122,12 @@ class Portrait(StatefulProcessor):
     def __init__(self, horizon_s: int) -> None:
         self._horizon_ms = horizon_s * 1000
 
+    @staticmethod
+    def _held(state: tuple[Any, ...] | None) -> Any:
+        """The one column of a state that there is."""
+        assert state is not None
+        return state[0]
+
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
         self._events = handle.getValueState("events", "events BIGINT")
@@ -132,11 +138,11 @@ class Portrait(StatefulProcessor):
         if not key[0]:
             return iter(())
         arrived = list(rows)
-        before = self._events.get()[0] if self._events.exists() else 0
+        before = self._held(self._events.get()) if self._events.exists() else 0
         self._events.update((before + len(arrived),))
         for row in arrived:
             word = (row.word,)
-            known = self._words.getValue(word)[0] if self._words.containsKey(word) else 0
+            known = self._held(self._words.getValue(word)) if self._words.containsKey(word) else 0
             self._words.updateValue(word, (known + 1,))
             self._numbers.appendValue((row.number,))
         self._handle.registerTimer(self._horizon_ms)
@@ -146,7 +152,7 @@ class Portrait(StatefulProcessor):
         words = sorted((word[0], count[0]) for word, count in self._words.iterator())
         numbers = sum(number[0] for number in self._numbers.get())
         said = " ".join(f"{word}:{count}" for word, count in words)
-        yield Row(key=key[0], events=self._events.get()[0], numbers=numbers, words=said)
+        yield Row(key=key[0], events=self._held(self._events.get()), numbers=numbers, words=said)
         for state in (self._events, self._words, self._numbers):
             state.clear()
 

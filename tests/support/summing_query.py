@@ -9,6 +9,7 @@ and puts what this run says of it, a JSON object, into OUTPUT.
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 
 def main(settings: str, checkpoint: str, source: str, output: str) -> None:
@@ -22,9 +23,9 @@ def main(settings: str, checkpoint: str, source: str, output: str) -> None:
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    result: dict = {}
+    result: dict[str, Any] = {}
 
-    def put_out(counts, batch):
+    def put_out(counts: Any, batch: int) -> None:
         result["batch"] = batch
         result["counts"] = {row["value"]: row["count"] for row in counts.collect()}
 
@@ -35,6 +36,7 @@ def main(settings: str, checkpoint: str, source: str, output: str) -> None:
     # Those of RocksDB are no entries of Spark's registry of settings, in any version.
     registered = [key for key in told if key.startswith("spark.sql.") and ".rocksdb." not in key]
     result["unknown"] = [key for key in registered if not spark.conf.isModifiable(key)]
+    assert spark._jvm is not None
     result["connections"] = spark._jvm.java.lang.System.getProperty("http.maxConnections")
     result["version"] = pyspark.__version__
     Path(output).write_text(json.dumps(result))
