@@ -42,9 +42,11 @@ class Manifest(msgspec.Struct, frozen=True):
 
     @property
     def length(self) -> int:
+        """Bytes, of all parts."""
         return sum(part.length for part in self.parts)
 
     def page_sizes(self) -> list[int]:
+        """In bytes, page by page, as they were written."""
         return [size for size, count in self.pages for _ in range(count)]
 
 
@@ -58,6 +60,7 @@ def describe(unit: str, sequence: int, part_lengths: Sequence[int], page_sizes: 
 
 
 def encode(manifest: Manifest) -> bytes:
+    """As JSON, which `decode` reads."""
     return msgspec.json.encode(manifest)
 
 

@@ -86,6 +86,7 @@ class CoordinatorApi:
 
     @property
     def address(self) -> str:
+        """The coordinator's, `http://host:port`."""
         return self._http.address.http
 
     @property
@@ -289,6 +290,7 @@ class CoordinatorApi:
         return self._read(self._http.ask("POST", f"/v1/balancer/{run}/renew", params=self._me), BalanceStatus)
 
     def cancel_balancing(self, run: str) -> BalanceStatus:
+        """Ends the run of this name, if it is under way; how it stands."""
         return self._read(self._http.ask("POST", f"/v1/balancer/{run}/cancel", params=self._me), BalanceStatus)
 
     def schedule(self) -> Schedule:

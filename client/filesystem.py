@@ -62,6 +62,7 @@ class PeaceFileSystem:
 
     @property
     def user(self) -> str:
+        """In whose name everything is asked."""
         return self._api.user
 
     @property
@@ -180,6 +181,7 @@ class PeaceFileSystem:
         return self._api.status(path)
 
     def exists(self, path: str) -> bool:
+        """Whether there is a file or directory. Raises AccessDenied where the way there is closed to the user."""
         try:
             self._api.status(path)
         except FileNotFound:
@@ -351,9 +353,11 @@ class PeaceFileSystem:
         return self._api.start_balancing(run, threshold_percent, bytes_per_second)
 
     def renew_balancing(self, run: str) -> BalanceStatus:
+        """See `CoordinatorApi`."""
         return self._api.renew_balancing(run)
 
     def cancel_balancing(self, run: str) -> BalanceStatus:
+        """See `CoordinatorApi`."""
         return self._api.cancel_balancing(run)
 
     def schedule(self) -> Schedule:

@@ -109,12 +109,14 @@ def check_access(reader: Reader, path: NamespacePath, caller: Caller, access: Ac
 
 
 def check_list(reader: Reader, path: NamespacePath, caller: Caller) -> None:
+    """To list a directory takes reading and entering it; to list a file, only getting there."""
     passed = _pass(reader, path, caller)
     if passed and passed.target and passed.target.kind is Kind.DIRECTORY:
         passed.need_on_target(Access.READ | Access.EXECUTE)
 
 
 def check_create(reader: Reader, path: NamespacePath, caller: Caller, overwrite: bool) -> None:
+    """A new name takes writing the deepest directory that is there; to overwrite takes writing the file too."""
     passed = _pass(reader, path, caller)
     if passed is None or (passed.target and passed.target.kind is Kind.DIRECTORY):
         return
@@ -124,6 +126,7 @@ def check_create(reader: Reader, path: NamespacePath, caller: Caller, overwrite:
 
 
 def check_mkdirs(reader: Reader, path: NamespacePath, caller: Caller) -> None:
+    """Writing the deepest directory that is there, unless all of the path is."""
     passed = _pass(reader, path, caller)
     if passed and passed.target is None:
         passed.need_on_deepest_parent(Access.WRITE)
@@ -138,6 +141,7 @@ def check_delete(reader: Reader, path: NamespacePath, caller: Caller) -> None:
 def check_rename(
     reader: Reader, source: NamespacePath, target: NamespacePath, caller: Caller, mode: RenameMode
 ) -> None:
+    """Leave to remove the source, to write where it goes, and to remove what it replaces."""
     passed = _pass(reader, source, caller)
     if passed is None:
         return
@@ -154,6 +158,7 @@ def check_rename(
 
 
 def check_concat(reader: Reader, target: NamespacePath, sources: Sequence[NamespacePath], caller: Caller) -> None:
+    """Writing the target; reading the sources, and leave to remove them, for they go."""
     check_access(reader, target, caller, Access.WRITE)
     for source in sources:
         check_access(reader, source, caller, Access.READ)
@@ -161,6 +166,7 @@ def check_concat(reader: Reader, target: NamespacePath, sources: Sequence[Namesp
 
 
 def check_owner(reader: Reader, path: NamespacePath, caller: Caller) -> None:
+    """For what only the owner, and a superuser, may do."""
     passed = _pass(reader, path, caller)
     if passed and passed.target and passed.target.owner != caller.user:
         raise AccessDenied(f"Permission denied. user={caller.user} is not the owner of inode={path}")
@@ -169,6 +175,7 @@ def check_owner(reader: Reader, path: NamespacePath, caller: Caller) -> None:
 def check_set_owner(
     reader: Reader, path: NamespacePath, caller: Caller, owner: str | None, group: str | None
 ) -> None:
+    """An owner may give the inode to a group that he is in; only a superuser gives it to another user."""
     check_owner(reader, path, caller)
     if caller.is_superuser:
         return

@@ -111,6 +111,7 @@ def refusal(caller: Caller, access: Access, path: NamespacePath, inode: Inode) -
 def sticky_refusal(
     caller: Caller, path: NamespacePath, inode: Inode, parent_path: NamespacePath, parent: Inode
 ) -> AccessDenied:
+    """The same, for who may write a sticky directory but owns neither it nor what is to go."""
     return AccessDenied(
         f"Permission denied by sticky bit: user={caller.user}, path={_shown(path, inode)}, "
         f"parent={_shown(parent_path, parent)}"

@@ -29,6 +29,7 @@ _UNITS: Final = ((1 << 60, "E"), (1 << 50, "P"), (1 << 40, "T"), (1 << 30, "G"),
 
 
 def usage_of_file(inode: Inode) -> Usage:
+    """One name, and the bytes of all replicas."""
     return Usage(1, inode.length * inode.replication)
 
 

@@ -16,7 +16,7 @@ from .chunk_store import Blocks, ReadPlan, Sealed, Staged
 
 
 class ChunkIntake(Protocol):
-    """Where a pipeline's chunks go."""
+    """Where a pipeline's chunks go. What each does, and raises, is said at `ChunkStore`."""
 
     def stage(self, chunk: ChunkId, version: Version) -> fx.Steps[Staged]: ...
 
@@ -30,7 +30,7 @@ class ChunkIntake(Protocol):
 
 
 class ReplicaStore(ChunkIntake, Protocol):
-    """Sealed, checksummed, immutable replicas."""
+    """Sealed, checksummed, immutable replicas, on one disk (`ChunkStore`) or on several (`DiskSet`)."""
 
     def open_read(self, chunk: ChunkId, version: Version, offset: int, length: int) -> fx.Steps[ReadPlan]: ...
 

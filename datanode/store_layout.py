@@ -115,6 +115,7 @@ def chunk_file_bytes(length: int) -> int:
 
 
 def pack_footer(chunk: ChunkId, version: Version, length: int, sums: Bytes) -> bytes:
+    """What ends a chunk's file: whose it is, and a checksum over that and over the blocks' checksums."""
     body = _FOOTER.pack(_FOOTER_MAGIC, _FOOTER_FORMAT, 0, chunk, version, length, checksum_block_bytes)
     return body + _CRC.pack(crc32c(body, crc32c(sums)))
 

@@ -27,6 +27,7 @@ class DiskFile(fx.File):
 
 
 def write_all(file: DiskFile, buffers: Sequence[Bytes]) -> None:
+    """All of it at the end of the file, however little the kernel takes at once. Raises OSError."""
     pending = [memoryview(buffer).cast("B") for buffer in buffers if len(buffer)]
     while pending:
         written = os.pwritev(file.descriptor, pending, file.end)
@@ -38,6 +39,7 @@ def write_all(file: DiskFile, buffers: Sequence[Bytes]) -> None:
 
 
 def sync_directory(path: str) -> None:
+    """fsync of a directory: its names are durable then. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -46,6 +48,7 @@ def sync_directory(path: str) -> None:
 
 
 def list_directory(path: str) -> list[tuple[str, int]]:
+    """Names and sizes in bytes, sorted; -1 for a directory. Raises OSError."""
     with os.scandir(path) as entries:
         return sorted(
             (

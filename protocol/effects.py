@@ -5,7 +5,8 @@ and is resumed with their results, or with the fault thrown into it. It touches 
 own. `threads.ThreadDriver` performs effects with system calls, one thread a participant; the simulated cluster
 of the tests performs the same ones under a seed and can crash a node at any of them.
 
-Use the small functions below with `yield from`; they carry the types that a bare `yield` would lose:
+Use the small functions below with `yield from`; they say what each effect does, and carry the types that a bare
+`yield` would lose:
 
     frame = yield from receive(connection, timeout_s=5.0)
 
@@ -243,6 +244,7 @@ def connect(address: Address, name: str) -> Steps[Connection]:
 
 
 def send(connection: Connection, message: Message, payload: Bytes = b"", *, timeout_s: float) -> Steps[None]:
+    """Sends a frame. Raises PeerTimeout when the peer takes it too slowly, PeerUnreachable when it is gone."""
     yield Send(connection, message, payload, timeout_s)
 
 
@@ -275,6 +277,7 @@ def release(connection: Connection) -> Steps[None]:
 
 
 def close(connection: Connection) -> Steps[None]:
+    """For good: what is under way on it is cut off."""
     yield Close(connection)
 
 
@@ -324,18 +327,22 @@ def drop_cached(file: File) -> Steps[None]:
 
 
 def truncate(file: File, length: int) -> Steps[None]:
+    """Leaves the first `length` bytes; the next append goes there."""
     yield Truncate(file, length)
 
 
 def close_file(file: File) -> Steps[None]:
+    """What was appended and not synced may be lost in a crash, as before."""
     yield CloseFile(file)
 
 
 def rename(source: str, target: str) -> Steps[None]:
+    """Replaces what was there, atomically; durable after `sync_directory`."""
     yield Rename(source, target)
 
 
 def sync_directory(path: str) -> Steps[None]:
+    """Makes durable which names the directory has."""
     yield SyncDirectory(path)
 
 
@@ -355,14 +362,17 @@ def list_directory(path: str) -> Steps[list[tuple[str, int]]]:
 
 
 def now() -> Steps[float]:
+    """Monotonic seconds: for deadlines and for how long something took."""
     return (yield Now())  # type: ignore[no-any-return]
 
 
 def wall_clock() -> Steps[float]:
+    """Seconds since 1970: for what is shown, or compared between machines, as a token's expiry is."""
     return (yield WallClock())  # type: ignore[no-any-return]
 
 
 def sleep(seconds: float) -> Steps[None]:
+    """Nothing, for so long."""
     yield Sleep(seconds)
 
 

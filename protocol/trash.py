@@ -24,10 +24,12 @@ _FORMAT: Final = "%y%m%d%H%M%S"
 
 
 def home_of(user: str) -> str:
+    """The home directory, as HDFS has it."""
     return f"{HOMES}/{user}"
 
 
 def trash_of(user: str) -> str:
+    """What is deleted goes to `Current` in here."""
     return f"{home_of(user)}/{TRASH_NAME}"
 
 

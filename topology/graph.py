@@ -67,9 +67,11 @@ class Streams:
     links: Mapping[Hop, int] | None = None
 
     def received_by(self, server: str) -> int:
+        """How many chunks a server receives at once."""
         return self.receive if self.receive_of is None else self.receive_of.get(server, self.receive)
 
     def carried(self, tail: str, head: str, bytes_s: float) -> int:
+        """How many chunks a link of this rate carries at once in this direction; one at least."""
         if self.links is not None and (tail, head) in self.links:
             return self.links[tail, head]
         return max(1, ceil(bytes_s / self.stream_bytes_s))

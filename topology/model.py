@@ -34,6 +34,7 @@ class Link:
         return frozenset((self.a, self.b))
 
     def other(self, end: str) -> str:
+        """The end that is not this one, which must be one of the two."""
         assert end in (self.a, self.b)
         return self.b if end == self.a else self.a
 

@@ -30,6 +30,8 @@ class Checker(Protocol):
 
 
 class SparkChecksum(msgspec.Struct, frozen=True, rename="camel"):
+    """What Spark itself writes beside a file, in JSON: CRC32C of the whole, and its length in bytes."""
+
     algorithm: str
     value: int
     main_file_size: int
@@ -49,6 +51,8 @@ def parse_checksum(data: bytes) -> Checker:
 
 
 class SparkChecker:
+    """Holds a file to a `SparkChecksum`, piece by piece."""
+
     def __init__(self, wanted: SparkChecksum) -> None:
         self._wanted = wanted
         self._value = 0

@@ -85,6 +85,7 @@ _Value = TypeVar("_Value")
 
 
 def parse_query_metadata(data: bytes) -> QueryMetadata:
+    """The file `metadata` of a checkpoint. Raises CheckpointDamaged."""
     metadata = _decode(_text(data), QueryMetadata)
     if not metadata.id:
         raise CheckpointDamaged("the id is empty")
@@ -92,6 +93,7 @@ def parse_query_metadata(data: bytes) -> QueryMetadata:
 
 
 def parse_offsets(data: bytes) -> Offsets:
+    """A file of `offsets`: where each source ends with the batch. Raises CheckpointDamaged, CheckpointTooNew."""
     _, lines = _lines(data, _NEWEST_OFFSETS)
     if not lines:
         raise CheckpointDamaged("cut short: no metadata after the version")
@@ -108,6 +110,7 @@ def parse_offsets(data: bytes) -> Offsets:
 
 
 def parse_commit(data: bytes) -> Commit:
+    """A file of `commits`: the batch is done. Raises CheckpointDamaged, CheckpointTooNew."""
     version, lines = _lines(data, _NEWEST_COMMIT)
     if len(lines) != 1:
         raise CheckpointDamaged(f"{len(lines)} lines after the version, not one")

@@ -35,11 +35,15 @@ class StoreInfo(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class OperatorInfo(msgspec.Struct, frozen=True, rename="camel"):
+    """Which of the query's stateful operators it is."""
+
     operator_id: int
     operator_name: str
 
 
 class Operator(msgspec.Struct, frozen=True, rename="camel"):
+    """The metadata of a stateful operator: its stores, and how many partitions each has."""
+
     operator_info: OperatorInfo
     state_store_info: list[StoreInfo]
     #: Of `transformWithState`: JSON, which names its state variables.

@@ -37,6 +37,8 @@ class SnapshotFile(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Snapshot(msgspec.Struct, frozen=True, rename="camel"):
+    """RocksDB's state at a version: the files that hold it, and how many keys they hold."""
+
     sst_files: list[SnapshotFile] = []
     num_keys: int = 0
 
