@@ -1,6 +1,7 @@
 """Every limit and deadline of the project, in one place; the unit is the last word of each name.
 
-Services may be given other values at construction; nothing else defines a limit.
+Services may be given other values at construction; nothing else defines a limit. One file, ordered by what is
+limited and not by who obeys: a fifth of them is known to more than one package, and has to be the same for all.
 """
 
 from typing import Final
@@ -29,6 +30,8 @@ list_page_entries: Final = 1000
 snapshots_per_directory_max: Final = 65536
 # A comparison of two snapshots holds both trees in memory.
 snapshot_diff_entries_max: Final = 1_000_000
+# Pairs of names that trade places in one commit.
+exchange_pairs_max: Final = 16
 
 # -- topology ------------------------------------------------------------------------------------
 rack_depth_max: Final = 16
@@ -226,6 +229,8 @@ startup_hold_s: Final = 45.0
 # ... and waits at least this long for datanodes that it knows from their replicas, unless all are there.
 startup_settle_s: Final = 5.0
 startup_reported_fraction: Final = 0.999
+# Chunks that a starting coordinator loads before others get their turn.
+load_chunks_per_turn: Final = 250
 
 # -- repair --------------------------------------------------------------------------------------
 repairs_in_flight_per_node: Final = 2
@@ -236,6 +241,11 @@ copy_bytes_per_second: Final = 100 * MIB
 copy_bytes_per_second_min: Final = 4 * MIB
 copy_burst_bytes: Final = 4 * MIB
 compaction_interval_s: Final = 30.0
+
+# -- taken out of service --------------------------------------------------------------------------
+# How long a datanode may be away on purpose, at most, with its replicas waited for.
+maintenance_hours_default: Final = 4.0
+maintenance_hours_max: Final = 30 * 24.0
 
 # -- slow hops -----------------------------------------------------------------------------------
 # What datanodes tell of each other's pace is of the last one to two windows.
@@ -271,24 +281,11 @@ garbage_chunks_per_tick: Final = 2000
 lost_replicas_per_turn: Final = 1000
 # The sets of datanodes that hold a chunk are few, each is kept once; with very many datanodes they are not.
 holder_tuples_max: Final = 100_000
-# How long a datanode may be away on purpose, at most, with its replicas waited for.
-maintenance_hours_default: Final = 4.0
-maintenance_hours_max: Final = 30 * 24.0
 reclaim_entries_per_commit: Final = 500
-tick_interval_s: Final = 0.25
-# While copies are under way: those that are done make room for others at the next tick alone, and a small chunk is
-# copied in a few milliseconds.
-repair_tick_interval_s: Final = 0.05
-tidy_interval_s: Final = 60.0
 # How often the coordinator looks whether something in a trash has expired, and how long it may be kept at most.
 trash_look_interval_s: Final = 60.0
 trash_users_per_turn: Final = 50
 trash_minutes_max: Final = 10 * 366 * 24 * 60
-load_chunks_per_turn: Final = 250
-# How long the coordinator works on what one datanode has sent before others get their turn; while one has not
-# finished, others with more than this wait for a turn of their own.
-link_turn_s: Final = 0.003
-link_at_once_bytes: Final = 4 * KIB
 # Temporary files that dead writers left: how long one must have been as it is, by the clock; how long the
 # coordinator must have seen it so itself; how often it looks.
 temporary_age_hours_default: Final = 24.0
@@ -297,6 +294,19 @@ temporary_watched_s: Final = 3600.0
 temporary_look_interval_s: Final = 1800.0
 temporary_watched_max: Final = 100_000
 temporary_entries_per_turn: Final = 1000
+
+# -- the coordinator's own work --------------------------------------------------------------------
+tick_interval_s: Final = 0.25
+# While copies are under way: those that are done make room for others at the next tick alone, and a small chunk is
+# copied in a few milliseconds.
+repair_tick_interval_s: Final = 0.05
+tidy_interval_s: Final = 60.0
+
+# -- the event loop and threads --------------------------------------------------------------------
+# How long the coordinator works on what one datanode has sent before others get their turn; while one has not
+# finished, others with more than this wait for a turn of their own.
+link_turn_s: Final = 0.003
+link_at_once_bytes: Final = 4 * KIB
 # Entries of a tree that are counted before others get their turn.
 summary_entries_per_turn: Final = 500
 # The event loop is looked at this often; a hold longer than that is logged, with a pause between two.
@@ -410,9 +420,6 @@ local_datanodes_max: Final = 64
 local_start_timeout_s: Final = 20.0
 local_stop_timeout_s: Final = 5.0
 
-# Pairs of names that trade places in one commit.
-exchange_pairs_max: Final = 16
-
 # -- spark -----------------------------------------------------------------------------------------
 java_probe_timeout_s: Final = 30.0
 java_version_min: Final = 17
@@ -424,6 +431,7 @@ query_restarts_max: Final = 4
 demo_kills_max: Final = 3
 demo_repair_timeout_s: Final = 60.0
 
+# -- runs, reports and checkpoints -----------------------------------------------------------------
 # Runs of queries: of how many roots one answer tells, how many are looked at in a turn, how long a host's name is.
 runs_listed_max: Final = 10_000
 runs_per_turn: Final = 100
