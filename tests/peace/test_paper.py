@@ -6,6 +6,7 @@ from collections import Counter
 from random import Random
 
 import pytest
+from support.paper_networks import FIGURE_5
 
 from peacefs.peace.ledger import WriteSet
 from peacefs.peace.paper import (
@@ -30,22 +31,7 @@ MB = 1_000_000
 @pytest.fixture
 def figure_5() -> Graph:
     """Figure 5: two switches, two servers each; all edges have capacity 1."""
-    topology = parse_toml(
-        """
-        [[switch]]
-        name = "SW1"
-        [[switch]]
-        name = "SW2"
-        uplink = "SW1"
-        [[servers]]
-        rack = "SW1"
-        names = ["SVR1.1", "SVR1.2"]
-        [[servers]]
-        rack = "SW2"
-        names = ["SVR2.1", "SVR2.2"]
-        """
-    )
-    return Graph(topology, ONE_EACH)
+    return Graph(parse_toml(FIGURE_5), ONE_EACH)
 
 
 class Draw(Random):

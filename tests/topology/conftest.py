@@ -3,26 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from support.paper_networks import FIGURE_5
 
 from peacefs.topology.model import Topology
 from peacefs.topology.toml_file import parse_toml
-
-FIGURE_5 = """
-[[switch]]
-name = "SW1"
-
-[[switch]]
-name = "SW2"
-uplink = "SW1"
-
-[[servers]]
-rack = "SW1"
-names = ["SVR1.1", "SVR1.2"]
-
-[[servers]]
-rack = "SW2"
-names = ["SVR2.1", "SVR2.2"]
-"""
 
 LEAF_AND_SPINE = """
 shape = "mesh"
