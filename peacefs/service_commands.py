@@ -106,7 +106,10 @@ def coordinator(
     ready_fd: ReadyDescriptor = None,
     parent_fd: ParentDescriptor = None,
 ) -> None:
-    """Run the coordinator: names, chunks, datanodes, repair."""
+    """Run the coordinator: names, chunks, datanodes, repair.
+
+    Exit status: 70 when its own work failed, 74 when the metadata could not be written; both are in its log.
+    """
     from peacefs.coordinator.service import CoordinatorOptions, run
 
     run(
