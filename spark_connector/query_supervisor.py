@@ -125,7 +125,9 @@ class QuerySupervisor:
             self._said(STOPPED + reason)
             self.start_again(reason)
         elif time.monotonic() - self._last_news > query_silence_s:
-            raise QueryFailed(f"the query did nothing for {query_silence_s:.0f} s")
+            raise QueryFailed(
+                f"the query did nothing for {query_silence_s:.0f} s; try again when the machine has less to do"
+            )
         return seen
 
 
