@@ -37,7 +37,7 @@ def _driver(*, sync_to_disk: bool) -> ThreadDriver:
 
 
 def _write(store: ChunkStore, chunk: int, packets: list[tuple[bytes, bytes]]) -> fx.Steps[None]:
-    staged = yield from store.stage(chunk, VERSION)
+    staged = store.stage(chunk, VERSION)
     for sums, data in packets:
         yield from store.write(staged, sums, data)
     yield from store.seal(staged)

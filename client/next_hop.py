@@ -39,8 +39,7 @@ class NextHop:
         self._onward = list(route[1:])
         self._timeout_s = timeout_s
         self._connection: fx.Connection | None = None
-        #: How long the sender has waited for this hop, and this hop in turn for those after it.
-        self.waited_s = 0.0
+        #: How long this hop has waited for those after it, once it has acknowledged the chunk.
         self.waited_onward_s = 0.0
 
     @property
@@ -62,10 +61,8 @@ class NextHop:
 
     def send(self, message: Message, payload: Bytes = b"") -> fx.Steps[None]:
         assert self._connection is not None
-        before_s = yield from fx.now()
         try:
             yield from fx.send(self._connection, message, payload, timeout_s=self._timeout_s)
-            self.waited_s += (yield from fx.now()) - before_s
         except PeerError as fault:
             # One that has hung up may have said why; one that takes nothing has nothing to say.
             failure = None if isinstance(fault, PeerTimeout) else (yield from self._last_word())
@@ -79,10 +76,8 @@ class NextHop:
     ) -> fx.Steps[list[Receipt]]:
         """The receipts of all hops, once they hold exactly this on their disks."""
         assert self._connection is not None
-        before_s = yield from fx.now()
         try:
             frame = yield from fx.receive(self._connection, timeout_s=timeout_s or self._timeout_s)
-            self.waited_s += (yield from fx.now()) - before_s
         except PeerError as fault:
             self._blame(fault)
             raise

@@ -28,6 +28,7 @@ from peacefs.protocol.errors import (
     ChunkNotFound,
     DiskFault,
     DiskFull,
+    PeacefsError,
     StaleVersion,
     StartupError,
 )
@@ -147,12 +148,11 @@ class ChunkStore:
 
     # -- writing -----------------------------------------------------------------------------------
 
-    def stage(self, chunk: ChunkId, version: Version) -> fx.Steps[Staged]:
-        """Begins a chunk, and fences those who write older versions of it.
+    def stage(self, chunk: ChunkId, version: Version) -> Staged:
+        """Begins a chunk, and fences those who write older versions of it. Takes no I/O.
 
         Raises StaleVersion if a higher version is here or on its way, DiskFull if there is no room.
         """
-        yield from ()
         self._refuse_when_full()
         staged = Staged(chunk, version)
         with self._lock:
@@ -171,35 +171,46 @@ class ChunkStore:
 
         Raises ChecksumMismatch, StaleVersion, DiskFull or DiskFault; after the last two it is discarded.
         """
+        self._verify(staged, sums, data)
+        yield from self._or_discard(staged, self._write(staged, sums, data))
+
+    def _verify(self, staged: Staged, sums: Bytes, data: Bytes) -> None:
         self._refuse_if_fenced(staged)
         if staged.length % checksum_block_bytes:
             raise BadRequest(f"data of {describe(staged.chunk, staged.version)} after a block that was not full")
         verify_blocks(data, sums, describe(staged.chunk, staged.version))
-        yield from self._or_discard(staged, self._write(staged, data))
-        staged.length += len(data)
+
+    def _write(self, staged: Staged, sums: Bytes, data: Bytes) -> fx.Steps[None]:
+        self._refuse_when_full()
+        length = staged.length + len(data)
+        if staged.file is None and length <= small_chunk_bytes_max:
+            staged.buffered += data
+        else:
+            if staged.file is None:
+                staged.file = yield from self._large.stage(staged.chunk, staged.version)
+            yield from fx.append(staged.file.file, staged.buffered, data)
+            staged.buffered = bytearray()
+            if staged.length // writeback_bytes != length // writeback_bytes:
+                yield from fx.start_writeback(staged.file.file)
+        staged.length = length
         staged.sums += sums
 
-    def _write(self, staged: Staged, data: Bytes) -> fx.Steps[None]:
-        self._refuse_when_full()
-        if staged.file is None and staged.length + len(data) <= small_chunk_bytes_max:
-            staged.buffered += data
-            return
-        if staged.file is None:
-            staged.file = yield from self._large.stage(staged.chunk, staged.version)
-        yield from fx.append(staged.file.file, staged.buffered, data)
-        staged.buffered = bytearray()
-        if staged.length // writeback_bytes != (staged.length + len(data)) // writeback_bytes:
-            yield from fx.start_writeback(staged.file.file)
-
-    def seal(self, staged: Staged) -> fx.Steps[Sealed]:
+    def seal(self, staged: Staged, sums: Bytes = b"", data: Bytes = b"") -> fx.Steps[Sealed]:
         """Makes the chunk exist: when this returns it is whole, fsynced, and replaces any older version.
 
+        With `sums` and `data` it is written to the end first; all that `write` raises is then raised here.
         The same chunk and version with the same content may be sealed again, which replaces it if it cannot be
         read back. Raises StaleVersion if a higher
         version came in between, ChunkError for the same version with other content, DiskFull or DiskFault;
         after any fault it is discarded.
         """
-        return (yield from self._or_discard(staged, self._in_turn(staged.chunk, self._seal(staged))))
+        return (yield from self._or_discard(staged, self._finish(staged, sums, data)))
+
+    def _finish(self, staged: Staged, sums: Bytes, data: Bytes) -> fx.Steps[Sealed]:
+        if len(data) or len(sums):
+            self._verify(staged, sums, data)
+            yield from self._write(staged, sums, data)
+        return (yield from self._in_turn(staged.chunk, self._seal(staged)))
 
     def discard(self, staged: Staged) -> fx.Steps[None]:
         """Forgets a chunk that will not be sealed; harmless when it was sealed or discarded before."""
@@ -283,7 +294,7 @@ class ChunkStore:
         except OSError as error:
             yield from self.discard(staged)
             raise named_fault(error, f"cannot store {describe(staged.chunk, staged.version)}") from None
-        except ChunkError:
+        except PeacefsError:
             yield from self.discard(staged)
             raise
 

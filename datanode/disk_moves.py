@@ -46,7 +46,7 @@ class DiskMoves:
 
     def _copy(self, replica: Replica, source: Disk, target: Disk, budget: CopyBudget) -> fx.Steps[bool]:
         """False when it is not wanted any more; then nothing is left of it."""
-        staged = yield from self._disks.watched(target, target.store.stage(replica.chunk, replica.version))
+        staged = target.store.stage(replica.chunk, replica.version)
         try:
             if not (yield from self._fill(staged, replica, source, target, budget)):
                 yield from target.store.discard(staged)

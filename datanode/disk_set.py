@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 import random
 import threading
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -54,7 +54,7 @@ class DiskSet:
         self._on_changed = on_changed
         self._lock = threading.Lock()
         #: How many are writing a chunk to a disk.
-        self._writers: Counter[tuple[ChunkId, Disk]] = Counter()
+        self._writers: defaultdict[tuple[ChunkId, Disk], int] = defaultdict(int)
         self._staged: dict[Staged, Disk] = {}
         self._plans: dict[ReadPlan, Disk] = {}
         #: For each chunk that is being moved, the disk whose replica of it does not count.
@@ -153,13 +153,13 @@ class DiskSet:
 
     # -- writing -----------------------------------------------------------------------------------
 
-    def stage(self, chunk: ChunkId, version: Version) -> fx.Steps[Staged]:
+    def stage(self, chunk: ChunkId, version: Version) -> Staged:
         """See `ChunkStore`. Raises DiskFault when no disk works."""
         with self._lock:
             disk = self._disk_for(chunk)
             self._writers[chunk, disk] += 1
         try:
-            staged = yield from disk.store.stage(chunk, version)
+            staged = disk.store.stage(chunk, version)
         except ChunkError:
             self._writer_gone(chunk, disk)
             raise
@@ -173,10 +173,10 @@ class DiskSet:
         finally:
             self._forget_if_over(staged)
 
-    def seal(self, staged: Staged) -> fx.Steps[Sealed]:
+    def seal(self, staged: Staged, sums: Bytes = b"", data: Bytes = b"") -> fx.Steps[Sealed]:
         disk = self._staged[staged]
         try:
-            sealed = yield from self.watched(disk, disk.store.seal(staged))
+            sealed = yield from self.watched(disk, disk.store.seal(staged, sums, data))
         finally:
             self._forget_if_over(staged)
         self._refuse_failed(disk)

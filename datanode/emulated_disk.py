@@ -78,21 +78,19 @@ class EmulatedDisk:
         self._store = store
         self._arm = arm
 
-    def stage(self, chunk: ChunkId, version: Version) -> fx.Steps[Staged]:
-        staged = yield from self._store.stage(chunk, version)
+    def stage(self, chunk: ChunkId, version: Version) -> Staged:
+        staged = self._store.stage(chunk, version)
         self._arm.begin(staged)
         return staged
 
     def write(self, staged: Staged, sums: Bytes, data: Bytes) -> fx.Steps[None]:
-        now_s = yield from fx.now()
-        done_s = self._arm.reserve(now_s, len(data))
-        if done_s > now_s:
-            yield from fx.sleep(done_s - now_s)
+        yield from self._wait(len(data))
         yield from self._store.write(staged, sums, data)
 
-    def seal(self, staged: Staged) -> fx.Steps[Sealed]:
+    def seal(self, staged: Staged, sums: Bytes = b"", data: Bytes = b"") -> fx.Steps[Sealed]:
         try:
-            return (yield from self._store.seal(staged))
+            yield from self._wait(len(data))
+            return (yield from self._store.seal(staged, sums, data))
         finally:
             self._arm.end(staged)
 
@@ -102,3 +100,9 @@ class EmulatedDisk:
 
     def find(self, chunk: ChunkId) -> Replica | None:
         return self._store.find(chunk)
+
+    def _wait(self, size: int) -> fx.Steps[None]:
+        now_s = yield from fx.now()
+        done_s = self._arm.reserve(now_s, size)
+        if done_s > now_s:
+            yield from fx.sleep(done_s - now_s)

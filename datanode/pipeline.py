@@ -14,8 +14,7 @@ Every hop verifies what it stores and compares its successor's acknowledgement w
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple
 
 from peacefs.client.next_hop import NextHop, link_timeout_s
 from peacefs.protocol import effects as fx
@@ -43,11 +42,8 @@ from .paces import Paces
 from .replica_store import ChunkIntake
 from .streams_under_way import Stream, StreamsUnderWay
 
-T = TypeVar("T")
 
-
-@dataclass(frozen=True)
-class _Place:
+class _Place(NamedTuple):
     """Where this node stands in one chunk's pipeline."""
 
     upstream: NodeId | None
@@ -55,16 +51,20 @@ class _Place:
 
 
 class _Stopwatch:
-    """How long steps of one kind take, all together."""
+    """What one chunk's time goes into. Each look at the clock ends one step and begins the next."""
 
     def __init__(self) -> None:
-        self.seconds = 0.0
+        self.looked_s = 0.0
+        #: Spent by this node's disk, and in waiting for the next hop.
+        self.disk_s = 0.0
+        self.onward_s = 0.0
+        #: When the last packet had gone onward.
+        self.forwarded_s = 0.0
 
-    def timing(self, steps: fx.Steps[T]) -> fx.Steps[T]:
-        before_s = yield from fx.now()
-        result = yield from steps
-        self.seconds += (yield from fx.now()) - before_s
-        return result
+    def lap(self) -> fx.Steps[float]:
+        """Seconds since the last look."""
+        before_s, self.looked_s = self.looked_s, (yield from fx.now())
+        return self.looked_s - before_s
 
 
 class PipelineHop:
@@ -115,23 +115,22 @@ class PipelineHop:
 
     def _receive(self, upstream: fx.Connection, opening: WriteChunk, data: Bytes, stream: Stream) -> fx.Steps[int]:
         """The chunk's length, once it is acknowledged."""
-        place = self._place(stream.token)
+        place, watch = self._place(stream.token), _Stopwatch()
         onward = NextHop(opening.onward, place.link_timeout_s) if opening.onward else None
         try:
-            sealed, forwarded_at = yield from self._take_in(upstream, opening, data, onward, stream)
+            sealed = yield from self._take_in(upstream, opening, data, onward, stream, watch)
             receipts = [
                 self._signer.receipt(self._node, opening.chunk, opening.version, sealed.length, sealed.checksum)
             ]
             if onward is not None:
-                receipts += yield from self._compare(opening, sealed, onward, place, forwarded_at)
+                receipts += yield from self._compare(opening, sealed, onward, place, watch)
         except PeacefsError as fault:
             if onward is not None:
                 yield from onward.abandon()
             self._ascribe(fault, place)
             metrics.pipeline_failures.labels(fault.code).inc()
             raise
-        waited_s = onward.waited_s if onward is not None else 0.0
-        ack = WriteAck(opening.chunk, opening.version, sealed.length, sealed.checksum, receipts, waited_s)
+        ack = WriteAck(opening.chunk, opening.version, sealed.length, sealed.checksum, receipts, watch.onward_s)
         yield from fx.send(upstream, ack, timeout_s=self._hop_timeout_s)
         return sealed.length
 
@@ -166,27 +165,33 @@ class PipelineHop:
         data: Bytes,
         onward: NextHop | None,
         stream: Stream,
-    ) -> fx.Steps[tuple[Sealed, float]]:
-        """Stores and forwards up to the last packet and seals; when it was forwarded is the second result."""
-        staged = yield from self._store.stage(opening.chunk, opening.version)
-        disk = _Stopwatch()
+        watch: _Stopwatch,
+    ) -> fx.Steps[Sealed]:
+        """Forwards and stores up to the last packet, and seals."""
+        staged = self._store.stage(opening.chunk, opening.version)
+        sums = opening.sums
         try:
             if onward is not None:
                 yield from onward.connect()
+            yield from watch.lap()
+            if onward is not None:
                 yield from onward.open(
-                    opening.token, opening.chunk, opening.version, opening.sums, data, last=opening.last
+                    opening.token, opening.chunk, opening.version, sums, data, last=opening.last
                 )
-            yield from disk.timing(self._store.write(staged, opening.sums, data))
+                watch.onward_s += yield from watch.lap()
             if not opening.last:
-                yield from self._take_packets(upstream, staged, len(data), onward, disk, stream)
-            forwarded_at = yield from fx.now()
-            written_s = disk.seconds
-            sealed = yield from disk.timing(self._store.seal(staged))
-            metrics.seal_seconds.observe(disk.seconds - written_s)
+                yield from self._store.write(staged, sums, data)
+                watch.disk_s += yield from watch.lap()
+                sums, data = yield from self._take_packets(upstream, staged, len(data), onward, watch, stream)
+            watch.forwarded_s = watch.looked_s
+            sealed = yield from self._store.seal(staged, sums, data)
+            seal_s = yield from watch.lap()
         except PeacefsError:
             yield from self._store.discard(staged)
             raise
-        self._paces.took((yield from fx.now()), self._node, disk.seconds, sealed.length)
+        metrics.seal_seconds.observe(seal_s)
+        watch.disk_s += seal_s
+        self._paces.took(watch.looked_s, self._node, watch.disk_s, sealed.length)
         replica = Replica(opening.chunk, opening.version, sealed.length)
         metrics.chunks_written.inc()
         metrics.bytes_written.inc(sealed.length)
@@ -194,7 +199,7 @@ class PipelineHop:
         # If its disk has failed since, what that held was said to be gone before this was said to be there.
         if self._store.find(opening.chunk) is None:
             self._changes.removed(replica)
-        return sealed, forwarded_at
+        return sealed
 
     def _take_packets(
         self,
@@ -202,14 +207,15 @@ class PipelineHop:
         staged: Staged,
         length: int,
         onward: NextHop | None,
-        disk: _Stopwatch,
+        watch: _Stopwatch,
         stream: Stream,
-    ) -> fx.Steps[None]:
-        last = False
-        while not last:
-            stream.waits((yield from fx.now()))
+    ) -> fx.Steps[tuple[bytes, Bytes]]:
+        """Forwards all and stores all but the last, whose checksums and data it gives."""
+        while True:
+            stream.waits(watch.looked_s)
             packet, data, _tag = yield from fx.receive(upstream, timeout_s=self._hop_timeout_s)
-            stream.receives((yield from fx.now()), length + len(data))
+            yield from watch.lap()
+            stream.receives(watch.looked_s, length + len(data))
             if not isinstance(packet, Packet):
                 raise ProtocolViolation(f"{type(packet).__name__} in the middle of a chunk")
             if packet.offset != length:
@@ -219,27 +225,31 @@ class PipelineHop:
                 raise BadRequest(f"a chunk is at most {chunk_bytes_max} bytes long")
             if onward is not None:
                 yield from onward.send(packet, data)
+                watch.onward_s += yield from watch.lap()
+            if packet.last:
+                return packet.sums, data
             # A writer whose source is slow sends empty packets, so that it is not taken for dead.
             if len(data):
-                yield from disk.timing(self._store.write(staged, packet.sums, data))
-            last = packet.last
+                yield from self._store.write(staged, packet.sums, data)
+                watch.disk_s += yield from watch.lap()
 
     def _compare(
-        self, opening: WriteChunk, sealed: Sealed, onward: NextHop, place: _Place, forwarded_at: float
+        self, opening: WriteChunk, sealed: Sealed, onward: NextHop, place: _Place, watch: _Stopwatch
     ) -> fx.Steps[list[Receipt]]:
         """The receipts of the hops after this one, for exactly what this one holds."""
-        waited_s = (yield from fx.now()) - forwarded_at
         # However long this hop's own disk took, an acknowledgement that lies ready is still taken.
-        timeout_s = max(place.link_timeout_s - waited_s, self._hop_timeout_s / 10)
+        sealing_s = watch.looked_s - watch.forwarded_s
+        timeout_s = max(place.link_timeout_s - sealing_s, self._hop_timeout_s / 10)
         receipts = yield from onward.acknowledgement(
             opening.chunk, opening.version, sealed.length, sealed.checksum, timeout_s=timeout_s
         )
+        watch.onward_s += yield from watch.lap()
         yield from onward.release()
         metrics.chunks_forwarded.inc()
         metrics.bytes_forwarded.inc(sealed.length)
         # What its disk took lies partly in the time that this hop's own took, and is not seen then.
-        its_own_s = max(0.0, onward.waited_s - onward.waited_onward_s)
-        self._paces.took((yield from fx.now()), onward.node, its_own_s, sealed.length)
+        its_own_s = max(0.0, watch.onward_s - onward.waited_onward_s)
+        self._paces.took(watch.looked_s, onward.node, its_own_s, sealed.length)
         return receipts
 
     def _ascribe(self, fault: PeacefsError, place: _Place) -> None:

@@ -286,7 +286,6 @@ def test_streams_are_counted_while_they_last(cluster, until):
 def test_a_bug_in_one_connection_is_logged_and_the_others_go_on(cluster, caplog, monkeypatch, until):
     def bug(chunk, version):
         raise RuntimeError("a bug")
-        yield
 
     with monkeypatch.context() as patch:
         patch.setattr(cluster.nodes[0].store, "stage", bug)

@@ -136,7 +136,6 @@ def test_a_full_disk_is_left_out_and_says_so(make_cluster, monkeypatch):
 
     def full(chunk, version):
         raise DiskFull("no room")
-        yield
 
     monkeypatch.setattr(cluster.nodes[1].store, "stage", full)
     _, stats = cluster.write(DATA)
@@ -173,7 +172,7 @@ def test_a_stale_version_is_written_again_with_a_new_one_and_excludes_nobody(clu
         if not refused:
             refused.append(chunk)
             raise StaleVersion("a higher version is here")
-        return (yield from stage(chunk, version))
+        return stage(chunk, version)
 
     monkeypatch.setattr(cluster.nodes[1].store, "stage", once_stale)
     _, stats = cluster.write(b"data")
@@ -185,8 +184,8 @@ def test_a_hop_that_acknowledges_something_else_is_not_believed(make_cluster, mo
     cluster = make_cluster(nodes=4)
     seal = cluster.nodes[1].store.seal
 
-    def forgetful(staged):
-        sealed = yield from seal(staged)
+    def forgetful(staged, sums, data):
+        sealed = yield from seal(staged, sums, data)
         return type(sealed)(sealed.length - 1, sealed.checksum)
 
     monkeypatch.setattr(cluster.nodes[1].store, "seal", forgetful)

@@ -89,15 +89,17 @@ def write_chunk(
     store: ChunkStore, chunk: int, version: int, data: bytes, packet_bytes: int = MIB
 ) -> fx.Steps[Sealed]:
     """What a hop of a pipeline does with a chunk."""
-    staged = yield from store.stage(chunk, version)
-    for at in range(0, len(data), packet_bytes):
+    staged = store.stage(chunk, version)
+    *before, last = range(0, max(len(data), 1), packet_bytes)
+    for at in before:
         packet = data[at : at + packet_bytes]
         try:
             yield from store.write(staged, block_checksums(packet), packet)
         except Exception:
             yield from store.discard(staged)
             raise
-    return (yield from store.seal(staged))
+    rest = data[last:]
+    return (yield from store.seal(staged, block_checksums(rest), rest))
 
 
 def read_chunk(store: ChunkStore, chunk: int, version: int = 0) -> fx.Steps[tuple[int, bytes]]:

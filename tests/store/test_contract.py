@@ -129,7 +129,7 @@ def test_no_file_stays_open_but_the_active_segment(machine: Machine, content: by
 
 
 def test_a_chunk_does_not_exist_before_it_is_sealed(machine: Machine, content: bytes) -> None:
-    staged = machine.run(machine.store.stage(CHUNK, 5))
+    staged = machine.store.stage(CHUNK, 5)
     machine.run(machine.store.write(staged, block_checksums(content), content))
     assert machine.store.find(CHUNK) is None and machine.store.replicas() == []
     with pytest.raises(ChunkNotFound):
@@ -139,7 +139,7 @@ def test_a_chunk_does_not_exist_before_it_is_sealed(machine: Machine, content: b
 
 
 def test_a_discarded_chunk_leaves_nothing_behind(machine: Machine, content: bytes) -> None:
-    staged = machine.run(machine.store.stage(CHUNK, 5))
+    staged = machine.store.stage(CHUNK, 5)
     machine.run(machine.store.write(staged, block_checksums(content), content))
     machine.run(machine.store.discard(staged))
     machine.run(machine.store.discard(staged))
@@ -148,7 +148,7 @@ def test_a_discarded_chunk_leaves_nothing_behind(machine: Machine, content: byte
 
 
 def test_what_a_killed_process_left_unfinished_is_removed_at_the_next_start(machine: Machine) -> None:
-    staged = machine.run(machine.store.stage(CHUNK, 5))
+    staged = machine.store.stage(CHUNK, 5)
     data = data_of(MIB)
     machine.run(machine.store.write(staged, block_checksums(data), data))
     assert len(machine.files()) == 1
@@ -158,7 +158,7 @@ def test_what_a_killed_process_left_unfinished_is_removed_at_the_next_start(mach
 
 
 def test_data_that_does_not_match_its_checksums_is_not_taken(machine: Machine, content: bytes) -> None:
-    staged = machine.run(machine.store.stage(CHUNK, 5))
+    staged = machine.store.stage(CHUNK, 5)
     wrong = bytearray(content)
     wrong[-1] ^= 1
     with pytest.raises(ChecksumMismatch):
@@ -170,8 +170,19 @@ def test_data_that_does_not_match_its_checksums_is_not_taken(machine: Machine, c
     assert machine.get(CHUNK) == content
 
 
+def test_a_chunk_whose_end_does_not_match_its_checksums_is_not_sealed_and_leaves_nothing(
+    machine: Machine, content: bytes
+) -> None:
+    staged = machine.store.stage(CHUNK, 5)
+    with pytest.raises(ChecksumMismatch):
+        machine.run(machine.store.seal(staged, block_checksums(content), content[1:] + content[:1]))
+    assert machine.store.find(CHUNK) is None and machine.files() == {}
+    machine.put(CHUNK, 4, content)
+    assert machine.get(CHUNK) == content
+
+
 def test_only_the_last_block_of_a_chunk_may_be_short(machine: Machine, content: bytes) -> None:
-    staged = machine.run(machine.store.stage(CHUNK, 5))
+    staged = machine.store.stage(CHUNK, 5)
     machine.run(machine.store.write(staged, block_checksums(content), content))
     with pytest.raises(BadRequest):
         machine.run(machine.store.write(staged, block_checksums(b"more"), b"more"))
@@ -182,12 +193,12 @@ def test_nothing_is_taken_in_when_only_the_reserve_is_left(machine: Machine, con
     left = [1000]
     store = machine.start(available_bytes=lambda: left[0])
     store._reserved_bytes = 900
-    staged = machine.run(store.stage(CHUNK, 5))
+    staged = store.stage(CHUNK, 5)
     left[0] = 899
     with pytest.raises(DiskFull):
         machine.run(store.write(staged, block_checksums(content), content))
     with pytest.raises(DiskFull):
-        machine.run(store.stage(CHUNK + 1, 5))
+        store.stage(CHUNK + 1, 5)
     assert store.usage().available_bytes == 0
     left[0] = 1000
     machine.put(CHUNK, 5, content)
@@ -200,7 +211,7 @@ def test_nothing_is_taken_in_when_only_the_reserve_is_left(machine: Machine, con
 def test_an_older_version_than_the_one_here_is_refused(machine: Machine, content: bytes) -> None:
     machine.put(CHUNK, 5, content)
     with pytest.raises(StaleVersion):
-        machine.run(machine.store.stage(CHUNK, 4))
+        machine.store.stage(CHUNK, 4)
 
 
 def test_a_reader_who_wants_a_newer_version_is_told_that_this_one_is_stale(
@@ -228,11 +239,11 @@ def test_a_newer_version_replaces_the_older_one_for_good(
 
 def test_whoever_stages_a_higher_version_fences_the_lower_one(machine: Machine, content: bytes) -> None:
     store = machine.store
-    slow = machine.run(store.stage(CHUNK, 5))
+    slow = store.stage(CHUNK, 5)
     machine.run(store.write(slow, block_checksums(content[:BLOCK]), content[:BLOCK]))
-    quick = machine.run(store.stage(CHUNK, 6))
+    quick = store.stage(CHUNK, 6)
     with pytest.raises(StaleVersion):
-        machine.run(store.stage(CHUNK, 5))
+        store.stage(CHUNK, 5)
     with pytest.raises(StaleVersion):
         machine.run(store.write(slow, block_checksums(content[BLOCK:]), content[BLOCK:]))
     with pytest.raises(StaleVersion):

@@ -114,7 +114,7 @@ def test_room_and_use_are_those_of_all(rack: Rack) -> None:
 def test_versions_of_a_chunk_meet_on_one_disk_and_the_older_is_fenced(rack: Rack, content: bytes) -> None:
     for attempt in range(10):
         chunk = CHUNK + attempt
-        older = rack.driver.run(rack.set.stage(chunk, 5))
+        older = rack.set.stage(chunk, 5)
         rack.driver.run(rack.set.write(older, block_checksums(content), content))
         rack.put(chunk, 6, content[::-1])
         with pytest.raises(StaleVersion):
@@ -149,7 +149,7 @@ def test_a_read_only_disk_is_read_and_nothing_more(rack: Rack, content: bytes, d
     victim = rack.chunk_on(1)
     held = len(rack.disks[1].store.replicas())
     if doing == "fsync":
-        staged = rack.driver.run(rack.set.stage(victim, 6))
+        staged = rack.set.stage(victim, 6)
         rack.driver.run(rack.set.write(staged, block_checksums(content), content))
     rack.medium.make_read_only("/disk-1")
     if doing == "write":
@@ -269,7 +269,7 @@ def test_a_disk_that_fails_while_it_is_compacted_does_not_keep_the_others_from_i
 
 def test_a_writer_in_the_middle_when_its_disk_breaks_down_is_told(rack: Rack) -> None:
     rack.rooms = [100 * MIB, 0, 0]
-    staged = rack.driver.run(rack.set.stage(CHUNK, 5))
+    staged = rack.set.stage(CHUNK, 5)
     rack.driver.run(rack.set.write(staged, block_checksums(LARGE), LARGE))
     rack.medium.break_down("/disk-0")
     with pytest.raises(DiskFault):
@@ -352,7 +352,7 @@ def test_readers_and_writers_leave_nothing_behind(rack: Rack) -> None:
         rack.get(CHUNK + number)
         plan = rack.driver.run(rack.set.open_read(CHUNK + number, 0, 0, 10))
         rack.driver.run(rack.set.close_read(plan))
-        staged = rack.driver.run(rack.set.stage(CHUNK + 100, 5))
+        staged = rack.set.stage(CHUNK + 100, 5)
         rack.driver.run(rack.set.discard(staged))
     assert not rack.set._staged and not rack.set._plans and not rack.set._writers
 
