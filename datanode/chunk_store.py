@@ -204,7 +204,7 @@ class ChunkStore:
         version came in between, ChunkError for the same version with other content, DiskFull or DiskFault;
         after any fault it is discarded.
         """
-        return (yield from self._or_discard(staged, self._finish(staged, sums, data)))
+        return self._or_discard(staged, self._finish(staged, sums, data))
 
     def _finish(self, staged: Staged, sums: Bytes, data: Bytes) -> fx.Steps[Sealed]:
         if len(data) or len(sums):

@@ -65,9 +65,9 @@ class DataRequests:
     def _answer(self, connection: fx.Connection, request: Message, data: Bytes) -> fx.Steps[None]:
         match request:
             case WriteChunk():
-                yield from self._hop.receive_chunk(connection, request, data)
+                return self._hop.receive_chunk(connection, request, data)
             case ReadChunk():
-                yield from self._server.send_chunk(connection, request)
+                return self._server.send_chunk(connection, request)
             case _:
                 raise ProtocolViolation(f"{type(request).__name__} is nothing to ask a data server")
 

@@ -13,11 +13,14 @@ from crc32c import crc32c
 from .errors import ChecksumMismatch
 from .limits import checksum_block_bytes
 
+_SUM = struct.Struct(">I")
 Bytes = bytes | bytearray | memoryview
 
 
 def block_checksums(data: Bytes) -> bytes:
     """Packed checksums of `data`, which starts on a block boundary; the last block may be short."""
+    if 0 < len(data) <= checksum_block_bytes:
+        return _SUM.pack(crc32c(data))
     view = memoryview(data)
     sums = [crc32c(view[at : at + checksum_block_bytes]) for at in range(0, len(view), checksum_block_bytes)]
     return struct.pack(f">{len(sums)}I", *sums)

@@ -142,10 +142,9 @@ class SocketConnection(fx.Connection):
 
     def receive_now(self) -> Frame | None:
         """A frame that has come, without waiting; None while it is not whole, or when it `is_large_ahead`."""
-        frame = self._frame_ahead()
-        if frame is not None or self.is_large_ahead:
-            return frame
         kept = self._end - self._at
+        if kept and ((frame := self._frame_ahead()) is not None or self.is_large_ahead):
+            return frame
         if self._at:
             self._ahead[:kept] = bytes(self._ahead[self._at : self._end])
             self._at, self._end = 0, kept

@@ -63,6 +63,10 @@ class _Run:
 _Performer = Callable[[_Run, Any], Any]
 
 
+def _at_once(perform: Callable[[Any], Any]) -> _Performer:
+    return lambda _run, effect: perform(effect)
+
+
 class Reactor:
     """Runs participants from `run` on, until `stop`. Thread-safe."""
 
@@ -96,7 +100,7 @@ class Reactor:
             fx.Wait: self._wait,
             fx.Sleep: self._sleep,
             **dict.fromkeys((fx.Append, fx.Sync), self._on_disk),
-            **dict.fromkeys((fx.Now, fx.WallClock, fx.Release, fx.Close), self._at_once),
+            **{kind: _at_once(driver.performer(kind)) for kind in (fx.Now, fx.WallClock, fx.Release, fx.Close)},
         }
 
     def start(self) -> None:
@@ -160,9 +164,6 @@ class Reactor:
         self._resume(run, lambda: run.steps.throw(fault))
 
     # -- effects -----------------------------------------------------------------------------------
-
-    def _at_once(self, _run: _Run, effect: fx.Effect) -> Any:
-        return self._driver.perform(effect)
 
     def _by_worker(self, run: _Run, effect: fx.Effect) -> Any:
         if isinstance(effect, _BULK):

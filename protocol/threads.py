@@ -100,6 +100,10 @@ class ThreadDriver:
         """One effect, for another driver that leaves it to this one."""
         return self._perform[type(effect)](effect)
 
+    def performer(self, kind: type[fx.Effect]) -> Callable[[Any], Any]:
+        """What performs all effects of a kind."""
+        return self._perform[kind]
+
     def _open_file(self, effect: fx.OpenFile) -> DiskFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_TRUNC if effect.create else 0)
         try:
