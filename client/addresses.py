@@ -70,7 +70,9 @@ def is_uri(text: str) -> bool:
 
 def _parse_netloc(netloc: str, text: str) -> CoordinatorAddress:
     if netloc.startswith("["):
-        host, _, port = netloc[1:].partition("]")
+        host, closed, port = netloc[1:].partition("]")
+        if not closed:
+            raise BadRequest(f"{text!r}: no ] ends the IPv6 address")
         port = port.removeprefix(":")
     else:
         host, _, port = netloc.partition(":")

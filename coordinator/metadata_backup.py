@@ -122,7 +122,7 @@ def restore(backup: Path, store: Path, progress: Progress, rng: Random, *, repla
     Raises StartupError when a coordinator has the store open, when the backup is none or damaged, and when there
     is a store that is not to be replaced.
     """
-    metadata_file.verify(backup)
+    metadata_file.verify_backup(backup)
     if fault := damage(backup):
         raise StartupError(f"{backup} is damaged ({fault}); nothing was changed. Restore another backup")
     if backup.resolve() == store.resolve():

@@ -27,6 +27,7 @@ _ADVICE = (
     "Nothing was changed. Restore the file from a backup; or, to give up everything in this cluster and begin "
     "an empty one, move it away together with the -wal file next to it"
 )
+_ADVICE_ON_BACKUP = "Nothing was changed. A backup is a file that `peacefs metadata backup` has made"
 
 
 def lock(path: Path) -> int:
@@ -88,34 +89,41 @@ def sync(path: Path, flags: int) -> None:
         os.close(descriptor)
 
 
-def verify(path: Path) -> None:
-    """Raises StartupError unless the file is a whole store of ours that this version can read.
+def verify_backup(path: Path) -> None:
+    """Raises StartupError unless the file is a whole copy of a store of ours that this version can read."""
+    if path.is_dir():
+        raise StartupError(f"{path} is a directory and no backup. {_ADVICE_ON_BACKUP}")
+    verify(path, _ADVICE_ON_BACKUP)
+
+
+def verify(path: Path, advice: str = _ADVICE) -> None:
+    """Raises StartupError, with `advice`, unless the file is a whole store of ours that this version can read.
 
     Reads through a connection that cannot write, not even by a checkpoint when it is closed. Every page is
     checked up to `metadata_full_check_bytes_max`; of a larger file only its length, its tables and its root.
     """
-    verify_identity(path)
+    verify_identity(path, advice)
     try:
         with contextlib.closing(connect_read_only(path)) as connection:
-            _verify_contents(path, connection)
+            _verify_contents(path, connection, advice)
     except sqlite3.Error as error:
-        raise StartupError(f"{path} is damaged ({error}). {_ADVICE}") from None
+        raise StartupError(f"{path} is damaged ({error}). {advice}") from None
 
 
-def verify_identity(path: Path) -> None:
-    """Raises StartupError unless the file says that it is a store of ours that this version can read."""
+def verify_identity(path: Path, advice: str = _ADVICE) -> None:
+    """Raises StartupError, with `advice`, unless the file says that it is a store of ours, for this version."""
     try:
         with path.open("rb") as file:
             magic = file.read(len(_MAGIC))
     except OSError as error:
         raise StartupError(f"cannot read {path}: {error.strerror}") from None
     if magic != _MAGIC:
-        raise StartupError(f"{path} is not peacefs metadata: it does not begin as an SQLite file does. {_ADVICE}")
+        raise StartupError(f"{path} is not peacefs metadata: it does not begin as an SQLite file does. {advice}")
     try:
         with contextlib.closing(connect_read_only(path)) as connection:
-            _verify_identity(path, connection)
+            _verify_identity(path, connection, advice)
     except sqlite3.Error as error:
-        raise StartupError(f"{path} is damaged ({error}). {_ADVICE}") from None
+        raise StartupError(f"{path} is damaged ({error}). {advice}") from None
 
 
 def connect_read_only(path: Path) -> sqlite3.Connection:
@@ -123,9 +131,9 @@ def connect_read_only(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, timeout=5.0)
 
 
-def _verify_identity(path: Path, connection: sqlite3.Connection) -> None:
+def _verify_identity(path: Path, connection: sqlite3.Connection, advice: str) -> None:
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-        raise StartupError(f"{path} is an SQLite file, but not peacefs metadata. {_ADVICE}")
+        raise StartupError(f"{path} is an SQLite file, but not peacefs metadata. {advice}")
     version = schema_version(connection)
     if version > len(MIGRATIONS):
         raise StartupError(
@@ -133,16 +141,16 @@ def _verify_identity(path: Path, connection: sqlite3.Connection) -> None:
             "Nothing was changed. Start the newer peacefs, or restore a backup that was made before the upgrade"
         )
     if version == 0:
-        raise StartupError(f"{path} is damaged (it has no schema). {_ADVICE}")
+        raise StartupError(f"{path} is damaged (it has no schema). {advice}")
 
 
-def _verify_contents(path: Path, connection: sqlite3.Connection) -> None:
+def _verify_contents(path: Path, connection: sqlite3.Connection, advice: str) -> None:
     # SQLite itself refuses a file that is shorter than its header and its log say.
     if path.stat().st_size <= metadata_full_check_bytes_max:
         verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         if verdict != "ok":
-            raise StartupError(f"{path} is damaged ({verdict.splitlines()[-1]}). {_ADVICE}")
+            raise StartupError(f"{path} is damaged ({verdict.splitlines()[-1]}). {advice}")
     keys = {key for (key,) in connection.execute("SELECT key FROM meta")}
     root = connection.execute("SELECT 1 FROM inode WHERE inode = ? AND to_tx = ?", (ROOT, LIVE)).fetchone()
     if root is None or not keys >= set(META_KEYS):
-        raise StartupError(f"{path} is damaged (its root or its identity is missing). {_ADVICE}")
+        raise StartupError(f"{path} is damaged (its root or its identity is missing). {advice}")

@@ -35,6 +35,17 @@ from .rest_schedule import schedule_routes
 from .rest_status import datanode_routes, status_routes
 from .rest_trees import tree_routes
 
+_SHOWN_CHARACTERS = 100
+#: What somebody sees who points a browser here.
+_GREETING = f"""\
+The coordinator of a peacefs cluster, version {peacefs.__version__}.
+
+/webhdfs/v1/<path>?op=LISTSTATUS  the file system: WebHDFS, for `hdfs dfs`, Spark and `peacefs ls`
+/v1/docs                          REST, with its description in /v1/openapi.json
+/v1/status                        how the cluster fares, as `peacefs report` shows it
+/metrics                          for Prometheus
+"""
+
 
 def build_rest(
     files: Files,
@@ -61,6 +72,10 @@ def build_rest(
         async with inspecting:
             page = await files.inspection.page(path, user, after, every_file=every_file)
         return Response(msgspec.json.encode(page), media_type="application/json")
+
+    @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
+    async def greeting() -> Response:
+        return Response(_GREETING, media_type="text/plain")
 
     @app.get("/metrics", include_in_schema=False)
     async def metrics() -> Response:
@@ -95,8 +110,9 @@ def _answer_errors(app: FastAPI) -> None:
         return JSONResponse(remote_exception(BadRequest(f"{where}: {first['msg']}")), 400)
 
     @app.exception_handler(HTTPException)
-    async def routing(_request: Request, error: HTTPException) -> JSONResponse:
-        return JSONResponse(remote_exception(BadRequest(str(error.detail))), error.status_code)
+    async def routing(request: Request, error: HTTPException) -> JSONResponse:
+        what = f"{error.detail}: {request.method} {request.url.path[:_SHOWN_CHARACTERS]}; / says what is here"
+        return JSONResponse(remote_exception(BadRequest(what)), error.status_code)
 
     @app.exception_handler(Exception)
     async def internal(_request: Request, _error: Exception) -> JSONResponse:

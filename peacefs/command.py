@@ -6,7 +6,6 @@ The commands of this folder may import every package; each does so only when it 
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +14,8 @@ import typer
 
 from peacefs.checkpoint_commands import checkpoint
 from peacefs.client.command_line.application import application
-from peacefs.client.command_line.complaints import complain
+from peacefs.client.command_line.complaints import complain_of_system
+from peacefs.client.command_line.standard_streams import prepare_standard_streams
 from peacefs.metadata_commands import metadata
 from peacefs.placement_commands import plan, simulate, topology
 from peacefs.service_commands import coordinator, datanode
@@ -47,28 +47,13 @@ application.add_typer(spark, name="spark")
 application.add_typer(topology, name="topology")
 
 
-def _stand_in_for_closed_streams() -> None:
-    """Python has None for a standard stream that is closed: reading and writing it is to be a fault like others.
-
-    Of what cannot be said on stderr nobody hears.
-    """
-    streams = (("stdin", os.O_WRONLY, "r"), ("stdout", os.O_RDONLY, "w"), ("stderr", os.O_WRONLY, "w"))
-    for descriptor, (name, wrong_way, mode) in enumerate(streams):
-        if getattr(sys, name) is None:
-            # The lowest that is free: this one.
-            opened = os.open(os.devnull, wrong_way)
-            assert opened == descriptor
-            setattr(sys, name, open(opened, mode, closefd=False))  # noqa: SIM115 (it is never closed)
-
-
 def main() -> None:
     """Runs it. Exit status 0, 1 for faults, 2 for wrong usage, 130 after Ctrl-C."""
-    _stand_in_for_closed_streams()
+    prepare_standard_streams()
     try:
         application(prog_name="peacefs")
     except OSError as error:
-        where = f"{error.filename}: " if error.filename is not None else ""
-        complain("", f"{where}{error.strerror or error}")
+        complain_of_system("", error)
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)

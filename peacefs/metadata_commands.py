@@ -46,7 +46,7 @@ def backup(
         _back_up_from(coordinator, file, force)
     else:
         _back_up_directory(directory, file, force)
-    _say(f"{file}: {human_size(file.stat().st_size)}")
+    _say(f"{file}: {human_size(file.stat().st_size)}B")
 
 
 def _back_up_directory(directory: Path, file: Path, force: bool) -> None:
@@ -144,15 +144,19 @@ def release_floor(
     from peacefs.client.addresses import parse_address
     from peacefs.client.coordinator_api import current_user
     from peacefs.client.coordinator_http import CoordinatorHttp
+    from peacefs.protocol.limits import write_token_lifetime_s
 
     http = CoordinatorHttp(parse_address(coordinator))
     try:
         unclaimed = msgspec.json.decode(http.ask("GET", "/v1/status"))["unclaimed"]
         if not unclaimed["floor_held"]:
-            _say("the floor is not held: there is nothing to release")
+            _say(
+                "nothing to release: this coordinator keeps nothing on account of a restored backup (its floor, "
+                "below which chunks without a file are deleted, is not held)"
+            )
             return
         doomed = (
-            f"{unclaimed['chunks_of_earlier_epochs']} chunks ({human_size(unclaimed['bytes_of_earlier_epochs'])} "
+            f"{unclaimed['chunks_of_earlier_epochs']} chunks ({human_size(unclaimed['bytes_of_earlier_epochs'])}B "
             "with all replicas) that no file refers to, on the datanodes that are here"
         )
         _say(f"this will delete {doomed}. What was written after the backup cannot be recovered then")
@@ -161,7 +165,10 @@ def release_floor(
         http.ask("POST", "/v1/metadata/release-floor", params={"user": current_user()})
     finally:
         http.close()
-    _say("released")
+    _say(
+        f"released: they are deleted once the coordinator has run for {write_token_lifetime_s / 3600:g} hours, "
+        "when nobody has leave to write them any more"
+    )
 
 
 def _say(what: str) -> None:

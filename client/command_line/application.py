@@ -15,7 +15,7 @@ import peacefs
 from peacefs.protocol.errors import PeacefsError
 
 from . import cluster_commands, directory_commands, file_commands
-from .complaints import complain
+from .complaints import complain, complain_of_system
 
 
 class Commands(TyperGroup):
@@ -23,14 +23,19 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            try:
+                return super().invoke(ctx)
+            finally:
+                # Here, whatever the exit status, where a reader that has gone is still a fault like others; at
+                # exit it would be a warning.
+                sys.stdout.flush()
         except PeacefsError as error:
             complain(ctx.invoked_subcommand, error.message)
-            raise typer.Exit(1) from None
-        finally:
-            # Here, whatever the exit status, where a reader that has gone is still a fault like others; at exit it
-            # would be a warning.
-            sys.stdout.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            complain_of_system(ctx.invoked_subcommand, error)
+        raise typer.Exit(1) from None
 
 
 application = typer.Typer(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import sys
 from collections.abc import Iterator
 
@@ -22,6 +21,8 @@ from peacefs.protocol.errors import (
     QuotaExceeded,
     RenameRefused,
 )
+
+from .standard_streams import STANDARD_INPUT, STANDARD_OUTPUT
 
 #: Faults of one path, after which a command goes on with the next; any other ends the command.
 _OF_ONE_PATH = (
@@ -49,6 +50,12 @@ def complain(command: str, what: str) -> None:
     sys.stderr.write(f"peacefs: {command}: {one_line}\n" if command else f"peacefs: {one_line}\n")
 
 
+def complain_of_system(command: str, error: OSError) -> None:
+    """The same for what the operating system refuses, with what it refuses it of."""
+    where = f"{error.filename}: " if error.filename is not None else ""
+    complain(command, f"{where}{error.strerror or error}")
+
+
 class Complaints:
     """The complaints of one command."""
 
@@ -70,7 +77,7 @@ class Complaints:
         except BrokenPipeError:
             raise
         except OSError as error:
-            if error.errno == errno.EBADF:
-                # A standard stream is closed: no path's fault, and not to be said once for each.
+            if error.filename in (STANDARD_INPUT, STANDARD_OUTPUT):
+                # No path's fault, and not to be said once for each.
                 raise
             self.say(place if error.filename is None else str(error.filename), error.strerror or str(error))

@@ -42,6 +42,8 @@ def test_a_coordinator_is_named_by_what_spark_curl_and_people_write(text: str, h
         "http://name:9870/path",
         "http://user@name:9870",
         "::1",
+        "http://[::1",
+        "[::1:9870",
     ],
 )
 def test_what_is_no_address_is_refused_in_one_line(text: str) -> None:

@@ -35,7 +35,22 @@ def test_a_closed_standard_output_is_a_fault_in_one_line(environment: dict[str, 
     shell = f'exec "{sys.executable}" -m peacefs {command} >&-'
     done = subprocess.run(["sh", "-c", shell], capture_output=True, env=os.environ | environment, timeout=60)
     assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
-    assert done.stderr.endswith(b"Bad file descriptor\n")
+    assert done.stderr == f"peacefs: {command.split()[0]}: standard output: Bad file descriptor\n".encode()
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["ls /", "ls / /", "stat /", "du /", "report", "fsck", "cat {home}/file {home}/file", "cat {home}/big"],
+)
+def test_a_full_standard_output_is_a_fault_in_one_line(
+    environment: dict[str, str], files: PeaceFileSystem, home: str, command: str
+) -> None:
+    files.write(f"{home}/file", b"line\n")
+    files.write(f"{home}/big", bytes(3 * MIB))
+    shell = f'exec "{sys.executable}" -m peacefs {command.format(home=home)} >/dev/full'
+    done = subprocess.run(["sh", "-c", shell], capture_output=True, env=os.environ | environment, timeout=60)
+    said = f"peacefs: {command.split()[0]}: standard output: No space left on device\n"
+    assert (done.returncode, done.stderr) == (1, said.encode())
 
 
 def test_a_closed_standard_input_makes_no_file(
@@ -43,7 +58,7 @@ def test_a_closed_standard_input_makes_no_file(
 ) -> None:
     shell = f'exec "{sys.executable}" -m peacefs put - {home}/none <&-'
     done = subprocess.run(["sh", "-c", shell], capture_output=True, env=os.environ | environment, timeout=60)
-    assert (done.returncode, done.stderr) == (1, b"peacefs: Bad file descriptor\n")
+    assert (done.returncode, done.stderr) == (1, b"peacefs: put: standard input: Bad file descriptor\n")
     assert not files.exists(f"{home}/none")
 
 

@@ -95,6 +95,17 @@ def test_the_topology_shows_servers_links_capacities_and_what_is_on_its_way(rest
     assert sum(link["streams_b_to_a"] for (a, _), link in links.items() if a in pipeline) == 3
 
 
+def test_who_points_a_browser_at_the_coordinator_is_told_what_is_there(rest: Rest) -> None:
+    answer = rest.ask("GET", "/")
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/plain; charset=utf-8")
+    for place in ("/v1/docs", "/v1/status", "/metrics", "/webhdfs/v1/"):
+        assert place in answer.text
+    assert rest.ask("HEAD", "/").status_code == 200
+    lost = rest.ask("GET", "/nothing")
+    assert lost.status_code == 404
+    assert lost.json()["RemoteException"]["message"] == "Not Found: GET /nothing; / says what is here"
+
+
 def test_without_datanodes_the_network_is_empty_and_there_is_nothing_to_plan(play: Play) -> None:
     rest = Rest(play)
     assert rest.get("/v1/topology")["servers"] == []

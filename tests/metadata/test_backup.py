@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import threading
 from pathlib import Path
@@ -193,6 +194,19 @@ def test_a_damaged_backup_is_not_restored(store: Path, tmp_path: Path) -> None:
     before = store.read_bytes()
     with pytest.raises(StartupError, match="damaged"):
         restore(tmp_path / "backup", store, quiet, Random(1), replace=True)
+    assert store.read_bytes() == before
+
+
+def test_what_is_no_backup_is_not_restored_and_what_one_is_is_said(store: Path, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("no backup")
+    (tmp_path / "directory").mkdir()
+    with contextlib.closing(sqlite3.connect(tmp_path / "other")) as other:
+        other.execute("CREATE TABLE t (x)")
+    before = store.read_bytes()
+    for name in ("text", "directory", "other"):
+        with pytest.raises(StartupError, match=r"Nothing was changed\. A backup is a file that") as refused:
+            restore(tmp_path / name, store, quiet, Random(1), replace=True)
+        assert str(tmp_path / name) in refused.value.message and "\n" not in refused.value.message
     assert store.read_bytes() == before
 
 

@@ -70,7 +70,9 @@ def test_a_cluster_goes_on_from_a_backup_and_loses_nothing_that_datanodes_hold(t
         assert files.read("/later") == data
 
         released = metadata("release-floor", "-c", cluster.http_address, "--yes")
-        assert released.returncode == 0 and "this will delete 2 chunks" in released.stderr
+        assert released.returncode == 0 and "this will delete 2 chunks (" in released.stderr
+        assert "B with all replicas)" in released.stderr
+        assert "released: they are deleted once the coordinator has run for 6 hours" in released.stderr
         assert not status(cluster)["unclaimed"]["floor_held"]
         again = metadata("release-floor", "-c", cluster.http_address)
         assert again.returncode == 0 and "nothing to release" in again.stderr
