@@ -79,6 +79,10 @@ class _Download:
         if local.exists() and not self._force:
             self._complaints.say(str(local), "File exists")
             return
+        if local.exists() and not local.is_file():
+            # The rename would put a file in the place of a device.
+            self._complaints.say(str(local), "Not a regular file; `peacefs cat` writes to where it is sent")
+            return
         self._progress.name(place.name)
         self._progress.expect(status.length)
         # Beside the target, so that the rename is one; of fixed length, because the target's name may be as long

@@ -53,6 +53,18 @@ def test_a_full_standard_output_is_a_fault_in_one_line(
     assert (done.returncode, done.stderr) == (1, said.encode())
 
 
+def test_what_is_no_regular_file_is_not_replaced_by_one(
+    environment: dict[str, str], files: PeaceFileSystem, home: str, tmp_path: Path
+) -> None:
+    files.write(f"{home}/file", b"line\n")
+    os.mkfifo(tmp_path / "pipe")
+    command = [sys.executable, "-m", "peacefs", "get", "-f", f"{home}/file", str(tmp_path / "pipe")]
+    done = subprocess.run(command, capture_output=True, env=os.environ | environment, timeout=60)
+    assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
+    assert b"Not a regular file" in done.stderr
+    assert (tmp_path / "pipe").is_fifo() and os.listdir(tmp_path) == ["pipe"]
+
+
 def test_a_closed_standard_input_makes_no_file(
     environment: dict[str, str], files: PeaceFileSystem, home: str
 ) -> None:
