@@ -1,7 +1,8 @@
 """The trash of all users: what clients put there becomes checkpoints, which expire.
 
 As in HDFS, what is deleted stays at least as long as the setting says, and at most twice as long: a checkpoint
-holds what was deleted while the time of one went by.
+holds what was deleted while the time of one went by. Other than in HDFS, a coordinator that was away when a time
+ended makes the checkpoint when it starts: one that is up in the daytime only would never make any.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import itertools
 import logging
 from collections.abc import Generator
 from enum import Enum
+from math import inf
 from typing import NamedTuple
 
 from peacefs.protocol.errors import PeacefsError
@@ -42,8 +44,11 @@ class Due(NamedTuple):
     path: NamespacePath
 
 
-def find_due(reader: Reader, now_ms: int, kept_minutes: int, *, close: bool) -> Generator[None, None, list[Due]]:
-    """The checkpoints that have expired and, with `close`, what is to become one; in turns of some users."""
+def find_due(
+    reader: Reader, now_ms: int, kept_minutes: int, *, close_before_ms: float
+) -> Generator[None, None, list[Due]]:
+    """The checkpoints that have expired, and what is to become one: a `Current` that changed last before
+    `close_before_ms`. In turns of some users."""
     due: list[Due] = []
     after = ""
     while True:
@@ -52,22 +57,28 @@ def find_due(reader: Reader, now_ms: int, kept_minutes: int, *, close: bool) -> 
             users = reader.children(way.last, after, trash_users_per_turn) if way.is_whole else []
         for name, home in users:
             if home.kind is Kind.DIRECTORY:
-                due += _due_of(reader, _HOMES.child(name).child(TRASH_NAME), now_ms, kept_minutes, close)
+                trash = _HOMES.child(name).child(TRASH_NAME)
+                due += _due_of(reader, trash, now_ms, kept_minutes, close_before_ms)
         if len(users) < trash_users_per_turn:
             return due
         after = users[-1][0]
         yield
 
 
-def _due_of(reader: Reader, trash: NamespacePath, now_ms: int, kept_minutes: int, close: bool) -> list[Due]:
+def _due_of(
+    reader: Reader, trash: NamespacePath, now_ms: int, kept_minutes: int, close_before_ms: float
+) -> list[Due]:
     with reader.view():
         way = follow(reader, trash)
         # One page is years of checkpoints; should there be more, the next time finds them.
         entries = reader.children(way.last, "", list_page_entries) if way.is_whole else []
-        names = [name for name, inode in entries if inode.kind is Kind.DIRECTORY]
-        holds = CURRENT_NAME in names and reader.has_children(dict(entries)[CURRENT_NAME].inode)
-    due = [Due(Step.DELETE, trash.child(name)) for name in names if has_expired(name, now_ms, kept_minutes)]
-    return [*due, Due(Step.CLOSE, trash.child(CURRENT_NAME))] if close and holds else due
+        directories = {name: inode for name, inode in entries if inode.kind is Kind.DIRECTORY}
+        current = directories.get(CURRENT_NAME)
+        holds = (
+            current is not None and current.modified_ms < close_before_ms and reader.has_children(current.inode)
+        )
+    due = [Due(Step.DELETE, trash.child(name)) for name in directories if has_expired(name, now_ms, kept_minutes)]
+    return [*due, Due(Step.CLOSE, trash.child(CURRENT_NAME))] if holds else due
 
 
 class Trash:
@@ -77,7 +88,8 @@ class Trash:
         self._at = workplace
         self._names = names
         self.kept_minutes = kept_minutes
-        self._period = self._current_period()
+        #: As of the last look; none before the first.
+        self._period: int | None = None
 
     async def prepare(self) -> None:
         """Lets users make their homes, if nobody has said where else they are to be: like the root, for all."""
@@ -92,12 +104,19 @@ class Trash:
         await self._at.commit(change)
 
     async def empty(self) -> None:
-        """Deletes what has expired; when a period has gone by since the last time, makes checkpoints."""
+        """Deletes what has expired; when a period has ended since the last time, makes checkpoints.
+
+        At the first time, of what has not changed since the period began: the end of another was missed.
+        """
         if self.kept_minutes == 0:
             return
         period = self._current_period()
-        turns = find_due(self._at.reader, self._at.now_ms(), self.kept_minutes, close=period != self._period)
+        if self._period is None:
+            close_before_ms: float = period * self._period_ms()
+        else:
+            close_before_ms = inf if period != self._period else -inf
         self._period = period
+        turns = find_due(self._at.reader, self._at.now_ms(), self.kept_minutes, close_before_ms=close_before_ms)
         for due in await self._at.in_turns(turns):
             try:
                 await (self._delete(due.path) if due.step is Step.DELETE else self._close(due.path))
@@ -105,7 +124,10 @@ class Trash:
                 log.warning("%s of the trash stays for now: %s", due.path, refusal.message)
 
     def _current_period(self) -> int:
-        return self._at.now_ms() // (max(1, self.kept_minutes) * 60_000)
+        return self._at.now_ms() // self._period_ms()
+
+    def _period_ms(self) -> int:
+        return max(1, self.kept_minutes) * 60_000
 
     async def _delete(self, path: NamespacePath) -> None:
         result = await self._at.commit(lambda tx: namespace.delete(tx, path, True, self._at.now_ms()))

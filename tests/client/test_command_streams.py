@@ -62,7 +62,7 @@ def test_what_is_no_regular_file_is_not_replaced_by_one(
     done = subprocess.run(command, capture_output=True, env=os.environ | environment, timeout=60)
     assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
     assert b"Not a regular file" in done.stderr
-    assert (tmp_path / "pipe").is_fifo() and os.listdir(tmp_path) == ["pipe"]
+    assert (tmp_path / "pipe").is_fifo() and [each.name for each in tmp_path.iterdir()] == ["pipe"]
 
 
 def test_a_closed_standard_input_makes_no_file(

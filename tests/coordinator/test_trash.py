@@ -52,10 +52,17 @@ class Emptied:
             wall_clock=lambda: self.wall_s,
             sleep=pause,
         )
-        self.trash = Trash(workplace, Names(workplace), kept_minutes)
+        self._workplace, self._kept_minutes = workplace, kept_minutes
+        self.start()
+
+    def start(self) -> None:
+        """The coordinator starts, and looks for the first time."""
+        self.trash = Trash(self._workplace, Names(self._workplace), self._kept_minutes)
+        asyncio.run(self.trash.empty())
 
     def mkdirs(self, path: str) -> None:
-        run_now(self.metadata, lambda tx: namespace.mkdirs(tx, parse_path(path), "ann", 0o755, 1))
+        now_ms = int(self.wall_s * 1000)
+        run_now(self.metadata, lambda tx: namespace.mkdirs(tx, parse_path(path), "ann", 0o755, now_ms))
 
     def names(self, path: str = TRASH) -> list[str]:
         return [entry.name for entry in namespace.list_page(self.metadata.reader(), parse_path(path)).entries]
@@ -93,8 +100,22 @@ def test_what_was_deleted_stays_for_the_time_and_no_longer_than_twice(emptied: E
 
 def test_a_coordinator_that_starts_makes_no_checkpoint_at_once(emptied: Emptied) -> None:
     emptied.mkdirs(f"{TRASH}/Current/x")
-    asyncio.run(emptied.trash.empty())
+    emptied.pass_time(10)
+    emptied.start()
+    emptied.pass_time(10)
     assert emptied.names() == ["Current"]
+
+
+def test_one_that_is_never_up_when_a_period_ends_makes_checkpoints_when_it_starts(emptied: Emptied) -> None:
+    for day in range(3):
+        emptied.wall_s += 125 * MINUTES
+        emptied.start()
+        if day:
+            made = checkpoint_name(int(emptied.wall_s * 1000))
+            assert emptied.names() == [made], "what was thrown away last time, and nothing older"
+            assert emptied.names(f"{TRASH}/{made}") == [str(day - 1)]
+        emptied.mkdirs(f"{TRASH}/Current/{day}")
+        emptied.pass_time(10)
 
 
 def test_a_name_that_is_taken_gets_a_number(emptied: Emptied) -> None:
