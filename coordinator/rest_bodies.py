@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, model_validator
+from pydantic import BaseModel, ConfigDict, model_validator
 
 
 class Body(BaseModel):
-    """JSON can spell text that no UTF-8 expresses, halves of surrogate pairs: it is refused here for all."""
+    """JSON can spell text that no UTF-8 expresses, halves of surrogate pairs: it is refused here for all.
+
+    Text is no number and 1 is not true, as in the bodies that are messages of the framed protocol.
+    """
+
+    model_config = ConfigDict(strict=True)
 
     @model_validator(mode="before")
     @classmethod

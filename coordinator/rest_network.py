@@ -35,7 +35,7 @@ from .rest_bodies import Body
 class PlanRequest(BaseModel):
     """A writer's request: so many chunks, each on so many servers."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     writer: str | None = Field(None, description="A server's name; none for a writer outside the cluster.")
     replication: int = Field(replication_default, ge=1, le=replication_max)
@@ -45,7 +45,7 @@ class PlanRequest(BaseModel):
 class PlanBody(BaseModel):
     """A dry run: nothing is reserved, and the cluster is taken for idle."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     policy: str = Field("express", description="random, paper, paper-3, paper-5, flow or express.")
     seed: int = Field(0, ge=0, lt=1 << 63)

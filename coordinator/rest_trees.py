@@ -9,7 +9,7 @@ import dataclasses
 from typing import Annotated
 
 from fastapi import APIRouter
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, Strict
 
 from peacefs.protocol.limits import exchange_pairs_max
 
@@ -52,7 +52,10 @@ class CopiedTree(BaseModel):
 class ExchangeBody(Body):
     """Pairs of names, each of one directory. With a request id it is done once."""
 
-    pairs: Annotated[list[tuple[str, str]], Field(min_length=1, max_length=exchange_pairs_max)]
+    #: Lists, of two: JSON has no tuples.
+    pairs: Annotated[
+        list[Annotated[tuple[str, str], Strict(False)]], Field(min_length=1, max_length=exchange_pairs_max)
+    ]
     user: str
     request_id: str = ""
 

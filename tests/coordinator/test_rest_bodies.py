@@ -1,0 +1,46 @@
+"""What bodies of REST requests take: JSON's types are taken as they are told, and no text for a number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from peacefs.coordinator import rest, service
+from peacefs.coordinator.rest_bodies import Body
+from peacefs.coordinator.rest_network import PlanBody, PlanRequest
+from peacefs.coordinator.rest_trees import ExchangeBody
+
+assert rest and service, "with them all bodies are there"
+BODIES: list[type[BaseModel]] = [*Body.__subclasses__(), PlanBody, PlanRequest]
+#: By the type of a field: what JSON has that may be taken for it, and is not it.
+WRONG: dict[object, list[Any]] = {
+    int: ["3", True, 3.5, None],
+    float: ["3", True, None],
+    bool: ["true", 1, None],
+    str: [3, True, None, ["a"]],
+}
+
+
+def faulty_fields(body: type[BaseModel], told: dict[str, Any]) -> set[object]:
+    try:
+        body.model_validate(told)
+    except ValidationError as refusal:
+        return {fault["loc"][0] for fault in refusal.errors() if fault["type"] != "missing"}
+    return set()
+
+
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
+def test_what_is_of_another_type_is_refused(body: type[BaseModel]) -> None:
+    for name, field in body.model_fields.items():
+        for wrong in WRONG.get(field.annotation, []):
+            assert faulty_fields(body, {name: wrong}) == {name}, (name, wrong)
+
+
+def test_whole_numbers_are_rates_and_lists_of_two_are_pairs() -> None:
+    (balance,) = (body for body in BODIES if body.__name__ == "BalanceBody")
+    assert faulty_fields(balance, {"threshold_percent": 3}) == set()
+    exchange = ExchangeBody.model_validate({"pairs": [["/a", "/b"]], "user": "ann"})
+    assert exchange.pairs == [("/a", "/b")]
+    assert faulty_fields(ExchangeBody, {"pairs": [["/a", 3]]}) == {"pairs"}
