@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import logging
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -16,6 +16,8 @@ from .checkpoint_parts import part_lengths, split
 from .filesystem import PeaceFileSystem
 from .granted_parts import GrantedParts
 from .pages import Pages, Stop
+
+log = logging.getLogger("peacefs.client")
 
 
 @dataclass(frozen=True)
@@ -83,8 +85,10 @@ class CheckpointAttempt:
             self._stop.check()
             self._files.rename(self._directory, self._task.path)
         except BaseException:
-            with contextlib.suppress(PeacefsError):
+            try:
                 self._files.delete(self._directory, recursive=True)
+            except PeacefsError as fault:
+                log.warning("%s is left over and can be deleted: %s", self._directory, fault.message)
             raise
         return self._manifest
 

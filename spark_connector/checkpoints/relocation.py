@@ -6,6 +6,7 @@ What names its own place is rewritten (`moving`), so that the copy needs nothing
 from __future__ import annotations
 
 import contextlib
+import logging
 import posixpath
 import uuid
 from collections.abc import Callable, Iterator
@@ -22,6 +23,8 @@ from .catalogue import read_layout
 from .layout import is_root
 from .moving import files_that_name_their_place, moved
 from .tree import Amount, Workspace
+
+_log = logging.getLogger("peacefs.checkpoints")
 
 
 def fork(tree: Workspace, source: str, target: str) -> Amount:
@@ -138,8 +141,10 @@ def _staged(tree: Workspace, target: str) -> Iterator[str]:
     try:
         yield staging
     finally:
-        with contextlib.suppress(PeacefsError):
+        try:
             tree.remove(staging)
+        except PeacefsError as fault:
+            _log.warning("%s is left over and can be deleted: %s", staging, fault.message)
 
 
 def _settle(tree: Workspace, staging: str, target: str) -> None:

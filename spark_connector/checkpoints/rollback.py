@@ -10,7 +10,7 @@ what has taken its place.
 
 from __future__ import annotations
 
-import contextlib
+import logging
 import os
 import posixpath
 import socket
@@ -30,6 +30,8 @@ from .layout import SINK_LOG, Layout, LogFiles, place_in_log
 from .reports import report_of, seconds_since
 from .tree import Entry, PeaceTree, files_below
 from .verification import verify
+
+_log = logging.getLogger("peacefs.checkpoints")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +97,12 @@ def roll_back(files: PeaceFileSystem, wish: RollbackWish) -> Rollback:
         try:
             return _cut_back(files, layout, wish, latest, location)
         except BaseException:
-            with contextlib.suppress(PeacefsError):
+            try:
                 runs.end(location)
+            except PeacefsError as fault:
+                _log.warning(
+                    "the run for this rollback has not been ended, the next one ends it: %s", fault.message
+                )
             raise
 
 
@@ -112,7 +118,10 @@ def _cut_back(files: PeaceFileSystem, layout: Layout, wish: RollbackWish, latest
         raise unknown.error from None
     except BaseException:
         for _, staging in staged:
-            files.delete(staging, recursive=True)
+            try:
+                files.delete(staging, recursive=True)
+            except PeacefsError as fault:
+                _log.warning("%s is left over and can be deleted: %s", staging, fault.message)
         raise
     return Rollback(wish.root, latest, wish.batch, [_keep(files, pair, wish.batch) for pair in staged], removed)
 

@@ -1,0 +1,68 @@
+"""What is given up and cannot be cleaned away is said in one line, and the first fault is the one raised."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from peacefs.client.checkpoint_attempt import CheckpointAttempt, CheckpointTask
+from peacefs.client.filesystem import PeaceFileSystem
+from peacefs.client.pages import Pages
+from peacefs.protocol.errors import AccessDenied, BadRequest, PeacefsError, PeerUnreachable
+from peacefs.spark_connector.checkpoints.relocation import fork
+from peacefs.spark_connector.checkpoints.tree import Amount, LocalTree
+
+
+class Failing:
+    """A file system on which nothing can be made and nothing deleted."""
+
+    address, user = "127.0.0.1:1", "ann"
+
+    def exists(self, path: str) -> bool:
+        return False
+
+    def open_for_writing(self, path: str, **_options: object) -> object:
+        raise AccessDenied("the first fault")
+
+    def write(self, path: str, data: bytes) -> None:
+        raise AccessDenied("the first fault")
+
+    def delete(self, path: str, *, recursive: bool = False) -> bool:
+        raise PeerUnreachable("nobody is there to delete")
+
+
+def one_line(caplog: pytest.LogCaptureFixture) -> str:
+    (record,) = caplog.records
+    assert record.levelname == "WARNING" and record.exc_info is None
+    return record.getMessage()
+
+
+def test_a_checkpoint_attempt_says_what_it_leaves(caplog: pytest.LogCaptureFixture) -> None:
+    files = cast(PeaceFileSystem, Failing())
+    task = CheckpointTask("/root", "unit", 7, Pages([b"page"]), 1, 1 << 20, None)
+    with pytest.raises(AccessDenied, match="the first fault"):
+        CheckpointAttempt(files, task, None).run()
+    said = one_line(caplog)
+    assert said.startswith("/root/.") and said.endswith("can be deleted: nobody is there to delete")
+
+
+class Stubborn(LocalTree):
+    """Copies fail half-way, and what there is of them cannot be removed."""
+
+    def copy(self, source: str, target: str) -> Amount:
+        raise BadRequest("the first fault")
+
+    def remove(self, path: str) -> None:
+        raise PeacefsError("nothing can be removed here")
+
+
+def test_a_fork_says_what_it_leaves(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    for name in ("offsets", "commits"):
+        (tmp_path / "root" / name).mkdir(parents=True)
+    (tmp_path / "root" / "metadata").write_text('{"id":"x"}')
+    with pytest.raises(BadRequest, match="the first fault"):
+        fork(Stubborn(), str(tmp_path / "root"), str(tmp_path / "fork"))
+    said = one_line(caplog)
+    assert said.startswith(f"{tmp_path}/.fork.") and said.endswith("can be deleted: nothing can be removed here")
