@@ -76,12 +76,12 @@ class Node:
         )
         self.driver.run(self.store.recover())
         self.paces = Paces()
-        hop = PipelineHop(
+        self.pipeline = PipelineHop(
             name, signer, self.store, self.changes, StreamsUnderWay(name), self.paces, hop_timeout_s=hop_timeout_s
         )
         server = ChunkServer(signer, self.store, self.changes, reader_timeout_s=hop_timeout_s)
         self.replicator = Replicator(self.store, self.changes, hop_timeout_s=hop_timeout_s)
-        self.requests = DataRequests(hop, server)
+        self.requests = DataRequests(self.pipeline, server)
         self.server = DataServer("127.0.0.1", 0, me, self.driver, self.requests)
         self.server.start()
         self.relay = Relay(self.server.address)

@@ -196,6 +196,23 @@ def test_a_hop_that_acknowledges_something_else_is_not_believed(make_cluster, mo
     assert cluster.read() == DATA
 
 
+def test_a_hop_that_does_not_account_for_those_after_it_is_not_believed(make_cluster, monkeypatch):
+    """A file would count as replicated as it is not, if its writer took what receipts there are."""
+    cluster = make_cluster(nodes=4)
+    compare = cluster.nodes[1].pipeline._compare
+
+    def forgetful(*arguments):
+        yield from compare(*arguments)
+        return []
+
+    monkeypatch.setattr(cluster.nodes[1].pipeline, "_compare", forgetful)
+    _, stats = cluster.write(DATA)
+    assert "n1" in stats.failed_nodes
+    nodes = [receipt.node for receipt in cluster.coordinator.completed[0].chunks[0].receipts]
+    assert len(nodes) == 3 and "n1" not in nodes
+    assert cluster.read() == DATA
+
+
 # -- what a hop refuses ----------------------------------------------------------------------------
 
 
