@@ -157,6 +157,16 @@ class TestGarbage:
         (order,) = play.cluster.report(play.now_s, "dn-2", ReportChunks([Replica(7, 4, 1000)], last=True))
         assert order.message == DeleteChunks([Replica(7, 4, 1000)])
 
+    def test_a_replica_of_another_length_is_dropped_and_never_counts(self, play: Play) -> None:
+        play.join("dn-1", "dn-2")
+        play.open_for_business()
+        play.publish([record(7, hint=("dn-1",), version=5)])
+        (order,) = play.cluster.report(play.now_s, "dn-2", ReportChunks([Replica(7, 5, 999)], last=True))
+        assert order.message == DeleteChunks([Replica(7, 5, 999)])
+        state = play.cluster.chunks.get(7)
+        assert state is not None
+        assert "dn-2" not in state.holders
+
     def test_an_unknown_chunk_above_the_floor_may_be_a_write_under_way(self, play: Play) -> None:
         play.floor = first_of_epoch(3)
         young = first_of_epoch(3) + 5
