@@ -10,6 +10,7 @@ import threading
 from peacefs.protocol.connections import SocketConnection, accept_connection
 from peacefs.protocol.effects import Address
 from peacefs.protocol.errors import Overloaded, PeacefsError, StartupError
+from peacefs.protocol.handovers import ServedHere
 from peacefs.protocol.hello import Identity
 from peacefs.protocol.limits import data_connections_max, last_word_timeout_s
 from peacefs.protocol.messages import Failure
@@ -37,11 +38,13 @@ class DataServer:
         driver: ThreadDriver,
         requests: DataRequests,
         *,
+        served_here: ServedHere | None = None,
         connections_max: int = data_connections_max,
     ) -> None:
         """Port 0 chooses a free one. Raises StartupError."""
         self._me = me
         self._requests = requests
+        self._served_here = served_here or ServedHere()
         self._connections_max = connections_max
         self._lock = threading.Lock()
         self._ended = threading.Condition(self._lock)
@@ -113,6 +116,7 @@ class DataServer:
         connection.close()
 
     def _greet(self, connection: SocketConnection) -> None:
+        self._served_here.add(connection)
         try:
             connection.peer = accept_connection(connection, self._me).name
             with self._lock:
@@ -128,6 +132,7 @@ class DataServer:
             log.debug("data connection from %s: %s", connection.peer, fault.message)
         elif fault is not None:
             log.error("a data connection ended in a way that is a bug of this datanode", exc_info=fault)
+        self._served_here.remove(connection)
         connection.close()
         with self._lock:
             self._silent.pop(connection, None)

@@ -25,6 +25,7 @@ from peacefs.protocol.connection_pool import ConnectionPool
 from peacefs.protocol.connections import open_connection
 from peacefs.protocol.effects import Address
 from peacefs.protocol.errors import ChunkError, PeacefsError, PeerRefused, StartupError
+from peacefs.protocol.handovers import ServedHere
 from peacefs.protocol.hello import Identity
 from peacefs.protocol.http_server import build_server, listen
 from peacefs.protocol.lifeline import announce
@@ -200,7 +201,8 @@ class Datanode:
         self._process = uuid.uuid4().hex
         self._advertised = options.advertise or options.host
         self._me = Identity(directory.cluster, "datanode", self._node, signer)
-        self._pool = ConnectionPool(self._me)
+        self._served_here = ServedHere()
+        self._pool = ConnectionPool(self._me, served_here=self._served_here)
         self._changes = Changes()
         self._paces = Paces()
         self._streams = StreamsUnderWay(self._node)
@@ -263,7 +265,14 @@ class Datanode:
         recovery = await asyncio.to_thread(self._driver.run, self._store.recover())
         log.info("datanode %s of cluster %s: %s", self._node, self._me.cluster, recovery.summary())
         options = self._options
-        self._data_server = DataServer(options.host, options.data_port, self._me, self._driver, self._requests)
+        self._data_server = DataServer(
+            options.host,
+            options.data_port,
+            self._me,
+            self._driver,
+            self._requests,
+            served_here=self._served_here,
+        )
         self._http_socket = listen(options.host, options.http_port)
         self._data_server.start()
         StoreMetrics(

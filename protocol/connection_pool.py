@@ -10,6 +10,7 @@ from collections.abc import Callable
 from . import effects as fx
 from .connections import SocketConnection, open_connection
 from .errors import PeerUnreachable
+from .handovers import ServedHere
 from .hello import Identity
 from .idle_reaper import IdleReaper
 from .limits import (
@@ -27,10 +28,12 @@ class ConnectionPool:
         me: Identity,
         clock: Callable[[], float] = time.monotonic,
         *,
+        served_here: ServedHere | None = None,
         idle_max: int = idle_connections_max,
         idle_s_max: float = idle_connection_kept_s,
     ) -> None:
         self._me = me
+        self._served_here = served_here
         self._clock = clock
         self._idle_max = idle_max
         self._idle_s_max = idle_s_max
@@ -62,6 +65,8 @@ class ConnectionPool:
         if (kept := self.kept(address)) is not None:
             return kept
         connection, _peer = open_connection(address, name, self._me)
+        if self._served_here is not None:
+            self._served_here.join(connection)
         with self._lock:
             if not self._shut_down:
                 self._address_of[connection] = address

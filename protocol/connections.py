@@ -15,6 +15,7 @@ from .checksums import Bytes
 from .disk_files import DiskFile
 from .errors import PeacefsError, PeerRefused, PeerTimeout, PeerUnreachable, ProtocolViolation
 from .frames import PREFIX_BYTES, Frame, Prefix, decode_message, decode_prefix, encode, frame_bytes_max
+from .handovers import Ends, Handover
 from .hello import Identity, Peer, accepting, connecting
 from .limits import (
     connect_timeout_s,
@@ -67,6 +68,9 @@ class SocketConnection(fx.Connection):
         self.is_polled = False
         #: Whether a frame has begun to come that is too large for `receive_now`.
         self.is_large_ahead = False
+        #: Where large payloads go, and come from, when the peer is in this process.
+        self._gives: Handover | None = None
+        self._takes: Handover | None = None
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -74,6 +78,10 @@ class SocketConnection(fx.Connection):
     def send(self, message: Message, payload: Bytes, timeout_s: float, tag: int = 0) -> None:
         frames_sent.inc()
         head = encode(message, len(payload), tag)
+        if self._gives is not None and len(payload) > frame_ahead_bytes:
+            if not self._gives.give(payload, timeout_s):
+                raise PeerTimeout(f"{self.peer} took nothing for {timeout_s:g} s")
+            payload = b""
         try:
             self._limit(socket.SO_SNDTIMEO, timeout_s)
             deadline_s = time.monotonic() + timeout_s
@@ -119,6 +127,9 @@ class SocketConnection(fx.Connection):
 
     def send_now(self, message: Message, payload: Bytes) -> memoryview:
         """Sends what goes without waiting; gives the rest, for `send_rest_now`, before anything else is sent."""
+        assert self._gives is None or len(payload) <= frame_ahead_bytes, (
+            "who sends so much has a thread of its own"
+        )
         frames_sent.inc()
         head = encode(message, len(payload))
         sent = self._send_without_waiting((head, payload))
@@ -181,6 +192,9 @@ class SocketConnection(fx.Connection):
             prefix = decode_prefix(self._ahead[self._at : self._end], self._frame_bytes_max)
             self._at += PREFIX_BYTES
             deadline_s = time.monotonic() + timeout_s
+            if self._takes is not None and prefix.payload_bytes > frame_ahead_bytes:
+                message = decode_message(prefix, self._take_in(prefix.message_bytes, deadline_s))
+                return Frame(message, self._takes.take(), prefix.tag)
             if into is not None and self._is_large(prefix) and prefix.payload_bytes <= len(into):
                 message = decode_message(prefix, self._take_in(prefix.message_bytes, deadline_s))
                 return Frame(message, self._take_into(into[: prefix.payload_bytes], deadline_s), prefix.tag)
@@ -279,8 +293,27 @@ class SocketConnection(fx.Connection):
             return True
         return True
 
+    @property
+    def ends(self) -> Ends | None:
+        try:
+            return self._socket.getsockname()[:2], self._socket.getpeername()[:2]
+        except OSError:
+            return None
+
+    def gives_to(self, handover: Handover) -> None:
+        self._gives = handover
+
+    def takes_from(self, handover: Handover) -> None:
+        self._takes = handover
+
+    def _end_handovers(self) -> None:
+        for handover in (self._gives, self._takes):
+            if handover is not None:
+                handover.end()
+
     def shut_down(self) -> None:
         """Wakes whoever is blocked on the connection; callable from any thread."""
+        self._end_handovers()
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
@@ -290,6 +323,7 @@ class SocketConnection(fx.Connection):
         return self._socket.fileno() < 0
 
     def close(self) -> None:
+        self._end_handovers()
         self._socket.close()
 
 

@@ -17,7 +17,7 @@ import re
 import socket
 from collections.abc import Callable, Iterator
 from math import inf
-from typing import Any
+from typing import Any, Self
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -66,6 +66,27 @@ class HeadWithBody:
             self._transport.write(data)
         else:
             self._begun, self._head = True, data
+
+
+class BodyPieces:
+    """What has come of a body and was not taken yet; uvicorn's bytearray copies it twice more."""
+
+    __slots__ = ("_length", "_pieces")
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._length = 0
+
+    def __iadd__(self, piece: bytes) -> Self:
+        self._pieces.append(piece)
+        self._length += len(piece)
+        return self
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __bytes__(self) -> bytes:
+        return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
 
 
 class BoundedConfig(uvicorn.Config):
@@ -182,6 +203,11 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
         if self.scope["method"] != "HEAD":
             self.cycle.transport = HeadWithBody(self.transport)  # type: ignore[assignment]
+
+    def on_body(self, body: bytes) -> None:
+        if not self.cycle.body:
+            self.cycle.body = BodyPieces()  # type: ignore[assignment]
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
         self._at_request_line = True

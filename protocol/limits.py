@@ -105,6 +105,8 @@ data_frame_bytes_max: Final = 5 * MIB
 hello_frame_bytes_max: Final = 4 * KIB
 # What a connection takes with one call before it knows how long the frame is: a small frame as a whole.
 frame_ahead_bytes: Final = 16 * KIB
+# What lies handed over and not taken within one process: so little that it is still in the processor's cache.
+handover_bytes_max: Final = 1 * MIB
 # A connection's buffer begins with this and doubles when so much has come.
 frame_buffer_bytes_min: Final = 64 * KIB
 # Of each kind: more than a datanode can write or drop in a second.

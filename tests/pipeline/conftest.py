@@ -85,10 +85,12 @@ class Node:
         self.server = DataServer("127.0.0.1", 0, me, self.driver, self.requests)
         self.server.start()
         self.relay = Relay(self.server.address)
+        #: Where it is reached.
+        self.address = self.relay.address
 
     @property
     def hop(self) -> Hop:
-        return Hop(self.name, *self.relay.address)
+        return Hop(self.name, *self.address)
 
     def is_quiet(self) -> bool:
         """Whether it is receiving and sending nothing, and holds no half of a chunk."""
@@ -275,7 +277,7 @@ class Cluster:
 
     def connect(self, name: str) -> Connection:
         """To a node's data server, as a client that knows no secret."""
-        connection = self.driver.run(connect(self.coordinator.nodes[name].relay.address, name))
+        connection = self.driver.run(connect(self.coordinator.nodes[name].address, name))
         self.by_hand.append(connection)
         return connection
 

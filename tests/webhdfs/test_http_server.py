@@ -224,6 +224,16 @@ def test_a_head_leaves_with_the_first_of_its_body_in_one_write():
     assert transport.writes[1:] == [b"HTTP/1.1 200 OK\r\n\r\nbody", b" and more", b""]
 
 
+def test_a_body_is_put_together_once_and_one_piece_is_not_copied_at_all():
+    body = http_server.BodyPieces()
+    assert (len(body), bytes(body)) == (0, b"")
+    piece = bytes(100)
+    body += piece
+    assert bytes(body) is piece
+    body += b"more"
+    assert (len(body), bytes(body)) == (104, piece + b"more")
+
+
 def test_answers_come_without_delay(served):
     """Head and body written one by one can cost each request 40 ms."""
     took = []
