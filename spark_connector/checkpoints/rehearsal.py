@@ -6,15 +6,18 @@ Every store of every stateful operator is read to its end; what is read is count
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from peacefs.protocol.errors import QueryFailed
+from peacefs.protocol.errors import BadRequest, CheckpointDamaged, CheckpointTooNew, QueryFailed
+from peacefs.spark_connector.spark_failures import in_one_line
 
 from .catalogue import state_format
 from .inspection import Inspection
 from .operators import Operator
+from .tree import Entry
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,6 +25,36 @@ if TYPE_CHECKING:
 _TIMERS = "TimerState"
 # The reader does not find versions with unique ids unless the session is told.
 _FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+
+
+def require_batch(inspection: Inspection, batch: int | None) -> int:
+    """The batch that is meant, None for the last one done.
+
+    Raises BadRequest if it was not done, CheckpointDamaged if its commit or an operator's metadata cannot be read:
+    Spark could say neither in so few words.
+    """
+    layout = inspection.layout
+    if not layout.commits:
+        raise BadRequest(f"{layout.root}: no batch was done yet")
+    wanted = max(layout.commits) if batch is None else batch
+    if wanted not in layout.commits:
+        kept = f"{min(layout.commits)} to {max(layout.commits)}"
+        raise BadRequest(f"{layout.root}: batch {wanted} is none of those that were done and are kept: {kept}")
+    _look(inspection, inspection.commit, layout.commits[wanted])
+    for files in layout.operators.values():
+        for entry in files.metadata.values():
+            _look(inspection, inspection.operator, entry)
+    return wanted
+
+
+def _look(inspection: Inspection, parse: Callable[[Entry], object], entry: Entry) -> None:
+    try:
+        parse(entry)
+    except CheckpointTooNew:
+        return  # The Spark that is here may know it.
+    except CheckpointDamaged as fault:
+        path = inspection.layout.relative(entry)
+        raise CheckpointDamaged(f"{inspection.layout.root}: {path} is damaged: {fault.message}") from None
 
 
 class Rehearsed(msgspec.Struct, frozen=True):
@@ -85,6 +118,6 @@ def _count(spark: SparkSession, uri: str, options: dict[str, Any]) -> int:
     try:
         rows: int = spark.read.format("statestore").options(**options).load(uri).count()
     except (PySparkException, Py4JError) as failure:
-        said = " ".join(str(failure).split())[:400]
-        raise QueryFailed(f"Spark cannot load the state of operator {options['operatorId']}: {said}") from None
+        what = f"the state of operator {options['operatorId']} in batch {options['batchId']}"
+        raise QueryFailed(f"Spark cannot load {what}: {in_one_line(str(failure))}") from None
     return rows

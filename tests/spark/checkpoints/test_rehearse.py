@@ -1,0 +1,77 @@
+"""`peacefs checkpoint rehearse` as its user sees it: one line, whatever is wrong, and nothing of Java's."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import Result
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Peacefs = Callable[..., Result]
+
+
+def test_what_can_be_said_without_spark_is_said_before_it_is_started(
+    local: Path, peacefs: Peacefs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
+
+    def said(*arguments: str) -> str:
+        refused = peacefs("rehearse", f"file://{local}", *arguments)
+        assert (refused.exit_code, refused.stdout) == (1, "")
+        (line,) = refused.stderr.splitlines()
+        return line
+
+    assert "needs Spark: install peacefs with the extra" in said()
+    assert "batch 99 is none of those that were done and are kept: 0 to 7" in said("--batch=99")
+    commit = local / "commits/7"
+    whole = commit.read_bytes()
+    for damage in (b"", b"v1\nnot JSON", b"\x00\xffgarbage"):
+        commit.write_bytes(damage)
+        assert "commits/7 is damaged: " in said()
+    commit.write_bytes(whole)
+    (local / "state/0/_metadata/metadata").write_bytes(b"v1\n{")
+    assert "state/0/_metadata/metadata is damaged: " in said()
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_state_that_spark_cannot_load_is_told_in_one_line_with_the_cause(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    source, root = tmp_path / "in", tmp_path / "checkpoint"
+    source.mkdir()
+    for part in range(2):
+        (source / f"{part}.txt").write_text("".join(f"{row % 7}\n" for row in range(20)))
+    lines = spark.readStream.option("maxFilesPerTrigger", 1).text(f"file://{source}")
+    counts = lines.groupBy("value").count().writeStream.format("noop").outputMode("update")
+    counts.option("checkpointLocation", f"file://{root}").trigger(availableNow=True).start().awaitTermination()
+
+    loaded = _rehearsed(root)
+    assert (loaded.returncode, loaded.stderr) == (0, "")
+    assert loaded.stdout.splitlines()[-1] == f"{root}: Spark loads the state of batch 1: 7 rows"
+
+    changelog = root / "state/0/1/2.changelog"
+    whole = changelog.read_bytes()
+    for beside in changelog.parent.glob(".2.changelog*.crc"):
+        beside.unlink()
+    changelog.write_bytes(whole[: len(whole) // 2])
+    failed = _rehearsed(root)
+    assert (failed.returncode, failed.stdout) == (1, "")
+    (line,) = failed.stderr.splitlines()
+    assert f"{root}: Spark cannot load the state of operator 0 in batch 1: " in line
+    assert line.endswith("; `peacefs checkpoint verify` names the file and the last good batch")
+    assert "EOFException" in line and "org.apache.spark" not in line and ".scala" not in line
+
+
+def _rehearsed(root: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-P", "-m", "peacefs", "checkpoint", "rehearse", f"file://{root}"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, env=os.environ)
