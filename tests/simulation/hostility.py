@@ -24,6 +24,11 @@ def let_calm_down(cluster: SimulatedCluster) -> None:
     world.network = Network()
     assert world.run(lambda: all(node.up for node in world.nodes.values()), limit_s=60.0)
     world.run(lambda: False, limit_s=DOUBT_S)
+    for datanode in cluster.datanodes:
+        if not datanode.store.writable:
+            # Without a disk it is of no use: somebody looks after it and starts it again.
+            datanode.crash()
+            datanode.start()
     cluster.until_ready()
     assert world.run(cluster.fully_replicated, limit_s=600.0), "repair does not come to an end"
     world.run(lambda: False, limit_s=5.0)

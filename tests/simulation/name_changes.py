@@ -44,6 +44,12 @@ async def make_change(files: Files, change: Change) -> None:
             await files.copying.copy(path, change.other, user, request_id=asked)
         case "limit":
             await files.limiting.set_quota(path, user, change.number, int(change.other), asked)
+        case "join":
+            await files.reshaping.concat(path, [change.other], user, asked)
+        case "exchange":
+            await files.names.exchange([(path, change.other)], user, asked)
+        case "keep":
+            await files.names.set_replication(path, user, change.number, asked)
         case "end run":
             await files.fencing.end(path, user, asked)
         case _:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from simulation.client_steps import append, change, flusher, list_names, read, write
+from simulation.client_steps import append, change, flusher, list_names, read, stated, write
 from simulation.name_changes import Change
 from simulation.terms import CHUNK_BYTES
 
@@ -27,6 +27,7 @@ OPERATIONS = (
     *("write", "write", "append", "append", "flush", "read", "truncate", "delete", "move"),
     *("take snapshot", "read snapshot", "drop snapshot", "restore snapshot", "trespass"),
     *("copy", "read copy", "drop copy", "discard", "recover", "limit"),
+    *("join", "exchange", "state", "keep more"),
 )
 _COPIES_MAX = 2
 _NO_LIMIT = -1
@@ -117,8 +118,8 @@ class PrivateDirectory:
     def _do(self, what: str, name: str) -> fx.Steps[bool]:
         """Whether there was anything to do."""
         match what:
-            case "write":
-                yield from self._write(name)
+            case "write" | "state":
+                yield from self._write(name, write if what == "write" else stated)
             case "append":
                 yield from self._append(name)
             case "flush":
@@ -144,6 +145,12 @@ class PrivateDirectory:
                 return copy is not None and (yield from self._use_copy(what, copy))
             case "discard":
                 return (yield from self._discard(name))
+            case "join" | "exchange":
+                other = str(self.random.randrange(_FILES))
+                trading = self._join(name, other) if what == "join" else self._exchange(name, other)
+                return other != name and (yield from trading)
+            case "keep more":
+                return (yield from self._keep_more(name))
             case "recover":
                 return bool(self.discarded) and (yield from self._recover(f"{name}-{self._asked}"))
             case "limit":
@@ -153,10 +160,10 @@ class PrivateDirectory:
                 return snapshot is not None and (yield from self._use_snapshot(what, snapshot, name))
         return True
 
-    def _write(self, name: str) -> fx.Steps[None]:
+    def _write(self, name: str, by: Callable[[str, bytes, str, str], fx.Steps[None]]) -> fx.Steps[None]:
         data = self._data()
         self.files[name] = self.of(name) | {data}
-        yield from write(f"{self.path}/{name}", data, self._request(), self.owner)
+        yield from by(f"{self.path}/{name}", data, self._request(), self.owner)
         self.files[name] = {data}
 
     def _flush(self, name: str) -> fx.Steps[None]:
@@ -201,6 +208,39 @@ class PrivateDirectory:
         self.files[source], self.files[target] = contents | {None}, contents | {None}
         yield from self._change("move", f"{self.path}/{source}", f"{self.path}/{target}")
         self.files[source], self.files[target] = {None}, contents
+        return True
+
+    def _join(self, target: str, source: str) -> fx.Steps[bool]:
+        """Moves what one file has to the end of another, without its data."""
+        onto, moved = self.of(target), self.of(source)
+        if None in onto | moved:
+            return False
+        longer: Contents = {
+            before + end for before in onto for end in moved if before is not None and end is not None and end
+        }
+        self.files[target], self.files[source] = onto | longer, moved | {None}
+        try:
+            yield from self._change("join", f"{self.path}/{target}", f"{self.path}/{source}")
+        except IllegalChange:
+            assert b"" in moved
+            raise
+        self.files[target], self.files[source] = longer, {None}
+        return True
+
+    def _exchange(self, one: str, other: str) -> fx.Steps[bool]:
+        first, second = self.of(one), self.of(other)
+        if None in first | second:
+            return False
+        self.files[one] = self.files[other] = first | second
+        yield from self._change("exchange", f"{self.path}/{one}", f"{self.path}/{other}")
+        self.files[one], self.files[other] = second, first
+        return True
+
+    def _keep_more(self, name: str) -> fx.Steps[bool]:
+        """Other replication; never so little that what goes wrong at once may cost data."""
+        if None in self.of(name):
+            return False
+        yield from self._change("keep", f"{self.path}/{name}", number=self.random.choice((3, 4)))
         return True
 
     def _take_snapshot(self, name: str) -> fx.Steps[bool]:

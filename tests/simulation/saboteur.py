@@ -7,7 +7,7 @@ from random import Random
 
 from simulation.simulated_cluster import SimulatedCluster
 from simulation.simulated_datanode import DISKS
-from simulation.world import Node
+from simulation.world import Network, Node
 
 from peacefs.protocol import effects as fx
 
@@ -90,6 +90,35 @@ class DiskBreaker:
             self._look_again()
         else:
             self._cluster.world.later(0.1, lambda: self._heal_when(condition, node))
+
+
+class Separator:
+    """Cuts the line between two nodes for a while; both go on, each as if the other had fallen silent."""
+
+    def __init__(self, cluster: SimulatedCluster, random: Random) -> None:
+        self._cluster = cluster
+        self._random = random
+        self.cuts = 0
+        self._cut_later(cluster.world.network)
+
+    def _cut_later(self, network: Network) -> None:
+        self._cluster.world.later(self._random.uniform(5.0, 60.0), lambda: self._cut(network))
+
+    def _cut(self, network: Network) -> None:
+        """Until the world has another network."""
+        world = self._cluster.world
+        if world.network is not network:
+            return
+        datanode = self._random.choice(self._cluster.datanodes).node.name
+        other = self._random.choice([name for name in sorted(world.nodes) if name != datanode])
+        network.separated.add(frozenset((datanode, other)))
+        self.cuts += 1
+
+        def mend() -> None:
+            network.separated.clear()
+            self._cut_later(network)
+
+        world.later(self._random.choice((2.0, 6.0, 15.0, 30.0)), mend)
 
 
 class ClockMover:

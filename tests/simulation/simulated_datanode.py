@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable
 from random import Random
 
 from simulation.client_requests import OnLink
 from simulation.terms import CALL_TIMEOUT_S, HOP_TIMEOUT_S, SIGNER
 from simulation.world import SimulatedConnection, World
+from store.simulated_disk import SimulatedDisk
 
 from peacefs.datanode.changes import Changes
 from peacefs.datanode.chunk_server import ChunkServer
@@ -17,6 +19,7 @@ from peacefs.datanode.cluster_clock import ClusterClock
 from peacefs.datanode.copy_budget import CopyBudget
 from peacefs.datanode.data_requests import DataRequests
 from peacefs.datanode.disk import Disk
+from peacefs.datanode.disk_balancer import DiskBalancer
 from peacefs.datanode.disk_set import DiskSet
 from peacefs.datanode.orders import Orders
 from peacefs.datanode.paces import Paces
@@ -25,9 +28,11 @@ from peacefs.datanode.replicator import Replicator
 from peacefs.datanode.scrubber import Scrubber
 from peacefs.datanode.streams_under_way import StreamsUnderWay
 from peacefs.protocol import effects as fx
-from peacefs.protocol.errors import PeacefsError, PeerError, PeerUnreachable
+from peacefs.protocol.errors import ChunkError, PeacefsError, PeerError, PeerUnreachable
 from peacefs.protocol.limits import (
+    disk_balance_look_s,
     heartbeat_interval_s,
+    scrub_rest_s,
 )
 from peacefs.protocol.messages import (
     AskStreams,
@@ -44,6 +49,7 @@ from peacefs.protocol.messages import (
 
 #: Those of every datanode.
 DISKS = ("/disk-1", "/disk-2")
+_ROOM_BYTES = 1 << 40
 _SCRUB_PERIOD_S = 60.0
 _SCRUB_BYTES_PER_SECOND = 1 << 20
 
@@ -58,7 +64,7 @@ class SimulatedDatanode:
         self._copy_rate = copy_rate
         self.address = (f"{name}.simulated", 9866)
         self.store: DiskSet
-        self.capacity_bytes = 1 << 40
+        self.capacity_bytes = _ROOM_BYTES
         #: On its disk: what identity.json remembers.
         self.epoch_seen = 0
         self.start()
@@ -76,7 +82,7 @@ class SimulatedDatanode:
                 ChunkStore(
                     directory,
                     0,
-                    available_bytes=lambda: 1 << 40,
+                    available_bytes=self._available_bytes,
                     rng=Random(world.random.random()),
                     on_lost=changes.removed,
                 ),
@@ -110,12 +116,26 @@ class SimulatedDatanode:
 
         world.spawn(node, "living", live())
         world.spawn(node, "compacting", self._keep_compacting())
+        self.disk_balancer = DiskBalancer(self.store, lambda: world.now_s, changes.corrupt)
+        world.spawn(node, "balancing disks", self._keep_balancing_disks())
+
+    def _available_bytes(self) -> int:
+        disk = self.node.disk
+        return _ROOM_BYTES if disk.capacity_bytes == sys.maxsize else disk.available_bytes()
+
+    # What goes wrong in the following is tried again, as by the real datanode's threads.
 
     def _keep_compacting(self) -> fx.Steps[None]:
-        yield from fx.sleep(5.0)
         while True:
-            yield from self.store.compact()
             yield from fx.sleep(5.0)
+            with contextlib.suppress(ChunkError):
+                yield from self.store.compact()
+
+    def _keep_balancing_disks(self) -> fx.Steps[None]:
+        while True:
+            yield from fx.sleep(disk_balance_look_s)
+            with contextlib.suppress(ChunkError):
+                yield from self.disk_balancer.advance()
 
     def _keep_scrubbing(self, changes: Changes) -> fx.Steps[None]:
         scrubber = Scrubber(
@@ -126,11 +146,20 @@ class SimulatedDatanode:
             bytes_per_second=_SCRUB_BYTES_PER_SECOND,
         )
         while True:
-            rest_s = yield from scrubber.advance()
+            try:
+                rest_s = yield from scrubber.advance()
+            except OSError:
+                rest_s = scrub_rest_s
             yield from fx.sleep(rest_s)
 
     def crash(self) -> None:
         self.world.crash(self.node)
+
+    def wipe(self) -> None:
+        """While it is off: its disks are replaced by new ones."""
+        assert not self.node.up
+        self.node.disk = SimulatedDisk(Random(self.world.random.random()))
+        self.epoch_seen = 0
 
     def order(self, order: Message, answered: Callable[[Message], None]) -> None:
         """Obeyed by the real `Orders`; an order for a node that is down is lost, and so may be any. Then the
@@ -148,7 +177,8 @@ class SimulatedDatanode:
                 world.when_done(task, lambda done: answered(lost if done.error is not None else done.result))
 
         for _ in range(world.times()):
-            if self.node.up and not world.loses():
+            separated = world.network.separates(self.node, world.nodes["coordinator"])
+            if self.node.up and not separated and not world.loses():
                 world.later(world.transit_s(), arrive)
             else:
                 world.later(CALL_TIMEOUT_S, lambda: answered(lost))

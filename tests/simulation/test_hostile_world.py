@@ -1,10 +1,11 @@
 """The whole cluster while everything goes wrong at once, and while a backup is put back in the middle of it.
 
-Nodes crash, a disk breaks down and comes back with what it held, messages are lost, late, doubled and cut in the
-middle, and clocks jump. Clients write, extend, flush (and are gone in the middle of it), truncate, move, delete,
-take snapshots and restore them, copy all they have, throw away and take back, under quotas that change, and try
-what they may not. See `private_directory` for what must hold, and `seeds`
-for how to play more.
+Nodes crash, a disk breaks down and comes back with what it held, another fails to sync, is full or rots, messages
+are lost, late, doubled and cut in the middle, lines are cut, and clocks jump. Datanodes are taken out of service,
+come back with nothing when they are said to be drained, and are balanced, their disks as well. Clients write,
+extend, flush (and are gone in the middle of it), truncate, move, exchange, join, delete, take and restore
+snapshots, copy all they have, throw away and take back, under quotas that change, and try what they may not. See
+`private_directory` for what must hold, and `seeds` for how to play more.
 """
 
 from __future__ import annotations
@@ -13,14 +14,18 @@ from collections import Counter
 from random import Random
 
 import pytest
+from simulation.disk_mishaps import DiskMishaps
 from simulation.hostility import DOUBT_S, check_everything, hostile_network, let_calm_down
+from simulation.operating import Operator
 from simulation.private_directory import PrivateDirectory
-from simulation.saboteur import ClockMover, DiskBreaker, Saboteur
+from simulation.saboteur import ClockMover, DiskBreaker, Saboteur, Separator
 from simulation.seeds import seeds
 from simulation.simulated_cluster import SimulatedCluster
 from simulation.world import Network
 
 _TRASH_MINUTES = 5
+#: Of all that clients do: so much must have been done at least once.
+_KINDS_MIN = 18
 
 
 def directories(cluster: SimulatedCluster, count: int, random: Random) -> list[PrivateDirectory]:
@@ -56,20 +61,26 @@ def test_what_was_acknowledged_survives_everything_at_once(seed: int) -> None:
     saboteur = Saboteur(cluster, random, effects_between=400)
     breaker = DiskBreaker(cluster, random)
     clocks = ClockMover(cluster, random)
-    work(cluster, clients, operations=100)
+    mishaps = DiskMishaps(cluster, random)
+    operator = Operator(cluster, random)
+    separator = Separator(cluster, random)
+    work(cluster, clients, operations=120)
     saboteur.rest()
     breaker.rest()
     clocks.set_right()
+    mishaps.rest()
+    operator.rest()
     let_calm_down(cluster)
     check_everything(cluster, clients)
     world = cluster.world
-    assert saboteur.crashes >= 3 and clocks.jumps >= 3
+    assert saboteur.crashes >= 3 and clocks.jumps >= 3 and separator.cuts >= 3
     assert world.messages_lost and world.messages_duplicated and world.messages_delayed and world.messages_cut
     acknowledged = sum((Counter(client.acknowledged) for client in clients), Counter())
-    assert acknowledged.total() > 60 and acknowledged["limit"] and acknowledged["discard"]
+    assert acknowledged.total() > 60 and len(acknowledged) >= _KINDS_MIN
     print(
         f"{[client.acknowledged for client in clients]}, {sum(client.failed for client in clients)} failed, "
-        f"{saboteur.crashes} crashes, {breaker.broken} disks, {clocks.jumps} jumps, {world.now_s:.0f} s"
+        f"{saboteur.crashes} crashes, {breaker.broken} disks, {clocks.jumps} jumps, {separator.cuts} cuts, "
+        f"{dict(mishaps.happened)}, {dict(operator.done)}, {world.now_s:.0f} s"
     )
 
 

@@ -21,6 +21,7 @@ from store.simulated_disk import DISK_EFFECTS, SimulatedDisk
 from peacefs.protocol import effects as fx
 from peacefs.protocol.errors import PeacefsError, PeerTimeout, PeerUnreachable
 from peacefs.protocol.frames import Frame, FrameReader, encode
+from peacefs.protocol.limits import connect_timeout_s
 from peacefs.protocol.messages import Message
 
 Steps = Generator[Any, Any, Any] | Coroutine[Any, Any, Any]
@@ -106,6 +107,11 @@ class Network:
     delay: float = 0.0
     delay_s_max: float = 0.0
     cut: float = 0.0
+    #: Pairs of nodes between which nothing arrives any more, and neither is told.
+    separated: set[frozenset[str]] = field(default_factory=set)
+
+    def separates(self, one: Node, other: Node) -> bool:
+        return frozenset((one.name, other.name)) in self.separated
 
 
 class World:
@@ -276,12 +282,13 @@ class World:
         turn = task.turn
 
         def arrive() -> None:
-            if self.coordinator is not None:
+            if self.coordinator is not None and not self.network.separates(task.node, self.nodes["coordinator"]):
                 answering = self.coordinator(task.node.name, effect.message)
                 self.when_done(self.spawn(self.nodes["coordinator"], "call", answering), reply)
 
         def reply(handler: Task) -> None:
-            if self.loses() or isinstance(handler.error, NodeCrashed):
+            separated = self.network.separates(task.node, handler.node)
+            if separated or self.loses() or isinstance(handler.error, NodeCrashed):
                 return
             self._at(
                 self.now_s + self.transit_s(), lambda: self._resume(task, handler.result, handler.error, turn)
@@ -329,6 +336,9 @@ class World:
                 return
         for node in self.nodes.values():
             serve = node.listeners.get(effect.address)
+            if serve is not None and self.network.separates(task.node, node):
+                self._later(task, connect_timeout_s, error=PeerTimeout(f"{effect.name} did not answer in time"))
+                return
             if serve is not None and node.up:
                 here, there = (
                     SimulatedConnection(task.node, effect.name),
@@ -350,7 +360,7 @@ class World:
             return
         wire = encode(effect.message, len(effect.payload)) + bytes(effect.payload)
         other = connection.other
-        other.stalled = other.stalled or self.loses()
+        other.stalled = other.stalled or self.loses() or self.network.separates(task.node, other.node)
         if not other.stalled:
             is_cut = self._happens(self.network.cut)
             if is_cut:
@@ -399,7 +409,7 @@ class World:
         """Hangs up: the other side notices after what is under way, unless it is never told."""
         connection.broken = True
         other = connection.other
-        if other.broken or other.stalled:
+        if other.broken or other.stalled or self.network.separates(connection.node, other.node):
             return
         delay_s = max(self.now_s, other.arrives_at_s) + self._latency_s()
 

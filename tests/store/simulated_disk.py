@@ -226,9 +226,13 @@ class SimulatedDisk:
 
     def heal(self) -> None:
         """Failures that were asked for and have not happened yet will not happen; what was broken works."""
-        self._faults.clear()
+        self.fail_no_more()
         self._broken.clear()
         self._read_only.clear()
+
+    def fail_no_more(self) -> None:
+        """Failures that were asked for and have not happened yet will not happen; what is broken stays so."""
+        self._faults.clear()
 
     def flip_bit(self, path: str, offset: int, *, in_memory_too: bool = True) -> None:
         """The medium rots; until it is read again, memory may still hold the sound byte."""

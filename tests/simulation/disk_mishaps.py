@@ -1,0 +1,90 @@
+"""One datanode whose disks serve it badly: syncs that fail, no room, bits that flip. All else is well there."""
+
+from __future__ import annotations
+
+import errno
+import sys
+from collections import Counter
+from random import Random
+
+from simulation.simulated_cluster import SimulatedCluster
+from simulation.simulated_datanode import SimulatedDatanode
+
+from peacefs.datanode.store_layout import chunk_file_bytes, record_bytes
+from peacefs.protocol import effects as fx
+
+_ROOM_LEFT_BYTES = 200_000
+_REPLICAS_MIN = 3
+
+
+class DiskMishaps:
+    """It is always the same datanode, so that with one broken disk elsewhere every chunk has a good replica.
+
+    A bit flips only where every chunk has as many replicas as it should: then one more is not the last.
+    """
+
+    def __init__(self, cluster: SimulatedCluster, random: Random) -> None:
+        self._cluster = cluster
+        self._random = random
+        self._victim: SimulatedDatanode = random.choice(cluster.datanodes)
+        self._is_over = False
+        self.happened: Counter[str] = Counter()
+        self._look_again()
+
+    def rest(self) -> None:
+        """What has rotted stays so until it is found."""
+        self._is_over = True
+        self._victim.node.disk.fail_no_more()
+        self._make_room()
+
+    def _look_again(self) -> None:
+        self._cluster.world.later(self._random.uniform(5.0, 30.0), self._look)
+
+    def _look(self) -> None:
+        if self._is_over:
+            return
+        what = self._random.choice(("sync", "full", "rot"))
+        if self._victim.node.up and getattr(self, f"_{what}")():
+            self.happened[what] += 1
+        self._look_again()
+
+    def _sync(self) -> bool:
+        self._victim.node.disk.fail(fx.Sync, errno.EIO, skip=self._random.randrange(20))
+        return True
+
+    def _full(self) -> bool:
+        disk = self._victim.node.disk
+        if disk.capacity_bytes != sys.maxsize:
+            return False
+        disk.capacity_bytes -= disk.available_bytes() - self._random.randrange(_ROOM_LEFT_BYTES)
+        self._cluster.world.later(self._random.uniform(2.0, 20.0), self._make_room)
+        return True
+
+    def _make_room(self) -> None:
+        self._victim.node.disk.capacity_bytes = sys.maxsize
+
+    def _rot(self) -> bool:
+        """One bit of one replica, of its data or of what is kept with it."""
+        chunks = self._cluster.coordinator.cluster.chunks
+        alive = len(self._cluster.coordinator.cluster.members.alive())
+        if alive < len(self._cluster.datanodes) or not self._cluster.fully_replicated():
+            return False
+        wanted = [
+            (disk, replica.chunk)
+            for disk in self._victim.store.working
+            for replica in disk.store.replicas()
+            if (state := chunks.get(replica.chunk)) is not None and len(state.holders) >= _REPLICAS_MIN
+        ]
+        if not wanted:
+            return False
+        disk, chunk = self._random.choice(wanted)
+        place = disk.store._index.find(chunk)
+        assert place is not None
+        is_own = place.has_own_file
+        name = f"{chunk:016x}-{place.version:016x}-" if is_own else f"/segments/{place.segment:08x}-"
+        length = chunk_file_bytes(place.length) if is_own else record_bytes(place.length)
+        for path, _content in self._victim.node.disk.files():
+            if path.startswith(f"{disk.directory}/") and name in path:
+                self._victim.node.disk.flip_bit(path, place.offset + self._random.randrange(length))
+                return True
+        return False
