@@ -197,10 +197,11 @@ def appender(path: str, name: str, acknowledged: list[bytes], tried: list[bytes]
 def test_records_of_many_appenders_are_there_once_and_whole_in_some_order(seed: int) -> None:
     """Coordinator and datanodes crash meanwhile: leases are lost, broken, and taken again."""
     print(f"seed {seed}")
-    cluster = SimulatedCluster(seed, lose=0.003)
+    cluster = SimulatedCluster(seed)
     cluster.until_ready()
     writer = cluster.client("client-writer")
     cluster.world.run_task(cluster.start(writer, "create", write("/log", b"", "create")), limit_s=60.0)
+    cluster.world.network.lose = 0.003
     saboteur = Saboteur(cluster, Random(seed), effects_between=250)
     acknowledged: list[bytes] = []
     tried: list[bytes] = []
