@@ -340,8 +340,9 @@ def test_a_hop_that_hears_nothing_names_the_hop_before_it(make_cluster):
     assert (answer.code, answer.culprit) == ("PeerTimeout", "n0")
 
 
-def test_a_replica_that_was_acknowledged_survives_a_repetition_that_fails(cluster):
+def test_a_replica_that_was_acknowledged_survives_a_repetition_that_fails(make_cluster):
     """The writer sends again, because it did not hear the answer, and a hop has died meanwhile."""
+    cluster = make_cluster(nodes=2)
     allocated = cluster.coordinator.allocated(["n0", "n1"])
     data = b"acknowledged"
     connection = cluster.connect("n0")
