@@ -27,7 +27,6 @@ from peacefs.protocol.idle_reaper import IdleReaper
 from peacefs.protocol.limits import (
     client_answer_timeout_s,
     client_http_connections_max,
-    client_http_idle_connections_max,
     client_http_idle_s,
     client_patience_s,
     connect_timeout_s,
@@ -92,10 +91,12 @@ class CoordinatorHttp:
             trust_env=False,
             verify=False,
             transport=self._transport,
+            # All may lie idle, until the reaper closes them together: httpcore 1.0.9 closes one that is too many, or
+            # too old, also when it has given it to a request already, which then waits for nothing.
             limits=httpx.Limits(
                 max_connections=client_http_connections_max,
-                max_keepalive_connections=client_http_idle_connections_max,
-                keepalive_expiry=self._idle_s_max,
+                max_keepalive_connections=client_http_connections_max,
+                keepalive_expiry=None,
             ),
         )
 

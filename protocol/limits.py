@@ -200,7 +200,6 @@ idle_connections_max: Final = 256
 # The same for HTTP to the coordinator; it closes what is silent for longer (`http_keep_alive_s`).
 client_http_idle_s: Final = 30.0
 client_http_connections_max: Final = 64
-client_http_idle_connections_max: Final = 8
 # One that was of use so lately is used again without a look at whether the peer has hung up since.
 trusted_connection_s: Final = 1.0
 write_attempts_max: Final = 4

@@ -6,6 +6,7 @@ import json
 import random
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
@@ -182,6 +183,15 @@ def test_connections_that_nobody_uses_are_closed_by_time(server: ThreadingHTTPSe
     http.close()
     with pytest.raises(RuntimeError, match="was closed"):
         http.ask("GET", "/")
+
+
+def test_none_of_many_threads_closes_what_another_may_have_been_given(server: ThreadingHTTPServer) -> None:
+    http = CoordinatorHttp(CoordinatorAddress("127.0.0.1", server.server_port))
+    with ThreadPoolExecutor(24) as threads:
+        answers = list(threads.map(lambda _: http.ask("GET", "/"), range(1500)))
+    assert answers == [b"ok"] * 1500
+    assert not server.hung_up.acquire(blocking=False), "all are kept while somebody asks"  # type: ignore[attr-defined]
+    http.close()
 
 
 def test_a_conversation_that_is_closed_hangs_up(server: ThreadingHTTPServer) -> None:

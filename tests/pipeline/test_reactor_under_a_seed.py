@@ -133,7 +133,7 @@ def serving(connection: SocketConnection, store: ChunkStore) -> fx.Steps[None]:
     while True:
         frame = yield from fx.next_request(connection, timeout_s=_SILENCE_S)
         content = bytes(frame.payload)
-        staged = yield from store.stage(frame.message.offset, 1)
+        staged = store.stage(frame.message.offset, 1)
         yield from store.write(staged, frame.message.sums, content)
         while not frame.message.last:
             frame = yield from fx.receive(connection, timeout_s=_SILENCE_S)
