@@ -91,8 +91,8 @@ class CoordinatorHttp:
             trust_env=False,
             verify=False,
             transport=self._transport,
-            # All may lie idle, until the reaper closes them together: httpcore 1.0.9 closes one that is too many, or
-            # too old, also when it has given it to a request already, which then waits for nothing.
+            # All may lie idle, until the reaper closes them together: httpcore 1.0.9 closes one that is too many,
+            # or too old, also when it has given it to a request already, which then waits for nothing.
             limits=httpx.Limits(
                 max_connections=client_http_connections_max,
                 max_keepalive_connections=client_http_connections_max,
