@@ -51,7 +51,8 @@ def _calibrate(file: Path, address: str, seconds: float = 0.1) -> Result:
 
 def test_rates_come_near_those_that_disks_have_and_nothing_stays_behind(address: str, tmp_path: Path) -> None:
     file = tmp_path / "net.toml"
-    # A machine that is busy with other things makes disks slower, never faster: then it is measured for longer.
+    # A machine that is busy with other things makes disks slower, never faster, and may be taken for a link that is
+    # slow: then it is measured for longer.
     for seconds in (0.6, 1.5, 4.0):
         done = _calibrate(file, address, seconds)
         assert done.exit_code == 0, done.output
@@ -59,14 +60,14 @@ def test_rates_come_near_those_that_disks_have_and_nothing_stays_behind(address:
         fast, slow = sorted((server.disk for server in found.servers.values()), key=lambda disk: -disk.best_rate)
         assert fast.best_rate <= 1.1 * 40e6 and slow.best_rate <= 1.1 * 10e6
         is_near = fast.best_rate >= 0.5 * 40e6 and slow.best_rate >= 0.5 * 10e6
-        if is_near and fast.rate(1) < 0.8 * fast.rate(2):
+        # Loopback is faster than these disks, so that nothing can be learnt of the links.
+        links = {link.bytes_s for link in found.switch_links()}
+        if is_near and fast.rate(1) < 0.8 * fast.rate(2) and links == {125e6}:
             break
         file.unlink()
     else:
-        raise AssertionError(f"{fast} and {slow} are not near 40 and 10 MB/s")
-    # Loopback is faster than these disks, so nothing was learnt of the links.
+        raise AssertionError(f"{fast} and {slow} are not near 40 and 10 MB/s, or {links} not left at 125 MB/s")
     assert "/n1 - /: at least " in done.stdout and "left at 125 MB/s" in done.stdout
-    assert {link.bytes_s for link in found.switch_links()} == {125e6}
     _until_nothing_is_held(address)
 
     file.write_text("# Ours, by hand.\n# Two lines.\n\n" + file.read_text())
