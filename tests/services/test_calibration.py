@@ -51,8 +51,8 @@ def _calibrate(file: Path, address: str, seconds: float = 0.1) -> Result:
 
 def test_rates_come_near_those_that_disks_have_and_nothing_stays_behind(address: str, tmp_path: Path) -> None:
     file = tmp_path / "net.toml"
-    # A machine that is busy with other things makes disks slower, never faster, and may be taken for a link that is
-    # slow: then it is measured for longer.
+    # A machine that is busy with other things makes disks slower, never faster, and may be taken for a slow link:
+    # then it is measured for longer.
     for seconds in (0.6, 1.5, 4.0):
         done = _calibrate(file, address, seconds)
         assert done.exit_code == 0, done.output
