@@ -92,6 +92,7 @@ class Supervising:
         self._check_owner(name, user)
         self._core.forget(name)
         self._refused = [record for record in self._refused if record.name != name]
+        self._latest.pop(name, None)
         await self._at.commit(lambda tx: tx.forget_query(name))
 
     def status(self, name: str) -> QueryStatus:
@@ -177,7 +178,7 @@ class Supervising:
             await self._at.commit(lambda tx: [tx.record_query(record) for record in records])
         except ServiceUnready:
             # Of what was decided since, and may be committed by now, nothing is to be overwritten.
-            self._refused += [record for record in records if self._latest[record.name] is record]
+            self._refused += [record for record in records if self._latest.get(record.name) is record]
             raise
         for record in records:
             self._committed[record.name] = record.run

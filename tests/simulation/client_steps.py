@@ -46,6 +46,11 @@ def write(path: str, data: bytes, request_id: str, user: str = "simulated") -> f
 
 def write_from(path: str, source: ByteStream, request_id: str = "", user: str = "simulated") -> fx.Steps[None]:
     created = yield from fx.call(Create(path, request_id, user), Created, timeout_s=CALL_TIMEOUT_S)
+    yield from write_created(created, source)
+
+
+def write_created(created: Created, source: ByteStream) -> fx.Steps[None]:
+    """The rest of it, for a client that has leave."""
     yield from write_file(
         created.token,
         created.allocated,

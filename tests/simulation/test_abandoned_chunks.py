@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from simulation.client_requests import Create, Created, Extend
-from simulation.client_steps import append, append_from, delete, read, write, write_from
+from simulation.client_steps import append, append_from, delete, read, write, write_created, write_from
 from simulation.name_changes import Change
 from simulation.seeds import seeds
 from simulation.simulated_cluster import SimulatedCluster
@@ -17,7 +17,6 @@ from simulation.world import Network, Node
 from peacefs.client.byte_stream import ByteStream
 from peacefs.client.checkpoint_parts import split
 from peacefs.client.file_appender import append_file
-from peacefs.client.file_writer import write_file
 from peacefs.client.granted_parts import GrantedParts
 from peacefs.client.pages import Pages, Stop
 from peacefs.protocol import effects as fx
@@ -125,15 +124,7 @@ def test_what_was_written_for_a_file_that_is_refused_at_its_completion_is_gone_s
     def work() -> fx.Steps[None]:
         created = yield from fx.call(Create("/f", "r"), Created, timeout_s=CALL_TIMEOUT_S)
         yield from fx.call(Change("mkdirs", "/f", "simulated", "", number=0o755), Done, timeout_s=CALL_TIMEOUT_S)
-        source = ByteStream.of(bytes(size))
-        yield from write_file(
-            created.token,
-            created.allocated,
-            source,
-            block_bytes=CHUNK_BYTES,
-            desk=DESK,
-            hop_timeout_s=HOP_TIMEOUT_S,
-        )
+        yield from write_created(created, ByteStream.of(bytes(size)))
 
     with pytest.raises(FileAlreadyExists, match="as a directory"):
         run(cluster, client, work())
