@@ -48,7 +48,7 @@ def waiting_threads() -> int:
 
 def test_what_lies_idle_is_closed_by_time_and_nothing_is_left_running(make_pool, address, until):
     before = waiting_threads()
-    pool = make_pool(idle_s_max=0.2)
+    pool = make_pool(idle_s_max=0.8)
     connections = [pool.connect(address, "n0") for _ in range(3)]
     for connection in connections:
         pool.release(connection)

@@ -342,17 +342,19 @@ def test_one_that_was_never_started_can_be_stopped(driver):
 def test_who_is_sent_to_without_a_pause_lets_the_others_go_first(begin, pair):
     """Its frames are taken by turns with everybody else's, though there is always another one."""
     connection, theirs = pair()
-    (other, its_peer), order = pair(), []
+    (other, its_peer), order, sent = pair(), [], threading.Event()
 
     def take(connection, name, count):
         for _ in range(count):
             yield from fx.receive(connection, timeout_s=PATIENCE_S)
             order.append(name)
+            sent.wait(PATIENCE_S)
             time.sleep(0.0005)
 
     outcome, between = begin(take(connection, "all at once", 400)), begin(take(other, "between", 1))
     theirs.sendall(framed(b"") * 400)
     its_peer.sendall(framed(b""))
+    sent.set()
     assert outcome.wait().fault is None and between.wait().fault is None
     assert order.index("between") < 300
 

@@ -149,10 +149,10 @@ def test_a_server_that_hangs_is_left_at_the_deadline(make_cluster):
     cluster = make_cluster()
     cluster.write(DATA)
     cluster.nodes[0].relay.hold_down_after = 0
-    cluster.hop_timeout_s = 0.3
+    cluster.hop_timeout_s = 1.0
     started = time.monotonic()
     assert cluster.read() == DATA
-    assert 0.3 <= time.monotonic() - started < 3
+    assert 1.0 <= time.monotonic() - started < 5
 
 
 def test_a_server_that_hangs_up_on_a_consumer_in_its_pauses_is_asked_again_each_time(make_cluster, messages_sent):

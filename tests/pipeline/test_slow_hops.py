@@ -32,12 +32,12 @@ def paces(node):
 def test_the_predecessor_measures_a_slow_hop_and_the_one_before_it_does_not_blame_it(make_cluster):
     cluster = make_cluster()
     first, middle, last = cluster.nodes
-    hold_up(last, Append, lambda: time.sleep(0.05))
+    hold_up(last, Append, lambda: time.sleep(0.1))
     for _ in range(3):
         cluster.write(os.urandom(1 * MIB))
     of_first, of_middle, of_last = paces(first), paces(middle), paces(last)
-    assert of_middle["n2"] > 0.05
-    assert of_last["n2"] > 0.05, "its own disk"
+    assert of_middle["n2"] > 0.1
+    assert of_last["n2"] > 0.1, "its own disk"
     assert of_first["n1"] < of_middle["n2"] / 2
     assert max(of_first["n0"], of_middle["n1"]) < of_last["n2"] / 2
     assert set(of_first) == {"n0", "n1"} and set(of_last) == {"n2"}
@@ -45,13 +45,13 @@ def test_the_predecessor_measures_a_slow_hop_and_the_one_before_it_does_not_blam
 
 def test_a_source_that_brings_little_makes_no_hop_look_slow(make_cluster):
     cluster = make_cluster()
-    for _ in range(3):
+    for _ in range(2):
         stream = ByteStream()
         stream.feed(os.urandom(MIB))
-        threading.Timer(0.1, stream.finish).start()
+        threading.Timer(0.6, stream.finish).start()
         cluster.write(stream)
     for node in cluster.nodes:
-        assert all(seconds < 0.08 for seconds in paces(node).values())
+        assert all(seconds < 0.5 for seconds in paces(node).values())
 
 
 def test_the_source_waits_for_the_slowest_hop_and_what_is_held_in_memory_is_bounded(make_cluster, until):
