@@ -6,6 +6,7 @@ The commands of this folder may import every package; each does so only when it 
 from __future__ import annotations
 
 import contextlib
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +16,7 @@ import typer
 from peacefs.checkpoint_commands import checkpoint
 from peacefs.client.command_line.application import application
 from peacefs.client.command_line.complaints import complain_of_system
-from peacefs.client.command_line.standard_streams import prepare_standard_streams
+from peacefs.client.command_line.standard_streams import ReaderGone, prepare_standard_streams
 from peacefs.metadata_commands import metadata
 from peacefs.placement_commands import plan, simulate, topology
 from peacefs.service_commands import coordinator, datanode
@@ -48,7 +49,8 @@ application.add_typer(topology, name="topology")
 
 
 def main() -> None:
-    """Runs it. Exit status 0, 1 for faults, 2 for wrong usage, 130 after Ctrl-C."""
+    """Runs it. Exit status 0, 1 for faults, 2 for wrong usage, 130 after Ctrl-C, 141 when nobody reads
+    what it prints any more, as the shell sees it of `cat`."""
     prepare_standard_streams()
     try:
         application(prog_name="peacefs")
@@ -56,8 +58,10 @@ def main() -> None:
         complain_of_system("", error)
         sys.exit(1)
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(128 + signal.SIGINT)
+    except ReaderGone:
+        sys.exit(128 + signal.SIGPIPE)
     finally:
         # What could not be written has been complained of; at exit it would be tried again, with two lines more.
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ReaderGone):
             sys.stdout.close()

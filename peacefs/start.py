@@ -16,7 +16,8 @@ _TERMINATED = 128 + signal.SIGTERM
 
 
 def main() -> None:
-    """Exit status 0, 1 for faults, 2 for wrong usage, 130 after Ctrl-C, 143 after SIGTERM."""
+    """Exit status 0, 1 for faults, 2 for wrong usage, 130 after Ctrl-C, 141 when who reads what it prints has
+    gone, 143 after SIGTERM."""
     terminated = False
 
     def terminate(_signal: int, _frame: FrameType | None) -> NoReturn:

@@ -31,8 +31,6 @@ class Commands(TyperGroup):
                 sys.stdout.flush()
         except PeacefsError as error:
             complain(ctx.invoked_subcommand, error.message)
-        except BrokenPipeError:
-            raise
         except OSError as error:
             complain_of_system(ctx.invoked_subcommand, error)
         raise typer.Exit(1) from None

@@ -74,8 +74,6 @@ class Complaints:
             yield
         except _OF_ONE_PATH as error:
             self.say(place, _REASONS.get(type(error), error.message))
-        except BrokenPipeError:
-            raise
         except OSError as error:
             if error.filename in (STANDARD_INPUT, STANDARD_OUTPUT):
                 # No path's fault, and not to be said once for each.

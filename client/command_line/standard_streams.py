@@ -17,6 +17,11 @@ STANDARD_INPUT: Final = "standard input"
 STANDARD_OUTPUT: Final = "standard output"
 
 
+class ReaderGone(Exception):
+    """Whoever read standard output has gone, as `head` does when it has enough. It is no fault of a path or of the
+    system (an OSError would be complained of), and ends the command in silence."""
+
+
 class _NamedStream(io.FileIO):
     """A descriptor that stays open whatever becomes of this object."""
 
@@ -27,6 +32,8 @@ class _NamedStream(io.FileIO):
     def write(self, data: Buffer, /) -> int:
         try:
             return super().write(data)
+        except BrokenPipeError:
+            raise ReaderGone from None
         except OSError as error:
             error.filename = self._called
             raise

@@ -27,7 +27,35 @@ def test_a_reader_that_goes_away_is_no_reason_for_a_traceback(files: PeaceFileSy
         assert process.stdout.readline() == b"line\n"
         process.stdout.close()
         assert process.stderr.read() == b""
-        assert process.wait(20) == 1
+        assert process.wait(20) == 141
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ls -R /",
+        "stat /",
+        "du /",
+        "count /",
+        "report",
+        "fsck",
+        "fsck --json",
+        "schedule",
+        "datanodes ls",
+        "--help",
+    ],
+)
+def test_with_nobody_to_read_it_a_command_ends_as_coreutils_do(environment: dict[str, str], command: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    told = [sys.executable, "-m", "peacefs", *command.split()]
+    try:
+        done = subprocess.run(
+            told, stdout=writing, stderr=subprocess.PIPE, env=os.environ | environment, timeout=60
+        )
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"")
 
 
 @pytest.mark.parametrize("command", ["ls /", "report", "fsck --json"])
