@@ -1,9 +1,9 @@
 """Chunks that will never be part of a file, by the word of the one writer who has leave to write them. Pure.
 
 A replica of such a chunk is garbage at once, and not only below the floor. Only who was given a chunk for himself
-can give it up: one that comes in the URL of a CREATE may be written by whoever has the URL, and is never entered
-here. A chunk that is being published, or was, is given up by nobody; a file that names one given up is refused.
-A writer's chunks are given up for it when the completion of its file is refused for good.
+can give it up; one that comes in the URL of a CREATE, which may be sent again, is given to the first body that
+comes (`datanode/first_chunks.py`). A chunk that is being published, or was, is given up by nobody; a file that
+names one given up is refused. A writer's chunks are given up for it when its completion is refused for good.
 
 Soft and bounded: what is forgotten here, or was said to the coordinator before this one, goes by the floor. So it
 is after a restore from a backup: what writers gave up since then is unknown to it, as what they published is, and

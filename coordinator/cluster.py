@@ -370,8 +370,8 @@ class Cluster:
         return self._placement.nearest_first(state.holders, near_host)
 
     @property
-    def chunks_being_written(self) -> Set[ChunkId]:
-        """Chunks that were placed and are neither completed nor given up, as far as is known."""
+    def chunks_with_leave(self) -> Set[ChunkId]:
+        """Chunks that were placed and are neither completed nor given up: somebody may write them, or does."""
         return self._streams.chunks
 
     def hop(self, node_id: NodeId) -> Hop | None:

@@ -72,8 +72,9 @@ def _check_room(reader: Reader, way: Way, space: int) -> None:
 def complete_file(tx: Transaction, file: FileToComplete, now_ms: int) -> Publication:
     """Publishes the file, with its parents if they are missing, in place of the file that was there.
 
-    Asked again with the same request id it gives the first answer; with the same id and another file, or with
-    chunks that already belong to one, it raises BadRequest. Else it raises what `check_create` does.
+    Asked again with the same request id it gives the first answer, also where a body that was sent again lies in
+    other chunks; with the same id and another file, or with chunks that already belong to one, it raises
+    BadRequest. Else it raises what `check_create` does.
     """
     length = sum(chunk.length for chunk in file.chunks)
     if (first := promise(tx, _asked(file), length, now_ms)) is not None:
@@ -154,6 +155,6 @@ def _add_chunks(tx: Transaction, inode: InodeId, file: FileToComplete) -> list[C
 
 
 def _asked(file: FileToComplete) -> Asked:
-    """Tells two completions apart; who holds the replicas makes no difference."""
-    chunks = [(chunk.chunk, chunk.version, chunk.length, chunk.checksum) for chunk in file.chunks]
+    """Tells two completions apart by the file's data: a body that is sent again is written to other chunks."""
+    chunks = [(chunk.length, chunk.checksum) for chunk in file.chunks]
     return Asked(file.request_id, (str(file.path), chunks))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from peacefs.protocol.ids import ChunkId, NodeId
 from peacefs.protocol.limits import grant_open_s, write_token_lifetime_s
 from peacefs.protocol.messages import Allocated, GrantedChunk
-from peacefs.protocol.tokens import ChunkWrite
+from peacefs.protocol.tokens import ChunkWrite, FirstChunk
 
 from .membership import Node
 from .scheduled_sets import InFlight
@@ -19,24 +19,30 @@ class Placing:
         self._at = workplace
 
     def place(
-        self, replication: int, writer_host: str | None, exclude: frozenset[NodeId], writer: str | None = None
+        self,
+        replication: int,
+        writer_host: str | None,
+        exclude: frozenset[NodeId],
+        writer: str,
+        *,
+        is_shown: bool = False,
     ) -> tuple[Allocated, Node]:
-        """A chunk with a number of its own, and the head of its pipeline. Raises NoDatanodes.
+        """A chunk with a number of its own, given to `writer` alone, and its pipeline's head. Raises NoDatanodes.
 
-        `writer` is the one to whom it is given for himself; none where others may come to have it too.
+        With `is_shown` others than the writer may come to have the leave: it is good for the head's gateway only.
         """
         chunk, version = self._at.numbering.next(), self._at.numbering.next()
         nodes = self._at.cluster.place(
             self._at.monotonic(), chunk, writer_host, replication, exclude, write_token_lifetime_s
         )
-        if writer is not None:
-            self._at.cluster.abandonment.hand(chunk, writer)
-        return Allocated(
-            chunk=chunk,
-            version=version,
-            pipeline=[node.hop for node in nodes],
-            token=self.write_token(chunk, version, [node.id for node in nodes]),
-        ), nodes[0]
+        self._at.cluster.abandonment.hand(chunk, writer)
+        ids, head = [node.id for node in nodes], nodes[0]
+        if is_shown:
+            expires_s = self._at.wall_clock() + write_token_lifetime_s
+            token = self._at.signer.sign(FirstChunk(expires_s, chunk, version, ids, head.registration.process))
+        else:
+            token = self.write_token(chunk, version, ids)
+        return Allocated(chunk, version, [node.hop for node in nodes], token), head
 
     def granted(self, grant: InFlight) -> GrantedChunk | None:
         """The same for a chunk that the scheduling service has placed; None if a node of it is not known."""

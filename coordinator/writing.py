@@ -102,8 +102,9 @@ class Writing:
             client_host=wanted.client_host or "",
         )
         exclude = self._placing.nodes_by_http_name(wanted.exclude)
-        writer = None if wanted.is_shown else writer_of(token)
-        allocated, head = self._placing.place(token.replication, wanted.client_host, exclude, writer)
+        allocated, head = self._placing.place(
+            token.replication, wanted.client_host, exclude, writer_of(token), is_shown=wanted.is_shown
+        )
         return CreateTicket(
             head.registration.http_host, head.registration.http_port, self._at.signer.sign(token), allocated
         )
@@ -132,6 +133,8 @@ class Writing:
                 file = _file(token, wanted.chunks)
                 publication = await self._at.commit(lambda tx: self._publish(tx, file))
             self._take_in(token, wanted.chunks, publication)
+        if isinstance(token, FileWrite) and not publication.added:
+            self._give_up_repetition(token, wanted.chunks)
         return Completed(publication.length)
 
     async def flush(self, wanted: FlushFile, writer_host: str | None) -> Flushed:
@@ -179,6 +182,13 @@ class Writing:
             if not refusal.retriable:
                 self._at.send(self._at.cluster.given_up(chunks, writer_of(token)))
             raise
+
+    def _give_up_repetition(self, token: FileWrite, written: Sequence[WrittenChunk]) -> None:
+        """The file was published by an earlier body; what a repeated one was written to is nobody's."""
+        with self._at.reader.view():
+            spare = [each.chunk for each in written if self._at.reader.chunk(each.chunk) is None]
+        if spare:
+            self._at.send(self._at.cluster.given_up(spare, writer_of(token)))
 
     def _verify(self, chunks: Sequence[WrittenChunk]) -> None:
         for chunk in chunks:

@@ -43,6 +43,7 @@ from peacefs.protocol.webhdfs_redirects import ExtendFile, ReadFile, SumFile, Wr
 
 from .download import Download, begin, send_whole
 from .file_checksum import FileChecksum
+from .first_chunks import FirstChunks
 from .gateway_budget import BufferBudget
 from .own_reads import OwnReads
 from .upload import Upload, body_pieces
@@ -77,6 +78,7 @@ class Gateway:
         driver: ThreadDriver,
         grants: GrantDesk,
         own: OwnReads,
+        first_chunks: FirstChunks,
         *,
         wall_clock: Callable[[], float] = time.time,
         bounds: GatewayLimits | None = None,
@@ -85,6 +87,7 @@ class Gateway:
         self._driver = driver
         self._grants = grants
         self._own = own
+        self._first_chunks = first_chunks
         self._wall_clock = wall_clock
         self._bounds = bounds = bounds or GatewayLimits()
         self._budget = BufferBudget(bounds.buffer_bytes_max, bounds.patience_s)
@@ -177,8 +180,13 @@ class Gateway:
         return writing
 
     def _new_file(self, wanted: WriteFile, upload: Upload, block_bytes: int) -> fx.Steps[WriteStats]:
+        try:
+            first = self._first_chunks.take(wanted.first)
+        except AccessDenied as refusal:
+            upload.abort(refusal)
+            raise
         _completed, stats = yield from write_file(
-            wanted.token, wanted.first, upload.stream, block_bytes=block_bytes, desk=self._grants
+            wanted.token, first, upload.stream, block_bytes=block_bytes, desk=self._grants
         )
         return stats
 

@@ -73,6 +73,7 @@ from .disk import Disk, DiskState
 from .disk_balancer import DiskBalancer
 from .disk_set import DiskSet
 from .emulated_disk import DiskArm, EmulatedDisk
+from .first_chunks import FirstChunks
 from .gateway import Gateway
 from .orders import Orders
 from .own_reads import OwnReads
@@ -279,7 +280,10 @@ class Datanode:
             self._store, self.paces, lambda: self._scrubber.progress, self._disk_balancer, lambda: self._pool.idle
         ).publish()
         own = OwnReads(self._chunk_server, self._driver)
-        gateway = Gateway(self._signer, self._driver, self._grants, own, wall_clock=self._clock.now_s)
+        first_chunks = FirstChunks(self._signer, self._process)
+        gateway = Gateway(
+            self._signer, self._driver, self._grants, own, first_chunks, wall_clock=self._clock.now_s
+        )
         server = build_server(gateway)
         serving = asyncio.create_task(server.serve(sockets=[self._http_socket]))
         own_work = OwnWork(

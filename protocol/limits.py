@@ -221,6 +221,8 @@ hearsay_believed_s: Final = 10.0
 # Chunks of which the coordinator remembers who alone may write them, and those that were given up.
 handed_chunks_max: Final = 50_000
 abandoned_chunks_max: Final = 50_000
+# Of the chunks in URLs of CREATEs a gateway remembers so many that it has taken; older ones count as taken.
+first_chunks_remembered_max: Final = 50_000
 # Of what was written for a file that will not be, a writer gives up so many chunks with one call.
 given_up_chunks_per_call: Final = 1000
 reregister_backoff_s: Final = 0.5

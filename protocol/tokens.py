@@ -97,15 +97,28 @@ class ChunkWrite(Token, frozen=True):
     grant: int = 0
 
 
+class FirstChunk(Token, frozen=True):
+    """Leave for one process of a datanode to write one version of one chunk, once.
+
+    It is in the URL of a CREATE, which whoever has it may send again. No data server takes it; the gateway of that
+    process signs ChunkWrite in its place for the first body that comes.
+    """
+
+    chunk: ChunkId
+    version: Version
+    nodes: list[NodeId]
+    process: str
+
+
 class ChunkRead(Token, frozen=True):
     """Leave to read one chunk wherever it is."""
 
     chunk: ChunkId
 
 
-AnyToken = FileWrite | FileAppend | FileLease | FileRead | ChunkWrite | ChunkRead
+AnyToken = FileWrite | FileAppend | FileLease | FileRead | ChunkWrite | FirstChunk | ChunkRead
 _decoder: msgspec.msgpack.Decoder[AnyToken] = msgspec.msgpack.Decoder(AnyToken)
-T = TypeVar("T", FileWrite, FileAppend, FileLease, FileRead, ChunkWrite, ChunkRead)
+T = TypeVar("T", FileWrite, FileAppend, FileLease, FileRead, ChunkWrite, FirstChunk, ChunkRead)
 
 
 def _of_kind(token: AnyToken, kind: type[T]) -> T:

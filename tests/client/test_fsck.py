@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from typer.testing import CliRunner
 
@@ -147,6 +148,35 @@ def test_what_is_found_goes_to_stdout_and_progress_to_the_terminal(
     assert done.stdout.decode().startswith("/terminal/file 100 bytes, ")
     assert "1 files, 1 chunks inspected" in shown
     assert "/terminal/file" not in shown
+
+
+def test_creates_that_are_refused_repeated_or_never_carried_out_leave_nothing(
+    cluster: LocalCluster, wait_until: WaitUntil
+) -> None:
+    """As stock clients send them, by WebHDFS."""
+
+    def begun(path: str) -> str:
+        target = f"{cluster.http_address}/webhdfs/v1{path}?op=CREATE&user.name=alice"
+        answer = httpx.put(target)
+        assert answer.status_code == 307
+        return answer.headers["location"]
+
+    wait_until(
+        lambda: Fsck(cluster, "/", "--json").records[-1]["cluster"]["orphaned_replicas"] == 0, "all is quiet"
+    )
+    for number in range(5):
+        begun(f"/begun/{number}")
+    taken, refused = begun("/begun/twice"), begun("/begun/twice")
+    assert httpx.put(taken, content=b"first").status_code == 201
+    assert httpx.put(refused, content=b"second").status_code == 403
+    assert httpx.put(taken, content=b"first").status_code == 201
+
+    def left() -> tuple[int, int, int]:
+        of = Fsck(cluster, "/begun", "--json").records[-1]
+        status = httpx.get(f"{cluster.http_address}/v1/status").json()
+        return of["cluster"]["chunks_being_written"], of["files"], status["unclaimed"]["chunks"]
+
+    wait_until(lambda: left() == (0, 1, 0), "nothing is left but the file", timeout_s=20.0)
 
 
 def test_a_dead_datanode_leaves_replicas_lacking_until_it_is_back(

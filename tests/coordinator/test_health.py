@@ -133,11 +133,14 @@ def test_a_huge_broken_file_lists_some_of_its_chunks_and_counts_all(play: Play) 
     assert judgement.tally.chunks_with == {MISSING: count}
 
 
-def test_replicas_that_no_file_claims_are_orphans_unless_they_are_being_written(play: Play) -> None:
+def test_replicas_that_no_file_claims_are_orphans_unless_they_are_being_written_and_a_mere_leave_is_nothing(
+    play: Play,
+) -> None:
     play.join("dn-1", "dn-2", rack="/1", holding=(Replica(7, 1, 500),))
     play.join("dn-3", rack="/2")
     play.open_for_business()
     play.cluster.place(play.now_s, 8, None, 2, frozenset(), expires_s=60.0)
+    play.cluster.place(play.now_s, 9, None, 2, frozenset(), expires_s=60.0)
     play.cluster.heartbeat(play.now_s, "dn-3", Heartbeat(USAGE, added=[Replica(8, 1, 900)]))
     assert judge_cluster(play.cluster) == ClusterFindings(
         datanodes=3, racks=2, chunks_being_written=1, orphaned_replicas=2, orphaned_bytes=1000

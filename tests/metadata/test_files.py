@@ -129,12 +129,14 @@ def test_a_repeated_completion_gets_the_first_answer_and_changes_nothing(space: 
     # Who acknowledged makes no difference: the writer may have asked the pipeline again.
     fewer = [msgspec.structs.replace(chunk, receipts=chunk.receipts[:1]) for chunk in file.chunks]
     assert space.complete(replace(file, chunks=fewer)).length == 7
+    # Nor do the chunks that the same data was written to, when its body was sent again.
+    assert space.complete(replace(file, chunks=space.chunks(7))) == namespace.Publication(7, [], [])
 
 
 def test_a_request_id_cannot_complete_something_else(space: Space) -> None:
     file = space.completion("/f", 7)
     space.complete(file)
-    for other in (replace(file, chunks=space.chunks(7)), replace(file, path=parse_path("/g"))):
+    for other in (replace(file, chunks=space.chunks(8)), replace(file, path=parse_path("/g"))):
         with pytest.raises(BadRequest, match="has been used for another request"):
             space.complete(other)
     assert space.names("/") == ["f"]

@@ -33,6 +33,7 @@ from peacefs.datanode.chunk_server import ChunkServer
 from peacefs.datanode.chunk_store import ChunkStore
 from peacefs.datanode.data_requests import DataRequests
 from peacefs.datanode.data_server import DataServer
+from peacefs.datanode.first_chunks import FirstChunks
 from peacefs.datanode.gateway import Gateway, GatewayLimits
 from peacefs.datanode.own_reads import OwnReads
 from peacefs.datanode.pipeline import PipelineHop
@@ -185,10 +186,12 @@ class NameSide:
     def port(self) -> int:
         return self.served.port
 
-    def register(self, node: str, data_port: int, http_port: int) -> None:
+    def register(self, node: str, data_port: int, http_port: int, process: str = "") -> None:
         usage = Usage(100 * GIB, 0, 100 * GIB)
         now = time.monotonic()
-        registration = Register(node, "127.0.0.1", data_port, "127.0.0.1", http_port, f"/rack-{node}", usage)
+        registration = Register(
+            node, "127.0.0.1", data_port, "127.0.0.1", http_port, f"/rack-{node}", usage, process=process
+        )
         self.cluster.register(now, registration)
         self.cluster.report(now, node, ReportChunks([], True))
 
@@ -218,6 +221,10 @@ class NameSide:
         named = "".join(f"&{name.replace('_', '.')}={quote(str(value))}" for name, value in query.items())
         return self.served.request(method, f"/webhdfs/v1{quote(path)}?op={op}{named}", headers=headers)
 
+    def gives_up(self, chunk: int) -> bool:
+        """Whether whoever holds a replica of it is told to delete that."""
+        return chunk in self.cluster.abandonment
+
     def close(self) -> None:
         self._commits.close()
         self._reader.close()
@@ -233,6 +240,7 @@ class DataSide:
     names: NameSide
     signer: Signer
     limits: GatewayLimits = field(default_factory=GatewayLimits)
+    process: str = "a process"
 
     def __post_init__(self) -> None:
         me = Identity("test", "datanode", self.node, self.signer)
@@ -250,7 +258,10 @@ class DataSide:
         self.server.start()
         desk = GrantDesk(self.node, pushed=False)
         own = OwnReads(chunks, self.driver)
-        self.served = Served(lambda: Gateway(self.signer, self.driver, desk, own, bounds=self.limits))
+        first_chunks = FirstChunks(self.signer, self.process)
+        self.served = Served(
+            lambda: Gateway(self.signer, self.driver, desk, own, first_chunks, bounds=self.limits)
+        )
 
     @property
     def port(self) -> int:
@@ -312,7 +323,7 @@ def data(tmp_path_factory: pytest.TempPathFactory, signer: Signer) -> Iterator[D
         )
         side = DataSide("dn-1", tmp_path_factory.mktemp("data"), names, signer, limits)
         with side.served:
-            names.register("dn-1", side.server.address[1], side.port)
+            names.register("dn-1", side.server.address[1], side.port, side.process)
             yield side
         side.close()
 

@@ -1,0 +1,54 @@
+"""The chunks that come in the URLs of CREATEs: each is written by one body at most, and only through this gateway.
+
+Whoever has a URL may send to it again: a client that heard no answer, a proxy, the curious. What is written for a
+body that fails goes at once by its writer's word, so no two bodies may be written to one chunk. The coordinator
+therefore gives such a chunk to one process of the datanode that the URL leads to, which signs the leave to write
+it for the first body that comes; any other is written to a chunk that is asked for. Thread-safe.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from msgspec.structs import replace
+
+from peacefs.protocol.ids import ChunkId
+from peacefs.protocol.limits import first_chunks_remembered_max
+from peacefs.protocol.messages import Allocated
+from peacefs.protocol.tokens import ChunkWrite, FirstChunk, Signer
+
+
+class FirstChunks:
+    """Of one process of a datanode, by the name that it registers with."""
+
+    def __init__(self, signer: Signer, process: str, *, remembered_max: int = first_chunks_remembered_max) -> None:
+        self._signer = signer
+        self._process = process
+        self._remembered_max = remembered_max
+        self._lock = threading.Lock()
+        self._taken: dict[ChunkId, None] = {}
+        #: As good as taken are all up to this one: it was forgotten.
+        self._forgotten: ChunkId = 0
+
+    def take(self, first: Allocated) -> Allocated | None:
+        """The chunk with leave to write it; None if it is not this process's to write, or not any more.
+
+        Raises AccessDenied for what the coordinator has not signed.
+        """
+        given = self._signer.verify_even_late(first.token, FirstChunk)
+        if given.process != self._process or not self._is_fresh(given.chunk):
+            return None
+        leave = ChunkWrite(given.expires_s, given.chunk, given.version, given.nodes)
+        return replace(first, chunk=given.chunk, version=given.version, token=self._signer.sign(leave))
+
+    def _is_fresh(self, chunk: ChunkId) -> bool:
+        """Once true; then never again."""
+        with self._lock:
+            if chunk <= self._forgotten or chunk in self._taken:
+                return False
+            self._taken[chunk] = None
+            if len(self._taken) > self._remembered_max:
+                oldest = next(iter(self._taken))
+                del self._taken[oldest]
+                self._forgotten = max(self._forgotten, oldest)
+            return True
