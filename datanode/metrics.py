@@ -14,6 +14,9 @@ chunks_forwarded = Counter("peacefs_chunks_forwarded", "Chunks that a successor 
 bytes_forwarded = Counter("peacefs_forwarded_bytes", "Bytes of these", registry=registry)
 reads_served = Counter("peacefs_chunk_reads", "Requests to read a chunk that were begun", registry=registry)
 bytes_read = Counter("peacefs_read_bytes", "Bytes sent to readers of chunks", registry=registry)
+own_reads = Counter(
+    "peacefs_own_reads", "Small files that the gateway read here, or tried to", ["by"], registry=registry
+)
 pipeline_failures = Counter(
     "peacefs_pipeline_failures",
     "Chunks that were not acknowledged, by what went wrong",

@@ -360,10 +360,15 @@ stream_buffer_bytes: Final = 4 * MIB
 # be read, which are soon free again.
 gateway_threads: Final = 256
 gateway_quick_threads: Final = 32
-# And for small files that lie on the datanode's own disk, which they read there. A disk that does not answer in
-# time may keep all of them: such files are then read from other replicas, as those are that lie elsewhere.
+# And for small files that lie on the datanode's own disk and are not in memory, which they read there. A disk that
+# does not answer in time may keep all of them: such files are then read from other replicas, as those are that lie
+# elsewhere.
 gateway_own_reads_max: Final = 4
 gateway_own_read_timeout_s: Final = 1.0
+# The segments that are read are kept open for so long, and so many of them; what one that is removed takes of the
+# disk is free that much later.
+gateway_kept_files_max: Final = 64
+gateway_kept_file_s: Final = 10.0
 # How long a request waits for one of them, or for memory, before it is told to come again.
 gateway_patience_s: Final = 60.0
 gateway_downloads_max: Final = 256

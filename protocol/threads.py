@@ -52,6 +52,7 @@ class ThreadDriver:
     ) -> None:
         self._sync_to_disk = sync_to_disk
         self.pool = pool
+        self.wall_clock = wall_clock
         self._perform: dict[type[fx.Effect], Callable[[Any], Any]] = {
             fx.Connect: lambda e: pool.connect(e.address, e.name),
             fx.Send: lambda e: e.connection.send(e.message, e.payload, e.timeout_s),
