@@ -55,18 +55,20 @@ def write_file(
     desk: GrantDesk,
     hop_timeout_s: float = default_hop_timeout_s,
     renewal: LeaseRenewal | None = None,
+    ahead: str = "",
 ) -> fx.Steps[tuple[Completed, WriteStats]]:
     """Writes what `source` brings in chunks of `block_bytes`, and publishes it under the name in `token`.
 
     `first` is the chunk that the coordinator placed with the token, for what fits the fast lane; every larger
     chunk waits for its grant at `desk`. A file whose source aborts is not published.
+    `ahead` is the id of a wish to come, for which the coordinator is to place a chunk.
     Whatever is raised, the source is told, so that its producer does not wait for room.
     """
     written = yield from write_chunks(
         token, first, source, block_bytes=block_bytes, desk=desk, hop_timeout_s=hop_timeout_s, renewal=renewal
     )
     try:
-        completed = yield from fx.call(CompleteFile(token, written.chunks), Completed)
+        completed = yield from fx.call(CompleteFile(token, written.chunks, ahead=ahead), Completed)
     except PeacefsError as error:
         source.abort(error)
         raise

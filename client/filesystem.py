@@ -35,6 +35,7 @@ from .file_sink import AppendingSink, FileSink
 from .file_status import ContentSummary, CopiedTree, FileStatus, QuotaUsage, SnapshotDifference
 from .grants import GrantDesk
 from .patience import Patience
+from .small_writes import SmallWrites, is_small
 from .trash import Trash
 
 # Inside the class, `list` is its method.
@@ -59,6 +60,7 @@ class PeaceFileSystem:
         self._calls = ControlCalls(where, self._connections, patience)
         self._driver = ThreadDriver(self._connections, self._calls.call)
         self._grants = GrantDesk(f"{name} {uuid.uuid4().hex[:8]}", pushed=False)
+        self._small_writes = SmallWrites(self._grants)
 
     @property
     def user(self) -> str:
@@ -118,15 +120,14 @@ class PeaceFileSystem:
                 f"a block size of {block_bytes} bytes is out of range: "
                 f"multiples of {checksum_block_bytes} up to {chunk_bytes_max}"
             )
-        file = CreateFile(
-            request_id=new_request_id(),
-            path=path,
-            user=self.user,
+        file = self._wish(
+            path,
             overwrite=overwrite,
-            create_parent=make_parents,
-            replication=replication or 0,
+            replication=replication,
+            make_parents=make_parents,
             block_bytes=block_bytes,
             permission=permission,
+            request_id=new_request_id(),
         )
         return FileSink(self._driver, self._calls.create(file), block_bytes, self._api.new_holder(), self._grants)
 
@@ -170,9 +171,43 @@ class PeaceFileSystem:
         return self._driver.run(read_whole(opened.token, opened.layout))
 
     def write(self, path: str, data: bytes, *, overwrite: bool = False, replication: int | None = None) -> None:
-        """A whole file in one call, on the caller's thread; the rest as with `open_for_writing`."""
+        """A whole file in one call, on the caller's thread; the rest as with `open_for_writing`.
+
+        Of small files that follow one another each costs the coordinator one call.
+        """
+        if is_small(data):
+            self._write_small(data, self._wish(path, overwrite=overwrite, replication=replication))
+            return
         with self.open_for_writing(path, overwrite=overwrite, replication=replication) as sink:
             sink.write(data)
+
+    def _write_small(self, data: bytes, wish: CreateFile) -> None:
+        asked = self._driver.run(self._small_writes.publish_at_once(wish, data))
+        if asked is not None:
+            created = self._calls.create(asked)
+            self._driver.run(self._small_writes.publish_created(asked, created, data))
+
+    def _wish(
+        self,
+        path: str,
+        *,
+        overwrite: bool,
+        replication: int | None,
+        make_parents: bool = True,
+        block_bytes: int = chunk_bytes_max,
+        permission: int = 0o644,
+        request_id: str = "",
+    ) -> CreateFile:
+        return CreateFile(
+            path=path,
+            user=self.user,
+            overwrite=overwrite,
+            permission=permission,
+            replication=replication or 0,
+            block_bytes=block_bytes,
+            create_parent=make_parents,
+            request_id=request_id,
+        )
 
     # -- names -------------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from .file_status import FileStatus
 from .filesystem import PeaceFileSystem
 from .fsspec_files import FsspecSink, FsspecSource
 from .os_errors import os_errors
+from .small_writes import is_small
 
 _SCHEME = "peace://"
 
@@ -205,6 +206,12 @@ class PeaceFsspecFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
     def pipe_file(self, path: str, value: Any, mode: str = "overwrite", **kwargs: Any) -> None:
         """`mode` "create" refuses to replace a file, in the step that publishes it."""
+        if not kwargs and not self._intrans and is_small(value):
+            with os_errors():
+                self.files.write(
+                    self._strip_protocol(path), value, overwrite=mode != "create", replication=self._replication
+                )
+            return
         with self.open(path, "xb" if mode == "create" else "wb", **kwargs) as sink:
             sink.write(value)
 

@@ -207,7 +207,12 @@ class Appending:
 
 def writer_of(token: FileWrite | FileLease) -> str:
     """Whose chunks are his own: the name of the writer that a token was made for."""
-    return _writer_with(_lease(token)) if isinstance(token, FileLease) else f"request {token.request_id}"
+    return _writer_with(_lease(token)) if isinstance(token, FileLease) else writer_with(token.request_id)
+
+
+def writer_with(request_id: str) -> str:
+    """The name of who writes a new file under this request id."""
+    return f"request {request_id}"
 
 
 def _writer_with(lease: Lease) -> str:

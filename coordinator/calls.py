@@ -18,6 +18,7 @@ from peacefs.protocol.messages import (
     Message,
     Opened,
     OpenFile,
+    PublishFile,
     RenewLease,
     ReportCorrupt,
     StateReads,
@@ -36,7 +37,7 @@ _WITH_A_TOKEN = (AllocateChunk, CompleteFile, RenewLease, AbandonLease, GetLayou
 #: What datanodes ask, as clients that live in them.
 CALLS_OF_DATANODES = (*_WITH_A_TOKEN, TakeLease, StreamEnded, StreamsFound)
 #: What clients ask, who are who they say they are, as over HTTP.
-CALLS_OF_CLIENTS = (*_WITH_A_TOKEN, CreateFile, OpenFile, FlushFile, StateReads)
+CALLS_OF_CLIENTS = (*_WITH_A_TOKEN, CreateFile, PublishFile, OpenFile, FlushFile, StateReads)
 
 
 async def answer(
@@ -64,14 +65,17 @@ async def answer(
 async def _carry_out(files: Files, message: Message, host: str | None) -> Message:
     match message:
         case CreateFile():
-            return await _create(files, message, host)
+            ticket = await files.writing.create(wanted(message, host))
+            return Created(ticket.token, ticket.allocated)
+        case PublishFile():
+            return await files.writing.publish(wanted(message.file, host), message)
         case OpenFile():
             token, layout, _status = await files.reading.open_direct(message.path, message.user, host)
             return Opened(token, layout)
         case AllocateChunk():
             return await files.writing.allocate(message, host)
         case CompleteFile():
-            return await files.writing.complete(message)
+            return await files.writing.complete(message, host)
         case FlushFile():
             return await files.writing.flush(message, host)
         case TakeLease():
@@ -90,8 +94,9 @@ async def _carry_out(files: Files, message: Message, host: str | None) -> Messag
             raise AssertionError(f"{type(message).__name__} is not dispatched here")
 
 
-async def _create(files: Files, message: CreateFile, host: str | None) -> Created:
-    wanted = writing.CreateFile(
+def wanted(message: CreateFile, host: str | None) -> writing.CreateFile:
+    """A message of a client on `host`, as the operation takes it."""
+    return writing.CreateFile(
         path=message.path,
         user=message.user,
         overwrite=message.overwrite,
@@ -100,7 +105,7 @@ async def _create(files: Files, message: CreateFile, host: str | None) -> Create
         block_bytes=message.block_bytes,
         create_parent=message.create_parent,
         client_host=host,
+        failed=frozenset(message.exclude),
+        abandoned=message.abandoned,
         request_id=message.request_id,
     )
-    ticket = await files.writing.create(wanted)
-    return Created(ticket.token, ticket.allocated)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from peacefs.protocol.errors import NoDatanodes
 from peacefs.protocol.ids import ChunkId, NodeId
 from peacefs.protocol.limits import grant_open_s, write_token_lifetime_s
 from peacefs.protocol.messages import Allocated, GrantedChunk
@@ -43,6 +44,15 @@ class Placing:
         else:
             token = self.write_token(chunk, version, ids)
         return Allocated(chunk, version, [node.hop for node in nodes], token), head
+
+    def place_ahead(self, replication: int, writer_host: str | None, writer: str) -> Allocated | None:
+        """A chunk for a file that `writer` may come with soon; none where that cannot be now."""
+        if not self._at.cluster.ready(self._at.monotonic()):
+            return None
+        try:
+            return self.place(replication, writer_host, frozenset(), writer)[0]
+        except NoDatanodes:
+            return None
 
     def granted(self, grant: InFlight) -> GrantedChunk | None:
         """The same for a chunk that the scheduling service has placed; None if a node of it is not known."""

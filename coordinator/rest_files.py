@@ -122,7 +122,8 @@ def file_routes(files: Files) -> APIRouter:
 
     @router.post("/complete", openapi_extra=_documented(CompleteFile))
     async def complete(request: Request) -> Response:
-        return _json(await files.writing.complete(await _message(request, CompleteFile)))
+        wanted = await _message(request, CompleteFile)
+        return _json(await files.writing.complete(wanted, _client_host(request)))
 
     @router.post("/flush", openapi_extra=_documented(FlushFile))
     async def flush(request: Request) -> Response:

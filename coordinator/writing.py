@@ -7,9 +7,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from peacefs.protocol.errors import BadRequest, NoDatanodes, PeacefsError
-from peacefs.protocol.ids import ChunkId
-from peacefs.protocol.limits import checksum_block_bytes, chunk_bytes_max, write_token_lifetime_s
+from peacefs.protocol.errors import AccessDenied, BadRequest, NoDatanodes, PeacefsError
+from peacefs.protocol.ids import ChunkId, NodeId
+from peacefs.protocol.limits import (
+    checksum_block_bytes,
+    chunk_bytes_max,
+    write_token_lifetime_s,
+)
 from peacefs.protocol.messages import (
     AllocateChunk,
     Allocated,
@@ -17,15 +21,16 @@ from peacefs.protocol.messages import (
     CompleteFile,
     Flushed,
     FlushFile,
+    PublishFile,
     WrittenChunk,
 )
 from peacefs.protocol.request_ids import new_request_id
-from peacefs.protocol.tokens import FileLease, FileWrite
+from peacefs.protocol.tokens import ChunkWrite, FileLease, FileWrite
 
 from . import access_checks, namespace
-from .appending import Appending, writer_of
+from .appending import Appending, writer_of, writer_with
 from .metadata import Transaction
-from .paths import parse_path
+from .paths import NamespacePath, parse_path
 from .placing import Placing
 from .quota_checks import check_room
 from .records import InodeId, Lease
@@ -51,7 +56,11 @@ class CreateFile:
     block_bytes: int = 0
     create_parent: bool = True
     client_host: str | None = None
+    #: Datanodes that failed, as clients of WebHDFS call them, and as our own do.
     exclude: frozenset[str] = frozenset()
+    failed: frozenset[NodeId] = frozenset()
+    #: A chunk that was placed ahead for the same request and will not be written.
+    abandoned: ChunkId | None = None
     request_id: str = ""
     #: Whether others than the writer may come to have the first chunk, for it goes into a URL.
     is_shown: bool = False
@@ -80,6 +89,8 @@ class Writing:
 
     async def create(self, wanted: CreateFile) -> CreateTicket:
         """Places the first chunk and signs all that the completion needs. Commits nothing."""
+        if wanted.abandoned is not None:
+            self._at.send(self._at.cluster.given_up([wanted.abandoned], writer_with(wanted.request_id)))
         parsed = changeable_path(wanted.path)
         check_request_id(wanted.request_id)
         replication = checked_replication(wanted.replication)
@@ -88,20 +99,8 @@ class Writing:
             check_writer(self._at.reader, parsed)
             namespace.check_create(self._at.reader, parsed, wanted.overwrite, wanted.create_parent, replication)
         await self._at.until_ready()
-        token = FileWrite(
-            expires_s=self._at.wall_clock() + write_token_lifetime_s,
-            path=str(parsed),
-            user=wanted.user,
-            overwrite=wanted.overwrite,
-            permission=wanted.permission,
-            replication=replication,
-            block_bytes=_block_bytes(wanted.block_bytes),
-            create_parent=wanted.create_parent,
-            # A stock client sends none; the datanode may still have to repeat the completion.
-            request_id=wanted.request_id or new_request_id(),
-            client_host=wanted.client_host or "",
-        )
-        exclude = self._placing.nodes_by_http_name(wanted.exclude)
+        token = self._leave(wanted, parsed, replication)
+        exclude = wanted.failed | self._placing.nodes_by_http_name(wanted.exclude)
         allocated, head = self._placing.place(
             token.replication, wanted.client_host, exclude, writer_of(token), is_shown=wanted.is_shown
         )
@@ -122,26 +121,72 @@ class Writing:
         allocated, _head = self._placing.place(token.replication, writer_host, frozenset(wanted.exclude), writer)
         return allocated
 
-    async def complete(self, wanted: CompleteFile) -> Completed:
+    async def complete(self, wanted: CompleteFile, writer_host: str | None) -> Completed:
         """Creates the name and publishes the file, or extends the one that is there, in one commit."""
         token = self._at.signer.verify_for_writing(wanted.token, self._at.wall_clock())
+        check_request_id(wanted.ahead)
         self._verify(wanted.chunks)
-        with self._publishing(token, wanted.chunks):
+        with self._publishing(writer_of(token), wanted.chunks):
             if isinstance(token, FileLease):
                 publication = await self._appending.complete(token, wanted.chunks, wanted.replaced)
             else:
                 file = _file(token, wanted.chunks)
                 publication = await self._at.commit(lambda tx: self._publish(tx, file))
             self._take_in(token, wanted.chunks, publication)
+        return self._completed(token, wanted.chunks, publication, wanted.ahead, writer_host)
+
+    async def publish(self, file: CreateFile, wanted: PublishFile) -> Completed:
+        """`create` and `complete` in one, for a file of one chunk that was placed ahead for this request."""
+        if not file.request_id:
+            raise BadRequest("a file is published at once under the request id that its chunk was placed for")
+        check_request_id(wanted.ahead)
+        leave = self._at.signer.verify(wanted.token, ChunkWrite, self._at.wall_clock())
+        if (leave.chunk, leave.version) != (wanted.chunk.chunk, wanted.chunk.version):
+            raise AccessDenied("the token is for another chunk than the one that is to be published")
+        chunks = [wanted.chunk]
+        self._verify(chunks)
+        with self._publishing(writer_with(file.request_id), chunks):
+            token = self._leave(file, changeable_path(file.path), checked_replication(file.replication))
+            made = _file(token, chunks)
+            publication = await self._at.commit(lambda tx: self._publish(tx, made))
+            self._take_in(token, chunks, publication)
+        return self._completed(token, chunks, publication, wanted.ahead, file.client_host)
+
+    def _leave(self, wanted: CreateFile, path: NamespacePath, replication: int) -> FileWrite:
+        return FileWrite(
+            expires_s=self._at.wall_clock() + write_token_lifetime_s,
+            path=str(path),
+            user=wanted.user,
+            overwrite=wanted.overwrite,
+            permission=wanted.permission,
+            replication=replication,
+            block_bytes=_block_bytes(wanted.block_bytes),
+            create_parent=wanted.create_parent,
+            # A stock client sends none; the datanode may still have to repeat the completion.
+            request_id=wanted.request_id or new_request_id(),
+            client_host=wanted.client_host or "",
+        )
+
+    def _completed(
+        self,
+        token: FileWrite | FileLease,
+        chunks: Sequence[WrittenChunk],
+        publication: namespace.Publication,
+        ahead: str,
+        writer_host: str | None,
+    ) -> Completed:
         if isinstance(token, FileWrite) and not publication.added:
-            self._give_up_repetition(token, wanted.chunks)
-        return Completed(publication.length)
+            self._give_up_repetition(token, chunks)
+        if not ahead:
+            return Completed(publication.length)
+        placed = self._placing.place_ahead(token.replication, writer_host, writer_with(ahead))
+        return Completed(publication.length, placed)
 
     async def flush(self, wanted: FlushFile, writer_host: str | None) -> Flushed:
         """As `complete`, but the writer goes on, as the holder of the file's lease."""
         token = self._at.signer.verify_for_writing(wanted.token, self._at.wall_clock())
         self._verify(wanted.chunks)
-        with self._publishing(token, wanted.chunks):
+        with self._publishing(writer_of(token), wanted.chunks):
             if isinstance(token, FileLease):
                 renewed, publication = await self._appending.flush(token, wanted)
             else:
@@ -172,7 +217,7 @@ class Writing:
         )
 
     @contextmanager
-    def _publishing(self, token: FileWrite | FileLease, written: Sequence[WrittenChunk]) -> Iterator[None]:
+    def _publishing(self, writer: str, written: Sequence[WrittenChunk]) -> Iterator[None]:
         """What is refused for good is given up for the writer: nothing else would ever be made of it."""
         chunks = [chunk.chunk for chunk in written]
         try:
@@ -180,7 +225,7 @@ class Writing:
                 yield
         except PeacefsError as refusal:
             if not refusal.retriable:
-                self._at.send(self._at.cluster.given_up(chunks, writer_of(token)))
+                self._at.send(self._at.cluster.given_up(chunks, writer))
             raise
 
     def _give_up_repetition(self, token: FileWrite, written: Sequence[WrittenChunk]) -> None:

@@ -216,6 +216,10 @@ suspect_after_s: Final = 3.0
 dead_after_s: Final = 10.0
 # How long a chunk that was placed counts as load of its datanodes before they tell of it themselves.
 placed_unheard_s: Final = 2.0
+# A chunk that was placed ahead for a small file to come is used within this time, or not at all; how many a client
+# has in hand.
+placed_ahead_kept_s: Final = 5.0
+placed_ahead_max: Final = 64
 # How long a replica counts that its datanode has not told of itself: longer than its heartbeat can be under way.
 hearsay_believed_s: Final = 10.0
 # Chunks of which the coordinator remembers who alone may write them, and those that were given up.

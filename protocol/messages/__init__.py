@@ -7,8 +7,8 @@
     datanodes    datanode -> Register, ReportChunks, Heartbeat;
                  coordinator -> the replies, ReplicateChunk, DeleteChunks, VerifyChunks, ReportAgain;
                  coordinator -> BalanceDisks, datanode -> DiskBalance
-    files        client -> CreateFile, OpenFile; client or gateway -> AllocateChunk, CompleteFile, FlushFile,
-                 GetLayout, ReportCorrupt, RenewLease, AbandonLease; gateway -> TakeLease
+    files        client -> CreateFile, PublishFile, OpenFile; client or gateway -> AllocateChunk, CompleteFile,
+                 FlushFile, GetLayout, ReportCorrupt, RenewLease, AbandonLease; gateway -> TakeLease
     grants       writer -> StateWriteSet, StreamEnded; coordinator -> Scheduled, Granted, GrantRefused;
                  coordinator -> AskStreams, datanode -> StreamsFound
     reads        client -> StateReads; coordinator -> ReadsScheduled
@@ -55,6 +55,7 @@ from .files import (
     Leased,
     Opened,
     OpenFile,
+    PublishFile,
     RenewLease,
     ReportCorrupt,
     TakeLease,
@@ -117,6 +118,7 @@ __all__ = [
     "Pace",
     "Packet",
     "Proof",
+    "PublishFile",
     "ReadChunk",
     "ReadsScheduled",
     "Receipt",
@@ -169,6 +171,7 @@ AnyMessage = (
     | AllocateChunk
     | Allocated
     | CompleteFile
+    | PublishFile
     | Completed
     | FlushFile
     | Flushed

@@ -13,6 +13,7 @@ class CreateFile(Message, frozen=True, kw_only=True):
     """A client wants to write a file; asked again under the same `request_id` it is the same wish.
 
     Zero for `replication` or `block_bytes`, which is where the writer cuts chunks, means the cluster's default.
+    `abandoned` was placed ahead for the same wish and will not be part of it; `exclude` are nodes that failed.
     """
 
     path: str
@@ -23,6 +24,8 @@ class CreateFile(Message, frozen=True, kw_only=True):
     block_bytes: int = 0
     create_parent: bool = True
     request_id: str = ""
+    abandoned: ChunkId | None = None
+    exclude: list[NodeId] = []
 
 
 class AllocateChunk(Message, frozen=True):
@@ -67,17 +70,32 @@ class CompleteFile(Message, frozen=True):
     """Publish the file of `token` with these chunks, in order; with a lease's token, add them to its end.
 
     There they take the place of its last chunks, those in `replaced`, whose bytes they begin with.
+    `ahead` is the id of a wish to come, as in PublishFile.
     """
 
     token: str
     chunks: list[WrittenChunk]
     replaced: list[ChunkId] = []
+    ahead: str = ""
+
+
+class PublishFile(Message, frozen=True):
+    """CreateFile and CompleteFile in one, for a file of one chunk that was placed ahead for this wish.
+
+    `token` is the chunk's. `ahead` is the id of a wish to come, for which a chunk is to be placed now.
+    """
+
+    file: CreateFile
+    chunk: WrittenChunk
+    token: str
+    ahead: str = ""
 
 
 class Completed(Message, frozen=True):
-    """The file is there and will stay."""
+    """The file is there and will stay. `ahead` is the chunk for the wish to come, if one was placed."""
 
     length: int
+    ahead: Allocated | None = None
 
 
 class FlushFile(Message, frozen=True):

@@ -17,11 +17,12 @@ from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.grants import GrantDesk
 from peacefs.client.local_cluster import LocalCluster
 from peacefs.client.patience import Patience, Unanswered
+from peacefs.client.small_writes import SmallWrites
 from peacefs.protocol.connection_pool import ConnectionPool
 from peacefs.protocol.errors import FileNotFound, PeerUnreachable
 from peacefs.protocol.hello import Identity
 from peacefs.protocol.limits import chunk_bytes_max
-from peacefs.protocol.messages import CompleteFile, CreateFile, Message
+from peacefs.protocol.messages import Completed, CompleteFile, CreateFile, Message, PublishFile
 from peacefs.protocol.request_ids import new_request_id
 from peacefs.protocol.threads import ThreadDriver
 
@@ -72,7 +73,7 @@ class WatchedCalls(ControlCalls):
 
     def _attempt(self, message: Message, timeout_s: float) -> Message:
         reply = super()._attempt(message, timeout_s)
-        if isinstance(message, CompleteFile):
+        if isinstance(message, CompleteFile | PublishFile):
             self.carried.append((message, reply))
             if self.losing is not None:
                 meanwhile, self.losing = self.losing, None
@@ -92,6 +93,7 @@ class Client:
         self._connections = ConnectionPool(Identity("", "client", "lossy", None))
         self.calls = WatchedCalls(cluster.http_address, self._connections)
         self.driver = ThreadDriver(self._connections, self.calls.call)
+        self.small = SmallWrites(GrantDesk("test", pushed=False))
         self.files = PeaceFileSystem(cluster.http_address, user)
 
     def kill_coordinator(self) -> None:
@@ -103,6 +105,12 @@ class Client:
         created = self.calls.create(wish)
         with FileSink(self.driver, created, chunk_bytes_max, "holder", GrantDesk("test", pushed=False)) as sink:
             sink.write(data)
+
+    def write_small(self, path: str, data: bytes) -> None:
+        wish = CreateFile(path=path, user=self.api.user, replication=1, block_bytes=chunk_bytes_max)
+        asked = self.driver.run(self.small.publish_at_once(wish, data))
+        if asked is not None:
+            self.driver.run(self.small.publish_created(asked, self.calls.create(asked), data))
 
     def seen(self, path: str) -> dict[str, tuple[int, str, bytes | None]]:
         return {
@@ -184,6 +192,23 @@ def test_the_client_asks_again_by_itself_over_a_kill_and_a_restart(client: Clien
     assert client.files.read("/s/b") == b"23"
     requests = [str(request.url) for request, _ in client.wire.carried]
     assert len(requests) > len(set(requests)), "no request was asked twice"
+
+
+def test_a_file_that_is_published_at_once_is_published_once_over_a_kill_and_a_restart(client: Client) -> None:
+    for name in ("a", "b"):
+        client.write_small(f"/u/{name}", b"before")
+    client.calls.losing = client.kill_coordinator
+    client.write_small("/u/c", b"at once")
+    (first, answer), (again, answer_again) = client.calls.carried[-2:]
+    assert isinstance(first, PublishFile) and first == again, "it was asked twice"
+    assert isinstance(answer, Completed) and isinstance(answer_again, Completed)
+    assert answer.length == answer_again.length == len(b"at once")
+    assert client.files.read("/u/c") == b"at once"
+    client.files.delete("/u/c")
+    client.calls.call(first)
+    assert not client.files.exists("/u/c"), "it was published, and deleted since"
+    client.write_small("/u/d", b"and so on")
+    assert client.files.read("/u/d") == b"and so on"
 
 
 def test_a_stock_clients_rename_is_recognised_after_a_restart(client: Client) -> None:

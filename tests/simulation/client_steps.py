@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from simulation.client_requests import (
     BeginRun,
     Create,
@@ -27,12 +29,15 @@ from peacefs.client.file_flusher import FileFlusher
 from peacefs.client.file_reader import read_whole
 from peacefs.client.file_writer import write_file
 from peacefs.client.grants import GrantedSet, NextChunk
+from peacefs.client.small_writes import SmallWrites
 from peacefs.protocol import effects as fx
+from peacefs.protocol import messages
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.messages import (
     Allocated,
     Completed,
     CompleteFile,
+    CreateFile,
     Done,
     Leased,
     WrittenChunk,
@@ -47,6 +52,21 @@ def write(path: str, data: bytes, request_id: str, user: str = "simulated") -> f
 def write_from(path: str, source: ByteStream, request_id: str = "", user: str = "simulated") -> fx.Steps[None]:
     created = yield from fx.call(Create(path, request_id, user), Created, timeout_s=CALL_TIMEOUT_S)
     yield from write_created(created, source)
+
+
+def small_writes(name: str) -> SmallWrites:
+    """Of a client whose request ids begin with its name: the same in every run of a seed."""
+    numbers = itertools.count(1)
+    return SmallWrites(DESK, hop_timeout_s=HOP_TIMEOUT_S, new_id=lambda: f"{name}-small-{next(numbers)}")
+
+
+def write_small(small: SmallWrites, path: str, data: bytes, user: str = "simulated") -> fx.Steps[None]:
+    """A client writes a file whose bytes it knows, through a chunk that was placed ahead if it has one."""
+    wish = CreateFile(path=path, user=user, overwrite=True, block_bytes=CHUNK_BYTES)
+    asked = yield from small.publish_at_once(wish, data)
+    if asked is not None:
+        created = yield from fx.call(asked, messages.Created, timeout_s=CALL_TIMEOUT_S)
+        yield from small.publish_created(asked, created, data)
 
 
 def write_created(created: Created, source: ByteStream) -> fx.Steps[None]:

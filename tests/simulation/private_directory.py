@@ -11,10 +11,21 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from simulation.client_steps import append, change, flusher, list_names, read, stated, write
+from simulation.client_steps import (
+    append,
+    change,
+    flusher,
+    list_names,
+    read,
+    small_writes,
+    stated,
+    write,
+    write_small,
+)
 from simulation.name_changes import Change
 from simulation.terms import CHUNK_BYTES
 
+from peacefs.client.small_writes import is_small
 from peacefs.protocol import effects as fx
 from peacefs.protocol.errors import AccessDenied, FileNotFound, IllegalChange, PeacefsError, QuotaExceeded
 from peacefs.protocol.trash import CURRENT_NAME, TRASH_PERMISSION, trash_of
@@ -24,7 +35,7 @@ _FILES = 3
 _SNAPSHOTS_MAX = 3
 _SIZES = (0, 1, 700, 64 * 1024, 300 * 1024, CHUNK_BYTES, CHUNK_BYTES + 5)
 OPERATIONS = (
-    *("write", "write", "append", "append", "flush", "read", "truncate", "delete", "move"),
+    *("write", "write small", "write small", "append", "append", "flush", "read", "truncate", "delete", "move"),
     *("take snapshot", "read snapshot", "drop snapshot", "restore snapshot", "trespass"),
     *("copy", "read copy", "drop copy", "discard", "recover", "limit"),
     *("join", "exchange", "state", "keep more"),
@@ -67,6 +78,9 @@ class PrivateDirectory:
     failed: int = 0
     denied: int = 0
     _asked: int = 0
+
+    def __post_init__(self) -> None:
+        self.small = small_writes(self.owner)
 
     @property
     def path(self) -> str:
@@ -120,6 +134,9 @@ class PrivateDirectory:
         match what:
             case "write" | "state":
                 yield from self._write(name, write if what == "write" else stated)
+            case "write small":
+                for _ in range(self.random.randint(1, 4)):
+                    yield from self._write(name, self._small_or_not)
             case "append":
                 yield from self._append(name)
             case "flush":
@@ -165,6 +182,13 @@ class PrivateDirectory:
         self.files[name] = self.of(name) | {data}
         yield from by(f"{self.path}/{name}", data, self._request(), self.owner)
         self.files[name] = {data}
+
+    def _small_or_not(self, path: str, data: bytes, request_id: str, user: str) -> fx.Steps[None]:
+        """As our client writes what it has all of."""
+        if is_small(data):
+            yield from write_small(self.small, path, data, user)
+        else:
+            yield from write(path, data, request_id, user)
 
     def _flush(self, name: str) -> fx.Steps[None]:
         """A file in parts; sometimes its writer is gone before the end, and leaves file and lease as they are."""

@@ -31,6 +31,7 @@ from simulation.simulated_datanode import SimulatedDatanode
 from simulation.terms import CHUNK_BYTES, DESK, SIGNER
 from simulation.world import World
 
+from peacefs.coordinator import calls
 from peacefs.coordinator.cluster import Cluster
 from peacefs.coordinator.commits import ImmediateCommit, run_now
 from peacefs.coordinator.epochs import Epochs
@@ -47,6 +48,7 @@ from peacefs.coordinator.tree_copying import TreeCopying
 from peacefs.coordinator.workplace import Workplace
 from peacefs.coordinator.writing import CreateFile
 from peacefs.protocol import effects as fx
+from peacefs.protocol import messages
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.limits import (
     list_page_entries,
@@ -68,6 +70,7 @@ from peacefs.protocol.messages import (
     Heartbeat,
     HeartbeatAck,
     Message,
+    PublishFile,
     Register,
     Registered,
     RenewLease,
@@ -301,7 +304,12 @@ class SimulatedCoordinator:
             case StreamsFound():
                 return self.files.schedule.found(caller, message)
             case CompleteFile():
-                return await self.files.writing.complete(message)
+                return await self.files.writing.complete(message, None)
+            case messages.CreateFile():
+                ticket = await self.files.writing.create(calls.wanted(message, None))
+                return messages.Created(ticket.token, ticket.allocated)
+            case PublishFile():
+                return await self.files.writing.publish(calls.wanted(message.file, None), message)
             case FlushFile():
                 return await self.files.writing.flush(message, None)
             case Extend():

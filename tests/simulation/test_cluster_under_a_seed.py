@@ -12,7 +12,17 @@ from dataclasses import dataclass, field
 from random import Random
 
 import pytest
-from simulation.client_steps import append, append_from, delete, move, read, truncate, write
+from simulation.client_steps import (
+    append,
+    append_from,
+    delete,
+    move,
+    read,
+    small_writes,
+    truncate,
+    write,
+    write_small,
+)
 from simulation.saboteur import Saboteur
 from simulation.seeds import seeds
 from simulation.simulated_cluster import SimulatedCluster
@@ -26,8 +36,9 @@ from peacefs.protocol import effects as fx
 from peacefs.protocol.errors import AlreadyBeingCreated, FileNotFound, IllegalChange, PeacefsError
 from peacefs.protocol.limits import copy_burst_bytes, lease_s
 
-_OPERATIONS = ("write", "write", "append", "append", "read", "read", "truncate", "delete", "move")
+_OPERATIONS = ("write", "write small", "append", "append", "read", "read", "truncate", "delete", "move")
 _SIZES = (0, 1, 700, 64 * 1024, 300 * 1024, CHUNK_BYTES, 2 * CHUNK_BYTES + 5)
+_SMALL_SIZES = (1, 700, 64 * 1024, 300 * 1024, CHUNK_BYTES)
 
 
 @dataclass
@@ -51,12 +62,18 @@ class Model:
 
 def busy_client(name: str, model: Model, random: Random, operations: int) -> fx.Steps[None]:
     """Does one thing after the other to files that nobody else touches."""
+    small = small_writes(name)
     for number in range(operations):
         path = f"/{name}/{random.randrange(3)}"
         try:
             match random.choice(_OPERATIONS):
                 case "write":
-                    yield from _write(path, random.randbytes(random.choice(_SIZES)), f"{name}-{number}", model)
+                    data = random.randbytes(random.choice(_SIZES))
+                    yield from _write(path, data, write(path, data, f"{name}-{number}"), model)
+                case "write small":
+                    for _ in range(random.randint(1, 4)):
+                        data = random.randbytes(random.choice(_SMALL_SIZES))
+                        yield from _write(path, data, write_small(small, path, data), model)
                 case "append":
                     data = random.randbytes(random.choice(_SIZES))
                     yield from _append(path, data, f"{name}-{number}", model)
@@ -76,9 +93,9 @@ def busy_client(name: str, model: Model, random: Random, operations: int) -> fx.
         yield from fx.sleep(random.uniform(0.0, 1.0))
 
 
-def _write(path: str, data: bytes, request_id: str, model: Model) -> fx.Steps[None]:
+def _write(path: str, data: bytes, writing: fx.Steps[None], model: Model) -> fx.Steps[None]:
     model.doubt(path, data)
-    yield from write(path, data, request_id)
+    yield from writing
     model.settle(path, data)
 
 

@@ -1,0 +1,180 @@
+"""Small files through chunks that were placed ahead, on a real cluster: one call each, and nothing else is new."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+
+from peacefs.client.control_calls import ControlCalls
+from peacefs.client.filesystem import PeaceFileSystem
+from peacefs.client.local_cluster import LocalCluster
+from peacefs.protocol.errors import (
+    AccessDenied,
+    BadRequest,
+    FileAlreadyExists,
+    ParentNotDirectory,
+    QuotaExceeded,
+)
+from peacefs.protocol.limits import fast_lane_bytes_max, packet_bytes
+from peacefs.protocol.messages import Message
+
+pytestmark = pytest.mark.cluster
+
+#: Of who has nothing in hand; of who has.
+TWO_CALLS, ONE_CALL = ["CreateFile", "CompleteFile"], ["PublishFile"]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What clients of this process ask of the coordinator."""
+    names: list[str] = []
+    attempt = ControlCalls._attempt
+
+    def heard(self: ControlCalls, message: Message, timeout_s: float) -> Message:
+        names.append(type(message).__name__)
+        return attempt(self, message, timeout_s)
+
+    monkeypatch.setattr(ControlCalls, "_attempt", heard)
+    return names
+
+
+def put_one_in_hand(files: PeaceFileSystem, home: str, replication: int | None = None) -> None:
+    for _ in range(2):
+        files.write(f"{home}/before", b"before", overwrite=True, replication=replication)
+
+
+def test_what_is_written_at_once_is_the_file_that_create_would_have_made(
+    files: PeaceFileSystem, home: str, asked: list[str]
+) -> None:
+    for name in ("first", "second", "third", "fourth"):
+        files.write(f"{home}/{name}", name.encode(), replication=2)
+    assert asked == 2 * TWO_CALLS + 2 * ONE_CALL
+    with files.open_for_writing(f"{home}/of a sink", replication=2) as sink:
+        sink.write(b"third")
+    shown = [files.status(f"{home}/{name}") for name in ("first", "third", "of a sink")]
+    assert len({(one.permission, one.owner, one.group, one.replication, one.length) for one in shown}) == 1
+    assert files.read(f"{home}/third") == b"third"
+
+
+@pytest.mark.parametrize("length", [1, packet_bytes, packet_bytes + 1, fast_lane_bytes_max])
+def test_a_file_of_any_length_reads_back_as_it_was_written(
+    files: PeaceFileSystem, home: str, asked: list[str], length: int
+) -> None:
+    put_one_in_hand(files, home)
+    asked.clear()
+    data = os.urandom(length)
+    files.write(f"{home}/file", data)
+    assert asked == ONE_CALL
+    assert files.read(f"{home}/file") == data
+
+
+def test_what_is_empty_or_large_goes_the_ordinary_way(files: PeaceFileSystem, home: str, asked: list[str]) -> None:
+    put_one_in_hand(files, home)
+    asked.clear()
+    for data in (b"", bytes(fast_lane_bytes_max + 1)):
+        files.write(f"{home}/file", data, overwrite=True)
+        assert files.read(f"{home}/file") == data
+    assert "PublishFile" not in asked
+
+
+def test_a_replication_of_its_own_needs_a_chunk_of_its_own(
+    files: PeaceFileSystem, home: str, asked: list[str]
+) -> None:
+    put_one_in_hand(files, home, replication=1)
+    asked.clear()
+    files.write(f"{home}/two", b"data", replication=2)
+    files.write(f"{home}/one", b"data", replication=1)
+    assert asked == TWO_CALLS + ONE_CALL
+    assert [files.status(f"{home}/{name}").replication for name in ("one", "two")] == [1, 2]
+
+
+def test_what_cannot_be_is_refused_with_the_same_words_and_nothing_is_changed(
+    files: PeaceFileSystem, superuser: PeaceFileSystem, home: str
+) -> None:
+    files.write(f"{home}/file", b"first")
+    files.mkdirs(f"{home}/directory")
+    superuser.mkdirs(f"{home}-closed")
+    files.mkdirs(f"{home}/small")
+    superuser.set_quota(f"{home}/small", space=1)
+    for path, refusal in (
+        (f"{home}/file", FileAlreadyExists),
+        (f"{home}/directory", FileAlreadyExists),
+        (f"{home}/file/below", ParentNotDirectory),
+        (f"{home}-closed/mine", AccessDenied),
+        (f"{home}/small/file", QuotaExceeded),
+        ("not absolute", BadRequest),
+    ):
+        put_one_in_hand(files, home)
+        with pytest.raises(refusal) as at_once:
+            files.write(path, b"2")
+        with pytest.raises(refusal) as by_create:
+            files.open_for_writing(path)
+        assert at_once.value.message == by_create.value.message
+    assert files.read(f"{home}/file") == b"first"
+    assert not files.exists(f"{home}/small/file")
+    files.write(f"{home}/file", b"second", overwrite=True)
+    assert files.read(f"{home}/file") == b"second"
+
+
+def test_threads_that_share_a_client_share_what_it_has_in_hand(
+    files: PeaceFileSystem, home: str, asked: list[str]
+) -> None:
+    def work(thread: int) -> None:
+        for number in range(20):
+            files.write(f"{home}/{thread}-{number}", f"{thread} {number}".encode())
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(work, range(8)))
+    assert asked.count("PublishFile") > 100
+    for thread in range(8):
+        for number in range(20):
+            assert files.read(f"{home}/{thread}-{number}") == f"{thread} {number}".encode()
+
+
+def test_a_file_of_fsspec_is_piped_at_once(
+    shared_cluster: LocalCluster, files: PeaceFileSystem, home: str, asked: list[str]
+) -> None:
+    base = shared_cluster.http_address.replace("http://", "peace://")
+    fs: Any = fsspec.filesystem("peace", skip_instance_cache=True, **address(base))
+    for number in range(3):
+        fs.pipe_file(f"{base}{home}/{number}", b"piped")
+    assert asked == 2 * TWO_CALLS + ONE_CALL
+    with pytest.raises(FileExistsError):
+        fs.pipe_file(f"{home}/2", b"another", mode="create")
+    fs.pipe_file(f"{home}/2", b"again")
+    assert fs.cat_file(f"{home}/2") == files.read(f"{home}/2") == b"again"
+    with fs.transaction:
+        fs.pipe_file(f"{home}/later", b"later")
+        assert not fs.exists(f"{home}/later")
+    assert fs.cat_file(f"{home}/later") == b"later"
+
+
+def address(base: str) -> dict[str, Any]:
+    host, _, port = base.removeprefix("peace://").partition(":")
+    return {"host": host, "port": int(port), "user": "alice"}
+
+
+@pytest.fixture
+def four(tmp_path: Path) -> Iterator[LocalCluster]:
+    with LocalCluster(tmp_path, datanodes=4, port=0) as cluster:
+        yield cluster
+
+
+def test_a_datanode_that_dies_while_it_is_in_hand_costs_no_file(four: LocalCluster, asked: list[str]) -> None:
+    with PeaceFileSystem(four.http_address, user="alice") as files:
+        put_one_in_hand(files, "")
+        four.datanodes[0].kill()
+        for number in range(20):
+            files.write(f"/{number}", f"{number}".encode(), replication=3)
+        assert "PublishFile" in asked
+        assert [files.read(f"/{number}") for number in range(20)] == [f"{n}".encode() for n in range(20)]
+        four.coordinator.kill()
+        four.restart(four.coordinator)
+        files.write("/after", b"after", replication=3)
+        assert files.read("/after") == b"after"
