@@ -103,7 +103,7 @@ class ChunkPlacement:
             for holder in holders
             if (node := members.get(holder)) is not None and node.state is not State.DEAD
         ]
-        near_racks = {node.rack for node in members.all() if node.registration.data_host == near_host}
+        near_racks = {node.rack for node in members.on_host(near_host)} if near_host is not None else set()
         self._rng.shuffle(nodes)
 
         def distance(node: Node) -> tuple[bool, bool, bool, bool]:

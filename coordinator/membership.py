@@ -10,6 +10,7 @@ itself paused forgives everybody the time.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
@@ -72,12 +73,14 @@ class Membership:
         self._ticked_s: float | None = None
         #: None when it has to be found out anew.
         self._in_service: tuple[Node, ...] | None = None
+        self._all: tuple[Node, ...] | None = None
+        self._by_host: dict[str, list[Node]] | None = None
 
     def register(self, now_s: float, registration: Register, rack: str | None = None) -> Node:
         """A datanode comes or comes back, on `rack` or on that which it says; its report is still to come."""
         node = Node(registration, registration.usage, now_s, registration.rack if rack is None else rack)
         self._nodes[node.id] = node
-        self._in_service = None
+        self._in_service = self._all = self._by_host = None
         return node
 
     def move(self, node_id: NodeId, rack: str) -> None:
@@ -147,8 +150,19 @@ class Membership:
     def get(self, node_id: NodeId) -> Node | None:
         return self._nodes.get(node_id)
 
-    def all(self) -> list[Node]:
-        return sorted(self._nodes.values(), key=lambda node: node.id)
+    def all(self) -> Sequence[Node]:
+        """In an order that does not depend on who registered first."""
+        if self._all is None:
+            self._all = tuple(sorted(self._nodes.values(), key=lambda node: node.id))
+        return self._all
+
+    def on_host(self, host: str) -> Sequence[Node]:
+        """Those whose data is on a host."""
+        if self._by_host is None:
+            self._by_host = {}
+            for node in self.all():
+                self._by_host.setdefault(node.registration.data_host, []).append(node)
+        return self._by_host.get(host, ())
 
     def space(self) -> Usage:
         """What those that are not dead may hold, hold and can take, together."""
@@ -160,7 +174,7 @@ class Membership:
         )
 
     def alive(self) -> list[Node]:
-        """In an order that does not depend on who registered first."""
+        """In the order of `all`."""
         return [node for node in self.all() if node.state is State.ALIVE]
 
     def in_service(self) -> tuple[Node, ...]:

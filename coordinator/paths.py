@@ -77,7 +77,7 @@ def parse_path(text: str) -> NamespacePath:
         raise _too_long(f"{len(text)} characters")
     if "\0" in text or not _is_unicode(text):
         raise BadRequest(f"Invalid path name {text!r}: it holds what no name can hold")
-    components = tuple(component for component in text.split("/") if component)
+    components = tuple(filter(None, text.split("/")))
     if len(components) > path_depth_max:
         raise _too_long(f"{len(components)} levels")
     if "." in components or ".." in components:
@@ -103,6 +103,8 @@ def _too_long(what: str) -> PathLimitExceeded:
 
 def _is_unicode(text: str) -> bool:
     """Python's strings may hold halves of surrogate pairs, which no UTF-8 can express."""
+    if text.isascii():
+        return True
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -12,7 +12,7 @@ from peacefs.protocol.messages import ChunkLayout, Done, GetLayout, Hop, Layout,
 from peacefs.protocol.tokens import ChunkRead, FileRead
 
 from . import access_checks, namespace, snapshots
-from .membership import Node
+from .membership import Node, State
 from .metadata import ROOT
 from .paths import parse_path
 from .permissions import Access
@@ -187,9 +187,8 @@ class Reading:
             if offset < at:
                 holders = self._at.cluster.locations(chunk.chunk, client_host)
                 break
-        alive = self._at.cluster.members.alive()
-        near = [node for node in holders if node in alive]
-        for node in [*near, *alive]:
-            if node.http_name not in exclude:
-                return node
+        for nodes in (holders, self._at.cluster.members.all()):
+            for node in nodes:
+                if node.state is State.ALIVE and node.http_name not in exclude:
+                    return node
         raise ChunkUnavailable(f"no datanode is alive to read {path} from")

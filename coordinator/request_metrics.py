@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from urllib.parse import parse_qsl
+import re
 
 from prometheus_client import Histogram
 
@@ -10,6 +10,7 @@ from peacefs.protocol.asgi import Scope
 from peacefs.protocol.metrics import registry
 from peacefs.protocol.webhdfs_requests import OPERATIONS
 
+_OPERATION = re.compile(rb"(?:^|&)op=([^&]*)", re.IGNORECASE)
 _WEBHDFS = frozenset(name for of_method in OPERATIONS.values() for name in of_method)
 _ROUTES = frozenset(
     (
@@ -43,8 +44,8 @@ def operation_of(scope: Scope) -> str:
     """One of a bounded number of names, whatever is asked."""
     path: str = scope.get("path", "")
     if path.startswith("/webhdfs/"):
-        query = dict(parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True))
-        name = next((value for key, value in query.items() if key.lower() == "op"), "").upper()
+        found = _OPERATION.search(scope.get("query_string", b""))
+        name = found[1].decode("latin-1").upper() if found else ""
         return name if name in _WEBHDFS else "other"
     first, _, rest = path.removeprefix("/").partition("/")
     route = rest.partition("/")[0]

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-
 from peacefs.protocol import effects as fx
 from peacefs.protocol.errors import AccessDenied, BadRequest, ChecksumMismatch, PeacefsError
 from peacefs.protocol.ids import ChunkId
@@ -41,19 +38,25 @@ class ChunkServer:
         Raises AccessDenied, BadRequest, ChunkNotFound, StaleVersion, DiskFault, or ChecksumMismatch, upon which
         the next heartbeat tells the coordinator.
         """
-        plan = yield from self._opened(request)
-        with self._reporting(request.chunk):
+        try:
+            plan = yield from self._opened(request)
             yield from self._send_blocks(reader, plan)
+        except ChecksumMismatch:
+            self._report(request.chunk)
+            raise
 
     def read_small(self, request: ReadChunk) -> fx.Steps[bytes]:
         """The same for who is in this process: what is left of the range in one packet at most, verified.
 
         Raises what `send_chunk` does.
         """
-        plan = yield from self._opened(request)
-        metrics.reads_served.inc()
-        with self._reporting(request.chunk):
+        try:
+            plan = yield from self._opened(request)
+            metrics.reads_served.inc()
             blocks = yield from self._store.read_blocks(plan)
+        except ChecksumMismatch:
+            self._report(request.chunk)
+            raise
         if blocks is None:
             raise BadRequest(f"no byte of that range is in a chunk of {plan.length}")
         yield from self._store.close_read(plan)
@@ -65,20 +68,13 @@ class ChunkServer:
         token = self._signer.verify(request.token, ChunkRead, (yield from fx.wall_clock()))
         if token.chunk != request.chunk:
             raise AccessDenied("the token is for another chunk")
-        with self._reporting(request.chunk):
-            return (
-                yield from self._store.open_read(request.chunk, request.version, request.offset, request.length)
-            )
+        return (yield from self._store.open_read(request.chunk, request.version, request.offset, request.length))
 
-    @contextlib.contextmanager
-    def _reporting(self, chunk: ChunkId) -> Iterator[None]:
-        try:
-            yield
-        except ChecksumMismatch:
-            replica = self._store.find(chunk)
-            if replica is not None:
-                self._changes.corrupt(replica)
-            raise
+    def _report(self, chunk: ChunkId) -> None:
+        """A replica is corrupt."""
+        replica = self._store.find(chunk)
+        if replica is not None:
+            self._changes.corrupt(replica)
 
     def _send_blocks(self, reader: fx.Connection, plan: ReadPlan) -> fx.Steps[None]:
         if plan.at == plan.end:

@@ -178,7 +178,7 @@ class ChunkStore:
         self._refuse_if_fenced(staged)
         if staged.length % checksum_block_bytes:
             raise BadRequest(f"data of {describe(staged.chunk, staged.version)} after a block that was not full")
-        verify_blocks(data, sums, describe(staged.chunk, staged.version))
+        verify_blocks(data, sums, lambda: describe(staged.chunk, staged.version))
 
     def _write(self, staged: Staged, sums: Bytes, data: Bytes) -> fx.Steps[None]:
         self._refuse_when_full()

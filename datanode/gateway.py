@@ -238,11 +238,15 @@ class Gateway:
 
     @contextlib.asynccontextmanager
     async def _slot(self, slots: asyncio.Semaphore, trouble: str) -> AsyncIterator[None]:
-        try:
-            async with asyncio.timeout(self._bounds.patience_s):
-                await slots.acquire()
-        except TimeoutError:
-            raise Overloaded(f"{trouble}; try again later") from None
+        if slots.locked():
+            try:
+                async with asyncio.timeout(self._bounds.patience_s):
+                    await slots.acquire()
+            except TimeoutError:
+                raise Overloaded(f"{trouble}; try again later") from None
+        else:
+            # There is one: no timer need be set.
+            await slots.acquire()
         try:
             yield
         finally:

@@ -147,7 +147,7 @@ class ReplicaReader:
         else:
             assert plan.data is not None
             data = plan.data[plan.at : end]
-        verify_blocks(data, sums, f"{describe(plan.chunk, plan.version)} from {plan.at}")
+        verify_blocks(data, sums, lambda: f"{describe(plan.chunk, plan.version)} from {plan.at}")
         return Blocks(plan.at, sums, data)
 
     def _read_ahead(self, file: fx.File, plan: ReadPlan) -> fx.Steps[None]:

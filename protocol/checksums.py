@@ -7,6 +7,7 @@ of its packed block checksums, so that every hop knows it for nothing.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 
 from crc32c import crc32c
 
@@ -26,11 +27,13 @@ def block_checksums(data: Bytes) -> bytes:
     return struct.pack(f">{len(sums)}I", *sums)
 
 
-def verify_blocks(data: Bytes, packed: Bytes, what: str) -> None:
+def verify_blocks(data: Bytes, packed: Bytes, what: str | Callable[[], str]) -> None:
     """Raises ChecksumMismatch, naming `what` and the offset of the first bad block."""
     actual = block_checksums(data)
     if actual == packed:
         return
+    if not isinstance(what, str):
+        what = what()
     if len(actual) != len(packed):
         raise ChecksumMismatch(f"{what}: {len(packed) // 4} checksums for {len(actual) // 4} blocks")
     for at in range(0, len(actual), 4):

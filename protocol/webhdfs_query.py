@@ -153,9 +153,11 @@ def find_operation(method: str, query: Query, known: Mapping[str, Mapping[str, T
 
 
 def _decode(raw: bytes, what: str) -> str:
-    if b"%" in raw and _BAD_ESCAPE.search(raw):
-        raise invalid(what, "an escape is not % and two hexadecimal digits")
+    if b"%" in raw:
+        if _BAD_ESCAPE.search(raw):
+            raise invalid(what, "an escape is not % and two hexadecimal digits")
+        raw = unquote_to_bytes(raw)
     try:
-        return unquote_to_bytes(raw).decode()
+        return raw.decode()
     except UnicodeDecodeError:
         raise invalid(what, "it is not UTF-8") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 from support.play import registration
 
 from peacefs.coordinator.membership import Membership, State
@@ -66,3 +67,19 @@ def test_every_change_is_told_once() -> None:
         for transition in members.tick(half_seconds / 2)
     ]
     assert told == [("alive", "suspect"), ("suspect", "dead")]
+
+
+def test_who_registers_again_from_elsewhere_is_found_there_and_nowhere_else() -> None:
+    members = Membership()
+    for number in (2, 1):
+        members.register(0.0, registration(f"dn-{number}"))
+    assert [node.id for node in members.all()] == ["dn-1", "dn-2"]
+    before = members.get("dn-1")
+    assert before is not None
+    host = before.registration.data_host
+    assert before in members.on_host(host) and not members.on_host("elsewhere")
+    members.register(1.0, structs.replace(registration("dn-1"), data_host="elsewhere"))
+    (moved,) = members.on_host("elsewhere")
+    assert (moved.id, moved is before) == ("dn-1", False)
+    assert moved in members.all() and before not in members.all()
+    assert before not in members.on_host(host)
