@@ -64,6 +64,40 @@ class ChunkServer:
         start = request.offset - blocks.offset
         return blocks.data[start : start + request.length]
 
+    def has(self, chunk: ChunkId) -> bool:
+        """Whether a replica is here, of whichever version."""
+        return self._store.find(chunk) is not None
+
+    def open(self, request: ReadChunk) -> fx.Steps[ReadPlan]:
+        """A replica for who is in this process, for `read_piece` and `close`. Raises what `send_chunk` does."""
+        try:
+            plan = yield from self._opened(request)
+        except ChecksumMismatch:
+            self._report(request.chunk)
+            raise
+        metrics.reads_served.inc()
+        return plan
+
+    def read_piece(self, plan: ReadPlan, request: ReadChunk, bytes_max: int) -> fx.Steps[memoryview]:
+        """The next bytes that were asked for, out of `bytes_max` of the chunk, verified: one at least.
+
+        Raises what `send_chunk` does; after that, and with the last bytes, the plan is closed.
+        """
+        try:
+            blocks = yield from self._store.read_blocks(plan, bytes_max)
+        except ChecksumMismatch:
+            self._report(request.chunk)
+            raise
+        if blocks is None:
+            raise BadRequest(f"no byte of that range is in a chunk of {plan.length}")
+        metrics.bytes_read.inc(len(blocks.data))
+        start = max(request.offset - blocks.offset, 0)
+        return memoryview(blocks.data)[start : request.offset + request.length - blocks.offset]
+
+    def close(self, plan: ReadPlan) -> fx.Steps[None]:
+        """For who wants no more of it; harmless when it is closed."""
+        return self._store.close_read(plan)
+
     def _opened(self, request: ReadChunk) -> fx.Steps[ReadPlan]:
         token = self._signer.verify(request.token, ChunkRead, (yield from fx.wall_clock()))
         if token.chunk != request.chunk:

@@ -36,6 +36,7 @@ from peacefs.protocol.ids import ChunkId, Version, show
 from peacefs.protocol.limits import (
     checksum_block_bytes,
     disk_timeout_s,
+    packet_bytes,
     segment_bytes_max,
     small_chunk_bytes_max,
     tombstones_waiting_max,
@@ -326,12 +327,12 @@ class ChunkStore:
         """
         return self._reader.open(chunk, version, offset, length)
 
-    def read_blocks(self, plan: ReadPlan) -> fx.Steps[Blocks | None]:
-        """The next blocks, `packet_bytes` at most, verified; None after the last.
+    def read_blocks(self, plan: ReadPlan, bytes_max: int = packet_bytes) -> fx.Steps[Blocks | None]:
+        """The next blocks, `bytes_max` at most, a multiple of a block, verified; None after the last.
 
         Raises ChecksumMismatch or DiskFault.
         """
-        return self._reader.read_blocks(plan)
+        return self._reader.read_blocks(plan, bytes_max)
 
     def send_blocks(self, plan: ReadPlan, reader: fx.Connection, *, timeout_s: float) -> fx.Steps[int | None]:
         """Sends the next blocks to one who verifies them; gives how many bytes, None after the last.

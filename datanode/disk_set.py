@@ -23,6 +23,7 @@ from peacefs.protocol import effects as fx
 from peacefs.protocol.checksums import Bytes
 from peacefs.protocol.errors import ChunkError, ChunkNotFound, DiskFault, StartupError
 from peacefs.protocol.ids import ChunkId, Version, show
+from peacefs.protocol.limits import packet_bytes
 from peacefs.protocol.messages import DiskReport, Replica, Usage
 
 from . import metrics
@@ -232,8 +233,8 @@ class DiskSet:
             self._plans[plan] = disk
         return plan
 
-    def read_blocks(self, plan: ReadPlan) -> fx.Steps[Blocks | None]:
-        return self._next(plan, lambda disk: disk.store.read_blocks(plan))
+    def read_blocks(self, plan: ReadPlan, bytes_max: int = packet_bytes) -> fx.Steps[Blocks | None]:
+        return self._next(plan, lambda disk: disk.store.read_blocks(plan, bytes_max))
 
     def send_blocks(self, plan: ReadPlan, reader: fx.Connection, *, timeout_s: float) -> fx.Steps[int | None]:
         return self._next(plan, lambda disk: disk.store.send_blocks(plan, reader, timeout_s=timeout_s))

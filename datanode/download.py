@@ -1,17 +1,16 @@
 """One file, or a range of it, on its way to an HTTP client: fetched on threads, sent by the event loop.
 
-What its first piece holds whole, as it does most of a checkpoint's files, is fetched by one turn of one thread.
-Of what is longer, one piece is on its way to the client while the next is fetched; no more is held. What cannot be
-fetched ends the connection before its announced length: a short body never looks whole.
+What its first piece holds whole is sent at once. Of what is longer, one piece waits for the client while the next
+is fetched; no more is held. What cannot be fetched ends the connection before its announced length: a short body
+never looks whole.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import Any
 
 from peacefs.client.file_reader import FileReader
 from peacefs.protocol import effects as fx
@@ -21,86 +20,125 @@ from peacefs.protocol.messages import GetLayout, Layout
 from peacefs.protocol.webhdfs_answers import octet_headers
 from peacefs.protocol.webhdfs_redirects import ReadFile
 
+from .own_chunks import OwnChunk, OwnChunks
+
 log = logging.getLogger("peacefs.gateway")
 
-Run = Callable[[fx.Steps[bytes | None]], asyncio.Future[bytes | None]]
+#: Runs a participant on a thread that is not the event loop's.
+Run = Callable[[fx.Steps[Any]], asyncio.Future[Any]]
+Piece = bytes | memoryview
 
 
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """The first piece of an answer of `length` bytes; `reader` gives the rest, None where that was all."""
+class Pieces:
+    """A range of a file: read from this datanode's disks as far as they give it, the rest as any client reads it.
 
-    length: int
-    first: bytes
-    reader: FileReader | None
+    Belongs to the event loop; whoever is done with it calls `close`.
+    """
+
+    def __init__(self, token: str, layout: Layout, offset: int, length: int, own: OwnChunks, run: Run) -> None:
+        self._token = token
+        self._layout = layout
+        self._at = offset
+        self._end = offset + length
+        self._own = own
+        self._run = run
+        self._own_chunk: OwnChunk | None = None
+        self._own_end = offset
+        self._reader: FileReader | None = None
+        self._fetching: asyncio.Future[bytes | None] | None = None
+
+    @property
+    def unread(self) -> int:
+        """How many bytes have not been given."""
+        return self._end - self._at
+
+    async def next(self) -> Piece | None:
+        """Some bytes, verified; None after the last. Raises what keeps them from being read."""
+        if not self.unread:
+            return None
+        piece: Piece | None = None
+        if self._reader is None and (piece := await self._next_own()) is None:
+            self._reader = FileReader(self._token, self._layout, self._at, self.unread)
+        if self._reader is not None:
+            self._fetching = self._run(_next_piece(self._reader))
+            piece = await asyncio.shield(self._fetching)
+        if piece is not None:
+            self._at += len(piece)
+        return piece
+
+    async def _next_own(self) -> Piece | None:
+        if self._at == self._own_end:
+            self._own_chunk = self._own_chunk_at()
+        return None if self._own_chunk is None else await self._own_chunk.next_piece()
+
+    def _own_chunk_at(self) -> OwnChunk | None:
+        """What is wanted of the chunk at which the reader is, if it is here."""
+        begin = 0
+        for chunk in self._layout.chunks:
+            if begin + chunk.length > self._at:
+                self._own_end = min(begin + chunk.length, self._end)
+                return self._own.open(chunk, self._at - begin, self._own_end - self._at)
+            begin += chunk.length
+        return None
+
+    async def close(self) -> None:
+        if self._own_chunk is not None:
+            self._own_chunk.close()
+        if self._fetching is not None:
+            await asyncio.wait([self._fetching])  # it is used by one thread at a time
+        if self._reader is not None:
+            await self._run(_close(self._reader, read_to_end=not self.unread))
 
 
-def begin(wanted: ReadFile) -> fx.Steps[Begun]:
-    """Finds the file and reads its first piece. Raises what keeps it from being read."""
-    layout = wanted.layout or (yield from fx.call(GetLayout(wanted.token), Layout))
+async def begin(wanted: ReadFile, own: OwnChunks, run: Run) -> Pieces:
+    """Finds the file. Raises what keeps it from being found."""
+    layout = wanted.layout or await run(fx.call(GetLayout(wanted.token), Layout))
     if wanted.offset > layout.length:
         raise PathError(f"Offset={wanted.offset} out of the range [0, {layout.length}]; OPEN, path={wanted.path}")
     rest = layout.length - wanted.offset
     length = rest if wanted.length is None else min(rest, wanted.length)
-    reader = FileReader(wanted.token, layout, wanted.offset, length)
-    try:
-        first = (yield from _next_piece(reader)) or b""
-    except ChunkUnavailable:
-        # A file that was deleted meanwhile is told from one whose replicas are lost.
-        yield from fx.call(GetLayout(wanted.token), Layout)
-        raise
-    if len(first) < length:
-        return Begun(length, first, reader)
-    yield from _close(reader, read_to_end=True)
-    return Begun(length, first, None)
+    return Pieces(wanted.token, layout, wanted.offset, length, own, run)
 
 
-async def send_whole(send: Send, data: bytes) -> None:
+async def send_whole(send: Send, data: Piece) -> None:
     """An answer that is all there."""
     await send({"type": "http.response.start", "status": 200, "headers": octet_headers(len(data))})
     await send({"type": "http.response.body", "body": data})
 
 
-class Download:
-    """The rest of a file. Belongs to the event loop; `reader` is used by one thread at a time."""
+async def send_pieces(wanted: ReadFile, pieces: Pieces, run: Run, receive: Receive, send: Send) -> None:
+    """The whole answer. Raises what keeps its first piece from being read; later it is too late to say so."""
+    length = pieces.unread
+    try:
+        first = await pieces.next()
+    except ChunkUnavailable:
+        # A file that was deleted meanwhile is told from one whose replicas are lost.
+        await run(fx.call(GetLayout(wanted.token), Layout))
+        raise
+    if first is None or len(first) == length:
+        await send_whole(send, first or b"")
+        return
+    try:
+        async with client_watch(receive) as hung_up:
+            await send({"type": "http.response.start", "status": 200, "headers": octet_headers(length)})
+            await _send_rest(first, pieces, send, hung_up)
+    except PeacefsError as fault:
+        log.warning("%r broke off while it was read: %s", wanted.path, fault)
 
-    def __init__(self, path: str, begun: Begun, reader: FileReader, run: Run) -> None:
-        self._path = path
-        self._begun = begun
-        self._unsent = begun.length
-        self._reader = reader
-        self._run = run
-        self._fetching: asyncio.Future[bytes | None] | None = None
 
-    async def send(self, receive: Receive, send: Send) -> None:
+async def _send_rest(piece: Piece | None, pieces: Pieces, send: Send, hung_up: asyncio.Task[None]) -> None:
+    while pieces.unread:
+        fetching = asyncio.ensure_future(pieces.next())
         try:
-            async with client_watch(receive) as hung_up:
-                headers = octet_headers(self._begun.length)
-                await send({"type": "http.response.start", "status": 200, "headers": headers})
-                await self._send_pieces(send, hung_up)
-        except PeacefsError as fault:
-            log.warning("%r broke off while it was read: %s", self._path, fault)
-        finally:
-            if self._fetching is not None:
-                with contextlib.suppress(PeacefsError):
-                    await asyncio.shield(self._fetching)
-            await self._run(_close(self._reader, read_to_end=self._unsent == 0))
-
-    async def _send_pieces(self, send: Send, hung_up: asyncio.Task[None]) -> None:
-        piece: bytes | None = self._begun.first
-        while piece:
-            self._unsent -= len(piece)
-            if self._unsent:
-                self._fetching = self._run(_next_piece(self._reader))
             await send({"type": "http.response.body", "body": piece, "more_body": True})
-            if not self._unsent:
-                await send({"type": "http.response.body", "body": b""})
-                return
-            if hung_up.done():
-                return
-            assert self._fetching is not None
-            piece = await asyncio.shield(self._fetching)
-        raise PeacefsError(f"it ends {self._unsent} bytes early")
+        finally:
+            await asyncio.wait([fetching])
+        piece = fetching.result()
+        if piece is None:
+            raise PeacefsError(f"it ends {pieces.unread} bytes early")
+        if hung_up.done():
+            return
+    await send({"type": "http.response.body", "body": piece})
 
 
 def _next_piece(reader: FileReader) -> fx.Steps[bytes | None]:
@@ -109,8 +147,7 @@ def _next_piece(reader: FileReader) -> fx.Steps[bytes | None]:
     return None if piece is None else bytes(piece)
 
 
-def _close(reader: FileReader, *, read_to_end: bool) -> fx.Steps[bytes | None]:
+def _close(reader: FileReader, *, read_to_end: bool) -> fx.Steps[None]:
     if read_to_end:
         yield from reader.next_piece()  # there is none, upon which the connection is kept for others
     yield from reader.close()
-    return None

@@ -41,10 +41,11 @@ from peacefs.protocol.webhdfs_answers import Answer, empty_answer, fault_answer,
 from peacefs.protocol.webhdfs_query import is_webhdfs
 from peacefs.protocol.webhdfs_redirects import ExtendFile, ReadFile, SumFile, WriteFile, parse_redirected
 
-from .download import Download, begin, send_whole
+from .download import begin, send_pieces, send_whole
 from .file_checksum import FileChecksum
 from .first_chunks import FirstChunks
 from .gateway_budget import BufferBudget
+from .own_chunks import OwnChunks
 from .own_reads import OwnReads
 from .upload import Upload, body_pieces
 
@@ -78,6 +79,7 @@ class Gateway:
         driver: ThreadDriver,
         grants: GrantDesk,
         own: OwnReads,
+        own_chunks: OwnChunks,
         first_chunks: FirstChunks,
         *,
         wall_clock: Callable[[], float] = time.time,
@@ -87,6 +89,7 @@ class Gateway:
         self._driver = driver
         self._grants = grants
         self._own = own
+        self._own_chunks = own_chunks
         self._first_chunks = first_chunks
         self._wall_clock = wall_clock
         self._bounds = bounds = bounds or GatewayLimits()
@@ -99,6 +102,7 @@ class Gateway:
     def close(self) -> None:
         """Takes no more work; what is under way ends by its own deadlines."""
         self._own.close()
+        self._own_chunks.close()
         self._long.shutdown(wait=False, cancel_futures=True)
         self._quick.shutdown(wait=False, cancel_futures=True)
 
@@ -209,12 +213,12 @@ class Gateway:
         if own is not None:
             await send_whole(send, own)
             return
-        begun = await self._run(self._quick, begin(wanted))
-        if begun.reader is None:
-            await send_whole(send, begun.first)
-        else:
-            run = partial(self._run, self._quick)
-            await Download(wanted.path, begun, begun.reader, run).send(receive, send)
+        run = partial(self._run, self._quick)
+        pieces = await begin(wanted, self._own_chunks, run)
+        try:
+            await send_pieces(wanted, pieces, run, receive, send)
+        finally:
+            await pieces.close()
 
     async def _checksum(self, wanted: SumFile, receive: Receive) -> Answer:
         """Piece by piece, so that others get their turn; for as long as the client waits."""

@@ -96,11 +96,11 @@ class ReplicaReader:
             yield from self.close(plan)
         return plan
 
-    def read_blocks(self, plan: ReadPlan) -> fx.Steps[Blocks | None]:
+    def read_blocks(self, plan: ReadPlan, bytes_max: int = packet_bytes) -> fx.Steps[Blocks | None]:
         if plan.at >= plan.end:
             return None
         try:
-            blocks = yield from self._read_blocks(plan)
+            blocks = yield from self._read_blocks(plan, bytes_max)
         except OSError as error:
             yield from self.close(plan)
             raise named_fault(error, f"cannot read {describe(plan.chunk, plan.version)}") from None
@@ -115,7 +115,7 @@ class ReplicaReader:
     def send_blocks(self, plan: ReadPlan, reader: fx.Connection, *, timeout_s: float) -> fx.Steps[int | None]:
         if plan.file is None:
             return (yield from self._send_verified(plan, reader, timeout_s))
-        end, sums = _next_blocks(plan)
+        end, sums = _next_blocks(plan, packet_bytes)
         length = end - plan.at
         packet = Packet(plan.at, sums, last=end == plan.end)
         try:
@@ -139,8 +139,8 @@ class ReplicaReader:
         yield from fx.send(reader, packet, blocks.data, timeout_s=timeout_s)
         return len(blocks.data)
 
-    def _read_blocks(self, plan: ReadPlan) -> fx.Steps[Blocks]:
-        end, sums = _next_blocks(plan)
+    def _read_blocks(self, plan: ReadPlan, bytes_max: int) -> fx.Steps[Blocks]:
+        end, sums = _next_blocks(plan, bytes_max)
         if plan.file is not None:
             yield from self._read_ahead(plan.file, plan)
             data = yield from fx.read_at(plan.file, plan.at, end - plan.at)
@@ -164,9 +164,9 @@ class ReplicaReader:
             yield from close_quietly(file)
 
 
-def _next_blocks(plan: ReadPlan) -> tuple[int, bytes]:
-    """Where the next packet's worth of blocks ends, and their checksums."""
-    end = min(plan.at + packet_bytes, plan.end)
+def _next_blocks(plan: ReadPlan, bytes_max: int) -> tuple[int, bytes]:
+    """Where the next blocks, so many bytes at most, end, and their checksums."""
+    end = min(plan.at + bytes_max, plan.end)
     return end, plan.sums[plan.at // checksum_block_bytes * 4 : _round_up(end) // checksum_block_bytes * 4]
 
 

@@ -10,6 +10,7 @@ from typing import Protocol
 from peacefs.protocol import effects as fx
 from peacefs.protocol.checksums import Bytes
 from peacefs.protocol.ids import ChunkId, Version
+from peacefs.protocol.limits import packet_bytes
 from peacefs.protocol.messages import Replica
 
 from .chunk_store import Blocks, ReadPlan, Sealed, Staged
@@ -34,7 +35,7 @@ class ReplicaStore(ChunkIntake, Protocol):
 
     def open_read(self, chunk: ChunkId, version: Version, offset: int, length: int) -> fx.Steps[ReadPlan]: ...
 
-    def read_blocks(self, plan: ReadPlan) -> fx.Steps[Blocks | None]: ...
+    def read_blocks(self, plan: ReadPlan, bytes_max: int = packet_bytes) -> fx.Steps[Blocks | None]: ...
 
     def send_blocks(self, plan: ReadPlan, reader: fx.Connection, *, timeout_s: float) -> fx.Steps[int | None]: ...
 

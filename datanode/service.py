@@ -76,6 +76,7 @@ from .emulated_disk import DiskArm, EmulatedDisk
 from .first_chunks import FirstChunks
 from .gateway import Gateway
 from .orders import Orders
+from .own_chunks import OwnChunks
 from .own_reads import OwnReads
 from .own_work import OwnWork
 from .paces import Paces
@@ -280,9 +281,10 @@ class Datanode:
             self._store, self.paces, lambda: self._scrubber.progress, self._disk_balancer, lambda: self._pool.idle
         ).publish()
         own = OwnReads(self._chunk_server, self._driver)
+        own_chunks = OwnChunks(self._chunk_server, self._driver)
         first_chunks = FirstChunks(self._signer, self._process)
         gateway = Gateway(
-            self._signer, self._driver, self._grants, own, first_chunks, wall_clock=self._clock.now_s
+            self._signer, self._driver, self._grants, own, own_chunks, first_chunks, wall_clock=self._clock.now_s
         )
         server = build_server(gateway)
         serving = asyncio.create_task(server.serve(sockets=[self._http_socket]))

@@ -373,6 +373,10 @@ gateway_own_read_timeout_s: Final = 1.0
 # disk is free that much later.
 gateway_kept_files_max: Final = 64
 gateway_kept_file_s: Final = 10.0
+# And for pieces of large chunks that lie there. Of a file one piece is being sent, one waits, one is read: so
+# little that all are still in a cache.
+gateway_own_pieces_max: Final = 8
+gateway_own_piece_bytes: Final = 512 * KIB
 # How long a request waits for one of them, or for memory, before it is told to come again.
 gateway_patience_s: Final = 60.0
 gateway_downloads_max: Final = 256

@@ -35,6 +35,7 @@ from peacefs.datanode.data_requests import DataRequests
 from peacefs.datanode.data_server import DataServer
 from peacefs.datanode.first_chunks import FirstChunks
 from peacefs.datanode.gateway import Gateway, GatewayLimits
+from peacefs.datanode.own_chunks import OwnChunks
 from peacefs.datanode.own_reads import OwnReads
 from peacefs.datanode.pipeline import PipelineHop
 from peacefs.datanode.streams_under_way import StreamsUnderWay
@@ -199,7 +200,7 @@ class NameSide:
         """The control calls of writers and readers, as a datanode's link carries them."""
         answers: dict[type[Message], Callable[[Any], Any]] = {
             AllocateChunk: lambda m: self.files.writing.allocate(m, None),
-            CompleteFile: self.files.writing.complete,
+            CompleteFile: lambda m: self.files.writing.complete(m, None),
             TakeLease: lambda m: self.files.appending.take_lease(m, None),
             RenewLease: lambda m: self.files.appending.renew(m),
             AbandonLease: lambda m: self.files.appending.abandon(m),
@@ -258,9 +259,10 @@ class DataSide:
         self.server.start()
         desk = GrantDesk(self.node, pushed=False)
         own = OwnReads(chunks, self.driver)
+        self.own_chunks = OwnChunks(chunks, self.driver)
         first_chunks = FirstChunks(self.signer, self.process)
         self.served = Served(
-            lambda: Gateway(self.signer, self.driver, desk, own, first_chunks, bounds=self.limits)
+            lambda: Gateway(self.signer, self.driver, desk, own, self.own_chunks, first_chunks, bounds=self.limits)
         )
 
     @property

@@ -61,7 +61,7 @@ def test_a_small_file_that_lies_here_is_read_without_a_data_connection(data, pat
     ranges = [(0, 10), (65_530, 10), (65_536, 70_000), (small_chunk_bytes_max - 1, 1), (3, 1 << 40)]
     for offset, length in ranges:
         assert unconnected.read(path, offset=offset, length=length).body == content[offset : offset + length]
-    assert unconnected.read(f"{path}-longer").error[0] == 403, "a larger one is sent by the data server"
+    assert unconnected.read(f"{path}-longer").body == content + b"x", "so is a larger one"
 
 
 def test_one_that_rotted_here_is_reported_and_never_handed_out(data, path):
