@@ -68,7 +68,7 @@ async def _carry_out(files: Files, message: Message, host: str | None) -> Messag
             ticket = await files.writing.create(wanted(message, host))
             return Created(ticket.token, ticket.allocated)
         case PublishFile():
-            return await files.writing.publish(wanted(message.file, host), message)
+            return await files.writing.publish(message, host)
         case OpenFile():
             token, layout, _status = await files.reading.open_direct(message.path, message.user, host)
             return Opened(token, layout)

@@ -30,7 +30,7 @@ from peacefs.protocol.tokens import ChunkWrite, FileLease, FileWrite
 from . import access_checks, namespace
 from .appending import Appending, writer_of, writer_with
 from .metadata import Transaction
-from .paths import NamespacePath, parse_path
+from .paths import parse_path
 from .placing import Placing
 from .quota_checks import check_room
 from .records import InodeId, Lease
@@ -99,7 +99,19 @@ class Writing:
             check_writer(self._at.reader, parsed)
             namespace.check_create(self._at.reader, parsed, wanted.overwrite, wanted.create_parent, replication)
         await self._at.until_ready()
-        token = self._leave(wanted, parsed, replication)
+        token = FileWrite(
+            expires_s=self._at.wall_clock() + write_token_lifetime_s,
+            path=str(parsed),
+            user=wanted.user,
+            overwrite=wanted.overwrite,
+            permission=wanted.permission,
+            replication=replication,
+            block_bytes=_block_bytes(wanted.block_bytes),
+            create_parent=wanted.create_parent,
+            # A stock client sends none; the datanode may still have to repeat the completion.
+            request_id=wanted.request_id or new_request_id(),
+            client_host=wanted.client_host or "",
+        )
         exclude = wanted.failed | self._placing.nodes_by_http_name(wanted.exclude)
         allocated, head = self._placing.place(
             token.replication, wanted.client_host, exclude, writer_of(token), is_shown=wanted.is_shown
@@ -126,60 +138,60 @@ class Writing:
         token = self._at.signer.verify_for_writing(wanted.token, self._at.wall_clock())
         check_request_id(wanted.ahead)
         self._verify(wanted.chunks)
-        with self._publishing(writer_of(token), wanted.chunks):
+        writer = writer_of(token)
+        with self._publishing(writer, wanted.chunks):
             if isinstance(token, FileLease):
                 publication = await self._appending.complete(token, wanted.chunks, wanted.replaced)
             else:
                 file = _file(token, wanted.chunks)
                 publication = await self._at.commit(lambda tx: self._publish(tx, file))
-            self._take_in(token, wanted.chunks, publication)
-        return self._completed(token, wanted.chunks, publication, wanted.ahead, writer_host)
+            self._take_in(token.path, token.replication, wanted.chunks, publication)
+        if isinstance(token, FileLease):
+            return Completed(publication.length)
+        return self._completed(publication, wanted.chunks, writer, token.replication, wanted.ahead, writer_host)
 
-    async def publish(self, file: CreateFile, wanted: PublishFile) -> Completed:
+    async def publish(self, wanted: PublishFile, writer_host: str | None) -> Completed:
         """`create` and `complete` in one, for a file of one chunk that was placed ahead for this request."""
+        file, chunks = wanted.file, [wanted.chunk]
         if not file.request_id:
             raise BadRequest("a file is published at once under the request id that its chunk was placed for")
         check_request_id(wanted.ahead)
         leave = self._at.signer.verify(wanted.token, ChunkWrite, self._at.wall_clock())
         if (leave.chunk, leave.version) != (wanted.chunk.chunk, wanted.chunk.version):
             raise AccessDenied("the token is for another chunk than the one that is to be published")
-        chunks = [wanted.chunk]
         self._verify(chunks)
-        with self._publishing(writer_with(file.request_id), chunks):
-            token = self._leave(file, changeable_path(file.path), checked_replication(file.replication))
-            made = _file(token, chunks)
+        writer = writer_with(file.request_id)
+        with self._publishing(writer, chunks):
+            made = namespace.FileToComplete(
+                path=changeable_path(file.path),
+                user=file.user,
+                overwrite=file.overwrite,
+                permission=file.permission,
+                replication=checked_replication(file.replication),
+                block_bytes=_block_bytes(file.block_bytes),
+                create_parent=file.create_parent,
+                request_id=file.request_id,
+                chunks=chunks,
+            )
             publication = await self._at.commit(lambda tx: self._publish(tx, made))
-            self._take_in(token, chunks, publication)
-        return self._completed(token, chunks, publication, wanted.ahead, file.client_host)
-
-    def _leave(self, wanted: CreateFile, path: NamespacePath, replication: int) -> FileWrite:
-        return FileWrite(
-            expires_s=self._at.wall_clock() + write_token_lifetime_s,
-            path=str(path),
-            user=wanted.user,
-            overwrite=wanted.overwrite,
-            permission=wanted.permission,
-            replication=replication,
-            block_bytes=_block_bytes(wanted.block_bytes),
-            create_parent=wanted.create_parent,
-            # A stock client sends none; the datanode may still have to repeat the completion.
-            request_id=wanted.request_id or new_request_id(),
-            client_host=wanted.client_host or "",
-        )
+            self._take_in(file.path, made.replication, chunks, publication)
+        return self._completed(publication, chunks, writer, made.replication, wanted.ahead, writer_host)
 
     def _completed(
         self,
-        token: FileWrite | FileLease,
-        chunks: Sequence[WrittenChunk],
         publication: namespace.Publication,
+        chunks: Sequence[WrittenChunk],
+        writer: str,
+        replication: int,
         ahead: str,
         writer_host: str | None,
     ) -> Completed:
-        if isinstance(token, FileWrite) and not publication.added:
-            self._give_up_repetition(token, chunks)
+        """Of a new file."""
+        if not publication.added:
+            self._give_up_repetition(writer, chunks)
         if not ahead:
             return Completed(publication.length)
-        placed = self._placing.place_ahead(token.replication, writer_host, writer_with(ahead))
+        placed = self._placing.place_ahead(replication, writer_host, writer_with(ahead))
         return Completed(publication.length, placed)
 
     async def flush(self, wanted: FlushFile, writer_host: str | None) -> Flushed:
@@ -191,7 +203,7 @@ class Writing:
                 renewed, publication = await self._appending.flush(token, wanted)
             else:
                 renewed, publication = await self._publish_open(token, wanted)
-            self._take_in(token, wanted.chunks, publication)
+            self._take_in(token.path, token.replication, wanted.chunks, publication)
         lease = self._at.signer.verify(renewed, FileLease, self._at.wall_clock())
         try:
             allocated, _head = self._placing.place(token.replication, writer_host, frozenset(), writer_of(lease))
@@ -228,12 +240,12 @@ class Writing:
                 self._at.send(self._at.cluster.given_up(chunks, writer))
             raise
 
-    def _give_up_repetition(self, token: FileWrite, written: Sequence[WrittenChunk]) -> None:
+    def _give_up_repetition(self, writer: str, written: Sequence[WrittenChunk]) -> None:
         """The file was published by an earlier body; what a repeated one was written to is nobody's."""
         with self._at.reader.view():
             spare = [each.chunk for each in written if self._at.reader.chunk(each.chunk) is None]
         if spare:
-            self._at.send(self._at.cluster.given_up(spare, writer_of(token)))
+            self._at.send(self._at.cluster.given_up(spare, writer))
 
     def _verify(self, chunks: Sequence[WrittenChunk]) -> None:
         for chunk in chunks:
@@ -243,17 +255,15 @@ class Writing:
                 self._at.signer.verify_receipt(receipt, chunk.chunk, chunk.version, chunk.length, chunk.checksum)
 
     def _take_in(
-        self, token: FileWrite | FileLease, chunks: Sequence[WrittenChunk], publication: namespace.Publication
+        self, path: str, replication: int, chunks: Sequence[WrittenChunk], publication: namespace.Publication
     ) -> None:
         self._at.cluster.published(publication.added)
         self._schedule.published(chunks)
         self._schedule.fast_lane.published(record.length for record in publication.added)
         self._at.free(publication.freed)
-        fewest = min((len(chunk.receipts) for chunk in chunks), default=token.replication)
-        if fewest < token.replication:
-            log.warning(
-                "%s was written to %d of %d replicas; repair follows", token.path, fewest, token.replication
-            )
+        fewest = min((len(chunk.receipts) for chunk in chunks), default=replication)
+        if fewest < replication:
+            log.warning("%s was written to %d of %d replicas; repair follows", path, fewest, replication)
 
     def write_token(self, chunk: ChunkId, version: int, nodes: list[str]) -> str:
         """Leave to copy a version of a chunk to these nodes."""

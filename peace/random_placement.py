@@ -168,7 +168,7 @@ class _Choice:
         if not self._holders:
             at_writer = self._index.by_host.get(self._request.writer_host or "", [])
             return [_Scope(at_writer), _Scope(by_rack[at_writer[0].rack])] if at_writer else []
-        if len(self._in_rack) == 1:
+        if len(self._in_rack) == 1 and len(by_rack) > 1:
             return [_Scope(self._index.all, not_in=self._holders[0].rack)]
         return [_Scope(by_rack[self._holders[1].rack])] if len(self._holders) == 2 else []
 

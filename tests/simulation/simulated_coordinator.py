@@ -309,7 +309,7 @@ class SimulatedCoordinator:
                 ticket = await self.files.writing.create(calls.wanted(message, None))
                 return messages.Created(ticket.token, ticket.allocated)
             case PublishFile():
-                return await self.files.writing.publish(calls.wanted(message.file, None), message)
+                return await self.files.writing.publish(message, None)
             case FlushFile():
                 return await self.files.writing.flush(message, None)
             case Extend():
