@@ -9,8 +9,8 @@ from random import Random
 
 from simulation.simulated_cluster import SimulatedCluster
 from simulation.simulated_datanode import SimulatedDatanode
+from simulation.watched_disks import find_bytes
 
-from peacefs.datanode.store_layout import chunk_file_bytes, record_bytes
 from peacefs.protocol import effects as fx
 
 _ROOM_LEFT_BYTES = 200_000
@@ -78,13 +78,11 @@ class DiskMishaps:
         if not wanted:
             return False
         disk, chunk = self._random.choice(wanted)
-        place = disk.store._index.find(chunk)
+        place = find_bytes(disk, chunk)
         assert place is not None
-        is_own = place.has_own_file
-        name = f"{chunk:016x}-{place.version:016x}-" if is_own else f"/segments/{place.segment:08x}-"
-        length = chunk_file_bytes(place.length) if is_own else record_bytes(place.length)
+        directory, begins, offset, length = place
         for path, _content in self._victim.node.disk.files():
-            if path.startswith(f"{disk.directory}/") and name in path:
-                self._victim.node.disk.flip_bit(path, place.offset + self._random.randrange(length))
+            if path.startswith(f"{directory}/{begins}"):
+                self._victim.node.disk.flip_bit(path, offset + self._random.randrange(length))
                 return True
         return False

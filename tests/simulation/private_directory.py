@@ -27,7 +27,15 @@ from simulation.terms import CHUNK_BYTES
 
 from peacefs.client.small_writes import is_small
 from peacefs.protocol import effects as fx
-from peacefs.protocol.errors import AccessDenied, FileNotFound, IllegalChange, PeacefsError, QuotaExceeded
+from peacefs.protocol.errors import (
+    AccessDenied,
+    FileNotFound,
+    IllegalChange,
+    LeaseError,
+    PeacefsError,
+    QuotaExceeded,
+)
+from peacefs.protocol.limits import lease_s
 from peacefs.protocol.trash import CURRENT_NAME, TRASH_PERMISSION, trash_of
 
 Contents = set[bytes | None]
@@ -38,7 +46,7 @@ OPERATIONS = (
     *("write", "write small", "write small", "append", "append", "flush", "read", "truncate", "delete", "move"),
     *("take snapshot", "read snapshot", "drop snapshot", "restore snapshot", "trespass"),
     *("copy", "read copy", "drop copy", "discard", "recover", "limit"),
-    *("join", "exchange", "state", "keep more"),
+    *("join", "exchange", "state", "keep more", "outlive"),
 )
 _COPIES_MAX = 2
 _NO_LIMIT = -1
@@ -139,6 +147,11 @@ class PrivateDirectory:
                     yield from self._write(name, self._small_or_not)
             case "append":
                 yield from self._append(name)
+            case "outlive":
+                # It takes a minute, in which the client does nothing else.
+                if self.random.random() < 0.6:
+                    return False
+                yield from self._outlive(name)
             case "flush":
                 yield from self._flush(name)
             case "truncate":
@@ -202,6 +215,21 @@ class PrivateDirectory:
             self.files[name] = {content}
         if self.random.random() < 0.5:
             yield from sink.complete(b"")
+
+    def _outlive(self, name: str) -> fx.Steps[None]:
+        """A writer is silent for so long that another takes its lease over; what it still has is too late."""
+        sink = yield from flusher(f"{self.path}/{name}", self._request(), self._request(), self.owner)
+        part = self._data()
+        self.files[name] = self.of(name) | {part}
+        yield from sink.flush(part)
+        self.files[name] = {part}
+        yield from fx.sleep(lease_s)
+        yield from self._append(name)
+        try:
+            yield from self.random.choice((sink.flush, sink.complete))(b"too late")
+        except LeaseError:
+            return
+        raise AssertionError(f"{name}: a lease that another has taken over is good for a change")
 
     def _append(self, name: str) -> fx.Steps[None]:
         data, before = self._data(), self.of(name)

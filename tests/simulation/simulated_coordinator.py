@@ -25,6 +25,7 @@ from simulation.client_requests import (
     RunBegun,
     Truncate,
 )
+from simulation.drop_watch import DropWatch
 from simulation.metadata_watch import QuotaWatch, check_sound
 from simulation.name_changes import Change, make_change
 from simulation.simulated_datanode import SimulatedDatanode
@@ -141,6 +142,7 @@ class SimulatedCoordinator:
         reader = self.metadata.reader()
         self.cluster = Cluster(world.now_s, Random(world.random.random()))
         self.epochs = Epochs(self.metadata, settled_after_s=self.tokens_live_s)
+        self._drops = DropWatch()
         self._links: dict[str, str] = {}
         self._tidy_at_s = 0.0
 
@@ -246,6 +248,7 @@ class SimulatedCoordinator:
         self.datanodes[copy.source].order(order, finished)
 
     def _send(self, orders: Sequence[Order]) -> None:
+        self._drops.look(self.cluster, orders)
         for order in orders:
             if isinstance(order.message, Granted | GrantRefused):
                 self._push(order.message)
@@ -283,6 +286,8 @@ class SimulatedCoordinator:
                 self.files.schedule.registered(message.node, message.streams)
                 return Registered(self.epochs.numbering.epoch, self.world.wall_clock_s(self.node))
             case ReportChunks() | Heartbeat():
+                if isinstance(message, Heartbeat):
+                    self._drops.corrupt.update((caller, replica.chunk) for replica in message.corrupt)
                 if isinstance(message, ReportChunks):
                     orders = self.cluster.report(now_s, caller, message)
                 else:
@@ -324,6 +329,7 @@ class SimulatedCoordinator:
             case GetLayout():
                 return await self.files.reading.layout(message, None)
             case ReportCorrupt():
+                self._drops.corrupt.add((message.node, message.chunk))
                 return await self.files.reading.report_corrupt(message)
             case Create():
                 wanted = CreateFile(

@@ -9,6 +9,7 @@ from random import Random
 
 from simulation.client_requests import OnLink
 from simulation.terms import CALL_TIMEOUT_S, HOP_TIMEOUT_S, SIGNER
+from simulation.watched_disks import WatchedDisks
 from simulation.world import SimulatedConnection, World
 from store.simulated_disk import SimulatedDisk
 
@@ -20,7 +21,6 @@ from peacefs.datanode.copy_budget import CopyBudget
 from peacefs.datanode.data_requests import DataRequests
 from peacefs.datanode.disk import Disk
 from peacefs.datanode.disk_balancer import DiskBalancer
-from peacefs.datanode.disk_set import DiskSet
 from peacefs.datanode.orders import Orders
 from peacefs.datanode.paces import Paces
 from peacefs.datanode.pipeline import PipelineHop
@@ -63,7 +63,7 @@ class SimulatedDatanode:
         self.rack = rack
         self._copy_rate = copy_rate
         self.address = (f"{name}.simulated", 9866)
-        self.store: DiskSet
+        self.store: WatchedDisks
         self.capacity_bytes = _ROOM_BYTES
         #: On its disk: what identity.json remembers.
         self.epoch_seen = 0
@@ -89,7 +89,7 @@ class SimulatedDatanode:
             )
             for directory in DISKS
         ]
-        self.store = DiskSet(disks, rng=Random(world.random.random()), on_lost=changes.removed)
+        self.store = WatchedDisks(disks, node.disk, Random(world.random.random()), changes)
         self.streams = StreamsUnderWay(node.name)
         hop = PipelineHop(node.name, SIGNER, self.store, changes, self.streams, paces, hop_timeout_s=HOP_TIMEOUT_S)
         server = ChunkServer(SIGNER, self.store, changes, reader_timeout_s=HOP_TIMEOUT_S)

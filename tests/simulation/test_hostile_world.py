@@ -2,9 +2,10 @@
 
 Nodes crash, a disk breaks down and comes back with what it held, another fails to sync, is full or rots, messages
 are lost, late, doubled and cut in the middle, lines are cut, and clocks jump. Datanodes are taken out of service,
-come back with nothing when they are said to be drained, and are balanced, their disks as well. Clients write,
-extend, flush (and are gone in the middle of it), truncate, move, exchange, join, delete, take and restore
-snapshots, copy all they have, throw away and take back, under quotas that change, and try what they may not. See
+come back with nothing when they are said to be drained, and are balanced, their disks as well. Two who write
+versions of one chunk get in each other's way. Clients write, extend, flush (and are gone in the middle of it, or
+come back when another has their lease), truncate, move, exchange, join, delete, take and restore snapshots, copy
+all they have, throw away and take back, under quotas that change, and try what they may not. See
 `private_directory` for what must hold, and `seeds` for how to play more.
 """
 
@@ -16,6 +17,7 @@ from random import Random
 import pytest
 from simulation.disk_mishaps import DiskMishaps
 from simulation.hostility import DOUBT_S, check_everything, hostile_network, let_calm_down
+from simulation.latecomers import Latecomers
 from simulation.operating import Operator
 from simulation.private_directory import PrivateDirectory
 from simulation.saboteur import ClockMover, DiskBreaker, Saboteur, Separator
@@ -64,23 +66,27 @@ def test_what_was_acknowledged_survives_everything_at_once(seed: int) -> None:
     mishaps = DiskMishaps(cluster, random)
     operator = Operator(cluster, random)
     separator = Separator(cluster, random)
-    work(cluster, clients, operations=120)
+    latecomers = Latecomers(cluster, random)
+    work(cluster, clients, operations=100)
     saboteur.rest()
     breaker.rest()
     clocks.set_right()
     mishaps.rest()
     operator.rest()
+    latecomers.rest()
     let_calm_down(cluster)
     check_everything(cluster, clients)
     world = cluster.world
     assert saboteur.crashes >= 3 and clocks.jumps >= 3 and separator.cuts >= 3
     assert world.messages_lost and world.messages_duplicated and world.messages_delayed and world.messages_cut
     acknowledged = sum((Counter(client.acknowledged) for client in clients), Counter())
+    assert latecomers.acknowledged and latecomers.refused
     assert acknowledged.total() > 60 and len(acknowledged) >= _KINDS_MIN
     print(
         f"{[client.acknowledged for client in clients]}, {sum(client.failed for client in clients)} failed, "
         f"{saboteur.crashes} crashes, {breaker.broken} disks, {clocks.jumps} jumps, {separator.cuts} cuts, "
-        f"{dict(mishaps.happened)}, {dict(operator.done)}, {world.now_s:.0f} s"
+        f"{dict(mishaps.happened)}, {dict(operator.done)}, "
+        f"{latecomers.acknowledged} versions written, {latecomers.refused} refused, {world.now_s:.0f} s"
     )
 
 
@@ -94,7 +100,7 @@ def test_a_backup_put_back_shows_what_was_there_and_what_follows_is_as_safe(seed
     clients = directories(cluster, 2, random)
     cluster.world.network = hostile_network()
     saboteur = Saboteur(cluster, random, effects_between=400)
-    work(cluster, clients, operations=40)
+    work(cluster, clients, operations=32)
     cluster.world.network = Network()
     cluster.world.run(lambda: False, limit_s=DOUBT_S)
     backup = cluster.coordinator.back_up()
@@ -105,7 +111,7 @@ def test_a_backup_put_back_shows_what_was_there_and_what_follows_is_as_safe(seed
     cluster.world.run_task(
         cluster.start(cluster.world.nodes[later.owner], "set up", later.set_up()), limit_s=2000.0
     )
-    work(cluster, [later], operations=40)
+    work(cluster, [later], operations=32)
     saboteur.rest()
     assert cluster.world.run(lambda: all(node.up for node in cluster.world.nodes.values()), limit_s=60.0)
     cluster.coordinator.crash()
@@ -116,7 +122,7 @@ def test_a_backup_put_back_shows_what_was_there_and_what_follows_is_as_safe(seed
 
     cluster.world.network = hostile_network()
     saboteur = Saboteur(cluster, random, effects_between=400)
-    work(cluster, clients, operations=40)
+    work(cluster, clients, operations=32)
     saboteur.rest()
     let_calm_down(cluster)
     check_everything(cluster, clients)

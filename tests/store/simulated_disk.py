@@ -261,6 +261,20 @@ class SimulatedDisk:
         for path, inode in _walk("", self._root):
             yield path, bytes(inode.cached)
 
+    def is_on_medium(self, directory: str, begins: str, offset: int, length: int) -> bool:
+        """Whether so many bytes of the file whose name begins so would survive a crash as a reader sees them."""
+        inode, kept = self._directory(directory), self._root
+        for part in PurePosixPath(directory).parts[1:]:
+            below = kept.durable.get(part)
+            if not isinstance(below, _Directory):
+                return False
+            kept = below
+        for name, file in inode.names.items():
+            if name.startswith(begins) and isinstance(file, _Inode):
+                sees, keeps = file.cached[offset : offset + length], file.medium[offset : offset + length]
+                return kept.durable.get(name) is file and sees == keeps and len(sees) == length
+        return False
+
     # -- effects -----------------------------------------------------------------------------------
 
     def _open_file(self, effect: fx.OpenFile) -> SimulatedFile:

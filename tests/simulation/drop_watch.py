@@ -1,0 +1,35 @@
+"""What must be true whenever the simulated coordinator tells a datanode to drop a replica."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from peacefs.coordinator.cluster import Cluster
+from peacefs.coordinator.membership import State
+from peacefs.coordinator.orders import Order
+from peacefs.protocol.ids import ChunkId, NodeId
+from peacefs.protocol.messages import DeleteChunks
+
+
+class DropWatch:
+    """A good replica of a file's chunk goes only while as many as should be are at datanodes that are heard of."""
+
+    def __init__(self) -> None:
+        #: Who was said, by whomever, to have a corrupt replica of which chunk.
+        self.corrupt: set[tuple[NodeId, ChunkId]] = set()
+
+    def look(self, cluster: Cluster, orders: Sequence[Order]) -> None:
+        """Before they are sent."""
+        for order in orders:
+            if not isinstance(order.message, DeleteChunks):
+                continue
+            for replica in order.message.replicas:
+                state = cluster.chunks.get(replica.chunk)
+                of_now = state is not None and (replica.version, replica.length) == (state.version, state.length)
+                if state is None or not of_now or (order.node, replica.chunk) in self.corrupt:
+                    continue
+                members = [cluster.members.get(node) for node in cluster.chunks.staying(state)]
+                heard = [node.id for node in members if node is not None and node.state is State.ALIVE]
+                assert len(set(heard) - {order.node}) >= state.replication, (
+                    f"{order.node} drops {replica}: {state}"
+                )

@@ -1,0 +1,48 @@
+"""The disks of a simulated datanode, looked at whenever something is sealed: is it there, on the medium?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+from store.simulated_disk import SimulatedDisk
+
+from peacefs.datanode.changes import Changes
+from peacefs.datanode.chunk_store import Sealed, Staged
+from peacefs.datanode.disk import Disk
+from peacefs.datanode.disk_set import DiskSet
+from peacefs.datanode.store_layout import chunk_file_bytes, record_bytes
+from peacefs.protocol import effects as fx
+from peacefs.protocol.checksums import Bytes
+from peacefs.protocol.ids import ChunkId
+
+
+def find_bytes(disk: Disk, chunk: ChunkId) -> tuple[str, str, int, int] | None:
+    """Where a replica lies: a directory, how the file's name there begins, from which byte on, and how many."""
+    place = disk.store._index.find(chunk)
+    if place is None:
+        return None
+    if place.has_own_file:
+        path = disk.store._large._paths.chunk_file(chunk, place.version, place.length)
+        directory, _, name = path.rpartition("/")
+        return directory, name, 0, chunk_file_bytes(place.length)
+    return f"{disk.directory}/segments", f"{place.segment:08x}-", place.offset, record_bytes(place.length)
+
+
+class WatchedDisks(DiskSet):
+    """What a seal returns is what the index shows, unless it is lost by then, and would survive a crash."""
+
+    def __init__(self, disks: Sequence[Disk], medium: SimulatedDisk, rng: Random, changes: Changes) -> None:
+        super().__init__(disks, rng=rng, on_lost=changes.removed)
+        self._medium = medium
+
+    def seal(self, staged: Staged, sums: Bytes = b"", data: Bytes = b"") -> fx.Steps[Sealed]:
+        sealed = yield from super().seal(staged, sums, data)
+        found = self.find(staged.chunk)
+        assert found is None or found.version == staged.version, f"{staged} was sealed beside {found}"
+        for disk in self.working:
+            if (place := find_bytes(disk, staged.chunk)) is not None:
+                assert self._medium.is_on_medium(*place), (
+                    f"{staged} was acknowledged and is not on {disk.directory}"
+                )
+        return sealed
