@@ -13,6 +13,7 @@ _ALL = (
     "read_stream",
     "io_service",
     "small_files",
+    "small_reads",
     "metadata_ops",
     "restart",
     "repair",

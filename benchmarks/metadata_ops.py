@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import getpass
 import random
-import socket
 import statistics
 import tempfile
 import threading
@@ -26,6 +25,7 @@ from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster import LocalCluster
 
 from .namespaces import FILES_PER_DIRECTORY, OWNER, existing, load
+from .plain_http import PlainHttp
 from .processor_time import cpu_s
 from .report import show
 
@@ -81,7 +81,7 @@ class _Client:
     def __init__(self, cluster: LocalCluster, name: str, user: str, size: int) -> None:
         self._coordinator = cluster.address.netloc
         self._user = user
-        self._connections: dict[str, _Connection] = {}
+        self._connections: dict[str, PlainHttp] = {}
         self._name = name
         self._size = size
         self._random = random.Random(name)
@@ -127,45 +127,12 @@ class _Client:
 
     def _ask(self, method: str, path: str, operation: str, status: int = 200) -> str:
         url = f"/webhdfs/v1{path}?user.name={self._user}&op={operation}"
-        return self._connection(self._coordinator).ask(method, url, status)
+        return self._connection(self._coordinator).ask(method, url, status).location
 
-    def _connection(self, netloc: str) -> _Connection:
+    def _connection(self, netloc: str) -> PlainHttp:
         if netloc not in self._connections:
-            self._connections[netloc] = _Connection(netloc)
+            self._connections[netloc] = PlainHttp(netloc)
         return self._connections[netloc]
-
-
-class _Connection:
-    """HTTP as cheap as Python has it, so that the clients leave the cores to what is measured."""
-
-    def __init__(self, netloc: str) -> None:
-        self._netloc = netloc
-        host, _, port = netloc.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), timeout=60.0)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-    def ask(self, method: str, url: str, status: int) -> str:
-        """The `location` of the answer, which may be empty."""
-        head = f"{method} {url} HTTP/1.1\r\nhost: {self._netloc}\r\ncontent-length: 0\r\n\r\n"
-        self._socket.sendall(head.encode())
-        received = b""
-        while (end := received.find(b"\r\n\r\n")) < 0:
-            received += self._receive()
-        lines = received[:end].decode("latin-1").split("\r\n")
-        assert int(lines[0].split()[1]) == status, (lines[0], received[end:])
-        headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines[1:])}
-        missing = int(headers.get("content-length", "0")) - (len(received) - end - 4)
-        while missing > 0:
-            missing -= len(self._receive())
-        return headers.get("location", "")
-
-    def _receive(self) -> bytes:
-        data = self._socket.recv(65536)
-        assert data, "the server closed the connection"
-        return data
-
-    def close(self) -> None:
-        self._socket.close()
 
 
 def _measure(

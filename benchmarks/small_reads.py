@@ -1,0 +1,115 @@
+"""Files of 1 KiB opened and read, by 1 to 16 readers: what a query that starts again does with its change logs.
+
+Over WebHDFS as Hadoop's client does it, an OPEN on a connection that is kept and a GET on one that is not; and by
+our own client. The files have been written before, so that they are in the kernel's memory.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from peacefs.client.filesystem import PeaceFileSystem
+from peacefs.client.local_cluster import LocalCluster
+
+from .plain_http import PlainHttp
+from .processor_time import cpu_s
+from .report import show
+
+_DATA = os.urandom(1024)
+_FILES = 100
+_READERS = (1, 4, 16)
+#: Reads the file of a number.
+Read = Callable[[int], int]
+
+
+def main(*, quick: bool = False) -> None:
+    reads, rounds = (50, 1) if quick else (1000, 3)
+    fronts = {"WebHDFS": _over_webhdfs, "our client": _over_client}
+    rows = []
+    with tempfile.TemporaryDirectory() as directory, LocalCluster(Path(directory), datanodes=4, port=0) as cluster:
+        with PeaceFileSystem(cluster.http_address) as files:
+            for number in range(_FILES):
+                files.write(_path(number), _DATA, replication=3)
+        for readers in _READERS:
+            runs: dict[str, list[dict[str, float]]] = {front: [] for front in fronts}
+            for _ in range(rounds):
+                for front, maker in fronts.items():
+                    runs[front].append(_run(cluster, maker, readers, reads // readers))
+            for front, measured in runs.items():
+                middle = sorted(measured, key=lambda run: run["files/s"])[rounds // 2]
+                rows.append({"front": front, "readers": readers, **middle})
+    show("small_reads", f"{reads} reads of files of 1 KiB; the median of {rounds} rounds, alternating", rows)
+
+
+def _path(number: int) -> str:
+    return f"/checkpoints/orders/state/0/{number % _FILES}.changelog"
+
+
+def _run(
+    cluster: LocalCluster, maker: Callable[[LocalCluster], Read], readers: int, reads: int
+) -> dict[str, float]:
+    latencies: list[float] = []
+    started = threading.Barrier(readers + 1)
+
+    def work() -> None:
+        read = maker(cluster)
+        started.wait()
+        mine = []
+        for number in range(reads):
+            begun = time.perf_counter()
+            assert read(number) == len(_DATA)
+            mine.append(time.perf_counter() - begun)
+        latencies.extend(mine)
+
+    threads = [threading.Thread(target=work) for _ in range(readers)]
+    for thread in threads:
+        thread.start()
+    before = _cpu_s(cluster)
+    started.wait()
+    begun = time.perf_counter()
+    for thread in threads:
+        thread.join()
+    taken = time.perf_counter() - begun
+    after = _cpu_s(cluster)
+    assert len(latencies) == reads * readers, "a reader failed"
+    cuts = statistics.quantiles(latencies, n=100)
+    return {
+        "files/s": len(latencies) / taken,
+        "p50 ms": cuts[49] * 1000,
+        "p99 ms": cuts[98] * 1000,
+        **{f"CPU ms/file: {who}": (after[who] - before[who]) / len(latencies) * 1000 for who in before},
+    }
+
+
+def _cpu_s(cluster: LocalCluster) -> dict[str, float]:
+    return {
+        "readers": time.process_time(),
+        "coordinator": cpu_s(cluster.coordinator.pid),
+        "datanodes": sum(cpu_s(datanode.pid) for datanode in cluster.datanodes),
+    }
+
+
+def _over_webhdfs(cluster: LocalCluster) -> Read:
+    coordinator = PlainHttp(cluster.address.netloc)
+
+    def read(number: int) -> int:
+        redirect = coordinator.ask("GET", f"/webhdfs/v1{_path(number)}?op=OPEN&user.name=bench", 307)
+        parts = urlsplit(redirect.location)
+        datanode = PlainHttp(parts.netloc)
+        answer = datanode.ask("GET", f"{parts.path}?{parts.query}", 200)
+        datanode.close()
+        return answer.body_bytes
+
+    return read
+
+
+def _over_client(cluster: LocalCluster) -> Read:
+    files = PeaceFileSystem(cluster.http_address)
+    return lambda number: len(files.read(_path(number)))
