@@ -61,7 +61,8 @@ def connecting(me: Identity, nonce: bytes) -> Generator[Message, Message, Peer]:
     if me.signer is not None:
         expected = me.signer.hello_proof(b"acceptor", nonce, challenge.nonce)
         if not hmac.compare_digest(expected, challenge.proof):
-            raise errors.PeerRefused(f"{challenge.name} does not know this cluster's secret")
+            # Or the other end has another, but this one is more likely to have come later.
+            raise errors.PeerRefused(_without_secret(me.name, challenge.cluster))
         proof = me.signer.hello_proof(b"connector", nonce, challenge.nonce)
     _expect(Welcome, (yield Proof(proof)))
     return Peer(challenge.cluster, "", challenge.name, trusted=me.signer is not None)
@@ -88,11 +89,13 @@ def accepting(me: Identity, nonce: bytes, first: Message) -> Generator[Message, 
     proof = _expect(Proof, (yield challenge))
     trusted = hmac.compare_digest(me.signer.hello_proof(b"connector", hello.nonce, nonce), proof.proof)
     if not trusted and hello.role != "client":
-        raise errors.PeerRefused(
-            f"{hello.name} does not know the secret of cluster {me.cluster}: give it the same --secret-file"
-        )
+        raise errors.PeerRefused(_without_secret(hello.name, me.cluster))
     yield Welcome()
     return Peer(hello.cluster, hello.role, hello.name, trusted)
+
+
+def _without_secret(name: str, cluster: str) -> str:
+    return f"{name} does not know the secret of cluster {cluster}: give it the same --secret-file"
 
 
 def _expect(kind: type[M], message: Message) -> M:

@@ -77,7 +77,10 @@ def test_no_bytes_whatever_do_harm(cluster, caplog, pieces, cut):
 
 def test_a_service_with_another_secret_is_told_and_turned_away(cluster):
     stranger = Identity("test-cluster", "datanode", "stranger", Signer(b"another secret"))
-    with pytest.raises(PeerRefused, match="does not know this cluster's secret"):
+    with pytest.raises(
+        PeerRefused,
+        match="stranger does not know the secret of cluster test-cluster: give it the same --secret-file",
+    ):
         open_connection(cluster.nodes[0].server.address, "n0", stranger)
 
 

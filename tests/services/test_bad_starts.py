@@ -170,7 +170,10 @@ class TestDatanode:
         wrong = tmp_path / "wrong"
         wrong.write_text("x" * 40)
         said = complaint(*datanode(tmp_path / "d", coordinator.node_address, wrong))
-        assert "secret" in said
+        assert said.startswith(
+            "peacefs: datanode: the coordinator refuses this datanode: a new datanode does not know"
+        )
+        assert said.endswith("give it the same --secret-file")
         assert not (tmp_path / "d").exists()
 
     def test_a_directory_of_another_cluster(self, coordinator: Coordinator, tmp_path: Path) -> None:
@@ -268,3 +271,21 @@ def _wait_for(log: Path, words: str) -> None:
     while words not in log.read_text():
         assert time.monotonic() < deadline, f"{words!r} is not in: {log.read_text()}"
         time.sleep(0.05)
+
+
+class TestAgent:
+    def test_the_wrong_secret(self, coordinator: Coordinator, tmp_path: Path) -> None:
+        (tmp_path / "wrong").write_text("x" * 40)
+        (tmp_path / "list.toml").write_text('[commands.nap]\nprogram = "/bin/sleep"\n')
+        said = complaint(
+            "agent",
+            f"--dir={tmp_path / 'a'}",
+            f"--commands={tmp_path / 'list.toml'}",
+            "--name=north",
+            f"--coordinator={coordinator.node_address}",
+            f"--secret-file={tmp_path / 'wrong'}",
+        )
+        assert said.startswith(
+            "peacefs: agent: the coordinator refuses this agent: north does not know the secret"
+        )
+        assert said.endswith("give it the same --secret-file")
