@@ -54,7 +54,7 @@ from peacefs.protocol.messages import (
     StreamsFound,
     Usage,
 )
-from peacefs.protocol.process import log_to_stderr, raise_open_files_limit, stop_event
+from peacefs.protocol.process import keep_freed_memory, log_to_stderr, raise_open_files_limit, stop_event
 from peacefs.protocol.secret import SECRET_FILE_VARIABLE, find_secret_file, read_secret, require_secret_for
 from peacefs.protocol.threads import ThreadDriver
 from peacefs.protocol.tokens import Signer
@@ -120,6 +120,7 @@ def run(options: DatanodeOptions) -> None:
     """Serves until it is told to stop. Raises StartupError when it cannot start."""
     log_to_stderr()
     raise_open_files_limit()
+    keep_freed_memory()
     sys.setswitchinterval(thread_switch_interval_s)
     secret_file = find_secret_file(options.secret_file)
     require_secret_for(options.host, secret_file)

@@ -322,6 +322,10 @@ loop_hold_logged_s: Final = 0.1
 loop_log_pause_s: Final = 1.0
 # A datanode works on two copies for repair and two for balancing, and still deletes and verifies.
 order_threads: Final = 6
+# Buffers up to this size come from so many heaps, each of which keeps so much of what was freed.
+heap_buffer_bytes_max: Final = 4 * MIB
+heap_kept_bytes: Final = 16 * MIB
+heaps_max: Final = 4
 # The interpreter's default of 5 ms lets busy threads hold up the event loop of their process.
 thread_switch_interval_s: Final = 0.0005
 # A disk that takes longer lately is not waited for by the thread that all small chunks share, and one that does

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import logging
 import resource
 import signal
 import sys
 
 from .lifeline import when_parent_dies
+from .limits import heap_buffer_bytes_max, heap_kept_bytes, heaps_max
 
 _FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+# Of glibc's malloc.h.
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 
 
 def log_to_stderr() -> None:
@@ -23,6 +27,19 @@ def raise_open_files_limit() -> None:
     """As many open files and connections as the system lets this process have."""
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def keep_freed_memory() -> None:
+    """What large buffers were in stays the process's for the next ones, up to a bound.
+
+    It went back to the kernel, and came anew page by page. To be called before there are threads; without glibc it
+    does nothing.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_ARENA_MAX, heaps_max)
+        mallopt(_M_TRIM_THRESHOLD, heap_kept_bytes)
+        mallopt(_M_MMAP_THRESHOLD, heap_buffer_bytes_max)
 
 
 def stop_event(parent_fd: int | None) -> asyncio.Event:
