@@ -10,6 +10,7 @@ import msgspec
 
 from peacefs.protocol.errors import BadRequest, CheckpointDamaged, FileNotFound
 from peacefs.protocol.limits import checkpoint_entries_max
+from peacefs.protocol.temporary_names import wanted_name
 
 from .inspection import Inspection
 from .layout import DEFAULT_STORE, Layout, StateVersion, StoreFiles, StoreKey, arrange, is_root
@@ -84,7 +85,10 @@ def read_layout(tree: FileTree, root: str) -> Layout:
 
 
 def find_roots(tree: FileTree, top: str) -> Iterator[str]:
-    """Every checkpoint root at or below `top`. Raises FileNotFound, BadRequest for a tree that is too large."""
+    """Every checkpoint root at or below `top`. Raises FileNotFound, BadRequest for a tree that is too large.
+
+    What has the name of something that is being made, or whose maker was killed, is none.
+    """
     pending, seen = [top], 0
     while pending:
         directory = pending.pop()
@@ -100,7 +104,8 @@ def find_roots(tree: FileTree, top: str) -> Iterator[str]:
         if is_root(entry.name for entry in entries):
             yield directory
         else:
-            pending += [entry.path for entry in reversed(entries) if entry.is_directory]
+            named = (entry for entry in reversed(entries) if wanted_name(entry.name) is None)
+            pending += [entry.path for entry in named if entry.is_directory]
 
 
 def summarise(inspection: Inspection) -> CheckpointSummary:

@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from support.checkpoints import ROOT, MemoryTree, checkpoint
 
 from peacefs.client.checkpoint_attempt import CheckpointAttempt, CheckpointTask
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.pages import Pages
 from peacefs.protocol.errors import AccessDenied, BadRequest, PeacefsError, PeerUnreachable
+from peacefs.spark_connector.checkpoints.catalogue import find_roots
 from peacefs.spark_connector.checkpoints.relocation import fork
 from peacefs.spark_connector.checkpoints.tree import Amount, LocalTree
 
@@ -66,3 +68,12 @@ def test_a_fork_says_what_it_leaves(caplog: pytest.LogCaptureFixture, tmp_path: 
         fork(Stubborn(), str(tmp_path / "root"), str(tmp_path / "fork"))
     said = one_line(caplog)
     assert said.startswith(f"{tmp_path}/.fork.") and said.endswith("can be deleted: nothing can be removed here")
+
+
+def test_what_a_killed_export_or_import_leaves_is_listed_as_no_checkpoint_and_can_be_looked_at() -> None:
+    left = "/checkpoints/.orders.90faf85c-0251-4fb6-bbd4-522bf3be8995.tmp"
+    files = checkpoint().files
+    staged = {path.replace(ROOT, left): data for path, data in files.items()}
+    tree = MemoryTree(files | staged)
+    assert list(find_roots(tree, "/checkpoints")) == [ROOT]
+    assert list(find_roots(tree, left)) == [left]
