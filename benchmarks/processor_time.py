@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
+
+from peacefs.client.local_cluster import LocalCluster
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
@@ -12,3 +15,12 @@ def cpu_s(pid: int) -> float:
     """User and system time of a process so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+
+def cluster_cpu_s(cluster: LocalCluster, clients: str) -> dict[str, float]:
+    """Of all processes that have a part in it; those called `clients` are threads of this one."""
+    return {
+        clients: time.process_time(),
+        "coordinator": cpu_s(cluster.coordinator.pid),
+        "datanodes": sum(cpu_s(datanode.pid) for datanode in cluster.datanodes),
+    }

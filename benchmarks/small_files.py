@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster import LocalCluster
 
-from .processor_time import cpu_s
+from .processor_time import cluster_cpu_s
 from .report import show
 
 _DATA = os.urandom(1024)
@@ -55,7 +55,7 @@ def _run(
     directory: str,
 ) -> dict[str, float]:
     latencies: list[float] = []
-    before, cpu_before = _counters(cluster), _cpu_s(cluster)
+    before, cpu_before = _counters(cluster), cluster_cpu_s(cluster, "writers")
     started = threading.Barrier(writers + 1)
 
     def work(writer: int) -> None:
@@ -78,7 +78,7 @@ def _run(
         thread.join()
     taken = time.perf_counter() - begun
     assert len(latencies) == files_a_writer * writers, "a writer failed"
-    after, cpu_after = _counters(cluster), _cpu_s(cluster)
+    after, cpu_after = _counters(cluster), cluster_cpu_s(cluster, "writers")
     written = len(latencies) + writers
     cuts = statistics.quantiles(latencies, n=100)
     return {
@@ -90,15 +90,6 @@ def _run(
             for label, name in zip(("HTTP/file", "frames/file", "commits/file"), _COUNTED, strict=True)
         },
         **{f"CPU ms/file: {who}": (cpu_after[who] - cpu_before[who]) / written * 1000 for who in cpu_before},
-    }
-
-
-def _cpu_s(cluster: LocalCluster) -> dict[str, float]:
-    """Of all processes that have a part in it; the writers are threads of this one."""
-    return {
-        "writers": time.process_time(),
-        "coordinator": cpu_s(cluster.coordinator.pid),
-        "datanodes": sum(cpu_s(datanode.pid) for datanode in cluster.datanodes),
     }
 
 

@@ -19,7 +19,7 @@ from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster import LocalCluster
 
 from .plain_http import PlainHttp
-from .processor_time import cpu_s
+from .processor_time import cluster_cpu_s
 from .report import show
 
 _DATA = os.urandom(1024)
@@ -71,13 +71,13 @@ def _run(
     threads = [threading.Thread(target=work) for _ in range(readers)]
     for thread in threads:
         thread.start()
-    before = _cpu_s(cluster)
+    before = cluster_cpu_s(cluster, "readers")
     started.wait()
     begun = time.perf_counter()
     for thread in threads:
         thread.join()
     taken = time.perf_counter() - begun
-    after = _cpu_s(cluster)
+    after = cluster_cpu_s(cluster, "readers")
     assert len(latencies) == reads * readers, "a reader failed"
     cuts = statistics.quantiles(latencies, n=100)
     return {
@@ -85,14 +85,6 @@ def _run(
         "p50 ms": cuts[49] * 1000,
         "p99 ms": cuts[98] * 1000,
         **{f"CPU ms/file: {who}": (after[who] - before[who]) / len(latencies) * 1000 for who in before},
-    }
-
-
-def _cpu_s(cluster: LocalCluster) -> dict[str, float]:
-    return {
-        "readers": time.process_time(),
-        "coordinator": cpu_s(cluster.coordinator.pid),
-        "datanodes": sum(cpu_s(datanode.pid) for datanode in cluster.datanodes),
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from peacefs.protocol import effects as fx
 from peacefs.protocol.errors import AccessDenied, BadRequest, ChecksumMismatch, PeacefsError
 from peacefs.protocol.ids import ChunkId
-from peacefs.protocol.limits import idle_connection_timeout_s
+from peacefs.protocol.limits import idle_connection_timeout_s, packet_bytes
 from peacefs.protocol.messages import ReadChunk
 from peacefs.protocol.tokens import ChunkRead, Signer
 
@@ -50,19 +50,10 @@ class ChunkServer:
 
         Raises what `send_chunk` does.
         """
-        try:
-            plan = yield from self._opened(request)
-            metrics.reads_served.inc()
-            blocks = yield from self._store.read_blocks(plan)
-        except ChecksumMismatch:
-            self._report(request.chunk)
-            raise
-        if blocks is None:
-            raise BadRequest(f"no byte of that range is in a chunk of {plan.length}")
-        yield from self._store.close_read(plan)
-        metrics.bytes_read.inc(len(blocks.data))
-        start = request.offset - blocks.offset
-        return blocks.data[start : start + request.length]
+        plan = yield from self.open(request)
+        piece = yield from self.read_piece(plan, request, packet_bytes)
+        yield from self.close(plan)
+        return bytes(piece)
 
     def has(self, chunk: ChunkId) -> bool:
         """Whether a replica is here, of whichever version."""
