@@ -1,5 +1,7 @@
 """Large files read whole, one and 16 at once, by our own client and over WebHDFS (httpx), beside two limits.
 
+Our client twice: as it is, lent the files by the datanodes of its own host, and over TCP, as from another host.
+
 Cold: nothing of the data is in the page cache (POSIX_FADV_DONTNEED on every file of the cluster and of the peers);
 the limit is `cat` of the same bytes, a process a file. Warm: all of it is; the limit is `sendfile` and `recv_into`
 over loopback. Aim: our client at 0.7 of each. All sides take turns within each round. The 16 readers of a side are
@@ -32,6 +34,7 @@ from .report import show
 _MIB = 1024 * 1024
 _READERS = (1, 16)
 _REPLICAS = (3, 1)
+_FRONTS = ("our client", "our client, TCP", "WebHDFS")
 #: Reads a file to its end, given which; how many bytes came.
 Read = Callable[[str], int]
 
@@ -83,7 +86,7 @@ def _compare(
         del sides["cat"]
     for replicas in _REPLICAS:
         names = [f"/{replicas}/{readers}-{number}" for number in range(readers)]
-        for front in ("our client", "WebHDFS"):
+        for front in _FRONTS:
             sides[f"{front}, r = {replicas}"] = partial(_in_a_process, front, address, names)
     seconds: dict[str, list[float]] = {side: [] for side in sides}
     for turn in range(rounds + (state == "warm")):
@@ -145,8 +148,8 @@ def _in_a_process(front: str, address: str, names: list[str]) -> float:
 
 
 def _read_all(front: str, address: str, names: list[str], answer: Any) -> None:
-    if front == "our client":
-        with PeaceFileSystem(address) as files:
+    if front != "WebHDFS":
+        with PeaceFileSystem(address, local_sockets=front == "our client") as files:
             files.status(names[0])
             answer.send(_timed(lambda name: _read_ours(files, name), names))
     else:

@@ -25,6 +25,8 @@ from peacefs.protocol.limits import checksum_block_bytes, corrupt_report_timeout
 from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
 from peacefs.protocol.messages import ChunkLayout, Done, Failure, Hop, Packet, ReadChunk, ReportCorrupt
 
+from .lent_replica import LentReplica, LoanFailed, is_worth_borrowing
+
 #: Asks where the chunk's replicas are now.
 Relocate = Callable[[], fx.Steps[ChunkLayout]]
 
@@ -56,7 +58,8 @@ class ChunkReader:
         self._candidates: list[Hop] = []
         #: The first fault of each, which says most.
         self._faults: dict[NodeId, PeacefsError] = {}
-        self._replica: _ReplicaStream | None = None
+        self._replica: LentReplica | _ReplicaStream | None = None
+        self._borrows = True
 
     def next_piece(self, into: memoryview | None = None) -> fx.Steps[memoryview | None]:
         """The next bytes, valid until the next call; None at the end.
@@ -70,6 +73,9 @@ class ChunkReader:
             replica = self._replica or (yield from self._next_replica())
             try:
                 piece = yield from replica.next_piece(into)
+            except LoanFailed:
+                yield from replica.abandon()
+                self._replica, self._borrows = self._stream(replica.hop), False
             except PeacefsError as fault:
                 yield from self._leave(replica, fault)
             else:
@@ -86,16 +92,21 @@ class ChunkReader:
             replica, self._replica = self._replica, None
             yield from replica.finish()
 
-    def _next_replica(self) -> fx.Steps[_ReplicaStream]:
+    def _next_replica(self) -> fx.Steps[LentReplica | _ReplicaStream]:
         if not self._candidates and self._rounds < read_rounds_max:
             yield from self._begin_round()
         if not self._candidates:
             raise self._unavailable()
-        wanted = self._end - self._position
-        self._replica = _ReplicaStream(
-            self._layout, self._candidates.pop(0), self._position, wanted, self._hop_timeout_s
-        )
+        hop, wanted = self._candidates.pop(0), self._end - self._position
+        if self._borrows and is_worth_borrowing(self._layout, wanted):
+            self._replica = LentReplica(self._layout, hop, self._position, wanted, self._hop_timeout_s)
+        else:
+            self._replica = self._stream(hop)
         return self._replica
+
+    def _stream(self, hop: Hop) -> _ReplicaStream:
+        wanted = self._end - self._position
+        return _ReplicaStream(self._layout, hop, self._position, wanted, self._hop_timeout_s)
 
     def _begin_round(self) -> fx.Steps[None]:
         if self._rounds:
@@ -115,7 +126,7 @@ class ChunkReader:
             f"{faults or 'no datanode holds a replica'}"
         )
 
-    def _leave(self, replica: _ReplicaStream, fault: PeacefsError) -> fx.Steps[None]:
+    def _leave(self, replica: LentReplica | _ReplicaStream, fault: PeacefsError) -> fx.Steps[None]:
         self._replica = None
         yield from replica.abandon()
         if replica.gave_something and isinstance(fault, PeerUnreachable):
@@ -134,8 +145,8 @@ class _ReplicaStream:
     """One datanode's answer to one ReadChunk. After a fault it is only good for `abandon`."""
 
     def __init__(self, layout: ChunkLayout, hop: Hop, offset: int, length: int, hop_timeout_s: float) -> None:
+        self.hop = hop
         self.node = hop.node
-        self._hop = hop
         self._request = ReadChunk(layout.token, layout.chunk, layout.version, offset, length)
         self._what = f"chunk {show(layout.chunk)} from {hop.node}"
         self._wanted_from = offset
@@ -151,7 +162,7 @@ class _ReplicaStream:
         if self._ended:
             raise ChecksumMismatch(f"{self._what}: the replica ends at byte {self._next_block}")
         if self._connection is None:
-            self._connection = yield from fx.connect(self._hop.address, self.node)
+            self._connection = yield from fx.connect(self.hop.address, self.node)
             yield from fx.send(self._connection, self._request, timeout_s=self._timeout_s)
         if self._wanted_from != self._next_block:
             # The packet begins with bytes that are not wanted.

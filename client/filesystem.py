@@ -45,18 +45,23 @@ _Texts = list[str]
 
 
 class PeaceFileSystem:
-    """A cluster's files. Thread-safe; owns its connections until `close`, and no thread.
+    """A cluster's files. Thread-safe; owns its connections until `close`, and, once it has
+    waited for a disk of this host, threads that do that.
 
     `address` is `http://host:port` (or the `webhdfs://host:port` that Spark is given) of the coordinator, `user`
     who owns what is written: by default HADOOP_USER_NAME, else the operating system's user. Paths are absolute.
     All methods raise classes of `peacefs.protocol.errors`.
     """
 
-    def __init__(self, address: str = DEFAULT_ADDRESS.http, user: str | None = None) -> None:
+    def __init__(
+        self, address: str = DEFAULT_ADDRESS.http, user: str | None = None, *, local_sockets: bool = True
+    ) -> None:
+        """Without `local_sockets` datanodes of this host lend no files: all data comes over TCP."""
         where, patience = parse_address(address), Patience()
         self._api = CoordinatorApi(CoordinatorHttp(where, patience), user or current_user())
         name = f"client {socket.gethostname()}/{os.getpid()}"
-        self._connections = ConnectionPool(Identity(cluster="", role="client", name=name, signer=None))
+        me = Identity(cluster="", role="client", name=name, signer=None)
+        self._connections = ConnectionPool(me, local_sockets=local_sockets)
         self._calls = ControlCalls(where, self._connections, patience)
         self._driver = ThreadDriver(self._connections, self._calls.call)
         self._grants = GrantDesk(f"{name} {uuid.uuid4().hex[:8]}", pushed=False)
@@ -80,6 +85,7 @@ class PeaceFileSystem:
     def close(self) -> None:
         """Closes all connections; files that are still open end with an error."""
         self._connections.close_all()
+        self._driver.close()
         self._api.close()
 
     def __enter__(self) -> Self:

@@ -1,4 +1,6 @@
-"""Answers reads: the blocks of one replica as packets, with the stored checksums for the reader to verify."""
+"""Answers reads: the blocks of one replica as packets, with the stored checksums for the reader to verify; or the
+open file itself and the checksums, for a reader on this host.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +8,15 @@ from peacefs.protocol import effects as fx
 from peacefs.protocol.errors import AccessDenied, BadRequest, ChecksumMismatch, PeacefsError
 from peacefs.protocol.ids import ChunkId
 from peacefs.protocol.limits import idle_connection_timeout_s, packet_bytes
-from peacefs.protocol.messages import ReadChunk
+from peacefs.protocol.messages import BorrowChunk, ChunkLent, ReadChunk
 from peacefs.protocol.tokens import ChunkRead, Signer
 
 from . import metrics
 from .changes import Changes
 from .chunk_store import ReadPlan
+from .disk_faults import named_fault
 from .replica_store import ReplicaStore
+from .store_layout import describe
 
 
 class ChunkServer:
@@ -44,6 +48,29 @@ class ChunkServer:
         except ChecksumMismatch:
             self._report(request.chunk)
             raise
+
+    def lend_chunk(self, reader: fx.Connection, request: BorrowChunk) -> fx.Steps[None]:
+        """Answers one request with the open file of a large replica. What becomes of it here makes no difference
+        to who has it: a file that has its name is never changed.
+
+        Raises what `send_chunk` does, and BadRequest for a small one, whose file has other chunks in it.
+        """
+        plan = yield from self.open(ReadChunk(request.token, request.chunk, request.version, 0, 1))
+        try:
+            yield from self._lend(reader, plan)
+        except PeacefsError:
+            yield from self._store.close_read(plan)
+            raise
+        yield from self._store.close_read(plan)
+        metrics.chunks_lent.inc()
+
+    def _lend(self, reader: fx.Connection, plan: ReadPlan) -> fx.Steps[None]:
+        if plan.file is None:
+            raise BadRequest(f"a chunk of {plan.length} bytes has no file of its own to lend")
+        try:
+            yield from fx.lend_file(reader, ChunkLent(plan.sums), plan.file, timeout_s=self._reader_timeout_s)
+        except OSError as error:
+            raise named_fault(error, f"cannot lend {describe(plan.chunk, plan.version)}") from None
 
     def read_small(self, request: ReadChunk) -> fx.Steps[bytes]:
         """The same for who is in this process: what is left of the range in one packet at most, verified.

@@ -12,7 +12,7 @@ from peacefs.protocol import effects as fx
 from peacefs.protocol.checksums import Bytes
 from peacefs.protocol.errors import PeacefsError, PeerError, ProtocolViolation
 from peacefs.protocol.limits import idle_connection_timeout_s, last_word_timeout_s
-from peacefs.protocol.messages import Failure, Message, ReadChunk, WriteChunk
+from peacefs.protocol.messages import BorrowChunk, Failure, Message, ReadChunk, WriteChunk
 
 from .chunk_server import ChunkServer
 from .pipeline import PipelineHop
@@ -68,6 +68,8 @@ class DataRequests:
                 return self._hop.receive_chunk(connection, request, data)
             case ReadChunk():
                 return self._server.send_chunk(connection, request)
+            case BorrowChunk():
+                return self._server.lend_chunk(connection, request)
             case _:
                 raise ProtocolViolation(f"{type(request).__name__} is nothing to ask a data server")
 
@@ -87,4 +89,4 @@ class DataRequests:
 
 def _read_in_full(request: Message) -> bool:
     """Whether nothing more of a failed request can be on its way."""
-    return isinstance(request, ReadChunk) or (isinstance(request, WriteChunk) and request.last)
+    return isinstance(request, ReadChunk | BorrowChunk) or (isinstance(request, WriteChunk) and request.last)

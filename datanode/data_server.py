@@ -1,8 +1,12 @@
-"""The datanode's data port: takes connections, hears their hello, and has a reactor run `DataRequests` on each."""
+"""The datanode's data port: takes connections, hears their hello, and has a reactor run `DataRequests` on each.
+
+Those of its own host it takes by a local socket besides, over which it can lend them files.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import socket
 import threading
@@ -13,6 +17,7 @@ from peacefs.protocol.errors import Overloaded, PeacefsError, StartupError
 from peacefs.protocol.handovers import ServedHere
 from peacefs.protocol.hello import Identity
 from peacefs.protocol.limits import data_connections_max, last_word_timeout_s
+from peacefs.protocol.local_sockets import listen_locally
 from peacefs.protocol.messages import Failure
 from peacefs.protocol.reactor import Reactor
 from peacefs.protocol.threads import ThreadDriver
@@ -40,9 +45,9 @@ class DataServer:
         *,
         served_here: ServedHere | None = None,
         connections_max: int = data_connections_max,
+        lends: bool = False,
     ) -> None:
-        """Port 0 chooses a free one. Raises StartupError."""
-        self._me = me
+        """Port 0 chooses a free one; `lends` is whether there is a local socket, too. Raises StartupError."""
         self._requests = requests
         self._served_here = served_here or ServedHere()
         self._connections_max = connections_max
@@ -52,34 +57,51 @@ class DataServer:
         #: Those that have not said hello yet, longest first.
         self._silent: dict[SocketConnection, None] = {}
         self._stopping = threading.Event()
-        self._acceptor = threading.Thread(target=self._accept, name="data-acceptor", daemon=True)
-        self._listener = _listen(host, port)
+        listener = _listen(host, port)
+        self.address: Address = listener.getsockname()[:2]
+        self._listeners = [listener]
+        self._me = self._listening_locally(me) if lends else me
+        self._acceptors = [
+            threading.Thread(target=self._accept, args=(listener,), name="data-acceptor", daemon=True)
+            for listener in self._listeners
+        ]
         self._reactor = Reactor(driver, f"data-{me.name}", workers_max=connections_max)
-        self.address: Address = self._listener.getsockname()[:2]
+
+    def _listening_locally(self, me: Identity) -> Identity:
+        try:
+            listener, name = listen_locally(data_connections_max)
+        except OSError as error:
+            log.info("no local socket here (%s): readers on this host read over TCP", error.strerror or error)
+            return me
+        self._listeners.append(listener)
+        return dataclasses.replace(me, local_socket=name)
 
     def start(self) -> None:
         self._reactor.start()
-        self._acceptor.start()
+        for acceptor in self._acceptors:
+            acceptor.start()
 
     def stop(self) -> None:
         """Hangs up on everybody and returns when the last request has ended."""
         self._stopping.set()
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        if self._acceptor.ident is not None:
-            self._acceptor.join()
-        self._listener.close()
+        for listener, acceptor in zip(self._listeners, self._acceptors, strict=True):
+            with contextlib.suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)
+            if acceptor.ident is not None:
+                acceptor.join()
+            listener.close()
         with self._lock:
             for connection in self._serving:
                 connection.shut_down()
             self._ended.wait_for(lambda: not self._serving)
         self._reactor.stop()
 
-    def _accept(self) -> None:
+    def _accept(self, listener: socket.socket) -> None:
         while not self._stopping.is_set():
             try:
-                sock, address = self._listener.accept()
-                connection = SocketConnection(sock, f"{address[0]}:{address[1]}")
+                sock, address = listener.accept()
+                # A local one has no name.
+                connection = SocketConnection(sock, f"{address[0]}:{address[1]}" if address else "a local socket")
             except OSError as error:
                 # Out of descriptors, for instance: connections that end will free some.
                 if not self._stopping.wait(_ACCEPT_RETRY_S):

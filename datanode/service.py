@@ -275,6 +275,8 @@ class Datanode:
             self._driver,
             self._requests,
             served_here=self._served_here,
+            # Who reads a file cannot be paced.
+            lends=options.emulated_disk is None,
         )
         self._http_socket = listen(options.host, options.http_port)
         self._data_server.start()

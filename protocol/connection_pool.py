@@ -31,12 +31,15 @@ class ConnectionPool:
         served_here: ServedHere | None = None,
         idle_max: int = idle_connections_max,
         idle_s_max: float = idle_connection_kept_s,
+        local_sockets: bool = True,
     ) -> None:
+        """Without `local_sockets` peers of this host are reached by TCP alone, as those of others."""
         self._me = me
         self._served_here = served_here
         self._clock = clock
         self._idle_max = idle_max
         self._idle_s_max = idle_s_max
+        self._local_sockets = local_sockets
         self._lock = threading.Lock()
         #: By address, in the order in which they came to lie idle; empty ones are left out.
         self._idle: dict[fx.Address, deque[SocketConnection]] = {}
@@ -65,6 +68,8 @@ class ConnectionPool:
         if (kept := self.kept(address)) is not None:
             return kept
         connection, _peer = open_connection(address, name, self._me)
+        if not self._local_sockets:
+            connection.local_address = None
         if self._served_here is not None:
             self._served_here.join(connection)
         with self._lock:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from . import effects as fx
 from .checksums import Bytes
 from .disk_files import DiskFile
-from .errors import PeacefsError, PeerRefused, PeerTimeout, PeerUnreachable, ProtocolViolation
+from .errors import BadRequest, PeacefsError, PeerRefused, PeerTimeout, PeerUnreachable, ProtocolViolation
 from .frames import PREFIX_BYTES, Frame, Prefix, decode_message, decode_prefix, encode, frame_bytes_max
 from .handovers import Ends, Handover
 from .hello import Identity, Peer, accepting, connecting
@@ -25,6 +25,7 @@ from .limits import (
     hello_frame_bytes_max,
     hello_timeout_s,
 )
+from .local_sockets import dial, file_for_reading, named, receive_with_file, send_with_file, show_address
 from .messages import Failure, Message, Welcome
 from .metrics import frames_sent
 
@@ -53,7 +54,8 @@ class SocketConnection(fx.Connection):
     """
 
     def __init__(self, sock: socket.socket, peer: str) -> None:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if sock.family != socket.AF_UNIX:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.settimeout(None)
         self._socket = sock
         self._timeouts_s = {socket.SO_RCVTIMEO: 0.0, socket.SO_SNDTIMEO: 0.0}
@@ -63,6 +65,7 @@ class SocketConnection(fx.Connection):
         self._at = self._end = 0
         self._frame_bytes_max = hello_frame_bytes_max
         self.peer = peer
+        self.local_address: fx.Address | None = None
         self.idle_since = 0.0
         #: Whether a reactor has it among those that it polls.
         self.is_polled = False
@@ -117,6 +120,45 @@ class SocketConnection(fx.Connection):
             if not isinstance(error, ConnectionError | TimeoutError) and error.errno not in _FAULTS_OF_A_PEER:
                 raise
             raise PeerUnreachable(f"the connection to {self.peer} broke: {error.strerror or error}") from None
+
+    def lend_file(self, message: Message, file: DiskFile, timeout_s: float) -> None:
+        """A frame over a local socket, with which the file comes.
+
+        Raises OSError for a fault of the file, BadRequest where none can come with a frame.
+        """
+        if self._socket.family != socket.AF_UNIX:
+            raise BadRequest("files are lent over local sockets alone")
+        head = memoryview(encode(message, 0))
+        with file_for_reading(file.descriptor) as descriptor:
+            frames_sent.inc()
+            try:
+                self._limit(socket.SO_SNDTIMEO, timeout_s)
+                sent = send_with_file(self._socket, head, descriptor)
+                self._send_rest(head[sent:], time.monotonic() + timeout_s)
+            except BlockingIOError:
+                raise PeerTimeout(f"{self.peer} took nothing for {timeout_s:g} s") from None
+            except OSError as error:
+                raise PeerUnreachable(f"the connection to {self.peer} broke: {error.strerror or error}") from None
+
+    def borrow(self, timeout_s: float) -> tuple[Message, DiskFile | None]:
+        """The next frame's message over a local socket, and the file that came with it."""
+        assert not self.has_bytes_ahead, "what comes with a frame that was taken in already is lost"
+        try:
+            self._limit(socket.SO_RCVTIMEO, timeout_s)
+            self._at = 0
+            self._end, descriptor = receive_with_file(self._socket, self._ahead)
+        except BlockingIOError:
+            raise PeerTimeout(f"{self.peer} said nothing for {timeout_s:g} s") from None
+        except OSError as error:
+            raise PeerUnreachable(f"the connection to {self.peer} broke: {error.strerror or error}") from None
+        if not self._end:
+            raise PeerUnreachable(f"{self.peer} closed the connection")
+        try:
+            return self.receive(timeout_s).message, None if descriptor is None else DiskFile(descriptor)
+        except BaseException:
+            if descriptor is not None:
+                os.close(descriptor)
+            raise
 
     def _send_rest(self, view: memoryview, deadline_s: float) -> None:
         while len(view):
@@ -295,6 +337,8 @@ class SocketConnection(fx.Connection):
 
     @property
     def ends(self) -> Ends | None:
+        if self._socket.family == socket.AF_UNIX:
+            return None
         try:
             return self._socket.getsockname()[:2], self._socket.getpeername()[:2]
         except OSError:
@@ -330,12 +374,12 @@ class SocketConnection(fx.Connection):
 def open_connection(address: fx.Address, name: str, me: Identity) -> tuple[SocketConnection, Peer]:
     """Connects and says hello as `me`. Raises PeerUnreachable, PeerTimeout or PeerRefused."""
     try:
-        sock = socket.create_connection(address, timeout=connect_timeout_s)
+        sock = dial(address, connect_timeout_s)
     except TimeoutError:
-        raise PeerTimeout(f"{name} at {address[0]}:{address[1]} did not answer in time") from None
+        raise PeerTimeout(f"{name} at {show_address(address)} did not answer in time") from None
     except OSError as error:
         raise PeerUnreachable(
-            f"cannot connect to {name} at {address[0]}:{address[1]}: {error.strerror or error}"
+            f"cannot connect to {name} at {show_address(address)}: {error.strerror or error}"
         ) from None
     connection = SocketConnection(sock, name)
     try:
@@ -347,6 +391,7 @@ def open_connection(address: fx.Address, name: str, me: Identity) -> tuple[Socke
     except StopIteration as stop:
         peer: Peer = stop.value
         connection.greeted()
+        connection.local_address = named(peer.local_socket)
         return connection, peer
     except BaseException:
         connection.close()

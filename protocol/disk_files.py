@@ -14,6 +14,7 @@ _sync_file_range = getattr(ctypes.CDLL(None), "sync_file_range", None)
 if _sync_file_range is not None:
     _sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
 _SYNC_FILE_RANGE_WRITE = 2
+_NO_WAIT = getattr(os, "RWF_NOWAIT", 0)
 
 
 class DiskFile(fx.File):
@@ -36,6 +37,19 @@ def write_all(file: DiskFile, buffers: Sequence[Bytes]) -> None:
             written -= len(pending.pop(0))
         if written:
             pending[0] = pending[0][written:]
+
+
+def read_from_memory(file: DiskFile, target: bytearray | memoryview, offset: int) -> int:
+    """How many bytes of the file, from the first on, the kernel had in memory; they are in `target` now.
+
+    Waits for nothing, and raises nothing: a fault of the disk is for one to meet who may wait.
+    """
+    if not _NO_WAIT:
+        return 0
+    try:
+        return os.preadv(file.descriptor, [target], offset, _NO_WAIT)
+    except OSError:
+        return 0
 
 
 def sync_directory(path: str) -> None:

@@ -48,6 +48,8 @@ class Connection:
 
     #: Name of the peer, for messages and blame.
     peer: str
+    #: Where a process of its host reaches it by a local socket, over which files can be lent; None if nowhere.
+    local_address: Address | None = None
 
 
 class File:
@@ -78,6 +80,20 @@ class SendFile(Effect):
     file: File
     offset: int
     length: int
+    timeout_s: float
+
+
+@dataclass(slots=True)
+class LendFile(Effect):
+    connection: Connection
+    message: Message
+    file: File
+    timeout_s: float
+
+
+@dataclass(slots=True)
+class Borrow(Effect):
+    connection: Connection
     timeout_s: float
 
 
@@ -126,6 +142,14 @@ class ReadAt(Effect):
     file: File
     offset: int
     length: int
+
+
+@dataclass(slots=True)
+class ReadInto(Effect):
+    file: File
+    offset: int
+    target: memoryview
+    timeout_s: float
 
 
 @dataclass(slots=True)
@@ -258,6 +282,19 @@ def send_file(
     yield SendFile(connection, message, file, offset, length, timeout_s)
 
 
+def lend_file(connection: Connection, message: Message, file: File, *, timeout_s: float) -> Steps[None]:
+    """Sends a frame over a local socket, and with it the open file, for reading alone; it stays open here.
+
+    Raises OSError for a fault of the file, BadRequest over any other connection: nothing has been sent then.
+    """
+    yield LendFile(connection, message, file, timeout_s)
+
+
+def borrow(connection: Connection, *, timeout_s: float) -> Steps[tuple[Message, File | None]]:
+    """The next message over a local socket, and the file that came with it, which is then closed as any other."""
+    return (yield Borrow(connection, timeout_s))  # type: ignore[no-any-return]
+
+
 def receive(connection: Connection, *, timeout_s: float, into: memoryview | None = None) -> Steps[Frame]:
     """The next frame; its payload is valid until the next `receive` on this connection.
 
@@ -304,6 +341,14 @@ def append(file: File, *buffers: Bytes) -> Steps[None]:
 def read_at(file: File, offset: int, length: int) -> Steps[bytes]:
     """Up to `length` bytes; fewer only at the end of the file."""
     return (yield ReadAt(file, offset, length))  # type: ignore[no-any-return]
+
+
+def read_into(file: File, offset: int, target: memoryview, *, timeout_s: float) -> Steps[int]:
+    """Fills `target`, as far as the file goes, and says how far: for who can ask somebody else for these bytes.
+
+    Raises PeerTimeout when the disk has not given them in time.
+    """
+    return (yield ReadInto(file, offset, target, timeout_s))  # type: ignore[no-any-return]
 
 
 def read_ahead(file: File, offset: int, length: int) -> Steps[None]:

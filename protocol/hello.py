@@ -28,12 +28,16 @@ _ROLES = ("client", "datanode", "agent", "coordinator")
 
 @dataclass(frozen=True)
 class Identity:
-    """Who a participant is on the wire. `signer` is None for clients; `cluster` is empty until known."""
+    """Who a participant is on the wire. `signer` is None for clients; `cluster` is empty until known.
+
+    `local_socket` is the name of the one by which processes of its host reach it besides.
+    """
 
     cluster: str
     role: str
     name: str
     signer: Signer | None
+    local_socket: str = ""
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,7 @@ class Peer:
     role: str
     name: str
     trusted: bool
+    local_socket: str = ""
 
 
 def connecting(me: Identity, nonce: bytes) -> Generator[Message, Message, Peer]:
@@ -64,8 +69,9 @@ def connecting(me: Identity, nonce: bytes) -> Generator[Message, Message, Peer]:
             # Or the other end has another, but this one is more likely to have come later.
             raise errors.PeerRefused(_without_secret(me.name, challenge.cluster))
         proof = me.signer.hello_proof(b"connector", nonce, challenge.nonce)
-    _expect(Welcome, (yield Proof(proof)))
-    return Peer(challenge.cluster, "", challenge.name, trusted=me.signer is not None)
+    welcome = _expect(Welcome, (yield Proof(proof)))
+    trusted = me.signer is not None
+    return Peer(challenge.cluster, "", challenge.name, trusted, welcome.local_socket)
 
 
 def accepting(me: Identity, nonce: bytes, first: Message) -> Generator[Message, Message, Peer]:
@@ -90,7 +96,7 @@ def accepting(me: Identity, nonce: bytes, first: Message) -> Generator[Message, 
     trusted = hmac.compare_digest(me.signer.hello_proof(b"connector", hello.nonce, nonce), proof.proof)
     if not trusted and hello.role != "client":
         raise errors.PeerRefused(_without_secret(hello.name, me.cluster))
-    yield Welcome()
+    yield Welcome(me.local_socket)
     return Peer(hello.cluster, hello.role, hello.name, trusted)
 
 

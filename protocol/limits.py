@@ -70,6 +70,9 @@ checksum_block_bytes: Final = 64 * KIB
 packet_bytes: Final = 256 * KIB
 # The disk is asked for so much of a large chunk before a reader gets there.
 readahead_bytes: Final = 4 * MIB
+# Who reads a file that it was lent takes so much at once, and waits for the disks with so many threads at most.
+lent_piece_bytes: Final = 1 * MIB
+patient_read_threads: Final = 16
 # Chunks up to this size share segment files; larger ones get a file each.
 small_chunk_bytes_max: Final = 256 * KIB
 # A large chunk is handed to the disk in such pieces while it is being received.

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from . import effects as fx
-from .disk_files import DiskFile
+from .disk_files import DiskFile, read_from_memory
 
 T = TypeVar("T")
-_NO_WAIT: Final = getattr(os, "RWF_NOWAIT", 0)
 
 
 class WouldWait(Exception):
@@ -81,14 +80,7 @@ class PageCacheDriver:
 
 def _read_at(effect: fx.ReadAt) -> bytes:
     assert isinstance(effect.file, DiskFile)
-    if not _NO_WAIT:
-        raise WouldWait
     data = bytearray(effect.length)
-    try:
-        given = os.preadv(effect.file.descriptor, [data], effect.offset, _NO_WAIT)
-    except OSError:
-        # A fault of the disk, too, is for one who may wait: it is looked into.
-        raise WouldWait from None
-    if given < effect.length:
+    if read_from_memory(effect.file, data, effect.offset) < effect.length:
         raise WouldWait
     return bytes(data)

@@ -20,6 +20,7 @@ from .disk_files import DiskFile, list_directory, start_writeback, sync_director
 from .errors import PeacefsError
 from .messages import Message
 from .metrics import fsyncs_of_directories, fsyncs_of_files
+from .patient_reads import PatientReads
 
 T = TypeVar("T")
 
@@ -53,10 +54,13 @@ class ThreadDriver:
         self._sync_to_disk = sync_to_disk
         self.pool = pool
         self.wall_clock = wall_clock
+        self._patient_reads = PatientReads()
         self._perform: dict[type[fx.Effect], Callable[[Any], Any]] = {
             fx.Connect: lambda e: pool.connect(e.address, e.name),
             fx.Send: lambda e: e.connection.send(e.message, e.payload, e.timeout_s),
             fx.SendFile: lambda e: e.connection.send_file(e.message, e.file, e.offset, e.length, e.timeout_s),
+            fx.LendFile: lambda e: e.connection.lend_file(e.message, e.file, e.timeout_s),
+            fx.Borrow: lambda e: e.connection.borrow(e.timeout_s),
             fx.Receive: lambda e: e.connection.receive(e.timeout_s, e.into),
             fx.Release: lambda e: pool.release(e.connection),
             fx.Close: lambda e: pool.close(e.connection),
@@ -64,6 +68,7 @@ class ThreadDriver:
             fx.OpenFile: self._open_file,
             fx.Append: lambda e: write_all(e.file, e.buffers),
             fx.ReadAt: lambda e: os.pread(e.file.descriptor, e.length, e.offset),
+            fx.ReadInto: lambda e: self._patient_reads.read_into(e.file, e.target, e.offset, e.timeout_s),
             fx.ReadAhead: self._read_ahead,
             fx.StartWriteback: self._start_writeback,
             fx.Sync: self._sync,
@@ -80,6 +85,10 @@ class ThreadDriver:
             fx.Sleep: lambda e: time.sleep(e.seconds),
             fx.Wait: lambda e: _wait(e.ticket, e.timeout_s),
         }
+
+    def close(self) -> None:
+        """No participant runs any more."""
+        self._patient_reads.close()
 
     def run(self, steps: fx.Steps[T]) -> T:
         """Runs a participant to its end; what it raises comes out here."""

@@ -4,6 +4,7 @@
     hello        connector -> Hello, acceptor -> Challenge, connector -> Proof, acceptor -> Welcome
     chunks       writer or hop -> WriteChunk, Packet...; hop -> WriteAck
                  reader -> ReadChunk; datanode -> Packet...
+                 reader -> BorrowChunk; datanode -> ChunkLent
     datanodes    datanode -> Register, ReportChunks, Heartbeat;
                  coordinator -> the replies, ReplicateChunk, DeleteChunks, VerifyChunks, ReportAgain;
                  coordinator -> BalanceDisks, datanode -> DiskBalance
@@ -21,7 +22,7 @@ who sends one need not know which conversation it belongs to.
 from __future__ import annotations
 
 from .base import Done, Failure, Message
-from .chunks import Hop, Packet, ReadChunk, Receipt, WriteAck, WriteChunk
+from .chunks import BorrowChunk, ChunkLent, Hop, Packet, ReadChunk, Receipt, WriteAck, WriteChunk
 from .datanodes import (
     BalanceDisks,
     DeleteChunks,
@@ -89,8 +90,10 @@ __all__ = [
     "AnyMessage",
     "AskStreams",
     "BalanceDisks",
+    "BorrowChunk",
     "Challenge",
     "ChunkLayout",
+    "ChunkLent",
     "CompleteFile",
     "Completed",
     "CreateFile",
@@ -159,6 +162,8 @@ AnyMessage = (
     | Packet
     | WriteAck
     | ReadChunk
+    | BorrowChunk
+    | ChunkLent
     | Register
     | Registered
     | ReportChunks

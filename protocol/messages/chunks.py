@@ -61,6 +61,23 @@ class WriteAck(Message, frozen=True):
     waited_s: float = 0.0
 
 
+class BorrowChunk(Message, frozen=True):
+    """Asks, over a local socket, for the open file of a large replica."""
+
+    token: str
+    chunk: ChunkId
+    version: Version
+
+
+class ChunkLent(Message, frozen=True):
+    """The file comes with this message: the chunk's data from its start on, to be read only.
+
+    `sums` are the packed checksums of all its blocks.
+    """
+
+    sums: bytes
+
+
 class ReadChunk(Message, frozen=True):
     """Asks for a range; answered by packets that begin at the block boundary at or before `offset`."""
 

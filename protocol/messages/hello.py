@@ -38,3 +38,6 @@ class Proof(Message, frozen=True):
 
 class Welcome(Message, frozen=True):
     """The connection is open."""
+
+    #: The name of the acceptor's local socket, for who is on its host; empty if there is none.
+    local_socket: str = ""

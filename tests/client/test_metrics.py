@@ -29,6 +29,8 @@ def test_writes_and_reads_are_counted_where_they_happen(
     data = os.urandom(300_000)
     files.write(f"{home}/f", data, replication=3)
     assert files.read(f"{home}/f") == data
+    with PeaceFileSystem(shared_cluster.http_address, user="alice", local_sockets=False) as from_elsewhere:
+        assert from_elsewhere.read(f"{home}/f") == data
 
     def grown(name: str, label: str = "") -> float:
         return sum(
@@ -36,6 +38,7 @@ def test_writes_and_reads_are_counted_where_they_happen(
             for now, then in zip(map(scraped, addresses), before, strict=True)
         )
 
+    wait_until(lambda: grown("peacefs_chunks_lent_total") == 1, "the loan is counted")
     # What has been sent is counted after the reader may have it.
     wait_until(lambda: grown("peacefs_read_bytes_total") >= len(data), "the read is counted")
     after = [scraped(address) for address in addresses]

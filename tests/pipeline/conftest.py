@@ -82,7 +82,7 @@ class Node:
         server = ChunkServer(signer, self.store, self.changes, reader_timeout_s=hop_timeout_s)
         self.replicator = Replicator(self.store, self.changes, hop_timeout_s=hop_timeout_s)
         self.requests = DataRequests(self.pipeline, server)
-        self.server = DataServer("127.0.0.1", 0, me, self.driver, self.requests)
+        self.server = DataServer("127.0.0.1", 0, me, self.driver, self.requests, lends=cluster.lends)
         self.server.start()
         self.relay = Relay(self.server.address)
         #: Where it is reached.
@@ -211,7 +211,11 @@ class Coordinator:
 class Cluster:
     """Three datanodes and a client."""
 
-    def __init__(self, directory: Path, *, nodes: int = 3, hop_timeout_s: float = 10.0) -> None:
+    def __init__(
+        self, directory: Path, *, nodes: int = 3, hop_timeout_s: float = 10.0, lends: bool = False
+    ) -> None:
+        """With `lends` who reads large chunks here is on the datanodes' host, and gets their files."""
+        self.lends = lends
         signer = Signer(b"a secret of the tests")
         self.signer = signer
         self.hop_timeout_s = hop_timeout_s
@@ -298,6 +302,7 @@ class Cluster:
         for connection in self.by_hand:
             self.driver.run(close(connection))
         self.pool.close_all()
+        self.driver.close()
 
 
 @pytest.fixture
@@ -347,6 +352,6 @@ def messages_sent(monkeypatch: pytest.MonkeyPatch) -> list[Message]:
 
         monkeypatch.setattr(SocketConnection, name, recorded)
 
-    for name in ("send", "send_now", "send_file"):
+    for name in ("send", "send_now", "send_file", "lend_file"):
         record(name)
     return sent

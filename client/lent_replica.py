@@ -1,0 +1,139 @@
+"""A replica read from the file that its datanode lends to readers on its own host (HDFS's short-circuit reads).
+
+The bytes come from the kernel's memory to where they are wanted, without a way through a socket, and are verified
+there like all others. What a datanode cannot lend, or a file cannot give, is asked of the datanode as from any
+host: so a disk that fails is met by the one that has to know.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from peacefs.protocol import effects as fx
+from peacefs.protocol.checksums import verify_blocks
+from peacefs.protocol.errors import (
+    BadRequest,
+    PeerRefused,
+    PeerTimeout,
+    PeerUnreachable,
+    ProtocolViolation,
+    from_wire,
+)
+from peacefs.protocol.ids import show
+from peacefs.protocol.limits import checksum_block_bytes, lent_piece_bytes, packet_bytes, small_chunk_bytes_max
+from peacefs.protocol.messages import BorrowChunk, ChunkLayout, ChunkLent, Failure, Hop
+
+#: Why there is no loan, whatever else the replica may be good for.
+_NO_LOAN = (PeerUnreachable, PeerRefused, BadRequest, ProtocolViolation)
+
+
+class LoanFailed(Exception):
+    """The replica is to be read from its datanode, which may have it whole."""
+
+
+def is_worth_borrowing(layout: ChunkLayout, length: int) -> bool:
+    """Whether so much of a chunk is read that its file, if it has one, had better be borrowed."""
+    return layout.length > small_chunk_bytes_max and length > packet_bytes
+
+
+class LentReplica:
+    """The bytes of a chunk from `offset` on, `length` of them. After a fault it is only good for `abandon`."""
+
+    def __init__(self, layout: ChunkLayout, hop: Hop, offset: int, length: int, timeout_s: float) -> None:
+        self.hop = hop
+        self.node = hop.node
+        self.gave_something = False
+        self._layout = layout
+        self._what = f"chunk {show(layout.chunk)} from {hop.node}"
+        self._position = offset
+        self._end = offset + length
+        self._timeout_s = timeout_s
+        self._file: fx.File | None = None
+        self._sums = b""
+        self._buffer = bytearray()
+
+    def next_piece(self, into: memoryview | None) -> fx.Steps[memoryview]:
+        """Verified bytes, at least one. Raises LoanFailed, PeerTimeout for a disk that hangs, ChecksumMismatch."""
+        if self._file is None:
+            self._file = yield from self._borrow()
+        skipped = self._position % checksum_block_bytes
+        at = self._position - skipped
+        target = self._room_for(at, None if skipped else into)
+        yield from self._fill(self._file, at, target)
+        self._verify(at, target)
+        piece = target[skipped : min(len(target), self._end - at)]
+        self._position += len(piece)
+        self.gave_something = True
+        return piece
+
+    def _room_for(self, at: int, into: memoryview | None) -> memoryview:
+        """Room for whole blocks from `at` on, where they are wanted if there is enough."""
+        if into is not None and (count := self._blocks_within(at, len(into))):
+            return into[:count]
+        count = self._blocks_within(at, lent_piece_bytes)
+        if len(self._buffer) < count:
+            self._buffer = bytearray(count)
+        return memoryview(self._buffer)[:count]
+
+    def _blocks_within(self, at: int, room: int) -> int:
+        """The bytes of the blocks at `at` that this has room for, without those of which nothing is wanted."""
+        wanted_to = min(-(-self._end // checksum_block_bytes) * checksum_block_bytes, self._layout.length)
+        end = min(at + min(room, lent_piece_bytes), wanted_to)
+        return end - at if end == wanted_to else (end - at) // checksum_block_bytes * checksum_block_bytes
+
+    def _fill(self, file: fx.File, at: int, target: memoryview) -> fx.Steps[None]:
+        try:
+            given = yield from fx.read_into(file, at, target, timeout_s=self._timeout_s)
+        except PeerTimeout as fault:
+            raise PeerTimeout(f"{self._what}: {fault.message}", culprit=self.node) from None
+        except OSError as error:
+            raise LoanFailed(f"{self._what}: {error.strerror or error}") from None
+        if given < len(target):
+            raise LoanFailed(f"{self._what}: its file has become shorter")
+
+    def _verify(self, at: int, data: memoryview) -> None:
+        first, last = at // checksum_block_bytes, -(-(at + len(data)) // checksum_block_bytes)
+        verify_blocks(data, self._sums[first * 4 : last * 4], self._what)
+
+    def _borrow(self) -> fx.Steps[fx.File]:
+        """Raises what the datanode refuses the replica itself for."""
+        connection = yield from fx.connect(self.hop.address, self.node)
+        address = connection.local_address
+        yield from fx.release(connection)
+        if address is None:
+            raise LoanFailed(f"{self.node} lends nothing")
+        try:
+            return (yield from self._borrow_at(address))
+        except _NO_LOAN as fault:
+            raise LoanFailed(f"{self._what}: {fault.message}") from None
+
+    def _borrow_at(self, address: fx.Address) -> fx.Steps[fx.File]:
+        layout = self._layout
+        lender = yield from fx.connect(address, self.node)
+        try:
+            request = BorrowChunk(layout.token, layout.chunk, layout.version)
+            yield from fx.send(lender, request, timeout_s=self._timeout_s)
+            answer, file = yield from fx.borrow(lender, timeout_s=self._timeout_s)
+        except Exception:
+            yield from fx.close(lender)
+            raise
+        yield from fx.release(lender)
+        if isinstance(answer, ChunkLent) and file is not None:
+            self._sums = answer.sums
+            return file
+        if file is not None:
+            yield from fx.close_file(file)
+        if isinstance(answer, Failure):
+            raise from_wire(answer.code, answer.message, self.node)
+        raise ProtocolViolation(f"{self._what}: something else came than its file")
+
+    def finish(self) -> fx.Steps[None]:
+        """It has been read, or is wanted no more."""
+        yield from self.abandon()
+
+    def abandon(self) -> fx.Steps[None]:
+        """Gives the file back."""
+        if self._file is not None:
+            file, self._file = self._file, None
+            with contextlib.suppress(OSError):
+                yield from fx.close_file(file)

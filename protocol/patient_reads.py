@@ -1,0 +1,59 @@
+"""Reads of files by those who have somebody else to ask should the disk hang.
+
+What is in the kernel's memory comes at once. For the rest a thread waits in the reader's place, and is left to
+wait once the reader's time is over: it reads into memory of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+from .disk_files import DiskFile, read_from_memory
+from .errors import PeerTimeout
+from .limits import patient_read_threads, readahead_bytes
+
+
+class PatientReads:
+    """Thread-safe; begins a thread when it first needs one. `close` it when no more is read."""
+
+    def __init__(self, threads_max: int = patient_read_threads) -> None:
+        self._threads_max = threads_max
+        self._lock = threading.Lock()
+        self._threads: ThreadPoolExecutor | None = None
+
+    def read_into(self, file: DiskFile, target: memoryview, offset: int, timeout_s: float) -> int:
+        """How many bytes were read, fewer than there is room for only at the end of the file.
+
+        Raises PeerTimeout when the disk has not given them in time, OSError when it cannot.
+        """
+        given = read_from_memory(file, target, offset)
+        if given == len(target):
+            return given
+        reading = self._pool().submit(_read, file.descriptor, len(target) - given, offset + given)
+        try:
+            rest = reading.result(timeout_s)
+        except TimeoutError:
+            reading.cancel()
+            raise PeerTimeout(f"the disk gave nothing for {timeout_s:g} s") from None
+        target[given : given + len(rest)] = rest
+        return given + len(rest)
+
+    def _pool(self) -> ThreadPoolExecutor:
+        with self._lock:
+            if self._threads is None:
+                self._threads = ThreadPoolExecutor(self._threads_max, thread_name_prefix="patient-reads")
+            return self._threads
+
+    def close(self) -> None:
+        """Waits for nobody."""
+        with self._lock:
+            threads, self._threads = self._threads, None
+        if threads is not None:
+            threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _read(descriptor: int, length: int, offset: int) -> bytes:
+    os.posix_fadvise(descriptor, offset, length + readahead_bytes, os.POSIX_FADV_WILLNEED)
+    return os.pread(descriptor, length, offset)

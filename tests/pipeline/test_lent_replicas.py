@@ -1,0 +1,257 @@
+"""Readers on a datanode's own host are lent the files of large chunks: what they promise holds as over TCP."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import os
+import random
+import threading
+from pathlib import Path
+
+import pytest
+
+from peacefs.client.file_reader import FileReader
+from peacefs.protocol import effects as fx
+from peacefs.protocol.connection_pool import ConnectionPool
+from peacefs.protocol.errors import AccessDenied, BadRequest, ChunkNotFound, ChunkUnavailable, from_wire
+from peacefs.protocol.hello import Identity
+from peacefs.protocol.limits import MIB, checksum_block_bytes, lent_piece_bytes, packet_bytes
+from peacefs.protocol.messages import BorrowChunk, ChunkLent, Failure, Packet, ReadChunk
+from peacefs.protocol.threads import ThreadDriver
+from peacefs.protocol.tokens import ChunkRead
+
+DATA = os.urandom(4 * MIB + 5)
+
+
+@pytest.fixture
+def written(make_cluster):
+    cluster = make_cluster(lends=True)
+    cluster.write(DATA)
+    for node in cluster.nodes:
+        node.changes.forget()
+    return cluster
+
+
+def kinds(messages, *wanted):
+    return [type(message) for message in messages if isinstance(message, wanted)]
+
+
+def asked_in_turn(messages):
+    """Of which nodes' data, and how, as far as this tells them apart."""
+    return kinds(messages, BorrowChunk, ReadChunk)
+
+
+def open_descriptors():
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def borrowed(cluster, name="n0", *, token=None):
+    """A replica's file, as a reader gets it; and the answer."""
+    layout = cluster.layout().chunks[0]
+    tcp = cluster.connect(name)
+    lender = cluster.driver.run(fx.connect(tcp.local_address, name))
+    cluster.by_hand.append(lender)
+    request = BorrowChunk(token or layout.token, layout.chunk, layout.version)
+    cluster.driver.run(fx.send(lender, request, timeout_s=5.0))
+    return cluster.driver.run(fx.borrow(lender, timeout_s=5.0))
+
+
+def test_a_large_chunk_comes_from_its_file_and_not_through_a_socket(written, messages_sent):
+    assert written.read() == DATA
+    assert kinds(messages_sent, BorrowChunk, ChunkLent, ReadChunk, Packet) == [BorrowChunk, ChunkLent]
+
+
+def test_every_range_is_exact_wherever_there_is_room_for_it(written):
+    seed = int(os.environ.get("PEACEFS_SEED", random.randrange(1 << 32)))
+    print(f"PEACEFS_SEED={seed}")
+    rng = random.Random(seed)
+    edges = [0, 1, checksum_block_bytes - 1, checksum_block_bytes, lent_piece_bytes, len(DATA) - 1]
+    for _ in range(60):
+        offset = min(rng.choice([*edges, rng.randrange(len(DATA))]), len(DATA) - 1)
+        length = rng.choice([1, packet_bytes, packet_bytes + 1, rng.randrange(1, len(DATA)), len(DATA)])
+        room = memoryview(bytearray(rng.choice([1, checksum_block_bytes, 100_000, MIB, 3 * MIB])))
+        reader = FileReader("file-token", written.layout(), offset, length)
+        read = bytearray()
+        while (piece := written.driver.run(reader.next_piece(room))) is not None:
+            assert len(piece) > 0
+            read += piece
+        assert read == DATA[offset : offset + length]
+
+
+def test_what_one_packet_holds_is_not_worth_a_loan(written, messages_sent):
+    assert written.read(100, packet_bytes) == DATA[100 : 100 + packet_bytes]
+    assert asked_in_turn(messages_sent) == [ReadChunk]
+
+
+def test_bytes_are_read_where_they_are_wanted(written):
+    target = memoryview(bytearray(len(DATA)))
+    reader = FileReader("file-token", written.layout(), 0, len(DATA))
+    room = target
+    while (piece := written.driver.run(reader.next_piece(room))) is not None:
+        assert piece.obj is target.obj
+        room = room[len(piece) :]
+    assert target == DATA
+
+
+@pytest.mark.parametrize("at", [0, packet_bytes + 100, 4 * MIB])
+def test_a_bit_that_flipped_in_a_lent_file_is_never_read_and_its_replica_is_reported(written, at):
+    written.nodes[0].damage(DATA[at : at + 64])
+    assert written.read() == DATA
+    (chunk,) = written.coordinator.completed[0].chunks
+    assert [(report.chunk, report.node) for report in written.coordinator.corrupt] == [(chunk.chunk, "n0")]
+
+
+def test_damaged_checksums_are_found_by_who_lends(written, messages_sent):
+    (file,) = (path for path in written.nodes[0].directory.rglob("*") if path.stat().st_size > len(DATA))
+    with file.open("r+b") as damaged:
+        damaged.seek(-1, os.SEEK_END)
+        last = damaged.read(1)
+        damaged.seek(-1, os.SEEK_END)
+        damaged.write(bytes([last[0] ^ 1]))
+    assert written.read() == DATA
+    assert asked_in_turn(messages_sent) == [BorrowChunk, BorrowChunk], "the next datanode lent its file"
+    _, _, corrupt = written.nodes[0].changes.take()
+    assert len(corrupt) == 1, "and the next heartbeat says which is damaged"
+
+
+def test_a_replica_that_is_deleted_in_mid_read_is_read_to_its_end(written, messages_sent):
+    reader = FileReader("file-token", written.layout(), 0, len(DATA))
+    pieces = [bytes(written.driver.run(reader.next_piece()))]
+    for node in written.nodes:
+        node.forget()
+    while (piece := written.driver.run(reader.next_piece())) is not None:
+        pieces.append(bytes(piece))
+    assert b"".join(pieces) == DATA
+    assert asked_in_turn(messages_sent) == [BorrowChunk]
+
+
+def test_a_datanode_that_stops_in_mid_read_is_not_missed(written):
+    reader = FileReader("file-token", written.layout(), 0, len(DATA))
+    pieces = [bytes(written.driver.run(reader.next_piece()))]
+    written.nodes[0].server.stop()
+    while (piece := written.driver.run(reader.next_piece())) is not None:
+        pieces.append(bytes(piece))
+    assert b"".join(pieces) == DATA
+
+
+def test_a_lent_file_cannot_be_written_to(written):
+    answer, file = borrowed(written)
+    assert isinstance(answer, ChunkLent)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.pwrite(file.descriptor, b"x", 0)
+    assert not os.get_inheritable(file.descriptor)
+    written.driver.run(fx.close_file(file))
+    assert written.read() == DATA
+
+
+def test_nothing_is_lent_without_the_chunks_own_token(written):
+    for token, refusal in (
+        ("nonsense", AccessDenied),
+        (written.signer.sign(ChunkRead(4e9, 999)), AccessDenied),
+        (written.signer.sign(ChunkRead(1.0, written.layout().chunks[0].chunk)), AccessDenied),
+    ):
+        answer, file = borrowed(written, token=token)
+        assert isinstance(answer, Failure)
+        assert type(from_wire(answer.code, answer.message)) is refusal
+        assert file is None
+
+
+def test_a_small_chunk_has_no_file_to_lend_and_is_read_as_ever(make_cluster, messages_sent):
+    cluster = make_cluster(lends=True)
+    cluster.write(b"small")
+    answer, file = borrowed(cluster)
+    assert (type(from_wire(answer.code, answer.message)), file) == (BadRequest, None)
+    messages_sent.clear()
+    assert cluster.read() == b"small"
+    assert asked_in_turn(messages_sent) == [ReadChunk]
+
+
+def test_a_chunk_that_is_not_there_is_read_elsewhere(written, messages_sent):
+    written.nodes[0].forget()
+    answer, file = borrowed(written)
+    assert (type(from_wire(answer.code, answer.message)), file) == (ChunkNotFound, None)
+    messages_sent.clear()
+    assert written.read() == DATA
+    assert asked_in_turn(messages_sent) == [BorrowChunk, BorrowChunk]
+
+
+def test_files_are_lent_over_local_sockets_alone(written):
+    layout = written.layout().chunks[0]
+    connection = written.connect("n0")
+    request = BorrowChunk(layout.token, layout.chunk, layout.version)
+    written.driver.run(fx.send(connection, request, timeout_s=5.0))
+    answer = written.answer(connection)
+    assert isinstance(answer, Failure)
+    assert type(from_wire(answer.code, answer.message)) is BadRequest
+
+
+def test_a_file_that_cannot_be_read_is_asked_of_its_datanode_which_then_knows(written, messages_sent):
+    def fail(effect):
+        raise OSError(errno.EIO, "Input/output error")
+
+    written.driver._perform[fx.ReadInto] = fail
+    assert written.read() == DATA
+    assert asked_in_turn(messages_sent) == [BorrowChunk, ReadChunk]
+
+
+def test_a_file_that_has_become_shorter_costs_nobody_a_byte(written):
+    reader = FileReader("file-token", written.layout(), 0, len(DATA))
+    pieces = [bytes(written.driver.run(reader.next_piece()))]
+    (file,) = (path for path in written.nodes[0].directory.rglob("*") if path.stat().st_size > len(DATA))
+    os.truncate(file, 2 * MIB)
+    while (piece := written.driver.run(reader.next_piece())) is not None:
+        pieces.append(bytes(piece))
+    assert b"".join(pieces) == DATA
+
+
+def test_a_lent_file_whose_disk_hangs_is_left_and_what_comes_late_goes_nowhere(make_cluster, monkeypatch, until):
+    cluster = make_cluster(lends=True, hop_timeout_s=0.2)
+    cluster.write(DATA)
+    comes_back, late = threading.Event(), []
+    monkeypatch.setattr("peacefs.protocol.patient_reads.read_from_memory", lambda file, target, offset: 0)
+
+    def hang(descriptor, length, offset):
+        comes_back.wait(30)
+        late.append(offset)
+        return b"x" * length
+
+    monkeypatch.setattr("peacefs.protocol.patient_reads._read", hang)
+    target = memoryview(bytearray(len(DATA)))
+    reader = FileReader("file-token", cluster.layout(), 0, len(DATA), hop_timeout_s=0.2)
+    with pytest.raises(ChunkUnavailable, match=r"the disk gave nothing for 0\.2 s"):
+        cluster.driver.run(reader.next_piece(target))
+    comes_back.set()
+    until(lambda: late, "the disk comes back")
+    assert not any(target)
+
+
+@pytest.mark.parametrize("why", ["the client wants none", "the datanode has none", "it is on another host"])
+def test_whoever_is_lent_nothing_reads_over_tcp(make_cluster, messages_sent, why):
+    cluster = make_cluster(lends=why != "the datanode has none")
+    cluster.write(DATA)
+    if why == "it is on another host":
+        # Where this name is nobody's.
+        for node in cluster.nodes:
+            node.server._me = dataclasses.replace(node.server._me, local_socket="peacefs-elsewhere")
+    # A client that has not been told of a local socket yet.
+    cluster.pool.close_all()
+    wants_none = why == "the client wants none"
+    cluster.pool = ConnectionPool(Identity("test-cluster", "client", "test", None), local_sockets=not wants_none)
+    cluster.driver = ThreadDriver(cluster.pool, cluster.coordinator.call)
+    assert cluster.read() == DATA
+    assert asked_in_turn(messages_sent) == [ReadChunk]
+
+
+def test_no_descriptor_is_left_open(written):
+    before = open_descriptors()
+    for _ in range(3):
+        assert written.read() == DATA
+        reader = FileReader("file-token", written.layout(), 0, len(DATA))
+        written.driver.run(reader.next_piece())
+        written.driver.run(reader.close())
+    # A connection to the data server and one to its local socket stay, with their other ends.
+    assert open_descriptors() <= before + 8
+    after = open_descriptors()
+    assert written.read() == DATA
+    assert open_descriptors() == after

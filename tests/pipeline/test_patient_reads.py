@@ -1,0 +1,104 @@
+"""Reads of files whose disk may hang: what is in memory comes at once, the rest in time or not at all."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import pytest
+
+from peacefs.protocol import patient_reads
+from peacefs.protocol.disk_files import DiskFile
+from peacefs.protocol.errors import PeerTimeout
+from peacefs.protocol.limits import MIB
+from peacefs.protocol.patient_reads import PatientReads
+
+DATA = os.urandom(3 * MIB + 17)
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(DATA)
+    descriptor = os.open(path, os.O_RDONLY)
+    yield DiskFile(descriptor)
+    os.close(descriptor)
+
+
+@pytest.fixture
+def reads():
+    made = PatientReads(threads_max=1)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def nothing_in_memory(monkeypatch):
+    monkeypatch.setattr(patient_reads, "read_from_memory", lambda file, target, offset: 0)
+
+
+def threads():
+    return sum(thread.name.startswith("patient-reads") for thread in threading.enumerate())
+
+
+def test_what_is_in_memory_needs_no_thread(reads, file):
+    target = memoryview(bytearray(MIB))
+    assert reads.read_into(file, target, 5, 0.0) == MIB
+    assert target == DATA[5 : 5 + MIB]
+    assert threads() == 0
+
+
+def test_what_lies_on_the_disk_comes_too(reads, file):
+    os.fsync(file.descriptor)
+    os.posix_fadvise(file.descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    target = memoryview(bytearray(len(DATA)))
+    assert reads.read_into(file, target, 0, 30.0) == len(DATA)
+    assert target == DATA
+
+
+def test_what_is_half_in_memory_is_completed(reads, file, monkeypatch):
+    def half(file, target, offset):
+        count = len(target) // 2
+        target[:count] = DATA[offset : offset + count]
+        return count
+
+    monkeypatch.setattr(patient_reads, "read_from_memory", half)
+    target = memoryview(bytearray(1001))
+    assert reads.read_into(file, target, 7, 30.0) == 1001
+    assert target == DATA[7:1008]
+
+
+@pytest.mark.parametrize("offset", [len(DATA) - 10, len(DATA), len(DATA) + 10])
+def test_a_file_ends_where_it_ends(reads, file, offset):
+    target = memoryview(bytearray(100))
+    given = reads.read_into(file, target, offset, 30.0)
+    assert bytes(target[:given]) == DATA[offset:]
+
+
+def test_a_fault_of_the_disk_is_told(reads, file, nothing_in_memory, monkeypatch):
+    def fail(descriptor, length, offset):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(patient_reads, "_read", fail)
+    with pytest.raises(OSError, match="Input/output error"):
+        reads.read_into(file, memoryview(bytearray(10)), 0, 30.0)
+
+
+def test_who_waits_behind_a_disk_that_hangs_waits_no_longer_than_he_said(
+    reads, file, nothing_in_memory, monkeypatch
+):
+    comes_back = threading.Event()
+
+    def hang(descriptor, length, offset):
+        comes_back.wait(30)
+        return b"x" * length
+
+    monkeypatch.setattr(patient_reads, "_read", hang)
+    target = memoryview(bytearray(10))
+    for _ in range(3):
+        with pytest.raises(PeerTimeout, match="the disk gave nothing"):
+            reads.read_into(file, target, 0, 0.01)
+    assert threads() == 1, "however many wait"
+    comes_back.set()
+    assert reads.read_into(file, target, 0, 30.0) == 10
+    assert bytes(target) == b"x" * 10, "it serves again when the disk does"
