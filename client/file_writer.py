@@ -71,8 +71,18 @@ def write_file(
         completed = yield from fx.call(CompleteFile(token, written.chunks, ahead=ahead), Completed)
     except PeacefsError as error:
         source.abort(error)
+        if error.retriable:
+            yield from _give_up(desk, token, written)
+        raise
+    except KeyboardInterrupt:
+        yield from _give_up(desk, token, written)
         raise
     return completed, written.stats()
+
+
+def _give_up(desk: GrantDesk, token: str, written: Written) -> fx.Steps[None]:
+    """The coordinator has not come round to publish it. What it has refused for good is given up by itself."""
+    yield from desk.give_up(token, [chunk.chunk for chunk in written.chunks])
 
 
 def write_chunks(
@@ -91,6 +101,9 @@ def write_chunks(
         return (yield from writer.write())
     except PeacefsError as error:
         source.abort(error)
+        yield from writer.give_up()
+        raise
+    except KeyboardInterrupt:
         yield from writer.give_up()
         raise
 

@@ -6,12 +6,14 @@
         yield from writes.publish_created(asked, created, data)
 
 What is published at once is on datanodes before the coordinator hears of it: that it may not be is found out
-then, and what was written goes. A chunk that cannot be written is mended by the ordinary way: leave, for which
-everything is looked at, and other pipelines.
+then, and what was written goes. So it does when the coordinator does not come round to it, and on Ctrl-C: the
+client says so, in a CREATE under the same id that it does not follow up. A chunk that cannot be written is mended
+by the ordinary way: leave, for which everything is looked at, and other pipelines.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
 from msgspec.structs import replace
@@ -19,7 +21,7 @@ from msgspec.structs import replace
 from peacefs.protocol import effects as fx
 from peacefs.protocol.checksums import block_checksums
 from peacefs.protocol.errors import PeacefsError
-from peacefs.protocol.limits import fast_lane_bytes_max, packet_bytes
+from peacefs.protocol.limits import fast_lane_bytes_max, last_word_timeout_s, packet_bytes
 from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
 from peacefs.protocol.messages import Completed, Created, CreateFile, PublishFile
 from peacefs.protocol.request_ids import new_request_id
@@ -64,13 +66,19 @@ class SmallWrites:
             return replace(wish, request_id=self._new_id())
         file, allocated = replace(wish, request_id=placed.request_id), placed.allocated
         try:
-            written = yield from send_chunk(allocated, _Packets(data), hop_timeout_s=self._hop_timeout_s)
-        except PeacefsError as fault:
-            self._stock.clear()
-            failed = [] if fault.culprit is None else [fault.culprit]
-            return replace(file, abandoned=allocated.chunk, exclude=failed)
-        ahead = self._stock.next_wish(now_s, wish.replication)
-        completed = yield from fx.call(PublishFile(file, written, allocated.token, ahead), Completed)
+            try:
+                written = yield from send_chunk(allocated, _Packets(data), hop_timeout_s=self._hop_timeout_s)
+            except PeacefsError as fault:
+                self._stock.clear()
+                failed = [] if fault.culprit is None else [fault.culprit]
+                return replace(file, abandoned=allocated.chunk, exclude=failed)
+            ahead = self._stock.next_wish(now_s, wish.replication)
+            completed = yield from fx.call(PublishFile(file, written, allocated.token, ahead), Completed)
+        except (PeacefsError, KeyboardInterrupt) as error:
+            # Of what is refused for good the coordinator knows what to do.
+            if not isinstance(error, PeacefsError) or error.retriable:
+                yield from _give_up(replace(file, abandoned=allocated.chunk))
+            raise
         self._stock.put(now_s, wish.replication, ahead, completed.ahead)
         return None
 
@@ -88,6 +96,12 @@ class SmallWrites:
             ahead=ahead,
         )
         self._stock.put(now_s, asked.replication, ahead, completed.ahead)
+
+
+def _give_up(file: CreateFile) -> fx.Steps[None]:
+    """The chunk that `file` abandons will be part of no file. Raises nothing, as `GrantDesk.give_up`."""
+    with contextlib.suppress(PeacefsError):
+        yield from fx.call(file, Created, timeout_s=last_word_timeout_s)
 
 
 class _Packets:

@@ -81,8 +81,13 @@ def watch_state(
     _gauge(
         "peacefs_metadata_room_bytes",
         "What the file system of the metadata has left; without any nothing can be changed",
-        lambda: shutil.disk_usage(metadata.parent).free,
+        lambda: room_of(metadata),
     )
+
+
+def room_of(metadata: Path) -> int:
+    """What the file system of the metadata has left, in bytes."""
+    return shutil.disk_usage(metadata.parent).free
 
 
 def _size_of_store(metadata: Path) -> int:

@@ -23,7 +23,7 @@ class DiskStatus(BaseModel):
     """One disk of a datanode. A read-only one is still read; what a failed one held counts as lost."""
 
     directory: str
-    #: working, read-only or failed.
+    #: working, full, read-only or failed.
     state: str
     #: Why it does not work, if it does not.
     fault: str
@@ -94,6 +94,8 @@ class ClusterStatus(BaseModel):
     unclaimed: UnclaimedStatus
     repaired_total: int
     replicas_lost_total: int
+    #: What the disk of the metadata has left; without any nothing can be changed.
+    metadata_room_bytes: int
 
 
 def status_routes(
@@ -102,6 +104,7 @@ def status_routes(
     epoch: Callable[[], int],
     address: Callable[[], str],
     floor_held: Callable[[], bool],
+    metadata_room: Callable[[], int],
     clock: Callable[[], float],
 ) -> APIRouter:
     """`GET /v1/status`. `floor_held`: whether garbage is kept since a restore."""
@@ -126,6 +129,7 @@ def status_routes(
             ),
             repaired_total=cluster.repair.repaired_total,
             replicas_lost_total=cluster.replicas_lost_total,
+            metadata_room_bytes=metadata_room(),
         )
 
     return router

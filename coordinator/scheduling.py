@@ -119,7 +119,8 @@ class Scheduling:
             return
         if self._topology.servers.keys() <= wish.exclude:
             raise NoDatanodes(
-                f"no datanode can take a chunk: {self.datanodes} may receive any, {len(wish.exclude)} excluded"
+                f"no datanode can take a chunk: {self.datanodes} in service have room for one, "
+                f"{len(wish.exclude)} excluded"
             )
         known = self._sets.get(wish.name)
         waiting = len(known.waiting) if known else 0

@@ -50,7 +50,7 @@ from .files import Files
 from .metadata import MetadataFault, MetadataFull, Transaction
 from .metadata_file import STORE_NAME
 from .metadata_sqlite import SqliteMetadata
-from .metrics import watch, watch_schedule, watch_state, watch_supervision
+from .metrics import room_of, watch, watch_schedule, watch_state, watch_supervision
 from .node_server import NodeServer
 from .online_backup import OnlineBackup
 from .own_work import OwnWork, is_own_work
@@ -250,6 +250,7 @@ class Coordinator:
             epoch=self._epochs.epoch,
             address=lambda: self._address,
             floor_held=self._reader.floor_held,
+            metadata_room=partial(room_of, _store(options.directory)),
         )
         for_superusers = superusers_only(self._files.callers)
         backup = OnlineBackup(_store(options.directory))

@@ -311,6 +311,8 @@ tick_interval_s: Final = 0.25
 # copied in a few milliseconds.
 repair_tick_interval_s: Final = 0.05
 tidy_interval_s: Final = 60.0
+# Below this a report says what the disk of the metadata has left: the log alone may take a quarter of it.
+metadata_room_low_bytes: Final = 64 * MIB
 
 # -- the event loop and threads --------------------------------------------------------------------
 # How long the coordinator works on what one datanode has sent before others get their turn; while one has not

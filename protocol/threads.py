@@ -98,7 +98,8 @@ class ThreadDriver:
             while True:
                 try:
                     result = perform[type(effect)](effect)
-                except (PeacefsError, OSError) as fault:
+                except (PeacefsError, OSError, KeyboardInterrupt) as fault:
+                    # Ctrl-C as well: what is under way may have a last word to say.
                     effect = steps.throw(fault)
                 else:
                     effect = steps.send(result)

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from peacefs.client.filesystem import PeaceFileSystem
+from peacefs.protocol.limits import chunk_bytes_max, metadata_room_low_bytes
 
 from .listing import print_line
 from .presentation import human_size
@@ -41,7 +42,7 @@ def report(coordinator: str, *, as_json: bool) -> None:
 
 def report_lines(status: dict[str, Any]) -> Iterator[str]:
     """What people read of it."""
-    datanodes, chunks = status["datanodes"], status["chunks"]
+    datanodes, chunks, metadata_room = status["datanodes"], status["chunks"], status["metadata_room_bytes"]
     living = [each for each in datanodes if each["state"] != "dead"]
     capacity, used, available = (
         sum(each[key] for each in living) for key in ("capacity_bytes", "used_bytes", "available_bytes")
@@ -61,11 +62,14 @@ def report_lines(status: dict[str, Any]) -> Iterator[str]:
         f"{sum(each['state'] == state for each in datanodes)} {state}" for state in ("alive", "suspect", "dead")
     )
     yield f"Datanodes: {counts}"
+    if metadata_room < metadata_room_low_bytes:
+        yield f"Coordinator's disk: {_size(metadata_room)} left; without any, nothing can be changed"
     if datanodes:
         yield ""
         yield from table([_HEADINGS, *(_row(each) for each in datanodes)], _WORDS)
     disks = [(each["node"], disk) for each in datanodes for disk in each["disks"] if disk["state"] != "working"]
     yield from (_bad_disk(node, disk) for node, disk in disks)
+    yield from (_lack_of_room(each) for each in datanodes if _lacks_room(each))
     yield from (_slowness(each, part) for each in datanodes for part in each["slow"])
 
 
@@ -75,6 +79,21 @@ def _bad_disk(node: str, disk: dict[str, Any]) -> str:
         "full": f"it takes nothing more in, its {disk['replicas']} replicas are read",
     }.get(disk["state"], f"its {disk['replicas']} replicas are still read")
     return f"Disk: {disk['directory']} of {node} is {disk['state']} ({disk['fault']}); {held}"
+
+
+def _lacks_room(datanode: dict[str, Any]) -> bool:
+    """Of one that no disk of which is said to be full."""
+    return (
+        datanode["state"] == "alive"
+        and datanode["service"] == "in service"
+        and datanode["available_bytes"] < chunk_bytes_max
+        and all(disk["state"] == "working" for disk in datanode["disks"])
+    )
+
+
+def _lack_of_room(datanode: dict[str, Any]) -> str:
+    room, wanted = human_size(datanode["available_bytes"]), human_size(chunk_bytes_max)
+    return f"Room: {datanode['node']} gets no new chunks: {room} are left, and one may need {wanted}"
 
 
 def _slowness(datanode: dict[str, Any], part: str) -> str:

@@ -46,6 +46,7 @@ def status(*datanodes: dict[str, Any], ready: bool = True) -> dict[str, Any]:
         "chunks": {"total": 20, "under_replicated": 2, "missing": 1, "being_repaired": 1},
         "repaired_total": 5,
         "replicas_lost_total": 6,
+        "metadata_room_bytes": GIB,
     }
 
 
@@ -87,6 +88,24 @@ def test_disks_that_do_not_work_are_named() -> None:
         "Disk: /data/1 of dn-1 is read-only (it says no); its 3 replicas are still read",
         "Disk: /data/2 of dn-1 is failed (it is gone); what it held counts as lost",
     ]
+
+
+def test_a_datanode_that_gets_no_new_chunks_for_want_of_room_is_named() -> None:
+    roomy = datanode("dn-1")
+    tight = datanode("dn-2") | {"available_bytes": 30 << 20}
+    full = tight | {"disks": [{"directory": "/d", "state": "full", "fault": "0 are left", "replicas": 3}]}
+    leaving, gone = tight | {"service": "decommissioning"}, tight | {"state": "dead"}
+    shown = list(report_lines(status(roomy, tight, full, leaving, gone)))
+    assert shown[-2:] == [
+        "Disk: /d of dn-2 is full (0 are left); it takes nothing more in, its 3 replicas are read",
+        "Room: dn-2 gets no new chunks: 30 M are left, and one may need 64 M",
+    ]
+    assert sum(line.startswith("Room:") for line in shown) == 1
+
+
+def test_that_the_coordinators_disk_fills_up_is_said() -> None:
+    shown = list(report_lines(status() | {"metadata_room_bytes": 0}))
+    assert "Coordinator's disk: 0 (0B) left; without any, nothing can be changed" in shown
 
 
 def test_a_cluster_without_datanodes_has_no_table() -> None:

@@ -10,6 +10,8 @@ from typing import Any
 
 import fsspec
 import pytest
+from support.prometheus import scraped
+from support.waiting import wait_until
 
 from peacefs.client.control_calls import ControlCalls
 from peacefs.client.filesystem import PeaceFileSystem
@@ -20,6 +22,7 @@ from peacefs.protocol.errors import (
     FileAlreadyExists,
     ParentNotDirectory,
     QuotaExceeded,
+    ServiceUnready,
 )
 from peacefs.protocol.limits import fast_lane_bytes_max, packet_bytes
 from peacefs.protocol.messages import Message
@@ -178,3 +181,38 @@ def test_a_datanode_that_dies_while_it_is_in_hand_costs_no_file(four: LocalClust
         four.restart(four.coordinator)
         files.write("/after", b"after", replication=3)
         assert files.read("/after") == b"after"
+
+
+@pytest.mark.parametrize("ended_by", [KeyboardInterrupt(), ServiceUnready("no room on the coordinator's disk")])
+def test_what_is_written_and_not_published_for_ctrl_c_or_want_of_an_answer_is_gone_soon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended_by: BaseException
+) -> None:
+    ends: set[str] = set()
+    call = ControlCalls.call
+
+    def broken_off(self: ControlCalls, message: Message, timeout_s: float) -> Message:
+        if type(message).__name__ in ends:
+            ends.clear()
+            raise ended_by
+        return call(self, message, timeout_s)
+
+    monkeypatch.setattr(ControlCalls, "call", broken_off)
+    with (
+        LocalCluster(tmp_path, datanodes=1, port=0) as cluster,
+        PeaceFileSystem(cluster.http_address, user="alice") as files,
+    ):
+
+        def replicas() -> float:
+            return scraped(f"127.0.0.1:{cluster.datanodes[0].readiness.http_port}")["peacefs_store_replicas", ""]
+
+        for publication in (TWO_CALLS[-1], *ONE_CALL):
+            if publication in ONE_CALL:
+                put_one_in_hand(files, "")
+                wait_until(lambda: replicas() == 1, "the file that was replaced is gone")
+            before = replicas()
+            ends.add(publication)
+            with pytest.raises(type(ended_by)):
+                files.write("/file", b"of which nothing is to stay")
+            assert not ends, f"{publication} was never sent"
+            assert not files.exists("/file")
+            wait_until(lambda before=before: replicas() == before, "what was written is gone")

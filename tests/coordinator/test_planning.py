@@ -32,7 +32,8 @@ class Rest:
     """The REST of a coordinator without files."""
 
     def __init__(self, play: Play) -> None:
-        app = build_rest(cast(Files, Mock()), play.cluster, "c", lambda: 1, lambda: "here:1", lambda: play.now_s)
+        nothing = cast(Files, Mock())
+        app = build_rest(nothing, play.cluster, "c", lambda: 1, lambda: "here:1", bool, int, lambda: play.now_s)
         self._transport = httpx.ASGITransport(app, raise_app_exceptions=False)
 
     def ask(self, method: str, path: str, content: str | None = None) -> httpx.Response:

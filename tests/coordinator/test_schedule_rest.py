@@ -45,7 +45,7 @@ class Asked:
             monotonic=lambda: play.now_s,
         )
         files = Files(workplace, self.scheduling)
-        app = build_rest(files, play.cluster, "c", lambda: 1, lambda: "here:1", lambda: play.now_s)
+        app = build_rest(files, play.cluster, "c", lambda: 1, lambda: "here:1", bool, int, lambda: play.now_s)
         self._transport = httpx.ASGITransport(app, raise_app_exceptions=False)
 
     def ask(self, method: str, path: str, content: str = "") -> httpx.Response:
@@ -79,7 +79,7 @@ def asked(play: Play) -> Asked:
         ({"chunks": [[0, 0]]}, "a chunk of 0 bytes is out of range"),
         ({"chunks": [[0, 65 * MIB]]}, "a chunk of 68157440 bytes is out of range"),
         ({"chunks": [[0, MIB]], "token": token(replication=0)}, "replication 0 is not from 1"),
-        ({"chunks": [[0, MIB]], "exclude": ["n1", "n2"]}, "2 may receive any, 2 excluded"),
+        ({"chunks": [[0, MIB]], "exclude": ["n1", "n2"]}, "2 in service have room for one, 2 excluded"),
         ({"chunks": [[0, MIB]], "token": "forged"}, "token"),
         ({"chunks": [[0, MIB]], "token": token(expires_s=0.0)}, "expired"),
         ({"chunks": "many"}, "chunks"),

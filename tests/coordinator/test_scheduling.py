@@ -191,7 +191,7 @@ def test_requests_that_are_impossible_or_out_of_bounds_are_refused_and_not_queue
         play.state("a", 1_000_000)
     with pytest.raises(BadRequest, match="replication 0"):
         play.state("a", 1, replication=0)
-    with pytest.raises(NoDatanodes, match="5 may receive any, 5 excluded"):
+    with pytest.raises(NoDatanodes, match="5 in service have room for one, 5 excluded"):
         play.state("a", 1, exclude=[f"n{n}" for n in range(5)])
     with pytest.raises(NoDatanodes):
         Scheduled(nodes=0).state("a", 1)

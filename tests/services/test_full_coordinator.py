@@ -62,7 +62,9 @@ def test_a_coordinator_without_room_refuses_changes_reads_on_and_loses_nothing(d
         waits = threading.Thread(target=files.write, args=("/made/patient", b"written when there was room"))
         waits.start()
         # Its own work is refused as well, which is no reason to stop.
-        assert files.cluster_status()["datanodes"][0]["state"] == "alive"
+        status = files.cluster_status()
+        assert status["datanodes"][0]["state"] == "alive"
+        assert status["metadata_room_bytes"] == 0
         others.unlink()
         waits.join(60)
         acknowledged.add("patient")
