@@ -478,6 +478,8 @@ checkpoint_entries_max: Final = 2_000_000
 checkpoint_idle_s: Final = 30.0
 # What nothing refers to and is younger may be on its way to be referred to.
 checkpoint_orphan_age_s: Final = 3600.0
+# A copy out of sight in which nothing has changed for so long was left by a command that was killed.
+checkpoint_left_over_age_s: Final = 24 * 3600.0
 # Files of an archive that are written at once.
 checkpoint_import_threads: Final = 16
 # Stores of one stateful operator, in all its partitions.

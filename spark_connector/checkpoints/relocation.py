@@ -6,25 +6,22 @@ What names its own place is rewritten (`moving`), so that the copy needs nothing
 from __future__ import annotations
 
 import contextlib
-import logging
 import posixpath
-import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import BinaryIO
 
 from peacefs.client.command_line.progress import TransferProgress
-from peacefs.protocol.errors import BadRequest, FileAlreadyExists, FileNotFound, PeacefsError
+from peacefs.protocol.errors import BadRequest, FileAlreadyExists, FileNotFound
 from peacefs.protocol.limits import checkpoint_import_threads, packet_bytes
 
 from .archive import ArchiveReader, ArchiveWriter
 from .catalogue import read_layout
 from .layout import is_root
+from .left_over import staged
 from .moving import files_that_name_their_place, moved
 from .tree import Amount, Workspace
-
-_log = logging.getLogger("peacefs.checkpoints")
 
 
 def fork(tree: Workspace, source: str, target: str) -> Amount:
@@ -35,7 +32,7 @@ def fork(tree: Workspace, source: str, target: str) -> Amount:
     if not is_root(entry.name for entry in tree.entries(source)):
         raise BadRequest(f"{source} is no checkpoint of Spark's")
     _refuse_target(tree, source, target)
-    with _staged(tree, target) as staging:
+    with staged(tree, target) as staging:
         copied = tree.copy(source, staging)
         _settle(tree, staging, target)
         tree.move(staging, target)
@@ -59,7 +56,7 @@ def export(
     read_layout(tree, source)
     with contextlib.ExitStack() as stack:
         if moment:
-            staging = stack.enter_context(_staged(tree, source))
+            staging = stack.enter_context(staged(tree, source))
             tree.copy(source, staging)
         else:
             staging = source
@@ -81,7 +78,7 @@ def restore(archive: Path, tree: Workspace, target: str, progress: TransferProgr
     none.
     """
     _refuse_target(tree, None, target)
-    with ArchiveReader(archive) as reader, _staged(tree, target) as staging:
+    with ArchiveReader(archive) as reader, staged(tree, target) as staging:
         progress.expect(reader.bytes)
         _unpack(reader, tree, staging, progress)
         _settle(tree, staging, target)
@@ -131,20 +128,6 @@ def _refuse_target(tree: Workspace, source: str | None, target: str) -> None:
             if is_root(entry.name for entry in tree.entries(above)):
                 raise BadRequest(f"{target} lies inside the checkpoint {above}")
         above = posixpath.dirname(above)
-
-
-@contextlib.contextmanager
-def _staged(tree: Workspace, target: str) -> Iterator[str]:
-    """A hidden place beside `target`, which is empty again afterwards."""
-    directory, name = posixpath.split(target)
-    staging = posixpath.join(directory, f".{name}.{uuid.uuid4()}.tmp")
-    try:
-        yield staging
-    finally:
-        try:
-            tree.remove(staging)
-        except PeacefsError as fault:
-            _log.warning("%s is left over and can be deleted: %s", staging, fault.message)
 
 
 def _settle(tree: Workspace, staging: str, target: str) -> None:

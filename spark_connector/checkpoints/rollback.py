@@ -15,7 +15,6 @@ import os
 import posixpath
 import socket
 import time
-import uuid
 from dataclasses import dataclass
 
 from peacefs.client.addresses import parse_address
@@ -27,6 +26,7 @@ from peacefs.protocol.query_reports import QueryState
 from .catalogue import read_layout
 from .inspection import Inspection
 from .layout import SINK_LOG, Layout, LogFiles, place_in_log
+from .left_over import staging_name
 from .reports import report_of, seconds_since
 from .tree import Entry, PeaceTree, files_below
 from .verification import verify
@@ -148,7 +148,7 @@ def _prepare(
 ) -> int:
     """Copies what is to change, and cuts the copies back; how many files that took away."""
     doomed = beyond(layout, wish.batch)
-    staging = _stage(files, wish.root, staged)
+    staging = _stage(files, wish.root, wish.batch, staged)
     if _lengths(read_layout(tree, staging)) != _lengths(layout):
         raise BadRequest(_alive(wish.root))
     for path in doomed:
@@ -224,9 +224,9 @@ def _refuse_bad(tree: PeaceTree, layout: Layout, wish: RollbackWish) -> None:
         raise BadRequest(f"a query could not go on from batch {wish.batch}{why}")
 
 
-def _stage(files: PeaceFileSystem, path: str, staged: list[tuple[str, str]]) -> str:
-    directory, name = posixpath.split(path)
-    staging = posixpath.join(directory, f".{name}.{uuid.uuid4()}.tmp")
+def _stage(files: PeaceFileSystem, path: str, batch: int, staged: list[tuple[str, str]]) -> str:
+    # Not as others name theirs, which are deleted in time: after the exchange it is what was there before.
+    staging = staging_name(f"{path}.rollback-to-{batch}")
     files.copy(path, staging, preserve=True)
     staged.append((path, staging))
     return staging
@@ -237,7 +237,7 @@ def _cut_sink(
 ) -> int:
     log = LogFiles()
     try:
-        staging = _stage(files, sink_log, staged)
+        staging = _stage(files, sink_log, batch, staged)
     except FileNotFound:
         raise BadRequest(f"{sink_log} is not there: is {posixpath.dirname(sink_log)} a file sink's?") from None
     for entry in files_below(tree, staging):

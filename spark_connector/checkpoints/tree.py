@@ -103,7 +103,8 @@ class LocalTree:
         staged.replace(path)
 
     def copy(self, source: str, target: str) -> Amount:
-        shutil.copytree(source, target, symlinks=True)
+        # Each file is of now, as in a cluster: its age says whether it is still being made.
+        shutil.copytree(source, target, symlinks=True, copy_function=shutil.copy)
         copied = list(files_below(self, target))
         return Amount(len(copied), sum(entry.length for entry in copied))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import cast
 
@@ -10,11 +11,15 @@ from support.checkpoints import ROOT, MemoryTree, checkpoint
 
 from peacefs.client.checkpoint_attempt import CheckpointAttempt, CheckpointTask
 from peacefs.client.filesystem import PeaceFileSystem
+from peacefs.client.local_cluster import LocalCluster
 from peacefs.client.pages import Pages
 from peacefs.protocol.errors import AccessDenied, BadRequest, PeacefsError, PeerUnreachable
+from peacefs.protocol.limits import checkpoint_left_over_age_s
+from peacefs.spark_connector.checkpoints import left_over
 from peacefs.spark_connector.checkpoints.catalogue import find_roots
+from peacefs.spark_connector.checkpoints.left_over import staged, staging_name
 from peacefs.spark_connector.checkpoints.relocation import fork
-from peacefs.spark_connector.checkpoints.tree import Amount, LocalTree
+from peacefs.spark_connector.checkpoints.tree import Amount, LocalTree, PeaceTree
 
 
 class Failing:
@@ -77,3 +82,47 @@ def test_what_a_killed_export_or_import_leaves_is_listed_as_no_checkpoint_and_ca
     tree = MemoryTree(files | staged)
     assert list(find_roots(tree, "/checkpoints")) == [ROOT]
     assert list(find_roots(tree, left)) == [left]
+
+
+def test_what_a_killed_command_left_a_day_ago_goes_with_the_next_one(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    root = tmp_path / "root"
+    (root / "offsets").mkdir(parents=True)
+    (root / "offsets" / "0").write_text("v1")
+    old_s = root.stat().st_mtime - checkpoint_left_over_age_s - 60
+    for path in (root / "offsets" / "0", root / "offsets", root):
+        os.utime(path, (old_s, old_s))
+    dead, alive, another = (Path(staging_name(str(path))) for path in (root, root, tmp_path / "root2"))
+    rolled_back = Path(staging_name(f"{root}.rollback-to-3"))
+    not_staged = tmp_path / ".root.tmp"
+    tree = LocalTree()
+    for path in (dead, alive, another, rolled_back, not_staged):
+        tree.copy(str(root), str(path))
+    # A copy of a checkpoint as old as that is of now while it is made: it is somebody's.
+    with staged(tree, str(root)):
+        assert dead.exists()
+    for path in (dead, another, rolled_back, not_staged):
+        for each in (path / "offsets" / "0", path / "offsets", path):
+            os.utime(each, (old_s, old_s))
+    with staged(tree, str(root)):
+        left = {path for path in (root, dead, alive, another, rolled_back, not_staged) if path.exists()}
+    assert left == {root, alive, another, rolled_back, not_staged}
+    assert one_line(caplog) == f"deleted {dead}, which a command that was killed had left"
+
+
+@pytest.mark.cluster
+def test_what_a_killed_command_left_in_a_cluster_goes_as_well(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with PeaceFileSystem(cluster.http_address) as files:
+        tree = PeaceTree(files)
+        files.write("/left-over/root/metadata", b"{}")
+        left = staging_name("/left-over/root")
+        tree.copy("/left-over/root", left)
+        with staged(tree, "/left-over/root"):
+            assert files.exists(left), "it may be at work"
+        monkeypatch.setattr(left_over, "checkpoint_left_over_age_s", -60.0)
+        with staged(tree, "/left-over/root"):
+            assert not files.exists(left)
+        assert [entry.name for entry in files.list("/left-over")] == ["root"]

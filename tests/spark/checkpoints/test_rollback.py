@@ -18,10 +18,11 @@ from peacefs.client.addresses import split_uri
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster import LocalCluster
 from peacefs.protocol.errors import BadRequest, RunSuperseded
+from peacefs.spark_connector.checkpoints import left_over, rollback
 from peacefs.spark_connector.checkpoints.catalogue import read_layout
 from peacefs.spark_connector.checkpoints.layout import LogFiles
 from peacefs.spark_connector.checkpoints.rollback import beyond, beyond_in_sink
-from peacefs.spark_connector.checkpoints.tree import Entry
+from peacefs.spark_connector.checkpoints.tree import Entry, PeaceTree
 from peacefs.spark_connector.runs import begin_run
 
 if TYPE_CHECKING:
@@ -113,6 +114,29 @@ def test_a_rollback_keeps_what_was_there_and_refuses_what_it_cannot_do(
         files.delete(f"{root}/state/0/1/5.changelog")
         assert "could not go on from batch 4" in refused("--to-batch=4", *idle)
     assert "one commit of a cluster" in peacefs("rollback", "file:///x", "--to-batch=1", "--no-file-sink").stderr
+
+
+@pytest.mark.cluster
+def test_what_was_there_before_survives_a_rollback_that_is_killed_after_its_commit(
+    cluster: LocalCluster, peacefs: Peacefs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_arguments: object) -> str:
+        raise KeyboardInterrupt
+
+    root, address = "/killed/orders", f"--coordinator={cluster.http_address}"
+    with PeaceFileSystem(cluster.http_address) as files:
+        for path, data in made.checkpoint(root=root).files.items():
+            files.write(path, data)
+        before = files.content_summary(root)
+        with monkeypatch.context() as patched:
+            patched.setattr(rollback, "_keep", killed)
+            peacefs("rollback", root, "--to-batch=5", "--no-file-sink", "--idle=0", address)
+        assert files.content_summary(root).files < before.files
+        monkeypatch.setattr(left_over, "checkpoint_left_over_age_s", -60.0)
+        assert peacefs("fork", root, "/killed/fork", address).exit_code == 0
+        with left_over.staged(PeaceTree(files), root):
+            (kept,) = [entry for entry in files.list("/killed") if "rollback-to-5" in entry.name]
+        assert files.content_summary(kept.path) == before
 
 
 @pytest.mark.spark
