@@ -22,6 +22,7 @@ from peacefs.protocol.errors import (
 from peacefs.protocol.ids import show
 from peacefs.protocol.limits import checksum_block_bytes, lent_piece_bytes, packet_bytes, small_chunk_bytes_max
 from peacefs.protocol.messages import BorrowChunk, ChunkLayout, ChunkLent, Failure, Hop
+from peacefs.protocol.reading_ahead import ReadingAhead
 
 #: Why there is no loan, whatever else the replica may be good for.
 _NO_LOAN = (PeerUnreachable, PeerRefused, BadRequest, ProtocolViolation)
@@ -50,6 +51,7 @@ class LentReplica:
         self._timeout_s = timeout_s
         self._file: fx.File | None = None
         self._sums = b""
+        self._ahead = ReadingAhead()
         self._buffer = bytearray()
 
     def next_piece(self, into: memoryview | None) -> fx.Steps[memoryview]:
@@ -58,6 +60,8 @@ class LentReplica:
             self._file = yield from self._borrow()
         skipped = self._position % checksum_block_bytes
         at = self._position - skipped
+        if due := self._ahead.due(at, self._end):
+            yield from fx.read_ahead(self._file, *due)
         target = self._room_for(at, None if skipped else into)
         yield from self._fill(self._file, at, target)
         self._verify(at, target)

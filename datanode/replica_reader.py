@@ -6,15 +6,16 @@ reports what fails: such a reader is sent a file's blocks as they lie there, wit
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from peacefs.protocol import effects as fx
 from peacefs.protocol.checksums import verify_blocks
 from peacefs.protocol.errors import BadRequest, ChunkError, ChunkNotFound, StaleVersion
 from peacefs.protocol.ids import ChunkId, Version, show
-from peacefs.protocol.limits import checksum_block_bytes, packet_bytes, readahead_bytes
+from peacefs.protocol.limits import checksum_block_bytes, packet_bytes
 from peacefs.protocol.messages import Packet
+from peacefs.protocol.reading_ahead import ReadingAhead
 
 from .chunk_index import ChunkIndex, Place
 from .disk_faults import close_quietly, named_fault
@@ -47,8 +48,7 @@ class ReadPlan:
     #: The data of a small chunk, or the open file of a large one; neither once the plan is closed.
     data: bytes | None
     file: fx.File | None
-    #: The disk has been asked for what is before this.
-    ahead_to: int = 0
+    ahead: ReadingAhead = field(default_factory=ReadingAhead)
 
 
 class ReplicaReader:
@@ -151,11 +151,8 @@ class ReplicaReader:
         return Blocks(plan.at, sums, data)
 
     def _read_ahead(self, file: fx.File, plan: ReadPlan) -> fx.Steps[None]:
-        """Keeps the disk busy with what comes next while this is sent."""
-        if plan.at + readahead_bytes > plan.ahead_to and plan.ahead_to < plan.end:
-            start = max(plan.at, plan.ahead_to)
-            plan.ahead_to = min(plan.at + 2 * readahead_bytes, plan.end)
-            yield from fx.read_ahead(file, start, plan.ahead_to - start)
+        if due := plan.ahead.due(plan.at, plan.end):
+            yield from fx.read_ahead(file, *due)
 
     def close(self, plan: ReadPlan) -> fx.Steps[None]:
         file, plan.file, plan.data = plan.file, None, None

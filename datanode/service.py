@@ -318,6 +318,7 @@ class Datanode:
             own_work.join()
             await asyncio.to_thread(self._driver.run, self._store.close())
             self._pool.close_all()
+            self._driver.close()
             log.info("stopped")
 
     async def _announce_when_registered(self, stop: asyncio.Event) -> None:

@@ -6,13 +6,15 @@ wait once the reader's time is over: it reads into memory of its own.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 
 from .disk_files import DiskFile, read_from_memory
 from .errors import PeerTimeout
-from .limits import patient_read_threads, readahead_bytes
+from .limits import patient_read_threads
 
 
 class PatientReads:
@@ -22,6 +24,7 @@ class PatientReads:
         self._threads_max = threads_max
         self._lock = threading.Lock()
         self._threads: ThreadPoolExecutor | None = None
+        self._spare: deque[bytearray] = deque(maxlen=threads_max)
 
     def read_into(self, file: DiskFile, target: memoryview, offset: int, timeout_s: float) -> int:
         """How many bytes were read, fewer than there is room for only at the end of the file.
@@ -31,14 +34,30 @@ class PatientReads:
         given = read_from_memory(file, target, offset)
         if given == len(target):
             return given
-        reading = self._pool().submit(_read, file.descriptor, len(target) - given, offset + given)
+        missing = target[given:]
+        room = self._room(len(missing))
+        reading = self._pool().submit(_read, file.descriptor, memoryview(room)[: len(missing)], offset + given)
         try:
-            rest = reading.result(timeout_s)
+            count = reading.result(timeout_s)
         except TimeoutError:
             reading.cancel()
             raise PeerTimeout(f"the disk gave nothing for {timeout_s:g} s") from None
-        target[given : given + len(rest)] = rest
-        return given + len(rest)
+        missing[:count] = memoryview(room)[:count]
+        self._spare.append(room)
+        return given + count
+
+    def read_ahead(self, file: DiskFile, offset: int, length: int) -> None:
+        """Has the disk begin to read these bytes, unless they seem to be in memory. Waits for nothing."""
+        if not read_from_memory(file, bytearray(1), offset + length - 1):
+            self._pool().submit(_ask_for, file.descriptor, offset, length)
+
+    def _room(self, count: int) -> bytearray:
+        """Memory that was used before, where there is some: new memory is slow to come by."""
+        with contextlib.suppress(IndexError):
+            room = self._spare.pop()
+            if len(room) >= count:
+                return room
+        return bytearray(count)
 
     def _pool(self) -> ThreadPoolExecutor:
         with self._lock:
@@ -54,6 +73,9 @@ class PatientReads:
             threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _read(descriptor: int, length: int, offset: int) -> bytes:
-    os.posix_fadvise(descriptor, offset, length + readahead_bytes, os.POSIX_FADV_WILLNEED)
-    return os.pread(descriptor, length, offset)
+def _read(descriptor: int, room: memoryview, offset: int) -> int:
+    return os.preadv(descriptor, [room], offset)
+
+
+def _ask_for(descriptor: int, offset: int, length: int) -> None:
+    os.posix_fadvise(descriptor, offset, length, os.POSIX_FADV_WILLNEED)

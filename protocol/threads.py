@@ -69,7 +69,7 @@ class ThreadDriver:
             fx.Append: lambda e: write_all(e.file, e.buffers),
             fx.ReadAt: lambda e: os.pread(e.file.descriptor, e.length, e.offset),
             fx.ReadInto: lambda e: self._patient_reads.read_into(e.file, e.target, e.offset, e.timeout_s),
-            fx.ReadAhead: self._read_ahead,
+            fx.ReadAhead: lambda e: self._patient_reads.read_ahead(e.file, e.offset, e.length),
             fx.StartWriteback: self._start_writeback,
             fx.Sync: self._sync,
             fx.DropCached: self._drop_cached,
@@ -124,10 +124,6 @@ class ThreadDriver:
             if error.errno != errno.EROFS or effect.create:
                 raise
             return DiskFile(os.open(effect.path, os.O_RDONLY | os.O_CLOEXEC))
-
-    def _read_ahead(self, effect: fx.ReadAhead) -> None:
-        assert isinstance(effect.file, DiskFile)
-        os.posix_fadvise(effect.file.descriptor, effect.offset, effect.length, os.POSIX_FADV_WILLNEED)
 
     def _start_writeback(self, effect: fx.StartWriteback) -> None:
         assert isinstance(effect.file, DiskFile)

@@ -128,6 +128,7 @@ class Node:
         self.server.stop()
         self.pool.close_all()
         self.driver.run(self.store.close())
+        self.driver.close()
 
 
 class Coordinator:

@@ -6,6 +6,7 @@ import os
 import threading
 
 import pytest
+from support.waiting import wait_until
 
 from peacefs.protocol import patient_reads
 from peacefs.protocol.disk_files import DiskFile
@@ -76,7 +77,7 @@ def test_a_file_ends_where_it_ends(reads, file, offset):
 
 
 def test_a_fault_of_the_disk_is_told(reads, file, nothing_in_memory, monkeypatch):
-    def fail(descriptor, length, offset):
+    def fail(descriptor, room, offset):
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(patient_reads, "_read", fail)
@@ -89,9 +90,10 @@ def test_who_waits_behind_a_disk_that_hangs_waits_no_longer_than_he_said(
 ):
     comes_back = threading.Event()
 
-    def hang(descriptor, length, offset):
+    def hang(descriptor, room, offset):
         comes_back.wait(30)
-        return b"x" * length
+        room[:] = b"x" * len(room)
+        return len(room)
 
     monkeypatch.setattr(patient_reads, "_read", hang)
     target = memoryview(bytearray(10))
@@ -102,3 +104,22 @@ def test_who_waits_behind_a_disk_that_hangs_waits_no_longer_than_he_said(
     comes_back.set()
     assert reads.read_into(file, target, 0, 30.0) == 10
     assert bytes(target) == b"x" * 10, "it serves again when the disk does"
+
+
+def test_the_disk_is_asked_ahead_for_what_is_not_in_memory_and_nobody_waits(reads, file, monkeypatch):
+    asked, comes_back = [], threading.Event()
+
+    def ask_for(descriptor, offset, length):
+        comes_back.wait(30)
+        asked.append((offset, length))
+
+    monkeypatch.setattr(patient_reads, "_ask_for", ask_for)
+    reads.read_ahead(file, 0, len(DATA))
+    assert threads() == 0, "it is in memory"
+    os.fsync(file.descriptor)
+    os.posix_fadvise(file.descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    reads.read_ahead(file, 5, 2 * MIB)
+    assert not asked
+    comes_back.set()
+    wait_until(lambda: asked, "the disk is asked")
+    assert asked == [(5, 2 * MIB)]
