@@ -15,7 +15,7 @@ DOUBT_S = 2 * _DELAY_S_MAX + 10.0
 
 
 def hostile_network() -> Network:
-    return Network(lose=0.003, duplicate=0.03, delay=0.01, delay_s_max=_DELAY_S_MAX, cut=0.01)
+    return Network(lose=0.003, duplicate=0.03, delay=0.01, delay_s_max=_DELAY_S_MAX, cut=0.01, one_host=0.7)
 
 
 def let_calm_down(cluster: SimulatedCluster) -> None:

@@ -28,6 +28,7 @@ from simulation.seeds import seeds
 from simulation.simulated_cluster import SimulatedCluster
 from simulation.simulated_datanode import DISKS, SimulatedDatanode
 from simulation.terms import CHUNK_BYTES
+from simulation.world import Network
 
 from peacefs.client.byte_stream import ByteStream
 from peacefs.coordinator.records import Mode
@@ -355,8 +356,9 @@ def test_a_disk_that_breaks_down_is_made_up_for_while_its_datanode_goes_on() -> 
     read_all()
 
 
-def test_a_reader_never_gets_bytes_that_rotted_and_the_replica_is_replaced() -> None:
-    cluster = SimulatedCluster(seed=2)
+@pytest.mark.parametrize("one_host", [0.0, 1.0], ids=["from afar", "from lent files"])
+def test_a_reader_never_gets_bytes_that_rotted_and_the_replica_is_replaced(one_host: float) -> None:
+    cluster = SimulatedCluster(seed=2, network=Network(one_host=one_host))
     cluster.until_ready()
     client = cluster.client("client")
     data = Random(2).randbytes(CHUNK_BYTES)
@@ -373,6 +375,7 @@ def test_a_reader_never_gets_bytes_that_rotted_and_the_replica_is_replaced() -> 
             break
     assert cluster.world.run(cluster.fully_replicated, limit_s=100.0)
     assert cluster.coordinator.cluster.repair.repaired_total == len(victims)
+    assert (cluster.world.files_lent > 0) == bool(one_host)
     good = [
         node
         for node in holders_on_disk(cluster, record.chunk)

@@ -86,7 +86,8 @@ def test_what_was_acknowledged_survives_everything_at_once(seed: int) -> None:
         f"{[client.acknowledged for client in clients]}, {sum(client.failed for client in clients)} failed, "
         f"{saboteur.crashes} crashes, {breaker.broken} disks, {clocks.jumps} jumps, {separator.cuts} cuts, "
         f"{dict(mishaps.happened)}, {dict(operator.done)}, "
-        f"{latecomers.acknowledged} versions written, {latecomers.refused} refused, {world.now_s:.0f} s"
+        f"{latecomers.acknowledged} versions written, {latecomers.refused} refused, "
+        f"{world.files_lent} files lent, {world.now_s:.0f} s"
     )
 
 

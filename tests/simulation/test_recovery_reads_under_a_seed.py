@@ -21,7 +21,7 @@ from simulation.seeds import seeds
 from simulation.simulated_cluster import SimulatedCluster
 from simulation.terms import CALL_TIMEOUT_S, CHUNK_BYTES, HOP_TIMEOUT_S
 from simulation.test_flushing_under_a_seed import patiently
-from simulation.world import Node, Task
+from simulation.world import Network, Node, Task
 
 from peacefs.client.checkpoint_reader import ParallelReading
 from peacefs.protocol import effects as fx
@@ -38,7 +38,7 @@ class Recoveries:
 
     def __init__(self, seed: int, units: int, *, lose: float = 0.0) -> None:
         self.random = Random(seed)
-        self.cluster = SimulatedCluster(seed, datanodes=4, lose=lose)
+        self.cluster = SimulatedCluster(seed, datanodes=4, network=Network(lose, one_host=0.4))
         self.world = self.cluster.world
         self.cluster.until_ready()
         writer = self.cluster.client("writer")
@@ -100,11 +100,11 @@ def slowly(steps: fx.Steps[None]) -> fx.Steps[None]:
             effect = step()
         except StopIteration:
             return
-        if isinstance(effect, fx.Receive):
+        if isinstance(effect, fx.Receive | fx.ReadInto):
             yield from fx.sleep(0.05)
         try:
             result = yield effect
-        except PeacefsError as fault:
+        except (PeacefsError, OSError) as fault:
             step = partial(steps.throw, fault)
         else:
             step = partial(steps.send, result)

@@ -16,13 +16,14 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from simulation.lending import Loan, local_address, port_beside
 from store.simulated_disk import DISK_EFFECTS, SimulatedDisk
 
 from peacefs.protocol import effects as fx
-from peacefs.protocol.errors import PeacefsError, PeerTimeout, PeerUnreachable
+from peacefs.protocol.errors import BadRequest, PeacefsError, PeerTimeout, PeerUnreachable
 from peacefs.protocol.frames import Frame, FrameReader, encode
 from peacefs.protocol.limits import connect_timeout_s
-from peacefs.protocol.messages import Message
+from peacefs.protocol.messages import ChunkLent, Message
 
 Steps = Generator[Any, Any, Any] | Coroutine[Any, Any, Any]
 #: Answers a control call of a node: (caller's name, message) -> a coroutine that gives the reply.
@@ -54,10 +55,14 @@ class SimulatedConnection(fx.Connection):
         self.reader = FrameReader()
         #: Who waits for a message, in which of their turns: they may have given up since.
         self.receiver: tuple[Task, int] | None = None
+        self.borrows = False
         self.broken = False
         #: A lost message of a byte stream: nothing arrives any more, and nobody is told.
         self.stalled = False
         self.arrives_at_s = 0.0
+        #: Between processes of one host: files come along, each with the message that says so.
+        self.is_local = False
+        self.lent: deque[Loan] = deque()
 
 
 @dataclass(eq=False)
@@ -107,6 +112,8 @@ class Network:
     delay: float = 0.0
     delay_s_max: float = 0.0
     cut: float = 0.0
+    #: Whether who connects is on the host of the other end.
+    one_host: float = 0.0
     #: Pairs of nodes between which nothing arrives any more, and neither is told.
     separated: set[frozenset[str]] = field(default_factory=set)
 
@@ -128,6 +135,7 @@ class World:
         self.messages_duplicated = 0
         self.messages_delayed = 0
         self.messages_cut = 0
+        self.files_lent = 0
         self.effects_performed = 0
         #: Called before every effect of a node; a crash may be decided here.
         self.before_effect: Callable[[Node, fx.Effect], None] = lambda node, effect: None
@@ -228,8 +236,11 @@ class World:
     # -- effects -----------------------------------------------------------------------------------
 
     def _perform(self, task: Task, effect: fx.Effect) -> None:
+        if isinstance(file := getattr(effect, "file", None), Loan):
+            self._perform_on_disk(task, effect, file)
+            return
         if isinstance(effect, DISK_EFFECTS):
-            self._perform_on_disk(task, effect)
+            self._perform_on_disk(task, effect, task.node.disk)
             return
         match effect:
             case fx.Connect():
@@ -238,7 +249,9 @@ class World:
                 self._send(task, effect)
             case fx.SendFile():
                 self._send_file(task, effect)
-            case fx.Receive():
+            case fx.LendFile():
+                self._lend_file(task, effect)
+            case fx.Receive() | fx.Borrow():
                 self._receive(task, effect)
             case fx.Release():
                 connection = _end_of(effect.connection)
@@ -266,10 +279,10 @@ class World:
             case _:
                 raise AssertionError(f"the world knows no {type(effect).__name__}")
 
-    def _perform_on_disk(self, task: Task, effect: fx.Effect) -> None:
+    def _perform_on_disk(self, task: Task, effect: fx.Effect, disk: SimulatedDisk | Loan) -> None:
         delay_s = task.node.disk_lag_s + self.random.uniform(0.0001, 0.002)
         try:
-            result = task.node.disk.perform(effect)
+            result = disk.perform(effect)
         except OSError as fault:
             self._later(task, delay_s, error=fault)
         else:
@@ -334,8 +347,9 @@ class World:
             if not kept.broken:
                 self._later(task, 0.0, kept)
                 return
+        port, is_local = port_beside(effect.address)
         for node in self.nodes.values():
-            serve = node.listeners.get(effect.address)
+            serve = node.listeners.get(port)
             if serve is not None and self.network.separates(task.node, node):
                 self._later(task, connect_timeout_s, error=PeerTimeout(f"{effect.name} did not answer in time"))
                 return
@@ -346,6 +360,9 @@ class World:
                 )
                 here.other, there.other = there, here
                 here.address = effect.address
+                there.is_local = is_local
+                if not is_local and self._happens(self.network.one_host):
+                    here.local_address = local_address(port)
                 task.node.connections.append(here)
                 node.connections.append(there)
                 self.spawn(node, f"serving {task.node.name}", serve(there))
@@ -382,15 +399,24 @@ class World:
             return
         self._send(task, fx.Send(effect.connection, effect.message, data, effect.timeout_s))
 
+    def _lend_file(self, task: Task, effect: fx.LendFile) -> None:
+        connection = _end_of(effect.connection)
+        if not connection.is_local:
+            self._later(task, 0.0, error=BadRequest("files are lent over local sockets alone"))
+            return
+        connection.other.lent.append(Loan(task.node.disk, effect.file))
+        self._send(task, fx.Send(connection, effect.message, b"", effect.timeout_s))
+
     def _arrive(self, connection: SimulatedConnection, wire: bytes) -> None:
         if connection.broken:
             return
         connection.inbox.extend(connection.reader.feed(wire))
         self._wake_receiver(connection)
 
-    def _receive(self, task: Task, effect: fx.Receive) -> None:
+    def _receive(self, task: Task, effect: fx.Receive | fx.Borrow) -> None:
         connection = _end_of(effect.connection)
         connection.receiver = task, task.turn
+        connection.borrows = isinstance(effect, fx.Borrow)
         self._later(task, effect.timeout_s, error=PeerTimeout(f"{connection.peer} said nothing in time"))
         if connection.inbox or connection.broken:
             self._wake_receiver(connection)
@@ -401,9 +427,14 @@ class World:
             return
         task = receiver[0]
         if connection.inbox:
-            self._later(task, 0.0, connection.inbox.popleft())
+            frame = connection.inbox.popleft()
+            self._later(task, 0.0, self._with_loan(connection, frame) if connection.borrows else frame)
         else:
             self._later(task, 0.0, error=PeerUnreachable(f"{connection.peer} closed the connection"))
+
+    def _with_loan(self, connection: SimulatedConnection, frame: Frame) -> tuple[Message, Loan | None]:
+        self.files_lent += isinstance(frame.message, ChunkLent)
+        return frame.message, connection.lent.popleft() if isinstance(frame.message, ChunkLent) else None
 
     def _break(self, connection: SimulatedConnection) -> None:
         """Hangs up: the other side notices after what is under way, unless it is never told."""
