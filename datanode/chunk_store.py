@@ -225,6 +225,8 @@ class ChunkStore:
         self._refuse_if_fenced(staged)
         sealed = Sealed(staged.length, chunk_checksum(staged.sums))
         present = self._index.find(staged.chunk)
+        # A higher version fences this one. But one whose writer gave up while the disk hung is forgotten, and may
+        # be there after all: by now, or by the time that this one is.
         if present is not None and present.version > staged.version:
             raise self._stale(staged)
         if present is not None and present.version == staged.version:
@@ -233,15 +235,17 @@ class ChunkStore:
                 return sealed
             # What is here has rotted since: the fresh bytes take its place.
             yield from self._delete(staged.chunk, staged.version)
+        place = Place(staged.version, staged.length)
         if staged.file is None:
             superseded = yield from self._seal_small(staged)
         else:
-            place = Place(staged.version, staged.length)
             yield from self._large.publish(staged.file, staged.chunk, place, bytes(staged.sums))
             superseded = self._index.publish(staged.chunk, place)
         self._end(staged)
         if superseded is not None:
             yield from self._drop(staged.chunk, superseded)
+        if staged.file is not None and superseded == place:
+            raise self._stale(staged)
         return sealed
 
     def _seal_small(self, staged: Staged) -> fx.Steps[Place | None]:

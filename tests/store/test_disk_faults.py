@@ -6,11 +6,12 @@ import errno
 from random import Random
 
 import pytest
-from store.machine import SimulatedMachine, write_chunk
+from store.machine import SimulatedMachine, read_chunk, write_chunk
 from store.simulated_disk import DISK_EFFECTS
 
 from peacefs.protocol import effects as fx
-from peacefs.protocol.errors import DiskFault, DiskFull, StartupError
+from peacefs.protocol.checksums import block_checksums
+from peacefs.protocol.errors import DiskFault, DiskFull, StaleVersion, StartupError
 from peacefs.protocol.limits import MIB
 
 CHUNK = 0x10000000001
@@ -199,3 +200,66 @@ def test_a_disk_that_never_answers_is_a_fault_to_those_who_wait(simulated: Simul
         leader.send(None)
     assert simulated.get(CHUNK) == SMALL
     simulated.put(CHUNK + 1, 5, SMALL)
+
+
+class GivenUpInFlight:
+    """Version 6 of a chunk is in an append that hangs, and its writer has given up: the store knows of none."""
+
+    def __init__(self, simulated: SimulatedMachine) -> None:
+        self._disk = simulated.disk
+        self._leader = write_chunk(simulated.store, CHUNK + 1, 5, SMALL)
+        self._advance(self._leader, fx.Sleep)
+        writer = write_chunk(simulated.store, CHUNK, 6, SMALL)
+        self._advance(writer, fx.Wait)
+        self._hangs = self._advance(self._leader, fx.Sync)
+        with pytest.raises(DiskFault):
+            writer.send(False)
+
+    def _advance(self, steps: fx.Steps[object], until: type[fx.Effect]) -> fx.Effect:
+        effect = next(steps)
+        while not isinstance(effect, until):
+            effect = steps.send(self._disk.perform(effect))
+        return effect
+
+    def resume(self) -> None:
+        """The disk answers after all, and version 6 is there."""
+        self._disk.perform(self._hangs)
+        with pytest.raises(StopIteration):
+            self._leader.send(None)
+
+
+@pytest.mark.parametrize("content", [SMALL, LARGE], ids=["small", "large"])
+def test_an_older_version_is_refused_when_one_that_was_given_up_is_there_after_all(
+    simulated: SimulatedMachine, content: bytes
+) -> None:
+    given_up = GivenUpInFlight(simulated)
+    older = simulated.store.stage(CHUNK, 5)
+    given_up.resume()
+    with pytest.raises(StaleVersion):
+        simulated.run(simulated.store.seal(older, block_checksums(content), content))
+    assert simulated.run(read_chunk(simulated.store, CHUNK)) == (6, SMALL)
+
+
+@pytest.mark.parametrize("content", [SMALL, LARGE], ids=["small", "large"])
+def test_an_older_version_is_refused_when_one_that_was_given_up_comes_while_it_is_sealed(
+    simulated: SimulatedMachine, content: bytes
+) -> None:
+    given_up = GivenUpInFlight(simulated)
+
+    def until_resumed(steps: fx.Steps[object]) -> fx.Steps[object]:
+        """Goes on when the disk answers: as late as can be."""
+        effect = next(steps)
+        while not isinstance(effect, fx.Wait | fx.Rename):
+            effect = steps.send((yield effect))
+        given_up.resume()
+        effect = steps.send(True if isinstance(effect, fx.Wait) else (yield effect))
+        while True:
+            effect = steps.send((yield effect))
+
+    older = write_chunk(simulated.store, CHUNK, 5, content)
+    with pytest.raises(StaleVersion):
+        simulated.run(until_resumed(older))
+    for _start in range(2):
+        assert simulated.run(read_chunk(simulated.store, CHUNK)) == (6, SMALL)
+        assert not simulated.chunk_files()
+        simulated.start()
