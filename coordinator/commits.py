@@ -7,6 +7,7 @@ commit; together they pay for one among them. Knows no request and no SQL.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -53,12 +54,16 @@ class GroupCommit:
         *,
         batch_max: int = commit_batch_max,
         queue_max: int = commit_queue_max,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._metadata = metadata
         self._on_fatal = on_fatal
         self._on_room = on_room
         self._batch_max = batch_max
         self._queue_max = queue_max
+        self._clock = clock
+        #: Told, in the writer's thread, how many seconds each commit took, its sync included.
+        self.on_taken: Callable[[float], object] = lambda seconds: None
         #: Has the futures of a commit settled in one go: in the writer's thread, or where this hands it to.
         self.deliver: Callable[[Callable[[], None]], object] = lambda settle: settle()
         self._waiting: deque[_Waiting] = deque()
@@ -101,6 +106,7 @@ class GroupCommit:
             batch = [waiting for waiting in batch if waiting.future.set_running_or_notify_cancel()]
             if not batch:
                 continue
+            begun_s = self._clock()
             try:
                 outcomes = self._metadata.commit([waiting.request for waiting in batch])
             except MetadataFull:
@@ -111,6 +117,7 @@ class GroupCommit:
                 self._fail(batch)
                 self._on_fatal(fault)
                 return
+            self.on_taken(self._clock() - begun_s)
             self._tell_of_room()
             self.commits += 1
             self.requests += len(batch)

@@ -26,6 +26,7 @@ from .metadata_writes import SqliteTransaction
 _CACHE_KIB = 64 * 1024
 _STATEMENTS = 256
 # 16 MiB of log. A checkpoint holds one commit up; the rarer they are, the more writes of one page become one.
+# No connection but the one that commits may make them (decision 24).
 _CHECKPOINT_PAGES = 4096
 
 

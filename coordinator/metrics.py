@@ -25,6 +25,7 @@ from .schedule_desk import ScheduleDesk
 from .supervision import Supervision
 from .temporary_files import TemporaryFiles
 
+_COMMIT_BUCKETS_S = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 _WAITED_BUCKETS_S = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 60.0, 150.0, 400.0, 1000.0)
 
 
@@ -68,6 +69,13 @@ def watch(
         "peacefs_commits_waiting", "Changes of the metadata that wait for a commit", lambda: group_commit.waiting
     )
     _counter("peacefs_commits_made", "Commits of the metadata since the start", lambda: group_commit.commits)
+    taken = Histogram(
+        "peacefs_commit_seconds",
+        "What commits of the metadata took, their syncs included",
+        buckets=_COMMIT_BUCKETS_S,
+        registry=registry,
+    )
+    group_commit.on_taken = taken.observe
     _counter("peacefs_changes_made", "Changes of the metadata that they carried", lambda: group_commit.requests)
 
 
