@@ -5,8 +5,9 @@ little else: what they cost is turns at the lock. Here participants go on one af
 wait; what would hold the others up (much data, a connection to be made, a slow disk) is done by workers beside.
 
 A disk that has been quick lately is written to on the reactor's thread: all that came meanwhile is then the next
-batch. Should it not come back, another thread takes the reactor over, and the one that hangs is a worker. Whose
-peer sends faster than it is served goes on when the others have had their turn.
+batch. To a slow one a worker appends, and syncs it; the reactor's thread goes on with what came of it. Should the
+reactor's thread not come back, another takes the reactor over, and the one that hangs is a worker. Whose peer
+sends faster than it is served goes on when the others have had their turn.
 
 A run goes on on one thread at a time, or it waits; the lock is held when it changes between the two. Whoever moves
 much data keeps its worker, with blocking calls and large buffers, until its request is over. Knows sockets and the
@@ -60,6 +61,13 @@ class _Run:
     keeps_worker: bool = False
 
 
+@dataclass(slots=True)
+class _Synced(fx.Effect):
+    """What came of a sync that a worker has done, for the reactor's thread to go on with."""
+
+    fault: OSError | None
+
+
 _Performer = Callable[[_Run, Any], Any]
 
 
@@ -99,6 +107,7 @@ class Reactor:
             fx.Receive: self._receive,
             fx.Wait: self._wait,
             fx.Sleep: self._sleep,
+            _Synced: self._synced,
             **dict.fromkeys((fx.Append, fx.Sync), self._on_disk),
             **{kind: _at_once(driver.performer(kind)) for kind in (fx.Now, fx.WallClock, fx.Release, fx.Close)},
         }
@@ -176,11 +185,28 @@ class Reactor:
     def _on_disk(self, run: _Run, effect: fx.Effect) -> Any:
         if self._is_here() and (run.keeps_worker or self._disk_s > quick_disk_s):
             return self._by_worker(run, effect)
+        fault = None
         began_s = time.monotonic()
         try:
-            return self._driver.perform(effect)
-        finally:
-            self._disk_s += (time.monotonic() - began_s - self._disk_s) / _DISK_TIMES
+            self._driver.perform(effect)
+        except OSError as error:
+            fault = error
+        self._disk_s += (time.monotonic() - began_s - self._disk_s) / _DISK_TIMES
+        if isinstance(effect, fx.Sync) and not run.keeps_worker and not self._is_here():
+            # The disk has had its time. Two threads that both go on would take the interpreter from each other.
+            return self._hand_back(run, _Synced(fault))
+        if fault is not None:
+            raise fault
+        return None
+
+    def _hand_back(self, run: _Run, effect: _Synced) -> Any:
+        self._park(run, effect, inf)
+        self._fire(run, effect)
+        return _LATER
+
+    def _synced(self, _run: _Run, effect: _Synced) -> None:
+        if effect.fault is not None:
+            raise effect.fault
 
     def _is_here(self) -> bool:
         """Whether this is the reactor's thread, which must not block."""
@@ -331,7 +357,8 @@ class Reactor:
             if not run.waits:
                 continue
             if run.deadline_s > now_s:
-                self._look_at(run)
+                if run.deadline_s < inf:
+                    self._look_at(run)
                 continue
             return self._overdue(run)
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
 import threading
@@ -164,15 +165,21 @@ def syncing_when_told(connection, on, rounds=1):
 
 
 def test_a_quick_disk_is_waited_for_and_a_slow_one_is_not(begin, pair, driver):
-    lags_s, on = iter((0.0,) * 20 + (0.05,) * 20 + (1.0,)), []
-    driver._perform[fx.Sync] = lambda effect: time.sleep(next(lags_s))
+    lags_s, at_disk, on = iter((0.0,) * 20 + (0.05,) * 20 + (1.0,)), [], []
+
+    def sync(effect):
+        at_disk.append(threading.current_thread().name)
+        time.sleep(next(lags_s))
+
+    driver._perform[fx.Sync] = sync
     connection, theirs = pair()
     begin(syncing_when_told(connection, on, rounds=41))
     for _ in range(40):
         theirs.sendall(framed(b"sync"))
         received(theirs, len(framed(b"")))
-    assert on[0] == "test-reactor"
-    assert "worker" in on[-1]
+    assert at_disk[0] == "test-reactor"
+    assert "worker" in at_disk[-1]
+    assert set(on) == {"test-reactor"}, "who has been to the disk goes on beside the reactor"
     # While it is at the slow disk, others are answered.
     other, its_peer = pair()
     begin(echo(other, 1))
@@ -182,6 +189,25 @@ def test_a_quick_disk_is_waited_for_and_a_slow_one_is_not(begin, pair, driver):
     assert received(its_peer, len(framed(b"hello"))) == framed(b"hello")
     assert time.monotonic() - began < 0.9
     received(theirs, len(framed(b"")))
+
+
+def test_what_a_slow_disk_says_is_heard_by_who_asked_it(begin, driver):
+    def sync(effect):
+        time.sleep(0.05)
+        raise OSError(errno.EIO, "the disk is broken")
+
+    def steps():
+        heard = []
+        for _ in range(3):
+            yield from fx.sleep(0.001)
+            try:
+                yield from fx.sync(fx.File())
+            except OSError as fault:
+                heard.append(fault.errno)
+        return heard
+
+    driver._perform[fx.Sync] = sync
+    assert begin(steps()).wait().result == [errno.EIO] * 3
 
 
 def test_from_a_thread_that_hangs_at_the_disk_another_takes_over(begin, pair, driver, caplog, monkeypatch):
