@@ -187,7 +187,10 @@ class CoordinatorHttp:
         return PeerTimeout(f"the coordinator at {self.address.http} said nothing for {timeout_s:g} s")
 
     def _broken(self, fault: httpx.TransportError) -> PeerUnreachable:
-        return PeerUnreachable(f"the connection to {self.address.http} broke: {fault}")
+        # A coordinator's port for datanodes hangs up on what is no frame.
+        is_strange = isinstance(fault, httpx.RemoteProtocolError) and not self._patience.has_been_answered
+        hint = "; is that the coordinator's port for clients, 9870 by default?" if is_strange else ""
+        return PeerUnreachable(f"the connection to {self.address.http} broke: {fault}{hint}")
 
     def _refusal(self, response: httpx.Response) -> PeacefsError:
         try:

@@ -175,7 +175,10 @@ class ClientLink(asyncio.Protocol):
 
     def _begin(self, message: Message, tag: int) -> None:
         if not isinstance(message, CALLS_OF_CLIENTS):
-            raise ProtocolViolation(f"{type(message).__name__} is nothing for a client to say")
+            raise ProtocolViolation(
+                f"{type(message).__name__} is nothing for a client to say: this is the coordinator's port for "
+                "clients (--port), datanodes and agents come to the one of --node-port"
+            )
         try:
             self._links.begin(self, self._answer(message, tag))
             self._answering = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 
 from peacefs.client.file_status import SnapshotDifference
+from peacefs.protocol.errors import FileNotFound, SnapshotRefused
 
 from .listing import print_line
 from .session import Session
@@ -22,7 +23,12 @@ def create(session: Session, text: str, name: str | None) -> None:
 def show_names(session: Session, text: str) -> None:
     with session.complaints.about(text):
         place = session.place(text)
-        for snapshot in place.files.list(posixpath.join(place.path, ".snapshot")):
+        try:
+            snapshots = place.files.list(posixpath.join(place.path, ".snapshot"))
+        except FileNotFound:
+            place.files.status(place.path)
+            raise SnapshotRefused(f"Directory is not a snapshottable directory: {place.path}") from None
+        for snapshot in snapshots:
             print_line(snapshot.name)
 
 

@@ -137,6 +137,15 @@ def test_a_coordinator_that_says_nothing_is_given_up_in_the_end() -> None:
         script.connected().ask("GET", "/v1/status", patience_s=1, answer_timeout_s=3)
 
 
+def test_who_hangs_up_and_has_never_answered_may_be_another_port() -> None:
+    with pytest.raises(PeerUnreachable, match="port for clients"):
+        Script(fails(httpx.RemoteProtocolError)).connected().ask("GET", "/v1/status", patience_s=1)
+    known = Script(answers(), fails(httpx.RemoteProtocolError)).connected()
+    known.ask("GET", "/v1/status")
+    with pytest.raises(PeerUnreachable, match=r"broke: it broke$"):
+        known.ask("GET", "/v1/status", patience_s=1)
+
+
 @pytest.mark.parametrize("body", [b"<html>Not Found</html>", b"[]", b'{"detail": "Not Found"}', b"\xff"])
 def test_some_other_web_server_is_told_from_a_coordinator(body: bytes) -> None:
     script = Script(answers(body, 404))

@@ -106,6 +106,9 @@ def test_the_commands(run: Run, files: PeaceFileSystem, place: str) -> None:
     status, _, said = run("alice", "rm", place, "b")
     assert status == 1 and "the snapshot does not exist" in said
     assert run(getpass.getuser(), "disallow", place)[0] == 0
-    assert "not a snapshottable directory" in run("alice", "create", place)[2]
+    for command in ("create", "ls"):
+        status, _, said = run("alice", command, place)
+        assert status == 1 and "not a snapshottable directory" in said
+    assert "No such file or directory" in run("alice", "ls", f"{place}/absent")[2]
     assert "Superuser privilege is required" in run("alice", "allow", place)[2]
     assert files.read(f"{place}/gone") == b"2", "what was restored does not need its snapshot"

@@ -172,6 +172,7 @@ def test_what_only_datanodes_may_say_ends_the_connection(message: Message) -> No
         client.send(message)
         answer = (await client.receive()).message
         assert isinstance(answer, Failure) and "nothing for a client to say" in answer.message
+        assert "--node-port" in answer.message, "where a datanode that was given the wrong port belongs"
         assert await client.has_ended()
 
     tell(story)
