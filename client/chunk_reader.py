@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable
 
 from peacefs.protocol import effects as fx
-from peacefs.protocol.checksums import verify_blocks
+from peacefs.protocol.checksums import Bytes, split_sums, verify_blocks
 from peacefs.protocol.errors import (
     ChecksumMismatch,
     ChunkUnavailable,
@@ -19,9 +19,14 @@ from peacefs.protocol.errors import (
     ProtocolViolation,
     from_wire,
 )
-from peacefs.protocol.frames import Frame
 from peacefs.protocol.ids import NodeId, show
-from peacefs.protocol.limits import checksum_block_bytes, corrupt_report_timeout_s, read_rounds_max
+from peacefs.protocol.limits import (
+    checksum_block_bytes,
+    corrupt_report_timeout_s,
+    packet_bytes,
+    read_piece_bytes,
+    read_rounds_max,
+)
 from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
 from peacefs.protocol.messages import ChunkLayout, Done, Failure, Hop, Packet, ReadChunk, ReportCorrupt
 
@@ -154,6 +159,10 @@ class _ReplicaStream:
         self._next_block = offset - offset % checksum_block_bytes
         self.gave_something = False
         self._ended = False
+        #: What has not been taken of the packet that has begun, its checksums, and whether it is the last.
+        self._unread = 0
+        self._sums = b""
+        self._is_last = False
         self._timeout_s = hop_timeout_s
         self._connection: fx.Connection | None = None
 
@@ -165,28 +174,42 @@ class _ReplicaStream:
             self._connection = yield from fx.connect(self.hop.address, self.node)
             yield from fx.send(self._connection, self._request, timeout_s=self._timeout_s)
         if self._wanted_from != self._next_block:
-            # The packet begins with bytes that are not wanted.
+            # What comes next begins with bytes that are not wanted.
             into = None
-        frame = yield from fx.receive(self._connection, timeout_s=self._timeout_s, into=into)
-        piece = self._checked(frame)
+        data = yield from self._received(self._connection, into, _whole_blocks(into))
+        piece = self._checked(memoryview(data))
         self.gave_something = True
         return piece
 
-    def _checked(self, frame: Frame) -> memoryview:
-        packet, data = frame.message, frame.payload
+    def _received(self, connection: fx.Connection, into: memoryview | None, bytes_max: int) -> fx.Steps[Bytes]:
+        """The next blocks; of the packet that has begun, or of the next."""
+        if self._unread:
+            count = min(self._unread, bytes_max)
+            data = yield from fx.receive_more(connection, count, timeout_s=self._timeout_s, into=into)
+            self._unread -= count
+            return data
+        frame = yield from fx.receive(connection, timeout_s=self._timeout_s, into=into, payload_max=bytes_max)
+        packet = frame.message
         if isinstance(packet, Failure):
             raise from_wire(packet.code, packet.message, self.node)
         if not isinstance(packet, Packet) or packet.offset != self._next_block:
             raise ProtocolViolation(f"{self._what}: something else came than the block at {self._next_block}")
-        verify_blocks(data, packet.sums, self._what)
-        start = self._wanted_from - packet.offset
-        stop = min(len(data), self._end - packet.offset)
+        self._unread, self._sums, self._is_last = frame.unread, packet.sums, packet.last
+        return frame.payload
+
+    def _checked(self, data: memoryview) -> memoryview:
+        sums, self._sums = self._sums, b""
+        if self._unread:
+            sums, self._sums = split_sums(sums, len(data))
+        verify_blocks(data, sums, self._what)
+        start = self._wanted_from - self._next_block
+        stop = min(len(data), self._end - self._next_block)
         if stop <= start:
-            raise ProtocolViolation(f"{self._what}: a packet of {len(data)} bytes has nothing that was asked for")
+            raise ProtocolViolation(f"{self._what}: {len(data)} bytes came of which none was asked for")
+        self._wanted_from = self._next_block + stop
         self._next_block += len(data)
-        self._wanted_from = packet.offset + stop
-        self._ended = packet.last
-        return memoryview(data)[start:stop]
+        self._ended = self._is_last and not self._unread
+        return data[start:stop]
 
     def finish(self) -> fx.Steps[None]:
         """Keeps the connection for others if nothing more will come on it."""
@@ -199,3 +222,9 @@ class _ReplicaStream:
         if self._connection is not None:
             connection, self._connection = self._connection, None
             yield from fx.close(connection)
+
+
+def _whole_blocks(into: memoryview | None) -> int:
+    """How many bytes to take at once if they may be laid there; what does not fit has to be copied."""
+    room = min(len(into), read_piece_bytes) if into is not None else 0
+    return max(room // checksum_block_bytes * checksum_block_bytes, packet_bytes)

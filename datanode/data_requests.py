@@ -41,7 +41,7 @@ class DataRequests:
     def _serve_request(self, connection: fx.Connection) -> fx.Steps[bool]:
         """Whether another request may follow."""
         try:
-            request, data, _tag = yield from fx.next_request(connection, timeout_s=idle_connection_timeout_s)
+            request, data, *_ = yield from fx.next_request(connection, timeout_s=idle_connection_timeout_s)
         except ProtocolViolation as fault:
             yield from self._refuse(connection, fault)
             return False

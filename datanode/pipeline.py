@@ -213,7 +213,7 @@ class PipelineHop:
         """Forwards all and stores all but the last, whose checksums and data it gives."""
         while True:
             stream.waits(watch.looked_s)
-            packet, data, _tag = yield from fx.receive(upstream, timeout_s=self._hop_timeout_s)
+            packet, data, *_ = yield from fx.receive(upstream, timeout_s=self._hop_timeout_s)
             yield from watch.lap()
             stream.receives(watch.looked_s, length + len(data))
             if not isinstance(packet, Packet):

@@ -13,7 +13,7 @@ from peacefs.protocol import effects as fx
 from peacefs.protocol.checksums import verify_blocks
 from peacefs.protocol.errors import BadRequest, ChunkError, ChunkNotFound, StaleVersion
 from peacefs.protocol.ids import ChunkId, Version, show
-from peacefs.protocol.limits import checksum_block_bytes, packet_bytes
+from peacefs.protocol.limits import checksum_block_bytes, packet_bytes, read_packet_bytes
 from peacefs.protocol.messages import Packet
 from peacefs.protocol.reading_ahead import ReadingAhead
 
@@ -115,7 +115,7 @@ class ReplicaReader:
     def send_blocks(self, plan: ReadPlan, reader: fx.Connection, *, timeout_s: float) -> fx.Steps[int | None]:
         if plan.file is None:
             return (yield from self._send_verified(plan, reader, timeout_s))
-        end, sums = _next_blocks(plan, packet_bytes)
+        end, sums = _next_blocks(plan, read_packet_bytes)
         length = end - plan.at
         packet = Packet(plan.at, sums, last=end == plan.end)
         try:

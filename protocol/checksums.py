@@ -41,6 +41,12 @@ def verify_blocks(data: Bytes, packed: Bytes, what: str | Callable[[], str]) -> 
             raise ChecksumMismatch(f"{what}: checksum mismatch in the block at {at // 4 * checksum_block_bytes}")
 
 
+def split_sums(packed: bytes, length: int) -> tuple[bytes, bytes]:
+    """Those of the first `length` bytes, which end on a block boundary, and those of what follows."""
+    end = length // checksum_block_bytes * _SUM.size
+    return packed[:end], packed[end:]
+
+
 def chunk_checksum(packed: Bytes) -> int:
     """The checksum of a whole chunk from its packed block checksums."""
     return int(crc32c(packed))

@@ -14,7 +14,7 @@ from . import effects as fx
 from .checksums import Bytes
 from .disk_files import DiskFile
 from .errors import BadRequest, PeacefsError, PeerRefused, PeerTimeout, PeerUnreachable, ProtocolViolation
-from .frames import PREFIX_BYTES, Frame, Prefix, decode_message, decode_prefix, encode, frame_bytes_max
+from .frames import PREFIX_BYTES, Frame, decode_message, decode_prefix, encode, frame_bytes_max
 from .handovers import Ends, Handover
 from .hello import Identity, Peer, accepting, connecting
 from .limits import (
@@ -24,6 +24,7 @@ from .limits import (
     frame_buffer_bytes_min,
     hello_frame_bytes_max,
     hello_timeout_s,
+    packet_bytes,
 )
 from .local_sockets import dial, file_for_reading, named, receive_with_file, send_with_file, show_address
 from .messages import Failure, Message, Welcome
@@ -108,12 +109,14 @@ class SocketConnection(fx.Connection):
             self._limit(socket.SO_SNDTIMEO, timeout_s)
             self._send_rest(head[self._socket.send(head, socket.MSG_MORE) :], deadline_s)
             while length:
-                if time.monotonic() >= deadline_s:
-                    raise PeerTimeout(f"{self.peer} takes what it is sent too slowly")
+                # The kernel gives every few pages so much time; a call that then ends early has waited in vain.
+                deadline_s = time.monotonic() + timeout_s
                 sent = os.sendfile(self._socket.fileno(), file.descriptor, offset, length)
                 if not sent:
                     raise OSError(errno.EIO, "the file has become shorter")
                 offset, length = offset + sent, length - sent
+                if length and time.monotonic() >= deadline_s:
+                    raise PeerTimeout(f"{self.peer} takes what it is sent too slowly")
         except BlockingIOError:
             raise PeerTimeout(f"{self.peer} took nothing for {timeout_s:g} s") from None
         except OSError as error:
@@ -223,10 +226,11 @@ class SocketConnection(fx.Connection):
         message_end = PREFIX_BYTES + prefix.message_bytes
         return Frame(decode_message(prefix, come[PREFIX_BYTES:message_end]), come[message_end:end], prefix.tag)
 
-    def receive(self, timeout_s: float, into: memoryview | None = None) -> Frame:
+    def receive(self, timeout_s: float, into: memoryview | None = None, payload_max: int | None = None) -> Frame:
         """The first bytes of a frame may be awaited for `timeout_s`, and its rest as long again in all.
 
-        A large payload for which there is room in `into` is laid there.
+        A large payload for which there is room in `into` is laid there. Of one that is longer than `payload_max`
+        the rest is left to `receive_more`.
         """
         try:
             self._limit(socket.SO_RCVTIMEO, timeout_s)
@@ -237,16 +241,31 @@ class SocketConnection(fx.Connection):
             if self._takes is not None and prefix.payload_bytes > frame_ahead_bytes:
                 message = decode_message(prefix, self._take_in(prefix.message_bytes, deadline_s))
                 return Frame(message, self._takes.take(), prefix.tag)
-            if into is not None and self._is_large(prefix) and prefix.payload_bytes <= len(into):
+            count = prefix.payload_bytes if payload_max is None else min(prefix.payload_bytes, payload_max)
+            unread = prefix.payload_bytes - count
+            if into is not None and self._is_large(prefix.message_bytes, count) and count <= len(into):
                 message = decode_message(prefix, self._take_in(prefix.message_bytes, deadline_s))
-                return Frame(message, self._take_into(into[: prefix.payload_bytes], deadline_s), prefix.tag)
-            view = self._take_in(prefix.message_bytes + prefix.payload_bytes, deadline_s)
+                return Frame(message, self._take_into(into[:count], deadline_s), prefix.tag, unread)
+            view = self._take_in(prefix.message_bytes + count, deadline_s)
         except BlockingIOError:
             raise PeerTimeout(f"{self.peer} said nothing for {timeout_s:g} s") from None
         except OSError as error:
             raise PeerUnreachable(f"the connection to {self.peer} broke: {error.strerror or error}") from None
         message = decode_message(prefix, view[: prefix.message_bytes])
-        return Frame(message, view[prefix.message_bytes :], prefix.tag)
+        return Frame(message, view[prefix.message_bytes :], prefix.tag, unread)
+
+    def receive_more(self, count: int, timeout_s: float, into: memoryview | None = None) -> memoryview:
+        """The next `count` bytes of a payload that `receive` has begun, with the same time as a frame's rest."""
+        try:
+            self._limit(socket.SO_RCVTIMEO, timeout_s)
+            deadline_s = time.monotonic() + timeout_s
+            if into is not None and self._end - self._at < count <= len(into):
+                return self._take_into(into[:count], deadline_s)
+            return self._take_in(count, deadline_s)
+        except BlockingIOError:
+            raise PeerTimeout(f"{self.peer} said nothing for {timeout_s:g} s") from None
+        except OSError as error:
+            raise PeerUnreachable(f"the connection to {self.peer} broke: {error.strerror or error}") from None
 
     def greeted(self, bytes_max: int = frame_bytes_max) -> None:
         """The hello is over: from now on frames up to this size are taken in."""
@@ -293,10 +312,9 @@ class SocketConnection(fx.Connection):
             filled = end
         return memoryview(self._buffer)[:total]
 
-    def _is_large(self, prefix: Prefix) -> bool:
-        """Whether what has come ends within the payload."""
-        ahead = self._end - self._at
-        return prefix.message_bytes <= ahead < prefix.message_bytes + prefix.payload_bytes
+    def _is_large(self, message_bytes: int, payload_bytes: int) -> bool:
+        """Whether what has come ends within so much of the payload."""
+        return message_bytes <= self._end - self._at < message_bytes + payload_bytes
 
     def _take_into(self, target: memoryview, deadline_s: float) -> memoryview:
         filled = self._end - self._at
@@ -307,9 +325,10 @@ class SocketConnection(fx.Connection):
 
     def _fill(self, view: memoryview, deadline_s: float) -> None:
         while len(view):
-            view = view[self._receive_into(view, socket.MSG_WAITALL) :]
+            count = self._receive_into(view, socket.MSG_WAITALL)
+            view = view[count:]
             # A call that brings less than all has waited for as long as it may.
-            if len(view):
+            if len(view) and count < packet_bytes:
                 self._check(deadline_s)
 
     def _receive_into(self, view: memoryview, flags: int) -> int:
@@ -319,7 +338,7 @@ class SocketConnection(fx.Connection):
         return count
 
     def _check(self, deadline_s: float) -> None:
-        """Slow bytes earn no more time."""
+        """Slow bytes earn no more time, unless a packet of them comes in it."""
         if time.monotonic() >= deadline_s:
             raise PeerTimeout(f"{self.peer} sends its frame too slowly")
 

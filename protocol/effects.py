@@ -102,8 +102,17 @@ class Receive(Effect):
     connection: Connection
     timeout_s: float
     into: memoryview | None
+    payload_max: int | None = None
     #: Until it comes, nothing is under way on the connection.
     begins_request: bool = False
+
+
+@dataclass(slots=True)
+class ReceiveMore(Effect):
+    connection: Connection
+    count: int
+    timeout_s: float
+    into: memoryview | None
 
 
 @dataclass(slots=True)
@@ -295,12 +304,23 @@ def borrow(connection: Connection, *, timeout_s: float) -> Steps[tuple[Message, 
     return (yield Borrow(connection, timeout_s))  # type: ignore[no-any-return]
 
 
-def receive(connection: Connection, *, timeout_s: float, into: memoryview | None = None) -> Steps[Frame]:
+def receive(
+    connection: Connection, *, timeout_s: float, into: memoryview | None = None, payload_max: int | None = None
+) -> Steps[Frame]:
     """The next frame; its payload is valid until the next `receive` on this connection.
 
     A payload for which there is room in `into` may be laid there, from its start: then `payload.obj is into.obj`.
+    Of a payload that is longer than `payload_max` only so much is received; `receive_more` gives the rest, which
+    `Frame.unread` tells, before anything else is received.
     """
-    return (yield Receive(connection, timeout_s, into))  # type: ignore[no-any-return]
+    return (yield Receive(connection, timeout_s, into, payload_max))  # type: ignore[no-any-return]
+
+
+def receive_more(
+    connection: Connection, count: int, *, timeout_s: float, into: memoryview | None = None
+) -> Steps[Bytes]:
+    """The next `count` bytes of a payload that `receive` has begun; valid as those are, and laid as they are."""
+    return (yield ReceiveMore(connection, count, timeout_s, into))  # type: ignore[no-any-return]
 
 
 def next_request(connection: Connection, *, timeout_s: float) -> Steps[Frame]:

@@ -43,6 +43,8 @@ class Frame(NamedTuple):
     message: Message
     payload: Bytes = b""
     tag: int = 0
+    #: So many bytes of the payload are still to be received.
+    unread: int = 0
 
 
 class Prefix(NamedTuple):

@@ -65,9 +65,13 @@ plan_patience_s: Final = 5.0
 # -- chunks --------------------------------------------------------------------------------------
 chunk_bytes_max: Final = 64 * MIB
 checksum_block_bytes: Final = 64 * KIB
-# The most that is put into a packet: so little that it is still in the processor's cache when who has received or
-# read it verifies it, sends it or stores it.
+# The most that a writer puts into a packet: so little that it is still in the processor's cache when who has
+# received it verifies it, sends it on or stores it. Who reads takes as much at once where it has to copy it.
 packet_bytes: Final = 256 * KIB
+# The most of a large chunk that is sent to a reader as one packet, unread, and that a reader takes at once where
+# it wants it: each packet and each piece costs turns at the interpreter's lock.
+read_packet_bytes: Final = 4 * MIB
+read_piece_bytes: Final = 1 * MIB
 # The disk is asked for so much of a large chunk before a reader gets there.
 readahead_bytes: Final = 4 * MIB
 # Who reads a file that it was lent takes so much at once, and waits for the disks with so many threads at most.

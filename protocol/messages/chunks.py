@@ -42,7 +42,10 @@ class WriteChunk(Message, frozen=True):
 
 
 class Packet(Message, frozen=True):
-    """Data of a chunk in order, on block boundaries; `sums` are the packed checksums of its blocks."""
+    """Data of a chunk in order, on block boundaries; `sums` are the packed checksums of its blocks.
+
+    A writer's is taken whole (`limits.packet_bytes`), a reader's in pieces (`limits.read_packet_bytes`).
+    """
 
     offset: int
     sums: bytes

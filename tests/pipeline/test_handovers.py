@@ -141,7 +141,7 @@ def test_large_and_small_arrive_in_the_order_in_which_they_were_sent(pair, seed)
     )
     sender.start()
     for number, payload in enumerate(payloads):
-        message, data, _tag = theirs.receive(5.0)
+        message, data, *_ = theirs.receive(5.0)
         assert (message.offset, bytes(data)) == (number, payload)
     sender.join()
     theirs.send(Packet(0, b""), b"x" * packet_bytes, 5.0)

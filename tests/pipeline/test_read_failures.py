@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 import time
 from itertools import pairwise
 
@@ -15,7 +16,7 @@ from peacefs.datanode.orders import Orders
 from peacefs.protocol import effects as fx
 from peacefs.protocol.errors import ChunkUnavailable, PeerUnreachable
 from peacefs.protocol.frames import encode
-from peacefs.protocol.limits import MIB, checksum_block_bytes, packet_bytes, read_rounds_max
+from peacefs.protocol.limits import MIB, checksum_block_bytes, packet_bytes, read_packet_bytes, read_rounds_max
 from peacefs.protocol.messages import (
     Done,
     Failure,
@@ -68,24 +69,57 @@ def test_a_small_replica_is_verified_as_well(make_cluster):
     assert len(corrupt) == 1, "the datanode, which has it in memory, reports it too"
 
 
-@pytest.mark.parametrize("before", [0, 3])
-def test_a_disk_that_fails_while_it_is_read_costs_nobody_a_byte(written, before):
-    """However much of the answer has gone out: the datanode hangs up, and the next one continues."""
-    perform = written.nodes[0].driver._perform[fx.SendFile]
-    sent = []
+def send_as_far_as(node, stop, then):
+    """The node's answers go out up to that byte of the chunk, in the middle of a frame; what is to happen then."""
+    perform = node.driver._perform[fx.SendFile]
 
-    def fail(effect):
-        sent.append(effect)
-        if len(sent) <= before:
+    def send(effect):
+        if effect.offset + effect.length <= stop:
             return perform(effect)
-        # What a disk does that fails in the middle of a frame.
-        effect.connection._socket.sendall(encode(effect.message, effect.length) + bytes(100))
+        begun = encode(effect.message, effect.length) + DATA[effect.offset : stop]
+        effect.connection._socket.sendall(begun)
+        return then()
+
+    node.driver._perform[fx.SendFile] = send
+
+
+def offsets_asked_for(messages):
+    return [message.offset for message in messages if isinstance(message, ReadChunk)]
+
+
+@pytest.mark.parametrize("stop", [0, 100, packet_bytes - 1, 2 * MIB + 100, read_packet_bytes, len(DATA) - 1])
+def test_a_disk_that_fails_while_it_is_read_costs_nobody_a_byte(written, messages_sent, stop):
+    """However much of the answer has gone out: the datanode hangs up, and the next one continues."""
+
+    def fail():
         raise OSError(errno.EIO, "Input/output error")
 
-    written.nodes[0].driver._perform[fx.SendFile] = fail
+    send_as_far_as(written.nodes[0], stop, fail)
     assert written.read() == DATA
-    assert len(sent) > before
+    come = stop // packet_bytes * packet_bytes
+    assert offsets_asked_for(messages_sent)[:2] == [0, come], "it goes on at the first byte that is missing"
     assert written.read() == DATA, "and again"
+
+
+def test_what_has_come_of_a_frame_is_given_before_the_rest_and_a_server_that_hangs_in_it_is_left(make_cluster):
+    cluster = make_cluster(hop_timeout_s=1.0)
+    cluster.write(DATA)
+    released = threading.Event()
+    send_as_far_as(cluster.nodes[0], 2 * MIB + 100, released.wait)
+    target = memoryview(bytearray(len(DATA)))
+    reader = FileReader("file-token", cluster.layout(), 0, len(DATA), hop_timeout_s=1.0)
+    began_s, at = time.monotonic(), 0
+    try:
+        while at < 2 * MIB:
+            at += len(cluster.driver.run(reader.next_piece(target[at:])))
+        assert time.monotonic() - began_s < 1.0, "the rest is not waited for"
+        while (piece := cluster.driver.run(reader.next_piece())) is not None:
+            target[at : at + len(piece)] = piece
+            at += len(piece)
+        assert target == DATA
+        assert time.monotonic() - began_s >= 1.0
+    finally:
+        released.set()
 
 
 def test_a_file_that_has_become_shorter_costs_nobody_a_byte(written):
@@ -114,13 +148,13 @@ def test_bytes_are_received_where_they_are_wanted_over_what_a_bad_replica_left_t
     room, laid_there = target, 0
     while (piece := written.driver.run(reader.next_piece(room))) is not None:
         if piece.obj is target.obj:
-            laid_there += 1
+            laid_there += len(piece)
         else:
             room[: len(piece)] = piece
         room = room[len(piece) :]
     assert target == DATA[offset:]
     # Where the first block is wanted in part it is received elsewhere.
-    assert laid_there >= len(DATA) // packet_bytes - 1
+    assert laid_there >= len(target) - packet_bytes - len(DATA) % MIB
     assert [node for _, node in reported(written)] == ["n0"]
 
 
@@ -133,7 +167,7 @@ def test_damage_outside_the_range_disturbs_nobody(written):
 def test_a_server_that_dies_in_the_middle_is_replaced_at_the_byte_where_it_stopped(written, messages_sent):
     written.nodes[0].relay.cut_up_after = 2 * MIB
     assert written.read() == DATA
-    asked = [message.offset for message in messages_sent if isinstance(message, ReadChunk)]
+    asked = offsets_asked_for(messages_sent)
     assert asked[0] == 0
     assert asked[1] >= packet_bytes, "what was read is not read again"
     assert reported(written) == []
@@ -163,7 +197,7 @@ def test_a_server_that_hangs_up_on_a_consumer_in_its_pauses_is_asked_again_each_
     cluster.nodes[0].relay.hang_up_after = 2 * MIB + MIB // 2
     others = [node.relay.connections for node in cluster.nodes[1:]]
     assert cluster.read() == data
-    requests = [message.offset for message in messages_sent if isinstance(message, ReadChunk)]
+    requests = offsets_asked_for(messages_sent)
     assert requests[0] == 0
     assert all(2 * MIB <= after - before < 3 * MIB for before, after in pairwise(requests))
     assert len(requests) > read_rounds_max * 3, "more often than it may fail at one byte"

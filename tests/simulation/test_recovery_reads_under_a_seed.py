@@ -100,7 +100,7 @@ def slowly(steps: fx.Steps[None]) -> fx.Steps[None]:
             effect = step()
         except StopIteration:
             return
-        if isinstance(effect, fx.Receive | fx.ReadInto):
+        if isinstance(effect, fx.Receive | fx.ReceiveMore | fx.ReadInto):
             yield from fx.sleep(0.05)
         try:
             result = yield effect

@@ -56,6 +56,9 @@ class SimulatedConnection(fx.Connection):
         #: Who waits for a message, in which of their turns: they may have given up since.
         self.receiver: tuple[Task, int] | None = None
         self.borrows = False
+        #: So much of a payload the receiver takes with its head, and what it has not taken of it yet.
+        self.payload_max: int | None = None
+        self.rest = b""
         self.broken = False
         #: A lost message of a byte stream: nothing arrives any more, and nobody is told.
         self.stalled = False
@@ -63,6 +66,19 @@ class SimulatedConnection(fx.Connection):
         #: Between processes of one host: files come along, each with the message that says so.
         self.is_local = False
         self.lent: deque[Loan] = deque()
+
+    def begin(self, frame: Frame) -> Frame:
+        """What of a frame that has come the receiver takes first."""
+        assert not self.rest, "the payload before has not been received to its end"
+        if self.payload_max is None:
+            return frame
+        taken, self.rest = bytes(frame.payload[: self.payload_max]), bytes(frame.payload[self.payload_max :])
+        return frame._replace(payload=taken, unread=len(self.rest))
+
+    def take(self, count: int) -> bytes:
+        assert 0 < count <= len(self.rest), "more is wanted than the payload has"
+        piece, self.rest = self.rest[:count], self.rest[count:]
+        return piece
 
 
 @dataclass(eq=False)
@@ -253,6 +269,8 @@ class World:
                 self._lend_file(task, effect)
             case fx.Receive() | fx.Borrow():
                 self._receive(task, effect)
+            case fx.ReceiveMore():
+                self._later(task, 0.0, _end_of(effect.connection).take(effect.count))
             case fx.Release():
                 connection = _end_of(effect.connection)
                 assert connection.address is not None
@@ -417,6 +435,7 @@ class World:
         connection = _end_of(effect.connection)
         connection.receiver = task, task.turn
         connection.borrows = isinstance(effect, fx.Borrow)
+        connection.payload_max = effect.payload_max if isinstance(effect, fx.Receive) else None
         self._later(task, effect.timeout_s, error=PeerTimeout(f"{connection.peer} said nothing in time"))
         if connection.inbox or connection.broken:
             self._wake_receiver(connection)
@@ -428,7 +447,8 @@ class World:
         task = receiver[0]
         if connection.inbox:
             frame = connection.inbox.popleft()
-            self._later(task, 0.0, self._with_loan(connection, frame) if connection.borrows else frame)
+            come = self._with_loan(connection, frame) if connection.borrows else connection.begin(frame)
+            self._later(task, 0.0, come)
         else:
             self._later(task, 0.0, error=PeerUnreachable(f"{connection.peer} closed the connection"))
 
