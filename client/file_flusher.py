@@ -48,6 +48,8 @@ class FileFlusher:
         self._hop_timeout_s = hop_timeout_s
         self._tail = FlushedTail(min(flush_merge_bytes_max, block_bytes))
         self._long_part: Written | None = None
+        #: Of the part that was written last and is not published.
+        self._chunks: list[ChunkId] = []
         self.has_lease = has_lease
 
     def write(self, source: ByteStream) -> fx.Steps[None]:
@@ -64,6 +66,7 @@ class FileFlusher:
         else:
             self._tail.flushed(written.chunks, data)
         self._token, self._allocated, self._long_part = flushed.token, flushed.allocated, None
+        self._chunks = []
         self.has_lease = True
 
     def complete(self, part: bytes) -> fx.Steps[None]:
@@ -75,8 +78,8 @@ class FileFlusher:
         """What was published stays; others may extend it. Raises nothing."""
         if self.has_lease:
             yield from abandon(self._token)
-        elif self._long_part is not None:
-            yield from self._desk.give_up(self._token, [chunk.chunk for chunk in self._long_part.chunks])
+        else:
+            yield from self._desk.give_up(self._token, self._chunks)
 
     def _write_part(self, part: bytes) -> fx.Steps[tuple[Written, list[ChunkId], bytes | None]]:
         """The chunks, those that they replace, and their bytes unless they were a long part."""
@@ -87,14 +90,14 @@ class FileFlusher:
         return (yield from self._write(ByteStream.of(data))), replaced, data
 
     def _write(self, source: ByteStream) -> fx.Steps[Written]:
-        return (
-            yield from write_chunks(
-                self._token,
-                self._allocated,
-                source,
-                block_bytes=self._block_bytes,
-                desk=self._desk,
-                hop_timeout_s=self._hop_timeout_s,
-                renewal=LeaseRenewal(self._token) if self.has_lease else None,
-            )
+        written = yield from write_chunks(
+            self._token,
+            self._allocated,
+            source,
+            block_bytes=self._block_bytes,
+            desk=self._desk,
+            hop_timeout_s=self._hop_timeout_s,
+            renewal=LeaseRenewal(self._token) if self.has_lease else None,
         )
+        self._chunks = [chunk.chunk for chunk in written.chunks]
+        return written

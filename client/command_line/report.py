@@ -42,7 +42,9 @@ def report(coordinator: str, *, as_json: bool) -> None:
 
 def report_lines(status: dict[str, Any]) -> Iterator[str]:
     """What people read of it."""
-    datanodes, chunks, metadata_room = status["datanodes"], status["chunks"], status["metadata_room_bytes"]
+    datanodes, chunks = status["datanodes"], status["chunks"]
+    # A coordinator of before does not say.
+    metadata_room = status.get("metadata_room_bytes", metadata_room_low_bytes)
     living = [each for each in datanodes if each["state"] != "dead"]
     capacity, used, available = (
         sum(each[key] for each in living) for key in ("capacity_bytes", "used_bytes", "available_bytes")
@@ -54,7 +56,8 @@ def report_lines(status: dict[str, Any]) -> Iterator[str]:
     yield f"Available: {_size(available)}"
     yield f"Chunks: {chunks['total']}"
     yield f"Under-replicated chunks: {chunks['under_replicated']}, {chunks['being_repaired']} being copied"
-    yield f"Missing chunks: {chunks['missing']}"
+    unheard = "" if status["ready"] else ", for datanodes have still to say what they hold"
+    yield f"Missing chunks: {chunks['missing']}{unheard}"
     yield f"Since the coordinator's start: {status['replicas_lost_total']} replicas lost, " + (
         f"{status['repaired_total']} copied"
     )

@@ -106,12 +106,16 @@ def test_a_datanode_that_gets_no_new_chunks_for_want_of_room_is_named() -> None:
 def test_that_the_coordinators_disk_fills_up_is_said() -> None:
     shown = list(report_lines(status() | {"metadata_room_bytes": 0}))
     assert "Coordinator's disk: 0 (0B) left; without any, nothing can be changed" in shown
+    older = status()
+    del older["metadata_room_bytes"]
+    assert not any("Coordinator's disk" in line for line in report_lines(older)), "it does not say"
 
 
 def test_a_cluster_without_datanodes_has_no_table() -> None:
     shown = list(report_lines(status(ready=False)))
     assert shown[0].endswith("waiting for its datanodes")
     assert shown[2] == "Used: 0 (0B) 0.0%"
+    assert "Missing chunks: 1, for datanodes have still to say what they hold" in shown
     assert shown[-1] == "Datanodes: 0 alive, 0 suspect, 0 dead"
 
 

@@ -24,7 +24,7 @@ from peacefs.protocol.errors import (
     QuotaExceeded,
     ServiceUnready,
 )
-from peacefs.protocol.limits import fast_lane_bytes_max, packet_bytes
+from peacefs.protocol.limits import fast_lane_bytes_max, packet_bytes, stream_buffer_bytes
 from peacefs.protocol.messages import Message
 
 pytestmark = pytest.mark.cluster
@@ -216,3 +216,14 @@ def test_what_is_written_and_not_published_for_ctrl_c_or_want_of_an_answer_is_go
             assert not ends, f"{publication} was never sent"
             assert not files.exists("/file")
             wait_until(lambda before=before: replicas() == before, "what was written is gone")
+
+        # So it is with a file that is written bit by bit, whether a thread sends it meanwhile or not.
+        for length in (1000, fast_lane_bytes_max + 1, stream_buffer_bytes + 1):
+            sink = files.open_for_writing("/file")
+            sink.write(bytes(length))
+            before = replicas()
+            ends.add(TWO_CALLS[-1])
+            with pytest.raises(type(ended_by)):
+                sink.close()
+            assert not ends and not files.exists("/file")
+            wait_until(lambda before=before: replicas() <= before, "what was written is gone")
