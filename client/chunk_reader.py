@@ -30,7 +30,8 @@ from peacefs.protocol.limits import (
 from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
 from peacefs.protocol.messages import ChunkLayout, Done, Failure, Hop, Packet, ReadChunk, ReportCorrupt
 
-from .lent_replica import LentReplica, LoanFailed, is_worth_borrowing
+from .lent_replica import LentReplica, LoanFailed, may_be_lent
+from .loans import Loans
 
 #: Asks where the chunk's replicas are now.
 Relocate = Callable[[], fx.Steps[ChunkLayout]]
@@ -39,7 +40,7 @@ Relocate = Callable[[], fx.Steps[ChunkLayout]]
 class ChunkReader:
     """Gives the bytes from `offset` on, `length` of them, piece by piece; belongs to one participant.
 
-    `avoided` is shared by the readers of one file: nodes that failed any of them are asked last.
+    `avoided` is shared by the readers of one file: nodes that failed any of them are asked last; so are `loans`.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class ChunkReader:
         length: int,
         relocate: Relocate,
         avoided: set[NodeId],
+        loans: Loans,
         *,
         hop_timeout_s: float = default_hop_timeout_s,
     ) -> None:
@@ -58,6 +60,7 @@ class ChunkReader:
         self._end = offset + length
         self._relocate = relocate
         self._avoided = avoided
+        self._loans = loans
         self._hop_timeout_s = hop_timeout_s
         self._rounds = 0
         self._candidates: list[Hop] = []
@@ -102,12 +105,14 @@ class ChunkReader:
             yield from self._begin_round()
         if not self._candidates:
             raise self._unavailable()
-        hop, wanted = self._candidates.pop(0), self._end - self._position
-        if self._borrows and is_worth_borrowing(self._layout, wanted):
-            self._replica = LentReplica(self._layout, hop, self._position, wanted, self._hop_timeout_s)
-        else:
-            self._replica = self._stream(hop)
+        hop = self._candidates.pop(0)
+        may_be_lent_now = self._borrows and may_be_lent(self._layout)
+        self._replica = self._lent(hop) if may_be_lent_now else self._stream(hop)
         return self._replica
+
+    def _lent(self, hop: Hop) -> LentReplica:
+        wanted, timeout_s = self._end - self._position, self._hop_timeout_s
+        return LentReplica(self._layout, hop, self._position, wanted, self._loans, timeout_s=timeout_s)
 
     def _stream(self, hop: Hop) -> _ReplicaStream:
         wanted = self._end - self._position

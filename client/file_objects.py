@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
-from peacefs.protocol.limits import checksum_block_bytes, chunk_bytes_max, packet_bytes
+from peacefs.protocol.limits import checksum_block_bytes, chunk_bytes_max, loans_kept_max, packet_bytes
 from peacefs.protocol.messages import Opened
 from peacefs.protocol.threads import ThreadDriver
 
 from .file_reader import FileReader, read_range
+from .loans import Loans
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -29,6 +30,7 @@ class _RangeReader(io.RawIOBase):
         self._range_bytes = packet_bytes
         self._reader: FileReader | None = None
         self._piece: memoryview = memoryview(b"")
+        self._loans = Loans(loans_kept_max)
         self.length = opened.layout.length
 
     def readable(self) -> bool:
@@ -78,9 +80,8 @@ class _RangeReader(io.RawIOBase):
     def _next_piece(self, into: memoryview | None = None) -> memoryview:
         while self._position < self.length:
             if self._reader is None:
-                self._reader = FileReader(
-                    self._opened.token, self._opened.layout, self._position, self._range_bytes
-                )
+                token, layout = self._opened.token, self._opened.layout
+                self._reader = FileReader(token, layout, self._position, self._range_bytes, loans=self._loans)
                 self._range_bytes = min(self._range_bytes * 2, chunk_bytes_max)
             piece = self._driver.run(self._reader.next_piece(into))
             if piece is not None:
@@ -97,10 +98,12 @@ class _RangeReader(io.RawIOBase):
     def close(self) -> None:
         if not self.closed:
             self._leave_range()
+            self._driver.run(self._loans.close())
         super().close()
 
     def read_at(self, offset: int, length: int) -> bytes:
-        return self._driver.run(read_range(self._opened.token, self._opened.layout, offset, length))
+        token, layout = self._opened.token, self._opened.layout
+        return self._driver.run(read_range(token, layout, offset, length, loans=self._loans))
 
 
 class FileSource(io.BufferedReader):

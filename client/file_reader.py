@@ -12,12 +12,14 @@ from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
 from peacefs.protocol.messages import ChunkLayout, GetLayout, Layout
 
 from .chunk_reader import ChunkReader
+from .loans import Loans
 
 
 class FileReader:
     """Gives the bytes from `offset` on, `length` of them or as many as there are; belongs to one participant.
 
-    `token` is the FileRead token with which `layout` was got. Whoever does not read to the end calls `close`.
+    `token` is the FileRead token with which `layout` was got. Whoever does not read to the end calls `close`, and
+    whoever gives `loans`, for several readers of one file, closes those.
     """
 
     def __init__(
@@ -28,8 +30,10 @@ class FileReader:
         length: int,
         *,
         hop_timeout_s: float = default_hop_timeout_s,
+        loans: Loans | None = None,
     ) -> None:
         self._token = token
+        self._loans = loans or Loans(kept_max=0)
         self._hop_timeout_s = hop_timeout_s
         self._avoided: set[NodeId] = set()
         self._readers = self._readers_of(layout, offset, min(offset + length, layout.length))
@@ -65,6 +69,7 @@ class FileReader:
                     last - first,
                     partial(self._relocate, index, chunk),
                     self._avoided,
+                    self._loans,
                     hop_timeout_s=self._hop_timeout_s,
                 )
             begin += chunk.length
@@ -84,10 +89,16 @@ def read_whole(token: str, layout: Layout, *, hop_timeout_s: float = default_hop
 
 
 def read_range(
-    token: str, layout: Layout, offset: int, length: int, *, hop_timeout_s: float = default_hop_timeout_s
+    token: str,
+    layout: Layout,
+    offset: int,
+    length: int,
+    *,
+    hop_timeout_s: float = default_hop_timeout_s,
+    loans: Loans | None = None,
 ) -> fx.Steps[bytes]:
     """The bytes from `offset` on, `length` of them or as many as there are."""
-    reader = FileReader(token, layout, offset, length, hop_timeout_s=hop_timeout_s)
+    reader = FileReader(token, layout, offset, length, hop_timeout_s=hop_timeout_s, loans=loans)
     pieces: list[bytes] = []
     while (piece := (yield from reader.next_piece())) is not None:
         pieces.append(bytes(piece))

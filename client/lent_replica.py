@@ -20,9 +20,10 @@ from peacefs.protocol.errors import (
     from_wire,
 )
 from peacefs.protocol.ids import show
-from peacefs.protocol.limits import checksum_block_bytes, lent_piece_bytes, packet_bytes, small_chunk_bytes_max
+from peacefs.protocol.limits import checksum_block_bytes, read_piece_bytes, small_chunk_bytes_max
 from peacefs.protocol.messages import BorrowChunk, ChunkLayout, ChunkLent, Failure, Hop
-from peacefs.protocol.reading_ahead import ReadingAhead
+
+from .loans import Loan, Loans
 
 #: Why there is no loan, whatever else the replica may be good for.
 _NO_LOAN = (PeerUnreachable, PeerRefused, BadRequest, ProtocolViolation)
@@ -32,15 +33,17 @@ class LoanFailed(Exception):
     """The replica is to be read from its datanode, which may have it whole."""
 
 
-def is_worth_borrowing(layout: ChunkLayout, length: int) -> bool:
-    """Whether so much of a chunk is read that its file, if it has one, had better be borrowed."""
-    return layout.length > small_chunk_bytes_max and length > packet_bytes
+def may_be_lent(layout: ChunkLayout) -> bool:
+    """Whether a chunk has a file of its own."""
+    return layout.length > small_chunk_bytes_max
 
 
 class LentReplica:
     """The bytes of a chunk from `offset` on, `length` of them. After a fault it is only good for `abandon`."""
 
-    def __init__(self, layout: ChunkLayout, hop: Hop, offset: int, length: int, timeout_s: float) -> None:
+    def __init__(
+        self, layout: ChunkLayout, hop: Hop, offset: int, length: int, loans: Loans, *, timeout_s: float
+    ) -> None:
         self.hop = hop
         self.node = hop.node
         self.gave_something = False
@@ -49,22 +52,18 @@ class LentReplica:
         self._position = offset
         self._end = offset + length
         self._timeout_s = timeout_s
-        self._file: fx.File | None = None
-        self._sums = b""
-        self._ahead = ReadingAhead()
+        self._loans = loans
+        self._loan: Loan | None = None
         self._buffer = bytearray()
 
     def next_piece(self, into: memoryview | None) -> fx.Steps[memoryview]:
         """Verified bytes, at least one. Raises LoanFailed, PeerTimeout for a disk that hangs, ChecksumMismatch."""
-        if self._file is None:
-            self._file = yield from self._borrow()
+        loan = self._loan = self._loan or (yield from self._borrowed())
         skipped = self._position % checksum_block_bytes
         at = self._position - skipped
-        if due := self._ahead.due(at, self._end):
-            yield from fx.read_ahead(self._file, *due)
         target = self._room_for(at, None if skipped else into)
-        yield from self._fill(self._file, at, target)
-        self._verify(at, target)
+        yield from self._fill(loan.file, at, target)
+        self._verify(at, target, loan.sums)
         piece = target[skipped : min(len(target), self._end - at)]
         self._position += len(piece)
         self.gave_something = True
@@ -74,7 +73,7 @@ class LentReplica:
         """Room for whole blocks from `at` on, where they are wanted if there is enough."""
         if into is not None and (count := self._blocks_within(at, len(into))):
             return into[:count]
-        count = self._blocks_within(at, lent_piece_bytes)
+        count = self._blocks_within(at, read_piece_bytes)
         if len(self._buffer) < count:
             self._buffer = bytearray(count)
         return memoryview(self._buffer)[:count]
@@ -82,7 +81,7 @@ class LentReplica:
     def _blocks_within(self, at: int, room: int) -> int:
         """The bytes of the blocks at `at` that this has room for, without those of which nothing is wanted."""
         wanted_to = min(-(-self._end // checksum_block_bytes) * checksum_block_bytes, self._layout.length)
-        end = min(at + min(room, lent_piece_bytes), wanted_to)
+        end = min(at + min(room, read_piece_bytes), wanted_to)
         return end - at if end == wanted_to else (end - at) // checksum_block_bytes * checksum_block_bytes
 
     def _fill(self, file: fx.File, at: int, target: memoryview) -> fx.Steps[None]:
@@ -95,12 +94,15 @@ class LentReplica:
         if given < len(target):
             raise LoanFailed(f"{self._what}: its file has become shorter")
 
-    def _verify(self, at: int, data: memoryview) -> None:
+    def _verify(self, at: int, data: memoryview, sums: bytes) -> None:
         first, last = at // checksum_block_bytes, -(-(at + len(data)) // checksum_block_bytes)
-        verify_blocks(data, self._sums[first * 4 : last * 4], self._what)
+        verify_blocks(data, sums[first * 4 : last * 4], self._what)
 
-    def _borrow(self) -> fx.Steps[fx.File]:
+    def _borrowed(self) -> fx.Steps[Loan]:
         """Raises what the datanode refuses the replica itself for."""
+        kept = self._loans.take(self._layout.chunk, self._layout.version, self.node)
+        if kept is not None:
+            return kept
         connection = yield from fx.connect(self.hop.address, self.node)
         address = connection.local_address
         yield from fx.release(connection)
@@ -111,7 +113,7 @@ class LentReplica:
         except _NO_LOAN as fault:
             raise LoanFailed(f"{self._what}: {fault.message}") from None
 
-    def _borrow_at(self, address: fx.Address) -> fx.Steps[fx.File]:
+    def _borrow_at(self, address: fx.Address) -> fx.Steps[Loan]:
         layout = self._layout
         lender = yield from fx.connect(address, self.node)
         try:
@@ -123,8 +125,7 @@ class LentReplica:
             raise
         yield from fx.release(lender)
         if isinstance(answer, ChunkLent) and file is not None:
-            self._sums = answer.sums
-            return file
+            return Loan(layout.chunk, layout.version, self.node, file, answer.sums)
         if file is not None:
             yield from fx.close_file(file)
         if isinstance(answer, Failure):
@@ -132,12 +133,14 @@ class LentReplica:
         raise ProtocolViolation(f"{self._what}: something else came than its file")
 
     def finish(self) -> fx.Steps[None]:
-        """It has been read, or is wanted no more."""
-        yield from self.abandon()
+        """It has been read, or is wanted no more: the file is kept, or given back."""
+        if self._loan is not None:
+            loan, self._loan = self._loan, None
+            yield from self._loans.keep(loan)
 
     def abandon(self) -> fx.Steps[None]:
         """Gives the file back."""
-        if self._file is not None:
-            file, self._file = self._file, None
+        if self._loan is not None:
+            loan, self._loan = self._loan, None
             with contextlib.suppress(OSError):
-                yield from fx.close_file(file)
+                yield from fx.close_file(loan.file)

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from peacefs.client.file_reader import FileReader
+from peacefs.client.file_reader import FileReader, read_range
+from peacefs.client.loans import Loans
 from peacefs.protocol import effects as fx
 from peacefs.protocol.connection_pool import ConnectionPool
 from peacefs.protocol.errors import AccessDenied, BadRequest, ChunkNotFound, ChunkUnavailable, from_wire
 from peacefs.protocol.hello import Identity
-from peacefs.protocol.limits import MIB, checksum_block_bytes, lent_piece_bytes, packet_bytes
+from peacefs.protocol.limits import MIB, checksum_block_bytes, packet_bytes, read_piece_bytes
 from peacefs.protocol.messages import BorrowChunk, ChunkLent, Failure, Packet, ReadChunk
 from peacefs.protocol.threads import ThreadDriver
 from peacefs.protocol.tokens import ChunkRead
@@ -66,7 +67,7 @@ def test_every_range_is_exact_wherever_there_is_room_for_it(written):
     seed = int(os.environ.get("PEACEFS_SEED", random.randrange(1 << 32)))
     print(f"PEACEFS_SEED={seed}")
     rng = random.Random(seed)
-    edges = [0, 1, checksum_block_bytes - 1, checksum_block_bytes, lent_piece_bytes, len(DATA) - 1]
+    edges = [0, 1, checksum_block_bytes - 1, checksum_block_bytes, read_piece_bytes, len(DATA) - 1]
     for _ in range(60):
         offset = min(rng.choice([*edges, rng.randrange(len(DATA))]), len(DATA) - 1)
         length = rng.choice([1, packet_bytes, packet_bytes + 1, rng.randrange(1, len(DATA)), len(DATA)])
@@ -79,9 +80,52 @@ def test_every_range_is_exact_wherever_there_is_room_for_it(written):
         assert read == DATA[offset : offset + length]
 
 
-def test_what_one_packet_holds_is_not_worth_a_loan(written, messages_sent):
-    assert written.read(100, packet_bytes) == DATA[100 : 100 + packet_bytes]
-    assert asked_in_turn(messages_sent) == [ReadChunk]
+def test_who_keeps_a_file_open_borrows_each_chunk_once(written, messages_sent, until):
+    before, loans = open_descriptors(), Loans(kept_max=1)
+    for offset in (3 * MIB, 0, 5, 3 * MIB + 1):
+        reading = read_range("file-token", written.layout(), offset, 100_000, loans=loans)
+        assert written.driver.run(reading) == DATA[offset : offset + 100_000]
+    assert asked_in_turn(messages_sent) == [BorrowChunk]
+    written.driver.run(loans.close())
+    until(lambda: open_descriptors() <= before + 8, "the file is given back")
+    assert written.driver.run(read_range("file-token", written.layout(), 0, 10, loans=loans)) == DATA[:10]
+    assert asked_in_turn(messages_sent) == [BorrowChunk, BorrowChunk]
+
+
+def test_of_many_chunks_few_are_kept(make_cluster, messages_sent):
+    cluster = make_cluster(lends=True)
+    cluster.write(DATA, block_bytes=MIB)
+    messages_sent.clear()
+    before, loans = open_descriptors(), Loans(kept_max=2)
+    for _ in range(2):
+        for chunk in range(4):
+            reading = read_range("file-token", cluster.layout(), chunk * MIB, 10, loans=loans)
+            assert cluster.driver.run(reading) == DATA[chunk * MIB :][:10]
+    assert asked_in_turn(messages_sent) == 8 * [BorrowChunk], "each had gone when it was wanted again"
+    cluster.driver.run(loans.close())
+    assert open_descriptors() <= before + 8
+
+
+def test_two_who_read_one_chunk_at_once_have_a_loan_each(written, messages_sent):
+    loans = Loans(kept_max=4)
+    readers = [FileReader("file-token", written.layout(), 0, len(DATA), loans=loans) for _ in range(2)]
+    pieces = [[bytes(written.driver.run(reader.next_piece()))] for reader in readers]
+    for reader, mine in zip(readers, pieces, strict=True):
+        while (piece := written.driver.run(reader.next_piece())) is not None:
+            mine.append(bytes(piece))
+        assert b"".join(mine) == DATA
+    written.driver.run(loans.close())
+    assert asked_in_turn(messages_sent) == [BorrowChunk, BorrowChunk]
+
+
+def test_a_file_that_failed_is_not_kept(written, messages_sent):
+    written.nodes[0].damage(DATA[:64])
+    loans = Loans(kept_max=4)
+    for _ in range(2):
+        reading = read_range("file-token", written.layout_on("n0", "n1"), 0, 100, loans=loans)
+        assert written.driver.run(reading) == DATA[:100]
+    written.driver.run(loans.close())
+    assert asked_in_turn(messages_sent) == [BorrowChunk, BorrowChunk, BorrowChunk], "of n0 twice, of n1 once"
 
 
 def test_bytes_are_read_where_they_are_wanted(written):

@@ -23,7 +23,7 @@ class Loan(fx.File):
                 data = self._disk.read_lent(self._file, effect.offset, len(effect.target))
                 effect.target[: len(data)] = data
                 return len(data)
-            case fx.ReadAhead() | fx.CloseFile():
+            case fx.CloseFile():
                 return None
         raise AssertionError(f"{type(effect).__name__} is nothing to do with a lent file")
 
