@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
+from peacefs.protocol.ids import NodeId
 from peacefs.protocol.limits import checksum_block_bytes, chunk_bytes_max, loans_kept_max, packet_bytes
 from peacefs.protocol.messages import Opened
 from peacefs.protocol.threads import ThreadDriver
@@ -31,6 +32,7 @@ class _RangeReader(io.RawIOBase):
         self._reader: FileReader | None = None
         self._piece: memoryview = memoryview(b"")
         self._loans = Loans(loans_kept_max)
+        self._avoided: set[NodeId] = set()
         self.length = opened.layout.length
 
     def readable(self) -> bool:
@@ -81,7 +83,9 @@ class _RangeReader(io.RawIOBase):
         while self._position < self.length:
             if self._reader is None:
                 token, layout = self._opened.token, self._opened.layout
-                self._reader = FileReader(token, layout, self._position, self._range_bytes, loans=self._loans)
+                self._reader = FileReader(
+                    token, layout, self._position, self._range_bytes, loans=self._loans, avoided=self._avoided
+                )
                 self._range_bytes = min(self._range_bytes * 2, chunk_bytes_max)
             piece = self._driver.run(self._reader.next_piece(into))
             if piece is not None:

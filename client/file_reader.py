@@ -19,7 +19,8 @@ class FileReader:
     """Gives the bytes from `offset` on, `length` of them or as many as there are; belongs to one participant.
 
     `token` is the FileRead token with which `layout` was got. Whoever does not read to the end calls `close`, and
-    whoever gives `loans`, for several readers of one file, closes those.
+    whoever gives `loans`, for several readers of one file, closes those. Who gives `avoided` to each of them has
+    nodes that failed one asked last by all.
     """
 
     def __init__(
@@ -31,11 +32,12 @@ class FileReader:
         *,
         hop_timeout_s: float = default_hop_timeout_s,
         loans: Loans | None = None,
+        avoided: set[NodeId] | None = None,
     ) -> None:
         self._token = token
         self._loans = loans or Loans(kept_max=0)
         self._hop_timeout_s = hop_timeout_s
-        self._avoided: set[NodeId] = set()
+        self._avoided = set() if avoided is None else avoided
         self._readers = self._readers_of(layout, offset, min(offset + length, layout.length))
         self._reader: ChunkReader | None = next(self._readers, None)
 

@@ -11,6 +11,7 @@ from itertools import pairwise
 import msgspec
 import pytest
 
+from peacefs.client.file_objects import FileSource
 from peacefs.client.file_reader import FileReader
 from peacefs.datanode.orders import Orders
 from peacefs.protocol import effects as fx
@@ -21,6 +22,7 @@ from peacefs.protocol.messages import (
     Done,
     Failure,
     Layout,
+    Opened,
     Packet,
     ReadChunk,
     Replica,
@@ -332,3 +334,20 @@ def test_a_report_names_the_version_that_was_read(written):
     written.read()
     (chunk,) = written.coordinator.completed[0].chunks
     assert written.coordinator.corrupt == [ReportCorrupt(chunk.chunk, chunk.version, "n0")]
+
+
+def test_a_node_that_failed_one_range_of_an_open_file_is_asked_last_for_all_that_follow(written):
+    """Ranges double as a file is read on: one that hangs would cost each of them its deadline."""
+    layout = written.layout()
+    written.nodes[0].relay.stop()
+    connect, asked = written.driver._perform[fx.Connect], []
+
+    def noted(effect):
+        asked.append(effect.name)
+        return connect(effect)
+
+    written.driver._perform[fx.Connect] = noted
+    written.pool.close_all()
+    with FileSource(written.driver, Opened("file-token", layout)) as source:
+        assert source.read() == DATA
+    assert asked.count("n0") == 1 < asked.count("n1")
