@@ -40,7 +40,7 @@ Relocate = Callable[[], fx.Steps[ChunkLayout]]
 class ChunkReader:
     """Gives the bytes from `offset` on, `length` of them, piece by piece; belongs to one participant.
 
-    `avoided` is shared by the readers of one file: nodes that failed any of them are asked last; so are `loans`.
+    The readers of one file share `avoided`, nodes that failed any of them and are asked last, and `loans`.
     """
 
     def __init__(

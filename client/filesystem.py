@@ -45,8 +45,8 @@ _Texts = list[str]
 
 
 class PeaceFileSystem:
-    """A cluster's files. Thread-safe; owns its connections until `close`, and, once it has
-    waited for a disk of this host, threads that do that.
+    """A cluster's files. Thread-safe; owns its connections until `close`, and, once it has waited for a disk of
+    this host, threads that do so.
 
     `address` is `http://host:port` (or the `webhdfs://host:port` that Spark is given) of the coordinator, `user`
     who owns what is written: by default HADOOP_USER_NAME, else the operating system's user. Paths are absolute.

@@ -7,10 +7,8 @@ host: so a disk that fails is met by the one that has to know.
 
 from __future__ import annotations
 
-import contextlib
-
 from peacefs.protocol import effects as fx
-from peacefs.protocol.checksums import verify_blocks
+from peacefs.protocol.checksums import sums_between, verify_blocks
 from peacefs.protocol.errors import (
     BadRequest,
     PeerRefused,
@@ -23,7 +21,7 @@ from peacefs.protocol.ids import show
 from peacefs.protocol.limits import checksum_block_bytes, read_piece_bytes, small_chunk_bytes_max
 from peacefs.protocol.messages import BorrowChunk, ChunkLayout, ChunkLent, Failure, Hop
 
-from .loans import Loan, Loans
+from .loans import Loan, Loans, give_back
 
 #: Why there is no loan, whatever else the replica may be good for.
 _NO_LOAN = (PeerUnreachable, PeerRefused, BadRequest, ProtocolViolation)
@@ -95,8 +93,7 @@ class LentReplica:
             raise LoanFailed(f"{self._what}: its file has become shorter")
 
     def _verify(self, at: int, data: memoryview, sums: bytes) -> None:
-        first, last = at // checksum_block_bytes, -(-(at + len(data)) // checksum_block_bytes)
-        verify_blocks(data, sums[first * 4 : last * 4], self._what)
+        verify_blocks(data, sums_between(sums, at, at + len(data)), self._what)
 
     def _borrowed(self) -> fx.Steps[Loan]:
         """Raises what the datanode refuses the replica itself for."""
@@ -142,5 +139,4 @@ class LentReplica:
         """Gives the file back."""
         if self._loan is not None:
             loan, self._loan = self._loan, None
-            with contextlib.suppress(OSError):
-                yield from fx.close_file(loan.file)
+            yield from give_back([loan])

@@ -46,17 +46,18 @@ class Loans:
             self._kept.append(loan)
             surplus = self._kept[: len(self._kept) - self._kept_max]
             del self._kept[: len(surplus)]
-        yield from _give_back(surplus)
+        yield from give_back(surplus)
 
     def close(self) -> fx.Steps[None]:
         """Gives all back, and keeps none from now on."""
         with self._lock:
             self._kept_max = 0
             kept, self._kept = self._kept, []
-        yield from _give_back(kept)
+        yield from give_back(kept)
 
 
-def _give_back(loans: list[Loan]) -> fx.Steps[None]:
+def give_back(loans: list[Loan]) -> fx.Steps[None]:
+    """Closes the files; what goes wrong with that makes no difference any more."""
     for loan in loans:
         with contextlib.suppress(OSError):
             yield from fx.close_file(loan.file)

@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from peacefs.protocol import effects as fx
-from peacefs.protocol.checksums import verify_blocks
+from peacefs.protocol.checksums import sums_between, verify_blocks
 from peacefs.protocol.errors import BadRequest, ChunkError, ChunkNotFound, StaleVersion
 from peacefs.protocol.ids import ChunkId, Version, show
 from peacefs.protocol.limits import checksum_block_bytes, packet_bytes, read_packet_bytes
 from peacefs.protocol.messages import Packet
-from peacefs.protocol.reading_ahead import ReadingAhead
 
 from .chunk_index import ChunkIndex, Place
 from .disk_faults import close_quietly, named_fault
 from .large_chunks import LargeChunks
+from .reading_ahead import ReadingAhead
 from .segments import Segments
 from .store_layout import describe
 
@@ -164,7 +164,7 @@ class ReplicaReader:
 def _next_blocks(plan: ReadPlan, bytes_max: int) -> tuple[int, bytes]:
     """Where the next blocks, so many bytes at most, end, and their checksums."""
     end = min(plan.at + bytes_max, plan.end)
-    return end, plan.sums[plan.at // checksum_block_bytes * 4 : _round_up(end) // checksum_block_bytes * 4]
+    return end, sums_between(plan.sums, plan.at, end)
 
 
 def _round_up(offset: int) -> int:

@@ -47,6 +47,12 @@ def split_sums(packed: bytes, length: int) -> tuple[bytes, bytes]:
     return packed[:end], packed[end:]
 
 
+def sums_between(packed: bytes, start: int, end: int) -> bytes:
+    """Those of the blocks in which the bytes from `start` to before `end` of all that `packed` is for lie."""
+    last = -(-end // checksum_block_bytes)
+    return packed[start // checksum_block_bytes * _SUM.size : last * _SUM.size]
+
+
 def chunk_checksum(packed: Bytes) -> int:
     """The checksum of a whole chunk from its packed block checksums."""
     return int(crc32c(packed))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from peacefs.datanode.reading_ahead import ReadingAhead
 from peacefs.protocol.limits import readahead_bytes
-from peacefs.protocol.reading_ahead import ReadingAhead
 
 
 @given(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .limits import readahead_bytes
+from peacefs.protocol.limits import readahead_bytes
 
 
 class ReadingAhead:
