@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from peacefs.protocol.ids import NodeId
 from peacefs.protocol.limits import checksum_block_bytes, chunk_bytes_max, loans_kept_max, packet_bytes
 from peacefs.protocol.messages import Opened
-from peacefs.protocol.threads import ThreadDriver
+from peacefs.protocol.runtime.thread_driver import ThreadDriver
 
-from .file_reader import FileReader, read_range
-from .loans import Loans
+from .transfer.file_reader import FileReader, read_range
+from .transfer.loans import Loans
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Self
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.limits import packet_bytes, stream_buffer_bytes
 from peacefs.protocol.messages import Created, Leased
-from peacefs.protocol.threads import ThreadDriver
+from peacefs.protocol.runtime.thread_driver import ThreadDriver
 
-from .byte_stream import ByteStream
-from .file_flusher import FileFlusher
-from .grants import GrantDesk
+from .transfer.byte_stream import ByteStream
+from .transfer.file_flusher import FileFlusher
+from .transfer.write_grants import GrantDesk
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -13,17 +13,17 @@ from prometheus_client import Gauge, Histogram
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from peacefs.protocol.metrics import CountElsewhere, registry
-from peacefs.protocol.supervised import Phase
+from peacefs.protocol.service.metrics import CountElsewhere, registry
+from peacefs.protocol.values.supervised_queries import Phase
 
-from .admission import Admission
-from .cluster import Cluster
-from .commits import GroupCommit
-from .membership import State
-from .read_desk import ReadDesk
-from .schedule_desk import ScheduleDesk
-from .supervision import Supervision
-from .temporary_files import TemporaryFiles
+from .api.admission import Admission
+from .cluster.core import Cluster
+from .cluster.membership import State
+from .metadata.group_commit import GroupCommit
+from .operations.read_grants import ReadDesk
+from .operations.temporary_files import TemporaryFiles
+from .operations.write_grants import ScheduleDesk
+from .supervision.core import Supervision
 
 _COMMIT_BUCKETS_S = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 _WAITED_BUCKETS_S = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 60.0, 150.0, 400.0, 1000.0)

@@ -26,11 +26,11 @@ from peacefs.topology.model import Topology
 from peacefs.topology.rate_curve import PAPER_CLIENT
 from peacefs.topology.toml_file import parse_structure, parse_toml
 
-from .comparison import POLICIES
-from .fluid import max_min_rates
-from .fluid_network import FluidNetwork
-from .ledger import Grant, WriteSet
 from .planning import plan_rounds
+from .policies.ledger import Grant, WriteSet
+from .simulator.comparison import POLICIES
+from .simulator.fluid import max_min_rates
+from .simulator.fluid_network import FluidNetwork
 
 #: How many servers a message names.
 _NAMED = 5

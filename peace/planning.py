@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .ledger import Grant, WriteSet
-from .policy import Event, Finished, Policy, Submitted
+from .policies.interface import Event, Finished, Policy, Submitted
+from .policies.ledger import Grant, WriteSet
 
 
 def plan_rounds(policy: Policy, write_sets: Iterable[WriteSet], round_s: float = 1.0) -> list[list[Grant]]:

@@ -66,7 +66,7 @@ def up(
 
     Prints the URI to give to Spark, and runs until Ctrl-C.
     """
-    from peacefs.client.local_cluster import LocalCluster
+    from peacefs.client.local_cluster.cluster import LocalCluster
 
     from .cluster import default_directory, run_until_stopped
 
