@@ -225,7 +225,7 @@ class Coordinator:
         self._address = f"{self._advertised}:{http_port}"
         server = build_server(self._http(http_port), self._clients.link)
         try:
-            node_port = await self._nodes.start(options.host, options.node_port)
+            node_port = await self._nodes.start(options.host, options.node_port, self._advertised)
         except OSError as error:
             sock.close()
             raise StartupError(

@@ -22,7 +22,7 @@ import uvloop
 
 from peacefs.client.transfer.write_grants import GrantDesk
 from peacefs.protocol.errors import ChunkError, PeacefsError, PeerRefused, StartupError
-from peacefs.protocol.handshake import Identity
+from peacefs.protocol.handshake import COORDINATOR, Identity
 from peacefs.protocol.limits import (
     copy_bytes_per_second,
     datanode_data_port_default,
@@ -155,7 +155,9 @@ async def _learn_cluster(options: DatanodeOptions, signer: Signer, stop: asyncio
     me = Identity("", "datanode", "a new datanode", signer)
     while not stop.is_set():
         try:
-            connection, peer = await asyncio.to_thread(open_connection, options.coordinator, "the coordinator", me)
+            connection, peer = await asyncio.to_thread(
+                open_connection, options.coordinator, "the coordinator", me, role=COORDINATOR
+            )
             connection.close()
             return peer.cluster
         except PeerRefused as refusal:
@@ -282,6 +284,7 @@ class Datanode:
             served_here=self._served_here,
             # Who reads a file cannot be paced.
             lends=options.emulated_disk is None,
+            advertised=self._advertised,
         )
         self._http_socket = listen(options.host, options.http_port)
         self._data_server.start()

@@ -37,6 +37,7 @@
     │   ├── PeerRefused
     │   │   └── NodeIdTaken
     │   └── ProtocolViolation
+    │       └── BrokenSeal
     ├── ChunkError                   500
     │   ├── ChecksumMismatch
     │   ├── StaleVersion
@@ -286,6 +287,10 @@ class NodeIdTaken(PeerRefused):
 
 class ProtocolViolation(PeerError):
     """Bytes that are no frame, or a frame that has no place here."""
+
+
+class BrokenSeal(ProtocolViolation):
+    """What came between two services is not what was sent, or not in its place: the way there is to blame."""
 
 
 class ChunkError(PeacefsError):

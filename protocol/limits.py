@@ -111,8 +111,12 @@ frame_payload_bytes_max: Final = 4 * MIB
 data_frame_bytes_max: Final = 5 * MIB
 # Of whoever has not said hello yet no longer frame is taken in.
 hello_frame_bytes_max: Final = 4 * KIB
+# What one seal covers between services: what a reader takes at once where it has to copy it.
+sealed_record_bytes_max: Final = packet_bytes
 # What a connection takes with one call before it knows how long the frame is: a small frame as a whole.
 frame_ahead_bytes: Final = 16 * KIB
+# Of a client a frame is as long as what it says of a file: its completion names the receipts of all its chunks.
+client_frame_bytes_max: Final = 4 * MIB
 # What lies handed over and not taken within one process: so little that it is still in the processor's cache.
 handover_bytes_max: Final = 1 * MIB
 # A connection's buffer begins with this and doubles when so much has come.

@@ -17,12 +17,12 @@ from collections.abc import Callable, Coroutine, Generator
 from typing import Any, cast
 
 from peacefs.coordinator.operations.files import Files
-from peacefs.protocol.errors import Overloaded, PeacefsError, ProtocolViolation
+from peacefs.protocol.errors import Overloaded, PeacefsError, PeerRefused, ProtocolViolation
 from peacefs.protocol.frames import FrameReader, encode
 from peacefs.protocol.handshake import Identity, Peer, accepting
 from peacefs.protocol.limits import (
+    client_frame_bytes_max,
     client_links_max,
-    frame_header_bytes_max,
     hello_frame_bytes_max,
     hello_timeout_s,
     http_requests_in_flight_max,
@@ -30,11 +30,14 @@ from peacefs.protocol.limits import (
     link_at_once_bytes,
     link_backlog_bytes_max,
 )
-from peacefs.protocol.messages import Failure, Message
+from peacefs.protocol.messages import Failure, Hello, Message
 from peacefs.protocol.service.metrics import frames_sent
 
 from .dispatch import CALLS_OF_CLIENTS, answer
 
+_WRONG_PORT = (
+    "this is the coordinator's port for clients (--port), datanodes and agents come to the one of --node-port"
+)
 log = logging.getLogger("peacefs.coordinator")
 
 
@@ -162,23 +165,22 @@ class ClientLink(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _continue_hello(self, message: Message) -> None:
+        if self._hello is None:
+            if isinstance(message, Hello) and message.role != "client":
+                raise PeerRefused(_WRONG_PORT)
+            self._hello = accepting(self._links.me, os.urandom(16), message)
+            self._write(next(self._hello))
+            return
         try:
-            if self._hello is None:
-                self._hello = accepting(self._links.me, os.urandom(16), message)
-                self._write(next(self._hello))
-                return
-            self._write(self._hello.send(message))
-            next(self._hello)
+            self._hello.send(message)
         except StopIteration as stop:
             self._peer = cast(Peer, stop.value)
-            self._frames.bytes_max = frame_header_bytes_max
+            self._write(self._peer.last_word)
+            self._frames.bytes_max = client_frame_bytes_max
 
     def _begin(self, message: Message, tag: int) -> None:
         if not isinstance(message, CALLS_OF_CLIENTS):
-            raise ProtocolViolation(
-                f"{type(message).__name__} is nothing for a client to say: this is the coordinator's port for "
-                "clients (--port), datanodes and agents come to the one of --node-port"
-            )
+            raise ProtocolViolation(f"{type(message).__name__} is nothing for a client to say: {_WRONG_PORT}")
         try:
             self._links.begin(self, self._answer(message, tag))
             self._answering = True

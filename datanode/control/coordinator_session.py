@@ -27,7 +27,7 @@ from peacefs.protocol.errors import (
     from_wire,
 )
 from peacefs.protocol.frames import Frame
-from peacefs.protocol.handshake import Identity
+from peacefs.protocol.handshake import COORDINATOR, Identity
 from peacefs.protocol.limits import (
     dead_after_s,
     heartbeat_interval_s,
@@ -201,7 +201,7 @@ class CoordinatorLink:
             backoff_s = min(2 * backoff_s, reregister_backoff_max_s)
 
     def _live_through_one_connection(self) -> None:
-        connection, _peer = open_connection(self._address, "the coordinator", self._me)
+        connection, _peer = open_connection(self._address, "the coordinator", self._me, role=COORDINATOR)
         with self._state:
             self._connection = connection
             if self._stopping:

@@ -18,7 +18,7 @@ from peacefs.protocol.messages import Failure
 from peacefs.protocol.runtime.connections import SocketConnection, accept_connection
 from peacefs.protocol.runtime.effects import Address
 from peacefs.protocol.runtime.in_process_payloads import ServedHere
-from peacefs.protocol.runtime.local_sockets import listen_locally
+from peacefs.protocol.runtime.local_sockets import listen_locally, local_address, show_address
 from peacefs.protocol.runtime.reactor import Reactor
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
 
@@ -46,8 +46,10 @@ class DataServer:
         served_here: ServedHere | None = None,
         connections_max: int = data_connections_max,
         lends: bool = False,
+        advertised: Address | str = "",
     ) -> None:
-        """Port 0 chooses a free one; `lends` is whether there is a local socket, too. Raises StartupError."""
+        """Port 0 chooses a free one; `lends` is whether there is a local socket, too. Others reach it by
+        `advertised`, a host or an address, besides those that it listens on. Raises StartupError."""
         self._requests = requests
         self._served_here = served_here or ServedHere()
         self._connections_max = connections_max
@@ -60,6 +62,8 @@ class DataServer:
         listener = _listen(host, port)
         self.address: Address = listener.getsockname()[:2]
         self._listeners = [listener]
+        others = (advertised, self.address[1]) if isinstance(advertised, str) else advertised
+        me = dataclasses.replace(me, addresses=(show_address(others),))
         self._me = self._listening_locally(me) if lends else me
         self._acceptors = [
             threading.Thread(target=self._accept, args=(listener,), name="data-acceptor", daemon=True)
@@ -74,7 +78,9 @@ class DataServer:
             log.info("no local socket here (%s): readers on this host read over TCP", error.strerror or error)
             return me
         self._listeners.append(listener)
-        return dataclasses.replace(me, local_socket=name)
+        return dataclasses.replace(
+            me, local_socket=name, addresses=(*me.addresses, show_address(local_address(name)))
+        )
 
     def start(self) -> None:
         self._reactor.start()

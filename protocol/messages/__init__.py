@@ -83,7 +83,7 @@ from .grants import (
     StreamsFound,
     StreamUnderWay,
 )
-from .hello import PROTOCOL_VERSION, Challenge, Hello, Proof, Welcome
+from .hello import PROTOCOL_VERSION, Challenge, Hello, Proof, Target, Welcome
 from .reads import ReadsScheduled, StateReads
 from .supervision import AgentBeat, AgentCommand, AgentOrders, RunOrder, RunReport
 
@@ -152,6 +152,7 @@ __all__ = [
     "StreamUnderWay",
     "StreamsFound",
     "TakeLease",
+    "Target",
     "Usage",
     "VerifyChunks",
     "Welcome",

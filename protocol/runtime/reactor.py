@@ -214,7 +214,7 @@ class Reactor:
         return threading.get_ident() == self._thread.ident
 
     def _connect(self, run: _Run, effect: fx.Connect) -> Any:
-        kept = self._driver.pool.kept(effect.address)
+        kept = self._driver.pool.kept(effect.address, effect.name)
         return kept if kept is not None else self._by_worker(run, effect)
 
     def _receive(self, run: _Run, effect: fx.Receive) -> Any:

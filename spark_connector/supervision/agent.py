@@ -27,7 +27,7 @@ from peacefs.protocol.errors import (
     StartupError,
     from_wire,
 )
-from peacefs.protocol.handshake import Identity
+from peacefs.protocol.handshake import COORDINATOR, Identity
 from peacefs.protocol.limits import (
     agent_answer_timeout_s,
     agent_beat_interval_s,
@@ -126,7 +126,7 @@ class Agent:
     def _speak(self) -> None:
         """Over one connection, for as long as it lasts."""
         try:
-            connection, _peer = open_connection(self._options.coordinator, "the coordinator", self._me)
+            connection = self._connected()
             with contextlib.closing(connection):
                 while not self._stop.is_set():
                     self._beat(connection)
@@ -137,6 +137,9 @@ class Agent:
             log.error("the coordinator refuses this agent: %s", refusal.message)
         except PeacefsError as fault:
             log.warning("%s; trying again", fault.message)
+
+    def _connected(self) -> SocketConnection:
+        return open_connection(self._options.coordinator, "the coordinator", self._me, role=COORDINATOR)[0]
 
     def _beat(self, connection: SocketConnection) -> None:
         asked_s = time.monotonic()
@@ -172,7 +175,7 @@ class Agent:
         if not self._was_answered:
             return
         with contextlib.suppress(PeerError):
-            connection, _peer = open_connection(self._options.coordinator, "the coordinator", self._me)
+            connection = self._connected()
             with contextlib.closing(connection):
                 connection.send(self._told(leaving=True), b"", agent_answer_timeout_s, 1)
                 connection.receive(agent_answer_timeout_s)

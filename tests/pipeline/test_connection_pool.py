@@ -78,7 +78,7 @@ def test_one_that_was_of_use_meanwhile_stays_longer(make_pool, address, clock):
 def test_of_too_many_the_longest_idle_goes(make_pool, make_cluster, clock):
     addresses = [node.server.address for node in make_cluster().nodes[:2]]
     pool = make_pool(clock=clock, idle_max=2)
-    opened = [pool.connect(addresses[number % 2], "a node") for number in range(4)]
+    opened = [pool.connect(addresses[number % 2], f"n{number % 2}") for number in range(4)]
     for connection in opened:
         pool.release(connection)
         clock.now_s += 1.0

@@ -105,7 +105,7 @@ def test_a_damaged_frame_is_refused_and_the_connection_closed(make_cluster):
     connection = cluster.connect("n0")
     cluster.driver.run(fx.send(connection, Packet(0, b"x" * 100), timeout_s=5.0))
     assert isinstance(cluster.answer(connection), Failure)
-    cluster.nodes[0].relay.flip_down_at = 180
+    cluster.nodes[0].relay.flip_down_at = 300
     connection = cluster.connect("n0")
     cluster.driver.run(fx.send(connection, Packet(0, b"x" * 100), timeout_s=5.0))
     answer = cluster.answer(connection)
