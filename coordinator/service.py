@@ -43,6 +43,7 @@ from .api.admission import Admission
 from .api.rest.app import build_rest
 from .api.rest.balancer import add_balancer_routes
 from .api.rest.checkpoints import add_checkpoint_routes
+from .api.rest.credentials import add_credential_routes
 from .api.rest.metadata import add_metadata_routes
 from .api.rest.network import add_reload_route
 from .api.rest.queries import add_query_routes
@@ -204,6 +205,7 @@ class Coordinator:
         self._cluster.granted_pipelines = self._files.schedule.scheduling.pipelines
         self._clients = ClientLinks(self._nodes.me, self._files)
         self._files.administration.recall()
+        self._files.credentials.recall()
         self._own_work = OwnWork(
             self._reader,
             self._cluster,
@@ -264,6 +266,7 @@ class Coordinator:
         add_reload_route(rest, self._reload_topology, self._cluster, for_superusers)
         add_balancer_routes(rest, self._cluster, for_superusers)
         add_disk_balance_route(rest, self._nodes.ask, for_superusers)
+        add_credential_routes(rest, self._files.credentials, self._nodes.hang_up, for_superusers)
         add_checkpoint_routes(rest, self._files.fencing, self._files.reporting)
         here = f"http://{_LOOPBACK_OF.get(options.host, options.host)}:{http_port}"
         looks = CheckpointLooks(options.look_at_checkpoints, here, self._files.fencing, self._files.reporting)

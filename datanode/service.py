@@ -217,7 +217,7 @@ class Datanode:
         self._paces = Paces()
         self._streams = StreamsUnderWay(self._node)
         self._grants = GrantDesk(f"{self._node}-{uuid.uuid4().hex[:8]}", pushed=True)
-        self._link = CoordinatorLink(options.coordinator, self._me, self, self._changes)
+        self._link = CoordinatorLink(options.coordinator, self._me, directory.credential(), self, self._changes)
         self._clock = ClusterClock()
         self._driver = ThreadDriver(self._pool, self._link.call, wall_clock=self._clock.now_s)
         self._store = self._disks(claimed)

@@ -35,7 +35,8 @@
     │   ├── PeerUnreachable
     │   ├── PeerTimeout
     │   ├── PeerRefused
-    │   │   └── NodeIdTaken
+    │   │   ├── NodeIdTaken
+    │   │   └── CredentialRefused
     │   └── ProtocolViolation
     │       └── BrokenSeal
     ├── ChunkError                   500
@@ -283,6 +284,10 @@ class NodeIdTaken(PeerRefused):
     """Another process speaks for the datanode of this id; it may be a link that has not been found broken yet."""
 
     retriable = True
+
+
+class CredentialRefused(PeerRefused):
+    """A datanode does not prove that it is the one to which its id belongs, or it was revoked."""
 
 
 class ProtocolViolation(PeerError):

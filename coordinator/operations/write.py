@@ -254,6 +254,8 @@ class Writing:
                 raise BadRequest("a chunk without receipts is on no datanode; write it again")
             for receipt in chunk.receipts:
                 self._at.signer.verify_receipt(receipt, chunk.chunk, chunk.version, chunk.length, chunk.checksum)
+            if all(self._at.cluster.members.is_revoked(receipt.node) for receipt in chunk.receipts):
+                raise AccessDenied("only datanodes that were revoked have a chunk of this file; write it again")
 
     def _take_in(
         self, path: str, replication: int, chunks: Sequence[WrittenChunk], publication: namespace.Publication

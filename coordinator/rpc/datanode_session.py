@@ -188,6 +188,8 @@ class NodeLink(asyncio.Protocol):
         elif isinstance(message, Register | ReportChunks | Heartbeat):
             self._tell_cluster(message, frame.tag)
         elif isinstance(message, CALLS_OF_DATANODES):
+            if not self._server.speaks_for_datanode(self):
+                raise ProtocolViolation(f"{self.name} asks before it has registered")
             try:
                 self._server.spawn(self._answer(message, frame.tag))
             except Overloaded as error:
@@ -263,6 +265,10 @@ class NodeLink(asyncio.Protocol):
         server = self._server
         if message.node != self.name:
             raise ProtocolViolation(f"{self.name} registers as {message.node}")
+        assert self._peer is not None
+        if not server.files.credentials.is_enrolled(message, self._peer.transcript):
+            server.spawn(self._enrol(message, tag))
+            return
         server.check_alone(message)
         self.process = message.process
         server.on_epoch_seen(message.node, message.epoch_seen)
@@ -278,6 +284,16 @@ class NodeLink(asyncio.Protocol):
             message.rack,
         )
         self.write(Registered(server.epoch(), server.wall_clock()), tag)
+
+    async def _enrol(self, message: Register, tag: int) -> None:
+        """The first registration under an id, which the cluster secret allows: it gets the id."""
+        try:
+            await self._server.files.credentials.enrol(message.node, message.public_key)
+        except PeacefsError as error:
+            self._refuse(error)
+            return
+        if not self._transport.is_closing():
+            self.register(message, tag)
 
     def _send_out(self, orders: Sequence[Order]) -> None:
         for order in orders:

@@ -133,6 +133,12 @@ class NodeServer:
             raise from_wire(reply.code, reply.message, reply.culprit)
         return reply
 
+    def hang_up(self, node: NodeId) -> None:
+        """Ends the session of a datanode; it may come again if it is let in."""
+        link = self._links.get(node)
+        if link is not None:
+            link.close()
+
     def _copied(self, copy: Copy, reply: Message) -> None:
         copied = isinstance(reply, Done)
         if not copied:

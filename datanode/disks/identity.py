@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from peacefs.datanode.store.disk_faults import is_of_the_medium
+from peacefs.protocol.credentials import Credential
 from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import DiskFault, PeacefsError, StartupError
 from peacefs.protocol.ids import NodeId
@@ -22,6 +23,7 @@ from peacefs.protocol.ids import NodeId
 LAYOUT_VERSION = 1
 _IDENTITY = "identity.json"
 _IDENTITY_IN_THE_MAKING = "identity.json.new"
+_CREDENTIAL = "credential.key"
 _LOCK = "lock"
 # What a directory may hold that nobody has used yet: also the traces of a claim that was cut short.
 _HARMLESS = {_IDENTITY_IN_THE_MAKING, _LOCK, "lost+found"}
@@ -67,6 +69,21 @@ class StoreDirectory:
         if epoch > self.epoch_seen:
             self._identity = msgspec.structs.replace(self._identity, epoch_seen=epoch)
             _write_identity(self._path, self._identity)
+
+    def credential(self) -> Credential:
+        """The datanode's own, made when there is none yet. Raises StartupError, DiskFault."""
+        file = self._path / _CREDENTIAL
+        try:
+            if not file.exists():
+                _write_privately(file, Credential.make().to_pem())
+            return Credential.from_pem(file.read_bytes())
+        except OSError as error:
+            raise _refusal(f"cannot use the credential {file}", error) from None
+        except ValueError:
+            raise StartupError(
+                f"{file} is damaged: put it back from a copy, or remove it and have the datanode enrolled anew "
+                f"with `peacefs datanodes forget {self.node}`"
+            ) from None
 
     @staticmethod
     def cluster_of(path: Path) -> str | None:
@@ -189,6 +206,18 @@ def _write_identity(path: Path, identity: _Identity) -> None:
         os.fsync(file.fileno())
     temporary.replace(path / _IDENTITY)
     _sync_directory(path)
+
+
+def _write_privately(file: Path, content: bytes) -> None:
+    """Durably and whole, and for nobody else to read."""
+    temporary = file.with_name(file.name + ".new")
+    temporary.unlink(missing_ok=True)
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as staged:
+        staged.write(content)
+        staged.flush()
+        os.fsync(staged.fileno())
+    temporary.replace(file)
+    _sync_directory(file.parent)
 
 
 def _sync_directory(path: Path) -> None:

@@ -115,7 +115,7 @@ def test_a_greeting_that_is_changed_on_its_way_ends_in_a_refusal(change: dict[st
         met(GATEWAY, NODE, TO_NODE, down=said_as(**changed))
 
 
-def test_an_acceptor_of_another_cluster_is_refused_even_with_the_same_secret() -> None:
+def test_who_is_of_another_cluster_is_refused_even_with_the_same_secret() -> None:
     for connector, acceptor in ((GATEWAY, replace(NODE, cluster="theirs")), (replace(GATEWAY, cluster="x"), NODE)):
         with pytest.raises(PeerRefused, match="belongs to cluster"):
             met(connector, acceptor, TO_NODE)

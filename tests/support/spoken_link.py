@@ -8,6 +8,7 @@ from collections.abc import Generator
 import msgspec
 from support.play import registration
 
+from peacefs.protocol.credentials import Credential
 from peacefs.protocol.frames import Frame, FrameReader, encode
 from peacefs.protocol.handshake import Identity, Peer, connecting
 from peacefs.protocol.messages import Message, Target, Welcome
@@ -30,8 +31,15 @@ def told_by(talk: Generator[Message, Message, Peer], answer: Message) -> Peer:
 class Datanode:
     """A connection that says what a datanode says."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, name: str = "dn-1") -> None:
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        name: str = "dn-1",
+        credential: Credential | None = None,
+    ) -> None:
         self._name = name
+        self.credential = credential or Credential.make()
         self._reader = reader
         self.writer = writer
         self._frames = FrameReader()
@@ -59,6 +67,7 @@ class Datanode:
         self.say(next(talk))
         peer = told_by(talk, (await self.receive()).message)
         self.say(peer.last_word)
+        self._transcript = peer.transcript
         assert peer.frame_keys is not None
         self._sealer, self._frames.opener = Sealer(peer.frame_keys.sending), Opener(peer.frame_keys.receiving)
         assert isinstance((await self.receive()).message, Welcome)
@@ -66,7 +75,9 @@ class Datanode:
     async def register(self, process: str = "") -> Message:
         """Says hello and registers; gives the answer to that."""
         await self.say_hello()
-        self.say(msgspec.structs.replace(registration(self._name), process=process))
+        proof = self.credential.sign_registration(self._name, self._transcript)
+        known = {"process": process, "public_key": self.credential.public_key, "proof": proof}
+        self.say(msgspec.structs.replace(registration(self._name), **known))
         return (await self.receive()).message
 
     async def has_ended(self) -> bool:

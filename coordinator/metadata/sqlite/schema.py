@@ -122,6 +122,13 @@ _SUPERVISED_QUERIES = (
         restarts INTEGER NOT NULL, reason TEXT NOT NULL, changed_ms INTEGER NOT NULL) WITHOUT ROWID""",
 )
 
+_CREDENTIALS = (
+    # The key that each datanode id belongs to, since its first registration; `revoked_ms` may be NULL.
+    """CREATE TABLE credential (
+        node TEXT PRIMARY KEY, public_key BLOB NOT NULL, enrolled_ms INTEGER NOT NULL, revoked_ms INTEGER)
+        WITHOUT ROWID""",
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _FIRST_SCHEMA,
     _DATANODES,
@@ -133,6 +140,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _QUOTAS,
     _RUNS,
     _SUPERVISED_QUERIES,
+    _CREDENTIALS,
 )
 
 
