@@ -43,7 +43,7 @@ from peacefs.protocol.messages import (
     StreamsFound,
     Usage,
 )
-from peacefs.protocol.secret import read_secret
+from peacefs.protocol.secret import read_secrets
 from peacefs.protocol.tokens import Signer
 
 from .idle import resident_mb
@@ -217,7 +217,7 @@ def _kill_and_restart(
     directory: Path, files: int, replicas: list[Replica], empty_mb: float, names_mb: float
 ) -> dict[str, Any]:
     coordinator = _Coordinator(directory)
-    secret = read_secret(directory / "cluster.secret")
+    [secret] = read_secrets(directory / "cluster.secret")
     datanodes = [_Datanode(coordinator, secret, node, replicas) for node in _NODES]
     asker = _Asker(coordinator, existing(files // 2))
     try:

@@ -28,13 +28,14 @@ from peacefs.protocol.limits import (
 )
 from peacefs.protocol.secret import (
     find_secret_file,
-    read_or_make_secret,
-    read_secret,
+    read_again,
+    read_or_make_secrets,
+    read_secrets,
     require_secret_for,
 )
 from peacefs.protocol.service.http_server import build_server, listen
 from peacefs.protocol.service.lifeline import announce
-from peacefs.protocol.service.process import log_to_stderr, raise_open_files_limit, stop_event
+from peacefs.protocol.service.process import log_to_stderr, raise_open_files_limit, stop_event, when_told_to_reload
 from peacefs.protocol.tokens import Signer
 from peacefs.topology.loader import load_topology
 from peacefs.topology.model import Topology
@@ -127,10 +128,10 @@ def run(options: CoordinatorOptions) -> None:
     _make_directory(options.directory)
     metadata = SqliteMetadata.open(_store(options.directory), owner=getpass.getuser())
     try:
-        secret = (
-            read_secret(secret_file) if secret_file else read_or_make_secret(options.directory / "cluster.secret")
-        )
-        uvloop.run(Coordinator(options, metadata, Signer(secret), described).serve())
+        kept = options.directory / "cluster.secret"
+        signer = Signer(*(read_secrets(secret_file) if secret_file else read_or_make_secrets(kept)))
+        reload = partial(read_again, signer, secret_file or kept)
+        uvloop.run(Coordinator(options, metadata, signer, described).serve(reload))
     except (MetadataFull, MetadataFault) as fault:
         raise StartupError(f"cannot begin: {fault}. Nothing is lost; start again when that is mended") from None
     finally:
@@ -216,10 +217,14 @@ class Coordinator:
             collect_temporary_hours=options.collect_temporary_hours,
         )
 
-    async def serve(self) -> None:
-        """Until a signal, or the parent's death. Raises SystemExit when its own work has failed."""
+    async def serve(self, reload: Callable[[], None]) -> None:
+        """Until a signal, or the parent's death; `reload` at each SIGHUP.
+
+        Raises SystemExit when its own work has failed.
+        """
         options = self._options
         stop = stop_event(options.parent_fd)
+        when_told_to_reload(reload)
         # The loop is woken once for all that one commit brought.
         self._commits.deliver = asyncio.get_running_loop().call_soon_threadsafe
         sock = listen(options.host, options.port)

@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -53,7 +54,13 @@ from peacefs.protocol.runtime.connections import open_connection
 from peacefs.protocol.runtime.effects import Address
 from peacefs.protocol.runtime.in_process_payloads import ServedHere
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
-from peacefs.protocol.secret import SECRET_FILE_VARIABLE, find_secret_file, read_secret, require_secret_for
+from peacefs.protocol.secret import (
+    SECRET_FILE_VARIABLE,
+    find_secret_file,
+    read_again,
+    read_secrets,
+    require_secret_for,
+)
 from peacefs.protocol.service.http_server import build_server, listen
 from peacefs.protocol.service.lifeline import announce
 from peacefs.protocol.service.process import (
@@ -61,6 +68,7 @@ from peacefs.protocol.service.process import (
     log_to_stderr,
     raise_open_files_limit,
     stop_event,
+    when_told_to_reload,
 )
 from peacefs.protocol.tokens import Signer
 from peacefs.topology.rate_curve import RateCurve
@@ -134,11 +142,13 @@ def run(options: DatanodeOptions) -> None:
             f"a datanode needs the cluster's secret: pass --secret-file or set {SECRET_FILE_VARIABLE} "
             f"(a coordinator on loopback keeps it as cluster.secret in its directory)"
         )
-    uvloop.run(_serve(options, Signer(read_secret(secret_file))))
+    uvloop.run(_serve(options, secret_file))
 
 
-async def _serve(options: DatanodeOptions, signer: Signer) -> None:
+async def _serve(options: DatanodeOptions, secret_file: Path) -> None:
     stop = stop_event(options.parent_fd)
+    signer = Signer(*read_secrets(secret_file))
+    when_told_to_reload(partial(read_again, signer, secret_file))
     cluster = cluster_of(options.directory)
     if cluster is None:
         cluster = await _learn_cluster(options, signer, stop)

@@ -12,8 +12,14 @@ import socket
 import threading
 
 from peacefs.protocol.errors import Overloaded, PeacefsError, StartupError
+from peacefs.protocol.frame_budget import Crowd, FrameBudget
 from peacefs.protocol.handshake import Identity
-from peacefs.protocol.limits import data_connections_max, last_word_timeout_s
+from peacefs.protocol.limits import (
+    begun_frames_bytes_max,
+    data_connections_max,
+    data_connections_per_address_max,
+    last_word_timeout_s,
+)
 from peacefs.protocol.messages import Failure
 from peacefs.protocol.runtime.connections import SocketConnection, accept_connection
 from peacefs.protocol.runtime.effects import Address
@@ -45,6 +51,7 @@ class DataServer:
         *,
         served_here: ServedHere | None = None,
         connections_max: int = data_connections_max,
+        per_address_max: int = data_connections_per_address_max,
         lends: bool = False,
         advertised: Address | str = "",
     ) -> None:
@@ -56,6 +63,10 @@ class DataServer:
         self._lock = threading.Lock()
         self._ended = threading.Condition(self._lock)
         self._serving: set[SocketConnection] = set()
+        #: What clients' frames hold that have begun, and how many clients' connections come from which host.
+        self._frames: FrameBudget[SocketConnection] = FrameBudget(begun_frames_bytes_max)
+        self._crowd: Crowd[str] = Crowd(per_address_max)
+        self._host_of: dict[SocketConnection, str] = {}
         #: Those that have not said hello yet, longest first.
         self._silent: dict[SocketConnection, None] = {}
         self._stopping = threading.Event()
@@ -146,14 +157,29 @@ class DataServer:
     def _greet(self, connection: SocketConnection) -> None:
         self._served_here.add(connection)
         try:
-            connection.peer = accept_connection(connection, self._me).name
+            peer = accept_connection(connection, self._me, self._frames)
             with self._lock:
                 self._silent.pop(connection, None)
+            if not peer.trusted:
+                self._count(connection)
+            connection.peer = peer.name
         except Exception as fault:
             self._over(connection, fault)
         else:
             requests = self._requests.serve_connection(connection)
             self._reactor.run(requests, lambda fault: self._over(connection, fault))
+
+    def _count(self, connection: SocketConnection) -> None:
+        """Raises Overloaded, and says so, when the client's host has too many connections here."""
+        host = connection.ends[1][0] if connection.ends is not None else "this host"
+        try:
+            self._crowd.enter(host)
+        except Overloaded as refusal:
+            with contextlib.suppress(PeacefsError):
+                connection.send(Failure(refusal.code, refusal.message), b"", last_word_timeout_s)
+            raise
+        with self._lock:
+            self._host_of[connection] = host
 
     def _over(self, connection: SocketConnection, fault: Exception | None) -> None:
         if isinstance(fault, PeacefsError):
@@ -164,6 +190,9 @@ class DataServer:
         connection.close()
         with self._lock:
             self._silent.pop(connection, None)
+            host = self._host_of.pop(connection, None)
+            if host is not None:
+                self._crowd.leave(host)
             self._serving.discard(connection)
             self._ended.notify_all()
 

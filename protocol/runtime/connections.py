@@ -19,6 +19,7 @@ from peacefs.protocol.errors import (
     PeerUnreachable,
     ProtocolViolation,
 )
+from peacefs.protocol.frame_budget import FrameBudget
 from peacefs.protocol.frames import (
     PREFIX_BYTES,
     Frame,
@@ -29,6 +30,7 @@ from peacefs.protocol.frames import (
 )
 from peacefs.protocol.handshake import COORDINATOR, Identity, Peer, accepting, connecting, welcomed
 from peacefs.protocol.limits import (
+    client_data_frame_bytes_max,
     connect_timeout_s,
     data_frame_bytes_max,
     frame_ahead_bytes,
@@ -94,6 +96,8 @@ class SocketConnection(fx.Connection):
         self.peer = peer
         self.local_address: fx.Address | None = None
         self.idle_since = 0.0
+        #: Whose account the buffer is on, if on anybody's.
+        self._budget: FrameBudget[SocketConnection] | None = None
         #: Whether a reactor has it among those that it polls.
         self.is_polled = False
         #: Whether a frame has begun to come that is too large for `receive_now`.
@@ -329,9 +333,26 @@ class SocketConnection(fx.Connection):
         except OSError as error:
             raise PeerUnreachable(f"the connection to {self.peer} broke: {error.strerror or error}") from None
 
-    def greeted(self, bytes_max: int = frame_bytes_max) -> None:
-        """The hello is over: from now on frames up to this size are taken in."""
+    def greeted(
+        self, bytes_max: int = frame_bytes_max, budget: FrameBudget[SocketConnection] | None = None
+    ) -> None:
+        """The hello is over: from now on frames up to this size are taken in, on account of `budget`."""
         self._frame_bytes_max = bytes_max
+        self._budget = budget
+
+    def rest(self) -> None:
+        """Between two requests nothing is held that is on account of others."""
+        if self._budget is not None and self._buffer:
+            self._buffer = bytearray()
+            self._budget.hold(self, 0)
+
+    def _hold(self, count: int) -> bytearray:
+        """A new buffer: who got the frame before may still look at the old one."""
+        if self._budget is not None and (longest := self._budget.hold(self, count)) is not None:
+            if longest is self:
+                raise self._budget.overloaded()
+            longest.shut_down()
+        return bytearray(count)
 
     def _limit(self, option: int, timeout_s: float) -> None:
         # One that is as good is left as it is: most differ by the time that the step before took.
@@ -360,13 +381,12 @@ class SocketConnection(fx.Connection):
             return self._ahead[start : self._at]
         filled = self._end - self._at
         if len(self._buffer) < filled:
-            self._buffer = bytearray(min(total, frame_buffer_bytes_min))
+            self._buffer = self._hold(min(total, frame_buffer_bytes_min))
         self._buffer[:filled] = self._ahead[self._at : self._end]
         self._at = self._end = 0
         while filled < total:
             if filled == len(self._buffer):
-                # A new one: who got the frame before may still look at the old one.
-                larger = bytearray(min(total, max(2 * filled, frame_buffer_bytes_min)))
+                larger = self._hold(min(total, max(2 * filled, frame_buffer_bytes_min)))
                 larger[:filled] = self._buffer
                 self._buffer = larger
             end = min(total, len(self._buffer))
@@ -456,6 +476,8 @@ class SocketConnection(fx.Connection):
     def close(self) -> None:
         self._end_handovers()
         self._socket.close()
+        if self._budget is not None:
+            self._budget.hold(self, 0)
 
 
 def open_connection(
@@ -488,8 +510,13 @@ def open_connection(
         raise
 
 
-def accept_connection(connection: SocketConnection, me: Identity) -> Peer:
-    """Answers a connector's hello as `me`. Raises PeerRefused after it has told the connector why."""
+def accept_connection(
+    connection: SocketConnection, me: Identity, budget: FrameBudget[SocketConnection] | None = None
+) -> Peer:
+    """Answers a connector's hello as `me`; what clients send is then on account of `budget`.
+
+    Raises PeerRefused after it has told the connector why.
+    """
     try:
         first = connection.receive(hello_timeout_s).message
         steps = accepting(me, os.urandom(16), first, reached=show_end(connection.ends, 0))
@@ -497,7 +524,10 @@ def accept_connection(connection: SocketConnection, me: Identity) -> Peer:
         peer = _peer_after(steps, connection.receive(hello_timeout_s).message)
         connection.seal(peer.frame_keys)
         connection.send(peer.last_word, b"", hello_timeout_s)
-        connection.greeted(data_frame_bytes_max)
+        if peer.trusted:
+            connection.greeted(data_frame_bytes_max)
+        else:
+            connection.greeted(client_data_frame_bytes_max, budget)
         return peer
     except (PeerRefused, ProtocolViolation) as refusal:
         with contextlib.suppress(PeacefsError):

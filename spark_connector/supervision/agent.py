@@ -37,7 +37,7 @@ from peacefs.protocol.limits import (
 )
 from peacefs.protocol.messages import AgentBeat, AgentOrders, Failure, Message, RunOrder, RunReport
 from peacefs.protocol.runtime.connections import SocketConnection, open_connection
-from peacefs.protocol.secret import find_secret_file, read_secret
+from peacefs.protocol.secret import find_secret_file, read_again, read_secrets
 from peacefs.protocol.service.lifeline import announce, when_parent_dies
 from peacefs.protocol.service.process import log_to_stderr
 from peacefs.protocol.tokens import Signer
@@ -76,7 +76,8 @@ def run(options: AgentOptions) -> None:
     secret_file = find_secret_file(options.secret_file)
     if secret_file is None:
         raise StartupError("an agent needs the cluster's secret: pass --secret-file")
-    signer = Signer(read_secret(secret_file))
+    signer = Signer(*read_secrets(secret_file))
+    signal.signal(signal.SIGHUP, lambda *_: read_again(signer, secret_file))
     logs = options.directory / "logs"
     try:
         logs.mkdir(mode=0o700, parents=True, exist_ok=True)
