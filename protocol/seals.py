@@ -51,12 +51,20 @@ class Sealer:
         if len(head) + len(payload) <= frame_ahead_bytes:
             body = b"".join((head, payload)) if len(payload) else head
             return [b"".join((_LENGTH.pack(len(body)), body, self._seal_of(body)))]
+        # What is small between two large pieces goes as one: each costs a system call something.
         sealed: list[Bytes] = []
+        between = b""
         for part in (memoryview(head), memoryview(payload)):
             for at in range(0, len(part), sealed_record_bytes_max):
                 piece = part[at : at + sealed_record_bytes_max]
-                sealed += (_LENGTH.pack(len(piece)), piece, self._seal_of(piece))
-        return sealed
+                between += _LENGTH.pack(len(piece))
+                if len(piece) <= frame_ahead_bytes:
+                    between += piece
+                else:
+                    sealed += (between, piece)
+                    between = b""
+                between += self._seal_of(piece)
+        return [*sealed, between]
 
     def _seal_of(self, data: Bytes) -> bytes:
         nonce = _NONCE.pack(self._number)

@@ -13,7 +13,7 @@ import threading
 
 from peacefs.protocol.errors import Overloaded, PeacefsError, StartupError
 from peacefs.protocol.frame_budget import Crowd, FrameBudget
-from peacefs.protocol.handshake import Identity
+from peacefs.protocol.handshake import Identity, Peer
 from peacefs.protocol.limits import (
     begun_frames_bytes_max,
     data_connections_max,
@@ -157,11 +157,11 @@ class DataServer:
     def _greet(self, connection: SocketConnection) -> None:
         self._served_here.add(connection)
         try:
-            peer = accept_connection(connection, self._me, self._frames)
+            peer = accept_connection(
+                connection, self._me, self._frames, lambda peer: self._count(connection, peer)
+            )
             with self._lock:
                 self._silent.pop(connection, None)
-            if not peer.trusted:
-                self._count(connection)
             connection.peer = peer.name
         except Exception as fault:
             self._over(connection, fault)
@@ -169,15 +169,12 @@ class DataServer:
             requests = self._requests.serve_connection(connection)
             self._reactor.run(requests, lambda fault: self._over(connection, fault))
 
-    def _count(self, connection: SocketConnection) -> None:
-        """Raises Overloaded, and says so, when the client's host has too many connections here."""
+    def _count(self, connection: SocketConnection, peer: Peer) -> None:
+        """Raises Overloaded when the host of a client has too many connections here."""
+        if peer.trusted:
+            return
         host = connection.ends[1][0] if connection.ends is not None else "this host"
-        try:
-            self._crowd.enter(host)
-        except Overloaded as refusal:
-            with contextlib.suppress(PeacefsError):
-                connection.send(Failure(refusal.code, refusal.message), b"", last_word_timeout_s)
-            raise
+        self._crowd.enter(host)
         with self._lock:
             self._host_of[connection] = host
 

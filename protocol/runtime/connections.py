@@ -8,11 +8,12 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 
 from peacefs.protocol.checksums import Bytes
 from peacefs.protocol.errors import (
     BadRequest,
+    Overloaded,
     PeacefsError,
     PeerRefused,
     PeerTimeout,
@@ -511,11 +512,14 @@ def open_connection(
 
 
 def accept_connection(
-    connection: SocketConnection, me: Identity, budget: FrameBudget[SocketConnection] | None = None
+    connection: SocketConnection,
+    me: Identity,
+    budget: FrameBudget[SocketConnection] | None = None,
+    admit: Callable[[Peer], None] = lambda _peer: None,
 ) -> Peer:
     """Answers a connector's hello as `me`; what clients send is then on account of `budget`.
 
-    Raises PeerRefused after it has told the connector why.
+    Raises PeerRefused, and Overloaded if `admit` does, after it has told the connector why.
     """
     try:
         first = connection.receive(hello_timeout_s).message
@@ -523,13 +527,14 @@ def accept_connection(
         connection.send(next(steps), b"", hello_timeout_s)
         peer = _peer_after(steps, connection.receive(hello_timeout_s).message)
         connection.seal(peer.frame_keys)
+        admit(peer)
         connection.send(peer.last_word, b"", hello_timeout_s)
         if peer.trusted:
             connection.greeted(data_frame_bytes_max)
         else:
             connection.greeted(client_data_frame_bytes_max, budget)
         return peer
-    except (PeerRefused, ProtocolViolation) as refusal:
+    except (PeerRefused, ProtocolViolation, Overloaded) as refusal:
         with contextlib.suppress(PeacefsError):
             connection.send(Failure(refusal.code, refusal.message), b"", hello_timeout_s)
         raise
