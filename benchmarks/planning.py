@@ -11,8 +11,7 @@ import time
 from random import Random
 from statistics import fmean
 
-from peacefs.peace.dry_run import Request, Task, plan_on
-from peacefs.peace.planning import plan_rounds
+from peacefs.peace.dry_run import Request, Task, plan_on, plan_rounds
 from peacefs.peace.policies.ledger import WriteSet
 from peacefs.peace.simulator.comparison import POLICIES
 from peacefs.peace.simulator.scenarios import CHUNK_BYTES, REPLICAS, paper_cluster, star
