@@ -221,8 +221,9 @@ class Writing:
             publication = self._publish(tx, file)
             return publication, *namespace.lease_published(tx, file.path, drawn, before=before)
 
-        publication, inode, lease = await self._at.commit(change)
-        self._appending.hold(inode, lease)
+        with self._appending.beginning(drawn):
+            publication, inode, lease = await self._at.commit(change)
+            self._appending.hold(inode, lease)
         completion = new_request_id()
         return (
             self._appending.lease_token(token.path, inode, lease, token.replication, completion),
