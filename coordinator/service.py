@@ -177,7 +177,7 @@ class Coordinator:
             epoch=self._epochs.epoch,
             on_epoch_seen=self._epochs.seen,
         )
-        workplace = Workplace(
+        self._workplace = workplace = Workplace(
             self._reader,
             self._commit,
             self._cluster,
@@ -271,7 +271,9 @@ class Coordinator:
         add_query_routes(rest, self._supervising)
         admission = Admission(WebHdfs(self._files, rest))
         watch(self._cluster, self._commits, admission, self._files.temporary_files)
-        watch_state(self._cluster, _store(options.directory), self._reader.floor_held)
+        watch_state(
+            self._cluster, _store(options.directory), self._reader.floor_held, lambda: self._workplace.held
+        )
         watch_schedule(self._files.schedule, self._files.recovery)
         watch_supervision(self._supervising.core)
         return admission

@@ -232,10 +232,13 @@ class Writing:
 
     @contextmanager
     def _publishing(self, writer: str, written: Sequence[WrittenChunk]) -> Iterator[None]:
-        """What is refused for good is given up for the writer: nothing else would ever be made of it."""
-        chunks = [chunk.chunk for chunk in written]
+        """Announce verified chunks to readers, who may see their commit before it is taken in.
+
+        What is refused for good is given up for the writer: nothing else would ever be made of it.
+        """
+        chunks, cluster = [chunk.chunk for chunk in written], self._at.cluster
         try:
-            with self._at.cluster.abandonment.publishing(chunks):
+            with cluster.abandonment.publishing(chunks), cluster.transient.publishing(written):
                 yield
         except PeacefsError as refusal:
             if not refusal.retriable:
