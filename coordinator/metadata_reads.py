@@ -15,7 +15,7 @@ from peacefs.protocol.ids import ChunkId, NodeId
 from peacefs.protocol.supervised import Phase
 
 from .metadata import ROOT, Reader
-from .metadata_schema import DIRECTORY_KIND, FILE_KIND, LIVE
+from .metadata_schema import DIRECTORY_KIND, FILE_KIND, FLOOR_HELD_FOR_LOST_COMMITS, LIVE
 from .records import (
     ChunkRecord,
     Decision,
@@ -351,6 +351,9 @@ class SqliteReader(Reader):
 
     def floor_held(self) -> bool:
         return bool(self.meta("floor_held"))
+
+    def lacks_commits(self) -> bool:
+        return bool(self.meta("floor_held") == FLOOR_HELD_FOR_LOST_COMMITS)
 
     def meta(self, key: str) -> Any:
         """A value of the table of single values."""
