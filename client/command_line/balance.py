@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from peacefs.client.coordinator_api import BalanceStatus
+from peacefs.client.control.api import BalanceStatus
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.protocol.limits import balance_renewal_s
 
@@ -33,7 +33,7 @@ _ENDINGS = {
 
 @dataclass(frozen=True)
 class BalanceStyle:
-    """How near to the mean is near enough, how fast, and how the end is told."""
+    """The threshold and rate of balancing, and the form of its output."""
 
     threshold_percent: float
     bytes_per_second: int

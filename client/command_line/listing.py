@@ -8,15 +8,21 @@ from dataclasses import dataclass
 
 import msgspec
 
-from peacefs.client.file_status import FileStatus
+from peacefs.client.control.values import FileStatus
 
-from .presentation import as_record, format_stat, human_size, local_minute, permission_string
+from .presentation import (
+    as_record,
+    format_stat,
+    human_size,
+    local_minute,
+    permission_string,
+)
 from .session import Place, Session
 
 
 @dataclass(frozen=True)
 class ListStyle:
-    """How `ls` goes about it: into directories, with readable sizes, as one JSON object a line."""
+    """The options of `ls`: into directories, readable sizes, one JSON object a line."""
 
     recursive: bool
     human: bool

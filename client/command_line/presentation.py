@@ -1,4 +1,4 @@
-"""How `hdfs dfs` shows a status: permission strings, sizes, dates, `-stat` formats."""
+"""Show a status as `hdfs dfs` does: permission strings, sizes, dates, `-stat` formats."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
-from peacefs.client.file_status import FileStatus
+from peacefs.client.control.values import FileStatus
 
 _PREFIXES = "KMGTPE"
 _STICKY = 0o1000

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from peacefs.client.file_status import ContentSummary
+from peacefs.client.control.values import ContentSummary
 from peacefs.protocol.errors import BadRequest
 
 from .listing import print_line
@@ -24,7 +24,7 @@ _BYTES_MAX: Final = 2**63 - 2
 
 @dataclass(frozen=True)
 class CountStyle:
-    """How `count` shows a tree: with quotas, with readable sizes, as one JSON object a line."""
+    """The options of `count`: quotas, readable sizes, one JSON object a line."""
 
     quotas: bool
     human: bool

@@ -1,4 +1,4 @@
-"""What in a checkpoint names its own place, and must change when it is moved.
+"""Find what in a checkpoint names its own place, and rewrite it when the checkpoint is moved.
 
 Of all files of Spark 4.3 only operator metadata of version 2 (`state/O/_metadata/v2/N`, of `transformWithState`)
 does: it names the files of schemas by absolute URIs, and a restart reads them there. Logs of file sources, and the
@@ -12,8 +12,8 @@ import re
 
 from peacefs.protocol.errors import CheckpointDamaged, FileNotFound
 
+from .formats.operators import path_of
 from .layout import STATE
-from .operators import path_of
 from .tree import Entry, FileTree
 
 _PATHS = "stateSchemaFilePaths"

@@ -1,4 +1,4 @@
-"""Where a command's arguments say that a checkpoint is: in a cluster, or on this machine (`file:///...`)."""
+"""Resolve a command's arguments to checkpoints in a cluster or on this machine (`file:///...`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from peacefs.client.command_line.session import Session
 from peacefs.protocol.errors import BadRequest
-from peacefs.protocol.runs import without_run
+from peacefs.protocol.values.query_runs import without_run
 
 from .tree import LocalTree, PeaceTree, Workspace
 
@@ -21,11 +21,11 @@ class CheckpointPlace:
     tree: Workspace
     root: str
     text: str
-    #: Whose file system it is: a coordinator's address, or nobody's.
+    #: The address of the coordinator whose file system it is, or None.
     owner: str = ""
 
     def shares_tree_with(self, other: CheckpointPlace) -> bool:
-        """Whether both are in the same file system."""
+        """Return whether both are in the same file system."""
         return self.owner == other.owner
 
 

@@ -1,14 +1,14 @@
-"""What a query's driver last said of it, if the checkpoint is in a cluster and the driver reports."""
+"""Fetch a driver's last report on its query, if the checkpoint is in a cluster and the driver reports."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
 
-from peacefs.client.addresses import parse_address
-from peacefs.client.checkpoint_runs import CheckpointRuns
-from peacefs.protocol.query_reports import QueryReport, QueryState
-from peacefs.protocol.runs import without_run
+from peacefs.client.control.addresses import parse_address
+from peacefs.client.control.query_runs import CheckpointRuns
+from peacefs.protocol.values.query_reports import QueryReport, QueryState
+from peacefs.protocol.values.query_runs import without_run
 
 
 def last_report(owner: str, root: str) -> QueryReport | None:
@@ -20,7 +20,7 @@ def last_report(owner: str, root: str) -> QueryReport | None:
 
 
 def report_of(runs: CheckpointRuns, root: str) -> QueryReport | None:
-    """That of a root itself."""
+    """Return the report on a root itself."""
     return next((said for said in runs.reports(root) if without_run(said.location) == root), None)
 
 

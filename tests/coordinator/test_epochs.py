@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from peacefs.coordinator.commits import run_now
-from peacefs.coordinator.epochs import Epochs
-from peacefs.coordinator.metadata import MetadataFull
-from peacefs.coordinator.metadata_sqlite import SqliteMetadata
+from peacefs.coordinator.metadata.epochs import Epochs
+from peacefs.coordinator.metadata.group_commit import run_now
+from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.metadata.store import MetadataFull
 from peacefs.protocol.ids import first_of_epoch
 
 

@@ -14,14 +14,16 @@ from pathlib import Path
 import pytest
 from support.waiting import wait_until
 
-from peacefs.coordinator import commit_record, lost_commits, metadata_sqlite, namespace
-from peacefs.coordinator.commits import GroupCommit
-from peacefs.coordinator.log_scan import checksum, find_lost_tail
-from peacefs.coordinator.metadata import MetadataFault
-from peacefs.coordinator.metadata_backup import back_up, restore
-from peacefs.coordinator.metadata_check import check
-from peacefs.coordinator.metadata_sqlite import SqliteMetadata
-from peacefs.coordinator.paths import parse_path
+from peacefs.coordinator.metadata.group_commit import GroupCommit
+from peacefs.coordinator.metadata.sqlite import commit_record, lost_commits
+from peacefs.coordinator.metadata.sqlite import store as metadata_sqlite
+from peacefs.coordinator.metadata.sqlite.backup import back_up, restore
+from peacefs.coordinator.metadata.sqlite.check import check
+from peacefs.coordinator.metadata.sqlite.log_scan import checksum, find_lost_tail
+from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.metadata.store import MetadataFault
+from peacefs.coordinator.namespace import operations as namespace
+from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.protocol.errors import StartupError
 from peacefs.protocol.ids import first_of_epoch
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from peacefs.coordinator.metadata import MetadataFault
-from peacefs.coordinator.metadata_sqlite import SqliteMetadata
+from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.metadata.store import MetadataFault
 from peacefs.protocol.errors import StartupError
 
 from .conftest import Space

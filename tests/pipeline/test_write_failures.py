@@ -10,13 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 import pytest
 
-from peacefs.datanode.streams_under_way import StreamsUnderWay
-from peacefs.protocol import effects as fx
+from peacefs.datanode.pipeline.active_streams import StreamsUnderWay
 from peacefs.protocol.checksums import block_checksums
 from peacefs.protocol.errors import AccessDenied, DiskFull, GrantLapsed, NoDatanodes, PeerError, StaleVersion
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.limits import MIB, chunk_bytes_max, packet_bytes, write_attempts_max
 from peacefs.protocol.messages import Failure, Packet, WriteAck, WriteChunk
+from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.tokens import ChunkRead, ChunkWrite, Signer
 
 DATA = os.urandom(3 * MIB + 17)

@@ -8,7 +8,7 @@ import pytest
 from simulation.client_steps import append_from, read, write, write_from
 from simulation.simulated_cluster import SimulatedCluster
 
-from peacefs.client.byte_stream import ByteStream
+from peacefs.client.transfer.byte_stream import ByteStream
 from peacefs.protocol.errors import AccessDenied, PeacefsError
 from peacefs.protocol.limits import heartbeat_interval_s
 

@@ -1,0 +1,180 @@
+"""Algorithm 1 of the SGuard paper (section 5): which chunks can be written in one timestep, and where.
+
+Names follow the paper: G a graph of capacities (topology.graph), C constraint templates, P the plan, W' the
+requests left over. The residual of a graph is capacity minus one along a path, without reverse arcs: a path
+must be a way that data really takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from heapq import heappop, heappush
+from random import Random
+
+from peacefs.topology.graph import Graph, Role, Vertex
+
+Constraint = Callable[[str], bool]
+
+
+class Template(Enum):
+    """The constraint on a replica's place, relative to the replicas before it."""
+
+    #: On the writer itself: no link is used.
+    SAME_NODE = "same node"
+    #: On the rack of the node that sends it.
+    SAME_RACK = "same rack"
+    #: On a rack that no replica is on and the writer is not in.
+    OTHER_RACK = "other rack"
+    ANYWHERE = "anywhere"
+
+
+#: Two racks hold every chunk, and it crosses between them once. Further replicas go anywhere.
+THREE_REPLICAS = (Template.SAME_RACK, Template.OTHER_RACK, Template.SAME_RACK)
+
+
+@dataclass(slots=True)
+class Request:
+    """The triple (w, r, k), and nodes that must not be chosen. With `on_writer` the first replica is on w: for
+    clusters too small to do without its node, and for writers that are none of ours and enter by it."""
+
+    w: str
+    r: int
+    k: int
+    exclude: frozenset[str] = frozenset()
+    on_writer: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The paths that were found, as (index of the request, nodes without the writer), and what is residual."""
+
+    paths: list[tuple[int, list[str]]]
+    residual: list[int]
+    unscheduled: list[Request]
+
+
+def schedule_timestep(
+    requests: Iterable[Request], graph: Graph, residual: Sequence[int], templates: Sequence[Template], rng: Random
+) -> Plan:
+    """Algorithm 1. `residual` are the capacities left in this timestep, in the order of `graph.edges`; it is
+    not changed. A request is served until one of its chunks finds no place: its rest waits for the next step."""
+    paths: list[tuple[int, list[str]]] = []
+    unscheduled: list[Request] = []
+    available = list(residual)
+    for index, request in enumerate(requests):
+        k = request.k
+        while k > 0:
+            found = _place_chunk(request, graph, available, templates, rng)
+            if found is None:
+                unscheduled.append(replace(request, k=k))
+                break
+            nodes, available = found
+            paths.append((index, nodes))
+            k -= 1
+    return Plan(paths, available, unscheduled)
+
+
+def _place_chunk(
+    request: Request, graph: Graph, available: Sequence[int], templates: Sequence[Template], rng: Random
+) -> tuple[list[str], list[int]] | None:
+    """Lines 7 to 25: one node after the other, each sending to the next, or nothing at all."""
+    residual = list(available)
+    source, nodes = request.w, list[str]()
+    while len(nodes) < request.r:
+        template = template_for(templates, graph, request, nodes)
+        if template is Template.SAME_NODE:
+            path = loopback(graph, residual, source)
+        else:
+            constraint = create_constraint(template, graph, request, nodes)
+            path = randomized_shortest_path(graph, residual, source, constraint, rng)
+        if path is None:
+            return None
+        for edge in path:
+            residual[edge] -= 1
+        source = graph.vertices[graph.edges[path[-1]].head].name
+        nodes.append(source)
+    return nodes, residual
+
+
+def template_for(templates: Sequence[Template], graph: Graph, request: Request, nodes: Sequence[str]) -> Template:
+    """The template of the next replica; one that no server of the cluster could meet becomes ANYWHERE."""
+    level = len(nodes)
+    template = templates[level] if level < len(templates) else Template.ANYWHERE
+    if request.on_writer and not level:
+        return Template.SAME_NODE
+    if template is Template.SAME_NODE:
+        if request.w not in request.exclude:
+            return template
+        # As HDFS has it: what cannot be on the writer's node is on its rack.
+        template = Template.SAME_RACK
+    racks, servers = graph.topology.racks, graph.topology.servers
+    sender_rack = servers[nodes[-1] if nodes else request.w].rack
+    if template is Template.SAME_RACK:
+        taken = {request.w, *nodes}
+        is_there = any(node not in taken and node not in request.exclude for node in racks[sender_rack])
+        return template if is_there else Template.ANYWHERE
+    if template is Template.OTHER_RACK:
+        used = {servers[node].rack for node in (request.w, *nodes)}
+        is_there = any(rack not in used and not request.exclude.issuperset(racks[rack]) for rack in racks)
+        return template if is_there else Template.ANYWHERE
+    return template
+
+
+def create_constraint(template: Template, graph: Graph, request: Request, nodes: Sequence[str]) -> Constraint:
+    """The template for this writer and the replicas placed so far: distinct nodes, and none on the writer."""
+    servers = graph.topology.servers
+    taken = {request.w, *nodes, *request.exclude}
+    sender_rack = servers[nodes[-1] if nodes else request.w].rack
+    racks = {servers[node].rack for node in (request.w, *nodes)}
+
+    def allowed(node: str) -> bool:
+        if node in taken:
+            return False
+        rack = servers[node].rack
+        if template is Template.SAME_RACK:
+            return rack == sender_rack
+        return template is Template.ANYWHERE or rack not in racks
+
+    return allowed
+
+
+def randomized_shortest_path(
+    graph: Graph, residual: Sequence[int], source: str, constraint: Constraint, rng: Random
+) -> list[int] | None:
+    """The edges of a cheapest way from a sending process to the receiving process of an allowed node; edges
+    out of a vertex are tried in random order, so that of equal destinations each may be found."""
+    start = graph.position[Vertex(Role.SEND, source)]
+    arrived_by: dict[int, int] = {}
+    waiting: list[tuple[int, int, int, int]] = [(0, 0, start, -1)]
+    tried = 0
+    while waiting:
+        cost, _, at, edge = heappop(waiting)
+        if at in arrived_by:
+            continue
+        arrived_by[at] = edge
+        vertex = graph.vertices[at]
+        if vertex.role is Role.RECEIVE and constraint(vertex.name):
+            return _edges_to(graph, arrived_by, at)
+        leaving = graph.leaving[at]
+        for onward in rng.sample(leaving, len(leaving)) if len(leaving) > 1 else leaving:
+            head = graph.edges[onward].head
+            if residual[onward] > 0 and head not in arrived_by:
+                tried += 1
+                heappush(waiting, (cost + graph.edges[onward].cost, tried, head, onward))
+    return None
+
+
+def _edges_to(graph: Graph, arrived_by: dict[int, int], at: int) -> list[int]:
+    edges: list[int] = []
+    while (edge := arrived_by[at]) >= 0:
+        edges.append(edge)
+        at = graph.edges[edge].tail
+    return edges[::-1]
+
+
+def loopback(graph: Graph, residual: Sequence[int], node: str) -> list[int] | None:
+    """A writer's own disk: only its receiving edge is used."""
+    (edge,) = graph.leaving[graph.position[Vertex(Role.DOWN, node)]]
+    return [edge] if residual[edge] > 0 else None

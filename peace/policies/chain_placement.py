@@ -1,0 +1,312 @@
+"""Place the replicas of one chunk and reserve what their pipeline needs: all of it or nothing.
+
+A chain goes from the writer through nodes of its own rack to nodes of one other rack, so that every chunk is
+on two racks and crosses between them once. It reserves a slot on each node, a stream on each switch link that
+it crosses, and a sending stream on each node that passes the chunk on.
+
+Where the cluster leaves no choice this gives way, in this order: that all other replicas are on one rack; that
+there are two racks; that slow nodes get nothing; that the writer's node holds none; the number of replicas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from random import Random
+from statistics import fmean
+
+from peacefs.topology.calibration import Calibration
+from peacefs.topology.model import Topology
+from peacefs.topology.routes import Hop, Routes
+
+from .rack_load import NodeLoad, RackLoad
+from .reach import Reach, Reaches
+
+_NO_LIMIT = 1 << 30
+
+
+@dataclass(slots=True)
+class Chain:
+    """A place for one chunk: the nodes that store it, those of ours that send it, and the numbers of the
+    switch links that it crosses."""
+
+    nodes: list[NodeLoad]
+    senders: list[NodeLoad]
+    links: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Loads:
+    """The load of the chunks in flight, each as (taken, of how many): slots of nodes, streams of switch links."""
+
+    slots: dict[str, tuple[int, int]]
+    links: dict[Hop, tuple[int, int]]
+
+
+class ChainPlacement:
+    """One cluster's load under the chains that are reserved."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        calibration: Calibration,
+        rng: Random,
+        *,
+        sends_max: int,
+        writer_holds_replica: bool,
+    ) -> None:
+        self._rng = rng
+        self._sends_max = sends_max
+        self._writer_holds_replica = writer_holds_replica
+        self.racks = [RackLoad(rack, index, sends_max) for index, rack in enumerate(topology.racks)]
+        by_name = {rack.name: rack for rack in self.racks}
+        self.nodes = {
+            name: NodeLoad(name, by_name[server.rack], calibration.slots[name], calibration.bytes_s[name])
+            for name, server in sorted(topology.servers.items())
+        }
+        for node in self.nodes.values():
+            if node.slots:
+                node.rack.add(node)
+        self._link_streams = calibration.link_streams
+        number = {hop: number for number, hop in enumerate(self._link_streams)}
+        self._link_free = list(self._link_streams.values())
+        routes = Routes(topology)
+        #: By rack and rack, the cheapest ways between them, as numbers of links.
+        self._ways = [
+            [[[number[hop] for hop in way] for way in routes.between_racks(a, b)] for b in topology.racks]
+            for a in topology.racks
+        ]
+        self._reaches = Reaches(self.racks, self.nodes, self._recruit_slow_nodes)
+        #: Times that a slow node was given a slot after all.
+        self.recruited = 0
+
+    def _recruit_slow_nodes(self) -> bool:
+        slow = [node for node in self.nodes.values() if not node.slots]
+        for node in slow:
+            node.slots = 1
+            node.rack.add(node)
+        self._reaches.forget()
+        self.recruited += bool(slow)
+        return bool(slow)
+
+    # -- finding ---------------------------------------------------------------------------------
+
+    def can_place(self, exclude: frozenset[str]) -> bool:
+        """Return whether the cluster at rest has any node for a chunk that avoids these."""
+        return not self.nodes.keys() <= exclude
+
+    def is_hopeless(self, writer: str | None, replicas: int) -> bool:
+        """Return whether there is no room now for a chunk of any writer in this rack that excludes nothing. Judged
+        from what is free in racks alone: where it is false there may be no room either; where it is
+        true `place` draws no chances."""
+        free = self._free_nodes()
+        if not free:
+            return True
+        at_writer = self.nodes.get(writer) if writer is not None else None
+        enough = sum(len(rack.nodes) for rack in self.racks) > replicas
+        if not enough or replicas == 1:
+            return False
+        if free < replicas:
+            return True
+        if at_writer is None or len(self.racks) == 1:
+            return False
+        home = at_writer.rack
+        others = [rack for rack in self.racks if rack is not home and rack.nodes]
+        if not others or len(home.nodes) < 2:
+            return False
+        # Every writer of the rack has another node in it, so that at least one replica stays and one leaves.
+        if replicas > len(home.nodes) - 1 + max(len(rack.nodes) for rack in others):
+            return not home.free_nodes or self._roomiest_other(home) is None
+        most = max(_takes_last(rack) if self._open_way(home, rack) is not None else 0 for rack in others)
+        stay = max(1, replicas - most)
+        # A writer's own replica comes first and is passed on whatever else its node sends.
+        return not most or home.free_nodes < stay or home.free_senders < stay - self._writer_holds_replica
+
+    def _free_nodes(self) -> int:
+        return sum([rack.free_nodes for rack in self.racks])
+
+    def place(self, writer: str | None, replicas: int, exclude: frozenset[str]) -> Chain | None:
+        """A chain for one chunk, not reserved yet; None if there is no room for all of it now."""
+        at_writer = self.nodes.get(writer) if writer is not None else None
+        home = at_writer.rack if at_writer is not None else self._home_of_a_stranger(exclude)
+        if home is None:
+            return None
+        reach = self._reaches.of(at_writer, home, replicas, exclude)
+        if self._free_nodes() < reach.replicas:
+            return None
+        own = at_writer if self._may_hold_replica(at_writer, reach, exclude) else None
+        other = self._roomiest_other(home) if reach.elsewhere else None
+        if (reach.needs_writer and own is None) or (reach.elsewhere and other is None and replicas > 1):
+            return None
+        more_here = other is None or home.share > other.share
+        for here in reach.splits(own is not None, more_here):
+            if at_writer is None and not here:
+                continue
+            away = reach.replicas - here
+            if away and home.free_senders < here - (own is not None):
+                continue
+            if here and away and reach.one_rack_is_enough and not self._one_rack_takes(away, home, other):
+                continue
+            barred = {*exclude, at_writer.name} if at_writer is not None else set(exclude)
+            chain = Chain([own] if own else [], [], [])
+            if not self._pick(chain, home, here - len(chain.nodes), away > 0, barred):
+                continue
+            if away and not self._leave_rack(chain, home, other, away, reach, barred):
+                continue
+            chain.senders = chain.nodes[:-1]
+            if at_writer is not None and own is None:
+                chain.senders.append(at_writer)
+            return chain
+        return None
+
+    def _one_rack_takes(self, count: int, home: RackLoad, other: RackLoad | None) -> bool:
+        """Return whether a rack but `home` has so many free nodes and is open; `other`, which is open, is tried
+        first."""
+        if other is not None and _takes_last(other) >= count:
+            return True
+        return any(
+            _takes_last(rack) >= count and rack is not home and self._open_way(home, rack) is not None
+            for rack in self.racks
+        )
+
+    def _home_of_a_stranger(self, exclude: frozenset[str]) -> RackLoad | None:
+        """The roomiest rack, for a writer that is none of ours: its chain begins there."""
+        racks = [rack for rack in self.racks if any(node.name not in exclude for node in rack.nodes)]
+        if not racks and self._recruit_slow_nodes():
+            return self._home_of_a_stranger(exclude)
+        return max(racks, key=lambda rack: rack.share, default=None)
+
+    def _may_hold_replica(self, at_writer: NodeLoad | None, reach: Reach, exclude: frozenset[str]) -> bool:
+        if at_writer is None or not (reach.needs_writer or self._writer_holds_replica):
+            return False
+        return at_writer.receiving < at_writer.slots and at_writer.name not in exclude
+
+    def _roomiest_other(self, home: RackLoad) -> RackLoad | None:
+        """The rack with the largest share of free slots among those that the links let a chunk reach now."""
+        best, best_share = None, 0.0
+        for rack in self.racks:
+            if rack.share > best_share and rack is not home and self._open_way(home, rack) is not None:
+                best, best_share = rack, rack.share
+        return best
+
+    def _open_way(self, source: RackLoad, target: RackLoad, used: Sequence[int] = ()) -> list[int] | None:
+        """Return the way whose tightest link has the most streams to spare, beyond those already `used`, if every
+        link has one."""
+        best, most = None, 0
+        for way in self._ways[source.index][target.index]:
+            spare = _NO_LIMIT
+            for link in way:
+                left = self._link_free[link] - (used.count(link) if used else 0)
+                if left < spare:
+                    spare = left
+            if spare > most:
+                best, most = way, spare
+        return best
+
+    def _leave_rack(
+        self, chain: Chain, home: RackLoad, other: RackLoad | None, away: int, reach: Reach, barred: set[str]
+    ) -> bool:
+        """Adds nodes of the roomiest other rack, or of another if that has too few that may be chosen."""
+        none_stays = not chain.nodes and away > 1 and reach.racks_elsewhere > 1
+        if none_stays or not reach.one_rack_is_enough:
+            return self._pick_around(chain, home, away, away - none_stays, barred)
+        if other is not None and self._cross(chain, home, other, away, barred):
+            return True
+        rest = [rack for rack in self.racks if rack is not home and rack is not other]
+        rest.sort(key=lambda rack: -rack.share)
+        return any(self._cross(chain, home, rack, away, barred) for rack in rest)
+
+    def _cross(self, chain: Chain, home: RackLoad, rack: RackLoad, count: int, barred: set[str]) -> bool:
+        """Adds the last nodes, all in this rack; or leaves the chain as it was."""
+        if rack.free_nodes < count:
+            return False
+        way, at_home = self._open_way(home, rack), len(chain.nodes)
+        if way is None or not self._pick(chain, rack, count, False, barred):
+            del chain.nodes[at_home:]
+            return False
+        chain.links.extend(way)
+        return True
+
+    def _pick(self, chain: Chain, rack: RackLoad, count: int, sends_on: bool, barred: set[str]) -> bool:
+        """Adds nodes of one rack; the last need not send unless the chain goes on after it."""
+        if rack.free_nodes < count:
+            return False
+        for left in range(count, 0, -1):
+            limit = self._sends_max if sends_on or left > 1 else _NO_LIMIT
+            node = rack.least_loaded(self._rng, barred, limit)
+            if node is None:
+                return False
+            barred.add(node.name)
+            chain.nodes.append(node)
+        return True
+
+    def _pick_around(self, chain: Chain, home: RackLoad, away: int, in_one_max: int, barred: set[str]) -> bool:
+        """Adds nodes of several racks, so many at most of one. The next rack is always the nearest, so that no
+        link is crossed twice."""
+        at, unvisited = home, [rack for rack in self.racks if rack is not home]
+        while away and unvisited:
+            ways = self._ways[at.index]
+            rack = min(unvisited, key=lambda rack: (len(ways[rack.index][0]), -rack.share, rack.index))
+            unvisited.remove(rack)
+            way, count = self._open_way(at, rack, chain.links), 0
+            while way and count < min(away, in_one_max) and self._pick(chain, rack, 1, away - count > 1, barred):
+                count += 1
+            if way and count:
+                chain.links.extend(way)
+                at, away = rack, away - count
+        return not away
+
+    # -- reserving -------------------------------------------------------------------------------
+
+    def reserve(self, chain: Chain, chunk_bytes: int) -> None:
+        """Takes all that the chain needs."""
+        for node in chain.nodes:
+            node.rack.take(node)
+            node.assigned_s += chunk_bytes / node.bytes_s
+        for sender in chain.senders:
+            sender.rack.sends(sender, 1)
+        for link in chain.links:
+            self._link_free[link] -= 1
+
+    def give_back(self, chain: Chain) -> None:
+        """Gives back all that `reserve` took, but for the bytes: those stay on the disks."""
+        for node in chain.nodes:
+            node.rack.give_back(node)
+        for sender in chain.senders:
+            sender.rack.sends(sender, -1)
+        for link in chain.links:
+            self._link_free[link] += 1
+
+    def loads(self) -> Loads:
+        """The loads that are reserved now."""
+        streams = zip(self._link_streams.items(), self._link_free, strict=True)
+        return Loads(
+            slots={name: (node.receiving, node.slots) for name, node in self.nodes.items()},
+            links={hop: (total - free, total) for (hop, total), free in streams},
+        )
+
+    # -- taking over -----------------------------------------------------------------------------
+
+    def adopt(self, writer: str | None, names: Sequence[str]) -> Chain:
+        """Reserves for a chunk that is on its way already, however full the cluster is. Nodes that are gone
+        are left out."""
+        nodes = [self.nodes[name] for name in names if name in self.nodes]
+        at_writer = self.nodes.get(writer) if writer is not None else None
+        route = [at_writer, *nodes] if at_writer is not None and at_writer not in nodes else nodes
+        links = [link for a, b in pairwise(route) for link in self._ways[a.rack.index][b.rack.index][0]]
+        chain = Chain(nodes, route[:-1], links)
+        self.reserve(chain, 0)
+        return chain
+
+    def inherit(self, earlier: ChainPlacement) -> None:
+        """Remembers what nodes were given before; one that is new starts level with the others."""
+        given = {name: node.assigned_s for name, node in earlier.nodes.items()}
+        level = fmean(given.values()) if given else 0.0
+        for name, node in self.nodes.items():
+            node.assigned_s = given.get(name, level)
+
+
+def _takes_last(rack: RackLoad) -> int:
+    """The number of the rack's nodes that may end a chain: all but the last node of a chain send."""
+    return min(rack.free_nodes, rack.free_senders + 1)

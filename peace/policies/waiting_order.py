@@ -1,0 +1,144 @@
+"""In which order waiting sets are served, kept up to date set by set: an event costs what it changes.
+
+What a set counts is a value of its own less what all sets of its writer's rack share. So each rack has a sorted
+list by the values, which change only with a set's own events, and a walk merges the lists. Values are whole bytes,
+so that what is equal is equal in every sum. Sets that any node can
+be chosen for, with equally many replicas, are in one list, for they lack room together: a walk can drop them all.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from heapq import heapify, heappop, heappush, heapreplace
+
+from .ledger import Pending
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Sets whose writers are in one rack (None: none of ours), of so many replicas. `plain`: nothing is
+    excluded."""
+
+    rack: str | None
+    replication: int
+    plain: bool
+
+
+@dataclass(slots=True)
+class _Entry:
+    kind: Kind
+    value: int
+    pending: Pending
+    unfinished_bytes: int
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.value, self.pending.order
+
+
+_Listed = tuple[int, int, Pending]
+
+
+class WaitingOrder:
+    """Sets by name. Those of which nothing waits are not listed, but their unfinished bytes count."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, _Entry] = {}
+        self._lists: dict[Kind, list[_Listed]] = {}
+        self._unfinished: dict[str | None, int] = {}
+
+    def put(self, pending: Pending, kind: Kind, value: int) -> None:
+        """A set that is new, or of which something has changed. Of equal values the older is first."""
+        name = pending.write_set.name
+        self.remove(name)
+        entry = _Entry(kind, value, pending, pending.unfinished_bytes)
+        self._entries[name] = entry
+        self._unfinished[kind.rack] = self._unfinished.get(kind.rack, 0) + entry.unfinished_bytes
+        if pending.waiting:
+            insort(self._lists.setdefault(kind, []), (*entry.key, pending))
+
+    def remove(self, name: str) -> None:
+        """It is gone. That it is not known is fine."""
+        entry = self._entries.pop(name, None)
+        if entry is None:
+            return
+        rack = entry.kind.rack
+        self._unfinished[rack] -= entry.unfinished_bytes
+        if not self._unfinished[rack]:
+            del self._unfinished[rack]
+        listed = self._lists.get(entry.kind, [])
+        at = bisect_left(listed, entry.key, key=_key)
+        if at < len(listed) and _key(listed[at]) == entry.key:
+            del listed[at]
+            if not listed:
+                del self._lists[entry.kind]
+
+    def unfinished(self) -> Mapping[str | None, int]:
+        """Bytes of all sets of each rack's writers, waiting or on their way."""
+        return self._unfinished
+
+    def walk(self, less: Mapping[str | None, int]) -> Walk:
+        """All that wait, in order: the least value first, less what its rack has in `less`. Until it is over
+        nothing may be put or removed."""
+        return Walk(self._lists, less)
+
+
+class Walk:
+    """Gives each waiting set once, but those of kinds that were dropped."""
+
+    def __init__(self, lists: Mapping[Kind, list[_Listed]], less: Mapping[str | None, int]) -> None:
+        self._lists = lists
+        self._less = {kind: less.get(kind.rack, 0) for kind in lists}
+        self._dropped: list[Kind] = []
+        kinds = list(lists)
+        #: The cursor of each list: the value of its next entry, its order, the number of its kind, its place.
+        self._kinds = kinds
+        self._heads = [self._head(number, 0) for number in range(len(kinds))]
+        heapify(self._heads)
+        self._current: tuple[int, int] | None = None
+        self._is_dropped = False
+
+    def _head(self, number: int, at: int) -> tuple[int, int, int, int]:
+        kind = self._kinds[number]
+        value, order, _ = self._lists[kind][at]
+        return value - self._less[kind], order, number, at
+
+    def __iter__(self) -> Iterator[tuple[Kind, Pending]]:
+        while self._heads:
+            value, order, number, at = self._heads[0]
+            kind = self._kinds[number]
+            listed = self._lists[kind]
+            self._current, self._is_dropped = (value, order), False
+            yield kind, listed[at][2]
+            if self._is_dropped:
+                self._dropped.append(kind)
+            if self._is_dropped or at + 1 == len(listed):
+                heappop(self._heads)
+            else:
+                heapreplace(self._heads, self._head(number, at + 1))
+
+    def drop(self) -> None:
+        """Gives no more of the kind that was given last."""
+        self._is_dropped = True
+
+    def take_up_again(self) -> None:
+        """Yield the entries that were dropped after all, from here on."""
+        assert self._current is not None
+        for kind in self._dropped:
+            listed, less = self._lists[kind], self._less[kind]
+            at = bisect_right(listed, self._current, key=partial(_counting, less))
+            if at < len(listed):
+                heappush(self._heads, self._head(self._kinds.index(kind), at))
+        self._dropped.clear()
+        self._is_dropped = False
+
+
+def _counting(less: int, listed: _Listed) -> tuple[int, int]:
+    return listed[0] - less, listed[1]
+
+
+def _key(listed: _Listed) -> tuple[int, int]:
+    return listed[0], listed[1]

@@ -1,0 +1,99 @@
+"""Checksums that lie beside a checkpoint's files.
+
+Hadoop's local file system writes `.<name>.crc`: a CRC-32 of each 512 bytes. Spark, from format 2 on, writes
+`<name>.crc`: one CRC-32C of the whole, as JSON.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import Protocol
+
+import crc32c
+import msgspec
+
+from peacefs.protocol.errors import CheckpointDamaged
+
+_HADOOP_MAGIC = b"crc\x00"
+_MASK = 0xFFFFFFFF
+
+
+class Checker(Protocol):
+    """Is fed a file piece by piece."""
+
+    def update(self, data: bytes) -> None: ...
+
+    def finish(self) -> None:
+        """Raises CheckpointDamaged unless all that was fed matches."""
+        ...
+
+
+class SparkChecksum(msgspec.Struct, frozen=True, rename="camel"):
+    """The checksum file that Spark itself writes beside a file, in JSON: CRC32C of the whole, length in bytes."""
+
+    algorithm: str
+    value: int
+    main_file_size: int
+
+
+def parse_checksum(data: bytes) -> Checker:
+    """Parse a checksum file of either kind. Raises CheckpointDamaged."""
+    if data.startswith(_HADOOP_MAGIC):
+        return HadoopChecker(data)
+    try:
+        wanted = msgspec.json.decode(data, type=SparkChecksum)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise CheckpointDamaged(f"the checksum file cannot be read: {error}") from None
+    if wanted.algorithm != "CRC32C":
+        raise CheckpointDamaged(f"the checksum file is of the unknown algorithm {wanted.algorithm!r}")
+    return SparkChecker(wanted)
+
+
+class SparkChecker:
+    """Holds a file to a `SparkChecksum`, piece by piece."""
+
+    def __init__(self, wanted: SparkChecksum) -> None:
+        self._wanted = wanted
+        self._value = 0
+        self._length = 0
+
+    def update(self, data: bytes) -> None:
+        self._value = crc32c.crc32c(data, self._value)
+        self._length += len(data)
+
+    def finish(self) -> None:
+        if self._length != self._wanted.main_file_size:
+            raise CheckpointDamaged(f"{self._length} bytes long, not {self._wanted.main_file_size}")
+        if self._value != self._wanted.value & _MASK:
+            raise CheckpointDamaged("it does not match the checksum beside it")
+
+
+class HadoopChecker:
+    """Raises CheckpointDamaged for a file that is none."""
+
+    def __init__(self, data: bytes) -> None:
+        if len(data) < 8 or (len(data) - 8) % 4 or (block_bytes := int.from_bytes(data[4:8], "big")) < 1:
+            raise CheckpointDamaged("the checksum file is cut short")
+        self._block_bytes = block_bytes
+        self._wanted = struct.unpack(f">{(len(data) - 8) // 4}I", data[8:])
+        self._rest = b""
+        self._block = 0
+
+    def update(self, data: bytes) -> None:
+        data = self._rest + data
+        whole = len(data) - len(data) % self._block_bytes
+        for start in range(0, whole, self._block_bytes):
+            self._check(data[start : start + self._block_bytes])
+        self._rest = data[whole:]
+
+    def finish(self) -> None:
+        if self._rest:
+            self._check(self._rest)
+        if self._block != len(self._wanted):
+            raise CheckpointDamaged(f"cut short: {len(self._wanted)} checksums lie beside {self._block} blocks")
+
+    def _check(self, block: bytes) -> None:
+        if self._block >= len(self._wanted) or zlib.crc32(block) != self._wanted[self._block]:
+            raise CheckpointDamaged("it does not match the checksum beside it")
+        self._block += 1

@@ -1,0 +1,59 @@
+"""A RocksDB snapshot: a zip with the names of its SST files, which lie beside it and may belong to several."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zipfile
+import zlib
+
+import msgspec
+
+from peacefs.protocol.errors import CheckpointDamaged
+
+_CONTENTS = "metadata"
+_FAULTS = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    NotImplementedError,
+    RuntimeError,
+    EOFError,
+    OSError,
+    OverflowError,
+    ValueError,
+    KeyError,
+)
+#: The magic number at the end of every SST file of block-based tables.
+SST_END = bytes.fromhex("f7cff485b741e288")
+
+
+class SnapshotFile(msgspec.Struct, frozen=True, rename="camel"):
+    """A file of the database. The name in the checkpoint is unique, the local one is not."""
+
+    local_file_name: str
+    dfs_sst_file_name: str
+    size_bytes: int
+
+
+class Snapshot(msgspec.Struct, frozen=True, rename="camel"):
+    """RocksDB's state at a version: the files that hold it, and how many keys they hold."""
+
+    sst_files: list[SnapshotFile] = []
+    num_keys: int = 0
+
+
+def parse_snapshot(data: bytes) -> Snapshot:
+    """Verifies every member's CRC. Raises CheckpointDamaged."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            members = {name: archive.read(name) for name in archive.namelist()}
+    except _FAULTS as fault:
+        raise CheckpointDamaged(f"the archive is damaged: {fault}") from None
+    if _CONTENTS not in members:
+        raise CheckpointDamaged(f"the archive lacks {_CONTENTS}")
+    _, _, text = members[_CONTENTS].partition(b"\n")
+    try:
+        return msgspec.json.decode(text, type=Snapshot)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise CheckpointDamaged(f"its {_CONTENTS} cannot be read: {error}") from None
