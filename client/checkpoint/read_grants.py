@@ -187,8 +187,11 @@ class ReadLeaves:
         return None
 
     def _may_state(self, now_s: float, *, needs_to: bool | None) -> bool:
-        """Return whether this thread must make a statement: the only one, unless something has ended since the last,
-        which a request that is held does not say. `needs_to` None is a thread that has nothing else to do."""
+        """Return whether this thread must make a statement.
+
+        It is the only one that does, unless something has ended since the last, which a request that is held does
+        not say. `needs_to` None is a thread that has nothing else to do.
+        """
         if now_s < self._alone_until_s or needs_to is False or (self._stating and not self._unsaid):
             return False
         self._stating += 1
