@@ -173,3 +173,28 @@ def test_modes_of_a_directory_that_all_share_are_left_alone(place: Path) -> None
     with pytest.raises(StartupError, match="is shared by all users"):
         cluster.start()
     assert stat.S_IMODE(shared.stat().st_mode) == 0o1777
+
+
+def test_modes_of_an_agent_s_directory_and_its_logs_are_private(place: Path) -> None:
+    """The agent needs no coordinator for that; the log is made by the process between it and the query."""
+    secret, commands, directory = place / "secret", place / "commands.toml", place / "agent"
+    secret.write_text("x" * 40)
+    secret.chmod(0o600)
+    commands.write_text("[commands.nothing]\nprogram = '/bin/true'\n")
+    agent = [sys.executable, "-P", "-m", "peacefs", "agent", f"--dir={directory}", f"--commands={commands}"]
+    reading, writing = os.pipe()
+    guard = [sys.executable, "-P", "-m", "peacefs.spark_connector.supervision.run_guard"]
+    with umask(0):
+        running = subprocess.Popen([*agent, f"--secret-file={secret}", "--coordinator=127.0.0.1:1"])
+        try:
+            wait_until((directory / "logs").is_dir, "the agent makes its directory")
+        finally:
+            running.kill()
+            running.wait()
+        log = directory / "logs" / "run.log"
+        command = [*guard, str(reading), str(log), sys.executable, "-c", "print('said')"]
+        done = subprocess.run(command, pass_fds=[reading], timeout=60, check=False, process_group=0)
+    os.close(reading)
+    os.close(writing)
+    assert done.returncode == 0 and log.read_text() == "said\n"
+    assert open_to_others(directory) == {}
