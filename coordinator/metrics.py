@@ -82,6 +82,7 @@ def watch_state(
     cluster: Cluster,
     metadata: Path,
     floor_held: Callable[[], bool],
+    lacks_commits: Callable[[], bool],
     held: Callable[[], int],
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
@@ -89,6 +90,11 @@ def watch_state(
     _gauge("peacefs_requests_held", "Requests that wait until it is ready", held)
     _gauge("peacefs_ready", "Whether it knows enough datanodes' chunks to serve", lambda: cluster.ready(clock()))
     _gauge("peacefs_floor_held", "Whether chunks that it does not know are kept, after a restore", floor_held)
+    _gauge(
+        "peacefs_commits_missing",
+        "Whether acknowledged commits are missing, so that nothing is changed until that is accepted",
+        lacks_commits,
+    )
     _gauge("peacefs_metadata_bytes", "What the metadata's file and log take", partial(_size_of_store, metadata))
     _gauge(
         "peacefs_metadata_room_bytes",
