@@ -32,6 +32,7 @@ from peacefs.protocol.secret import (
     read_secret,
     require_secret_for,
 )
+from peacefs.protocol.service.browser_guard import BrowserGuard, OwnNames
 from peacefs.protocol.service.http_server import build_server, listen
 from peacefs.protocol.service.lifeline import announce
 from peacefs.protocol.service.process import log_to_stderr, raise_open_files_limit, stop_event
@@ -94,6 +95,8 @@ class CoordinatorOptions:
     port: int = coordinator_http_port_default
     node_port: int = coordinator_node_port_default
     advertise: str | None = None
+    #: Other names by which clients over HTTP reach it.
+    allowed_hosts: tuple[str, ...] = ()
     secret_file: Path | None = None
     ready_fd: int | None = None
     parent_fd: int | None = None
@@ -269,7 +272,8 @@ class Coordinator:
         looks = CheckpointLooks(options.look_at_checkpoints, here, self._files.fencing, self._files.reporting)
         add_checkpoint_look_routes(rest, looks)
         add_query_routes(rest, self._supervising)
-        admission = Admission(WebHdfs(self._files, rest))
+        names = OwnNames(options.host, self._advertised, options.allowed_hosts)
+        admission = Admission(BrowserGuard(WebHdfs(self._files, rest), names))
         watch(self._cluster, self._commits, admission, self._files.temporary_files)
         watch_state(self._cluster, _store(options.directory), self._reader.floor_held)
         watch_schedule(self._files.schedule, self._files.recovery)
