@@ -40,6 +40,7 @@ from peacefs.protocol.messages import (
     ReplicateChunk,
 )
 
+from .audited_calls import AuditedCalls
 from .datanode_session import NodeLink
 from .fair_turns import Turns
 
@@ -57,11 +58,13 @@ class NodeServer:
         on_epoch_seen: Callable[[NodeId, int], None],
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
+        audited: AuditedCalls | None = None,
     ) -> None:
         self.me = me
         self.cluster = cluster
         self.clock = clock
         self.wall_clock = wall_clock
+        self.audited = audited
         self.epoch = epoch
         self.on_epoch_seen = on_epoch_seen
         #: Set by the service, which builds Files with this server's `send`.

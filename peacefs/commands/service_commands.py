@@ -97,6 +97,16 @@ def coordinator(
             "--policy", metavar="NAME", help="Who decides where and when: express, paper, random or flow."
         ),
     ] = "express",
+    audit_log: Annotated[
+        Path | None,
+        typer.Option(
+            "--audit-log",
+            metavar="FILE",
+            help="Tell there who asked for what, from where, and what came of it: a line of JSON a request, with "
+            "the names of HDFS's audit log. SIGHUP opens it anew. [default: nowhere]",
+            show_default=False,
+        ),
+    ] = None,
     streams_per_node: Annotated[
         int,
         typer.Option(
@@ -129,6 +139,7 @@ def coordinator(
             parent_fd=parent_fd,
             check_permissions=permissions,
             trash_minutes=trash_minutes,
+            audit_log=audit_log,
             collect_temporary_hours=collect_temporary,
             groups=dict(_group(text) for text in groups or ()),
             topology=topology_file,
