@@ -562,8 +562,9 @@ http_head_bytes_max: Final = 128 * KIB
 http_headers_max: Final = 100
 # Requests that wait for an answer to the one before them on the same connection.
 http_pipelined_max: Final = 16
-# The audit log: how long lines are gathered before they are written together, what waits for a disk that is slow or full before records are lost, how often it is tried again,
-# how long an end waits for it, and how much of a name is told.
+# The audit log: how long lines are gathered before they are written together, what waits for a disk that is
+# slow or full before records are lost, how often it is tried again, how long an end waits for it, and how much
+# of a name is told.
 audit_gather_s: Final = 0.1
 audit_waiting_bytes_max: Final = 16 * MIB
 audit_retry_s: Final = 1.0

@@ -3,10 +3,11 @@
 The names of the fields are those of HDFS's audit log where it has them. A line is ASCII without control
 characters, whatever names are in it, so that nobody can forge another; tokens and secrets are in none.
 
-Lines are made where requests are answered, and written together by a thread of this log's own, which gathers them
-for a moment: a disk that is slow holds nobody up, and who is killed loses the lines of that moment. What cannot be written is kept for a while, up to a bound, and then lost; the service goes on, its own
-log says so, and a metric and a later line of this log say how many were lost. A file that was moved away is left
-and made anew, and SIGHUP does so at once, as logrotate expects with either of its ways.
+Lines are made where requests are answered, and written together by a thread of this log's own, which gathers
+them for a moment: a disk that is slow holds nobody up, and who is killed loses the lines of that moment. What
+cannot be written is kept for a while, up to a bound, and then lost; the service goes on, its own log says so,
+and a metric and a later line of this log say how many were lost. A file that was moved away is left and made
+anew, and SIGHUP does so at once, as logrotate expects with either of its ways.
 """
 
 from __future__ import annotations

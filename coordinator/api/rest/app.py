@@ -16,6 +16,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 import peacefs
 from peacefs.coordinator.cluster.core import Cluster
@@ -124,6 +125,11 @@ def _answer_errors(app: FastAPI) -> None:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         return JSONResponse(remote_exception(BadRequest(f"{where}: {first['msg']}")), 400)
+
+    @app.exception_handler(ClientDisconnect)
+    async def gone(_request: Request, _error: ClientDisconnect) -> JSONResponse:
+        """In the middle of a body. Nobody reads the answer, and the log need not tell."""
+        return JSONResponse(remote_exception(BadRequest("the body has no end")), 400)
 
     @app.exception_handler(HTTPException)
     async def routing(request: Request, error: HTTPException) -> JSONResponse:
