@@ -210,7 +210,8 @@ class Datanode:
         self._advertised = options.advertise or options.host
         self._me = Identity(directory.cluster, "datanode", self._node, signer)
         self._served_here = ServedHere()
-        self._pool = ConnectionPool(self._me, served_here=self._served_here)
+        # Only to addresses that the coordinator has named: a local socket has a name that its owner has given it.
+        self._pool = ConnectionPool(self._me, served_here=self._served_here, local_sockets=False)
         self._changes = Changes()
         self._paces = Paces()
         self._streams = StreamsUnderWay(self._node)

@@ -100,7 +100,7 @@ file_chunks_max: Final = 2000
 concat_sources_max: Final = 1000
 # A writer that flushes writes its last pieces anew with what follows, until they are together so long.
 flush_merge_bytes_max: Final = 4 * MIB
-# Pieces that were written anew wait for readers that know them, a read token's lifetime, up to this many.
+# Pieces that were written anew wait for readers that know them, while their tokens are renewed, up to this many.
 superseded_chunks_max: Final = 1_000_000
 
 # -- frames --------------------------------------------------------------------------------------
@@ -189,7 +189,12 @@ control_call_timeout_s: Final = 50.0
 link_silence_timeout_s: Final = 8.0
 # A Spark task may write one file for hours. What a failed write left behind is garbage only after this time.
 write_token_lifetime_s: Final = 6 * 3600.0
-read_token_lifetime_s: Final = 3600.0
+# A reader's rights are looked at again this often, so that rights that were taken away are gone after this time. A
+# reader that has been silent for the longer time opens the file again.
+read_token_lifetime_s: Final = 60.0
+read_token_renewable_s: Final = 3600.0
+# When a file is being sent and the coordinator does not say whether it still may be, it is asked again so soon.
+read_renewal_retry_s: Final = 5.0
 # How long a hop that broke off has to say why.
 last_word_timeout_s: Final = 1.0
 # A producer that brings no byte of its file for this long is given up: its token has expired by then.

@@ -152,7 +152,7 @@ class OwnWork:
             _log_slowness(found)
         self._nodes.send(ticked.orders)
         for copy in ticked.copies:
-            self._nodes.start_copy(copy, self._files.writing.write_token(copy.chunk, copy.version, [copy.target]))
+            self._nodes.start_copy(copy)
 
     def _schedule_in_turns(self) -> None:
         """What is due; a policy that plans for long gets another turn after all else that waits."""

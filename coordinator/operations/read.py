@@ -1,20 +1,26 @@
-"""Reading files: leave to read, and where the chunks are."""
+"""Reading files: leave to read, and where the chunks are.
+
+Leave is short: a datanode takes a token for `read_token_lifetime_s`, then its bearer comes here, and the rights of
+the user whom it was given to are looked at again (decision 29).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from peacefs.coordinator.cluster.membership import Node, State
-from peacefs.coordinator.metadata.model import FileChunk, FileStatus, Kind
+from peacefs.coordinator.metadata.model import FileChunk, FileStatus, InodeId, Kind
 from peacefs.coordinator.metadata.store import ROOT
 from peacefs.coordinator.namespace import access_checks, snapshots
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.permissions import Access
-from peacefs.protocol.errors import ChunkUnavailable, PathIsDirectory
+from peacefs.protocol.errors import AccessDenied, ChunkUnavailable, FileNotFound, PathIsDirectory
 from peacefs.protocol.ids import ChunkId
-from peacefs.protocol.limits import read_token_lifetime_s
+from peacefs.protocol.limits import read_token_renewable_s
 from peacefs.protocol.messages import ChunkLayout, Done, GetLayout, Hop, Layout, Replica, ReportCorrupt, Usage
 from peacefs.protocol.tokens import ChunkRead, FileRead
 
@@ -27,10 +33,9 @@ class OpenTicket:
 
     http_host: str
     http_port: int
+    #: With the layout of a file of one chunk; the datanode would have to ask for it.
     token: str
     length: int
-    #: Of a file of one chunk; the datanode would have to ask for it.
-    layout: Layout | None
     block_bytes: int
 
 
@@ -63,6 +68,10 @@ class _ReadableFile:
     status: FileStatus
     place: snapshots.Place
 
+    @property
+    def at_tx(self) -> int | None:
+        return self.place.snapshot.at_tx if self.place.snapshot else None
+
     def chunks(self) -> list[FileChunk]:
         return namespace.layout(self.place.reader, self.status.inode)
 
@@ -86,26 +95,55 @@ class Reading:
         await self._at.until_ready()
         chunks = file.chunks()
         node = self._gateway_for(file.path, chunks, client_host, exclude, offset)
-        token = self._at.signer.sign(self._read_token(file, user))
-        layout = self._layout(chunks, node.registration.data_host, first=node) if len(chunks) == 1 else None
-        http = node.registration
+        at_tx, http = file.at_tx, node.registration
+        places = self._places(chunks, http.data_host, first=node) if len(chunks) == 1 else None
+        token = self._read_token(file.path, file.status.inode, user, at_tx, places)
         length, block_bytes = file.status.length, file.status.block_bytes
-        return OpenTicket(http.http_host, http.http_port, token, length, layout, block_bytes)
+        return OpenTicket(http.http_host, http.http_port, self._at.signer.sign(token), length, block_bytes)
 
     async def open_direct(self, path: str, user: str, client_host: str | None) -> tuple[str, Layout, FileStatus]:
         """For our own client, which reads from datanodes itself: the token, the layout, the status."""
         file = self._readable_file(path, user)
         await self._at.until_ready()
-        layout = self._layout(file.chunks(), client_host)
-        return self._at.signer.sign(self._read_token(file, user)), layout, file.status
+        token = self._read_token(file.path, file.status.inode, user, file.at_tx)
+        layout = self._layout(token, self._places(file.chunks(), client_host))
+        return self._at.signer.sign(token), layout, file.status
 
     async def layout(self, wanted: GetLayout, reader_host: str | None) -> Layout:
-        """Where the chunks of an open file are now."""
-        token = self._at.signer.verify(wanted.token, FileRead, self._at.wall_clock())
+        """Where the chunks of an open file are now, and its token renewed.
+
+        Raises AccessDenied if its user may not read it any more, FileNotFound, TokenExpired.
+        """
+        token = self._at.signer.verify_reader(wanted.token, self._at.wall_clock())
         await self._at.until_ready()
-        reader = self._at.reader if token.at_tx is None else self._at.reader.at(token.at_tx, ROOT)
-        namespace.status_of_inode(reader, token.inode)
-        return self._layout(namespace.layout(reader, token.inode), reader_host)
+        chunks = self._chunks_of_open_file(token)
+        if wanted.held:
+            chunks = [self._held_chunk(token, wanted.held)]
+        renewed = self._read_token(token.path, token.inode, token.user, token.at_tx)
+        layout = self._layout(renewed, self._places(chunks, reader_host))
+        return replace(layout, token=self._at.signer.sign(renewed))
+
+    def _chunks_of_open_file(self, token: FileRead) -> list[FileChunk]:
+        caller, reader = self._at.callers.of(token.user), self._at.reader
+        with reader.view():
+            if token.at_tx is None:
+                access_checks.check_open_file(reader, token.inode, caller)
+            else:
+                # What rights are in a snapshot nobody changes; those on the way to it may be.
+                access_checks.check_way_to_snapshots(reader, parse_path(token.path), caller)
+                reader = reader.at(token.at_tx, ROOT)
+            namespace.status_of_inode(reader, token.inode)
+            return namespace.layout(reader, token.inode)
+
+    def _held_chunk(self, token: FileRead, held: str) -> FileChunk:
+        """A chunk that belongs to the file, or did when the reader was told of it."""
+        leave = self._at.signer.verify_even_late(held, ChunkRead)
+        if leave.inode != token.inode:
+            raise AccessDenied("the chunk was given to a reader of another file")
+        state = self._at.cluster.chunks.get(leave.chunk)
+        if state is None:
+            raise FileNotFound("the file was replaced while it was being read")
+        return FileChunk(state.chunk, state.version, state.length)
 
     async def report_corrupt(self, report: ReportCorrupt) -> Done:
         """A reader met bad bytes; the datanode is asked to check."""
@@ -140,34 +178,29 @@ class Reading:
             raise PathIsDirectory(f"Path is not a file: {path}")
         return _ReadableFile(path, status, place)
 
-    def _read_token(self, file: _ReadableFile, user: str) -> FileRead:
-        return FileRead(
-            expires_s=self._at.wall_clock() + read_token_lifetime_s,
-            path=file.path,
-            inode=file.status.inode,
-            user=user,
-            at_tx=file.place.snapshot.at_tx if file.place.snapshot else None,
-        )
+    def _read_token(
+        self, path: str, inode: InodeId, user: str, at_tx: int | None, chunks: list[ChunkLayout] | None = None
+    ) -> FileRead:
+        now_s = self._at.wall_clock()
+        expires_s, renewable_until_s = now_s + self._at.read_token_lifetime_s, now_s + read_token_renewable_s
+        return FileRead(expires_s, path, inode, user, renewable_until_s, at_tx, chunks)
 
-    def _layout(self, chunks: Sequence[FileChunk], reader_host: str | None, first: Node | None = None) -> Layout:
-        """The chunks, of one look-up, tell the length too: the file may be extended or cut meanwhile.
+    def _layout(self, token: FileRead, places: Sequence[ChunkLayout]) -> Layout:
+        """The chunks, of one look-up, tell the length too: the file may be extended or cut meanwhile."""
+        sign = self._at.signer.sign
+        chunks = [
+            replace(place, token=sign(ChunkRead(token.expires_s, place.chunk, token.inode))) for place in places
+        ]
+        return Layout(sum(chunk.length for chunk in chunks), chunks)
 
-        The replica on `first` comes first.
-        """
-        expires_s = self._at.wall_clock() + read_token_lifetime_s
-        return Layout(
-            sum(chunk.length for chunk in chunks),
-            [
-                ChunkLayout(
-                    chunk.chunk,
-                    chunk.version,
-                    chunk.length,
-                    self._at.signer.sign(ChunkRead(expires_s=expires_s, chunk=chunk.chunk)),
-                    self._hops(chunk.chunk, reader_host, first),
-                )
-                for chunk in chunks
-            ],
-        )
+    def _places(
+        self, chunks: Sequence[FileChunk], reader_host: str | None, first: Node | None = None
+    ) -> list[ChunkLayout]:
+        """Where the chunks are, without leave to read them; the replica on `first` comes first."""
+        return [
+            ChunkLayout(chunk.chunk, chunk.version, chunk.length, "", self._hops(chunk.chunk, reader_host, first))
+            for chunk in chunks
+        ]
 
     def _hops(self, chunk: ChunkId, reader_host: str | None, first: Node | None) -> list[Hop]:
         nodes = self._at.cluster.locations(chunk, reader_host)

@@ -100,7 +100,7 @@ class NodeServer:
             if link is not None:
                 link.write(order.message)
 
-    def start_copy(self, copy: Copy, token: str) -> None:
+    def start_copy(self, copy: Copy) -> None:
         """Tells a source to copy a chunk; its answer goes back to the core."""
         target = self.cluster.hop(copy.target)
         link = self._links.get(copy.source)
@@ -109,6 +109,7 @@ class NodeServer:
             return
         log.info("copying chunk %s from %s to %s", show(copy.chunk), copy.source, copy.target)
         self.files.schedule.copy_begins(copy.chunk, copy.source, copy.target)
+        token = self.files.writing.write_token(copy.chunk, copy.version, [target])
         link.ask(
             ReplicateChunk(copy.chunk, copy.version, [target], token, copy.bytes_per_second),
             lambda reply: self._copied(copy, reply),

@@ -236,7 +236,7 @@ class SimulatedCoordinator:
     def _start_copy(self, copy: Copy) -> None:
         target = self.cluster.hop(copy.target)
         assert target is not None
-        token = self.files.writing.write_token(copy.chunk, copy.version, [copy.target])
+        token = self.files.writing.write_token(copy.chunk, copy.version, [target])
         order = ReplicateChunk(copy.chunk, copy.version, [target], token, copy.bytes_per_second)
         cluster, schedule = self.cluster, self.files.schedule
         schedule.copy_begins(copy.chunk, copy.source, copy.target)
