@@ -7,6 +7,7 @@ import getpass
 import logging
 import os
 import random
+import secrets
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -23,6 +24,7 @@ from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import (
     coordinator_http_port_default,
     coordinator_node_port_default,
+    proof_nonce_bytes,
     streams_per_node_default,
     thread_switch_interval_s,
 )
@@ -163,7 +165,9 @@ class Coordinator:
         self._options = options
         self._metadata = metadata
         epochs = Epochs(metadata)
-        self._cluster = Cluster(time.monotonic(), random.Random(), described)
+        self._cluster = Cluster(
+            time.monotonic(), random.Random(), described, nonce=lambda: secrets.token_bytes(proof_nonce_bytes)
+        )
         self._commits = GroupCommit(metadata, self._stop_at_once, self._tell_of_room)
         self._reader = metadata.reader()
         self._advertised = options.advertise or options.host

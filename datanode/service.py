@@ -69,6 +69,7 @@ from .background import OwnWork
 from .cluster_clock import ClusterClock
 from .control.commands import Orders
 from .control.coordinator_session import CoordinatorLink, Respond
+from .control.prover import Prover
 from .control.replicator import Replicator
 from .disks.data_directories import Claimed, claim_directories, cluster_of, rooms_of
 from .disks.disk import Disk, DiskState
@@ -226,7 +227,12 @@ class Datanode:
             self._chunk_server,
         )
         budget = CopyBudget(options.copy_bytes_per_second)
-        self._orders = Orders(self._store, self._changes, Replicator(self._store, self._changes, budget=budget))
+        self._orders = Orders(
+            self._store,
+            self._changes,
+            Replicator(self._store, self._changes, budget=budget),
+            Prover(self._store, self._changes, budget=CopyBudget(options.copy_bytes_per_second)),
+        )
         self._scrubber = Scrubber(
             self._store,
             str(options.directory),

@@ -261,6 +261,18 @@ copy_bytes_per_second: Final = 100 * MIB
 copy_bytes_per_second_min: Final = 4 * MIB
 copy_burst_bytes: Final = 4 * MIB
 compaction_interval_s: Final = 30.0
+# Before a replica in excess goes, those that stay show that they hold it. What a datanode is asked at a time, and
+# how long it may take; after answers that differ the chunk is left alone, each time for twice as long.
+proofs_per_node_max: Final = 512
+proof_bytes_per_node_max: Final = 64 * MIB
+proof_timeout_s: Final = repair_timeout_s
+proof_backoff_s: Final = 5.0
+proof_backoff_max_s: Final = 600.0
+proofs_refused_remembered_max: Final = 100_000
+proof_nonce_bytes: Final = 32
+# Chunks with a replica too many that are looked at before others get their turn, and such of them as have to wait.
+surplus_chunks_per_tick: Final = 300
+surplus_misses_per_tick: Final = 50
 
 # -- taken out of service --------------------------------------------------------------------------
 # How long a datanode may be away on purpose, at most, with its replicas waited for.
@@ -335,8 +347,9 @@ summary_entries_per_turn: Final = 500
 loop_watch_interval_s: Final = 0.02
 loop_hold_logged_s: Final = 0.1
 loop_log_pause_s: Final = 1.0
-# A datanode works on two copies for repair and two for balancing, and still deletes and verifies.
-order_threads: Final = 6
+# A datanode works on two copies for repair and two for balancing, proves what it holds, and still deletes and
+# verifies.
+order_threads: Final = 7
 # Buffers up to this size come from so many heaps, each of which keeps so much of what was freed.
 heap_buffer_bytes_max: Final = 4 * MIB
 heap_kept_bytes: Final = 16 * MIB

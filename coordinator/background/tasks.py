@@ -151,6 +151,8 @@ class OwnWork:
         for found in ticked.slowness:
             _log_slowness(found)
         self._nodes.send(ticked.orders)
+        for question in ticked.questions:
+            self._nodes.ask_for_proof(question)
         for copy in ticked.copies:
             self._nodes.start_copy(copy)
 

@@ -17,6 +17,7 @@ from peacefs.client.transfer.byte_stream import ByteStream
 from peacefs.client.transfer.file_reader import FileReader
 from peacefs.client.transfer.file_writer import WriteStats, write_file
 from peacefs.client.transfer.write_grants import GrantDesk
+from peacefs.datanode.control.prover import Prover
 from peacefs.datanode.control.replicator import Replicator
 from peacefs.datanode.pipeline.active_streams import StreamsUnderWay
 from peacefs.datanode.pipeline.chunk_server import ChunkServer
@@ -81,6 +82,7 @@ class Node:
         )
         server = ChunkServer(signer, self.store, self.changes, reader_timeout_s=hop_timeout_s)
         self.replicator = Replicator(self.store, self.changes, hop_timeout_s=hop_timeout_s)
+        self.prover = Prover(self.store, self.changes)
         self.requests = DataRequests(self.pipeline, server)
         self.server = DataServer("127.0.0.1", 0, me, self.driver, self.requests, lends=cluster.lends)
         self.server.start()

@@ -55,7 +55,8 @@ def test_a_bit_that_flipped_on_a_disk_is_never_read_and_its_replica_is_reported(
     assert reported(written) == [(chunk.chunk, "n0")]
     for node in written.nodes:
         order = VerifyChunks([Replica(chunk.chunk, chunk.version, chunk.length)])
-        assert isinstance(node.driver.run(Orders(node.store, node.changes, node.replicator).obey(order)), Done)
+        orders = Orders(node.store, node.changes, node.replicator, node.prover)
+        assert isinstance(node.driver.run(orders.obey(order)), Done)
     corrupt = [[replica.chunk for replica in node.changes.take()[2]] for node in written.nodes]
     assert corrupt == [[chunk.chunk], [], []], "who is told to look finds it where it is"
 

@@ -35,6 +35,7 @@ from simulation.world import World
 from peacefs.coordinator.cluster.commands import Order
 from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.cluster.membership import State
+from peacefs.coordinator.cluster.possession import Question
 from peacefs.coordinator.cluster.repair import Copy
 from peacefs.coordinator.metadata.epochs import Epochs
 from peacefs.coordinator.metadata.group_commit import ImmediateCommit, run_now
@@ -215,6 +216,8 @@ class SimulatedCoordinator:
             self.files.recovery.tick()
             for copy in ticked.copies:
                 self._start_copy(copy)
+            for question in ticked.questions:
+                self._ask_for_proof(question)
             yield from self.files.names.reclaim().__await__()
             if self.world.now_s >= self._tidy_at_s:
                 self._tidy_at_s = self.world.now_s + tidy_interval_s
@@ -246,6 +249,10 @@ class SimulatedCoordinator:
             cluster.answered(copy, copied=isinstance(reply, Done))
 
         self.datanodes[copy.source].order(order, finished)
+
+    def _ask_for_proof(self, question: Question) -> None:
+        cluster = self.cluster
+        self.datanodes[question.node].order(question.message, lambda reply: cluster.proven(question, reply))
 
     def _send(self, orders: Sequence[Order]) -> None:
         self._drops.look(self.cluster, orders)
