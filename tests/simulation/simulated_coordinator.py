@@ -26,6 +26,7 @@ from simulation.client_requests import (
     Truncate,
 )
 from simulation.drop_watch import DropWatch
+from simulation.lying_datanode import LyingDatanode
 from simulation.metadata_watch import QuotaWatch, check_sound
 from simulation.name_changes import Change, make_change
 from simulation.simulated_datanode import SimulatedDatanode
@@ -129,6 +130,7 @@ class SimulatedCoordinator:
         self.metadata = SqliteMetadata.in_memory()
         self.tokens_live_s = write_token_lifetime_s
         self.datanodes: dict[str, SimulatedDatanode] = {}
+        self.liars: dict[str, LyingDatanode] = {}
         self.cluster: Cluster
         self.files: Files
         self.start()
@@ -143,7 +145,7 @@ class SimulatedCoordinator:
         reader = self.metadata.reader()
         self.cluster = Cluster(world.now_s, Random(world.random.random()))
         self.epochs = Epochs(self.metadata, settled_after_s=self.tokens_live_s)
-        self._drops = DropWatch()
+        self._drops = DropWatch(self.liars)
         self._links: dict[str, str] = {}
         self._tidy_at_s = 0.0
 
@@ -248,11 +250,11 @@ class SimulatedCoordinator:
             schedule.copy_ended(copy.chunk)
             cluster.answered(copy, copied=isinstance(reply, Done))
 
-        self.datanodes[copy.source].order(order, finished)
+        self._link(copy.source).order(order, finished)
 
     def _ask_for_proof(self, question: Question) -> None:
         cluster = self.cluster
-        self.datanodes[question.node].order(question.message, lambda reply: cluster.proven(question, reply))
+        self._link(question.node).order(question.message, lambda reply: cluster.proven(question, reply))
 
     def _send(self, orders: Sequence[Order]) -> None:
         self._drops.look(self.cluster, orders)
@@ -260,7 +262,10 @@ class SimulatedCoordinator:
             if isinstance(order.message, Granted | GrantRefused):
                 self._push(order.message)
             else:
-                self.datanodes[order.node].order(order.message, lambda _reply: None)
+                self._link(order.node).order(order.message, lambda _reply: None)
+
+    def _link(self, node: str) -> SimulatedDatanode | LyingDatanode:
+        return self.liars.get(node) or self.datanodes[node]
 
     def _push(self, message: Granted | GrantRefused) -> None:
         """To a client; it may be lost, or come twice."""
