@@ -25,6 +25,7 @@ from peacefs.protocol.limits import (
     coordinator_http_port_default,
     coordinator_node_port_default,
     proof_nonce_bytes,
+    read_token_lifetime_s,
     streams_per_node_default,
     thread_switch_interval_s,
 )
@@ -103,6 +104,8 @@ class CoordinatorOptions:
     check_permissions: bool = True
     #: Temporary files that have been left for so long are deleted; None for never.
     collect_temporary_hours: float | None = None
+    #: How long a reader goes on before its rights are looked at again.
+    read_token_lifetime_s: float = read_token_lifetime_s
     #: How long what users delete with `peacefs rm` stays in their trash; 0 for not at all.
     trash_minutes: int = 0
     #: The users of each group; those of `supergroup` are superusers.
@@ -189,6 +192,7 @@ class Coordinator:
             epochs.numbering,
             self._nodes.send,
             Callers(getpass.getuser() if options.check_permissions else None, options.groups),
+            read_token_lifetime_s=options.read_token_lifetime_s,
         )
         self._files = Files(
             workplace,
