@@ -84,9 +84,10 @@ def restore(
         bool, typer.Option("--force", "-f", help="Set the metadata aside that is there, as *.replaced.")
     ] = False,
 ) -> None:
-    """Make a backup the metadata of the coordinator in DIR, which must not run.
+    """Restore DIR's metadata from a backup.
 
-    Chunks that datanodes hold and the backup does not know are kept until `release-floor`.
+    The coordinator must not run. Chunks that datanodes hold and the backup does not know are kept until
+    `release-floor`.
     """
     from peacefs.client.command_line.progress import transfer_progress
     from peacefs.coordinator.metadata.sqlite.backup import restore as restore_backup
@@ -105,9 +106,10 @@ def restore(
 
 @metadata.command()
 def check(directory: Directory) -> None:
-    """Check the metadata in DIR: every page, then what must be true of names, files and chunks.
+    """Check the metadata in DIR.
 
-    The coordinator may run. Exit status 1 when something is wrong.
+    Every page, then the invariants of names, files and chunks. The coordinator may run. Exit status 1 when
+    something is wrong.
     """
     from peacefs.client.command_line.progress import transfer_progress
     from peacefs.coordinator.metadata.sqlite.check import check as check_store
@@ -135,9 +137,10 @@ def release_floor(
     coordinator: Coordinator = DEFAULT_COORDINATOR,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """After a restore: give up what datanodes hold that the backup did not know.
+    """Release the GC floor that a restore holds.
 
-    It is deleted for good, once the coordinator has run for as long as a token to write lives.
+    What datanodes hold and the backup did not know is deleted for good, once the coordinator has run for as long
+    as a token to write lives.
     """
     import msgspec
 
