@@ -264,7 +264,7 @@ compaction_interval_s: Final = 30.0
 # Before a replica in excess goes, those that stay show that they hold it. What a datanode is asked at a time, and
 # how long it may take; after answers that differ the chunk is left alone, each time for twice as long.
 proofs_per_node_max: Final = 512
-proof_bytes_per_node_max: Final = 64 * MIB
+proof_bytes_per_node_max: Final = 128 * MIB
 proof_timeout_s: Final = repair_timeout_s
 proof_backoff_s: Final = 5.0
 proof_backoff_max_s: Final = 600.0
