@@ -7,6 +7,7 @@ import getpass
 import logging
 import os
 import random
+import secrets
 import signal
 import sys
 import time
@@ -26,6 +27,8 @@ from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import (
     coordinator_http_port_default,
     coordinator_node_port_default,
+    proof_nonce_bytes,
+    read_token_lifetime_s,
     streams_per_node_default,
     thread_switch_interval_s,
 )
@@ -114,6 +117,8 @@ class CoordinatorOptions:
     check_permissions: bool = True
     #: Temporary files that have been left for so long are deleted; None for never.
     collect_temporary_hours: float | None = None
+    #: How long a reader goes on before its rights are looked at again.
+    read_token_lifetime_s: float = read_token_lifetime_s
     #: How long what users delete with `peacefs rm` stays in their trash; 0 for not at all.
     trash_minutes: int = 0
     #: The users of each group; those of `supergroup` are superusers.
@@ -178,7 +183,9 @@ class Coordinator:
         self._audit = None if options.audit_log is None else AuditLog(options.audit_log)
         audited = None if self._audit is None else AuditedCalls(self._audit, signer)
         epochs = Epochs(metadata)
-        self._cluster = Cluster(time.monotonic(), random.Random(), described)
+        self._cluster = Cluster(
+            time.monotonic(), random.Random(), described, nonce=lambda: secrets.token_bytes(proof_nonce_bytes)
+        )
         self._commits = GroupCommit(metadata, self._stop_at_once, self._tell_of_room)
         self._reader = metadata.reader()
         self._advertised = options.advertise or options.host
@@ -202,6 +209,7 @@ class Coordinator:
             epochs.numbering,
             self._nodes.send,
             Callers(getpass.getuser() if options.check_permissions else None, options.groups),
+            read_token_lifetime_s=options.read_token_lifetime_s,
         )
         self._files = Files(
             workplace,

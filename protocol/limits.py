@@ -100,7 +100,7 @@ file_chunks_max: Final = 2000
 concat_sources_max: Final = 1000
 # A writer that flushes writes its last pieces anew with what follows, until they are together so long.
 flush_merge_bytes_max: Final = 4 * MIB
-# Pieces that were written anew wait for readers that know them, a read token's lifetime, up to this many.
+# Pieces that were written anew wait for readers that know them, while their tokens are renewed, up to this many.
 superseded_chunks_max: Final = 1_000_000
 # The replicas of a file that was deleted or replaced stay for those who have it open, up to this many chunks.
 freed_chunks_kept_s: Final = 10.0
@@ -194,7 +194,12 @@ control_call_timeout_s: Final = 50.0
 link_silence_timeout_s: Final = 8.0
 # A Spark task may write one file for hours. What a failed write left behind is garbage only after this time.
 write_token_lifetime_s: Final = 6 * 3600.0
-read_token_lifetime_s: Final = 3600.0
+# A reader's rights are looked at again this often, so that rights that were taken away are gone after this time. A
+# reader that has been silent for the longer time opens the file again.
+read_token_lifetime_s: Final = 60.0
+read_token_renewable_s: Final = 3600.0
+# When a file is being sent and the coordinator does not say whether it still may be, it is asked again so soon.
+read_renewal_retry_s: Final = 5.0
 # How long a hop that broke off has to say why.
 last_word_timeout_s: Final = 1.0
 # A producer that brings no byte of its file for this long is given up: its token has expired by then.
@@ -261,6 +266,18 @@ copy_bytes_per_second: Final = 100 * MIB
 copy_bytes_per_second_min: Final = 4 * MIB
 copy_burst_bytes: Final = 4 * MIB
 compaction_interval_s: Final = 30.0
+# Before a replica in excess goes, those that stay show that they hold it. What a datanode is asked at a time, and
+# how long it may take; after answers that differ the chunk is left alone, each time for twice as long.
+proofs_per_node_max: Final = 512
+proof_bytes_per_node_max: Final = 128 * MIB
+proof_timeout_s: Final = repair_timeout_s
+proof_backoff_s: Final = 5.0
+proof_backoff_max_s: Final = 600.0
+proofs_refused_remembered_max: Final = 100_000
+proof_nonce_bytes: Final = 32
+# Chunks with a replica too many that are looked at before others get their turn, and such of them as have to wait.
+surplus_chunks_per_tick: Final = 300
+surplus_misses_per_tick: Final = 50
 
 # -- taken out of service --------------------------------------------------------------------------
 # How long a datanode may be away on purpose, at most, with its replicas waited for.
@@ -335,8 +352,9 @@ summary_entries_per_turn: Final = 500
 loop_watch_interval_s: Final = 0.02
 loop_hold_logged_s: Final = 0.1
 loop_log_pause_s: Final = 1.0
-# A datanode works on two copies for repair and two for balancing, and still deletes and verifies.
-order_threads: Final = 6
+# A datanode works on two copies for repair and two for balancing, proves what it holds, and still deletes and
+# verifies.
+order_threads: Final = 7
 # Buffers up to this size come from so many heaps, each of which keeps so much of what was freed.
 heap_buffer_bytes_max: Final = 4 * MIB
 heap_kept_bytes: Final = 16 * MIB

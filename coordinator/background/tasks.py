@@ -158,8 +158,10 @@ class OwnWork:
         for found in ticked.slowness:
             _log_slowness(found)
         self._nodes.send(ticked.orders)
+        for question in ticked.questions:
+            self._nodes.ask_for_proof(question)
         for copy in ticked.copies:
-            self._nodes.start_copy(copy, self._files.writing.write_token(copy.chunk, copy.version, [copy.target]))
+            self._nodes.start_copy(copy)
 
     def _schedule_in_turns(self) -> None:
         """What is due; a policy that plans for long gets another turn after all else that waits."""

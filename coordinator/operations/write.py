@@ -30,6 +30,7 @@ from peacefs.protocol.messages import (
     CompleteFile,
     Flushed,
     FlushFile,
+    Hop,
     PublishFile,
     WrittenChunk,
 )
@@ -270,9 +271,9 @@ class Writing:
         if fewest < replication:
             log.warning("%s was written to %d of %d replicas; repair follows", path, fewest, replication)
 
-    def write_token(self, chunk: ChunkId, version: int, nodes: list[str]) -> str:
+    def write_token(self, chunk: ChunkId, version: int, pipeline: list[Hop]) -> str:
         """Leave to copy a version of a chunk to these nodes."""
-        return self._placing.write_token(chunk, version, nodes)
+        return self._placing.write_token(chunk, version, pipeline)
 
     def _publish(self, tx: Transaction, file: namespace.FileToComplete) -> namespace.Publication:
         """The caller's rights are looked at again: what the path leads through may be another's by now."""

@@ -49,6 +49,7 @@ from peacefs.protocol.messages import (
     HeartbeatAck,
     Message,
     Pace,
+    ProveReplicas,
     Register,
     Registered,
     Replica,
@@ -65,7 +66,7 @@ from peacefs.protocol.runtime.effects import Address
 log = logging.getLogger("peacefs.datanode")
 
 Respond = Callable[[Message], None]
-_ORDERS = ReplicateChunk | DeleteChunks | VerifyChunks
+_ORDERS = ReplicateChunk | DeleteChunks | VerifyChunks | ProveReplicas
 
 
 class Datanode(Protocol):

@@ -16,6 +16,8 @@ from peacefs.protocol.limits import (
     copy_bytes_per_second_min,
     datanode_data_port_default,
     datanode_http_port_default,
+    read_token_lifetime_s,
+    read_token_renewable_s,
     reserved_bytes_default,
     scrub_bytes_per_second,
     scrub_period_s,
@@ -117,6 +119,16 @@ def coordinator(
             help="Chunks that a datanode receives at once, where no topology file says what its disk can.",
         ),
     ] = streams_per_node_default,
+    recheck_reads: Annotated[
+        float,
+        typer.Option(
+            "--recheck-reads",
+            metavar="SECONDS",
+            min=0.5,
+            max=read_token_renewable_s,
+            help="How long after its rights were taken away a reader of an open file may go on.",
+        ),
+    ] = read_token_lifetime_s,
     ready_fd: ReadyDescriptor = None,
     parent_fd: ParentDescriptor = None,
 ) -> None:
@@ -145,6 +157,7 @@ def coordinator(
             topology=topology_file,
             policy=policy,
             streams_per_node=streams_per_node,
+            read_token_lifetime_s=recheck_reads,
             look_at_checkpoints=(sys.executable, "-P", "-m", "peacefs.spark_connector.checkpoints.look_process"),
         )
     )

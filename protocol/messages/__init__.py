@@ -7,6 +7,7 @@
                  reader -> BorrowChunk; datanode -> ChunkLent
     datanodes    datanode -> Register, ReportChunks, Heartbeat;
                  coordinator -> the replies, ReplicateChunk, DeleteChunks, VerifyChunks, ReportAgain;
+                 coordinator -> ProveReplicas, datanode -> ReplicasProven;
                  coordinator -> BalanceDisks, datanode -> DiskBalance
     files        client -> CreateFile, PublishFile, OpenFile; client or gateway -> AllocateChunk, CompleteFile,
                  FlushFile, GetLayout, ReportCorrupt, RenewLease, AbandonLease; gateway -> TakeLease
@@ -40,9 +41,13 @@ from .datanodes import (
     Heartbeat,
     HeartbeatAck,
     Pace,
+    ProveReplicas,
     Register,
     Registered,
     Replica,
+    ReplicaChallenge,
+    ReplicaProof,
+    ReplicasProven,
     ReplicateChunk,
     ReportAgain,
     ReportChunks,
@@ -130,6 +135,7 @@ __all__ = [
     "Pace",
     "Packet",
     "Proof",
+    "ProveReplicas",
     "PublishFile",
     "ReadChunk",
     "ReadsScheduled",
@@ -138,6 +144,9 @@ __all__ = [
     "Registered",
     "RenewLease",
     "Replica",
+    "ReplicaChallenge",
+    "ReplicaProof",
+    "ReplicasProven",
     "ReplicateChunk",
     "ReportAgain",
     "ReportChunks",
@@ -200,6 +209,8 @@ AnyMessage = (
     | ReplicateChunk
     | DeleteChunks
     | VerifyChunks
+    | ProveReplicas
+    | ReplicasProven
     | BalanceDisks
     | DiskBalance
     | ReportAgain

@@ -157,9 +157,14 @@ class OpenFile(Message, frozen=True):
 
 
 class GetLayout(Message, frozen=True):
-    """Where the data of the file of a read token is."""
+    """Asks where the data of the file of a read token is, if its user may still read it; renews the token.
+
+    With `held`, the token of a chunk that the reader has come to know, only for that chunk, which the file may
+    have replaced by now.
+    """
 
     token: str
+    held: str = ""
 
 
 class ChunkLayout(msgspec.Struct, frozen=True, array_like=True):
@@ -173,10 +178,11 @@ class ChunkLayout(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Layout(Message, frozen=True):
-    """A file's chunks in order."""
+    """A file's chunks in order, and the read token renewed, where it was asked with one."""
 
     length: int
     chunks: list[ChunkLayout]
+    token: str = ""
 
 
 class Opened(Message, frozen=True):

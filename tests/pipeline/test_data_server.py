@@ -51,7 +51,7 @@ pieces_of_frames = st.one_of(
         [
             framed(Hello(1, "test-cluster", "client", "x", b"nonce")),
             framed(Proof(b"")),
-            framed(WriteChunk("token", 1, 2, [], b"1234"), b"data"),
+            framed(WriteChunk("token", 1, 2, b"1234"), b"data"),
             framed(Packet(0, b"")),
             b"GET / HTTP/1.1\r\n\r\n",
             struct.pack(">2sBBIIII", b"pf", 1, 0, 0, 1 << 31, 1 << 31, 0),

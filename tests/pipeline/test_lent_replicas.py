@@ -13,7 +13,14 @@ import pytest
 
 from peacefs.client.transfer.file_reader import FileReader, read_range
 from peacefs.client.transfer.loans import Loans
-from peacefs.protocol.errors import AccessDenied, BadRequest, ChunkNotFound, ChunkUnavailable, from_wire
+from peacefs.protocol.errors import (
+    AccessDenied,
+    BadRequest,
+    ChunkNotFound,
+    ChunkUnavailable,
+    TokenExpired,
+    from_wire,
+)
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import MIB, checksum_block_bytes, packet_bytes, read_piece_bytes
 from peacefs.protocol.messages import BorrowChunk, ChunkLent, Failure, Packet, ReadChunk
@@ -193,7 +200,7 @@ def test_nothing_is_lent_without_the_chunks_own_token(written):
     for token, refusal in (
         ("nonsense", AccessDenied),
         (written.signer.sign(ChunkRead(4e9, 999)), AccessDenied),
-        (written.signer.sign(ChunkRead(1.0, written.layout().chunks[0].chunk)), AccessDenied),
+        (written.signer.sign(ChunkRead(1.0, written.layout().chunks[0].chunk)), TokenExpired),
     ):
         answer, file = borrowed(written, token=token)
         assert isinstance(answer, Failure)

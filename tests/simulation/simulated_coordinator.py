@@ -27,6 +27,7 @@ from simulation.client_requests import (
     Truncate,
 )
 from simulation.drop_watch import DropWatch
+from simulation.lying_datanode import LyingDatanode
 from simulation.metadata_watch import QuotaWatch, check_sound
 from simulation.name_changes import Change, make_change
 from simulation.simulated_datanode import SimulatedDatanode
@@ -37,6 +38,7 @@ from simulation.writer_thread import WriterThread
 from peacefs.coordinator.cluster.commands import Order
 from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.cluster.membership import State
+from peacefs.coordinator.cluster.possession import Question
 from peacefs.coordinator.cluster.repair import Copy
 from peacefs.coordinator.metadata.epochs import Epochs
 from peacefs.coordinator.metadata.group_commit import run_now
@@ -123,6 +125,7 @@ class SimulatedCoordinator:
         self.metadata = SqliteMetadata.in_memory()
         self.tokens_live_s = write_token_lifetime_s
         self.datanodes: dict[str, SimulatedDatanode] = {}
+        self.liars: dict[str, LyingDatanode] = {}
         self.cluster: Cluster
         self.files: Files
         self.start()
@@ -139,7 +142,7 @@ class SimulatedCoordinator:
         reader = writer.reader()
         self.cluster = Cluster(world.now_s, Random(world.random.random()))
         self.epochs = Epochs(self.metadata, settled_after_s=self.tokens_live_s)
-        self._drops = DropWatch()
+        self._drops = DropWatch(self.liars)
         self._links: dict[str, str] = {}
         self._tidy_at_s = 0.0
 
@@ -201,6 +204,8 @@ class SimulatedCoordinator:
             self.files.recovery.tick()
             for copy in ticked.copies:
                 self._start_copy(copy)
+            for question in ticked.questions:
+                self._ask_for_proof(question)
             self.files.appending.drop_superseded()
             yield from self.files.names.reclaim().__await__()
             if self.world.now_s >= self._tidy_at_s:
@@ -223,7 +228,7 @@ class SimulatedCoordinator:
     def _start_copy(self, copy: Copy) -> None:
         target = self.cluster.hop(copy.target)
         assert target is not None
-        token = self.files.writing.write_token(copy.chunk, copy.version, [copy.target])
+        token = self.files.writing.write_token(copy.chunk, copy.version, [target])
         order = ReplicateChunk(copy.chunk, copy.version, [target], token, copy.bytes_per_second)
         cluster, schedule = self.cluster, self.files.schedule
         schedule.copy_begins(copy.chunk, copy.source, copy.target)
@@ -232,7 +237,11 @@ class SimulatedCoordinator:
             schedule.copy_ended(copy.chunk)
             cluster.answered(copy, copied=isinstance(reply, Done))
 
-        self.datanodes[copy.source].order(order, finished)
+        self._link(copy.source).order(order, finished)
+
+    def _ask_for_proof(self, question: Question) -> None:
+        cluster = self.cluster
+        self._link(question.node).order(question.message, lambda reply: cluster.proven(question, reply))
 
     def _send(self, orders: Sequence[Order]) -> None:
         self._drops.look(self.cluster, orders)
@@ -240,7 +249,10 @@ class SimulatedCoordinator:
             if isinstance(order.message, Granted | GrantRefused):
                 self._push(order.message)
             else:
-                self.datanodes[order.node].order(order.message, lambda _reply: None)
+                self._link(order.node).order(order.message, lambda _reply: None)
+
+    def _link(self, node: str) -> SimulatedDatanode | LyingDatanode:
+        return self.liars.get(node) or self.datanodes[node]
 
     def _push(self, message: Granted | GrantRefused) -> None:
         """To a client; it may be lost, or come twice."""

@@ -43,6 +43,7 @@ from peacefs.datanode.store.replica_changes import Changes
 from peacefs.protocol.asgi import App, Receive, Scope, Send
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.ids import Numbering
+from peacefs.protocol.limits import read_token_lifetime_s
 from peacefs.protocol.messages import (
     AbandonLease,
     AllocateChunk,
@@ -147,8 +148,14 @@ class NameSide:
     """A coordinator's namespace and cluster behind WebHDFS."""
 
     def __init__(
-        self, directory: Path, signer: Signer, callers: Callers | None = None, trash_minutes: int = 0
+        self,
+        directory: Path,
+        signer: Signer,
+        callers: Callers | None = None,
+        trash_minutes: int = 0,
+        read_token_lifetime_s: float = read_token_lifetime_s,
     ) -> None:
+        self._read_token_lifetime_s = read_token_lifetime_s
         self._callers = callers or Callers()
         self._trash_minutes = trash_minutes
         self._metadata = SqliteMetadata.open(directory / "metadata.sqlite", owner="hdfs")
@@ -171,6 +178,7 @@ class NameSide:
                 self._numbering,
                 lambda orders: None,
                 self._callers,
+                read_token_lifetime_s=self._read_token_lifetime_s,
             ),
             Scheduling(self._numbering, random.Random(1)),
             self._trash_minutes,
