@@ -30,7 +30,14 @@ from .namespace_append import (
     lease_published,
     take_lease,
 )
-from .namespace_files import FileToComplete, Publication, check_allocation, check_create, complete_file
+from .namespace_files import (
+    FileToComplete,
+    Publication,
+    check_allocation,
+    check_create,
+    complete_file,
+    keep_chunks,
+)
 from .namespace_rename import RenameResult, rename
 from .namespace_reshape import check_concat, concat, existing_file, is_repeated_concat, truncate
 from .new_directories import make_directories, only_mode_bits
@@ -63,6 +70,7 @@ __all__ = [
     "delete",
     "existing_file",
     "is_repeated_concat",
+    "keep_chunks",
     "layout",
     "lease_published",
     "list_page",

@@ -27,6 +27,7 @@ from peacefs.protocol.limits import (
     coordinator_node_port_default,
     streams_per_node_default,
     thread_switch_interval_s,
+    unreferenced_chunk_kept_s,
 )
 from peacefs.protocol.process import log_to_stderr, raise_open_files_limit, stop_event
 from peacefs.protocol.secret import (
@@ -107,6 +108,8 @@ class CoordinatorOptions:
     look_at_checkpoints: tuple[str, ...] = ()
     #: How many chunks a datanode takes at once, where nothing else says what it can.
     streams_per_node: int = streams_per_node_default
+    #: What is written for no file is deleted when its writer has been silent for so long.
+    unreferenced_kept_s: float = unreferenced_chunk_kept_s
 
 
 def run(options: CoordinatorOptions) -> None:
@@ -156,7 +159,7 @@ class Coordinator:
     ) -> None:
         self._options = options
         self._metadata = metadata
-        epochs = Epochs(metadata)
+        epochs = Epochs(metadata, time.monotonic(), settled_after_s=options.unreferenced_kept_s)
         self._cluster = Cluster(time.monotonic(), random.Random(), described)
         self._commits = GroupCommit(metadata, self._stop_at_once, self._tell_of_room)
         self._reader = metadata.reader()

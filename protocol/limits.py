@@ -187,8 +187,20 @@ disk_timeout_s: Final = 30.0
 control_call_timeout_s: Final = 50.0
 # The coordinator answers every heartbeat; a link that is silent for this long is broken and made anew.
 link_silence_timeout_s: Final = 8.0
-# A Spark task may write one file for hours. What a failed write left behind is garbage only after this time.
+# A Spark task may write one file for hours.
 write_token_lifetime_s: Final = 6 * 3600.0
+# A chunk that was placed is begun within this time, or another is placed.
+chunk_begin_s: Final = 60.0
+# A chunk that no file refers to is garbage after this time without a word of its writer, who says so often that it
+# still holds its chunks, from the first such interval on. Counted is time in which a coordinator served.
+unreferenced_chunk_kept_s: Final = 180.0
+unreferenced_kept_s_min: Final = 1.0
+keep_chunks_interval_s: Final = 45.0
+keep_chunks_retry_s: Final = 5.0
+# A call names so many of them at most.
+kept_chunks_per_call: Final = 1000
+# How often the coordinator notes which numbers have been drawn by then.
+floor_mark_interval_s: Final = 10.0
 read_token_lifetime_s: Final = 3600.0
 # How long a hop that broke off has to say why.
 last_word_timeout_s: Final = 1.0

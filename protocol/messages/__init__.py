@@ -9,7 +9,7 @@
                  coordinator -> the replies, ReplicateChunk, DeleteChunks, VerifyChunks, ReportAgain;
                  coordinator -> BalanceDisks, datanode -> DiskBalance
     files        client -> CreateFile, PublishFile, OpenFile; client or gateway -> AllocateChunk, CompleteFile,
-                 FlushFile, GetLayout, ReportCorrupt, RenewLease, AbandonLease; gateway -> TakeLease
+                 FlushFile, GetLayout, ReportCorrupt, RenewLease, KeepChunks, AbandonLease; gateway -> TakeLease
     grants       writer -> StateWriteSet, StreamEnded; coordinator -> Scheduled, Granted, GrantRefused;
                  coordinator -> AskStreams, datanode -> StreamsFound
     reads        client -> StateReads; coordinator -> ReadsScheduled
@@ -52,6 +52,7 @@ from .files import (
     Flushed,
     FlushFile,
     GetLayout,
+    KeepChunks,
     Layout,
     Leased,
     Opened,
@@ -113,6 +114,7 @@ __all__ = [
     "HeartbeatAck",
     "Hello",
     "Hop",
+    "KeepChunks",
     "Layout",
     "Leased",
     "Message",
@@ -183,6 +185,7 @@ AnyMessage = (
     | TakeLease
     | Leased
     | RenewLease
+    | KeepChunks
     | AbandonLease
     | GetLayout
     | Layout

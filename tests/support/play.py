@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from random import Random
 
 from peacefs.coordinator.cluster import Cluster, Ticked
+from peacefs.coordinator.garbage import Garbage
 from peacefs.coordinator.records import ChunkRecord
 from peacefs.coordinator.repair import Copy
 from peacefs.protocol.messages import Heartbeat, Register, Replica, ReportChunks, Usage
@@ -68,7 +69,7 @@ class Play:
             self.now_s += 0.5
             for node in self.beating:
                 self.cluster.heartbeat(self.now_s, node, Heartbeat(USAGE))
-            yield self.cluster.tick(self.now_s, self.floor)
+            yield self.cluster.tick(self.now_s, Garbage(self.floor))
 
     def let_pass(self, seconds: float) -> list[Ticked]:
         return list(self.ticks(seconds))
