@@ -38,7 +38,8 @@ piece = os.urandom(1 << 20)
 with PeaceFileSystem(address) as files:
     for number in itertools.count():
         try:
-            with files.open_for_writing(f"/{name}/{number % 2}", replication=3, overwrite=True, block_bytes=8 << 20) as sink:
+            path = f"/{name}/{number % 2}"
+            with files.open_for_writing(path, replication=3, overwrite=True, block_bytes=8 << 20) as sink:
                 for _ in range(64):
                     sink.write(piece)
                     time.sleep(0.05)
