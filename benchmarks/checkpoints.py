@@ -19,10 +19,10 @@ from typing import Any
 
 from peacefs.client.command_line.progress import TransferProgress
 from peacefs.client.filesystem import PeaceFileSystem
-from peacefs.client.local_cluster import LocalCluster
+from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.spark_connector.checkpoints.catalogue import read_layout
+from peacefs.spark_connector.checkpoints.formats.lz4_stream import MAGIC, xxhash32
 from peacefs.spark_connector.checkpoints.inspection import Inspection
-from peacefs.spark_connector.checkpoints.lz4_stream import MAGIC, xxhash32
 from peacefs.spark_connector.checkpoints.relocation import export, fork, restore
 from peacefs.spark_connector.checkpoints.rollback import RollbackWish, roll_back
 from peacefs.spark_connector.checkpoints.tree import LocalTree, PeaceTree

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from peacefs.client.filesystem import PeaceFileSystem
-from peacefs.client.local_cluster import LocalCluster
+from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.limits import unreferenced_chunk_kept_s
 

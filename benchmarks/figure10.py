@@ -19,9 +19,9 @@ from random import Random
 from statistics import fmean
 from typing import Any
 
-from peacefs.peace.ledger import WriteSet
-from peacefs.peace.scenarios import REPLICAS
-from peacefs.peace.simulate import Arrival
+from peacefs.peace.policies.ledger import WriteSet
+from peacefs.peace.simulator.scenarios import REPLICAS
+from peacefs.peace.simulator.simulate import Arrival
 
 from .emulation.contest import SetTimes
 from .emulation.emulation import emulation

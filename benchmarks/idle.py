@@ -7,7 +7,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from peacefs.client.local_cluster import LocalCluster
+from peacefs.client.local_cluster.cluster import LocalCluster
 
 from .report import show
 

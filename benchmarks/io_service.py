@@ -26,7 +26,7 @@ from typing import Any
 
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.io_service import IOService
-from peacefs.client.local_cluster import LocalCluster
+from peacefs.client.local_cluster.cluster import LocalCluster
 
 from . import bare_chain, bare_read
 from .report import show

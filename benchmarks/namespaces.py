@@ -9,9 +9,9 @@ import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
-from peacefs.coordinator import namespace
-from peacefs.coordinator.metadata_sqlite import SqliteMetadata
-from peacefs.coordinator.paths import parse_path
+from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.namespace import operations as namespace
+from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.messages import Receipt, Replica, WrittenChunk
 

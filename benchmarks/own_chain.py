@@ -23,22 +23,22 @@ from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from peacefs.client.byte_stream import ByteStream
-from peacefs.client.chunk_buffer import ChunkBuffer
-from peacefs.client.chunk_writer import send_chunk
-from peacefs.datanode.changes import Changes
-from peacefs.datanode.chunk_server import ChunkServer
-from peacefs.datanode.chunk_store import ChunkStore
-from peacefs.datanode.data_requests import DataRequests
-from peacefs.datanode.data_server import DataServer
-from peacefs.datanode.pipeline import PipelineHop
-from peacefs.datanode.streams_under_way import StreamsUnderWay
-from peacefs.protocol.connection_pool import ConnectionPool
+from peacefs.client.transfer.byte_stream import ByteStream
+from peacefs.client.transfer.chunk_buffer import ChunkBuffer
+from peacefs.client.transfer.chunk_writer import send_chunk
+from peacefs.datanode.pipeline.active_streams import StreamsUnderWay
+from peacefs.datanode.pipeline.chunk_server import ChunkServer
+from peacefs.datanode.pipeline.dispatch import DataRequests
+from peacefs.datanode.pipeline.hop import PipelineHop
+from peacefs.datanode.pipeline.server import DataServer
+from peacefs.datanode.store.chunk_store import ChunkStore
+from peacefs.datanode.store.replica_changes import Changes
 from peacefs.protocol.errors import Unsupported
-from peacefs.protocol.hello import Identity
+from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import MIB, chunk_bytes_max, packet_bytes, thread_switch_interval_s
 from peacefs.protocol.messages import Allocated, Hop, Message
-from peacefs.protocol.threads import ThreadDriver
+from peacefs.protocol.runtime.connection_pool import ConnectionPool
+from peacefs.protocol.runtime.thread_driver import ThreadDriver
 from peacefs.protocol.tokens import ChunkWrite, Signer
 
 _SIGNER = Signer(b"benchmark")

@@ -11,11 +11,10 @@ import time
 from random import Random
 from statistics import fmean
 
-from peacefs.peace.comparison import POLICIES
-from peacefs.peace.dry_run import Request, Task, plan_on
-from peacefs.peace.ledger import WriteSet
-from peacefs.peace.planning import plan_rounds
-from peacefs.peace.scenarios import CHUNK_BYTES, REPLICAS, paper_cluster, star
+from peacefs.peace.dry_run import Request, Task, plan_on, plan_rounds
+from peacefs.peace.policies.ledger import WriteSet
+from peacefs.peace.simulator.comparison import POLICIES
+from peacefs.peace.simulator.scenarios import CHUNK_BYTES, REPLICAS, paper_cluster, star
 from peacefs.topology.model import Link, Topology
 from peacefs.topology.rate_curve import MB
 

@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from peacefs.client.local_cluster import LocalCluster
+from peacefs.client.local_cluster.cluster import LocalCluster
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 

@@ -26,7 +26,7 @@ from typing import Any
 import httpx
 
 from peacefs.client.filesystem import PeaceFileSystem
-from peacefs.client.local_cluster import LocalCluster
+from peacefs.client.local_cluster.cluster import LocalCluster
 
 from . import bare_read
 from .report import show

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from peacefs.client.filesystem import PeaceFileSystem
-from peacefs.client.local_cluster import LocalCluster
+from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.protocol.errors import PeacefsError
 
 from .report import show

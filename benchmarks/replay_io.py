@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from peacefs.client.filesystem import PeaceFileSystem
-from peacefs.client.local_cluster import LocalCluster
+from peacefs.client.local_cluster.cluster import LocalCluster
 
 from .hadoop_client import HadoopFiles, hadoop_jvm
 from .report import show

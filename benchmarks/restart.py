@@ -24,9 +24,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from peacefs.datanode.changes import Changes
-from peacefs.datanode.coordinator_link import CoordinatorLink, Respond
-from peacefs.protocol.hello import Identity
+from peacefs.datanode.control.coordinator_session import CoordinatorLink, Respond
+from peacefs.datanode.store.replica_changes import Changes
+from peacefs.protocol.handshake import Identity
 from peacefs.protocol.messages import (
     AskStreams,
     BalanceDisks,

@@ -18,7 +18,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from peacefs.client.filesystem import PeaceFileSystem
-from peacefs.client.local_cluster import LocalCluster
+from peacefs.client.local_cluster.cluster import LocalCluster
 
 from .processor_time import cluster_cpu_s
 from .report import show

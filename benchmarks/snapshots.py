@@ -20,7 +20,7 @@ from random import Random
 from statistics import fmean
 from typing import Any
 
-from peacefs.peace.scenarios import REPLICAS
+from peacefs.peace.simulator.scenarios import REPLICAS
 from peacefs.protocol.limits import checkpoint_pause_s
 
 from .emulation.emulation import LEAD_S, Emulation, emulation

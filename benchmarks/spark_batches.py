@@ -26,9 +26,9 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from peacefs.client.local_cluster import LocalCluster
+from peacefs.client.local_cluster.cluster import LocalCluster
+from peacefs.spark_connector.demo.scratch import scratch_environment
 from peacefs.spark_connector.java import find_java, java_environment
-from peacefs.spark_connector.scratch import scratch_environment
 from peacefs.spark_connector.session import configure
 
 from . import bare_chain

@@ -13,14 +13,14 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from peacefs.datanode.chunk_store import ChunkStore
-from peacefs.protocol import effects as fx
+from peacefs.datanode.store.chunk_store import ChunkStore
 from peacefs.protocol.checksums import block_checksums
-from peacefs.protocol.connection_pool import ConnectionPool
-from peacefs.protocol.hello import Identity
+from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import MIB
 from peacefs.protocol.messages import Message
-from peacefs.protocol.threads import ThreadDriver
+from peacefs.protocol.runtime import effects as fx
+from peacefs.protocol.runtime.connection_pool import ConnectionPool
+from peacefs.protocol.runtime.thread_driver import ThreadDriver
 
 SMALL_BYTES = 1024
 LARGE_BYTES = 64 * MIB

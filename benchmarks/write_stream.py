@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from peacefs.client.filesystem import PeaceFileSystem
-from peacefs.client.local_cluster import LocalCluster
+from peacefs.client.local_cluster.cluster import LocalCluster
 
 from . import bare_chain
 from .report import show

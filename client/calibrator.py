@@ -13,7 +13,6 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from peacefs.protocol import effects as fx
 from peacefs.protocol.checksums import block_checksums
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.ids import ChunkId, NodeId
@@ -25,11 +24,12 @@ from peacefs.protocol.limits import (
     chunk_bytes_max,
     packet_bytes,
 )
-from peacefs.protocol.threads import ThreadDriver
+from peacefs.protocol.runtime import effects as fx
+from peacefs.protocol.runtime.thread_driver import ThreadDriver
 
-from .chunk_buffer import OutgoingPacket
-from .chunk_writer import send_chunk
-from .coordinator_api import CoordinatorApi
+from .control.api import CoordinatorApi
+from .transfer.chunk_buffer import OutgoingPacket
+from .transfer.chunk_writer import send_chunk
 
 Pipeline = Sequence[NodeId]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from peacefs.protocol.threads import ThreadDriver
+from peacefs.protocol.runtime.thread_driver import ThreadDriver
 
-from .control_calls import ControlCalls
-from .grants import GrantDesk
+from .control.rpc import ControlCalls
+from .transfer.write_grants import GrantDesk
 
 
 @dataclass(frozen=True)

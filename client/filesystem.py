@@ -9,33 +9,33 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from peacefs.protocol.connection_pool import ConnectionPool
 from peacefs.protocol.errors import BadRequest, FileNotFound
-from peacefs.protocol.findings import FsckPage
-from peacefs.protocol.hello import Identity
+from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import checksum_block_bytes, chunk_bytes_max
 from peacefs.protocol.messages import CreateFile
 from peacefs.protocol.request_ids import new_request_id
-from peacefs.protocol.schedule_view import Schedule
-from peacefs.protocol.threads import ThreadDriver
+from peacefs.protocol.runtime.connection_pool import ConnectionPool
+from peacefs.protocol.runtime.thread_driver import ThreadDriver
+from peacefs.protocol.values.fsck_findings import FsckPage
+from peacefs.protocol.values.schedule import Schedule
 
-from .addresses import DEFAULT_ADDRESS, parse_address
 from .channels import Channels
-from .control_calls import ControlCalls
-from .coordinator_api import (
-    BalanceStatus,
-    CoordinatorApi,
-    ListingPage,
-    current_user,
+from .control.addresses import DEFAULT_ADDRESS, parse_address
+from .control.api import BalanceStatus, CoordinatorApi, ListingPage, current_user
+from .control.http import CoordinatorHttp
+from .control.retry import Patience
+from .control.rpc import ControlCalls
+from .control.values import (
+    ContentSummary,
+    CopiedTree,
+    FileStatus,
+    QuotaUsage,
+    SnapshotDifference,
 )
-from .coordinator_http import CoordinatorHttp
-from .file_objects import FileSource
-from .file_reader import read_whole
-from .file_sink import AppendingSink, FileSink
-from .file_status import ContentSummary, CopiedTree, FileStatus, QuotaUsage, SnapshotDifference
-from .grants import GrantDesk
-from .patience import Patience
-from .small_writes import SmallWrites, is_small
+from .file_objects import AppendingSink, FileSink, FileSource
+from .transfer.file_reader import read_whole
+from .transfer.small_writes import SmallWrites, is_small
+from .transfer.write_grants import GrantDesk
 from .trash import Trash
 
 # Inside the class, `list` is its method.

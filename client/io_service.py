@@ -29,13 +29,20 @@ from peacefs.protocol.limits import (
     write_token_lifetime_s,
 )
 
-from .checkpoint_attempt import CheckpointAttempt, CheckpointTask
-from .checkpoint_manifest import MANIFEST, Manifest, decode, directory_name, is_unfinished, sequence_of
-from .checkpoint_reader import CheckpointReader
-from .file_status import FileStatus
+from .checkpoint.attempt import CheckpointAttempt, CheckpointTask
+from .checkpoint.manifest import (
+    MANIFEST,
+    Manifest,
+    decode,
+    directory_name,
+    is_unfinished,
+    sequence_of,
+)
+from .checkpoint.pages import Pages
+from .checkpoint.pending import PendingCheckpoint, Published
+from .checkpoint.reader import CheckpointReader
+from .control.values import FileStatus
 from .filesystem import PeaceFileSystem
-from .pages import Pages
-from .pending_checkpoint import PendingCheckpoint, Published
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

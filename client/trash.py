@@ -14,7 +14,7 @@ from peacefs.protocol.errors import (
     PeacefsError,
     RenameRefused,
 )
-from peacefs.protocol.trash import (
+from peacefs.protocol.values.trash import (
     CURRENT_NAME,
     TRASH_PERMISSION,
     checkpoint_name,
@@ -24,7 +24,7 @@ from peacefs.protocol.trash import (
     trash_of,
 )
 
-from .file_status import FileStatus
+from .control.values import FileStatus
 
 #: The trash may become a checkpoint, or somebody take the name, between two calls.
 _ATTEMPTS: Final = 5

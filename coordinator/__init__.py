@@ -1,1 +1,5 @@
-"""Namespace, chunks, membership, repair, and the services over them. Knows nothing of datanodes but messages."""
+"""Namespace, chunks, membership, scheduling, and the services over them.
+
+Begin with `service.py`, which wires the parts. `api` and `rpc` are the doors, `operations` what they call;
+`cluster`, `scheduling` and `supervision` are pure cores. Knows nothing of datanodes but messages.
+"""

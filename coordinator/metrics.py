@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -13,17 +13,17 @@ from prometheus_client import Gauge, Histogram
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from peacefs.protocol.metrics import CountElsewhere, registry
-from peacefs.protocol.supervised import Phase
+from peacefs.protocol.service.metrics import CountElsewhere, registry
+from peacefs.protocol.values.supervised_queries import Phase
 
-from .admission import Admission
-from .cluster import Cluster
-from .commits import GroupCommit
-from .membership import State
-from .read_desk import ReadDesk
-from .schedule_desk import ScheduleDesk
-from .supervision import Supervision
-from .temporary_files import TemporaryFiles
+from .api.admission import Admission
+from .cluster.core import Cluster
+from .cluster.membership import State
+from .metadata.group_commit import GroupCommit
+from .operations.read_grants import ReadDesk
+from .operations.temporary_files import TemporaryFiles
+from .operations.write_grants import ScheduleDesk
+from .supervision.core import Supervision
 
 _COMMIT_BUCKETS_S = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 _WAITED_BUCKETS_S = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 60.0, 150.0, 400.0, 1000.0)
@@ -33,22 +33,19 @@ def watch(
     cluster: Cluster, group_commit: GroupCommit, admission: Admission, temporary_files: TemporaryFiles
 ) -> None:
     """Publishes gauges and counters that look at the parts whenever they are asked. Once a process."""
-    for state in State:
-        _gauge(
-            f"peacefs_datanodes_{state.value}",
-            f"Datanodes that are {state.value}",
-            partial(_count, cluster, state),
-        )
+    states = {state.value: partial(_count, cluster, state) for state in State}
+    _labelled("peacefs_datanodes", "Datanodes", "state", states)
+    for state, count in states.items():
+        _gauge(f"peacefs_datanodes_{state}", f'Deprecated: peacefs_datanodes{{state="{state}"}}', count)
     _gauge("peacefs_datanodes_slow", "Datanodes much slower than others", lambda: len(cluster.slow_hops.slow()))
     chunks = cluster.chunks
     _gauge("peacefs_chunks", "Chunks that files refer to", lambda: len(chunks))
     _gauge("peacefs_chunks_under_replicated", "Chunks with too few replicas", lambda: len(chunks.under))
-    for left, name in ((1, "1"), (2, "2")):
-        _gauge(
-            f"peacefs_chunks_with_{name}_replicas_left",
-            f"Of these, those with {name} good replicas",
-            partial(chunks.under.with_left, left),
-        )
+    low = {str(left): partial(chunks.under.with_left, left) for left in (1, 2)}
+    _labelled("peacefs_chunks_low_redundancy", "Of these, those with so many good replicas", "replicas", low)
+    for left, count in low.items():
+        name = f"peacefs_chunks_with_{left}_replicas_left"
+        _gauge(name, f'Deprecated: peacefs_chunks_low_redundancy{{replicas="{left}"}}', count)
     _gauge("peacefs_chunks_over_replicated", "Chunks with replicas in excess or corrupt", lambda: len(chunks.over))
     _gauge("peacefs_chunks_abandoned", "Chunks given up by their writers", lambda: len(cluster.abandonment))
     _gauge("peacefs_moves_under_way", "Replicas being moved for balance", lambda: cluster.balancer.under_way)
@@ -121,8 +118,12 @@ def watch_schedule(desk: ScheduleDesk, recovery: ReadDesk) -> None:
         "Grants whose end nobody reported, given back when every datanode denied them",
         lambda: scheduling.times.lapsed_total,
     )
-    _gauge("peacefs_fast_lane_chunks", "Chunks too small to wait since the start", lambda: lane.chunks_total)
-    _gauge("peacefs_fast_lane_bytes", "Bytes in chunks too small to wait", lambda: lane.bytes_total)
+    _counter("peacefs_small_chunks", "Chunks too small to wait for a grant", lambda: lane.chunks_total)
+    _counter(
+        "peacefs_small_chunk_bytes", "Bytes in chunks too small to wait for a grant", lambda: lane.bytes_total
+    )
+    _gauge("peacefs_fast_lane_chunks", "Deprecated: peacefs_small_chunks_total", lambda: lane.chunks_total)
+    _gauge("peacefs_fast_lane_bytes", "Deprecated: peacefs_small_chunk_bytes_total", lambda: lane.bytes_total)
     _gauge(
         "peacefs_recovery_reads_in_flight",
         "Chunks of checkpoints that are being read under the coordinator's leave",
@@ -180,6 +181,12 @@ def _count(cluster: Cluster, state: State) -> int:
 
 def _gauge(name: str, meaning: str, value: Callable[[], float]) -> None:
     Gauge(name, meaning, registry=registry).set_function(value)
+
+
+def _labelled(name: str, meaning: str, label: str, values: Mapping[str, Callable[[], float]]) -> None:
+    gauge = Gauge(name, meaning, [label], registry=registry)
+    for value, look in values.items():
+        gauge.labels(value).set_function(look)
 
 
 def _counter(name: str, meaning: str, value: Callable[[], float]) -> None:

@@ -19,9 +19,7 @@ from typing import NoReturn, TypeVar
 import uvloop
 
 from peacefs.protocol.errors import BadRequest, InvalidTopology, StartupError
-from peacefs.protocol.hello import Identity
-from peacefs.protocol.http_server import build_server, listen
-from peacefs.protocol.lifeline import announce
+from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import (
     coordinator_http_port_default,
     coordinator_node_port_default,
@@ -29,47 +27,55 @@ from peacefs.protocol.limits import (
     thread_switch_interval_s,
     unreferenced_chunk_kept_s,
 )
-from peacefs.protocol.process import log_to_stderr, raise_open_files_limit, stop_event
 from peacefs.protocol.secret import (
     find_secret_file,
     read_or_make_secret,
     read_secret,
     require_secret_for,
 )
+from peacefs.protocol.service.http_server import build_server, listen
+from peacefs.protocol.service.lifeline import announce
+from peacefs.protocol.service.process import log_to_stderr, raise_open_files_limit, stop_event
 from peacefs.protocol.tokens import Signer
 from peacefs.topology.loader import load_topology
 from peacefs.topology.model import Topology
 
-from .admission import Admission
-from .checkpoint_looks import CheckpointLooks
-from .client_link import ClientLinks
-from .cluster import Cluster
-from .commits import GroupCommit
-from .epoch_desk import EpochDesk
-from .epochs import Epochs
-from .files import Files
-from .metadata import MetadataFault, MetadataFull, Transaction
-from .metadata_file import STORE_NAME
-from .metadata_sqlite import SqliteMetadata
-from .metrics import room_of, watch, watch_schedule, watch_state, watch_supervision
-from .node_server import NodeServer
-from .online_backup import OnlineBackup
-from .own_work import OwnWork, is_own_work
-from .permissions import Callers
-from .rest import build_rest
-from .rest_access import superusers_only
-from .rest_balancer import add_balancer_routes
-from .rest_checkpoint_looks import add_checkpoint_look_routes
-from .rest_checkpoints import add_checkpoint_routes
-from .rest_disk_balance import add_disk_balance_route
-from .rest_metadata import add_metadata_routes
-from .rest_network import add_reload_route
-from .rest_queries import add_query_routes
-from .scheduling import Scheduling
-from .scheduling_policies import POLICY_DEFAULT
-from .supervising import Supervising
-from .webhdfs import WebHdfs
-from .workplace import Workplace
+from .api.admission import Admission
+from .api.rest.app import build_rest
+from .api.rest.balancer import add_balancer_routes
+from .api.rest.checkpoints import add_checkpoint_routes
+from .api.rest.metadata import add_metadata_routes
+from .api.rest.network import add_reload_route
+from .api.rest.queries import add_query_routes
+from .api.rest.rest_access import superusers_only
+from .api.rest.rest_checkpoint_looks import add_checkpoint_look_routes
+from .api.rest.rest_disk_balance import add_disk_balance_route
+from .api.webhdfs import WebHdfs
+from .background.epoch_floor import EpochDesk
+from .background.tasks import OwnWork, is_own_work
+from .cluster.core import Cluster
+from .metadata.epochs import Epochs
+from .metadata.group_commit import GroupCommit
+from .metadata.sqlite.file import STORE_NAME
+from .metadata.sqlite.online_backup import OnlineBackup
+from .metadata.sqlite.store import SqliteMetadata
+from .metadata.store import MetadataFault, MetadataFull, Transaction
+from .metrics import (
+    room_of,
+    watch,
+    watch_schedule,
+    watch_state,
+    watch_supervision,
+)
+from .namespace.permissions import Callers
+from .operations.context import Workplace
+from .operations.files import Files
+from .rpc.client_session import ClientLinks
+from .rpc.server import NodeServer
+from .scheduling.policies import POLICY_DEFAULT
+from .scheduling.scheduler import Scheduling
+from .side_process.checkpoint_inspector import CheckpointLooks
+from .supervision.service import Supervising
 
 log = logging.getLogger("peacefs.coordinator")
 T = TypeVar("T")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import Counter, Histogram
 
-from peacefs.protocol.metrics import fsyncs, registry
+from peacefs.protocol.service.metrics import fsyncs, registry
 
 registry.register(fsyncs)
 

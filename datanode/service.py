@@ -20,15 +20,9 @@ from pathlib import Path
 import msgspec
 import uvloop
 
-from peacefs.client.grants import GrantDesk
-from peacefs.protocol.connection_pool import ConnectionPool
-from peacefs.protocol.connections import open_connection
-from peacefs.protocol.effects import Address
+from peacefs.client.transfer.write_grants import GrantDesk
 from peacefs.protocol.errors import ChunkError, PeacefsError, PeerRefused, StartupError
-from peacefs.protocol.handovers import ServedHere
-from peacefs.protocol.hello import Identity
-from peacefs.protocol.http_server import build_server, listen
-from peacefs.protocol.lifeline import announce
+from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import (
     copy_bytes_per_second,
     datanode_data_port_default,
@@ -54,39 +48,50 @@ from peacefs.protocol.messages import (
     StreamsFound,
     Usage,
 )
-from peacefs.protocol.process import keep_freed_memory, log_to_stderr, raise_open_files_limit, stop_event
+from peacefs.protocol.runtime.connection_pool import ConnectionPool
+from peacefs.protocol.runtime.connections import open_connection
+from peacefs.protocol.runtime.effects import Address
+from peacefs.protocol.runtime.in_process_payloads import ServedHere
+from peacefs.protocol.runtime.thread_driver import ThreadDriver
 from peacefs.protocol.secret import SECRET_FILE_VARIABLE, find_secret_file, read_secret, require_secret_for
-from peacefs.protocol.threads import ThreadDriver
+from peacefs.protocol.service.http_server import build_server, listen
+from peacefs.protocol.service.lifeline import announce
+from peacefs.protocol.service.process import (
+    keep_freed_memory,
+    log_to_stderr,
+    raise_open_files_limit,
+    stop_event,
+)
 from peacefs.protocol.tokens import Signer
 from peacefs.topology.rate_curve import RateCurve
 
-from .changes import Changes
-from .chunk_server import ChunkServer
-from .chunk_store import ChunkStore
+from .background import OwnWork
 from .cluster_clock import ClusterClock
-from .coordinator_link import CoordinatorLink, Respond
-from .copy_budget import CopyBudget
-from .data_directories import Claimed, claim_directories, cluster_of, rooms_of
-from .data_requests import DataRequests
-from .data_server import DataServer
-from .disk import Disk, DiskState
-from .disk_balancer import DiskBalancer
-from .disk_set import DiskSet
-from .emulated_disk import DiskArm, EmulatedDisk
-from .first_chunks import FirstChunks
-from .gateway import Gateway
-from .orders import Orders
-from .own_chunks import OwnChunks
-from .own_reads import OwnReads
-from .own_work import OwnWork
-from .paces import Paces
-from .pipeline import PipelineHop
-from .replica_store import ChunkIntake
-from .replicator import Replicator
-from .scrubber import Scrubber
-from .store_layout import describe
-from .store_metrics import StoreMetrics
-from .streams_under_way import StreamsUnderWay
+from .control.commands import Orders
+from .control.coordinator_session import CoordinatorLink, Respond
+from .control.replicator import Replicator
+from .disks.data_directories import Claimed, claim_directories, cluster_of, rooms_of
+from .disks.disk import Disk, DiskState
+from .disks.disk_balancer import DiskBalancer
+from .disks.disk_set import DiskSet
+from .disks.metrics import StoreMetrics
+from .disks.scrubber import Scrubber
+from .disks.throttled_disk import DiskArm, EmulatedDisk
+from .gateway.app import Gateway
+from .gateway.local_large_reads import OwnChunks
+from .gateway.local_small_reads import OwnReads
+from .gateway.one_time_chunks import FirstChunks
+from .pipeline.active_streams import StreamsUnderWay
+from .pipeline.chunk_server import ChunkServer
+from .pipeline.dispatch import DataRequests
+from .pipeline.hop import PipelineHop
+from .pipeline.latency_samples import Paces
+from .pipeline.server import DataServer
+from .rate_limiter import CopyBudget
+from .store.chunk_store import ChunkStore
+from .store.interface import ChunkIntake
+from .store.layout import describe
+from .store.replica_changes import Changes
 
 log = logging.getLogger("peacefs.datanode")
 

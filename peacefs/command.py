@@ -13,15 +13,15 @@ from typing import Annotated
 
 import typer
 
-from peacefs.checkpoint_commands import checkpoint
 from peacefs.client.command_line.application import application
 from peacefs.client.command_line.complaints import complain_of_system
 from peacefs.client.command_line.standard_streams import ReaderGone, prepare_standard_streams
-from peacefs.metadata_commands import metadata
-from peacefs.placement_commands import plan, simulate, topology
-from peacefs.service_commands import coordinator, datanode
-from peacefs.spark_commands import spark
-from peacefs.supervision_commands import agent, supervise
+from peacefs.commands.checkpoint_commands import checkpoint
+from peacefs.commands.metadata_commands import metadata
+from peacefs.commands.placement_commands import plan, simulate, topology
+from peacefs.commands.service_commands import coordinator, datanode
+from peacefs.commands.spark_commands import spark
+from peacefs.commands.supervision_commands import agent, supervise
 
 
 def demo(
@@ -35,7 +35,7 @@ def demo(
     as_json: Annotated[bool, typer.Option("--json", help="Only the report, as JSON, on stdout.")] = False,
 ) -> None:
     """See a Spark query survive what it should."""
-    from peacefs.spark_connector.demo import DemoOptions, run_demo
+    from peacefs.spark_connector.demo.app import DemoOptions, run_demo
 
     raise typer.Exit(run_demo(DemoOptions(input=log, directory=directory, keep=keep, json=as_json)))
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from peacefs.protocol.query_reports import BatchReport
+from peacefs.protocol.values.query_reports import BatchReport
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,8 @@ import msgspec
 from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
 
-from peacefs.client.addresses import CoordinatorAddress, split_uri
-from peacefs.client.checkpoint_runs import CheckpointRuns
+from peacefs.client.control.addresses import CoordinatorAddress, split_uri
+from peacefs.client.control.query_runs import CheckpointRuns
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.limits import (
     report_interval_s,
@@ -35,8 +35,8 @@ from peacefs.protocol.limits import (
     report_stop_s,
     report_text_characters_max,
 )
-from peacefs.protocol.query_reports import QueryReport, QueryState
-from peacefs.protocol.runs import without_run
+from peacefs.protocol.values.query_reports import QueryReport, QueryState
+from peacefs.protocol.values.query_runs import without_run
 
 from .query_progress import batch_report
 

@@ -13,8 +13,8 @@ import os
 import socket
 from dataclasses import dataclass
 
-from peacefs.client.addresses import split_uri
-from peacefs.client.checkpoint_runs import CheckpointRuns
+from peacefs.client.control.addresses import split_uri
+from peacefs.client.control.query_runs import CheckpointRuns
 
 
 @dataclass(frozen=True, slots=True)

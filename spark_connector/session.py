@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
-from peacefs.client.addresses import parse_address
+from peacefs.client.control.addresses import parse_address
 from peacefs.protocol.errors import BadRequest
 
 if TYPE_CHECKING:

@@ -49,6 +49,8 @@ def test_every_error_has_a_status_a_hadoop_class_and_survives_both_wires() -> No
 
 def test_the_tree_of_errors_is_drawn_in_full() -> None:
     drawn = set(re.findall(r"[├└]── (\w+)", errors.__doc__ or "")) | {"PeacefsError"}
+    for name, status in re.findall(r"^ *[│ ]*(?:[├└]── )?(\w+) +(\d{3})\b", errors.__doc__ or "", re.MULTILINE):
+        assert errors.BY_CODE[name].http_status == int(status), name
     defined = {name for name, kind in errors.BY_CODE.items() if kind.__module__ == errors.__name__}
     assert drawn == defined
 
@@ -60,25 +62,12 @@ def test_a_module_says_what_it_is_for(source: Path) -> None:
 
 
 def test_pure_cores_have_no_clock_and_no_chance_of_their_own() -> None:
-    cores = [
-        "coordinator/cluster.py",
-        "coordinator/chunk_placement.py",
-        "coordinator/readiness.py",
-        "coordinator/membership.py",
-        "coordinator/chunk_map.py",
-        "coordinator/repair.py",
-        "coordinator/unclaimed.py",
-        "coordinator/urgency.py",
-        "coordinator/streams.py",
-        "coordinator/placed_lately.py",
-        "coordinator/epochs.py",
-        "coordinator/network.py",
-        "coordinator/supervision.py",
-        "coordinator/recovery_place.py",
-    ]
-    cores += [str(path.relative_to(_ROOT)) for path in (_ROOT / "peace").glob("*.py")]
+    folders = ("coordinator/cluster", "coordinator/scheduling", "peace")
+    cores = [path for folder in folders for path in (_ROOT / folder).rglob("*.py")]
+    cores += [_ROOT / "coordinator/metadata/epochs.py", _ROOT / "coordinator/supervision/core.py"]
+    cores += [_ROOT / "coordinator/supervision/locality.py"]
     for core in cores:
-        tree = ast.parse((_ROOT / core).read_text())
+        tree = ast.parse(core.read_text())
         imported = {
             name.split(".")[0]
             for node in ast.walk(tree)

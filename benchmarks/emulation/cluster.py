@@ -16,7 +16,7 @@ from typing import Self
 
 import msgspec
 
-from peacefs.client.member_process import Member, Readiness
+from peacefs.client.local_cluster.member_process import Member, Readiness
 from peacefs.topology.model import Topology
 from peacefs.topology.rate_curve import RateCurve
 from peacefs.topology.toml_writer import to_toml

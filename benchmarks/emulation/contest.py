@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from peacefs.peace.bounds import Bounds, bounds
-from peacefs.peace.simulate import Arrival, simulate
+from peacefs.peace.simulator.bounds import Bounds, bounds
+from peacefs.peace.simulator.simulate import Arrival, simulate
 
 from .emulation import LEAD_S, Emulation
 from .orders import WriteOrder

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from peacefs.peace.scenarios import CHUNK_BYTES
+from peacefs.peace.simulator.scenarios import CHUNK_BYTES
 from peacefs.protocol.limits import checksum_block_bytes
 from peacefs.topology.model import Defaults, Link, Server, Topology
 from peacefs.topology.rate_curve import MB, PAPER_DISK, RateCurve

@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 from math import inf
 
-from peacefs.client.byte_stream import ByteStream
-from peacefs.client.chunk_buffer import ChunkBuffer
-from peacefs.client.chunk_writer import write_chunk
-from peacefs.client.grants import GrantedSet
-from peacefs.protocol import effects as fx
+from peacefs.client.transfer.byte_stream import ByteStream
+from peacefs.client.transfer.chunk_buffer import ChunkBuffer
+from peacefs.client.transfer.chunk_writer import write_chunk
+from peacefs.client.transfer.write_grants import GrantedSet
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.messages import Allocated, WrittenChunk
-from peacefs.protocol.threads import ThreadDriver
+from peacefs.protocol.runtime import effects as fx
+from peacefs.protocol.runtime.thread_driver import ThreadDriver
 
 from .orders import WriteOrder
 

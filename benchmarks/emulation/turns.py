@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Generic, TypeVar
 
-from peacefs.peace.simulate import Arrival
+from peacefs.peace.simulator.simulate import Arrival
 
 from .contest import Contest, SetTimes
 from .emulation import Emulation

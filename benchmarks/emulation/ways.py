@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from peacefs.peace.comparison import paper_policy
-from peacefs.peace.express import ExpressPolicy
-from peacefs.peace.policy import Policy
-from peacefs.peace.random_policy import RandomPolicy
+from peacefs.peace.policies.express import ExpressPolicy
+from peacefs.peace.policies.interface import Policy
+from peacefs.peace.policies.random import RandomPolicy
+from peacefs.peace.simulator.comparison import paper_policy
 from peacefs.topology.model import Topology
 
 #: Chunks that a writer has in flight where no policy says when.

@@ -15,20 +15,20 @@ from queue import SimpleQueue
 
 import msgspec
 
-from peacefs.client.addresses import parse_address
 from peacefs.client.calibrator import Calibrator
-from peacefs.client.control_calls import ControlCalls
-from peacefs.client.coordinator_api import CoordinatorApi, current_user
-from peacefs.client.coordinator_http import CoordinatorHttp
-from peacefs.client.grants import GrantDesk, GrantedSet
-from peacefs.client.patience import Patience
-from peacefs.protocol import effects as fx
-from peacefs.protocol.connection_pool import ConnectionPool
-from peacefs.protocol.hello import Identity
+from peacefs.client.control.addresses import parse_address
+from peacefs.client.control.api import CoordinatorApi, current_user
+from peacefs.client.control.http import CoordinatorHttp
+from peacefs.client.control.retry import Patience
+from peacefs.client.control.rpc import ControlCalls
+from peacefs.client.transfer.write_grants import GrantDesk, GrantedSet
+from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import packet_bytes
 from peacefs.protocol.messages import Completed, CompleteFile, CreateFile, WrittenChunk
 from peacefs.protocol.request_ids import new_request_id
-from peacefs.protocol.threads import ThreadDriver
+from peacefs.protocol.runtime import effects as fx
+from peacefs.protocol.runtime.connection_pool import ConnectionPool
+from peacefs.protocol.runtime.thread_driver import ThreadDriver
 
 from .orders import (
     Answer,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from peacefs.client.file_status import FileStatus
+from peacefs.client.control.values import FileStatus
 from peacefs.client.filesystem import PeaceFileSystem
 
 from .listing import print_line

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from peacefs.client.coordinator_api import BalanceStatus
+from peacefs.client.control.api import BalanceStatus
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.protocol.limits import balance_renewal_s
 

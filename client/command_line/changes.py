@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from peacefs.protocol.errors import BadRequest, PeacefsError
-from peacefs.protocol.trash import trash_of
+from peacefs.protocol.values.trash import trash_of
 
 from .listing import print_line
 from .session import Place, Session

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from peacefs.client.addresses import parse_address
-from peacefs.client.disk_balancing import DiskBalanceStatus, DiskBalancing
+from peacefs.client.control.addresses import parse_address
+from peacefs.client.control.disk_balancing import DiskBalanceStatus, DiskBalancing
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.protocol.errors import BadRequest
 from peacefs.protocol.limits import balance_renewal_s

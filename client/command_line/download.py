@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from peacefs.client.file_status import FileStatus
+from peacefs.client.control.values import FileStatus
 from peacefs.protocol.errors import ChunkUnavailable
 
 from .copying import copy

@@ -15,13 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from peacefs.protocol.findings import (
-    ChunkFindings,
-    ClusterFindings,
-    FileFindings,
-    Finding,
-    Tally,
-)
+from peacefs.protocol.values.fsck_findings import ChunkFindings, ClusterFindings, FileFindings, Finding, Tally
 
 from .listing import print_line
 from .session import Session

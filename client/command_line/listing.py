@@ -8,9 +8,15 @@ from dataclasses import dataclass
 
 import msgspec
 
-from peacefs.client.file_status import FileStatus
+from peacefs.client.control.values import FileStatus
 
-from .presentation import as_record, format_stat, human_size, local_minute, permission_string
+from .presentation import (
+    as_record,
+    format_stat,
+    human_size,
+    local_minute,
+    permission_string,
+)
 from .session import Place, Session
 
 

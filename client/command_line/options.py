@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from peacefs.client.addresses import DEFAULT_ADDRESS
+from peacefs.client.control.addresses import DEFAULT_ADDRESS
 from peacefs.protocol.limits import trash_minutes_max
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from peacefs.client.file_status import FileStatus
+from peacefs.client.control.values import FileStatus
 
 from .session import Session
 

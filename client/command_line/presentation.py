@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
-from peacefs.client.file_status import FileStatus
+from peacefs.client.control.values import FileStatus
 
 _PREFIXES = "KMGTPE"
 _STICKY = 0o1000

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from peacefs.client.file_status import ContentSummary
+from peacefs.client.control.values import ContentSummary
 from peacefs.protocol.errors import BadRequest
 
 from .listing import print_line

@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.table import Table
 
 from peacefs.client.filesystem import PeaceFileSystem
-from peacefs.protocol.schedule_view import Schedule
+from peacefs.protocol.values.schedule import Schedule
 
 from .listing import print_line
 from .presentation import human_size

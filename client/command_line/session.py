@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from peacefs.client.addresses import CoordinatorAddress, is_uri, parse_address, split_uri
-from peacefs.client.file_status import FileStatus
+from peacefs.client.control.addresses import CoordinatorAddress, is_uri, parse_address, split_uri
+from peacefs.client.control.values import FileStatus
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.protocol.errors import BadRequest, FileNotFound
 

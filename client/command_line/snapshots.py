@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 
-from peacefs.client.file_status import SnapshotDifference
+from peacefs.client.control.values import SnapshotDifference
 from peacefs.protocol.errors import FileNotFound, SnapshotRefused
 
 from .listing import print_line

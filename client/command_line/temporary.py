@@ -6,7 +6,7 @@ import time
 
 import msgspec
 
-from peacefs.protocol.temporary_names import wanted_name
+from peacefs.protocol.values.temporary_names import wanted_name
 
 from .listing import print_line
 from .session import Session

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from peacefs.client.file_status import FileStatus
+from peacefs.client.control.values import FileStatus
 
 from .copying import copy
 from .progress import TransferProgress, transfer_progress

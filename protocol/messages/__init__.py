@@ -22,7 +22,16 @@ who sends one need not know which conversation it belongs to.
 from __future__ import annotations
 
 from .base import Done, Failure, Message
-from .chunks import BorrowChunk, ChunkLent, Hop, Packet, ReadChunk, Receipt, WriteAck, WriteChunk
+from .chunks import (
+    BorrowChunk,
+    ChunkLent,
+    Hop,
+    Packet,
+    ReadChunk,
+    Receipt,
+    WriteAck,
+    WriteChunk,
+)
 from .datanodes import (
     BalanceDisks,
     DeleteChunks,

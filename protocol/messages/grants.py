@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from ..ids import ChunkId, NodeId, Version
+from peacefs.protocol.ids import ChunkId, NodeId, Version
+
 from .base import Message
 from .files import Allocated
 

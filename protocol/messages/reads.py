@@ -5,7 +5,8 @@ See decision 14.
 
 from __future__ import annotations
 
-from ..ids import NodeId
+from peacefs.protocol.ids import NodeId
+
 from .base import Message
 
 

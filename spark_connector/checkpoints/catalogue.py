@@ -10,11 +10,19 @@ import msgspec
 
 from peacefs.protocol.errors import BadRequest, CheckpointDamaged, FileNotFound
 from peacefs.protocol.limits import checkpoint_entries_max
-from peacefs.protocol.temporary_names import wanted_name
+from peacefs.protocol.values.temporary_names import wanted_name
 
+from .formats.operators import Operator
 from .inspection import Inspection
-from .layout import DEFAULT_STORE, Layout, StateVersion, StoreFiles, StoreKey, arrange, is_root
-from .operators import Operator
+from .layout import (
+    DEFAULT_STORE,
+    Layout,
+    StateVersion,
+    StoreFiles,
+    StoreKey,
+    arrange,
+    is_root,
+)
 from .tree import FileTree, files_below
 
 

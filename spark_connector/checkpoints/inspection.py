@@ -11,10 +11,9 @@ from typing import Any, TypeVar
 from peacefs.protocol.errors import CheckpointDamaged, FileNotFound, PeacefsError
 from peacefs.protocol.limits import checkpoint_changelog_bytes_max, checkpoint_text_bytes_max, packet_bytes
 
-from .changelog import Changelog, Sealed, parse_changelog
-from .checksum_files import Checker, parse_checksum
-from .layout import Layout
-from .logs import (
+from .formats.changelog import Changelog, Sealed, parse_changelog
+from .formats.checksum_files import Checker, parse_checksum
+from .formats.logs import (
     Commit,
     FileLogEntry,
     Offsets,
@@ -25,8 +24,9 @@ from .logs import (
     parse_query_metadata,
     parse_version,
 )
-from .operators import Operator, check_schema, parse_operator
-from .snapshot import SST_END, Snapshot, parse_snapshot
+from .formats.operators import Operator, check_schema, parse_operator
+from .formats.snapshot import SST_END, Snapshot, parse_snapshot
+from .layout import Layout
 from .tree import Entry, FileTree
 
 _Value = TypeVar("_Value")

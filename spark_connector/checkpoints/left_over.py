@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from peacefs.protocol.errors import FileNotFound, PeacefsError
 from peacefs.protocol.limits import checkpoint_left_over_age_s
-from peacefs.protocol.temporary_names import wanted_name
+from peacefs.protocol.values.temporary_names import wanted_name
 
 from .tree import Entry, Workspace
 

@@ -12,8 +12,8 @@ import re
 
 from peacefs.protocol.errors import CheckpointDamaged, FileNotFound
 
+from .formats.operators import path_of
 from .layout import STATE
-from .operators import path_of
 from .tree import Entry, FileTree
 
 _PATHS = "stateSchemaFilePaths"

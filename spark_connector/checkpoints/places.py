@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from peacefs.client.command_line.session import Session
 from peacefs.protocol.errors import BadRequest
-from peacefs.protocol.runs import without_run
+from peacefs.protocol.values.query_runs import without_run
 
 from .tree import LocalTree, PeaceTree, Workspace
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from peacefs.protocol.errors import BadRequest, CheckpointDamaged
 
-from .changelog import Sealed
+from .formats.changelog import Sealed
 from .inspection import Inspection
 from .layout import Layout, StoreFiles
 from .tree import Entry

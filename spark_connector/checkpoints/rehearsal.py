@@ -15,8 +15,8 @@ from peacefs.protocol.errors import BadRequest, CheckpointDamaged, CheckpointToo
 from peacefs.spark_connector.spark_failures import in_one_line
 
 from .catalogue import state_format
+from .formats.operators import Operator
 from .inspection import Inspection
-from .operators import Operator
 from .tree import Entry
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from peacefs.client.addresses import parse_address
-from peacefs.client.checkpoint_runs import CheckpointRuns
-from peacefs.protocol.query_reports import QueryReport, QueryState
-from peacefs.protocol.runs import without_run
+from peacefs.client.control.addresses import parse_address
+from peacefs.client.control.query_runs import CheckpointRuns
+from peacefs.protocol.values.query_reports import QueryReport, QueryState
+from peacefs.protocol.values.query_runs import without_run
 
 
 def last_report(owner: str, root: str) -> QueryReport | None:

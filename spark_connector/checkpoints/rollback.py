@@ -17,11 +17,11 @@ import socket
 import time
 from dataclasses import dataclass
 
-from peacefs.client.addresses import parse_address
-from peacefs.client.checkpoint_runs import CheckpointRuns
+from peacefs.client.control.addresses import parse_address
+from peacefs.client.control.query_runs import CheckpointRuns
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.protocol.errors import AccessDenied, BadRequest, FileNotFound, PathError, PeacefsError, RunSuperseded
-from peacefs.protocol.query_reports import QueryState
+from peacefs.protocol.values.query_reports import QueryState
 
 from .catalogue import read_layout
 from .inspection import Inspection

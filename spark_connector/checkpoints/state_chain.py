@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from peacefs.protocol.errors import CheckpointDamaged
 
-from .changelog import Sealed
 from .findings import Fault, Finding, Note, damage
+from .formats.changelog import Sealed
 from .inspection import Inspection
 from .layout import StateVersion, StoreFiles, StoreKey
 from .tree import Entry

@@ -16,6 +16,8 @@ from peacefs.protocol.errors import BadRequest, CheckpointDamaged
 from peacefs.protocol.limits import checkpoint_partitions_max
 
 from .findings import Fault, Finding, Note, Verdict, damage
+from .formats.logs import Commit, Offsets
+from .formats.operators import Operator, StoreInfo, path_of
 from .inspection import Inspection
 from .layout import (
     COMMITS,
@@ -28,8 +30,6 @@ from .layout import (
     StoreFiles,
     StoreKey,
 )
-from .logs import Commit, Offsets
-from .operators import Operator, StoreInfo, path_of
 from .state_chain import ChainFinder
 from .tree import Entry
 

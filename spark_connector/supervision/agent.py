@@ -18,7 +18,6 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
-from peacefs.protocol.connections import SocketConnection, open_connection
 from peacefs.protocol.errors import (
     PeacefsError,
     PeerError,
@@ -28,8 +27,7 @@ from peacefs.protocol.errors import (
     StartupError,
     from_wire,
 )
-from peacefs.protocol.hello import Identity
-from peacefs.protocol.lifeline import announce, when_parent_dies
+from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import (
     agent_answer_timeout_s,
     agent_beat_interval_s,
@@ -38,8 +36,10 @@ from peacefs.protocol.limits import (
     run_stop_grace_s,
 )
 from peacefs.protocol.messages import AgentBeat, AgentOrders, Failure, Message, RunOrder, RunReport
-from peacefs.protocol.process import log_to_stderr
+from peacefs.protocol.runtime.connections import SocketConnection, open_connection
 from peacefs.protocol.secret import find_secret_file, read_secret
+from peacefs.protocol.service.lifeline import announce, when_parent_dies
+from peacefs.protocol.service.process import log_to_stderr
 from peacefs.protocol.tokens import Signer
 
 from .command_list import CommandList, read_command_list, start_of

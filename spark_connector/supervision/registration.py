@@ -5,11 +5,11 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Sequence
 
-from peacefs.client.addresses import is_uri, parse_address, split_uri
-from peacefs.client.supervised_queries import SupervisedQueries
+from peacefs.client.control.addresses import is_uri, parse_address, split_uri
+from peacefs.client.control.supervised_queries import SupervisedQueries
 from peacefs.protocol.errors import BadRequest
 from peacefs.protocol.limits import supervised_restarts_default
-from peacefs.protocol.supervised import QueryStatus
+from peacefs.protocol.values.supervised_queries import QueryStatus
 
 
 def supervise(

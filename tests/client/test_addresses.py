@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peacefs.client.addresses import CoordinatorAddress, is_uri, parse_address, split_uri
+from peacefs.client.control.addresses import CoordinatorAddress, is_uri, parse_address, split_uri
 from peacefs.protocol.errors import BadRequest
 
 

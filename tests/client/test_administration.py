@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from peacefs.client.filesystem import PeaceFileSystem
-from peacefs.client.local_cluster import LocalCluster
+from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.protocol.errors import AccessDenied
 
 pytestmark = pytest.mark.cluster

@@ -9,7 +9,7 @@ import random
 import pytest
 
 from peacefs.client.filesystem import PeaceFileSystem
-from peacefs.client.local_cluster import LocalCluster
+from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.protocol.errors import (
     AlreadyBeingCreated,
     FileAlreadyExists,

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from peacefs.client.command_line import balance as command
 from peacefs.client.command_line.application import application
 from peacefs.client.filesystem import PeaceFileSystem
-from peacefs.client.local_cluster import LocalCluster
+from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.protocol.errors import BadRequest
 from peacefs.protocol.limits import MIB, balance_bytes_per_second_min
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peacefs.client.checkpoint_manifest import (
+from peacefs.client.checkpoint.manifest import (
     decode,
     describe,
     directory_name,
@@ -17,8 +17,8 @@ from peacefs.client.checkpoint_manifest import (
     sequence_of,
     unfinished_name,
 )
-from peacefs.client.checkpoint_parts import part_lengths, split
-from peacefs.client.pages import PageChunk, Pages, Stop
+from peacefs.client.checkpoint.pages import PageChunk, Pages, Stop
+from peacefs.client.checkpoint.parts import part_lengths, split
 from peacefs.protocol.checksums import verify_blocks
 from peacefs.protocol.errors import BadRequest, CheckpointCancelled, CheckpointDamaged
 from peacefs.protocol.limits import packet_bytes

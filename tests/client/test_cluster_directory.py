@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from peacefs.client import cluster_directory
-from peacefs.client.cluster_directory import ClusterDirectory
+from peacefs.client.local_cluster import directory as cluster_directory
+from peacefs.client.local_cluster.directory import ClusterDirectory
 from peacefs.protocol.errors import StartupError
 
 

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import peacefs
 from peacefs.client.command_line.application import application
 from peacefs.client.filesystem import PeaceFileSystem
-from peacefs.client.local_cluster import LocalCluster
+from peacefs.client.local_cluster.cluster import LocalCluster
 
 pytestmark = pytest.mark.cluster
 

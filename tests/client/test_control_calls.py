@@ -8,10 +8,9 @@ from typing import cast
 
 import pytest
 
-from peacefs.client.addresses import CoordinatorAddress
-from peacefs.client.control_calls import ControlCalls
-from peacefs.client.patience import Patience
-from peacefs.protocol.connection_pool import ConnectionPool
+from peacefs.client.control.addresses import CoordinatorAddress
+from peacefs.client.control.retry import Patience
+from peacefs.client.control.rpc import ControlCalls
 from peacefs.protocol.errors import (
     FileNotFound,
     NoDatanodes,
@@ -34,6 +33,7 @@ from peacefs.protocol.messages import (
     Message,
     Opened,
 )
+from peacefs.protocol.runtime.connection_pool import ConnectionPool
 
 CREATED = Created("t", Allocated(7, 8, [Hop("n1", "127.0.0.1", 1)], "chunk-token"))
 #: A reply, or what goes wrong: while connecting, or after the call was sent.

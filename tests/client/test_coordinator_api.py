@@ -10,10 +10,10 @@ from urllib.parse import parse_qs, unquote
 import httpx
 import pytest
 
-from peacefs.client.addresses import CoordinatorAddress
-from peacefs.client.coordinator_api import CoordinatorApi, current_user
-from peacefs.client.coordinator_http import CoordinatorHttp
-from peacefs.client.patience import Patience
+from peacefs.client.control.addresses import CoordinatorAddress
+from peacefs.client.control.api import CoordinatorApi, current_user
+from peacefs.client.control.http import CoordinatorHttp
+from peacefs.client.control.retry import Patience
 from peacefs.protocol.errors import PeerRefused
 
 Reply = dict[str, Any] | list[Any] | httpx.TransportError

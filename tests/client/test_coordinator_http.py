@@ -12,9 +12,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import httpx
 import pytest
 
-from peacefs.client.addresses import CoordinatorAddress
-from peacefs.client.coordinator_http import CoordinatorHttp
-from peacefs.client.patience import Patience
+from peacefs.client.control.addresses import CoordinatorAddress
+from peacefs.client.control.http import CoordinatorHttp
+from peacefs.client.control.retry import Patience
 from peacefs.protocol.errors import (
     FileNotFound,
     NoDatanodes,

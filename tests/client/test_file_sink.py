@@ -7,14 +7,14 @@ import time
 
 import pytest
 
-from peacefs.client.file_sink import FileSink
-from peacefs.client.grants import GrantDesk
-from peacefs.protocol.connection_pool import ConnectionPool
+from peacefs.client.file_objects import FileSink
+from peacefs.client.transfer.write_grants import GrantDesk
 from peacefs.protocol.errors import NoDatanodes
-from peacefs.protocol.hello import Identity
+from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import chunk_bytes_max, packet_bytes, stream_buffer_bytes
 from peacefs.protocol.messages import Allocated, Created, Hop, Message
-from peacefs.protocol.threads import ThreadDriver
+from peacefs.protocol.runtime.connection_pool import ConnectionPool
+from peacefs.protocol.runtime.thread_driver import ThreadDriver
 
 CREATED = Created("file-token", Allocated(1, 2, [Hop("n1", "127.0.0.1", 1)], "chunk-token"))
 

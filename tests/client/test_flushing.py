@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from peacefs.client.filesystem import PeaceFileSystem
-from peacefs.client.local_cluster import LocalCluster
+from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.protocol.errors import AlreadyBeingCreated, FileNotFound, LeaseExpired
 from peacefs.protocol.limits import MIB, stream_buffer_bytes
 

@@ -18,9 +18,9 @@ from typer.testing import CliRunner
 from peacefs.client.command_line.application import application
 from peacefs.client.command_line.fsck import exit_status
 from peacefs.client.filesystem import PeaceFileSystem
-from peacefs.client.local_cluster import LocalCluster
-from peacefs.protocol.findings import Finding, Tally
+from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.protocol.limits import small_chunk_bytes_max
+from peacefs.protocol.values.fsck_findings import Finding, Tally
 
 pytestmark = pytest.mark.cluster
 

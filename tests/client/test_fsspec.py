@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from peacefs.client.addresses import parse_address
+from peacefs.client.control.addresses import parse_address
 from peacefs.client.filesystem import PeaceFileSystem
-from peacefs.client.local_cluster import LocalCluster
+from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.client.os_errors import as_os_error
 from peacefs.protocol import errors
 from peacefs.protocol.limits import MIB

@@ -9,7 +9,7 @@ import pytest
 from support.pages import GUIDE_ADDRESS, Page, guides
 
 from peacefs.client.filesystem import PeaceFileSystem
-from peacefs.client.local_cluster import LocalCluster
+from peacefs.client.local_cluster.cluster import LocalCluster
 
 pytestmark = pytest.mark.cluster
 

@@ -12,7 +12,7 @@ import pytest
 
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.io_service import IOService
-from peacefs.client.local_cluster import LocalCluster
+from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.protocol.errors import (
     AccessDenied,
     BadRequest,

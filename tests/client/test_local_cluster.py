@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from peacefs.client import local_cluster
 from peacefs.client.filesystem import PeaceFileSystem
-from peacefs.client.local_cluster import LocalCluster
+from peacefs.client.local_cluster import cluster as local_cluster
+from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.protocol.errors import StartupError
 from peacefs.protocol.limits import MIB
 

@@ -13,8 +13,8 @@ from support.prometheus import scraped
 from support.waiting import wait_until
 
 from peacefs.client.filesystem import PeaceFileSystem
-from peacefs.client.local_cluster import LocalCluster
-from peacefs.coordinator.request_metrics import operation_of
+from peacefs.client.local_cluster.cluster import LocalCluster
+from peacefs.coordinator.api.request_metrics import operation_of
 
 _ROOT = Path(__file__).parents[2]
 _PAGE = _ROOT / "docs" / "metrics.md"
@@ -88,7 +88,7 @@ def test_the_page_about_metrics_names_every_metric_with_its_meaning_and_no_other
 
 
 def test_every_route_of_the_rest_has_a_name_of_its_own() -> None:
-    sources = (source.read_text() for source in (_ROOT / "coordinator").glob("*.py"))
+    sources = (source.read_text() for source in (_ROOT / "coordinator").rglob("*.py"))
     routes = {route for source in sources for route in re.findall(r'"/v1/(\w+)', source)}
     routes -= {"docs", "openapi"}
     assert len(routes) > 10

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from peacefs.client.command_line.presentation import format_stat, human_size, permission_string, utc_second
-from peacefs.client.file_status import FileStatus
+from peacefs.client.control.values import FileStatus
 
 FILE = FileStatus(
     path="/data/part 1",

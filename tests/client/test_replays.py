@@ -8,23 +8,23 @@ from collections.abc import Callable, Iterator
 import httpx
 import pytest
 
-from peacefs.client.addresses import parse_address
-from peacefs.client.control_calls import ControlCalls
-from peacefs.client.coordinator_api import CoordinatorApi
-from peacefs.client.coordinator_http import CoordinatorHttp
-from peacefs.client.file_sink import FileSink
+from peacefs.client.control.addresses import parse_address
+from peacefs.client.control.api import CoordinatorApi
+from peacefs.client.control.http import CoordinatorHttp
+from peacefs.client.control.retry import Patience, Unanswered
+from peacefs.client.control.rpc import ControlCalls
+from peacefs.client.file_objects import FileSink
 from peacefs.client.filesystem import PeaceFileSystem
-from peacefs.client.grants import GrantDesk
-from peacefs.client.local_cluster import LocalCluster
-from peacefs.client.patience import Patience, Unanswered
-from peacefs.client.small_writes import SmallWrites
-from peacefs.protocol.connection_pool import ConnectionPool
+from peacefs.client.local_cluster.cluster import LocalCluster
+from peacefs.client.transfer.small_writes import SmallWrites
+from peacefs.client.transfer.write_grants import GrantDesk
 from peacefs.protocol.errors import FileNotFound, PeerUnreachable
-from peacefs.protocol.hello import Identity
+from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import chunk_bytes_max
 from peacefs.protocol.messages import Completed, CompleteFile, CreateFile, Message, PublishFile
 from peacefs.protocol.request_ids import new_request_id
-from peacefs.protocol.threads import ThreadDriver
+from peacefs.protocol.runtime.connection_pool import ConnectionPool
+from peacefs.protocol.runtime.thread_driver import ThreadDriver
 
 pytestmark = pytest.mark.cluster
 

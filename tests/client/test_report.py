@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from peacefs.client.command_line.application import application
 from peacefs.client.command_line.report import report_lines
-from peacefs.client.local_cluster import LocalCluster
+from peacefs.client.local_cluster.cluster import LocalCluster
 
 GIB = 1 << 30
 

@@ -17,7 +17,7 @@ import pytest
 
 from peacefs.client.command_line.schedule import ScheduleStyle, show_schedule
 from peacefs.client.filesystem import PeaceFileSystem
-from peacefs.client.local_cluster import LocalCluster
+from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.protocol.errors import BadRequest
 from peacefs.protocol.limits import MIB
 

@@ -13,9 +13,9 @@ import pytest
 from support.prometheus import scraped
 from support.waiting import wait_until
 
-from peacefs.client.control_calls import ControlCalls
+from peacefs.client.control.rpc import ControlCalls
 from peacefs.client.filesystem import PeaceFileSystem
-from peacefs.client.local_cluster import LocalCluster
+from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.protocol.errors import (
     AccessDenied,
     BadRequest,

@@ -11,7 +11,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from peacefs.client.local_cluster import LocalCluster
+from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.command import application
 
 _EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -62,7 +62,7 @@ def test_what_cannot_be_planned_is_said(arguments: tuple[str, ...], status: int,
 
 
 def test_without_or_tools_the_policy_flow_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "peacefs.peace.flow", None)
+    monkeypatch.setitem(sys.modules, "peacefs.peace.policies.flow", None)
     refused = plan("--topology", _EXAMPLE, "--policy", "flow")
     assert refused.exit_code == 1
     assert refused.stderr == "peacefs: plan: the policy flow needs OR-Tools: install peacefs[flow]\n"

@@ -12,10 +12,10 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from peacefs.command import application
-from peacefs.comparison_picture import draw, drawn, lines_of
-from peacefs.peace import comparison
-from peacefs.peace.comparison import POLICIES, Row
-from peacefs.peace.scenarios import SCENARIOS, Case, all_at_once, paper_cluster
+from peacefs.commands.comparison_picture import draw, drawn, lines_of
+from peacefs.peace.simulator import comparison
+from peacefs.peace.simulator.comparison import POLICIES, Row
+from peacefs.peace.simulator.scenarios import SCENARIOS, Case, all_at_once, paper_cluster
 from peacefs.protocol.errors import BadRequest
 
 KEYS = [
@@ -80,7 +80,7 @@ def test_the_help_names_every_scenario_and_policy() -> None:
 
 def test_a_missing_extra_is_named_before_anything_is_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    monkeypatch.setattr("peacefs.simulate_command.run_scenario", _never)
+    monkeypatch.setattr("peacefs.commands.simulate_command.run_scenario", _never)
     shown = simulate("figure10", "--picture", "figure10.png")
     assert shown.exit_code == 1
     assert shown.stderr == "peacefs: simulate: a picture needs matplotlib: install peacefs[picture]\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.play import Play, record
 
-from peacefs.coordinator.abandonment import Abandonment
+from peacefs.coordinator.cluster.chunk_writes import Abandonment
 from peacefs.protocol.errors import BadRequest
 from peacefs.protocol.limits import abandoned_chunks_max, handed_chunks_max
 from peacefs.protocol.messages import DeleteChunks, Heartbeat, Replica

@@ -6,7 +6,7 @@ import asyncio
 import json
 from typing import Any
 
-from peacefs.coordinator.admission import Admission
+from peacefs.coordinator.api.admission import Admission
 from peacefs.protocol.asgi import Message, Receive, Scope, Send
 from peacefs.protocol.errors import from_remote_exception
 

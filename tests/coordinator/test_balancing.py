@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.play import Play, registration
 
-from peacefs.coordinator.garbage import Garbage
-from peacefs.coordinator.records import ChunkRecord, Mode
-from peacefs.coordinator.repair import Copy
+from peacefs.coordinator.cluster.garbage import Garbage
+from peacefs.coordinator.cluster.repair import Copy
+from peacefs.coordinator.metadata.model import ChunkRecord, Mode
 from peacefs.peace.balance_plan import BalancePlan, Fill, Phase
 from peacefs.protocol.limits import (
     MIB,

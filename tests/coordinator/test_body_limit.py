@@ -9,8 +9,8 @@ import httpx
 import pytest
 from fastapi import Body, FastAPI, Request
 
-from peacefs.coordinator import body_limit
-from peacefs.coordinator.body_limit import BodyLimit
+from peacefs.coordinator.api.rest import body_limit
+from peacefs.coordinator.api.rest.body_limit import BodyLimit
 
 
 @pytest.fixture

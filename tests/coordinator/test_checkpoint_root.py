@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from peacefs.coordinator.checkpoint_estimates import CheckpointEstimates, Source
-from peacefs.coordinator.checkpoint_root import checkpoint_root
+from peacefs.coordinator.namespace.checkpoint_root import checkpoint_root
+from peacefs.coordinator.scheduling.checkpoint_estimates import CheckpointEstimates, Source
 from peacefs.protocol.limits import checkpoint_pause_s, checkpoint_roots_remembered_max
 
 

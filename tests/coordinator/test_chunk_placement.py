@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from support.play import USAGE, Play, registration
 
-from peacefs.coordinator.records import Mode
+from peacefs.coordinator.metadata.model import Mode
 from peacefs.protocol.errors import NoDatanodes
 from peacefs.protocol.limits import chunk_bytes_max
 from peacefs.protocol.messages import Heartbeat, Usage

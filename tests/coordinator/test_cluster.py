@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.play import USAGE, Play, record, registration
 
-from peacefs.coordinator.repair import Copy
+from peacefs.coordinator.cluster.repair import Copy
 from peacefs.protocol.errors import NoDatanodes
 from peacefs.protocol.ids import first_of_epoch
 from peacefs.protocol.messages import (

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from peacefs.coordinator import namespace
-from peacefs.coordinator.commits import run_now
-from peacefs.coordinator.epochs import Epochs
-from peacefs.coordinator.metadata import MetadataFull
-from peacefs.coordinator.metadata_sqlite import SqliteMetadata
+from peacefs.coordinator.metadata.epochs import Epochs
+from peacefs.coordinator.metadata.group_commit import run_now
+from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.metadata.store import MetadataFull
+from peacefs.coordinator.namespace import operations as namespace
 from peacefs.protocol.errors import AccessDenied
 from peacefs.protocol.ids import first_of_epoch
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from support.play import USAGE, Play, record
 
-from peacefs.coordinator.chunk_map import ChunkState
-from peacefs.coordinator.health import Judge, judge_chunk, judge_cluster
-from peacefs.protocol.findings import ClusterFindings, Finding, Tally
+from peacefs.coordinator.cluster.chunk_map import ChunkState
+from peacefs.coordinator.cluster.health import Judge, judge_chunk, judge_cluster
 from peacefs.protocol.limits import fsck_chunks_shown_max
 from peacefs.protocol.messages import Heartbeat, Replica
+from peacefs.protocol.values.fsck_findings import ClusterFindings, Finding, Tally
 
 RACK = {"a": "/1", "b": "/1", "c": "/1", "x": "/2", "y": "/2"}
 

@@ -9,22 +9,22 @@ from typing import Any, TypeVar
 import pytest
 from support.play import Play
 
-from peacefs.coordinator import inspection as walk
-from peacefs.coordinator import namespace
-from peacefs.coordinator.commits import ImmediateCommit, run_now
-from peacefs.coordinator.inspection import Inspection
-from peacefs.coordinator.metadata import Transaction
-from peacefs.coordinator.metadata_sqlite import SqliteMetadata
-from peacefs.coordinator.paths import parse_path
-from peacefs.coordinator.permissions import Callers
-from peacefs.coordinator.reclaim import reclaim_step
-from peacefs.coordinator.records import Lease
-from peacefs.coordinator.workplace import Workplace
+from peacefs.coordinator.metadata.group_commit import ImmediateCommit, run_now
+from peacefs.coordinator.metadata.model import Lease
+from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.metadata.store import Transaction
+from peacefs.coordinator.namespace import operations as namespace
+from peacefs.coordinator.namespace.paths import parse_path
+from peacefs.coordinator.namespace.permissions import Callers
+from peacefs.coordinator.namespace.reclaim import reclaim_step
+from peacefs.coordinator.operations import fsck as walk
+from peacefs.coordinator.operations.context import Workplace
+from peacefs.coordinator.operations.fsck import Inspection
 from peacefs.protocol.errors import AccessDenied, BadRequest, FileNotFound
-from peacefs.protocol.findings import FileFindings, Finding, FsckPage, Tally
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.messages import Receipt, WrittenChunk
 from peacefs.protocol.tokens import Signer
+from peacefs.protocol.values.fsck_findings import FileFindings, Finding, FsckPage, Tally
 
 T = TypeVar("T")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from peacefs.coordinator.leases import Leases
-from peacefs.coordinator.records import Lease
+from peacefs.coordinator.metadata.model import Lease
+from peacefs.coordinator.operations.leases import Leases
 from peacefs.protocol.errors import AlreadyBeingCreated, LeaseExpired
 from peacefs.protocol.limits import lease_s
 

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.play import Play, record
 
-from peacefs.coordinator.chunk_map import ChunkMap
-from peacefs.coordinator.garbage import Garbage
-from peacefs.coordinator.records import Mode
-from peacefs.coordinator.standing import Service
-from peacefs.coordinator.unclaimed import Unclaimed
+from peacefs.coordinator.cluster.chunk_map import ChunkMap
+from peacefs.coordinator.cluster.garbage import Garbage
+from peacefs.coordinator.cluster.standing import Service
+from peacefs.coordinator.cluster.unreferenced_chunks import Unclaimed
+from peacefs.coordinator.metadata.model import Mode
 from peacefs.protocol.limits import lost_replicas_per_turn
 from peacefs.protocol.messages import Replica
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.play import Play, record, registration
 
-from peacefs.coordinator.chunk_map import ChunkMap
-from peacefs.coordinator.records import Mode
+from peacefs.coordinator.cluster.chunk_map import ChunkMap
+from peacefs.coordinator.metadata.model import Mode
 from peacefs.protocol.limits import lost_replicas_per_turn
 from peacefs.protocol.messages import DeleteChunks, Replica, ReportChunks
 

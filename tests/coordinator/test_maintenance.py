@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from support.play import USAGE, Play, record, registration
 
-from peacefs.coordinator.records import Mode
-from peacefs.coordinator.repair import Copy
-from peacefs.coordinator.standing import Service
+from peacefs.coordinator.cluster.repair import Copy
+from peacefs.coordinator.cluster.standing import Service
+from peacefs.coordinator.metadata.model import Mode
 from peacefs.protocol.messages import DeleteChunks, Heartbeat, Replica, ReportChunks
 
 HOLDING = [Replica(chunk, 1, 1000) for chunk in range(1, 6)]

@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 from support.play import registration
 
-from peacefs.coordinator.membership import Membership, State
+from peacefs.coordinator.cluster.membership import Membership, State
 
 # Written by hand from the design, not from the code: seconds of silence, and what the node is then.
 _JUDGEMENTS = [(0.0, "alive"), (2.9, "alive"), (3.0, "suspect"), (9.9, "suspect"), (10.0, "dead"), (500.0, "dead")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.play import Play, registration
 
-from peacefs.coordinator.network import load_of
+from peacefs.coordinator.cluster.network import load_of
 from peacefs.protocol.errors import InvalidTopology
 from peacefs.topology.model import Topology
 from peacefs.topology.toml_file import parse_toml

@@ -14,8 +14,8 @@ from support.node_port import NodePort
 from support.play import USAGE, record
 from support.spoken_link import Datanode
 
-from peacefs.coordinator import node_server
-from peacefs.coordinator.cluster import Cluster
+from peacefs.coordinator.cluster.core import Cluster
+from peacefs.coordinator.rpc import server as node_server
 from peacefs.protocol.frames import encode
 from peacefs.protocol.limits import hello_frame_bytes_max, suspect_after_s
 from peacefs.protocol.messages import (

@@ -17,10 +17,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.play import Play
 
-from peacefs.coordinator.files import Files
-from peacefs.coordinator.planner import Planner, carry_out, results
-from peacefs.coordinator.records import Mode
-from peacefs.coordinator.rest import build_rest
+from peacefs.coordinator.api.rest.app import build_rest
+from peacefs.coordinator.metadata.model import Mode
+from peacefs.coordinator.operations.files import Files
+from peacefs.coordinator.side_process.planner import Planner, carry_out, results
 from peacefs.peace.dry_run import Request, Task
 from peacefs.protocol.errors import BadRequest, Overloaded, PeacefsError
 from peacefs.protocol.limits import plan_body_bytes_max
@@ -305,7 +305,7 @@ def test_a_dry_run_that_fails_is_our_fault_and_says_no_more(monkeypatch: pytest.
 
 def test_the_process_reads_a_task_and_writes_a_plan() -> None:
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "peacefs.coordinator.planner"],
+        [sys.executable, "-P", "-m", "peacefs.coordinator.side_process.planner"],
         input=json.dumps(
             {
                 "policy": "random",

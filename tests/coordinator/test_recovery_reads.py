@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peacefs.coordinator.recovery_reads import ReadWish, RecoveryReads
+from peacefs.coordinator.scheduling.read_scheduler import ReadWish, RecoveryReads
 from peacefs.protocol.errors import BadRequest, Overloaded
 from peacefs.protocol.limits import (
     checkpoint_workers_max,

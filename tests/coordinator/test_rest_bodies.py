@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from peacefs.coordinator import rest, service
-from peacefs.coordinator.rest_bodies import Body
-from peacefs.coordinator.rest_network import PlanBody, PlanRequest
-from peacefs.coordinator.rest_trees import ExchangeBody
+from peacefs.coordinator import service
+from peacefs.coordinator.api.rest import app as rest
+from peacefs.coordinator.api.rest.common import Body
+from peacefs.coordinator.api.rest.network import PlanBody, PlanRequest
+from peacefs.coordinator.api.rest.trees import ExchangeBody
 
 assert rest and service, "with them all bodies are there"
 BODIES: list[type[BaseModel]] = [*Body.__subclasses__(), PlanBody, PlanRequest]

@@ -12,12 +12,12 @@ import httpx
 import pytest
 from support.play import Play
 
-from peacefs.coordinator.files import Files
-from peacefs.coordinator.metadata_sqlite import SqliteMetadata
-from peacefs.coordinator.permissions import Callers
-from peacefs.coordinator.rest import build_rest
-from peacefs.coordinator.scheduling import Scheduling
-from peacefs.coordinator.workplace import Workplace
+from peacefs.coordinator.api.rest.app import build_rest
+from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.namespace.permissions import Callers
+from peacefs.coordinator.operations.context import Workplace
+from peacefs.coordinator.operations.files import Files
+from peacefs.coordinator.scheduling.scheduler import Scheduling
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.limits import MIB, schedule_body_bytes_max, write_set_chunks_max
 from peacefs.protocol.tokens import FileWrite, Signer

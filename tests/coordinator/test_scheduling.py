@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.scheduled import Scheduled
 
-from peacefs.coordinator.scheduled_sets import Push, Refuse, Wish
-from peacefs.coordinator.scheduling import Scheduling
-from peacefs.peace.ledger import Grant
-from peacefs.peace.random_policy import RandomPolicy
+from peacefs.coordinator.scheduling.scheduler import Scheduling
+from peacefs.coordinator.scheduling.write_sets import Push, Refuse, Wish
+from peacefs.peace.policies.ledger import Grant
+from peacefs.peace.policies.random import RandomPolicy
 from peacefs.protocol.errors import BadRequest, NoDatanodes, Overloaded
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.limits import (

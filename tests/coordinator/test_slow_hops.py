@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.play import USAGE, Play, registration
 
-from peacefs.coordinator.slow_hops import Part, Slowness, avoidable, find_outliers
+from peacefs.coordinator.cluster.slow_peers import Part, Slowness, avoidable, find_outliers
 from peacefs.protocol.limits import slow_avoided_fraction_max, slow_pardon_s
 from peacefs.protocol.messages import Heartbeat, Pace
 

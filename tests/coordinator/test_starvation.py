@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from support.scheduled import Scheduled
 
-from peacefs.peace.express import AGE_BYTES_S, BEGUN_S
+from peacefs.peace.policies.express import AGE_BYTES_S, BEGUN_S
 from peacefs.protocol.limits import MIB, write_set_restate_s
 
 TICK_S = 0.25

@@ -11,22 +11,22 @@ from typing import Any
 import pytest
 from support.play import Play, registration
 
-from peacefs.coordinator import namespace
-from peacefs.coordinator.checkpoint_survey import survey
-from peacefs.coordinator.commits import run_now
-from peacefs.coordinator.fencing import Fencing
-from peacefs.coordinator.metadata import Transaction
-from peacefs.coordinator.metadata_sqlite import SqliteMetadata
-from peacefs.coordinator.paths import parse_path
-from peacefs.coordinator.permissions import Callers
-from peacefs.coordinator.records import QueryRecord
-from peacefs.coordinator.supervising import Supervising
-from peacefs.coordinator.workplace import Workplace
+from peacefs.coordinator.metadata.group_commit import run_now
+from peacefs.coordinator.metadata.model import QueryRecord
+from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.metadata.store import Transaction
+from peacefs.coordinator.namespace import operations as namespace
+from peacefs.coordinator.namespace.paths import parse_path
+from peacefs.coordinator.namespace.permissions import Callers
+from peacefs.coordinator.operations.context import Workplace
+from peacefs.coordinator.operations.query_runs import Fencing
+from peacefs.coordinator.supervision.checkpoint_locality import survey
+from peacefs.coordinator.supervision.service import Supervising
 from peacefs.protocol.errors import AccessDenied, BadRequest, FileNotFound, ServiceUnready
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.messages import AgentBeat, AgentCommand, Receipt, ReportChunks, RunReport, WrittenChunk
-from peacefs.protocol.supervised import Phase
 from peacefs.protocol.tokens import Signer
+from peacefs.protocol.values.supervised_queries import Phase
 
 
 class Coordinator:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import pytest
 from support.supervised import beat, query
 
-from peacefs.coordinator.records import QueryRecord
-from peacefs.coordinator.recovery_place import Candidate, Holdings, choose
-from peacefs.coordinator.supervision import Supervision
+from peacefs.coordinator.metadata.model import QueryRecord
+from peacefs.coordinator.supervision.core import Supervision
+from peacefs.coordinator.supervision.locality import Candidate, Holdings, choose
 from peacefs.protocol.errors import BadRequest, FileAlreadyExists, FileNotFound, NodeIdTaken
 from peacefs.protocol.limits import (
     agent_dead_after_s,
@@ -17,7 +17,7 @@ from peacefs.protocol.limits import (
     supervised_settled_s,
 )
 from peacefs.protocol.messages import RunOrder, RunReport
-from peacefs.protocol.supervised import Phase
+from peacefs.protocol.values.supervised_queries import Phase
 
 
 @dataclass

@@ -9,8 +9,8 @@ import pytest
 from simulation.seeds import seeds
 from support.supervised import beat, query
 
-from peacefs.coordinator.recovery_place import Holdings
-from peacefs.coordinator.supervision import Supervision
+from peacefs.coordinator.supervision.core import Supervision
+from peacefs.coordinator.supervision.locality import Holdings
 from peacefs.protocol.errors import NodeIdTaken
 from peacefs.protocol.limits import (
     agent_answer_timeout_s,

@@ -12,20 +12,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.play import Play
 
-from peacefs.coordinator import namespace, snapshots
-from peacefs.coordinator.commits import ImmediateCommit, run_now
-from peacefs.coordinator.leases import Leases
-from peacefs.coordinator.metadata import Transaction
-from peacefs.coordinator.metadata_sqlite import SqliteMetadata
-from peacefs.coordinator.paths import parse_path
-from peacefs.coordinator.records import Lease, RenameMode
-from peacefs.coordinator.temporary_files import TemporaryFiles
-from peacefs.coordinator.workplace import Workplace
+from peacefs.coordinator.metadata.group_commit import ImmediateCommit, run_now
+from peacefs.coordinator.metadata.model import Lease, RenameMode
+from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.metadata.store import Transaction
+from peacefs.coordinator.namespace import operations as namespace
+from peacefs.coordinator.namespace import snapshots
+from peacefs.coordinator.namespace.paths import parse_path
+from peacefs.coordinator.operations.context import Workplace
+from peacefs.coordinator.operations.leases import Leases
+from peacefs.coordinator.operations.temporary_files import TemporaryFiles
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.limits import temporary_watched_s
 from peacefs.protocol.messages import Receipt, WrittenChunk
-from peacefs.protocol.temporary_names import wanted_name
 from peacefs.protocol.tokens import Signer
+from peacefs.protocol.values.temporary_names import wanted_name
 
 NAMES = st.text(st.characters(exclude_characters="/\0", exclude_categories=["Cs"]), min_size=1, max_size=30)
 UUIDS = st.uuids(version=4).map(str)
@@ -281,7 +282,7 @@ def test_a_snapshot_keeps_what_it_shows(tree: Tree) -> None:
 
 
 def test_many_names_are_looked_through_in_short_turns(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("peacefs.coordinator.temporary_files.temporary_entries_per_turn", 3)
+    monkeypatch.setattr("peacefs.coordinator.operations.temporary_files.temporary_entries_per_turn", 3)
     for number in range(20):
         tree.write(f"/d{number % 4}/.{number}.{uuid.UUID(int=number, version=4)}.tmp")
     tree.look()
@@ -292,7 +293,7 @@ def test_many_names_are_looked_through_in_short_turns(tree: Tree, monkeypatch: p
 
 
 def test_of_too_many_some_are_watched_later(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("peacefs.coordinator.temporary_files.temporary_watched_max", 2)
+    monkeypatch.setattr("peacefs.coordinator.operations.temporary_files.temporary_watched_max", 2)
     for name in "abc":
         tree.write(f"/{name}._COPYING_")
     tree.look()

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 from support.play import Play
 
-from peacefs.coordinator import namespace
-from peacefs.coordinator.commits import run_now
-from peacefs.coordinator.metadata import Transaction
-from peacefs.coordinator.metadata_sqlite import SqliteMetadata
-from peacefs.coordinator.names import Names
-from peacefs.coordinator.paths import parse_path
-from peacefs.coordinator.trash import Trash
-from peacefs.coordinator.workplace import Workplace
+from peacefs.coordinator.metadata.group_commit import run_now
+from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.metadata.store import Transaction
+from peacefs.coordinator.namespace import operations as namespace
+from peacefs.coordinator.namespace.paths import parse_path
+from peacefs.coordinator.operations.context import Workplace
+from peacefs.coordinator.operations.names import Names
+from peacefs.coordinator.operations.trash import Trash
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.tokens import Signer
-from peacefs.protocol.trash import checkpoint_name, checkpoint_time_ms, has_expired
+from peacefs.protocol.values.trash import checkpoint_name, checkpoint_time_ms, has_expired
 
 MINUTES = 60
 TRASH = "/user/ann/.Trash"
@@ -149,7 +149,7 @@ def test_many_users_are_looked_at_in_turns(emptied: Emptied) -> None:
 
 def test_what_cannot_be_deleted_now_holds_nobody_up(emptied: Emptied) -> None:
     """The rename of one fails for it has snapshots: others have theirs."""
-    from peacefs.coordinator import snapshots
+    from peacefs.coordinator.namespace import snapshots
 
     for user in ("ann", "bob"):
         emptied.mkdirs(f"/user/{user}/.Trash/Current/x")

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.scheduled import Scheduled
 
-from peacefs.coordinator.scheduled_sets import InFlight
-from peacefs.peace.express import ExpressPolicy
+from peacefs.coordinator.scheduling.write_sets import InFlight
+from peacefs.peace.policies.express import ExpressPolicy
 from peacefs.protocol.limits import MIB, trickle_look_s
 
 

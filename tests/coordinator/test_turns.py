@@ -14,16 +14,16 @@ from support.play import registration
 from support.spoken_link import SIGNER as _SIGNER
 from support.spoken_link import Datanode
 
-from peacefs.coordinator.cluster import Cluster
-from peacefs.coordinator.metadata_sqlite import SqliteMetadata
-from peacefs.coordinator.records import ChunkRecord
-from peacefs.coordinator.workplace import Workplace
+from peacefs.coordinator.cluster.core import Cluster
+from peacefs.coordinator.metadata.model import ChunkRecord
+from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.operations.context import Workplace
 from peacefs.protocol.errors import SafeMode
 from peacefs.protocol.frames import encode
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.limits import link_turn_s, report_chunks_per_frame
-from peacefs.protocol.loop_watchdog import LoopWatchdog
 from peacefs.protocol.messages import Done, Replica, ReportChunks
+from peacefs.protocol.service.loop_watchdog import LoopWatchdog
 
 _FRAMES = 30
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.play import Play, record
 
-from peacefs.coordinator.garbage import Garbage
-from peacefs.coordinator.unclaimed import Unclaimed
+from peacefs.coordinator.cluster.garbage import Garbage
+from peacefs.coordinator.cluster.unreferenced_chunks import Unclaimed
 from peacefs.protocol.ids import epoch_of, first_of_epoch
 from peacefs.protocol.limits import garbage_chunks_per_tick
 from peacefs.protocol.messages import DeleteChunks, Replica

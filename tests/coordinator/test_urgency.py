@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.play import Play, record
 
-from peacefs.coordinator.urgency import Urgency
+from peacefs.coordinator.cluster.repair_queue import Urgency
 
 _steps = st.lists(
     st.tuples(st.sampled_from(["mark", "mark", "discard", "postpone"]), st.integers(0, 9), st.integers(1, 3))

@@ -7,11 +7,11 @@ import sys
 import threading
 from pathlib import Path
 
-from peacefs.coordinator import namespace
-from peacefs.coordinator.commits import GroupCommit
-from peacefs.coordinator.metadata_sqlite import SqliteMetadata
-from peacefs.coordinator.paths import parse_path
-from peacefs.coordinator.records import RenameMode
+from peacefs.coordinator.metadata.group_commit import GroupCommit
+from peacefs.coordinator.metadata.model import RenameMode
+from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.namespace import operations as namespace
+from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.protocol.ids import first_of_epoch
 from peacefs.protocol.messages import Receipt, WrittenChunk
 

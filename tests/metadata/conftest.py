@@ -9,14 +9,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from peacefs.coordinator import namespace, namespace_copy, quotas, snapshot_restore, snapshots
-from peacefs.coordinator.commits import run_now
-from peacefs.coordinator.metadata import Reader, Transaction
-from peacefs.coordinator.metadata_sqlite import SqliteMetadata
-from peacefs.coordinator.paths import parse_path
-from peacefs.coordinator.permissions import Caller
-from peacefs.coordinator.reclaim import reclaim_step
-from peacefs.coordinator.records import (
+from peacefs.coordinator.metadata.group_commit import run_now
+from peacefs.coordinator.metadata.model import (
     ChunkRecord,
     ContentSummary,
     FileStatus,
@@ -26,6 +20,22 @@ from peacefs.coordinator.records import (
     Quota,
     RenameMode,
 )
+from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.metadata.store import Reader, Transaction
+from peacefs.coordinator.namespace import (
+    copy as namespace_copy,
+)
+from peacefs.coordinator.namespace import (
+    operations as namespace,
+)
+from peacefs.coordinator.namespace import (
+    quotas,
+    snapshot_restore,
+    snapshots,
+)
+from peacefs.coordinator.namespace.paths import parse_path
+from peacefs.coordinator.namespace.permissions import Caller
+from peacefs.coordinator.namespace.reclaim import reclaim_step
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.messages import Receipt, WrittenChunk
 

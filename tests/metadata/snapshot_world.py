@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from peacefs.coordinator import namespace
-from peacefs.coordinator.paths import parse_path
-from peacefs.coordinator.records import Kind
+from peacefs.coordinator.metadata.model import Kind
+from peacefs.coordinator.namespace import operations as namespace
+from peacefs.coordinator.namespace.paths import parse_path
 
 from .conftest import Space
 

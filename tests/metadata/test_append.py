@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from peacefs.coordinator import namespace
-from peacefs.coordinator.paths import parse_path
-from peacefs.coordinator.records import ChunkRecord, Lease, RenameMode
+from peacefs.coordinator.metadata.model import ChunkRecord, Lease, RenameMode
+from peacefs.coordinator.namespace import operations as namespace
+from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.protocol.errors import (
     AccessDenied,
     BadRequest,
@@ -152,7 +152,7 @@ def test_a_file_that_is_gone_takes_no_more(space: Space, how: str) -> None:
 def test_a_long_file_that_is_still_being_reclaimed_takes_no_more(
     space: Space, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("peacefs.coordinator.reclaim.reclaim_entries_per_commit", 2)
+    monkeypatch.setattr("peacefs.coordinator.namespace.reclaim.reclaim_entries_per_commit", 2)
     space.create("/f", 1, 1, 1, 1, 1)
     lease, file = space.take_lease("/f")
     space.delete("/f")
@@ -186,7 +186,7 @@ def test_a_chunk_of_another_file_cannot_be_appended(space: Space) -> None:
 
 
 def test_a_file_of_too_many_pieces_takes_no_more(space: Space, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("peacefs.coordinator.namespace_append.file_chunks_max", 3)
+    monkeypatch.setattr("peacefs.coordinator.namespace.append.file_chunks_max", 3)
     space.create("/f", 1)
     space.append("/f", 1, 1)
     with pytest.raises(PeacefsError, match="maximum number of blocks: 4 > 3: "):

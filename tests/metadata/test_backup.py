@@ -10,10 +10,11 @@ from random import Random
 
 import pytest
 
-from peacefs.coordinator import metadata_backup, metadata_file
-from peacefs.coordinator.metadata_backup import back_up, restore
-from peacefs.coordinator.metadata_check import check
-from peacefs.coordinator.metadata_sqlite import SqliteMetadata
+from peacefs.coordinator.metadata.sqlite import backup as metadata_backup
+from peacefs.coordinator.metadata.sqlite import file as metadata_file
+from peacefs.coordinator.metadata.sqlite.backup import back_up, restore
+from peacefs.coordinator.metadata.sqlite.check import check
+from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.protocol.errors import FileAlreadyExists, PeacefsError, StartupError
 
 from .conftest import Space

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from peacefs.coordinator import snapshot_restore
-from peacefs.coordinator.metadata_check import Findings, check
-from peacefs.coordinator.metadata_sqlite import SqliteMetadata
-from peacefs.coordinator.paths import parse_path
-from peacefs.coordinator.reclaim import reclaim_step
-from peacefs.coordinator.records import RenameMode
+from peacefs.coordinator.metadata.model import RenameMode
+from peacefs.coordinator.metadata.sqlite.check import Findings, check
+from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.namespace import snapshot_restore
+from peacefs.coordinator.namespace.paths import parse_path
+from peacefs.coordinator.namespace.reclaim import reclaim_step
 from peacefs.protocol.errors import StartupError
 
 from .conftest import Space

@@ -12,11 +12,11 @@ from typing import Protocol
 
 import pytest
 
-from peacefs.coordinator import namespace
-from peacefs.coordinator.commits import Commits, GroupCommit, ImmediateCommit, run_now
-from peacefs.coordinator.metadata import MetadataFault, Transaction
-from peacefs.coordinator.metadata_sqlite import SqliteMetadata
-from peacefs.coordinator.paths import parse_path
+from peacefs.coordinator.metadata.group_commit import Commits, GroupCommit, ImmediateCommit, run_now
+from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.metadata.store import MetadataFault, Transaction
+from peacefs.coordinator.namespace import operations as namespace
+from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.protocol.errors import FileAlreadyExists, FileNotFound, Overloaded, ServiceUnready
 
 PATIENCE_S = 20.0

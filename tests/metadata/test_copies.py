@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from peacefs.coordinator import namespace
-from peacefs.coordinator.namespace_copy import Copy, CopyResult
-from peacefs.coordinator.paths import parse_path
-from peacefs.coordinator.permissions import Caller
-from peacefs.coordinator.records import ContentSummary, Kind
+from peacefs.coordinator.metadata.model import ContentSummary, Kind
+from peacefs.coordinator.namespace import operations as namespace
+from peacefs.coordinator.namespace.copy import Copy, CopyResult
+from peacefs.coordinator.namespace.paths import parse_path
+from peacefs.coordinator.namespace.permissions import Caller
 from peacefs.protocol.errors import (
     AccessDenied,
     BadRequest,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from peacefs.coordinator.commits import run_now
-from peacefs.coordinator.metadata_sqlite import SqliteMetadata
-from peacefs.coordinator.records import Decision, Mode
+from peacefs.coordinator.metadata.group_commit import run_now
+from peacefs.coordinator.metadata.model import Decision, Mode
+from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 
 
 def test_decisions_are_there_after_a_restart_and_go_with_the_return_to_service(tmp_path: Path) -> None:

@@ -7,10 +7,10 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from peacefs.coordinator import namespace
-from peacefs.coordinator.paths import parse_path
-from peacefs.coordinator.reclaim import forget_answers_step
-from peacefs.coordinator.records import ChunkRecord, FileChunk
+from peacefs.coordinator.metadata.model import ChunkRecord, FileChunk
+from peacefs.coordinator.namespace import operations as namespace
+from peacefs.coordinator.namespace.paths import parse_path
+from peacefs.coordinator.namespace.reclaim import forget_answers_step
 from peacefs.protocol.errors import (
     AccessDenied,
     BadRequest,
@@ -154,7 +154,7 @@ def test_a_chunk_belongs_to_the_file_that_was_first_completed_with_it(space: Spa
 
 
 def test_answers_are_forgotten_by_age_and_in_steps(space: Space, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("peacefs.coordinator.reclaim.requests_forgotten_per_commit", 2)
+    monkeypatch.setattr("peacefs.coordinator.namespace.reclaim.requests_forgotten_per_commit", 2)
     old = [space.completion(f"/old/{n}", 1) for n in range(3)]
     for file in old:
         space.complete(file)

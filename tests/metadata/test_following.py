@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from peacefs.coordinator.metadata import Reader, Transaction
-from peacefs.coordinator.records import Inode
+from peacefs.coordinator.metadata.model import Inode
+from peacefs.coordinator.metadata.store import Reader, Transaction
 from peacefs.protocol.errors import FileAlreadyExists
 
 from .conftest import Space

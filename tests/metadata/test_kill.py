@@ -8,8 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from peacefs.coordinator import namespace
-from peacefs.coordinator.metadata_sqlite import SqliteMetadata
+from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.namespace import operations as namespace
 from peacefs.protocol.errors import FileNotFound
 
 from .conftest import Space

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from peacefs.coordinator import namespace
-from peacefs.coordinator.paths import parse_path
-from peacefs.coordinator.records import RenameMode
+from peacefs.coordinator.metadata.model import RenameMode
+from peacefs.coordinator.namespace import operations as namespace
+from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.protocol.errors import DirectoryFull, FileAlreadyExists
 
 from .conftest import Space
@@ -27,7 +27,7 @@ FULL: dict[str, Callable[[Space], Any]] = {
 @pytest.fixture(name="full")
 def _full(space: Space, monkeypatch: pytest.MonkeyPatch) -> Space:
     """/full has five entries, and may have no more."""
-    for module in ("metadata_writes", "resolution"):
+    for module in ("metadata.sqlite.transaction", "namespace.resolution"):
         monkeypatch.setattr(f"peacefs.coordinator.{module}.directory_entries_max", 5)
     space.create_many([f"/full/{number}" for number in range(5)])
     space.create("/other", 1)

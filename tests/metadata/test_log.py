@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from peacefs.coordinator import metadata_check, metadata_sqlite, namespace
-from peacefs.coordinator.commits import GroupCommit, run_now
-from peacefs.coordinator.metadata import Transaction
-from peacefs.coordinator.metadata_backup import copy
-from peacefs.coordinator.metadata_sqlite import SqliteMetadata
-from peacefs.coordinator.paths import parse_path
+from peacefs.coordinator.metadata.group_commit import GroupCommit, run_now
+from peacefs.coordinator.metadata.sqlite import check as metadata_check
+from peacefs.coordinator.metadata.sqlite import store as metadata_sqlite
+from peacefs.coordinator.metadata.sqlite.backup import copy
+from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.metadata.store import Transaction
+from peacefs.coordinator.namespace import operations as namespace
+from peacefs.coordinator.namespace.paths import parse_path
 
 _PAGE_BYTES = 4096
 _PAGES = 100

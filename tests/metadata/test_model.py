@@ -9,10 +9,10 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from peacefs.coordinator import namespace
-from peacefs.coordinator.metadata_check import check_tables
-from peacefs.coordinator.reclaim import reclaim_step
-from peacefs.coordinator.records import ChunkRecord, ContentSummary, Inode, Kind, Lease, RenameMode
+from peacefs.coordinator.metadata.model import ChunkRecord, ContentSummary, Inode, Kind, Lease, RenameMode
+from peacefs.coordinator.metadata.sqlite.check import check_tables
+from peacefs.coordinator.namespace import operations as namespace
+from peacefs.coordinator.namespace.reclaim import reclaim_step
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.limits import rename_memory_s
 

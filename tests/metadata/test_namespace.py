@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from peacefs.coordinator import namespace
-from peacefs.coordinator.paths import parse_path
-from peacefs.coordinator.records import ContentSummary, Kind
+from peacefs.coordinator.metadata.model import ContentSummary, Kind
+from peacefs.coordinator.namespace import operations as namespace
+from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.protocol.errors import (
     AccessDenied,
     BadRequest,

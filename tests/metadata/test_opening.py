@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from peacefs.coordinator import metadata_file
-from peacefs.coordinator.metadata_schema import MIGRATIONS, migrate
-from peacefs.coordinator.metadata_sqlite import SqliteMetadata
+from peacefs.coordinator.metadata.sqlite import file as metadata_file
+from peacefs.coordinator.metadata.sqlite.schema import MIGRATIONS, migrate
+from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.protocol.errors import StartupError
 from peacefs.protocol.ids import epoch_of
 
@@ -252,9 +252,9 @@ def test_the_floor_rises_is_kept_and_can_be_held_for_good(path: Path) -> None:
 def test_an_older_schema_is_brought_up_to_date_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
     steps = [("CREATE TABLE a (x)",), ("CREATE TABLE b (x)", "INSERT INTO a VALUES (1)")]
     connection = sqlite3.connect(":memory:", isolation_level=None)
-    monkeypatch.setattr("peacefs.coordinator.metadata_schema.MIGRATIONS", tuple(steps[:1]))
+    monkeypatch.setattr("peacefs.coordinator.metadata.sqlite.schema.MIGRATIONS", tuple(steps[:1]))
     migrate(connection)
-    monkeypatch.setattr("peacefs.coordinator.metadata_schema.MIGRATIONS", tuple(steps))
+    monkeypatch.setattr("peacefs.coordinator.metadata.sqlite.schema.MIGRATIONS", tuple(steps))
     migrate(connection)
     migrate(connection)
     assert connection.execute("SELECT * FROM a").fetchall() == [(1,)]

@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peacefs.coordinator.paths import NamespacePath, check_creatable, check_name_length, parse_path
+from peacefs.coordinator.namespace.paths import (
+    NamespacePath,
+    check_creatable,
+    check_name_length,
+    parse_path,
+)
 from peacefs.protocol.errors import BadRequest, NameTooLong, PathLimitExceeded, PeacefsError
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from peacefs.coordinator.paths import parse_path
-from peacefs.coordinator.permissions import Access, Callers, refusal, symbolic
-from peacefs.coordinator.records import Inode, Kind
+from peacefs.coordinator.metadata.model import Inode, Kind
+from peacefs.coordinator.namespace.paths import parse_path
+from peacefs.coordinator.namespace.permissions import Access, Callers, refusal, symbolic
 from peacefs.protocol.errors import BadRequest
 
 CALLERS = Callers("hdfs", {"analysts": ["ann", "bob"], "supergroup": ["root"]})

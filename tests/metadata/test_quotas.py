@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from peacefs.coordinator import namespace
-from peacefs.coordinator.metadata_check import check_tables
-from peacefs.coordinator.metadata_sqlite import SqliteMetadata
-from peacefs.coordinator.paths import parse_path
-from peacefs.coordinator.records import Quota, RenameMode, Usage
+from peacefs.coordinator.metadata.model import Quota, RenameMode, Usage
+from peacefs.coordinator.metadata.sqlite.check import check_tables
+from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.namespace import operations as namespace
+from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.protocol.errors import BadRequest, BytesQuotaExceeded, FileNotFound, NamesQuotaExceeded
 
 from .conftest import Space
@@ -239,7 +239,7 @@ def test_no_write_counts_a_tree(filled: Space, monkeypatch: pytest.MonkeyPatch) 
     def no_count(*_: object) -> Usage:
         raise AssertionError("a tree was counted")
 
-    monkeypatch.setattr("peacefs.coordinator.metadata_reads.SqliteReader.tree_usage", no_count)
+    monkeypatch.setattr("peacefs.coordinator.metadata.sqlite.reader.SqliteReader.tree_usage", no_count)
     filled.mkdirs("/q/another/below")
     for what in ("overwrite", "append", "replicate", "copy in", "concat in"):
         MORE[what][0](filled)

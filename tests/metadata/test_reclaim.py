@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from peacefs.coordinator import reclaim
-from peacefs.coordinator.reclaim import reclaim_step
-from peacefs.coordinator.records import ChunkRecord, RenameMode
+from peacefs.coordinator.metadata.model import ChunkRecord, RenameMode
+from peacefs.coordinator.namespace import reclaim
+from peacefs.coordinator.namespace.reclaim import reclaim_step
 from peacefs.protocol.errors import FileNotFound
 
 from .conftest import Space

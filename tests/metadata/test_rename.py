@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from peacefs.coordinator import namespace
-from peacefs.coordinator.records import RenameMode
+from peacefs.coordinator.metadata.model import RenameMode
+from peacefs.coordinator.namespace import operations as namespace
 from peacefs.protocol.errors import (
     AccessDenied,
     BadRequest,

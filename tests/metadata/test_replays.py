@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from peacefs.coordinator.commits import run_now
-from peacefs.coordinator.metadata import Transaction
-from peacefs.coordinator.metadata_schema import MIGRATIONS, migrate
-from peacefs.coordinator.metadata_sqlite import SqliteMetadata
-from peacefs.coordinator.namespace import mkdirs
-from peacefs.coordinator.paths import parse_path
-from peacefs.coordinator.reclaim import forget_answers_step
-from peacefs.coordinator.replays import A, Applied, Asked, once
+from peacefs.coordinator.metadata.group_commit import run_now
+from peacefs.coordinator.metadata.sqlite.schema import MIGRATIONS, migrate
+from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.metadata.store import Transaction
+from peacefs.coordinator.namespace.operations import mkdirs
+from peacefs.coordinator.namespace.paths import parse_path
+from peacefs.coordinator.namespace.reclaim import forget_answers_step
+from peacefs.coordinator.namespace.retry_cache import A, Applied, Asked, once
 from peacefs.protocol.errors import BadRequest, FileAlreadyExists
 from peacefs.protocol.limits import client_answer_timeout_s, client_patience_s, request_memory_crowded_s
 from peacefs.protocol.request_ids import new_request_id
@@ -95,8 +95,8 @@ def test_answers_survive_a_store_that_was_never_closed(tmp_path: Path) -> None:
 def test_of_too_many_answers_the_oldest_go_unless_they_are_young(
     space: Space, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("peacefs.coordinator.reclaim.requests_forgotten_per_commit", 3)
-    monkeypatch.setattr("peacefs.coordinator.reclaim.requests_remembered_max", 4)
+    monkeypatch.setattr("peacefs.coordinator.namespace.reclaim.requests_forgotten_per_commit", 3)
+    monkeypatch.setattr("peacefs.coordinator.namespace.reclaim.requests_remembered_max", 4)
 
     def ask(ids: range, now_ms: int) -> None:
         for number in ids:
@@ -123,10 +123,10 @@ def test_answers_are_kept_for_longer_than_any_client_goes_on_asking() -> None:
 def test_answers_that_do_not_say_what_was_asked_go_with_the_migration(monkeypatch: pytest.MonkeyPatch) -> None:
     connection = sqlite3.connect(":memory:", isolation_level=None)
     telling = next(n for n, statements in enumerate(MIGRATIONS) if "DELETE FROM request" in statements[0])
-    monkeypatch.setattr("peacefs.coordinator.metadata_schema.MIGRATIONS", MIGRATIONS[:telling])
+    monkeypatch.setattr("peacefs.coordinator.metadata.sqlite.schema.MIGRATIONS", MIGRATIONS[:telling])
     migrate(connection)
     connection.execute("INSERT INTO request VALUES (1, 'concat', x'', 5), (2, 'create', x'00', 5)")
-    monkeypatch.setattr("peacefs.coordinator.metadata_schema.MIGRATIONS", MIGRATIONS)
+    monkeypatch.setattr("peacefs.coordinator.metadata.sqlite.schema.MIGRATIONS", MIGRATIONS)
     migrate(connection)
     assert connection.execute("SELECT request FROM request").fetchall() == [("create",)]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from peacefs.coordinator import namespace
+from peacefs.coordinator.namespace import operations as namespace
 from peacefs.protocol.errors import (
     AccessDenied,
     BadRequest,
@@ -141,7 +141,7 @@ def test_what_hdfs_does_not_concatenate_stays_as_it_is(
     words: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("peacefs.coordinator.namespace_reshape.concat_sources_max", 3)
+    monkeypatch.setattr("peacefs.coordinator.namespace.truncate_concat.concat_sources_max", 3)
     space.mkdirs("/dir")
     for path in ("/t", "/a", "/b"):
         space.create(path, 5)
@@ -156,7 +156,7 @@ def test_what_hdfs_does_not_concatenate_stays_as_it_is(
 def test_a_target_that_may_be_empty_but_not_of_too_many_pieces(
     space: Space, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("peacefs.coordinator.namespace_append.file_chunks_max", 3)
+    monkeypatch.setattr("peacefs.coordinator.namespace.append.file_chunks_max", 3)
     space.create("/t")
     space.create("/a", 1, 1)
     space.create("/b", 1, 1)
@@ -221,7 +221,7 @@ def test_the_same_concatenation_can_be_made_again_in_the_same_moment(space: Spac
 def test_a_long_source_is_moved_whole_although_it_is_reclaimed_in_steps(
     space: Space, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("peacefs.coordinator.reclaim.reclaim_entries_per_commit", 2)
+    monkeypatch.setattr("peacefs.coordinator.namespace.reclaim.reclaim_entries_per_commit", 2)
     space.create("/t", 1)
     space.create("/a", 1, 1, 1, 1, 1)
     space.concat("/t", "/a")

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peacefs.coordinator import runs
-from peacefs.coordinator.metadata_check import check_tables
-from peacefs.coordinator.metadata_sqlite import SqliteMetadata
-from peacefs.coordinator.namespace_exchange import exchange
-from peacefs.coordinator.paths import parse_path
-from peacefs.coordinator.records import Run
+from peacefs.coordinator.metadata.model import Run
+from peacefs.coordinator.metadata.sqlite.check import check_tables
+from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.namespace import query_runs as runs
+from peacefs.coordinator.namespace.paths import parse_path
+from peacefs.coordinator.namespace.rename import exchange
 from peacefs.protocol.errors import BadRequest, FileNotFound, ParentNotDirectory, RunSuperseded
 from peacefs.protocol.ids import first_of_epoch, read, show
-from peacefs.protocol.runs import component_of, run_of, without_run
+from peacefs.protocol.values.query_runs import component_of, run_of, without_run
 
 from .conftest import Space
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from peacefs.coordinator import snapshot_diff
-from peacefs.coordinator.metadata import Reader
-from peacefs.coordinator.snapshot_diff import DiffKind
+from peacefs.coordinator.metadata.store import Reader
+from peacefs.coordinator.namespace import snapshot_diff
+from peacefs.coordinator.namespace.snapshot_diff import DiffKind
 from peacefs.protocol.errors import (
     SnapshotRefused,
 )

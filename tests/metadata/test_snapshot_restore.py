@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from peacefs.coordinator import snapshot_restore
-from peacefs.coordinator.metadata_sqlite import SqliteMetadata
-from peacefs.coordinator.paths import parse_path
+from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.namespace import snapshot_restore
+from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.protocol.errors import (
     SnapshotRefused,
 )

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from peacefs.coordinator import namespace, snapshots
-from peacefs.coordinator.metadata_schema import APPLICATION_ID, LIVE, META_KEYS, MIGRATIONS
-from peacefs.coordinator.metadata_sqlite import SqliteMetadata
-from peacefs.coordinator.paths import parse_path
-from peacefs.coordinator.records import RenameMode
+from peacefs.coordinator.metadata.model import RenameMode
+from peacefs.coordinator.metadata.sqlite.schema import APPLICATION_ID, LIVE, META_KEYS, MIGRATIONS
+from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.namespace import operations as namespace
+from peacefs.coordinator.namespace import snapshots
+from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.protocol.errors import (
     BadRequest,
     FileNotFound,

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from peacefs.peace.comparison import POLICIES, Row, run_scenario
-from peacefs.peace.scenarios import SCENARIOS, Case, all_at_once, paper_cluster, star
+from peacefs.peace.simulator.comparison import POLICIES, Row, run_scenario
+from peacefs.peace.simulator.scenarios import SCENARIOS, Case, all_at_once, paper_cluster, star
 from peacefs.protocol.errors import Unsupported
 
 SEEDS = range(8)
@@ -102,7 +102,7 @@ def assert_no_worse(rows: list[Row]) -> None:
 
 
 def test_without_or_tools_the_policy_flow_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "peacefs.peace.flow", None)
+    monkeypatch.setitem(sys.modules, "peacefs.peace.policies.flow", None)
     with pytest.raises(Unsupported, match=r"install peacefs\[flow\]"):
         POLICIES["flow"](paper_cluster(), Random(0))
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peacefs.peace.comparison import POLICIES
 from peacefs.peace.dry_run import Request, Task, Unplaced, dry_run
-from peacefs.peace.ledger import Grant
-from peacefs.peace.random_policy import RandomPolicy
+from peacefs.peace.policies.ledger import Grant
+from peacefs.peace.policies.random import RandomPolicy
+from peacefs.peace.simulator.comparison import POLICIES
 from peacefs.protocol.errors import BadRequest
 from peacefs.protocol.limits import chunk_bytes_max
 from peacefs.topology.model import Defaults

@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
-from peacefs.peace.express import AGE_BYTES_S, BEGUN_S, ExpressPolicy
-from peacefs.peace.ledger import Grant, WriteSet
-from peacefs.peace.policy import Aborted, Changed, Finished, Submitted, Withdrawn
-from peacefs.peace.scenarios import FAST_DISK, one_slow_node, paper_cluster
+from peacefs.peace.policies.express import AGE_BYTES_S, BEGUN_S, ExpressPolicy
+from peacefs.peace.policies.interface import Aborted, Changed, Finished, Submitted, Withdrawn
+from peacefs.peace.policies.ledger import Grant, WriteSet
+from peacefs.peace.simulator.scenarios import FAST_DISK, one_slow_node, paper_cluster
 from peacefs.protocol.limits import small_chunk_bytes_max
 from peacefs.topology.model import Topology
 from peacefs.topology.toml_file import parse_toml

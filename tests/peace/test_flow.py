@@ -9,9 +9,9 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peacefs.peace.flow import FlowScheduler
-from peacefs.peace.paper import THREE_REPLICAS, Request, Template, schedule_timestep
-from peacefs.peace.scenarios import paper_cluster, star
+from peacefs.peace.policies.algorithm1 import THREE_REPLICAS, Request, Template, schedule_timestep
+from peacefs.peace.policies.flow import FlowScheduler
+from peacefs.peace.simulator.scenarios import paper_cluster, star
 from peacefs.topology.graph import Graph, Role, Streams
 from peacefs.topology.model import Link, Topology
 

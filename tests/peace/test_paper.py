@@ -8,17 +8,17 @@ from random import Random
 import pytest
 from support.paper_networks import FIGURE_5
 
-from peacefs.peace.ledger import WriteSet
-from peacefs.peace.paper import (
+from peacefs.peace.policies.algorithm1 import (
     THREE_REPLICAS,
     Request,
     Template,
     randomized_shortest_path,
     schedule_timestep,
 )
-from peacefs.peace.paper_policy import PaperPolicy
-from peacefs.peace.policy import Finished, Submitted
-from peacefs.peace.scenarios import paper_cluster
+from peacefs.peace.policies.interface import Finished, Submitted
+from peacefs.peace.policies.ledger import WriteSet
+from peacefs.peace.policies.paper import PaperPolicy
+from peacefs.peace.simulator.scenarios import paper_cluster
 from peacefs.topology.graph import Graph, Streams
 from peacefs.topology.model import Link, Topology
 from peacefs.topology.toml_file import parse_toml

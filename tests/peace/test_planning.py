@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
-from peacefs.peace.comparison import POLICIES
-from peacefs.peace.ledger import WriteSet
-from peacefs.peace.planning import plan_rounds
-from peacefs.peace.scenarios import star
+from peacefs.peace.dry_run import plan_rounds
+from peacefs.peace.policies.ledger import WriteSet
+from peacefs.peace.simulator.comparison import POLICIES
+from peacefs.peace.simulator.scenarios import star
 from peacefs.topology.model import Topology
 
 CHUNK = 64_000_000

@@ -11,10 +11,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from peacefs.peace.comparison import POLICIES
-from peacefs.peace.express import ExpressPolicy
-from peacefs.peace.ledger import Grant, WriteSet
-from peacefs.peace.policy import Aborted, Changed, Event, Finished, Policy, Submitted, Withdrawn
+from peacefs.peace.policies.express import ExpressPolicy
+from peacefs.peace.policies.interface import (
+    Aborted,
+    Changed,
+    Event,
+    Finished,
+    Policy,
+    Submitted,
+    Withdrawn,
+)
+from peacefs.peace.policies.ledger import Grant, WriteSet
+from peacefs.peace.simulator.comparison import POLICIES
 from peacefs.protocol.limits import small_chunk_bytes_max
 from peacefs.topology.calibration import calibrate
 from peacefs.topology.model import Topology

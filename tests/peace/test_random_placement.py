@@ -8,7 +8,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peacefs.peace.random_placement import (
+from peacefs.peace.policies.hdfs_placement import (
     Candidate,
     PlacementRequest,
     StillCandidate,

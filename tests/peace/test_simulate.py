@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peacefs.peace.bounds import bounds
-from peacefs.peace.fluid import max_min_rates
-from peacefs.peace.ledger import Grant, WriteSet
-from peacefs.peace.policy import Policy
-from peacefs.peace.random_policy import RandomPolicy
-from peacefs.peace.scenarios import paper_cluster
-from peacefs.peace.simulate import Arrival, simulate
+from peacefs.peace.policies.interface import Policy
+from peacefs.peace.policies.ledger import Grant, WriteSet
+from peacefs.peace.policies.random import RandomPolicy
+from peacefs.peace.simulator.bounds import bounds
+from peacefs.peace.simulator.fluid import max_min_rates
+from peacefs.peace.simulator.scenarios import paper_cluster
+from peacefs.peace.simulator.simulate import Arrival, simulate
 from peacefs.topology.model import Topology
 
 MB = 1_000_000

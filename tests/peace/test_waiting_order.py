@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peacefs.peace.express import AGE_BYTES_S, BEGUN_S, ExpressPolicy
-from peacefs.peace.ledger import Grant, Pending, WriteSet
-from peacefs.peace.policy import Aborted, Changed, Event, Finished, Submitted, Withdrawn
-from peacefs.peace.scenarios import star
+from peacefs.peace.policies.express import AGE_BYTES_S, BEGUN_S, ExpressPolicy
+from peacefs.peace.policies.interface import Aborted, Changed, Event, Finished, Submitted, Withdrawn
+from peacefs.peace.policies.ledger import Grant, Pending, WriteSet
+from peacefs.peace.simulator.scenarios import star
 from peacefs.topology.model import Topology
 from peacefs.topology.rate_curve import MB
 

@@ -13,25 +13,22 @@ import pytest
 from pipeline.relay import Relay
 from support.waiting import wait_until
 
-from peacefs.client.byte_stream import ByteStream
-from peacefs.client.file_reader import FileReader
-from peacefs.client.file_writer import WriteStats, write_file
-from peacefs.client.grants import GrantDesk
-from peacefs.datanode.changes import Changes
-from peacefs.datanode.chunk_server import ChunkServer
-from peacefs.datanode.chunk_store import ChunkStore
-from peacefs.datanode.data_requests import DataRequests
-from peacefs.datanode.data_server import DataServer
-from peacefs.datanode.paces import Paces
-from peacefs.datanode.pipeline import PipelineHop
-from peacefs.datanode.replicator import Replicator
-from peacefs.datanode.streams_under_way import StreamsUnderWay
+from peacefs.client.transfer.byte_stream import ByteStream
+from peacefs.client.transfer.file_reader import FileReader
+from peacefs.client.transfer.file_writer import WriteStats, write_file
+from peacefs.client.transfer.write_grants import GrantDesk
+from peacefs.datanode.control.replicator import Replicator
+from peacefs.datanode.pipeline.active_streams import StreamsUnderWay
+from peacefs.datanode.pipeline.chunk_server import ChunkServer
+from peacefs.datanode.pipeline.dispatch import DataRequests
+from peacefs.datanode.pipeline.hop import PipelineHop
+from peacefs.datanode.pipeline.latency_samples import Paces
+from peacefs.datanode.pipeline.server import DataServer
+from peacefs.datanode.store.chunk_store import ChunkStore
+from peacefs.datanode.store.replica_changes import Changes
 from peacefs.protocol.checksums import block_checksums
-from peacefs.protocol.connection_pool import ConnectionPool
-from peacefs.protocol.connections import SocketConnection
-from peacefs.protocol.effects import Connection, Effect, close, connect, receive, send
 from peacefs.protocol.errors import NoDatanodes, Unsupported
-from peacefs.protocol.hello import Identity
+from peacefs.protocol.handshake import Identity
 from peacefs.protocol.messages import (
     AllocateChunk,
     Allocated,
@@ -51,7 +48,10 @@ from peacefs.protocol.messages import (
     WriteChunk,
     WrittenChunk,
 )
-from peacefs.protocol.threads import ThreadDriver
+from peacefs.protocol.runtime.connection_pool import ConnectionPool
+from peacefs.protocol.runtime.connections import SocketConnection
+from peacefs.protocol.runtime.effects import Connection, Effect, close, connect, receive, send
+from peacefs.protocol.runtime.thread_driver import ThreadDriver
 from peacefs.protocol.tokens import ChunkRead, ChunkWrite, Signer
 
 CLUSTER = "test-cluster"

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from peacefs.client.byte_stream import ByteStream
+from peacefs.client.transfer.byte_stream import ByteStream
 from peacefs.protocol.errors import PeerTimeout, PeerUnreachable
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from peacefs.protocol.connection_pool import ConnectionPool
-from peacefs.protocol.hello import Identity
+from peacefs.protocol.handshake import Identity
+from peacefs.protocol.runtime.connection_pool import ConnectionPool
 
 
 class Clock:

@@ -14,15 +14,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from peacefs.datanode.data_server import DataServer
-from peacefs.protocol import effects as fx
-from peacefs.protocol.connection_pool import ConnectionPool
-from peacefs.protocol.connections import SocketConnection, open_connection
+from peacefs.datanode.pipeline.server import DataServer
 from peacefs.protocol.errors import PeerError, PeerRefused, PeerTimeout, StartupError
 from peacefs.protocol.frames import encode
-from peacefs.protocol.hello import Identity
+from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import MIB, packet_bytes
 from peacefs.protocol.messages import Failure, GetLayout, Hello, Packet, Proof, ReportAgain, WriteChunk
+from peacefs.protocol.runtime import effects as fx
+from peacefs.protocol.runtime.connection_pool import ConnectionPool
+from peacefs.protocol.runtime.connections import SocketConnection, open_connection
 from peacefs.protocol.tokens import Signer
 
 

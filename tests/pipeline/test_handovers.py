@@ -11,17 +11,17 @@ import time
 import pytest
 from pipeline.relay import Relay
 
-from peacefs.datanode.data_server import DataServer
-from peacefs.protocol import effects as fx
+from peacefs.datanode.pipeline.server import DataServer
 from peacefs.protocol.checksums import block_checksums
-from peacefs.protocol.connection_pool import ConnectionPool
-from peacefs.protocol.connections import SocketConnection
 from peacefs.protocol.errors import PeerTimeout, PeerUnreachable, ProtocolViolation
-from peacefs.protocol.handovers import Handover, ServedHere
-from peacefs.protocol.hello import Identity
+from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import MIB, frame_ahead_bytes, handover_bytes_max, packet_bytes
 from peacefs.protocol.messages import Packet
-from peacefs.protocol.threads import ThreadDriver
+from peacefs.protocol.runtime import effects as fx
+from peacefs.protocol.runtime.connection_pool import ConnectionPool
+from peacefs.protocol.runtime.connections import SocketConnection
+from peacefs.protocol.runtime.in_process_payloads import Handover, ServedHere
+from peacefs.protocol.runtime.thread_driver import ThreadDriver
 
 DATA = os.urandom(3 * MIB + 17)
 

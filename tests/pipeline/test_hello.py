@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from peacefs.protocol.errors import PeerRefused
-from peacefs.protocol.hello import Identity, Peer, accepting
+from peacefs.protocol.handshake import Identity, Peer, accepting
 from peacefs.protocol.messages import PROTOCOL_VERSION, Challenge, Hello, Proof, Welcome
 from peacefs.protocol.tokens import Signer
 

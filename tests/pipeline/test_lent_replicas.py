@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from peacefs.client.file_reader import FileReader, read_range
-from peacefs.client.loans import Loans
-from peacefs.protocol import effects as fx
-from peacefs.protocol.connection_pool import ConnectionPool
+from peacefs.client.transfer.file_reader import FileReader, read_range
+from peacefs.client.transfer.loans import Loans
 from peacefs.protocol.errors import AccessDenied, BadRequest, ChunkNotFound, ChunkUnavailable, from_wire
-from peacefs.protocol.hello import Identity
+from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import MIB, checksum_block_bytes, packet_bytes, read_piece_bytes
 from peacefs.protocol.messages import BorrowChunk, ChunkLent, Failure, Packet, ReadChunk
-from peacefs.protocol.threads import ThreadDriver
+from peacefs.protocol.runtime import effects as fx
+from peacefs.protocol.runtime.connection_pool import ConnectionPool
+from peacefs.protocol.runtime.thread_driver import ThreadDriver
 from peacefs.protocol.tokens import ChunkRead
 
 DATA = os.urandom(4 * MIB + 5)
@@ -253,7 +253,7 @@ def test_a_lent_file_whose_disk_hangs_is_left_and_what_comes_late_goes_nowhere(m
     cluster = make_cluster(lends=True, hop_timeout_s=0.2)
     cluster.write(DATA)
     comes_back, late = threading.Event(), []
-    monkeypatch.setattr("peacefs.protocol.patient_reads.read_from_memory", lambda file, target, offset: 0)
+    monkeypatch.setattr("peacefs.protocol.runtime.bounded_reads.read_from_memory", lambda file, target, offset: 0)
 
     def hang(descriptor, room, offset):
         comes_back.wait(30)
@@ -261,7 +261,7 @@ def test_a_lent_file_whose_disk_hangs_is_left_and_what_comes_late_goes_nowhere(m
         late.append(offset)
         return len(room)
 
-    monkeypatch.setattr("peacefs.protocol.patient_reads._read", hang)
+    monkeypatch.setattr("peacefs.protocol.runtime.bounded_reads._read", hang)
     target = memoryview(bytearray(len(DATA)))
     reader = FileReader("file-token", cluster.layout(), 0, len(DATA), hop_timeout_s=0.2)
     with pytest.raises(ChunkUnavailable, match=r"the disk gave nothing for 0\.2 s"):

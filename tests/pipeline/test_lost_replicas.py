@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from peacefs.datanode.orders import Orders
+from peacefs.datanode.control.commands import Orders
 from peacefs.protocol.messages import Done, Replica, VerifyChunks
 
 

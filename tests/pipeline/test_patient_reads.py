@@ -8,11 +8,11 @@ import threading
 import pytest
 from support.waiting import wait_until
 
-from peacefs.protocol import patient_reads
-from peacefs.protocol.disk_files import DiskFile
 from peacefs.protocol.errors import PeerTimeout
 from peacefs.protocol.limits import MIB
-from peacefs.protocol.patient_reads import PatientReads
+from peacefs.protocol.runtime import bounded_reads as patient_reads
+from peacefs.protocol.runtime.bounded_reads import PatientReads
+from peacefs.protocol.runtime.disk_files import DiskFile
 
 DATA = os.urandom(3 * MIB + 17)
 

@@ -11,13 +11,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from peacefs.protocol import connections
-from peacefs.protocol.connections import SocketConnection
-from peacefs.protocol.disk_files import DiskFile
 from peacefs.protocol.errors import PeerTimeout, PeerUnreachable
 from peacefs.protocol.frames import encode
 from peacefs.protocol.limits import KIB, MIB, checksum_block_bytes, frame_ahead_bytes, packet_bytes
 from peacefs.protocol.messages import Packet
+from peacefs.protocol.runtime import connections
+from peacefs.protocol.runtime.connections import SocketConnection
+from peacefs.protocol.runtime.disk_files import DiskFile
 
 PATIENCE_S = 10.0
 LENGTHS = (

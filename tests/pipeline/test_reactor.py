@@ -11,16 +11,16 @@ import time
 
 import pytest
 
-from peacefs.protocol import effects as fx
-from peacefs.protocol.connection_pool import ConnectionPool
-from peacefs.protocol.connections import SocketConnection
 from peacefs.protocol.errors import PeerTimeout, PeerUnreachable, ProtocolViolation
 from peacefs.protocol.frames import encode
-from peacefs.protocol.hello import Identity
+from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import MIB, frame_ahead_bytes
 from peacefs.protocol.messages import Packet
-from peacefs.protocol.reactor import Reactor
-from peacefs.protocol.threads import ThreadDriver
+from peacefs.protocol.runtime import effects as fx
+from peacefs.protocol.runtime.connection_pool import ConnectionPool
+from peacefs.protocol.runtime.connections import SocketConnection
+from peacefs.protocol.runtime.reactor import Reactor
+from peacefs.protocol.runtime.thread_driver import ThreadDriver
 
 PATIENCE_S = 10.0
 
@@ -211,7 +211,7 @@ def test_what_a_slow_disk_says_is_heard_by_who_asked_it(begin, driver):
 
 
 def test_from_a_thread_that_hangs_at_the_disk_another_takes_over(begin, pair, driver, caplog, monkeypatch):
-    monkeypatch.setattr("peacefs.protocol.reactor.reactor_stuck_s", 0.2)
+    monkeypatch.setattr("peacefs.protocol.runtime.reactor.reactor_stuck_s", 0.2)
     disk, at_disk = threading.Event(), threading.Event()
 
     def hang(effect):
@@ -387,7 +387,7 @@ def test_who_is_sent_to_without_a_pause_lets_the_others_go_first(begin, pair):
 
 def test_a_thread_that_comes_back_late_takes_nothing_from_its_successor(begin, pair, reactor, caplog, monkeypatch):
     """It was suspended just before it would have waited for all connections."""
-    monkeypatch.setattr("peacefs.protocol.reactor.reactor_stuck_s", 0.2)
+    monkeypatch.setattr("peacefs.protocol.runtime.reactor.reactor_stuck_s", 0.2)
     poll, late, may_go_on = reactor._poll, [], threading.Event()
 
     def suspended():

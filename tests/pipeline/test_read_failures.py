@@ -12,9 +12,8 @@ import msgspec
 import pytest
 
 from peacefs.client.file_objects import FileSource
-from peacefs.client.file_reader import FileReader
-from peacefs.datanode.orders import Orders
-from peacefs.protocol import effects as fx
+from peacefs.client.transfer.file_reader import FileReader
+from peacefs.datanode.control.commands import Orders
 from peacefs.protocol.errors import ChunkUnavailable, PeerUnreachable
 from peacefs.protocol.frames import encode
 from peacefs.protocol.limits import MIB, checksum_block_bytes, packet_bytes, read_packet_bytes, read_rounds_max
@@ -29,6 +28,7 @@ from peacefs.protocol.messages import (
     ReportCorrupt,
     VerifyChunks,
 )
+from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.tokens import ChunkRead, ChunkWrite, Signer
 
 DATA = os.urandom(4 * MIB + 5)

@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from peacefs.protocol import effects as fx
 from peacefs.protocol.errors import ChecksumMismatch, ChunkNotFound, PeerError, StaleVersion
 from peacefs.protocol.limits import MIB
 from peacefs.protocol.messages import ReplicateChunk
+from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.tokens import ChunkWrite
 
 DATA = os.urandom(3 * MIB + 1)

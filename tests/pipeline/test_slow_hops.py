@@ -6,10 +6,10 @@ import os
 import threading
 import time
 
-from peacefs.client.byte_stream import ByteStream
-from peacefs.datanode.paces import Paces
-from peacefs.protocol.effects import Append, Sync
+from peacefs.client.transfer.byte_stream import ByteStream
+from peacefs.datanode.pipeline.latency_samples import Paces
 from peacefs.protocol.limits import MIB, pace_peers_max, pace_window_s, stream_buffer_bytes
+from peacefs.protocol.runtime.effects import Append, Sync
 
 BLOCK_BYTES = 8 * MIB
 

@@ -10,8 +10,8 @@ import time
 import pytest
 from msgspec.structs import replace
 
-from peacefs.client.byte_stream import ByteStream
-from peacefs.client.file_reader import FileReader, read_whole
+from peacefs.client.transfer.byte_stream import ByteStream
+from peacefs.client.transfer.file_reader import FileReader, read_whole
 from peacefs.protocol.checksums import block_checksums, chunk_checksum
 from peacefs.protocol.errors import NoDatanodes, PeerUnreachable
 from peacefs.protocol.limits import MIB, checksum_block_bytes, fast_lane_bytes_max, packet_bytes

@@ -10,13 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 import pytest
 
-from peacefs.datanode.streams_under_way import StreamsUnderWay
-from peacefs.protocol import effects as fx
+from peacefs.datanode.pipeline.active_streams import StreamsUnderWay
 from peacefs.protocol.checksums import block_checksums
 from peacefs.protocol.errors import AccessDenied, DiskFull, GrantLapsed, NoDatanodes, PeerError, StaleVersion
 from peacefs.protocol.ids import Numbering
-from peacefs.protocol.limits import MIB, chunk_bytes_max, packet_bytes, write_attempts_max
+from peacefs.protocol.limits import MIB, chunk_bytes_max, grant_clock_slack_s, packet_bytes, write_attempts_max
 from peacefs.protocol.messages import Failure, Packet, WriteAck, WriteChunk
+from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.tokens import ChunkRead, ChunkWrite, Signer
 
 DATA = os.urandom(3 * MIB + 17)
@@ -230,8 +230,21 @@ def refusal(cluster, allocated, data=b"data"):
 
 
 def test_an_expired_token_is_refused(cluster):
-    answer = refusal(cluster, cluster.coordinator.allocated(["n0"], lifetime_s=-1))
-    assert answer.code == "AccessDenied" and "expired" in answer.message
+    answer = refusal(cluster, cluster.coordinator.allocated(["n0"], lifetime_s=-2 * grant_clock_slack_s))
+    assert answer.code == "GrantLapsed" and "ask for another" in answer.message
+
+
+def test_chunk_that_is_begun_too_late_is_replaced_by_another(cluster, monkeypatch):
+    allocated, late = cluster.coordinator.allocated, [-2 * grant_clock_slack_s]
+    monkeypatch.setattr(
+        cluster.coordinator,
+        "allocated",
+        lambda nodes, grant: allocated(nodes, lifetime_s=late.pop() if late else 60.0),
+    )
+    cluster.write(b"x")
+    assert cluster.read() == b"x"
+    first, second = cluster.coordinator.allocations
+    assert (first.abandoned, second.abandoned is not None, second.exclude) == (None, True, [])
 
 
 def test_a_token_that_is_signed_with_another_secret_is_refused(cluster):
@@ -272,8 +285,12 @@ def test_a_pipeline_other_than_the_tokens_is_refused(cluster):
 
 def test_a_refused_token_is_not_tried_elsewhere(cluster, monkeypatch):
     allocated = cluster.coordinator.allocated
-    monkeypatch.setattr(cluster.coordinator, "allocated", lambda nodes, grant: allocated(nodes, lifetime_s=-1))
-    with pytest.raises(AccessDenied, match="expired"):
+    monkeypatch.setattr(
+        cluster.coordinator,
+        "allocated",
+        lambda nodes, grant: msgspec.structs.replace(allocated(nodes), token=allocated(nodes).token),
+    )
+    with pytest.raises(AccessDenied, match="for another chunk"):
         cluster.write(b"x")
     assert len(cluster.coordinator.allocations) == 1
 

@@ -19,7 +19,7 @@ import pytest
 from support.mounts import fill, mounted
 
 from peacefs.client.filesystem import PeaceFileSystem
-from peacefs.client.local_cluster import LocalCluster
+from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.protocol.limits import MIB
 
 pytestmark = pytest.mark.cluster

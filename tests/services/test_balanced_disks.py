@@ -15,7 +15,7 @@ from services.extra_datanode import extra_datanode
 from support.waiting import wait_until
 
 from peacefs.client.filesystem import PeaceFileSystem
-from peacefs.client.local_cluster import LocalCluster
+from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.protocol.limits import MIB, balance_bytes_per_second_min
 
 pytestmark = pytest.mark.cluster

@@ -12,7 +12,7 @@ from click.testing import Result
 from support.services import start_service
 from typer.testing import CliRunner
 
-from peacefs.client.coordinator_api import current_user
+from peacefs.client.control.api import current_user
 from peacefs.command import application
 from peacefs.topology.loader import load_topology
 

@@ -13,7 +13,7 @@ from support.mounts import fill, mounted
 from support.waiting import wait_until
 
 from peacefs.client.filesystem import PeaceFileSystem
-from peacefs.client.local_cluster import LocalCluster
+from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.protocol.errors import StartupError
 from peacefs.protocol.limits import MIB
 

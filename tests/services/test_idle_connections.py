@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from peacefs.client.filesystem import PeaceFileSystem
-from peacefs.client.local_cluster import LocalCluster
+from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.protocol.limits import MIB
 
 pytestmark = pytest.mark.cluster

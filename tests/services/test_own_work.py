@@ -22,7 +22,7 @@ pytestmark = pytest.mark.cluster
 _CROWDED = """
 import functools, pathlib, sys
 from peacefs.coordinator import service
-from peacefs.coordinator.commits import GroupCommit
+from peacefs.coordinator.metadata.group_commit import GroupCommit
 
 service.GroupCommit = functools.partial(GroupCommit, queue_max=0)
 directory, ready_fd = pathlib.Path(sys.argv[1]), int(sys.argv[2])
@@ -34,7 +34,8 @@ service.run(
 #: A coordinator that cannot read which chunks there are.
 _FORGETFUL = """
 import pathlib, sys
-from peacefs.coordinator import namespace, service
+from peacefs.coordinator.namespace import operations as namespace
+from peacefs.coordinator import service
 
 def chunk_page(reader, after, limit):
     raise OSError("the page is gone")

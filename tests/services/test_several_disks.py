@@ -14,7 +14,7 @@ from services.extra_datanode import extra_datanode
 from support.waiting import wait_until
 
 from peacefs.client.filesystem import PeaceFileSystem
-from peacefs.client.local_cluster import LocalCluster
+from peacefs.client.local_cluster.cluster import LocalCluster
 
 pytestmark = pytest.mark.cluster
 

@@ -16,10 +16,10 @@ from support.prometheus import scraped
 from support.supervised_world import World, runs
 from support.waiting import wait_until
 
+from peacefs.client.control.supervised_queries import SupervisedQueries
 from peacefs.client.filesystem import PeaceFileSystem
-from peacefs.client.supervised_queries import SupervisedQueries
 from peacefs.protocol.errors import AccessDenied, BadRequest, PeacefsError, RunSuperseded, StartupError
-from peacefs.protocol.supervised import Phase, QueryStatus
+from peacefs.protocol.values.supervised_queries import Phase, QueryStatus
 from peacefs.spark_connector.supervision.command_list import read_command_list
 from peacefs.spark_connector.supervision.registration import supervise
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.cluster
 # Counts to the end; every number is a file of its checkpoint, written once. It says where it runs and as what.
 COUNTER = """
 import os, sys, time
-from peacefs.client.addresses import split_uri
+from peacefs.client.control.addresses import split_uri
 from peacefs.client.filesystem import PeaceFileSystem
 
 address, root = split_uri(os.environ["PEACEFS_CHECKPOINT"])

@@ -21,16 +21,15 @@ from simulation.client_requests import (
 from simulation.name_changes import Change
 from simulation.terms import CALL_TIMEOUT_S, CHUNK_BYTES, DESK, HOP_TIMEOUT_S
 
-from peacefs.client.byte_stream import ByteStream
-from peacefs.client.chunk_buffer import ChunkBuffer
-from peacefs.client.chunk_writer import write_chunk
-from peacefs.client.file_appender import append_file
-from peacefs.client.file_flusher import FileFlusher
-from peacefs.client.file_reader import read_whole
-from peacefs.client.file_writer import write_file
-from peacefs.client.grants import GrantedSet, NextChunk
-from peacefs.client.small_writes import SmallWrites
-from peacefs.protocol import effects as fx
+from peacefs.client.transfer.byte_stream import ByteStream
+from peacefs.client.transfer.chunk_buffer import ChunkBuffer
+from peacefs.client.transfer.chunk_writer import write_chunk
+from peacefs.client.transfer.file_appender import append_file
+from peacefs.client.transfer.file_flusher import FileFlusher
+from peacefs.client.transfer.file_reader import read_whole
+from peacefs.client.transfer.file_writer import write_file
+from peacefs.client.transfer.small_writes import SmallWrites
+from peacefs.client.transfer.write_grants import GrantedSet, NextChunk
 from peacefs.protocol import messages
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.messages import (
@@ -42,6 +41,7 @@ from peacefs.protocol.messages import (
     Leased,
     WrittenChunk,
 )
+from peacefs.protocol.runtime import effects as fx
 
 
 def write(path: str, data: bytes, request_id: str, user: str = "simulated") -> fx.Steps[None]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from peacefs.coordinator.cluster import Cluster
-from peacefs.coordinator.membership import State
-from peacefs.coordinator.orders import Order
+from peacefs.coordinator.cluster.commands import Order
+from peacefs.coordinator.cluster.core import Cluster
+from peacefs.coordinator.cluster.membership import State
 from peacefs.protocol.ids import ChunkId, NodeId
 from peacefs.protocol.messages import DeleteChunks
 

@@ -11,14 +11,14 @@ from random import Random
 from simulation.simulated_cluster import SimulatedCluster
 from simulation.terms import CHUNK_BYTES, HOP_TIMEOUT_S, SIGNER
 
-from peacefs.client.byte_stream import ByteStream
-from peacefs.client.chunk_buffer import ChunkBuffer
-from peacefs.client.chunk_writer import write_chunk
-from peacefs.protocol import effects as fx
+from peacefs.client.transfer.byte_stream import ByteStream
+from peacefs.client.transfer.chunk_buffer import ChunkBuffer
+from peacefs.client.transfer.chunk_writer import write_chunk
 from peacefs.protocol.errors import NoDatanodes, PeacefsError
 from peacefs.protocol.ids import ChunkId, NodeId, Version
 from peacefs.protocol.limits import packet_bytes, write_token_lifetime_s
 from peacefs.protocol.messages import Allocated, Hop
+from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.tokens import ChunkWrite
 
 

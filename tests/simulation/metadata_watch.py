@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from peacefs.coordinator.metadata_check import check_tables
-from peacefs.coordinator.metadata_sqlite import SqliteMetadata
+from peacefs.coordinator.metadata.sqlite.check import check_tables
+from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 
 
 def check_sound(metadata: SqliteMetadata) -> None:

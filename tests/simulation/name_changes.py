@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from peacefs.coordinator.files import Files
-from peacefs.coordinator.records import RenameMode
+from peacefs.coordinator.metadata.model import RenameMode
+from peacefs.coordinator.operations.files import Files
 from peacefs.protocol.messages import Message
 
 

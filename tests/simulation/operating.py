@@ -10,8 +10,8 @@ from random import Random
 from simulation.simulated_cluster import SimulatedCluster
 from simulation.simulated_datanode import SimulatedDatanode
 
-from peacefs.coordinator.records import Mode
-from peacefs.coordinator.standing import Service
+from peacefs.coordinator.cluster.standing import Service
+from peacefs.coordinator.metadata.model import Mode
 from peacefs.protocol.limits import MIB
 from peacefs.protocol.messages import BalanceDisks
 

@@ -25,8 +25,7 @@ from simulation.client_steps import (
 from simulation.name_changes import Change
 from simulation.terms import CHUNK_BYTES
 
-from peacefs.client.small_writes import is_small
-from peacefs.protocol import effects as fx
+from peacefs.client.transfer.small_writes import is_small
 from peacefs.protocol.errors import (
     AccessDenied,
     FileNotFound,
@@ -36,7 +35,8 @@ from peacefs.protocol.errors import (
     QuotaExceeded,
 )
 from peacefs.protocol.limits import lease_s
-from peacefs.protocol.trash import CURRENT_NAME, TRASH_PERMISSION, trash_of
+from peacefs.protocol.runtime import effects as fx
+from peacefs.protocol.values.trash import CURRENT_NAME, TRASH_PERMISSION, trash_of
 
 Contents = set[bytes | None]
 _FILES = 3

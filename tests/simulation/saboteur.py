@@ -9,7 +9,7 @@ from simulation.simulated_cluster import SimulatedCluster
 from simulation.simulated_datanode import DISKS
 from simulation.world import Network, Node
 
-from peacefs.protocol import effects as fx
+from peacefs.protocol.runtime import effects as fx
 
 _HOUR_S = 3600.0
 

@@ -8,11 +8,11 @@ from simulation.simulated_coordinator import SimulatedCoordinator
 from simulation.simulated_datanode import SimulatedDatanode
 from simulation.world import Network, Node, Task, World
 
-from peacefs.coordinator.scheduling_policies import POLICY_DEFAULT
-from peacefs.protocol import effects as fx
+from peacefs.coordinator.scheduling.policies import POLICY_DEFAULT
 from peacefs.protocol.limits import (
     copy_bytes_per_second,
 )
+from peacefs.protocol.runtime import effects as fx
 
 
 class SimulatedCluster:

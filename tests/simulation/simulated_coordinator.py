@@ -32,23 +32,22 @@ from simulation.simulated_datanode import SimulatedDatanode
 from simulation.terms import CHUNK_BYTES, DESK, SIGNER
 from simulation.world import World
 
-from peacefs.coordinator import calls
-from peacefs.coordinator.cluster import Cluster
-from peacefs.coordinator.commits import ImmediateCommit
-from peacefs.coordinator.epochs import Epochs
-from peacefs.coordinator.files import Files
-from peacefs.coordinator.membership import State
-from peacefs.coordinator.metadata import Transaction
-from peacefs.coordinator.metadata_sqlite import SqliteMetadata
-from peacefs.coordinator.orders import Order
-from peacefs.coordinator.permissions import Callers
-from peacefs.coordinator.records import Kind, RenameMode
-from peacefs.coordinator.repair import Copy
-from peacefs.coordinator.scheduling import Scheduling
-from peacefs.coordinator.tree_copying import TreeCopying
-from peacefs.coordinator.workplace import Workplace
-from peacefs.coordinator.writing import CreateFile
-from peacefs.protocol import effects as fx
+from peacefs.coordinator.cluster.commands import Order
+from peacefs.coordinator.cluster.core import Cluster
+from peacefs.coordinator.cluster.membership import State
+from peacefs.coordinator.cluster.repair import Copy
+from peacefs.coordinator.metadata.epochs import Epochs
+from peacefs.coordinator.metadata.group_commit import ImmediateCommit
+from peacefs.coordinator.metadata.model import Kind, RenameMode
+from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.metadata.store import Transaction
+from peacefs.coordinator.namespace.permissions import Callers
+from peacefs.coordinator.operations.context import Workplace
+from peacefs.coordinator.operations.copy import TreeCopying
+from peacefs.coordinator.operations.files import Files
+from peacefs.coordinator.operations.write import CreateFile
+from peacefs.coordinator.rpc import dispatch as calls
+from peacefs.coordinator.scheduling.scheduler import Scheduling
 from peacefs.protocol import messages
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.limits import (
@@ -85,6 +84,7 @@ from peacefs.protocol.messages import (
     StreamEnded,
     StreamsFound,
 )
+from peacefs.protocol.runtime import effects as fx
 
 T = TypeVar("T")
 _COMMIT_S_MAX = 0.004

@@ -13,21 +13,20 @@ from simulation.watched_disks import WatchedDisks
 from simulation.world import SimulatedConnection, World
 from store.simulated_disk import SimulatedDisk
 
-from peacefs.datanode.changes import Changes
-from peacefs.datanode.chunk_server import ChunkServer
-from peacefs.datanode.chunk_store import ChunkStore
 from peacefs.datanode.cluster_clock import ClusterClock
-from peacefs.datanode.copy_budget import CopyBudget
-from peacefs.datanode.data_requests import DataRequests
-from peacefs.datanode.disk import Disk
-from peacefs.datanode.disk_balancer import DiskBalancer
-from peacefs.datanode.orders import Orders
-from peacefs.datanode.paces import Paces
-from peacefs.datanode.pipeline import PipelineHop
-from peacefs.datanode.replicator import Replicator
-from peacefs.datanode.scrubber import Scrubber
-from peacefs.datanode.streams_under_way import StreamsUnderWay
-from peacefs.protocol import effects as fx
+from peacefs.datanode.control.commands import Orders
+from peacefs.datanode.control.replicator import Replicator
+from peacefs.datanode.disks.disk import Disk
+from peacefs.datanode.disks.disk_balancer import DiskBalancer
+from peacefs.datanode.disks.scrubber import Scrubber
+from peacefs.datanode.pipeline.active_streams import StreamsUnderWay
+from peacefs.datanode.pipeline.chunk_server import ChunkServer
+from peacefs.datanode.pipeline.dispatch import DataRequests
+from peacefs.datanode.pipeline.hop import PipelineHop
+from peacefs.datanode.pipeline.latency_samples import Paces
+from peacefs.datanode.rate_limiter import CopyBudget
+from peacefs.datanode.store.chunk_store import ChunkStore
+from peacefs.datanode.store.replica_changes import Changes
 from peacefs.protocol.errors import ChunkError, PeacefsError, PeerError, PeerUnreachable
 from peacefs.protocol.limits import (
     disk_balance_look_s,
@@ -46,6 +45,7 @@ from peacefs.protocol.messages import (
     ReportChunks,
     Usage,
 )
+from peacefs.protocol.runtime import effects as fx
 
 #: Those of every datanode.
 DISKS = ("/disk-1", "/disk-2")

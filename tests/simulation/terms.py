@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peacefs.client.grants import GrantDesk
+from peacefs.client.transfer.write_grants import GrantDesk
 from peacefs.protocol.tokens import Signer
 
 SIGNER = Signer(b"the secret of the simulated cluster")

@@ -24,12 +24,12 @@ from simulation.test_restored_metadata import (
     let_pass,
 )
 
-from peacefs.client.byte_stream import ByteStream
-from peacefs.client.file_appender import append_file
-from peacefs.coordinator.commits import run_now
-from peacefs.protocol import effects as fx
+from peacefs.client.transfer.byte_stream import ByteStream
+from peacefs.client.transfer.file_appender import append_file
+from peacefs.coordinator.metadata.group_commit import run_now
 from peacefs.protocol.errors import LeaseExpired, PeacefsError
 from peacefs.protocol.messages import AllocateChunk, Allocated, Leased
+from peacefs.protocol.runtime import effects as fx
 
 _TOKENS_LIVE_S = 120.0
 SIZES = pytest.mark.parametrize("size", [5000, 300 * 1024, CHUNK_BYTES + 5], ids=["small", "large", "granted"])

@@ -14,14 +14,14 @@ from simulation.simulated_cluster import SimulatedCluster
 from simulation.terms import CALL_TIMEOUT_S, CHUNK_BYTES, DESK, HOP_TIMEOUT_S
 from simulation.world import Network, Node
 
-from peacefs.client.byte_stream import ByteStream
-from peacefs.client.checkpoint_parts import split
-from peacefs.client.file_appender import append_file
-from peacefs.client.granted_parts import GrantedParts
-from peacefs.client.pages import Pages, Stop
-from peacefs.protocol import effects as fx
+from peacefs.client.checkpoint.pages import Pages, Stop
+from peacefs.client.checkpoint.parallel_writer import GrantedParts
+from peacefs.client.checkpoint.parts import split
+from peacefs.client.transfer.byte_stream import ByteStream
+from peacefs.client.transfer.file_appender import append_file
 from peacefs.protocol.errors import FileAlreadyExists, FileNotFound, LeaseExpired, PeacefsError, PeerUnreachable
 from peacefs.protocol.messages import Done, Leased
+from peacefs.protocol.runtime import effects as fx
 
 
 class HeadBreaker:

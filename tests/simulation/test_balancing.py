@@ -15,9 +15,9 @@ from simulation.test_cluster_under_a_seed import Model, check
 from simulation.world import Task
 
 from peacefs.peace.balance_plan import Phase
-from peacefs.protocol import effects as fx
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.limits import MIB
+from peacefs.protocol.runtime import effects as fx
 
 _CAPACITY = 256 * MIB
 _THRESHOLD = 0.02

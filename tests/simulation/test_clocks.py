@@ -8,7 +8,7 @@ import pytest
 from simulation.client_steps import append_from, read, write, write_from
 from simulation.simulated_cluster import SimulatedCluster
 
-from peacefs.client.byte_stream import ByteStream
+from peacefs.client.transfer.byte_stream import ByteStream
 from peacefs.protocol.limits import heartbeat_interval_s, unreferenced_chunk_kept_s
 
 _HOUR_S = 3600.0

@@ -30,12 +30,12 @@ from simulation.simulated_datanode import DISKS, SimulatedDatanode
 from simulation.terms import CHUNK_BYTES
 from simulation.world import Network
 
-from peacefs.client.byte_stream import ByteStream
-from peacefs.coordinator.records import Mode
-from peacefs.coordinator.standing import Service
-from peacefs.protocol import effects as fx
+from peacefs.client.transfer.byte_stream import ByteStream
+from peacefs.coordinator.cluster.standing import Service
+from peacefs.coordinator.metadata.model import Mode
 from peacefs.protocol.errors import AlreadyBeingCreated, FileNotFound, IllegalChange, PeacefsError
 from peacefs.protocol.limits import copy_burst_bytes, lease_s
+from peacefs.protocol.runtime import effects as fx
 
 _OPERATIONS = ("write", "write small", "append", "append", "read", "read", "truncate", "delete", "move")
 _SIZES = (0, 1, 700, 64 * 1024, 300 * 1024, CHUNK_BYTES, 2 * CHUNK_BYTES + 5)

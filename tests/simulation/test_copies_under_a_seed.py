@@ -19,8 +19,8 @@ from simulation.seeds import seeds
 from simulation.simulated_cluster import SimulatedCluster
 from simulation.world import Network
 
-from peacefs.protocol import effects as fx
 from peacefs.protocol.errors import FileNotFound, PeacefsError
+from peacefs.protocol.runtime import effects as fx
 
 _DIRECTORIES = ("a", "b", "c")
 _NAMES_MAX = 12

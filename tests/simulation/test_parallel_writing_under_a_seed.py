@@ -13,11 +13,11 @@ from simulation.simulated_cluster import SimulatedCluster
 from simulation.terms import CALL_TIMEOUT_S, CHUNK_BYTES, DESK, HOP_TIMEOUT_S
 from simulation.test_flushing_under_a_seed import patiently
 
-from peacefs.client.checkpoint_parts import part_lengths, split
-from peacefs.client.granted_parts import GrantedParts
-from peacefs.client.pages import Pages, Stop
-from peacefs.protocol import effects as fx
+from peacefs.client.checkpoint.pages import Pages, Stop
+from peacefs.client.checkpoint.parallel_writer import GrantedParts
+from peacefs.client.checkpoint.parts import part_lengths, split
 from peacefs.protocol.errors import CheckpointCancelled, FileNotFound, PeacefsError
+from peacefs.protocol.runtime import effects as fx
 
 _PARTS = 3
 

@@ -27,13 +27,12 @@ from simulation.test_restored_metadata import (
 )
 from simulation.world import Network, Node
 
-from peacefs.client.byte_stream import ByteStream
-from peacefs.client.chunk_buffer import ChunkBuffer
-from peacefs.client.chunk_writer import send_chunk
-from peacefs.client.small_writes import SmallWrites
-from peacefs.coordinator.commits import run_now
-from peacefs.coordinator.health import judge_cluster
-from peacefs.protocol import effects as fx
+from peacefs.client.transfer.byte_stream import ByteStream
+from peacefs.client.transfer.chunk_buffer import ChunkBuffer
+from peacefs.client.transfer.chunk_writer import send_chunk
+from peacefs.client.transfer.small_writes import SmallWrites
+from peacefs.coordinator.cluster.health import judge_cluster
+from peacefs.coordinator.metadata.group_commit import run_now
 from peacefs.protocol import messages
 from peacefs.protocol.errors import (
     AccessDenied,
@@ -55,6 +54,7 @@ from peacefs.protocol.messages import (
     PublishFile,
     WrittenChunk,
 )
+from peacefs.protocol.runtime import effects as fx
 
 _TOKENS_LIVE_S = 120.0
 

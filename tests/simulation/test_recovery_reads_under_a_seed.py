@@ -23,11 +23,11 @@ from simulation.terms import CALL_TIMEOUT_S, CHUNK_BYTES, HOP_TIMEOUT_S
 from simulation.test_flushing_under_a_seed import patiently
 from simulation.world import Network, Node, Task
 
-from peacefs.client.checkpoint_reader import ParallelReading
-from peacefs.protocol import effects as fx
+from peacefs.client.checkpoint.reader import ParallelReading
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.limits import read_leave_silence_s, readers_per_datanode_max
 from peacefs.protocol.messages import Opened
+from peacefs.protocol.runtime import effects as fx
 
 _PARTS = 3
 _WORKERS = 4

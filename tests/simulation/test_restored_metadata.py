@@ -13,8 +13,8 @@ from simulation.client_steps import read, write
 from simulation.simulated_cluster import SimulatedCluster
 from simulation.simulated_datanode import SimulatedDatanode
 
-from peacefs.coordinator.commits import run_now
-from peacefs.coordinator.metadata_sqlite import SqliteMetadata
+from peacefs.coordinator.metadata.group_commit import run_now
+from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.protocol.errors import FileNotFound, PeacefsError
 from peacefs.protocol.messages import Replica
 

@@ -17,8 +17,8 @@ from simulation.saboteur import ClockMover, DiskBreaker, Saboteur
 from simulation.seeds import seeds
 from simulation.simulated_cluster import SimulatedCluster
 
-from peacefs.protocol import effects as fx
 from peacefs.protocol.errors import FileNotFound, PeacefsError, RunSuperseded
+from peacefs.protocol.runtime import effects as fx
 
 _ROOT = "/checkpoints/query"
 _RUNS = 4

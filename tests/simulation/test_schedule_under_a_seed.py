@@ -16,13 +16,13 @@ from simulation.simulated_cluster import SimulatedCluster
 from simulation.terms import CHUNK_BYTES
 from simulation.world import Network, Node
 
-from peacefs.coordinator.scheduled_sets import InFlight
-from peacefs.coordinator.scheduling import Scheduling
-from peacefs.peace.express import ExpressPolicy
-from peacefs.protocol import effects as fx
+from peacefs.coordinator.scheduling.scheduler import Scheduling
+from peacefs.coordinator.scheduling.write_sets import InFlight
+from peacefs.peace.policies.express import ExpressPolicy
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.limits import grant_clock_slack_s, grant_open_s, repair_timeout_s, write_set_silence_s
 from peacefs.protocol.messages import Message, StateWriteSet
+from peacefs.protocol.runtime import effects as fx
 
 POLICIES = ("express", "paper", "random", "flow")
 WRITERS = 10

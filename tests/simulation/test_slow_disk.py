@@ -7,7 +7,7 @@ from random import Random
 from simulation.client_steps import write
 from simulation.simulated_cluster import SimulatedCluster
 
-from peacefs.coordinator.slow_hops import Part
+from peacefs.coordinator.cluster.slow_peers import Part
 
 
 def test_a_slow_disk_is_found_out_and_new_chunks_avoid_it() -> None:

@@ -19,9 +19,9 @@ from simulation.seeds import seeds
 from simulation.simulated_cluster import SimulatedCluster
 from simulation.world import World
 
-from peacefs.protocol import effects as fx
 from peacefs.protocol.errors import FileNotFound, PeacefsError
-from peacefs.protocol.trash import CURRENT_NAME, TRASH_PERMISSION, trash_of
+from peacefs.protocol.runtime import effects as fx
+from peacefs.protocol.values.trash import CURRENT_NAME, TRASH_PERMISSION, trash_of
 
 _MINUTES = 4
 _KEPT_S = 60.0 * _MINUTES

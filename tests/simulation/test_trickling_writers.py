@@ -8,10 +8,10 @@ from simulation.client_steps import read
 from simulation.simulated_cluster import SimulatedCluster
 from simulation.terms import CALL_TIMEOUT_S, DESK, HOP_TIMEOUT_S
 
-from peacefs.client.byte_stream import ByteStream
-from peacefs.client.file_writer import write_file
-from peacefs.protocol import effects as fx
+from peacefs.client.transfer.byte_stream import ByteStream
+from peacefs.client.transfer.file_writer import write_file
 from peacefs.protocol.limits import MIB, trickle_look_s
+from peacefs.protocol.runtime import effects as fx
 
 _BLOCK = 4 * MIB
 

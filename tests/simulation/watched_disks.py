@@ -7,14 +7,14 @@ from random import Random
 
 from store.simulated_disk import SimulatedDisk
 
-from peacefs.datanode.changes import Changes
-from peacefs.datanode.chunk_store import Sealed, Staged
-from peacefs.datanode.disk import Disk
-from peacefs.datanode.disk_set import DiskSet
-from peacefs.datanode.store_layout import chunk_file_bytes, record_bytes
-from peacefs.protocol import effects as fx
+from peacefs.datanode.disks.disk import Disk
+from peacefs.datanode.disks.disk_set import DiskSet
+from peacefs.datanode.store.chunk_store import Sealed, Staged
+from peacefs.datanode.store.layout import chunk_file_bytes, record_bytes
+from peacefs.datanode.store.replica_changes import Changes
 from peacefs.protocol.checksums import Bytes
 from peacefs.protocol.ids import ChunkId
+from peacefs.protocol.runtime import effects as fx
 
 
 def find_bytes(disk: Disk, chunk: ChunkId) -> tuple[str, str, int, int] | None:

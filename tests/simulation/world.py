@@ -19,11 +19,11 @@ from typing import Any
 from simulation.lending import Loan, local_address, port_beside
 from store.simulated_disk import DISK_EFFECTS, SimulatedDisk
 
-from peacefs.protocol import effects as fx
 from peacefs.protocol.errors import BadRequest, PeacefsError, PeerTimeout, PeerUnreachable
 from peacefs.protocol.frames import Frame, FrameReader, encode
 from peacefs.protocol.limits import connect_timeout_s
 from peacefs.protocol.messages import ChunkLent, Message
+from peacefs.protocol.runtime import effects as fx
 
 Steps = Generator[Any, Any, Any] | Coroutine[Any, Any, Any]
 #: Answers a control call of a node: (caller's name, message) -> a coroutine that gives the reply.

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peacefs.spark_connector.auth_log import MONTHS, LogLine, YearAssumption, parse_line
+from peacefs.spark_connector.demo.auth_log import MONTHS, LogLine, YearAssumption, parse_line
 
 YEARS = YearAssumption(2024, 12, 10)
 AT = datetime(2024, 12, 10, 6, 55, 46, tzinfo=UTC)

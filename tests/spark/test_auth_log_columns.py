@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from peacefs.spark_connector.auth_log import LogLine, YearAssumption, parse_line
-from peacefs.spark_connector.demo_input import REAL_LOG
-from peacefs.spark_connector.log_generator import generate_log
-from peacefs.spark_connector.staging import read_lines
+from peacefs.spark_connector.demo.auth_log import LogLine, YearAssumption, parse_line
+from peacefs.spark_connector.demo.input import REAL_LOG
+from peacefs.spark_connector.demo.log_generator import generate_log
+from peacefs.spark_connector.demo.staging import read_lines
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,7 +49,7 @@ def spark_reads(
 ) -> list[tuple[int | None, str | None, int]]:
     from pyspark.sql import functions as F
 
-    from peacefs.spark_connector import auth_log_columns
+    from peacefs.spark_connector.demo import auth_log_columns
 
     table = directory / "lines.json"
     table.write_text("".join(json.dumps({"number": at, "line": line}) + "\n" for at, line in enumerate(lines)))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from peacefs.client.coordinator_api import ListingPage
-from peacefs.client.file_status import ContentSummary, FileStatus
+from peacefs.client.control.api import ListingPage
+from peacefs.client.control.values import ContentSummary, FileStatus
 from peacefs.protocol.errors import FileNotFound
-from peacefs.spark_connector.checkpoint import Checkpoint
+from peacefs.spark_connector.checkpoints.batches import Checkpoint
 
 
 class Files:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from peacefs.client.filesystem import PeaceFileSystem
-from peacefs.client.local_cluster import LocalCluster
-from peacefs.spark_connector.checkpoint import Checkpoint
+from peacefs.client.local_cluster.cluster import LocalCluster
+from peacefs.spark_connector.checkpoints.batches import Checkpoint
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

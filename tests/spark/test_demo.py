@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from peacefs.spark_connector.log_generator import generate_log
+from peacefs.spark_connector.demo.log_generator import generate_log
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.timeout(400)]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from peacefs.protocol.errors import StartupError
-from peacefs.spark_connector import demo_input
-from peacefs.spark_connector.auth_log import YearAssumption
-from peacefs.spark_connector.demo_input import choose_input
+from peacefs.spark_connector.demo import input as demo_input
+from peacefs.spark_connector.demo.auth_log import YearAssumption
+from peacefs.spark_connector.demo.input import choose_input
 
 LINE = "Dec 10 06:55:46 gate sshd[2]: Failed password for root from 192.0.2.7 port 22 ssh2\n"
 

@@ -7,8 +7,8 @@ import io
 import msgspec
 from rich.console import Console
 
-from peacefs.spark_connector.demo_report import DemoReport, differences, print_report
-from peacefs.spark_connector.query_plan import FailureCount, QueryResult
+from peacefs.spark_connector.demo.query_plan import FailureCount, QueryResult
+from peacefs.spark_connector.demo.report import DemoReport, differences, print_report
 from peacefs.spark_connector.query_progress import Spread
 
 ROWS = [FailureCount(0, "192.0.2.1", 3), FailureCount(600, "192.0.2.1", 1), FailureCount(600, "2001:db8::7", 2)]

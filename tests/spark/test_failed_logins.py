@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from peacefs.spark_connector.auth_log import YearAssumption, parse_line
+from peacefs.spark_connector.demo.auth_log import YearAssumption, parse_line
+from peacefs.spark_connector.demo.log_generator import generate_log
+from peacefs.spark_connector.demo.log_measure import LogMeasure, assume_years, measure
+from peacefs.spark_connector.demo.query_plan import STOPPED, FailureCount, QueryPlan
+from peacefs.spark_connector.demo.query_process import QueryProcess
+from peacefs.spark_connector.demo.staging import read_lines, stage, watermark_delay_s
 from peacefs.spark_connector.java import find_java, java_environment
-from peacefs.spark_connector.log_generator import generate_log
-from peacefs.spark_connector.log_measure import LogMeasure, assume_years, measure
-from peacefs.spark_connector.query_plan import STOPPED, FailureCount, QueryPlan
-from peacefs.spark_connector.query_process import QueryProcess
 from peacefs.spark_connector.query_progress import read_progress
-from peacefs.spark_connector.staging import read_lines, stage, watermark_delay_s
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,7 +39,7 @@ def counted(log: Path, measured: LogMeasure) -> list[FailureCount]:
 
 
 def run(spark: SparkSession, plan: QueryPlan) -> None:
-    from peacefs.spark_connector.failed_logins import ProgressFile, start_query
+    from peacefs.spark_connector.demo.failed_logins import ProgressFile, start_query
 
     query = start_query(spark, plan)
     assert query.awaitTermination(60)
@@ -55,14 +55,14 @@ class Thrown:
 
 
 def test_the_innermost_cause_is_the_reason_in_one_line() -> None:
-    from peacefs.spark_connector.failed_logins import root_cause
+    from peacefs.spark_connector.demo.failed_logins import root_cause
 
     cause = Thrown("java.io.IOException: no datanode is alive\n\tat somewhere")
     assert root_cause(Thrown("a", Thrown("b", cause))) == "java.io.IOException: no datanode is alive"
 
 
 def test_of_a_failed_task_the_reason_is_what_failed_in_it() -> None:
-    from peacefs.spark_connector.failed_logins import root_cause
+    from peacefs.spark_connector.demo.failed_logins import root_cause
 
     text = (
         "org.apache.spark.SparkException: Job aborted due to stage failure: Task 1 in stage 9.0 failed 4 times, "
@@ -88,7 +88,7 @@ def test_a_run_that_spark_stops_says_why_in_its_last_line(tmp_path: Path) -> Non
     )
     (tmp_path / "plan.json").write_bytes(msgspec.json.encode(plan))
     variables = {**java_environment(find_java(), tmp_path / "java"), "SPARK_LOCAL_IP": "127.0.0.1"}
-    module = "peacefs.spark_connector.failed_logins"
+    module = "peacefs.spark_connector.demo.failed_logins"
     with QueryProcess(module, tmp_path / "plan.json", tmp_path / "query.log", variables) as query:
         deadline = time.monotonic() + 60
         while query.status is None:
@@ -109,7 +109,7 @@ def uncommit_last_batch(checkpoint: Path) -> None:
 
 
 def test_stream_batch_and_parser_count_alike_also_over_a_restart(spark: SparkSession, tmp_path: Path) -> None:
-    from peacefs.spark_connector.failed_logins import batch_rows, streamed_rows
+    from peacefs.spark_connector.demo.failed_logins import batch_rows, streamed_rows
 
     log = tmp_path / "auth.log"
     log.write_text("\n".join(generate_log(2, 600)), encoding="utf-8")

@@ -18,9 +18,9 @@ from support.waiting import wait_until
 from typer.testing import CliRunner
 
 from peacefs.client.filesystem import PeaceFileSystem
-from peacefs.client.local_cluster import LocalCluster
+from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.command import application
-from peacefs.spark_connector.checkpoint import Checkpoint
+from peacefs.spark_connector.checkpoints.batches import Checkpoint
 from peacefs.spark_connector.java import find_java, java_environment
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster]

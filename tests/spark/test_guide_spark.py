@@ -11,7 +11,7 @@ import pytest
 from support.pages import GUIDE_ADDRESS, ROOT, Page
 
 from peacefs.client.filesystem import PeaceFileSystem
-from peacefs.client.local_cluster import LocalCluster
+from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.spark_connector.java import find_java, java_environment
 
 pytestmark = [pytest.mark.cluster, pytest.mark.spark]

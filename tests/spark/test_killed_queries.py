@@ -17,7 +17,7 @@ from support.query_ordeal import CHECKPOINTS, Ordeal, strikes
 from typer.testing import CliRunner
 
 from peacefs.client.filesystem import PeaceFileSystem
-from peacefs.client.local_cluster import LocalCluster
+from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.command import application
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.timeout(900)]

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peacefs.protocol.errors import BadRequest
-from peacefs.spark_connector.auth_log import MONTHS, YearAssumption, parse_line
-from peacefs.spark_connector.log_generator import DEFAULT_START, LATE_SECONDS_MAX, generate_log
-from peacefs.spark_connector.log_measure import LogMeasure, assume_years, measure
+from peacefs.spark_connector.demo.auth_log import MONTHS, YearAssumption, parse_line
+from peacefs.spark_connector.demo.log_generator import DEFAULT_START, LATE_SECONDS_MAX, generate_log
+from peacefs.spark_connector.demo.log_measure import LogMeasure, assume_years, measure
 
 TODAY = date(2026, 11, 20)
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from peacefs.spark_connector.query_process import QueryProcess
+from peacefs.spark_connector.demo.query_process import QueryProcess
 
 # Stands in for a query: starts a child, as PySpark starts its JVM, and says who they are.
 QUERY = """
 import os, subprocess, sys
-from peacefs.protocol.lifeline import when_parent_dies
+from peacefs.protocol.service.lifeline import when_parent_dies
 child = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
 when_parent_dies(sys.stdin.fileno(), lambda: os._exit(1))
 print("pids", os.getpid(), child.pid, os.environ["COLOUR"], flush=True)
@@ -25,7 +25,7 @@ child.wait()
 STARTER = """
 import sys, time
 from pathlib import Path
-from peacefs.spark_connector.query_process import QueryProcess
+from peacefs.spark_connector.demo.query_process import QueryProcess
 query = QueryProcess("stand_in", Path("plan"), Path(sys.argv[1]), {{"PYTHONPATH": {modules!r}, "COLOUR": "red"}})
 time.sleep(60)
 """

@@ -15,13 +15,13 @@ import pytest
 from support.waiting import wait_until
 from typer.testing import CliRunner
 
-from peacefs.client.addresses import CoordinatorAddress
-from peacefs.client.checkpoint_runs import CheckpointRuns
-from peacefs.client.local_cluster import LocalCluster
+from peacefs.client.control.addresses import CoordinatorAddress
+from peacefs.client.control.query_runs import CheckpointRuns
+from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.command import application
 from peacefs.protocol.errors import AccessDenied, PeerUnreachable
 from peacefs.protocol.limits import report_queue_max, report_stop_s
-from peacefs.protocol.query_reports import QueryReport, QueryState
+from peacefs.protocol.values.query_reports import QueryReport, QueryState
 from peacefs.spark_connector.query_reporter import QueryReporter
 from peacefs.spark_connector.runs import begin_run
 

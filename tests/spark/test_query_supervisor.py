@@ -9,9 +9,9 @@ import pytest
 
 from peacefs.protocol import limits
 from peacefs.protocol.errors import QueryFailed
-from peacefs.spark_connector import query_supervisor
-from peacefs.spark_connector.query_plan import STOPPED
-from peacefs.spark_connector.query_supervisor import QuerySupervisor, why_stopped
+from peacefs.spark_connector.demo import query_supervisor
+from peacefs.spark_connector.demo.query_plan import STOPPED
+from peacefs.spark_connector.demo.query_supervisor import QuerySupervisor, why_stopped
 
 Turn = tuple[int | None, int | None, int | None]
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from peacefs.client.local_cluster import LocalCluster
+from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.command import application
 from peacefs.spark_connector.java import find_java, java_environment
 from peacefs.spark_connector.runs import begin_run

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from peacefs.protocol.errors import BadRequest
-from peacefs.spark_connector.auth_log import YearAssumption, parse_line
-from peacefs.spark_connector.log_generator import generate_log
-from peacefs.spark_connector.log_measure import LogMeasure, assume_years, measure
-from peacefs.spark_connector.staging import read_lines, stage, watermark_delay_s
+from peacefs.spark_connector.demo.auth_log import YearAssumption, parse_line
+from peacefs.spark_connector.demo.log_generator import generate_log
+from peacefs.spark_connector.demo.log_measure import LogMeasure, assume_years, measure
+from peacefs.spark_connector.demo.staging import read_lines, stage, watermark_delay_s
 
 WINDOW_S = 600
 

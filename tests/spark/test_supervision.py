@@ -13,7 +13,7 @@ import pytest
 from support.supervised_world import World
 from support.waiting import wait_until
 
-from peacefs.client.supervised_queries import SupervisedQueries
+from peacefs.client.control.supervised_queries import SupervisedQueries
 from peacefs.spark_connector.java import find_java, java_environment
 from peacefs.spark_connector.supervision.registration import supervise
 

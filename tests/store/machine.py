@@ -15,14 +15,14 @@ from typing import Any, TypeVar
 from store.seeded_driver import SeededDriver
 from store.simulated_disk import SimulatedDisk
 
-from peacefs.datanode.chunk_store import ChunkStore, Recovery, Sealed
-from peacefs.protocol import effects as fx
+from peacefs.datanode.store.chunk_store import ChunkStore, Recovery, Sealed
 from peacefs.protocol.checksums import block_checksums
-from peacefs.protocol.connection_pool import ConnectionPool
-from peacefs.protocol.hello import Identity
+from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import MIB
 from peacefs.protocol.messages import Message, Replica
-from peacefs.protocol.threads import ThreadDriver
+from peacefs.protocol.runtime import effects as fx
+from peacefs.protocol.runtime.connection_pool import ConnectionPool
+from peacefs.protocol.runtime.thread_driver import ThreadDriver
 
 T = TypeVar("T")
 

@@ -9,13 +9,13 @@ from store.machine import read_chunk, write_chunk
 from store.seeded_driver import SeededDriver
 from store.simulated_disk import SimulatedDisk
 
-from peacefs.datanode.chunk_store import ChunkStore
-from peacefs.datanode.disk import Disk, DiskState
-from peacefs.datanode.disk_set import DiskSet
-from peacefs.datanode.recovery import Recovery
-from peacefs.protocol import effects as fx
+from peacefs.datanode.disks.disk import Disk, DiskState
+from peacefs.datanode.disks.disk_set import DiskSet
+from peacefs.datanode.store.chunk_store import ChunkStore
+from peacefs.datanode.store.recovery_report import Recovery
 from peacefs.protocol.limits import MIB
 from peacefs.protocol.messages import Replica
+from peacefs.protocol.runtime import effects as fx
 
 CHUNK = 0x10000000001
 SMALL = Random(1).randbytes(3000)

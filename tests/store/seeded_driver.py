@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from store.simulated_disk import SimulatedDisk
 
-from peacefs.protocol import effects as fx
 from peacefs.protocol.errors import PeacefsError
+from peacefs.protocol.runtime import effects as fx
 
 T = TypeVar("T")
 

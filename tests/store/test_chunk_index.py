@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 
-from peacefs.datanode.chunk_index import ChunkIndex, Place
+from peacefs.datanode.store.chunk_index import ChunkIndex, Place
 from peacefs.protocol.messages import Replica
 
 CHUNK = 0x10000000001

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from store.machine import Machine, data_of, read_chunk
 
-from peacefs.protocol import effects as fx
 from peacefs.protocol.errors import ChunkNotFound
+from peacefs.protocol.runtime import effects as fx
 
 CHUNK = 0x10000000001
 

@@ -10,9 +10,9 @@ from random import Random
 import pytest
 from store.machine import RealMachine, SimulatedMachine, read_chunk, write_chunk
 
-from peacefs.protocol import effects as fx
 from peacefs.protocol.errors import ChunkError, ChunkNotFound, StaleVersion
 from peacefs.protocol.limits import small_chunk_bytes_max
+from peacefs.protocol.runtime import effects as fx
 
 CHUNK = 0x10000000001
 SMALL = Random(1).randbytes(3000)

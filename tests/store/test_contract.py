@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from store.machine import Machine, SimulatedMachine, data_of
 
-from peacefs.protocol import effects as fx
 from peacefs.protocol.checksums import block_checksums, chunk_checksum
 from peacefs.protocol.errors import (
     BadRequest,
@@ -17,6 +16,7 @@ from peacefs.protocol.errors import (
 )
 from peacefs.protocol.limits import KIB, MIB, readahead_bytes, small_chunk_bytes_max
 from peacefs.protocol.messages import Replica
+from peacefs.protocol.runtime import effects as fx
 
 BLOCK = 64 * KIB
 CHUNK = 0x10000000001

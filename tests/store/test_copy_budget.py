@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from peacefs.datanode.copy_budget import CopyBudget
+from peacefs.datanode.rate_limiter import CopyBudget
 
 
 # Written by hand, for 10 bytes a second and a burst of 20: when something is wanted, how much, when it may go.

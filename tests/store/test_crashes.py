@@ -17,12 +17,12 @@ import pytest
 from store.machine import SimulatedMachine, read_chunk, write_chunk
 from store.seeded_driver import PowerLoss, SeededDriver
 
-from peacefs.datanode.chunk_store import ChunkStore
-from peacefs.datanode.store_layout import record_bytes
-from peacefs.protocol import effects as fx
+from peacefs.datanode.store.chunk_store import ChunkStore
+from peacefs.datanode.store.layout import record_bytes
 from peacefs.protocol.errors import ChunkError, ChunkNotFound, StaleVersion
 from peacefs.protocol.limits import KIB, small_chunk_bytes_max
 from peacefs.protocol.messages import Replica
+from peacefs.protocol.runtime import effects as fx
 
 CHUNK = 0x10000000001
 SMALL = Random(1).randbytes(3000)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from peacefs.datanode.data_directories import claim_directories, cluster_of, rooms_of
+from peacefs.datanode.disks.data_directories import claim_directories, cluster_of, rooms_of
 from peacefs.protocol.errors import StartupError
 
 

@@ -15,13 +15,13 @@ from store.machine import read_chunk, write_chunk
 from store.rack import CHUNK, LARGE, SMALL, Rack
 from store.seeded_driver import PowerLoss, SeededDriver
 
-from peacefs.datanode.copy_budget import CopyBudget
-from peacefs.datanode.disk_balancer import DiskBalancer, Phase
-from peacefs.datanode.disk_moves import DiskMoves
-from peacefs.protocol import effects as fx
+from peacefs.datanode.disks.disk_balancer import DiskBalancer, Phase
+from peacefs.datanode.disks.disk_moves import DiskMoves
+from peacefs.datanode.rate_limiter import CopyBudget
 from peacefs.protocol.errors import ChunkError, ChunkNotFound, DiskFault, StaleVersion
 from peacefs.protocol.limits import MIB, balance_failures_max, balance_patience_s
 from peacefs.protocol.messages import BalanceDisks, DiskBalance, Replica
+from peacefs.protocol.runtime import effects as fx
 
 CONTENTS = pytest.mark.parametrize("content", [SMALL, LARGE], ids=["small", "large"])
 FAST = 1e12

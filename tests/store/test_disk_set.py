@@ -8,12 +8,12 @@ import pytest
 from store.machine import write_chunk
 from store.rack import CHUNK, CONTENTS, LARGE, SMALL, Rack, by_chunk
 
-from peacefs.datanode.disk import DiskState
-from peacefs.protocol import effects as fx
+from peacefs.datanode.disks.disk import DiskState
 from peacefs.protocol.checksums import block_checksums
 from peacefs.protocol.errors import ChunkNotFound, DiskFault, DiskFull, StaleVersion, StartupError
 from peacefs.protocol.limits import MIB
 from peacefs.protocol.messages import Replica
+from peacefs.protocol.runtime import effects as fx
 
 
 @pytest.fixture

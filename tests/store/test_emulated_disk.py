@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from store.machine import RealMachine, data_of
 
-from peacefs.datanode.emulated_disk import DiskArm, EmulatedDisk, parse_curve
-from peacefs.protocol import effects as fx
+from peacefs.datanode.disks.throttled_disk import DiskArm, EmulatedDisk, parse_curve
 from peacefs.protocol.checksums import block_checksums
 from peacefs.protocol.errors import BadRequest, ChecksumMismatch
+from peacefs.protocol.runtime import effects as fx
 from peacefs.topology.rate_curve import PAPER_DISK
 
 _CURVE = "1=30e6,2=45e6,4=41e6,8=41e6,16=41e6"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from store.machine import Machine, data_of
 
-from peacefs.datanode.recovery import Recovery
-from peacefs.datanode.store_layout import FOOTER_BYTES, HEADER_BYTES, record_bytes
-from peacefs.protocol import effects as fx
+from peacefs.datanode.store.layout import FOOTER_BYTES, HEADER_BYTES, record_bytes
+from peacefs.datanode.store.recovery_report import Recovery
 from peacefs.protocol.errors import ChecksumMismatch, ChunkNotFound
 from peacefs.protocol.limits import KIB, MIB
 from peacefs.protocol.messages import Replica
+from peacefs.protocol.runtime import effects as fx
 
 CHUNK = 0x10000000001
 LENGTH = 1000

@@ -8,9 +8,8 @@ from typing import TypeVar
 import pytest
 from store.machine import Machine, SimulatedMachine, data_of
 
-from peacefs.datanode.changes import Changes
-from peacefs.datanode.scrubber import Scrubber
-from peacefs.protocol import effects as fx
+from peacefs.datanode.disks.scrubber import Scrubber
+from peacefs.datanode.store.replica_changes import Changes
 from peacefs.protocol.limits import (
     KIB,
     MIB,
@@ -22,6 +21,7 @@ from peacefs.protocol.limits import (
     small_chunk_bytes_max,
 )
 from peacefs.protocol.messages import Replica
+from peacefs.protocol.runtime import effects as fx
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from peacefs.datanode.store_directory import StoreDirectory
+from peacefs.datanode.disks.identity import StoreDirectory
 from peacefs.protocol.errors import StartupError
 
 
@@ -77,7 +77,7 @@ def test_two_datanodes_cannot_share_a_directory(tmp_path: Path) -> None:
 def test_a_claim_ends_with_its_process(tmp_path: Path) -> None:
     code = (
         "import os, sys, pathlib\n"
-        "from peacefs.datanode.store_directory import StoreDirectory\n"
+        "from peacefs.datanode.disks.identity import StoreDirectory\n"
         "with StoreDirectory.claim(pathlib.Path(sys.argv[1]), 'c1', 'dn-1'):\n"
         "    os._exit(7)\n"
     )

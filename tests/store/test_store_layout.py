@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from store.seeded_driver import SeededDriver
 from store.simulated_disk import SimulatedDisk
 
-from peacefs.datanode.segment_scan import FoundRecord, SegmentScan
-from peacefs.datanode.store_layout import (
+from peacefs.datanode.store.layout import (
     FOOTER_BYTES,
     HEADER_BYTES,
     Kind,
@@ -27,10 +26,11 @@ from peacefs.datanode.store_layout import (
     unpack_record,
     unpack_tail,
 )
-from peacefs.protocol import effects as fx
+from peacefs.datanode.store.segment_scan import FoundRecord, SegmentScan
 from peacefs.protocol.checksums import block_checksums
 from peacefs.protocol.errors import ChecksumMismatch
 from peacefs.protocol.limits import KIB, small_chunk_bytes_max
+from peacefs.protocol.runtime import effects as fx
 
 U32 = st.integers(0, 2**32 - 1)
 U63 = st.integers(0, 2**63 - 1)

@@ -9,12 +9,12 @@ from store.machine import SimulatedMachine, data_of
 from store.test_disk_balancing import LopsidedRack
 from store.test_disk_set import CHUNK, SMALL
 
-from peacefs.datanode.scrubber import Scrubber
-from peacefs.datanode.store_layout import record_bytes
-from peacefs.datanode.store_metrics import StoreMetrics
-from peacefs.protocol import effects as fx
+from peacefs.datanode.disks.metrics import StoreMetrics
+from peacefs.datanode.disks.scrubber import Scrubber
+from peacefs.datanode.store.layout import record_bytes
 from peacefs.protocol.errors import DiskFault
-from peacefs.protocol.metrics import registry
+from peacefs.protocol.runtime import effects as fx
+from peacefs.protocol.service.metrics import registry
 
 
 def counted(name: str, **labels: str) -> float:

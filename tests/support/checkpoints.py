@@ -13,8 +13,8 @@ from typing import BinaryIO
 import crc32c
 
 from peacefs.protocol.errors import FileNotFound
-from peacefs.spark_connector.checkpoints.lz4_stream import MAGIC, xxhash32
-from peacefs.spark_connector.checkpoints.snapshot import SST_END
+from peacefs.spark_connector.checkpoints.formats.lz4_stream import MAGIC, xxhash32
+from peacefs.spark_connector.checkpoints.formats.snapshot import SST_END
 from peacefs.spark_connector.checkpoints.tree import Entry
 
 ROOT = "/checkpoints/orders"

@@ -17,7 +17,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from peacefs.client.addresses import split_uri
+from peacefs.client.control.addresses import split_uri
 from peacefs.spark_connector.runs import begin_run
 from peacefs.spark_connector.session import configure
 

@@ -8,13 +8,13 @@ from typing import TypeVar
 
 from support.spoken_link import SIGNER
 
-from peacefs.coordinator.cluster import Cluster
-from peacefs.coordinator.commits import ImmediateCommit
-from peacefs.coordinator.files import Files
-from peacefs.coordinator.metadata import Transaction
-from peacefs.coordinator.metadata_sqlite import SqliteMetadata
-from peacefs.coordinator.scheduling import Scheduling
-from peacefs.coordinator.workplace import Workplace
+from peacefs.coordinator.cluster.core import Cluster
+from peacefs.coordinator.metadata.group_commit import ImmediateCommit
+from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.metadata.store import Transaction
+from peacefs.coordinator.operations.context import Workplace
+from peacefs.coordinator.operations.files import Files
+from peacefs.coordinator.scheduling.scheduler import Scheduling
 from peacefs.protocol.ids import Numbering
 
 T = TypeVar("T")

@@ -18,8 +18,8 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from peacefs.spark_connector.demo_input import REAL_LOG
-from peacefs.spark_connector.log_generator import generate_log
+from peacefs.spark_connector.demo.input import REAL_LOG
+from peacefs.spark_connector.demo.log_generator import generate_log
 
 #: Names another directory with loghub's logs than the one beside the checkout.
 LOGS_VARIABLE = "PEACEFS_LOGS"

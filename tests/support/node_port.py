@@ -11,9 +11,9 @@ from typing import Self
 from support.files_in_memory import files_in_memory
 from support.spoken_link import SIGNER, Datanode
 
-from peacefs.coordinator.cluster import Cluster
-from peacefs.coordinator.node_server import NodeServer
-from peacefs.protocol.hello import Identity
+from peacefs.coordinator.cluster.core import Cluster
+from peacefs.coordinator.rpc.server import NodeServer
+from peacefs.protocol.handshake import Identity
 
 
 class NodePort:

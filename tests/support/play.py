@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from random import Random
 
-from peacefs.coordinator.cluster import Cluster, Ticked
-from peacefs.coordinator.garbage import Garbage
-from peacefs.coordinator.records import ChunkRecord
-from peacefs.coordinator.repair import Copy
+from peacefs.coordinator.cluster.core import Cluster, Ticked
+from peacefs.coordinator.cluster.garbage import Garbage
+from peacefs.coordinator.cluster.repair import Copy
+from peacefs.coordinator.metadata.model import ChunkRecord
 from peacefs.protocol.messages import Heartbeat, Register, Replica, ReportChunks, Usage
 
 USAGE = Usage(capacity_bytes=1 << 40, used_bytes=0, available_bytes=1 << 39)

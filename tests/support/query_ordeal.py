@@ -18,13 +18,13 @@ from pathlib import Path
 import msgspec
 
 from peacefs.client.filesystem import PeaceFileSystem
-from peacefs.client.local_cluster import LocalCluster
-from peacefs.client.member_process import Member
-from peacefs.spark_connector.checkpoint import Checkpoint
+from peacefs.client.local_cluster.cluster import LocalCluster
+from peacefs.client.local_cluster.member_process import Member
+from peacefs.spark_connector.checkpoints.batches import Checkpoint
+from peacefs.spark_connector.demo.query_plan import STOPPED
+from peacefs.spark_connector.demo.query_process import QueryProcess
+from peacefs.spark_connector.demo.scratch import scratch_environment
 from peacefs.spark_connector.java import find_java, java_environment
-from peacefs.spark_connector.query_plan import STOPPED
-from peacefs.spark_connector.query_process import QueryProcess
-from peacefs.spark_connector.scratch import scratch_environment
 
 from .log_events import Event, disorder_s, stage
 from .query_driver import DriverPlan, Outcome

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from random import Random
 
-from peacefs.coordinator.scheduled_sets import Ask, Effect, InFlight, Push, Wish
-from peacefs.coordinator.scheduling import Scheduling
-from peacefs.peace.express import ExpressPolicy
+from peacefs.coordinator.scheduling.scheduler import Scheduling
+from peacefs.coordinator.scheduling.write_sets import Ask, Effect, InFlight, Push, Wish
+from peacefs.peace.policies.express import ExpressPolicy
 from peacefs.protocol.errors import NoDatanodes
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.limits import MIB, grant_clock_slack_s, grant_open_s

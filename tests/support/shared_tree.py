@@ -8,16 +8,16 @@ from typing import Any
 
 from support.play import Play
 
-from peacefs.coordinator import namespace
-from peacefs.coordinator.commits import run_now
-from peacefs.coordinator.metadata import Transaction
-from peacefs.coordinator.metadata_sqlite import SqliteMetadata
-from peacefs.coordinator.names import Names
-from peacefs.coordinator.paths import parse_path
-from peacefs.coordinator.permissions import Callers
-from peacefs.coordinator.records import RenameMode
-from peacefs.coordinator.snapshotting import Snapshotting
-from peacefs.coordinator.workplace import Workplace
+from peacefs.coordinator.metadata.group_commit import run_now
+from peacefs.coordinator.metadata.model import RenameMode
+from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.metadata.store import Transaction
+from peacefs.coordinator.namespace import operations as namespace
+from peacefs.coordinator.namespace.paths import parse_path
+from peacefs.coordinator.namespace.permissions import Callers
+from peacefs.coordinator.operations.context import Workplace
+from peacefs.coordinator.operations.names import Names
+from peacefs.coordinator.operations.snapshots import Snapshotting
 from peacefs.protocol.errors import FileNotFound
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.tokens import Signer

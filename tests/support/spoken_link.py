@@ -9,7 +9,7 @@ import msgspec
 from support.play import registration
 
 from peacefs.protocol.frames import Frame, FrameReader, encode
-from peacefs.protocol.hello import Identity, connecting
+from peacefs.protocol.handshake import Identity, connecting
 from peacefs.protocol.messages import Message
 from peacefs.protocol.tokens import Signer
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peacefs.coordinator.records import QueryRecord
+from peacefs.coordinator.metadata.model import QueryRecord
 from peacefs.protocol.messages import AgentBeat, AgentCommand, RunReport
 
 

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from peacefs.client.local_cluster import LocalCluster
-from peacefs.client.member_process import Member
+from peacefs.client.local_cluster.cluster import LocalCluster
+from peacefs.client.local_cluster.member_process import Member
 
 
 def runs(pid: int) -> bool:

@@ -19,30 +19,28 @@ from urllib.parse import quote
 import pytest
 import uvloop
 
-from peacefs.client.grants import GrantDesk
-from peacefs.coordinator.cluster import Cluster
-from peacefs.coordinator.commits import GroupCommit
-from peacefs.coordinator.files import Files
-from peacefs.coordinator.metadata_sqlite import SqliteMetadata
-from peacefs.coordinator.permissions import Callers
-from peacefs.coordinator.scheduling import Scheduling
-from peacefs.coordinator.webhdfs import WebHdfs
-from peacefs.coordinator.workplace import Workplace
-from peacefs.datanode.changes import Changes
-from peacefs.datanode.chunk_server import ChunkServer
-from peacefs.datanode.chunk_store import ChunkStore
-from peacefs.datanode.data_requests import DataRequests
-from peacefs.datanode.data_server import DataServer
-from peacefs.datanode.first_chunks import FirstChunks
-from peacefs.datanode.gateway import Gateway, GatewayLimits
-from peacefs.datanode.own_chunks import OwnChunks
-from peacefs.datanode.own_reads import OwnReads
-from peacefs.datanode.pipeline import PipelineHop
-from peacefs.datanode.streams_under_way import StreamsUnderWay
+from peacefs.client.transfer.write_grants import GrantDesk
+from peacefs.coordinator.api.webhdfs import WebHdfs
+from peacefs.coordinator.cluster.core import Cluster
+from peacefs.coordinator.metadata.group_commit import GroupCommit
+from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.namespace.permissions import Callers
+from peacefs.coordinator.operations.context import Workplace
+from peacefs.coordinator.operations.files import Files
+from peacefs.coordinator.scheduling.scheduler import Scheduling
+from peacefs.datanode.gateway.app import Gateway, GatewayLimits
+from peacefs.datanode.gateway.local_large_reads import OwnChunks
+from peacefs.datanode.gateway.local_small_reads import OwnReads
+from peacefs.datanode.gateway.one_time_chunks import FirstChunks
+from peacefs.datanode.pipeline.active_streams import StreamsUnderWay
+from peacefs.datanode.pipeline.chunk_server import ChunkServer
+from peacefs.datanode.pipeline.dispatch import DataRequests
+from peacefs.datanode.pipeline.hop import PipelineHop
+from peacefs.datanode.pipeline.server import DataServer
+from peacefs.datanode.store.chunk_store import ChunkStore
+from peacefs.datanode.store.replica_changes import Changes
 from peacefs.protocol.asgi import App, Receive, Scope, Send
-from peacefs.protocol.connection_pool import ConnectionPool
-from peacefs.protocol.hello import Identity
-from peacefs.protocol.http_server import build_server, listen
+from peacefs.protocol.handshake import Identity
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.messages import (
     AbandonLease,
@@ -61,7 +59,9 @@ from peacefs.protocol.messages import (
     TakeLease,
     Usage,
 )
-from peacefs.protocol.threads import ThreadDriver
+from peacefs.protocol.runtime.connection_pool import ConnectionPool
+from peacefs.protocol.runtime.thread_driver import ThreadDriver
+from peacefs.protocol.service.http_server import build_server, listen
 from peacefs.protocol.tokens import Signer
 
 GIB = 1 << 30

@@ -7,8 +7,8 @@ import os
 import pytest
 from support.waiting import wait_until
 
-from peacefs.coordinator import namespace
-from peacefs.coordinator.paths import parse_path
+from peacefs.coordinator.namespace import operations as namespace
+from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.protocol.errors import LeaseExpired
 from peacefs.protocol.messages import AbandonLease, CompleteFile, RenewLease, TakeLease
 from peacefs.protocol.tokens import FileAppend

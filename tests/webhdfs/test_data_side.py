@@ -20,9 +20,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.waiting import wait_until
 
-from peacefs.datanode.file_checksum import FileChecksum
+from peacefs.datanode.gateway.hdfs_checksum import FileChecksum
 from peacefs.protocol.tokens import FileWrite
-from peacefs.protocol.webhdfs_redirects import parse_redirected
+from peacefs.protocol.webhdfs.redirects import parse_redirected
 
 MIB = 1 << 20
 ACCESS = "org.apache.hadoop.security.AccessControlException"

@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from peacefs.datanode.gateway_budget import BufferBudget, BufferShare
-from peacefs.datanode.upload import Upload, body_pieces
+from peacefs.datanode.gateway.buffer_budget import BufferBudget, BufferShare
+from peacefs.datanode.gateway.upload import Upload, body_pieces
 from peacefs.protocol.errors import Overloaded, PeerTimeout, PeerUnreachable
 
 

@@ -13,11 +13,11 @@ import time
 import pytest
 from support.waiting import wait_until
 
-from peacefs.protocol import http_server
 from peacefs.protocol.asgi import client_watch
 from peacefs.protocol.errors import StartupError
-from peacefs.protocol.http_server import listen
-from peacefs.protocol.webhdfs_answers import json_answer, send_answer
+from peacefs.protocol.service import http_server
+from peacefs.protocol.service.http_server import listen
+from peacefs.protocol.webhdfs.answers import json_answer, send_answer
 
 
 async def application(scope, receive, send):

@@ -17,15 +17,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from peacefs.coordinator.cluster import Cluster
-from peacefs.coordinator.commits import run_now
-from peacefs.coordinator.files import Files
-from peacefs.coordinator.metadata import ROOT, Transaction
-from peacefs.coordinator.metadata_sqlite import SqliteMetadata
-from peacefs.coordinator.records import Inode, Kind
-from peacefs.coordinator.scheduling import Scheduling
-from peacefs.coordinator.webhdfs import WebHdfs
-from peacefs.coordinator.workplace import Workplace
+from peacefs.coordinator.api.webhdfs import WebHdfs
+from peacefs.coordinator.cluster.core import Cluster
+from peacefs.coordinator.metadata.group_commit import run_now
+from peacefs.coordinator.metadata.model import Inode, Kind
+from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
+from peacefs.coordinator.metadata.store import ROOT, Transaction
+from peacefs.coordinator.operations.context import Workplace
+from peacefs.coordinator.operations.files import Files
+from peacefs.coordinator.scheduling.scheduler import Scheduling
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.limits import list_page_entries, list_remaining_max
 from peacefs.protocol.tokens import Signer

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from peacefs.coordinator import webhdfs
+from peacefs.coordinator.api import webhdfs
 
 JAVA = {"user-agent": "Java/17.0.15"}
 NOT_FOUND = "java.io.FileNotFoundException"

@@ -15,16 +15,16 @@ from typing import Any, cast
 import pytest
 from support.waiting import wait_until
 
-from peacefs.datanode.chunk_server import ChunkServer
-from peacefs.datanode.chunk_store import ReadPlan
-from peacefs.datanode.download import Pieces, send_pieces
-from peacefs.datanode.own_chunks import OwnChunks
-from peacefs.protocol import effects as fx
+from peacefs.datanode.gateway.download import Pieces, send_pieces
+from peacefs.datanode.gateway.local_large_reads import OwnChunks
+from peacefs.datanode.pipeline.chunk_server import ChunkServer
+from peacefs.datanode.store.chunk_store import ReadPlan
 from peacefs.protocol.errors import ChunkNotFound, PeerUnreachable
 from peacefs.protocol.ids import ChunkId
 from peacefs.protocol.limits import gateway_downloads_max, gateway_own_piece_bytes, gateway_own_pieces_max
 from peacefs.protocol.messages import ChunkLayout, ReadChunk
-from peacefs.protocol.webhdfs_redirects import ReadFile
+from peacefs.protocol.runtime import effects as fx
+from peacefs.protocol.webhdfs.redirects import ReadFile
 
 from .conftest import DataSide, NameSide
 

@@ -15,14 +15,14 @@ from typing import Any, cast
 import pytest
 from support.waiting import wait_until
 
-from peacefs.datanode.chunk_server import ChunkServer
-from peacefs.datanode.own_reads import OwnReads
-from peacefs.protocol import effects as fx
+from peacefs.datanode.gateway.local_small_reads import OwnReads
+from peacefs.datanode.pipeline.chunk_server import ChunkServer
 from peacefs.protocol.errors import PeerUnreachable
 from peacefs.protocol.limits import gateway_kept_files_max, gateway_own_reads_max, small_chunk_bytes_max
 from peacefs.protocol.messages import ChunkLayout, Layout, ReadChunk
-from peacefs.protocol.page_cache import PageCacheDriver, WouldWait
-from peacefs.protocol.webhdfs_redirects import ReadFile, parse_redirected
+from peacefs.protocol.runtime import effects as fx
+from peacefs.protocol.runtime.page_cache_driver import PageCacheDriver, WouldWait
+from peacefs.protocol.webhdfs.redirects import ReadFile, parse_redirected
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import re
 import pytest
 from support.webhdfs_operations import CHANGES
 
-from peacefs.coordinator import access_checks
-from peacefs.coordinator.permissions import Callers
+from peacefs.coordinator.namespace import access_checks
+from peacefs.coordinator.namespace.permissions import Callers
 
 from .conftest import NameSide
 

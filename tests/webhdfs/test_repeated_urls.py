@@ -11,12 +11,12 @@ import msgspec
 import pytest
 from support.waiting import wait_until
 
-from peacefs.datanode.first_chunks import FirstChunks
-from peacefs.protocol import effects as fx
+from peacefs.datanode.gateway.one_time_chunks import FirstChunks
 from peacefs.protocol.checksums import block_checksums
 from peacefs.protocol.errors import AccessDenied
 from peacefs.protocol.limits import MIB
 from peacefs.protocol.messages import Allocated, Failure, Hop, WriteChunk
+from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.tokens import ChunkWrite, FirstChunk
 
 

@@ -14,9 +14,17 @@ from hypothesis import strategies as st
 
 from peacefs.protocol.errors import AccessDenied, BadRequest, PathLimitExceeded, Unsupported
 from peacefs.protocol.messages import Allocated, ChunkLayout, Hop, Layout
-from peacefs.protocol.webhdfs_query import is_webhdfs
-from peacefs.protocol.webhdfs_redirects import ReadFile, WriteFile, location, parse_redirected
-from peacefs.protocol.webhdfs_requests import OPERATIONS, Create, Open, Rename, Request, SetTimes, parse_request
+from peacefs.protocol.webhdfs.query import is_webhdfs
+from peacefs.protocol.webhdfs.redirects import ReadFile, WriteFile, location, parse_redirected
+from peacefs.protocol.webhdfs.requests import (
+    OPERATIONS,
+    Create,
+    Open,
+    Rename,
+    Request,
+    SetTimes,
+    parse_request,
+)
 
 PARAMETERS = [
     "user.name",

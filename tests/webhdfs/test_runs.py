@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from peacefs.protocol.errors import RunSuperseded
-from peacefs.protocol.webhdfs_requests import OPERATIONS
+from peacefs.protocol.webhdfs.requests import OPERATIONS
 
 from .conftest import DataSide
 

@@ -16,7 +16,7 @@ pyspark_gateway = pytest.importorskip("pyspark.java_gateway")
 py4j_protocol = pytest.importorskip("py4j.protocol")
 java_gateway = pytest.importorskip("py4j.java_gateway")
 
-from peacefs.client.local_cluster import LocalCluster  # noqa: E402
+from peacefs.client.local_cluster.cluster import LocalCluster  # noqa: E402
 from peacefs.spark_connector.java import find_java, java_environment  # noqa: E402
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster]

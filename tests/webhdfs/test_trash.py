@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 from peacefs.client.command_line.application import application
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.trash import Trash
-from peacefs.coordinator.permissions import Callers
+from peacefs.coordinator.namespace.permissions import Callers
 from peacefs.protocol.errors import AccessDenied, FileNotFound, RenameRefused
-from peacefs.protocol.trash import checkpoint_name
+from peacefs.protocol.values.trash import checkpoint_name
 
 from .conftest import NameSide
 
@@ -157,8 +157,8 @@ class NameSideFiles:
         self._side = side
 
     def make_file(self, path):
-        from peacefs.coordinator import namespace
-        from peacefs.coordinator.paths import parse_path
+        from peacefs.coordinator.namespace import operations as namespace
+        from peacefs.coordinator.namespace.paths import parse_path
 
         file = namespace.FileToComplete(parse_path(path), "ann", False, 0o644, 1, 1 << 26, True, path, [])
         self._side.commit_now(lambda tx: namespace.complete_file(tx, file, 1))

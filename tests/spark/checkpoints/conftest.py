@@ -10,7 +10,7 @@ from click.testing import Result
 from support import checkpoints as made
 from typer.testing import CliRunner
 
-from peacefs.client.local_cluster import LocalCluster
+from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.command import application
 
 

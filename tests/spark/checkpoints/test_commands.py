@@ -12,7 +12,7 @@ from click.testing import Result
 from support import checkpoints as made
 
 from peacefs.client.filesystem import PeaceFileSystem
-from peacefs.client.local_cluster import LocalCluster
+from peacefs.client.local_cluster.cluster import LocalCluster
 
 Peacefs = Callable[..., Result]
 

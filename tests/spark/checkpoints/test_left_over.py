@@ -9,10 +9,10 @@ from typing import cast
 import pytest
 from support.checkpoints import ROOT, MemoryTree, checkpoint
 
-from peacefs.client.checkpoint_attempt import CheckpointAttempt, CheckpointTask
+from peacefs.client.checkpoint.attempt import CheckpointAttempt, CheckpointTask
+from peacefs.client.checkpoint.pages import Pages
 from peacefs.client.filesystem import PeaceFileSystem
-from peacefs.client.local_cluster import LocalCluster
-from peacefs.client.pages import Pages
+from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.protocol.errors import AccessDenied, BadRequest, PeacefsError, PeerUnreachable
 from peacefs.protocol.limits import checkpoint_left_over_age_s
 from peacefs.spark_connector.checkpoints import left_over

@@ -17,7 +17,7 @@ from support import checkpoints as made
 from support.mounts import fill, mounted
 
 from peacefs.client.filesystem import PeaceFileSystem
-from peacefs.client.local_cluster import LocalCluster
+from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.spark_connector.runs import begin_run
 
 if TYPE_CHECKING:

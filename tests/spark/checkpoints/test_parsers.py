@@ -16,20 +16,20 @@ from hypothesis import strategies as st
 from support import checkpoints as made
 
 from peacefs.protocol.errors import CheckpointDamaged, CheckpointTooNew
-from peacefs.spark_connector.checkpoints import lz4_stream
-from peacefs.spark_connector.checkpoints.changelog import Changelog, LineageStep, Sealed, parse_changelog
-from peacefs.spark_connector.checkpoints.checksum_files import parse_checksum
-from peacefs.spark_connector.checkpoints.codecs import codec_of, unpack, unpack_lzf
-from peacefs.spark_connector.checkpoints.logs import (
+from peacefs.spark_connector.checkpoints.formats import lz4_stream
+from peacefs.spark_connector.checkpoints.formats.changelog import Changelog, LineageStep, Sealed, parse_changelog
+from peacefs.spark_connector.checkpoints.formats.checksum_files import parse_checksum
+from peacefs.spark_connector.checkpoints.formats.codecs import codec_of, unpack, unpack_lzf
+from peacefs.spark_connector.checkpoints.formats.logs import (
     parse_commit,
     parse_file_log,
     parse_offsets,
     parse_query_metadata,
     parse_version,
 )
-from peacefs.spark_connector.checkpoints.lz4_stream import decompress, decompress_block, xxhash32
-from peacefs.spark_connector.checkpoints.operators import check_schema, parse_operator
-from peacefs.spark_connector.checkpoints.snapshot import parse_snapshot
+from peacefs.spark_connector.checkpoints.formats.lz4_stream import decompress, decompress_block, xxhash32
+from peacefs.spark_connector.checkpoints.formats.operators import check_schema, parse_operator
+from peacefs.spark_connector.checkpoints.formats.snapshot import parse_snapshot
 
 UID = "407ea541-22d9-4e7a-a17b-05a2fb1787ee"
 

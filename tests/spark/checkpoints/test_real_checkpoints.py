@@ -13,9 +13,9 @@ import pytest
 
 from peacefs.protocol.errors import QueryFailed
 from peacefs.spark_connector.checkpoints.catalogue import find_roots, read_layout, summarise
-from peacefs.spark_connector.checkpoints.changelog import Changelog
-from peacefs.spark_connector.checkpoints.codecs import codec_of
 from peacefs.spark_connector.checkpoints.findings import Verdict
+from peacefs.spark_connector.checkpoints.formats.changelog import Changelog
+from peacefs.spark_connector.checkpoints.formats.codecs import codec_of
 from peacefs.spark_connector.checkpoints.inspection import Inspection
 from peacefs.spark_connector.checkpoints.rehearsal import rehearse
 from peacefs.spark_connector.checkpoints.tree import LocalTree

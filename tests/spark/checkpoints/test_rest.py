@@ -13,12 +13,12 @@ import pytest
 from click.testing import Result
 from support import checkpoints as made
 
-from peacefs.client.checkpoint_runs import CheckpointRuns
+from peacefs.client.control.query_runs import CheckpointRuns
 from peacefs.client.filesystem import PeaceFileSystem
-from peacefs.client.local_cluster import LocalCluster
-from peacefs.coordinator.checkpoint_looks import CheckpointLooks
-from peacefs.coordinator.fencing import Fencing
-from peacefs.coordinator.reporting import Reporting
+from peacefs.client.local_cluster.cluster import LocalCluster
+from peacefs.coordinator.operations.query_reports import Reporting
+from peacefs.coordinator.operations.query_runs import Fencing
+from peacefs.coordinator.side_process.checkpoint_inspector import CheckpointLooks
 from peacefs.protocol.errors import BadRequest, Overloaded, PeacefsError, Unsupported
 
 Peacefs = Callable[..., Result]

@@ -14,9 +14,9 @@ from click.testing import Result
 from support import checkpoints as made
 from support.checkpoints import MemoryTree
 
-from peacefs.client.addresses import split_uri
+from peacefs.client.control.addresses import split_uri
 from peacefs.client.filesystem import PeaceFileSystem
-from peacefs.client.local_cluster import LocalCluster
+from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.protocol.errors import BadRequest, RunSuperseded
 from peacefs.spark_connector.checkpoints import left_over, rollback
 from peacefs.spark_connector.checkpoints.catalogue import read_layout

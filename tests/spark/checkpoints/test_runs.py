@@ -11,10 +11,10 @@ from click.testing import Result
 from support import checkpoints as made
 
 from peacefs.client.filesystem import PeaceFileSystem
-from peacefs.client.local_cluster import LocalCluster
-from peacefs.coordinator.checkpoint_root import checkpoint_root
+from peacefs.client.local_cluster.cluster import LocalCluster
+from peacefs.coordinator.namespace.checkpoint_root import checkpoint_root
 from peacefs.protocol.errors import AccessDenied, BadRequest, RunSuperseded
-from peacefs.spark_connector.checkpoints.operators import path_of
+from peacefs.spark_connector.checkpoints.formats.operators import path_of
 from peacefs.spark_connector.runs import begin_run
 
 Peacefs = Callable[..., Result]

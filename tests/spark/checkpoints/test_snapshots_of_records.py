@@ -15,9 +15,9 @@ import pytest
 from support.waiting import wait_until
 
 from peacefs.spark_connector.checkpoints.catalogue import read_layout
-from peacefs.spark_connector.checkpoints.changelog import Changelog
-from peacefs.spark_connector.checkpoints.codecs import codec_of
 from peacefs.spark_connector.checkpoints.findings import Verdict
+from peacefs.spark_connector.checkpoints.formats.changelog import Changelog
+from peacefs.spark_connector.checkpoints.formats.codecs import codec_of
 from peacefs.spark_connector.checkpoints.inspection import Inspection
 from peacefs.spark_connector.checkpoints.tree import LocalTree
 from peacefs.spark_connector.checkpoints.verification import verify

@@ -15,9 +15,9 @@ from support import checkpoints as made
 from support.checkpoints import ROOT, MemoryTree, uid
 
 from peacefs.protocol.errors import BadRequest
-from peacefs.spark_connector.checkpoints import lz4_stream
 from peacefs.spark_connector.checkpoints.catalogue import read_layout
 from peacefs.spark_connector.checkpoints.findings import Fault, Verdict
+from peacefs.spark_connector.checkpoints.formats import lz4_stream
 from peacefs.spark_connector.checkpoints.inspection import Inspection
 from peacefs.spark_connector.checkpoints.pruning import Retention, plan_pruning
 from peacefs.spark_connector.checkpoints.verification import verify

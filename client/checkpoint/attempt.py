@@ -1,0 +1,163 @@
+"""One attempt to write a checkpoint: its parts in parallel under grants, then its name, in one step."""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from peacefs.client.filesystem import PeaceFileSystem
+from peacefs.protocol.errors import FileAlreadyExists, PeacefsError
+from peacefs.protocol.limits import fast_lane_bytes_max
+from peacefs.protocol.messages import CreateFile
+from peacefs.protocol.request_ids import new_request_id
+
+from .manifest import (
+    MANIFEST,
+    Manifest,
+    describe,
+    directory_name,
+    encode,
+    unfinished_name,
+)
+from .pages import Pages, Stop
+from .parallel_writer import GrantedParts
+from .parts import part_lengths, split
+
+log = logging.getLogger("peacefs.client")
+
+
+@dataclass(frozen=True)
+class CheckpointTask:
+    """What is to be written, and how. `replication` None means the cluster's default."""
+
+    root: str
+    unit: str
+    sequence: int
+    pages: Pages
+    workers: int
+    chunk_bytes: int
+    replication: int | None
+
+    @property
+    def path(self) -> str:
+        """Where the checkpoint will be."""
+        return f"{self.root}/{directory_name(self.unit, self.sequence)}"
+
+
+class CheckpointAttempt:
+    """Written by `run`, on a thread of its own; may be given up from any other.
+
+    The parts are completed when all their data is on datanodes, and become visible together by the renaming of
+    their directory. An attempt that fails leaves nothing; one whose process dies leaves nothing before the last
+    moments, and a hidden directory then.
+    """
+
+    def __init__(self, files: PeaceFileSystem, task: CheckpointTask, asked_s: float | None) -> None:
+        """`asked_s` as in `GrantedSet`."""
+        self._files = files
+        self._task = task
+        self._asked_s = asked_s
+        self._directory = f"{task.root}/{unfinished_name(task.unit, task.sequence)}"
+        self._planned = split(task.pages.length, task.workers, task.chunk_bytes)
+        self._manifest = describe(task.unit, task.sequence, part_lengths(self._planned), task.pages.sizes)
+        self._stop = Stop()
+        self._parts: GrantedParts | None = None
+
+    @property
+    def asked_s(self) -> float | None:
+        """Since when the checkpoint waits, for one that takes its place."""
+        return self._parts.grants.asked_s if self._parts is not None else self._asked_s
+
+    @property
+    def expected_start_s(self) -> float:
+        """In how many seconds the next chunk may expect its turn, as the coordinator said last."""
+        return self._parts.grants.expected_start_s if self._parts is not None else 0.0
+
+    def give_up(self, reason: PeacefsError) -> None:
+        """`run` raises it soon, unless all was published already."""
+        self._stop.set(reason)
+        if self._parts is not None:
+            self._parts.give_up(reason)
+
+    def run(self) -> Manifest:
+        """Raises FileAlreadyExists, CheckpointCancelled, NoDatanodes, QuotaExceeded, ..."""
+        self._check_new()
+        try:
+            if self._task.pages.length > fast_lane_bytes_max:
+                self._write_granted()
+            else:
+                self._write_small()
+            self._files.write(f"{self._directory}/{MANIFEST}", encode(self._manifest))
+            self._stop.check()
+            self._files.rename(self._directory, self._task.path)
+        except BaseException:
+            try:
+                self._files.delete(self._directory, recursive=True)
+            except PeacefsError as fault:
+                log.warning("%s is left over and can be deleted: %s", self._directory, fault.message)
+            raise
+        return self._manifest
+
+    def _check_new(self) -> None:
+        """The renaming would refuse it too, but after all the work."""
+        if self._files.exists(self._task.path):
+            raise FileAlreadyExists(f"{self._task.path} exists; a checkpoint is never written over")
+
+    def _write_small(self) -> None:
+        """What fits the fast lane waits for nobody."""
+        pages = self._task.pages
+        for part, chunk in zip(self._manifest.parts, self._planned, strict=True):
+            with self._files.open_for_writing(
+                f"{self._directory}/{part.name}", replication=self._task.replication
+            ) as sink:
+                sink.write(pages.bytes_at(chunk.offset, chunk.length))
+
+    # -- under grants ------------------------------------------------------------------------------
+
+    def _write_granted(self) -> None:
+        channels = self._files.channels
+        created = [channels.calls.create(self._wanted(part.name)) for part in self._manifest.parts]
+        self._parts = parts = GrantedParts(
+            channels.grants,
+            self._task.pages,
+            self._planned,
+            [each.token for each in created],
+            workers=self._task.workers,
+            stop=self._stop,
+            # What each file got for its first bytes: those wait for their grant too.
+            abandoned=[each.allocated.chunk for each in created],
+            asked_s=self._asked_s,
+        )
+        try:
+            # Who gave up before the parts were there has told nobody else.
+            self._stop.check()
+            with ThreadPoolExecutor(parts.workers, thread_name_prefix="peacefs-checkpoint") as threads:
+                workers = [threads.submit(self._work, parts) for _ in range(parts.workers)]
+            for worker in workers:
+                worker.result()
+            channels.driver.run(parts.complete())
+        except BaseException:
+            channels.driver.run(parts.abandon())
+            raise
+
+    def _work(self, parts: GrantedParts) -> None:
+        try:
+            self._files.channels.driver.run(parts.work())
+        except PeacefsError:
+            raise
+        except BaseException:
+            parts.give_up(PeacefsError("a worker of the checkpoint failed"))
+            raise
+
+    def _wanted(self, name: str) -> CreateFile:
+        return CreateFile(
+            request_id=new_request_id(),
+            path=f"{self._directory}/{name}",
+            user=self._files.user,
+            overwrite=False,
+            create_parent=True,
+            replication=self._task.replication or 0,
+            block_bytes=self._task.chunk_bytes,
+            permission=0o644,
+        )

@@ -1,0 +1,80 @@
+"""The pages of a checkpoint as one run of bytes, which is cut into chunks without being copied."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from peacefs.client.transfer.chunk_buffer import OutgoingPacket
+from peacefs.protocol.checksums import Bytes, block_checksums
+from peacefs.protocol.errors import PeacefsError
+from peacefs.protocol.limits import packet_bytes
+from peacefs.protocol.runtime import effects as fx
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+
+class Pages:
+    """Buffers, in order, that nobody changes while they are being written."""
+
+    def __init__(self, pages: Sequence[Buffer]) -> None:
+        self._views = [memoryview(page).cast("B") for page in pages]
+        self._ends = list(accumulate(len(view) for view in self._views))
+        self.length = self._ends[-1] if self._ends else 0
+
+    @property
+    def sizes(self) -> list[int]:
+        return [len(view) for view in self._views]
+
+    def bytes_at(self, offset: int, length: int) -> Bytes:
+        """So many bytes from `offset` on; copied only where they are of more than one page."""
+        found: list[memoryview] = []
+        at = bisect_right(self._ends, offset)
+        while length > 0:
+            view = self._views[at]
+            start = offset - (self._ends[at] - len(view))
+            piece = view[start : start + length]
+            if len(piece):
+                found.append(piece)
+            offset, length, at = offset + len(piece), length - len(piece), at + 1
+        return found[0] if len(found) == 1 else b"".join(found)
+
+
+class Stop:
+    """Tells all who write a checkpoint that it is given up, and why. The first reason stands."""
+
+    def __init__(self) -> None:
+        self.reason: PeacefsError | None = None
+
+    def set(self, reason: PeacefsError) -> None:
+        if self.reason is None:
+            self.reason = reason
+
+    def check(self) -> None:
+        if self.reason is not None:
+            raise self.reason
+
+
+class PageChunk:
+    """`length` bytes of the pages, at least one, as the packets of a chunk. See `ResendableSource`."""
+
+    def __init__(self, pages: Pages, offset: int, length: int, stop: Stop) -> None:
+        self._pages = pages
+        self._offset = offset
+        self._length = length
+        self._stop = stop
+
+    def packet(self, index: int, *, patience_s: float) -> fx.Steps[OutgoingPacket | None]:
+        """Raises the reason for which the checkpoint was given up."""
+        yield from ()
+        self._stop.check()
+        offset = index * packet_bytes
+        length = min(packet_bytes, self._length - offset)
+        data = self._pages.bytes_at(self._offset + offset, length)
+        return OutgoingPacket(offset, block_checksums(data), data, offset + length == self._length)
+
+    def failed_at_source(self) -> bool:
+        return self._stop.reason is not None

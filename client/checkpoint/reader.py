@@ -1,0 +1,106 @@
+"""Reads a checkpoint's chunks in parallel into one buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from uuid import uuid4
+
+import msgspec
+
+from peacefs.client.transfer.file_reader import FileReader
+from peacefs.protocol.limits import fast_lane_bytes_max, grant_hold_s
+from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
+from peacefs.protocol.messages import ChunkLayout, Layout, Opened
+from peacefs.protocol.runtime import effects as fx
+from peacefs.protocol.runtime.thread_driver import ThreadDriver
+
+from .read_grants import ChosenRead, ChunkToRead, ReadLeaves
+
+
+class CheckpointReader:
+    """Reads once. `parts` lie one after the other in `target`, which is as long as all of them."""
+
+    def __init__(self, driver: ThreadDriver, parts: Sequence[Opened], target: memoryview) -> None:
+        self._driver = driver
+        self._parts = parts
+        self._target = target
+
+    def run(self, workers: int) -> None:
+        """Raises ChunkUnavailable, FileNotFound for a checkpoint that was deleted meanwhile, ..."""
+        reading = ParallelReading(uuid4().hex, self._parts, self._target, workers)
+        with ThreadPoolExecutor(reading.workers, thread_name_prefix="peacefs-recovery") as threads:
+            readers = [threads.submit(self._driver.run, reading.work()) for _ in range(reading.workers)]
+        self._driver.run(reading.leaves.give_back())
+        for reader in readers:
+            reader.result()
+
+
+class ParallelReading:
+    """`work` is run by `workers` participants, and when all have ended `leaves.give_back` by one."""
+
+    def __init__(
+        self,
+        name: str,
+        parts: Sequence[Opened],
+        target: memoryview,
+        workers: int,
+        *,
+        small_bytes_max: int = fast_lane_bytes_max,
+        hold_s: float = grant_hold_s,
+        hop_timeout_s: float = default_hop_timeout_s,
+    ) -> None:
+        """`name`, `small_bytes_max` and `hold_s` as in `ReadLeaves`."""
+        chunks = _chunks(parts)
+        self.workers = max(1, min(workers, len(chunks)))
+        self.leaves = ReadLeaves(name, chunks, self.workers, small_bytes_max=small_bytes_max, hold_s=hold_s)
+        self._target = target
+        self._hop_timeout_s = hop_timeout_s
+
+    def work(self) -> fx.Steps[None]:
+        """Reads chunks until there are none left for this worker. Raises why the checkpoint cannot be read."""
+        try:
+            while (read := (yield from self.leaves.next())) is not None:
+                try:
+                    yield from self._read(read)
+                finally:
+                    self.leaves.ended(read)
+        except BaseException:
+            self.leaves.give_up()
+            raise
+
+    def _read(self, read: ChosenRead) -> fx.Steps[None]:
+        chunk = read.chunk
+        layout, wanted = chunk.opened.layout, chunk.layout
+        begin = sum(each.length for each in layout.chunks[: chunk.number])
+        chunks = [*layout.chunks]
+        chunks[chunk.number] = _asking_first(wanted, read.node)
+        reader = FileReader(
+            chunk.opened.token,
+            Layout(layout.length, chunks),
+            begin,
+            wanted.length,
+            hop_timeout_s=self._hop_timeout_s,
+        )
+        room = self._target[chunk.offset :]
+        while (piece := (yield from reader.next_piece(room))) is not None:
+            if piece.obj is not room.obj:
+                room[: len(piece)] = piece
+            room = room[len(piece) :]
+            yield from self.leaves.keep()
+
+
+def _chunks(parts: Sequence[Opened]) -> list[ChunkToRead]:
+    """Those of all parts in turn, so that workers read from many files, and datanodes, at once."""
+    found: list[tuple[int, ChunkToRead]] = []
+    offset = 0
+    for part in parts:
+        for number, chunk in enumerate(part.layout.chunks):
+            found.append((number, ChunkToRead(part, number, offset)))
+            offset += chunk.length
+    return [chunk for _, chunk in sorted(found, key=lambda each: each[0])]
+
+
+def _asking_first(chunk: ChunkLayout, node: str | None) -> ChunkLayout:
+    replicas = sorted(chunk.replicas, key=lambda hop: hop.node != node)
+    return msgspec.structs.replace(chunk, replicas=replicas)

@@ -1,0 +1,65 @@
+"""What a client asks about the balance between the disks of a datanode: `/v1/datanodes/<node>/disks/balance`."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import msgspec
+
+from peacefs.protocol.decoding import UNREADABLE
+from peacefs.protocol.errors import PeerRefused
+
+from .addresses import CoordinatorAddress
+from .api import current_user
+from .http import CoordinatorHttp
+
+
+class DiskBalanceStatus(msgspec.Struct, frozen=True):
+    """A run on a datanode: the one under way, or the last."""
+
+    node: str
+    run: str
+    phase: str
+    bytes_moved: int
+    bytes_left: int
+    replicas_moved: int
+    moves_failed: int
+
+
+class DiskBalancing:
+    """One run, by its name, on any datanode. Thread-safe; owns its connections until `close`."""
+
+    def __init__(
+        self,
+        address: CoordinatorAddress,
+        run: str,
+        threshold_percent: float,
+        bytes_per_second: float,
+        user: str | None = None,
+    ) -> None:
+        self._http = CoordinatorHttp(address)
+        self._user = user or current_user()
+        self._run = run
+        self._threshold_percent = threshold_percent
+        self._bytes_per_second = bytes_per_second
+
+    def close(self) -> None:
+        self._http.close()
+
+    def ask(self, node: str, *, cancel: bool = False) -> DiskBalanceStatus:
+        """Starts the run there, or says that it is still wanted, or that it is not.
+
+        Raises BadRequest for a datanode that is not connected.
+        """
+        wish = {
+            "run": self._run,
+            "threshold_percent": self._threshold_percent,
+            "bytes_per_second": self._bytes_per_second,
+            "cancel": cancel,
+        }
+        path = f"/v1/datanodes/{quote(node, safe='')}/disks/balance"
+        answer = self._http.ask("POST", path, params={"user": self._user}, body=msgspec.json.encode(wish))
+        try:
+            return msgspec.json.decode(answer, type=DiskBalanceStatus)
+        except UNREADABLE as error:
+            raise PeerRefused(f"the answer is not that of a peacefs coordinator: {error}") from None

@@ -1,0 +1,204 @@
+"""One HTTP conversation with a coordinator: asks, asks again where that helps, raises errors of our tree.
+
+Knows nothing of what is asked. Every request that it carries must be safe to repeat: either because it changes
+nothing, or because it carries a request id that the coordinator recognises.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import httpx
+import msgspec
+
+from peacefs.protocol.decoding import UNREADABLE
+from peacefs.protocol.errors import (
+    PeacefsError,
+    PeerRefused,
+    PeerTimeout,
+    PeerUnreachable,
+    from_remote_exception,
+)
+from peacefs.protocol.limits import (
+    client_answer_timeout_s,
+    client_http_connections_max,
+    client_http_idle_s,
+    client_patience_s,
+    connect_timeout_s,
+)
+from peacefs.protocol.runtime.idle_reaper import IdleReaper
+
+from .addresses import CoordinatorAddress, nobody_at
+from .retry import NotReached, Patience, Unanswered
+
+
+class CoordinatorHttp:
+    """Thread-safe. `transport` is replaced in tests only."""
+
+    def __init__(
+        self,
+        address: CoordinatorAddress,
+        patience: Patience | None = None,
+        *,
+        transport: httpx.BaseTransport | None = None,
+        idle_s_max: float = client_http_idle_s,
+    ) -> None:
+        self.address = address
+        self._patience = patience or Patience()
+        self._transport = transport
+        self._idle_s_max = idle_s_max
+        self._lock = threading.Lock()
+        #: Its connections lie idle together: a client of its own looks after them only when it is asked again.
+        self._http: httpx.Client | None = None
+        self._is_closed = False
+        self._in_use = 0
+        self._idle_since_s = 0.0
+        self._reaper = IdleReaper(self._reap, "idle HTTP connections")
+
+    def close(self) -> None:
+        """Nothing may be asked after it."""
+        self._reaper.stop()
+        with self._lock:
+            self._is_closed = True
+            http, self._http = self._http, None
+        if http is not None:
+            http.close()
+
+    @contextlib.contextmanager
+    def _client(self) -> Iterator[httpx.Client]:
+        with self._lock:
+            if self._is_closed:
+                raise RuntimeError(f"the conversation with {self.address.http} was closed")
+            http = self._http = self._http or self._make_client()
+            self._in_use += 1
+        try:
+            yield http
+        finally:
+            with self._lock:
+                self._in_use -= 1
+                self._idle_since_s = time.monotonic()
+            self._reaper.watch()
+
+    def _make_client(self) -> httpx.Client:
+        # Neither a proxy from the environment (it would not reach 127.0.0.1 of this machine) nor certificates
+        # (20 ms to load, and there is no https here) are of use.
+        return httpx.Client(
+            base_url=self.address.http,
+            trust_env=False,
+            verify=False,
+            transport=self._transport,
+            # All may lie idle, until the reaper closes them together: httpcore 1.0.9 closes one that is too many,
+            # or too old, also when it has given it to a request already, which then waits for nothing.
+            limits=httpx.Limits(
+                max_connections=client_http_connections_max,
+                max_keepalive_connections=client_http_connections_max,
+                keepalive_expiry=None,
+            ),
+        )
+
+    def _reap(self, now_s: float) -> float | None:
+        """Closes all connections when nobody has asked anything for long enough."""
+        with self._lock:
+            if self._http is None or self._in_use:
+                return None
+            due_s = self._idle_since_s + self._idle_s_max
+            if now_s < due_s:
+                return due_s
+            idle, self._http = self._http, None
+        idle.close()
+        return None
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        patience_s: float = client_patience_s,
+        answer_timeout_s: float = client_answer_timeout_s,
+    ) -> bytes:
+        """One logical request, repeated as `Patience` has it; the body. `path` is percent-encoded already.
+
+        No attempt waits longer than `answer_timeout_s`.
+        Raises what the coordinator answered, or PeerUnreachable, PeerTimeout, PeerRefused.
+        """
+        return self._patience.ask(lambda: self._attempt(method, path, params, body, answer_timeout_s), patience_s)
+
+    def download(
+        self,
+        path: str,
+        take: Callable[[bytes], object],
+        progress: Callable[[int, int], None],
+        *,
+        answer_timeout_s: float,
+    ) -> None:
+        """Posts, and hands the answer's body on piece by piece; `progress` is told of bytes come and in all.
+
+        Is not repeated. Raises what the coordinator answered, PeerUnreachable (also when the body ends too
+        early), PeerTimeout, PeerRefused.
+        """
+        timeout = httpx.Timeout(answer_timeout_s, connect=connect_timeout_s)
+        try:
+            with self._client() as http, http.stream("POST", path, timeout=timeout) as response:
+                if not response.is_success:
+                    response.read()
+                    raise self._refusal(response)
+                whole, come = int(response.headers["content-length"]), 0
+                for piece in response.iter_bytes():
+                    take(piece)
+                    come += len(piece)
+                    progress(come, whole)
+        except (httpx.ConnectError, httpx.ConnectTimeout):
+            raise nobody_at(self.address) from None
+        except httpx.TimeoutException:
+            raise self._silent(answer_timeout_s) from None
+        except httpx.TransportError as broken:
+            raise self._broken(broken) from None
+
+    def _attempt(
+        self, method: str, path: str, params: Mapping[str, str] | None, body: bytes, timeout_s: float
+    ) -> bytes:
+        try:
+            with self._client() as http:
+                response = http.request(
+                    method,
+                    path,
+                    params=params,
+                    content=body or None,
+                    headers={"Content-Type": "application/json"} if body else None,
+                    timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, connect_timeout_s)),
+                )
+        except (httpx.ConnectError, httpx.ConnectTimeout):
+            raise NotReached(nobody_at(self.address)) from None
+        except httpx.TimeoutException:
+            raise Unanswered(self._silent(timeout_s)) from None
+        except httpx.TransportError as broken:
+            raise Unanswered(self._broken(broken)) from None
+        if response.is_success:
+            return response.content
+        raise self._refusal(response)
+
+    def _silent(self, timeout_s: float) -> PeerTimeout:
+        return PeerTimeout(f"the coordinator at {self.address.http} said nothing for {timeout_s:g} s")
+
+    def _broken(self, fault: httpx.TransportError) -> PeerUnreachable:
+        # A coordinator's port for datanodes hangs up on what is no frame.
+        is_strange = isinstance(fault, httpx.RemoteProtocolError) and not self._patience.has_been_answered
+        hint = "; is that the coordinator's port for clients, 9870 by default?" if is_strange else ""
+        return PeerUnreachable(f"the connection to {self.address.http} broke: {fault}{hint}")
+
+    def _refusal(self, response: httpx.Response) -> PeacefsError:
+        try:
+            body: Any = msgspec.json.decode(response.content)
+        except UNREADABLE:
+            body = None
+        if isinstance(body, dict) and isinstance(body.get("RemoteException"), dict):
+            return from_remote_exception(body)
+        return PeerRefused(
+            f"{self.address.http} does not answer like a peacefs coordinator (HTTP status {response.status_code})"
+        )

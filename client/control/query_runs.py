@@ -1,0 +1,75 @@
+"""Begin, end and list runs of queries (`protocol/values/query_runs.py`), and read what drivers report."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self, TypeVar
+
+import msgspec
+
+from peacefs.protocol.decoding import UNREADABLE
+from peacefs.protocol.errors import PeerRefused
+from peacefs.protocol.limits import report_patience_s
+from peacefs.protocol.request_ids import new_request_id
+from peacefs.protocol.values.query_reports import QueryReport
+from peacefs.protocol.values.query_runs import RunStatus
+
+from .addresses import CoordinatorAddress
+from .api import current_user
+from .http import CoordinatorHttp
+
+S = TypeVar("S")
+
+
+class CheckpointRuns:
+    """Of one cluster. Thread-safe; owns its connections until `close`. Raises classes of `errors`."""
+
+    def __init__(self, address: CoordinatorAddress, user: str | None = None) -> None:
+        self._http = CoordinatorHttp(address)
+        self.user = user or current_user()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http.close()
+
+    def begin(self, root: str, *, host: str, pid: int) -> RunStatus:
+        """Makes us the one writer of a checkpoint root, which is made if it is not there. See `Fencing.begin`."""
+        wish = {"path": root, "user": self.user, "host": host, "pid": pid, "request_id": new_request_id()}
+        answer = self._http.ask("POST", "/v1/checkpoints/runs", body=msgspec.json.encode(wish))
+        return self._read(answer, RunStatus)
+
+    def end(self, location: str) -> None:
+        """Raises RunSuperseded, AccessDenied."""
+        wish = {"location": location, "user": self.user, "request_id": new_request_id()}
+        self._http.ask("POST", "/v1/checkpoints/runs/end", body=msgspec.json.encode(wish))
+
+    def latest(self, path: str) -> list[RunStatus]:
+        """Of every root at or below a path. Raises FileNotFound, AccessDenied."""
+        answer = self._http.ask("GET", "/v1/checkpoints/runs", params={"path": path, "user": self.user})
+        return self._read(answer, dict[str, list[RunStatus]])["runs"]
+
+    def report(self, said: QueryReport) -> None:
+        """How a query fares; not tried for long. Raises RunSuperseded, AccessDenied, PeerUnreachable, ..."""
+        body = msgspec.json.encode(said)
+        self._http.ask(
+            "POST", "/v1/checkpoints/reports", body=body, patience_s=0.0, answer_timeout_s=report_patience_s
+        )
+
+    def reports(self, path: str) -> list[QueryReport]:
+        """The last of every root at or below a path."""
+        answer = self._http.ask("GET", "/v1/checkpoints/reports", params={"path": path, "user": self.user})
+        return self._read(answer, dict[str, list[QueryReport]])["reports"]
+
+    def _read(self, answer: bytes, kind: type[S]) -> S:
+        try:
+            return msgspec.json.decode(answer, type=kind)
+        except UNREADABLE as error:
+            where = self._http.address.http
+            raise PeerRefused(f"{where} does not answer like a peacefs coordinator: {error}") from None

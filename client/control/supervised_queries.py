@@ -1,0 +1,83 @@
+"""What a client asks of the coordinator about queries that it keeps going: `/v1/queries`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from peacefs.protocol.decoding import UNREADABLE
+from peacefs.protocol.errors import PeerRefused
+from peacefs.protocol.limits import supervised_restarts_default
+from peacefs.protocol.values.supervised_queries import QueryStatus, Supervised
+
+from .addresses import DEFAULT_ADDRESS, parse_address
+from .api import current_user
+from .http import CoordinatorHttp
+
+S = TypeVar("S")
+
+
+class SupervisedQueries:
+    """Use as a context manager, or call `close`. Methods raise what the coordinator answers, and PeerError."""
+
+    def __init__(self, address: str = DEFAULT_ADDRESS.http, user: str | None = None) -> None:
+        self._http = CoordinatorHttp(parse_address(address))
+        self._user = user or current_user()
+
+    def close(self) -> None:
+        self._http.close()
+
+    def register(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        checkpoint: str = "",
+        nodes: Sequence[str] = (),
+        restarts_max: int = supervised_restarts_default,
+    ) -> QueryStatus:
+        """Has a query started and kept going; durable when this returns. Asked again, it is the same query."""
+        wish = {
+            "name": name,
+            "user": self._user,
+            "command": list(command),
+            "checkpoint": checkpoint,
+            "nodes": list(nodes),
+            "restarts_max": restarts_max,
+        }
+        return self._read(self._http.ask("POST", "/v1/queries", body=msgspec.json.encode(wish)), QueryStatus)
+
+    def all(self) -> Supervised:
+        """Every query that is known, and every agent that is alive."""
+        return self._read(self._http.ask("GET", "/v1/queries"), Supervised)
+
+    def status(self, name: str) -> QueryStatus:
+        """Raises FileNotFound."""
+        return self._read(self._http.ask("GET", f"/v1/queries/{quote(name, safe='')}"), QueryStatus)
+
+    def stop(self, name: str) -> QueryStatus:
+        """Has a query stopped, and not started again; it may take a moment. Raises FileNotFound, AccessDenied."""
+        path = f"/v1/queries/{quote(name, safe='')}/stop"
+        return self._read(self._http.ask("POST", path, params={"user": self._user}), QueryStatus)
+
+    def forget(self, name: str) -> None:
+        """Raises FileNotFound, AccessDenied, and BadRequest for a query that is not over."""
+        self._http.ask("DELETE", f"/v1/queries/{quote(name, safe='')}", params={"user": self._user})
+
+    def _read(self, answer: bytes, kind: type[S]) -> S:
+        try:
+            return msgspec.json.decode(answer, type=kind)
+        except UNREADABLE as error:
+            raise PeerRefused(f"the answer is not that of a peacefs coordinator: {error}") from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

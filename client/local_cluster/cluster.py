@@ -1,0 +1,195 @@
+"""A whole cluster on this machine: one coordinator and some datanodes in two racks, as processes.
+
+`peacefs up`, the demo and the tests use it. It owns the processes from `start` to `stop`, and none of them is
+left when its own process ends, even by SIGKILL (`member_process` says how).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from peacefs.client.control.addresses import CoordinatorAddress
+from peacefs.protocol.limits import (
+    coordinator_http_port_default,
+    local_start_timeout_s,
+    local_stop_timeout_s,
+)
+
+from .directory import ClusterDirectory
+from .member_process import Member, Readiness
+
+_HOST = "127.0.0.1"
+
+
+class LocalCluster:
+    """Use as a context manager, or call `start` and `stop`. Not thread-safe.
+
+    `datanodes` None means as many as the directory has (a new one: `limits.local_datanodes_default`); `port` is
+    the coordinator's for HTTP, 0 for a free one. Datanodes take ports from `datanode_port` on, two each, or free
+    ones when it is 0. `coordinator_options` are more options of `peacefs coordinator`. A member that dies stays
+    dead until `restart` is called.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        datanodes: int | None = None,
+        port: int = coordinator_http_port_default,
+        datanode_port: int = 0,
+        coordinator_options: Sequence[str] = (),
+    ) -> None:
+        self._path = directory
+        self._wanted_datanodes = datanodes
+        self._port = port
+        self._datanode_port = datanode_port
+        self._coordinator_options = coordinator_options
+        self._claimed: ClusterDirectory | None = None
+        self._parent_pipe: tuple[int, int] | None = None
+        self._coordinator: Member | None = None
+        self.datanodes: list[Member] = []
+
+    # -- what it is ----------------------------------------------------------------------------------
+
+    @property
+    def coordinator(self) -> Member:
+        assert self._coordinator is not None, "the cluster is not running"
+        return self._coordinator
+
+    @property
+    def members(self) -> list[Member]:
+        return [self.coordinator, *self.datanodes]
+
+    @property
+    def directory(self) -> Path:
+        """Where its data is."""
+        assert self._claimed is not None, "the cluster is not running"
+        return self._claimed.path
+
+    @property
+    def address(self) -> CoordinatorAddress:
+        readiness = self.coordinator.readiness
+        return CoordinatorAddress(readiness.http_host, readiness.http_port)
+
+    @property
+    def http_address(self) -> str:
+        """For `PeaceFileSystem` and `--coordinator`."""
+        return self.address.http
+
+    @property
+    def webhdfs_uri(self) -> str:
+        """For Spark: paths follow it directly."""
+        return self.address.webhdfs
+
+    # -- its life ------------------------------------------------------------------------------------
+
+    def start(self) -> Self:
+        """Starts all members and waits until they are of use.
+
+        Raises StartupError, and leaves nothing running, when one fails or none gets ready within
+        `limits.local_start_timeout_s` of the one before.
+        """
+        assert self._claimed is None, "the cluster is running"
+        self._claimed = ClusterDirectory.claim(self._path, self._wanted_datanodes)
+        try:
+            self._parent_pipe = os.pipe()
+            self._coordinator = self._member("coordinator", self._coordinator_arguments)
+            self._coordinator.start()
+            self._coordinator.await_ready(_start_deadline())
+            for number in range(1, self._claimed.datanodes + 1):
+                self.datanodes.append(self._member(f"datanode-{number}", self._datanode_arguments(number)))
+                self.datanodes[-1].start()
+            for datanode in self.datanodes:
+                datanode.await_ready(_start_deadline())
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def restart(self, member: Member) -> None:
+        """Starts a member that has ended, with its data and ports, and waits until it is of use.
+
+        Raises StartupError.
+        """
+        member.start()
+        member.await_ready(_start_deadline())
+
+    def stop(self) -> None:
+        """Stops all members: asked first, killed when they have not ended in time. May be called twice."""
+        members = [*self.datanodes, *([self._coordinator] if self._coordinator else [])]
+        try:
+            for member in members:
+                member.terminate()
+            deadline = time.monotonic() + local_stop_timeout_s
+            for member in members:
+                member.await_end(deadline)
+        finally:
+            # Also when a second Ctrl-C cuts the waiting short.
+            for member in members:
+                member.kill()
+            self._forget()
+
+    def _forget(self) -> None:
+        self._coordinator = None
+        self.datanodes = []
+        if self._parent_pipe is not None:
+            for end in self._parent_pipe:
+                os.close(end)
+            self._parent_pipe = None
+        if self._claimed is not None:
+            self._claimed.release()
+            self._claimed = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    # -- how members are started -----------------------------------------------------------------------
+
+    def _member(self, name: str, arguments: Callable[[Readiness | None], Sequence[str]]) -> Member:
+        claimed, pipe = self._claimed, self._parent_pipe
+        assert claimed is not None
+        assert pipe is not None
+        return Member(name, arguments, lambda: claimed.new_log(name), pipe[0], [claimed.lock_descriptor])
+
+    def _coordinator_arguments(self, before: Readiness | None) -> Sequence[str]:
+        assert self._claimed is not None
+        return [
+            "coordinator",
+            f"--dir={self._claimed.member('coordinator')}",
+            f"--host={_HOST}",
+            f"--port={before.http_port if before else self._port}",
+            f"--node-port={before.node_port if before else 0}",
+            *self._coordinator_options,
+        ]
+
+    def _datanode_arguments(self, number: int) -> Callable[[Readiness | None], Sequence[str]]:
+        def arguments(before: Readiness | None) -> Sequence[str]:
+            assert self._claimed is not None
+            coordinator = self.coordinator.readiness
+            first_port = self._datanode_port + 2 * (number - 1) if self._datanode_port else 0
+            return [
+                "datanode",
+                f"--dir={self._claimed.member(f'datanode-{number}')}",
+                f"--coordinator={coordinator.node_host}:{coordinator.node_port}",
+                f"--secret-file={self._claimed.member('coordinator') / 'cluster.secret'}",
+                # By turns, so that the racks of old datanodes stay when the cluster grows.
+                f"--rack=/rack-{2 - number % 2}",
+                f"--host={_HOST}",
+                f"--port={before.http_port if before else first_port}",
+                f"--data-port={before.data_port if before else first_port and first_port + 1}",
+            ]
+
+        return arguments
+
+
+def _start_deadline() -> float:
+    return time.monotonic() + local_start_timeout_s

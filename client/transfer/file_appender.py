@@ -1,0 +1,51 @@
+"""Extends one file: its lease in hand, the new bytes are written as a new file's are, then added in one step."""
+
+from __future__ import annotations
+
+import contextlib
+
+from peacefs.protocol.errors import PeacefsError
+from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
+from peacefs.protocol.limits import lease_abandon_timeout_s
+from peacefs.protocol.messages import AbandonLease, Completed, Done, Leased
+from peacefs.protocol.runtime import effects as fx
+
+from .byte_stream import ByteStream
+from .file_writer import WriteStats, write_file
+from .lease_renewal import LeaseRenewal
+from .write_grants import GrantDesk
+
+
+def append_file(
+    leased: Leased,
+    source: ByteStream,
+    *,
+    block_bytes: int,
+    desk: GrantDesk,
+    hop_timeout_s: float = default_hop_timeout_s,
+) -> fx.Steps[tuple[Completed, WriteStats]]:
+    """Adds what `source` brings to the end of the file. Raises as `write_file` does, and LeaseExpired.
+
+    When it fails nothing was added, unless it is the answer to the completion that was lost.
+    """
+    try:
+        return (
+            yield from write_file(
+                leased.token,
+                leased.allocated,
+                source,
+                block_bytes=block_bytes,
+                desk=desk,
+                hop_timeout_s=hop_timeout_s,
+                renewal=LeaseRenewal(leased.token),
+            )
+        )
+    except PeacefsError:
+        yield from abandon(leased.token)
+        raise
+
+
+def abandon(token: str) -> fx.Steps[None]:
+    """Gives the lease of `token` back, so that others need not wait until it is taken for dead. Raises nothing."""
+    with contextlib.suppress(PeacefsError):
+        yield from fx.call(AbandonLease(token), Done, timeout_s=lease_abandon_timeout_s)

@@ -1,0 +1,103 @@
+"""Writes a file in parts, each of which is published by itself: what `hflush` promises, and the end of every file.
+
+From the first flush on the writer has the file's lease. Small parts are written anew with those that follow
+(`flushed_tail`).
+"""
+
+from __future__ import annotations
+
+from peacefs.protocol.ids import ChunkId
+from peacefs.protocol.limits import flush_merge_bytes_max
+from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
+from peacefs.protocol.messages import Allocated, Completed, CompleteFile, Flushed, FlushFile
+from peacefs.protocol.request_ids import new_request_id
+from peacefs.protocol.runtime import effects as fx
+
+from .byte_stream import ByteStream
+from .file_appender import abandon
+from .file_writer import Written, write_chunks
+from .flushed_tail import FlushedTail
+from .lease_renewal import LeaseRenewal
+from .write_grants import GrantDesk
+
+
+class FileFlusher:
+    """Belongs to one writer, which does one thing after the other; after an error it does no more than `abandon`.
+
+    A part is either the bytes given to `flush` or `complete`, or, when it is long, the stream given to `write`
+    before. Errors are those of `write_file`, and LeaseExpired and FileNotFound for a file that was taken over or
+    deleted.
+    """
+
+    def __init__(
+        self,
+        token: str,
+        allocated: Allocated | None,
+        block_bytes: int,
+        holder: str,
+        desk: GrantDesk,
+        *,
+        has_lease: bool = False,
+        hop_timeout_s: float = default_hop_timeout_s,
+    ) -> None:
+        self._token = token
+        self._allocated = allocated
+        self._block_bytes = block_bytes
+        self._holder = holder
+        self._desk = desk
+        self._hop_timeout_s = hop_timeout_s
+        self._tail = FlushedTail(min(flush_merge_bytes_max, block_bytes))
+        self._long_part: Written | None = None
+        #: Of the part that was written last and is not published.
+        self._chunks: list[ChunkId] = []
+        self.has_lease = has_lease
+
+    def write(self, source: ByteStream) -> fx.Steps[None]:
+        """A long part, until the stream ends; to be published by what comes next."""
+        self._long_part = yield from self._write(source)
+
+    def flush(self, part: bytes) -> fx.Steps[None]:
+        """Publishes a part, or (with no bytes) the one that was written."""
+        written, replaced, data = yield from self._write_part(part)
+        wanted = FlushFile(self._token, written.chunks, self._holder, new_request_id(), replaced)
+        flushed = yield from fx.call(wanted, Flushed)
+        if data is None:
+            self._tail.forget()
+        else:
+            self._tail.flushed(written.chunks, data)
+        self._token, self._allocated, self._long_part = flushed.token, flushed.allocated, None
+        self._chunks = []
+        self.has_lease = True
+
+    def complete(self, part: bytes) -> fx.Steps[None]:
+        """The same, and the file is finished."""
+        written, replaced, _data = yield from self._write_part(part)
+        yield from fx.call(CompleteFile(self._token, written.chunks, replaced), Completed)
+
+    def abandon(self) -> fx.Steps[None]:
+        """What was published stays; others may extend it. Raises nothing."""
+        if self.has_lease:
+            yield from abandon(self._token)
+        else:
+            yield from self._desk.give_up(self._token, self._chunks)
+
+    def _write_part(self, part: bytes) -> fx.Steps[tuple[Written, list[ChunkId], bytes | None]]:
+        """The chunks, those that they replace, and their bytes unless they were a long part."""
+        if self._long_part is not None:
+            assert not part, "the part was given to `write`"
+            return self._long_part, [], None
+        replaced, data = self._tail.take_in(part)
+        return (yield from self._write(ByteStream.of(data))), replaced, data
+
+    def _write(self, source: ByteStream) -> fx.Steps[Written]:
+        written = yield from write_chunks(
+            self._token,
+            self._allocated,
+            source,
+            block_bytes=self._block_bytes,
+            desk=self._desk,
+            hop_timeout_s=self._hop_timeout_s,
+            renewal=LeaseRenewal(self._token) if self.has_lease else None,
+        )
+        self._chunks = [chunk.chunk for chunk in written.chunks]
+        return written

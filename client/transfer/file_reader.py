@@ -1,0 +1,107 @@
+"""Reads a range of one file, chunk after chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from peacefs.protocol.errors import FileNotFound
+from peacefs.protocol.ids import NodeId
+from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
+from peacefs.protocol.messages import ChunkLayout, GetLayout, Layout
+from peacefs.protocol.runtime import effects as fx
+
+from .chunk_reader import ChunkReader
+from .loans import Loans
+
+
+class FileReader:
+    """Gives the bytes from `offset` on, `length` of them or as many as there are; belongs to one participant.
+
+    `token` is the FileRead token with which `layout` was got. Whoever does not read to the end calls `close`, and
+    whoever gives `loans`, for several readers of one file, closes those. Who gives `avoided` to each of them has
+    nodes that failed one asked last by all.
+    """
+
+    def __init__(
+        self,
+        token: str,
+        layout: Layout,
+        offset: int,
+        length: int,
+        *,
+        hop_timeout_s: float = default_hop_timeout_s,
+        loans: Loans | None = None,
+        avoided: set[NodeId] | None = None,
+    ) -> None:
+        self._token = token
+        self._loans = loans or Loans(kept_max=0)
+        self._hop_timeout_s = hop_timeout_s
+        self._avoided = set() if avoided is None else avoided
+        self._readers = self._readers_of(layout, offset, min(offset + length, layout.length))
+        self._reader: ChunkReader | None = next(self._readers, None)
+
+    def next_piece(self, into: memoryview | None = None) -> fx.Steps[memoryview | None]:
+        """The next bytes, verified, valid until the next call; None at the end. Raises ChunkUnavailable.
+
+        They may lie in `into`, as `ChunkReader` says.
+        """
+        while self._reader is not None:
+            piece = yield from self._reader.next_piece(into)
+            if piece is not None:
+                return piece
+            self._reader = next(self._readers, None)
+        return None
+
+    def close(self) -> fx.Steps[None]:
+        if self._reader is not None:
+            yield from self._reader.close()
+            self._reader = None
+
+    def _readers_of(self, layout: Layout, start: int, end: int) -> Iterator[ChunkReader]:
+        """One for each chunk that has a part in the bytes from `start` to before `end`."""
+        begin = 0
+        for index, chunk in enumerate(layout.chunks):
+            first = max(start - begin, 0)
+            last = min(end - begin, chunk.length)
+            if first < last:
+                yield ChunkReader(
+                    chunk,
+                    first,
+                    last - first,
+                    partial(self._relocate, index, chunk),
+                    self._avoided,
+                    self._loans,
+                    hop_timeout_s=self._hop_timeout_s,
+                )
+            begin += chunk.length
+
+    def _relocate(self, index: int, known: ChunkLayout) -> fx.Steps[ChunkLayout]:
+        """Where the chunk is now. A file that has since changed still begins with the chunks it had."""
+        layout = yield from fx.call(GetLayout(self._token), Layout)
+        found = layout.chunks[index] if index < len(layout.chunks) else None
+        if found is None or (found.chunk, found.version) != (known.chunk, known.version):
+            raise FileNotFound("the file was replaced while it was being read")
+        return found
+
+
+def read_whole(token: str, layout: Layout, *, hop_timeout_s: float = default_hop_timeout_s) -> fx.Steps[bytes]:
+    """A whole file that is known to be small."""
+    return (yield from read_range(token, layout, 0, layout.length, hop_timeout_s=hop_timeout_s))
+
+
+def read_range(
+    token: str,
+    layout: Layout,
+    offset: int,
+    length: int,
+    *,
+    hop_timeout_s: float = default_hop_timeout_s,
+    loans: Loans | None = None,
+) -> fx.Steps[bytes]:
+    """The bytes from `offset` on, `length` of them or as many as there are."""
+    reader = FileReader(token, layout, offset, length, hop_timeout_s=hop_timeout_s, loans=loans)
+    pieces: list[bytes] = []
+    while (piece := (yield from reader.next_piece())) is not None:
+        pieces.append(bytes(piece))
+    return b"".join(pieces)

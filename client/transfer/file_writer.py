@@ -1,0 +1,212 @@
+"""Writes one file: its bytes cut into chunks, each through a pipeline, then published in one step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from peacefs.protocol.errors import PeacefsError
+from peacefs.protocol.ids import ChunkId, NodeId
+from peacefs.protocol.limits import fast_lane_bytes_max, lease_renewal_s, source_silence_s
+from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
+from peacefs.protocol.messages import AllocateChunk, Allocated, Completed, CompleteFile, WrittenChunk
+from peacefs.protocol.runtime import effects as fx
+
+from .byte_stream import ByteStream
+from .chunk_buffer import ChunkBuffer
+from .chunk_keeper import ChunkKeeper, KeptPackets
+from .chunk_writer import AllocateAgain, write_chunk
+from .lease_renewal import LeaseRenewal
+from .write_grants import GrantDesk, GrantedSet
+
+
+@dataclass(frozen=True)
+class WriteStats:
+    """How a file was written. `replicas` are those that each chunk got, in the order of the chunks."""
+
+    length: int
+    replicas: tuple[int, ...]
+    failed_nodes: tuple[NodeId, ...]
+
+    def short_chunks(self, replication: int) -> int:
+        """How many chunks have fewer replicas than were asked for, until they are repaired."""
+        return sum(replicas < replication for replicas in self.replicas)
+
+
+@dataclass(frozen=True)
+class Written:
+    """Chunks that lie on datanodes and belong to no file yet, and the nodes that failed meanwhile."""
+
+    chunks: list[WrittenChunk]
+    failed_nodes: tuple[NodeId, ...] = ()
+
+    def stats(self) -> WriteStats:
+        return WriteStats(
+            sum(chunk.length for chunk in self.chunks),
+            tuple(len(chunk.receipts) for chunk in self.chunks),
+            self.failed_nodes,
+        )
+
+
+def write_file(
+    token: str,
+    first: Allocated | None,
+    source: ByteStream,
+    *,
+    block_bytes: int,
+    desk: GrantDesk,
+    hop_timeout_s: float = default_hop_timeout_s,
+    renewal: LeaseRenewal | None = None,
+    ahead: str = "",
+) -> fx.Steps[tuple[Completed, WriteStats]]:
+    """Writes what `source` brings in chunks of `block_bytes`, and publishes it under the name in `token`.
+
+    `first` is the chunk that the coordinator placed with the token, for what fits the fast lane; every larger
+    chunk waits for its grant at `desk`. A file whose source aborts is not published.
+    `ahead` is the id of a wish to come, for which the coordinator is to place a chunk.
+    Whatever is raised, the source is told, so that its producer does not wait for room.
+    """
+    written = yield from write_chunks(
+        token, first, source, block_bytes=block_bytes, desk=desk, hop_timeout_s=hop_timeout_s, renewal=renewal
+    )
+    try:
+        completed = yield from fx.call(CompleteFile(token, written.chunks, ahead=ahead), Completed)
+    except PeacefsError as error:
+        source.abort(error)
+        if error.retriable:
+            yield from _give_up(desk, token, written)
+        raise
+    except KeyboardInterrupt:
+        yield from _give_up(desk, token, written)
+        raise
+    return completed, written.stats()
+
+
+def _give_up(desk: GrantDesk, token: str, written: Written) -> fx.Steps[None]:
+    """The coordinator has not come round to publish it. What it has refused for good is given up by itself."""
+    yield from desk.give_up(token, [chunk.chunk for chunk in written.chunks])
+
+
+def write_chunks(
+    token: str,
+    first: Allocated | None,
+    source: ByteStream,
+    *,
+    block_bytes: int,
+    desk: GrantDesk,
+    hop_timeout_s: float = default_hop_timeout_s,
+    renewal: LeaseRenewal | None = None,
+) -> fx.Steps[Written]:
+    """The part of `write_file` before the publication."""
+    writer = _FileWriter(token, first, source, block_bytes, desk, hop_timeout_s, renewal)
+    try:
+        return (yield from writer.write())
+    except PeacefsError as error:
+        source.abort(error)
+        yield from writer.give_up()
+        raise
+    except KeyboardInterrupt:
+        yield from writer.give_up()
+        raise
+
+
+class _FileWriter:
+    def __init__(
+        self,
+        token: str,
+        first: Allocated | None,
+        source: ByteStream,
+        block_bytes: int,
+        desk: GrantDesk,
+        hop_timeout_s: float,
+        renewal: LeaseRenewal | None,
+    ) -> None:
+        self._token = token
+        self._placed = first
+        self._source = source
+        self._block_bytes = block_bytes
+        self._desk = desk
+        self._hop_timeout_s = hop_timeout_s
+        self._keeper = ChunkKeeper(token, renewal)
+        self._failed: list[NodeId] = []
+        self._written = 0
+        #: What the file has got for itself and its grants do not give back.
+        self._chunks: list[ChunkId] = []
+
+    def write(self) -> fx.Steps[Written]:
+        chunks: list[WrittenChunk] = []
+        # Asked before each chunk, so that none is allocated that would stay empty.
+        while (yield from self._more()):
+            chunks.append((yield from self._write_next_chunk()))
+        return Written(chunks, tuple(self._failed))
+
+    def give_up(self) -> fx.Steps[None]:
+        """Nothing of the file will be published. Raises nothing."""
+        yield from self._desk.give_up(self._token, self._chunks)
+
+    def _more(self) -> fx.Steps[bool]:
+        yield from self._keeper.until_readable(self._source)
+        return (yield from self._source.more())
+
+    def _write_next_chunk(self) -> fx.Steps[WrittenChunk]:
+        buffer = KeptPackets(ChunkBuffer(self._source, self._block_bytes), self._keeper)
+        if (yield from self._is_large()):
+            return (yield from self._write_granted(buffer))
+        allocated, self._placed = self._placed, None
+        if allocated is None:
+            allocated = yield from self._allocate(self._failed, None)
+        else:
+            self._hold(allocated.chunk)
+        return (yield from self._through(allocated, buffer, self._allocate))
+
+    def _is_large(self) -> fx.Steps[bool]:
+        """Whether there is more to write than the fast lane takes: known when so much has come, or the end."""
+        for _ in range(int(source_silence_s / lease_renewal_s)):
+            if (yield from self._source.holds(fast_lane_bytes_max + 1, timeout_s=lease_renewal_s)):
+                if self._source.error is not None:
+                    raise self._source.error
+                return self._source.waiting_bytes > fast_lane_bytes_max
+            yield from self._keeper.keep(lease_renewal_s)
+        raise self._source.silent()
+
+    def _write_granted(self, buffer: KeptPackets) -> fx.Steps[WrittenChunk]:
+        known = self._source.waiting_bytes if self._source.finished else self._block_bytes
+        chunk_bytes = min(known, self._block_bytes)
+        grants = GrantedSet(
+            self._desk, self._token, {0: chunk_bytes}, written_bytes=self._written, meanwhile=self._keeper.keep
+        )
+        placed, self._placed = self._placed, None
+
+        def again(failed: list[NodeId], abandoned: ChunkId | None) -> fx.Steps[Allocated]:
+            if abandoned is not None:
+                self._keeper.let_go(abandoned)
+            given_up = [abandoned] if abandoned is not None else []
+            granted = yield from grants.again(0, chunk_bytes, failed, given_up)
+            self._keeper.hold(granted.chunk)
+            return granted
+
+        try:
+            allocated = yield from again(self._failed, placed.chunk if placed is not None else None)
+            written = yield from self._through(allocated, buffer, again)
+        except PeacefsError:
+            yield from grants.give_back()
+            raise
+        grants.written(0)
+        self._chunks.append(written.chunk)
+        return written
+
+    def _hold(self, chunk: ChunkId) -> None:
+        self._chunks.append(chunk)
+        self._keeper.hold(chunk)
+
+    def _through(self, allocated: Allocated, buffer: KeptPackets, again: AllocateAgain) -> fx.Steps[WrittenChunk]:
+        written = yield from write_chunk(allocated, buffer, again, self._failed, hop_timeout_s=self._hop_timeout_s)
+        self._written += written.length
+        return written
+
+    def _allocate(self, failed: list[NodeId], abandoned: ChunkId | None) -> fx.Steps[Allocated]:
+        wanted = AllocateChunk(self._token, list(failed), abandoned, self._written)
+        allocated = yield from fx.call(wanted, Allocated)
+        if abandoned is not None:
+            self._keeper.let_go(abandoned)
+        self._hold(allocated.chunk)
+        return allocated

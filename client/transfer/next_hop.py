@@ -1,0 +1,118 @@
+"""The sending end of one link of a pipeline: the writer's to the head, and each hop's to its successor.
+
+Every fault of the link comes out with a culprit: the datanode that the successor named, or the successor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from peacefs.protocol.checksums import Bytes
+from peacefs.protocol.errors import (
+    ChecksumMismatch,
+    PeacefsError,
+    PeerError,
+    PeerTimeout,
+    ProtocolViolation,
+    from_wire,
+)
+from peacefs.protocol.ids import ChunkId, NodeId, Version
+from peacefs.protocol.limits import hop_timeout_step_s, last_word_timeout_s
+from peacefs.protocol.messages import Failure, Hop, Message, Receipt, WriteAck, WriteChunk
+from peacefs.protocol.runtime import effects as fx
+
+
+def link_timeout_s(position: int, nodes: int, hop_timeout_s: float) -> float:
+    """How long the participant at `position` waits for its successor; the writer is at -1, the head at 0.
+
+    Each gives up earlier than the one before it, so that the one nearest to the fault names it.
+    """
+    step_s = min(hop_timeout_step_s, hop_timeout_s / (nodes + 1))
+    return hop_timeout_s - step_s * (position + 1)
+
+
+class NextHop:
+    """Carries one chunk to `route[0]`, which carries it to the rest. After a fault the owner calls `abandon`."""
+
+    def __init__(self, route: Sequence[Hop], timeout_s: float) -> None:
+        self._hop = route[0]
+        self._onward = list(route[1:])
+        self._timeout_s = timeout_s
+        self._connection: fx.Connection | None = None
+        #: How long this hop has waited for those after it, once it has acknowledged the chunk.
+        self.waited_onward_s = 0.0
+
+    @property
+    def node(self) -> NodeId:
+        return self._hop.node
+
+    def connect(self) -> fx.Steps[None]:
+        try:
+            self._connection = yield from fx.connect(self._hop.address, self._hop.node)
+        except PeerError as fault:
+            self._blame(fault)
+            raise
+
+    def open(
+        self, token: str, chunk: ChunkId, version: Version, sums: bytes, data: Bytes, *, last: bool
+    ) -> fx.Steps[None]:
+        """Opens the chunk with its first packet."""
+        yield from self.send(WriteChunk(token, chunk, version, self._onward, sums, last), data)
+
+    def send(self, message: Message, payload: Bytes = b"") -> fx.Steps[None]:
+        assert self._connection is not None
+        try:
+            yield from fx.send(self._connection, message, payload, timeout_s=self._timeout_s)
+        except PeerError as fault:
+            # One that has hung up may have said why; one that takes nothing has nothing to say.
+            failure = None if isinstance(fault, PeerTimeout) else (yield from self._last_word())
+            if failure is not None:
+                raise failure from None
+            self._blame(fault)
+            raise
+
+    def acknowledgement(
+        self, chunk: ChunkId, version: Version, length: int, checksum: int, *, timeout_s: float | None = None
+    ) -> fx.Steps[list[Receipt]]:
+        """The receipts of all hops, once they hold exactly this on their disks."""
+        assert self._connection is not None
+        try:
+            frame = yield from fx.receive(self._connection, timeout_s=timeout_s or self._timeout_s)
+        except PeerError as fault:
+            self._blame(fault)
+            raise
+        ack = frame.message
+        if isinstance(ack, Failure):
+            raise from_wire(ack.code, ack.message, ack.culprit)
+        if not isinstance(ack, WriteAck):
+            raise ProtocolViolation(f"{self.node} answered a chunk with {type(ack).__name__}", culprit=self.node)
+        if (ack.chunk, ack.version, ack.length, ack.checksum) != (chunk, version, length, checksum):
+            raise ChecksumMismatch(f"{self.node} acknowledged something else than it was sent", culprit=self.node)
+        if [receipt.node for receipt in ack.receipts] != [self.node, *(hop.node for hop in self._onward)]:
+            raise ProtocolViolation(f"{self.node} did not account for every hop after it", culprit=self.node)
+        self.waited_onward_s = ack.waited_s
+        return ack.receipts
+
+    def release(self) -> fx.Steps[None]:
+        """After an acknowledgement: the connection is as good as new."""
+        assert self._connection is not None
+        connection, self._connection = self._connection, None
+        yield from fx.release(connection)
+
+    def abandon(self) -> fx.Steps[None]:
+        """Hangs up, upon which the hops drop what they have of the chunk."""
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            yield from fx.close(connection)
+
+    def _last_word(self) -> fx.Steps[PeacefsError | None]:
+        """The Failure that a hop sends before it hangs up, which says more than that it hung up."""
+        assert self._connection is not None
+        try:
+            message = (yield from fx.receive(self._connection, timeout_s=last_word_timeout_s)).message
+        except PeerError:
+            return None
+        return from_wire(message.code, message.message, message.culprit) if isinstance(message, Failure) else None
+
+    def _blame(self, fault: PeacefsError) -> None:
+        fault.culprit = fault.culprit or self.node

@@ -1,0 +1,142 @@
+"""A replica read from the file that its datanode lends to readers on its own host (HDFS's short-circuit reads).
+
+The bytes come from the kernel's memory to where they are wanted, without a way through a socket, and are verified
+there like all others. What a datanode cannot lend, or a file cannot give, is asked of the datanode as from any
+host: so a disk that fails is met by the one that has to know.
+"""
+
+from __future__ import annotations
+
+from peacefs.protocol.checksums import sums_between, verify_blocks
+from peacefs.protocol.errors import (
+    BadRequest,
+    PeerRefused,
+    PeerTimeout,
+    PeerUnreachable,
+    ProtocolViolation,
+    from_wire,
+)
+from peacefs.protocol.ids import show
+from peacefs.protocol.limits import checksum_block_bytes, read_piece_bytes, small_chunk_bytes_max
+from peacefs.protocol.messages import BorrowChunk, ChunkLayout, ChunkLent, Failure, Hop
+from peacefs.protocol.runtime import effects as fx
+
+from .loans import Loan, Loans, give_back
+
+#: Why there is no loan, whatever else the replica may be good for.
+_NO_LOAN = (PeerUnreachable, PeerRefused, BadRequest, ProtocolViolation)
+
+
+class LoanFailed(Exception):
+    """The replica is to be read from its datanode, which may have it whole."""
+
+
+def may_be_lent(layout: ChunkLayout) -> bool:
+    """Whether a chunk has a file of its own."""
+    return layout.length > small_chunk_bytes_max
+
+
+class LentReplica:
+    """The bytes of a chunk from `offset` on, `length` of them. After a fault it is only good for `abandon`."""
+
+    def __init__(
+        self, layout: ChunkLayout, hop: Hop, offset: int, length: int, loans: Loans, *, timeout_s: float
+    ) -> None:
+        self.hop = hop
+        self.node = hop.node
+        self.gave_something = False
+        self._layout = layout
+        self._what = f"chunk {show(layout.chunk)} from {hop.node}"
+        self._position = offset
+        self._end = offset + length
+        self._timeout_s = timeout_s
+        self._loans = loans
+        self._loan: Loan | None = None
+        self._buffer = bytearray()
+
+    def next_piece(self, into: memoryview | None) -> fx.Steps[memoryview]:
+        """Verified bytes, at least one. Raises LoanFailed, PeerTimeout for a disk that hangs, ChecksumMismatch."""
+        loan = self._loan = self._loan or (yield from self._borrowed())
+        skipped = self._position % checksum_block_bytes
+        at = self._position - skipped
+        target = self._room_for(at, None if skipped else into)
+        yield from self._fill(loan.file, at, target)
+        self._verify(at, target, loan.sums)
+        piece = target[skipped : min(len(target), self._end - at)]
+        self._position += len(piece)
+        self.gave_something = True
+        return piece
+
+    def _room_for(self, at: int, into: memoryview | None) -> memoryview:
+        """Room for whole blocks from `at` on, where they are wanted if there is enough."""
+        if into is not None and (count := self._blocks_within(at, len(into))):
+            return into[:count]
+        count = self._blocks_within(at, read_piece_bytes)
+        if len(self._buffer) < count:
+            self._buffer = bytearray(count)
+        return memoryview(self._buffer)[:count]
+
+    def _blocks_within(self, at: int, room: int) -> int:
+        """The bytes of the blocks at `at` that this has room for, without those of which nothing is wanted."""
+        wanted_to = min(-(-self._end // checksum_block_bytes) * checksum_block_bytes, self._layout.length)
+        end = min(at + min(room, read_piece_bytes), wanted_to)
+        return end - at if end == wanted_to else (end - at) // checksum_block_bytes * checksum_block_bytes
+
+    def _fill(self, file: fx.File, at: int, target: memoryview) -> fx.Steps[None]:
+        try:
+            given = yield from fx.read_into(file, at, target, timeout_s=self._timeout_s)
+        except PeerTimeout as fault:
+            raise PeerTimeout(f"{self._what}: {fault.message}", culprit=self.node) from None
+        except OSError as error:
+            raise LoanFailed(f"{self._what}: {error.strerror or error}") from None
+        if given < len(target):
+            raise LoanFailed(f"{self._what}: its file has become shorter")
+
+    def _verify(self, at: int, data: memoryview, sums: bytes) -> None:
+        verify_blocks(data, sums_between(sums, at, at + len(data)), self._what)
+
+    def _borrowed(self) -> fx.Steps[Loan]:
+        """Raises what the datanode refuses the replica itself for."""
+        kept = self._loans.take(self._layout.chunk, self._layout.version, self.node)
+        if kept is not None:
+            return kept
+        connection = yield from fx.connect(self.hop.address, self.node)
+        address = connection.local_address
+        yield from fx.release(connection)
+        if address is None:
+            raise LoanFailed(f"{self.node} lends nothing")
+        try:
+            return (yield from self._borrow_at(address))
+        except _NO_LOAN as fault:
+            raise LoanFailed(f"{self._what}: {fault.message}") from None
+
+    def _borrow_at(self, address: fx.Address) -> fx.Steps[Loan]:
+        layout = self._layout
+        lender = yield from fx.connect(address, self.node)
+        try:
+            request = BorrowChunk(layout.token, layout.chunk, layout.version)
+            yield from fx.send(lender, request, timeout_s=self._timeout_s)
+            answer, file = yield from fx.borrow(lender, timeout_s=self._timeout_s)
+        except Exception:
+            yield from fx.close(lender)
+            raise
+        yield from fx.release(lender)
+        if isinstance(answer, ChunkLent) and file is not None:
+            return Loan(layout.chunk, layout.version, self.node, file, answer.sums)
+        if file is not None:
+            yield from fx.close_file(file)
+        if isinstance(answer, Failure):
+            raise from_wire(answer.code, answer.message, self.node)
+        raise ProtocolViolation(f"{self._what}: something else came than its file")
+
+    def finish(self) -> fx.Steps[None]:
+        """It has been read, or is wanted no more: the file is kept, or given back."""
+        if self._loan is not None:
+            loan, self._loan = self._loan, None
+            yield from self._loans.keep(loan)
+
+    def abandon(self) -> fx.Steps[None]:
+        """Gives the file back."""
+        if self._loan is not None:
+            loan, self._loan = self._loan, None
+            yield from give_back([loan])

@@ -1,0 +1,118 @@
+"""Small files whose bytes are all known: one call to the coordinator for each, where a chunk was placed ahead.
+
+    asked = yield from writes.publish_at_once(wish, data)           # None: it is done
+    if asked is not None:
+        created = ...                                               # leave, asked for in whatever way
+        yield from writes.publish_created(asked, created, data)
+
+What is published at once is on datanodes before the coordinator hears of it: that it may not be is found out
+then, and what was written goes. So it does when the coordinator does not come round to it, and on Ctrl-C: the
+client says so, in a CREATE under the same id that it does not follow up. A chunk that cannot be written is mended
+by the ordinary way: leave, for which everything is looked at, and other pipelines.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from peacefs.protocol.checksums import block_checksums
+from peacefs.protocol.errors import PeacefsError
+from peacefs.protocol.limits import fast_lane_bytes_max, last_word_timeout_s, packet_bytes
+from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
+from peacefs.protocol.messages import Completed, Created, CreateFile, PublishFile
+from peacefs.protocol.request_ids import new_request_id
+from peacefs.protocol.runtime import effects as fx
+
+from .byte_stream import ByteStream
+from .chunk_buffer import OutgoingPacket
+from .chunk_stock import ChunkStock
+from .chunk_writer import send_chunk
+from .file_writer import write_file
+from .write_grants import GrantDesk
+
+
+def is_small(data: object) -> bool:
+    """Whether a file of these bytes can be written here: they are one chunk, and wait for no grant."""
+    return isinstance(data, bytes) and 0 < len(data) <= fast_lane_bytes_max
+
+
+class SmallWrites:
+    """Of one client. Thread-safe. A wish has no request id yet, and blocks no smaller than its data."""
+
+    def __init__(
+        self,
+        desk: GrantDesk,
+        *,
+        hop_timeout_s: float = default_hop_timeout_s,
+        new_id: Callable[[], str] = new_request_id,
+    ) -> None:
+        self._desk = desk
+        self._hop_timeout_s = hop_timeout_s
+        self._new_id = new_id
+        self._stock = ChunkStock(new_id)
+
+    def publish_at_once(self, wish: CreateFile, data: bytes) -> fx.Steps[CreateFile | None]:
+        """Writes and publishes a file of a chunk that was placed ahead. None when that is done; else what to ask
+        leave for, and nothing has been asked of the coordinator.
+
+        Raises what CREATE would be refused with, and what a completion may be.
+        """
+        now_s = yield from fx.now()
+        placed = self._stock.take(now_s, wish.replication)
+        if placed is None:
+            return replace(wish, request_id=self._new_id())
+        file, allocated = replace(wish, request_id=placed.request_id), placed.allocated
+        try:
+            try:
+                written = yield from send_chunk(allocated, _Packets(data), hop_timeout_s=self._hop_timeout_s)
+            except PeacefsError as fault:
+                self._stock.clear()
+                failed = [] if fault.culprit is None else [fault.culprit]
+                return replace(file, abandoned=allocated.chunk, exclude=failed)
+            ahead = self._stock.next_wish(now_s, wish.replication)
+            completed = yield from fx.call(PublishFile(file, written, allocated.token, ahead), Completed)
+        except (PeacefsError, KeyboardInterrupt) as error:
+            # Of what is refused for good the coordinator knows what to do.
+            if not isinstance(error, PeacefsError) or error.retriable:
+                yield from _give_up(replace(file, abandoned=allocated.chunk))
+            raise
+        self._stock.put(now_s, wish.replication, ahead, completed.ahead)
+        return None
+
+    def publish_created(self, asked: CreateFile, created: Created, data: bytes) -> fx.Steps[None]:
+        """The ordinary way, for who has got the leave that he asked for."""
+        now_s = yield from fx.now()
+        ahead = self._stock.next_wish(now_s, asked.replication)
+        completed, _stats = yield from write_file(
+            created.token,
+            created.allocated,
+            ByteStream.of(data),
+            block_bytes=asked.block_bytes,
+            desk=self._desk,
+            hop_timeout_s=self._hop_timeout_s,
+            ahead=ahead,
+        )
+        self._stock.put(now_s, asked.replication, ahead, completed.ahead)
+
+
+def _give_up(file: CreateFile) -> fx.Steps[None]:
+    """The chunk that `file` abandons will be part of no file. Raises nothing, as `GrantDesk.give_up`."""
+    with contextlib.suppress(PeacefsError):
+        yield from fx.call(file, Created, timeout_s=last_word_timeout_s)
+
+
+class _Packets:
+    """A chunk that is all there; see `chunk_buffer.PacketSource`."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def packet(self, index: int, *, patience_s: float) -> fx.Steps[OutgoingPacket | None]:
+        yield from ()
+        begin, end = index * packet_bytes, (index + 1) * packet_bytes
+        is_last = end >= len(self._data)
+        piece = self._data if is_last and not begin else memoryview(self._data)[begin:end]
+        return OutgoingPacket(begin, block_checksums(piece), piece, is_last)

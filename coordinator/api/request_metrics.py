@@ -1,0 +1,52 @@
+"""How long the coordinator takes over requests, by operation, for Prometheus."""
+
+from __future__ import annotations
+
+import re
+
+from prometheus_client import Histogram
+
+from peacefs.protocol.asgi import Scope
+from peacefs.protocol.service.metrics import registry
+from peacefs.protocol.webhdfs.requests import OPERATIONS
+
+_OPERATION = re.compile(rb"(?:^|&)op=([^&]*)", re.IGNORECASE)
+_WEBHDFS = frozenset(name for of_method in OPERATIONS.values() for name in of_method)
+_ROUTES = frozenset(
+    (
+        "balancer",
+        "checkpoints",
+        "copies",
+        "datanodes",
+        "exchanges",
+        "files",
+        "fsck",
+        "metadata",
+        "plan",
+        "queries",
+        "schedule",
+        "snapshots",
+        "status",
+        "topology",
+    )
+)
+
+request_seconds = Histogram(
+    "peacefs_http_request_seconds",
+    "What HTTP requests took, by WebHDFS's operation or the route of the REST",
+    ["operation"],
+    buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 60.0),
+    registry=registry,
+)
+
+
+def operation_of(scope: Scope) -> str:
+    """One of a bounded number of names, whatever is asked."""
+    path: str = scope.get("path", "")
+    if path.startswith("/webhdfs/"):
+        found = _OPERATION.search(scope.get("query_string", b""))
+        name = found[1].decode("latin-1").upper() if found else ""
+        return name if name in _WEBHDFS else "other"
+    first, _, rest = path.removeprefix("/").partition("/")
+    route = rest.partition("/")[0]
+    return f"v1/{route}" if first == "v1" and route in _ROUTES else "other"

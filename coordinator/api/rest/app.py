@@ -1,0 +1,121 @@
+"""REST under `/v1`: what people and tools ask, and the control calls of our own client.
+
+The routes are in the modules `rest_*`, by what they are about; here they are put together. A change that is
+asked again under its `request_id` is done once and gets the first answer (`replays`). Errors are the
+RemoteException bodies of WebHDFS with their status.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import msgspec
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+import peacefs
+from peacefs.coordinator.cluster.core import Cluster
+from peacefs.coordinator.operations.files import Files
+from peacefs.coordinator.side_process.planner import Planner
+from peacefs.protocol.errors import BadRequest, PeacefsError, remote_exception
+from peacefs.protocol.limits import plan_body_bytes_max, schedule_body_bytes_max
+from peacefs.protocol.service.metrics import CONTENT_TYPE, exposition
+from peacefs.protocol.webhdfs.query import NOBODY
+
+from .body_limit import BodyLimit
+from .files import file_routes
+from .network import network_routes, probing_routes
+from .openapi import complete_description
+from .rest_access import superusers_only
+from .schedule import schedule_routes
+from .status import datanode_routes, status_routes
+from .trees import tree_routes
+
+_SHOWN_CHARACTERS = 100
+#: What somebody sees who points a browser here.
+_GREETING = f"""\
+The coordinator of a peacefs cluster, version {peacefs.__version__}.
+
+/webhdfs/v1/<path>?op=LISTSTATUS  the file system: WebHDFS, for `hdfs dfs`, Spark and `peacefs ls`
+/v1/docs                          REST, with its description in /v1/openapi.json
+/v1/status                        how the cluster fares, as `peacefs report` shows it
+/metrics                          for Prometheus
+"""
+
+
+def build_rest(
+    files: Files,
+    cluster: Cluster,
+    cluster_id: str,
+    epoch: Callable[[], int],
+    address: Callable[[], str],
+    floor_held: Callable[[], bool],
+    metadata_room: Callable[[], int],
+    clock: Callable[[], float] = time.monotonic,
+) -> FastAPI:
+    """The application with the routes that need no more than files and the cluster; `service` adds others."""
+    app = FastAPI(
+        title="peacefs", version=peacefs.__version__, docs_url="/v1/docs", openapi_url="/v1/openapi.json"
+    )
+    for_superusers = superusers_only(files.callers)
+    inspecting = asyncio.Lock()
+
+    @app.get("/v1/fsck", responses={200: {"description": "An FsckPage; the walk goes on with its `after`."}})
+    async def fsck(
+        path: str = "/", after: str | None = None, every_file: bool = False, user: str = NOBODY
+    ) -> Response:
+        """For whoever may list the directories and read the files."""
+        # One at a time: however many ask, other requests get most of the event loop.
+        async with inspecting:
+            page = await files.inspection.page(path, user, after, every_file=every_file)
+        return Response(msgspec.json.encode(page), media_type="application/json")
+
+    @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
+    async def greeting() -> Response:
+        return Response(_GREETING, media_type="text/plain")
+
+    @app.get("/metrics", include_in_schema=False)
+    async def metrics() -> Response:
+        return Response(exposition(), media_type=CONTENT_TYPE)
+
+    app.include_router(status_routes(cluster, cluster_id, epoch, address, floor_held, metadata_room, clock))
+    app.include_router(datanode_routes(cluster, files.administration, for_superusers))
+    app.include_router(file_routes(files))
+    app.include_router(tree_routes(files))
+    app.include_router(schedule_routes(lambda: files.schedule, lambda: files.recovery, for_superusers))
+    app.include_router(network_routes(cluster, Planner()))
+    app.include_router(probing_routes(files.probing, for_superusers))
+    app.add_middleware(
+        BodyLimit, of_path={"/v1/plan": plan_body_bytes_max, "/v1/files/schedule": schedule_body_bytes_max}
+    )
+    _answer_errors(app)
+    complete_description(app)
+    return app
+
+
+def _answer_errors(app: FastAPI) -> None:
+    """Every answer that is not a success is a RemoteException, those of the framework included."""
+
+    @app.exception_handler(PeacefsError)
+    async def ours(_request: Request, error: PeacefsError) -> JSONResponse:
+        return JSONResponse(remote_exception(error), error.http_status)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_request: Request, error: RequestValidationError) -> JSONResponse:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        return JSONResponse(remote_exception(BadRequest(f"{where}: {first['msg']}")), 400)
+
+    @app.exception_handler(HTTPException)
+    async def routing(request: Request, error: HTTPException) -> JSONResponse:
+        what = f"{error.detail}: {request.method} {request.url.path[:_SHOWN_CHARACTERS]}; / says what is here"
+        return JSONResponse(remote_exception(BadRequest(what)), error.status_code)
+
+    @app.exception_handler(Exception)
+    async def internal(_request: Request, _error: Exception) -> JSONResponse:
+        hidden = PeacefsError("an internal error of the coordinator; its log says more")
+        return JSONResponse(remote_exception(hidden), 500)

@@ -1,0 +1,81 @@
+"""REST for the runs of queries, begun, ended and looked at, and for what drivers report of them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from fastapi import FastAPI, Request, Response
+from pydantic import Field
+
+from peacefs.coordinator.operations.query_reports import Reporting
+from peacefs.coordinator.operations.query_runs import Fencing
+from peacefs.protocol.decoding import UNREADABLE
+from peacefs.protocol.errors import BadRequest
+from peacefs.protocol.values.query_reports import QueryReport
+from peacefs.protocol.webhdfs.query import NOBODY
+
+from .common import Body
+
+
+class BeginRunBody(Body):
+    """A run of the query whose checkpoint root `path` is; host and pid are for people.
+
+    With a request id it is begun once.
+    """
+
+    path: str
+    user: str
+    host: Annotated[str, Field(min_length=1)]
+    pid: Annotated[int, Field(ge=0, le=2**31)] = 0
+    request_id: str = ""
+
+
+class EndRunBody(Body):
+    """A run that is over, by the location that it was given."""
+
+    location: str
+    user: str
+    request_id: str = ""
+
+
+def add_checkpoint_routes(app: FastAPI, fencing: Fencing, reporting: Reporting) -> None:
+    """Adds `/v1/checkpoints/...` to the application."""
+
+    @app.post("/v1/checkpoints/runs", responses={200: {"description": "The RunStatus of the new run."}})
+    async def begin(body: BeginRunBody) -> Response:
+        """Makes the caller the one writer of a checkpoint root: writes of earlier runs are refused from now on.
+
+        The root is made if it is not there. Whatever is done below the answer's `location` is done to the root.
+        """
+        return _json(await fencing.begin(body.path, body.user, body.host, body.pid, body.request_id))
+
+    @app.post("/v1/checkpoints/runs/end")
+    async def end(body: EndRunBody) -> dict[str, str]:
+        """Says that a run is over. It stays the latest: nobody else may write until another is begun."""
+        await fencing.end(body.location, body.user, body.request_id)
+        return {}
+
+    @app.get("/v1/checkpoints/runs", responses={200: {"description": "The latest RunStatus of each root."}})
+    async def latest(path: str = "/", user: str = NOBODY) -> Response:
+        """The latest run of every checkpoint root at or below a path."""
+        return _json({"runs": await fencing.latest(path, user)})
+
+    @app.post("/v1/checkpoints/reports", responses={400: {"description": "The body is no QueryReport."}})
+    async def report(request: Request) -> dict[str, str]:
+        """What a driver says of its query, in place of what it said before. Kept in memory."""
+        try:
+            said = msgspec.json.decode(await request.body(), type=QueryReport)
+        except UNREADABLE as error:
+            raise BadRequest(f"the body is no QueryReport: {error}") from None
+        reporting.report(said)
+        return {}
+
+    @app.get("/v1/checkpoints/reports", responses={200: {"description": "The last QueryReport of each root."}})
+    async def reports(path: str = "/", user: str = NOBODY) -> Response:
+        """The last report of every checkpoint root at or below a path."""
+        return _json({"reports": reporting.below(path, user)})
+
+
+def _json(content: object) -> Response:
+    return Response(msgspec.json.encode(content), media_type="application/json")

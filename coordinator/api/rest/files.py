@@ -1,0 +1,177 @@
+"""REST on files, `/v1/files/...`: the control calls of clients that speak HTTP. No data passes here.
+
+Bodies are JSON; where a body is a message of the framed protocol, it is the same message.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+from fastapi import APIRouter, Request, Response
+from pydantic import Field
+
+from peacefs.coordinator.operations.files import Files
+from peacefs.coordinator.operations.write import CreateFile
+from peacefs.protocol.decoding import UNREADABLE
+from peacefs.protocol.errors import BadRequest
+from peacefs.protocol.messages import (
+    AbandonLease,
+    AllocateChunk,
+    CompleteFile,
+    FlushFile,
+    GetLayout,
+    KeepChunks,
+    Message,
+    RenewLease,
+    ReportCorrupt,
+    StateWriteSet,
+)
+
+from .common import Body
+
+M = TypeVar("M", bound=Message)
+
+
+class CreateBody(Body):
+    """A file to be written; zero means the cluster's default."""
+
+    path: str
+    user: str
+    overwrite: bool = False
+    permission: int = Field(0o644, ge=0, le=0o1777)
+    replication: int = 0
+    block_bytes: int = 0
+    create_parent: bool = True
+    request_id: str = ""
+
+
+class ExtendBody(Body):
+    """A file to be extended. Asked again by the same `holder`, the lease is taken anew."""
+
+    path: str
+    user: str
+    holder: str = Field(min_length=1)
+
+
+class TruncateBody(Body):
+    """A file to be left with its first `length` bytes."""
+
+    path: str
+    user: str
+    length: int
+    request_id: str = ""
+
+
+class ConcatBody(Body):
+    """Files whose contents go to the end of another."""
+
+    target: str
+    sources: list[str]
+    user: str
+    request_id: str = ""
+
+
+class OpenBody(Body):
+    """A file, and who asks."""
+
+    path: str
+    user: str
+
+
+def file_routes(files: Files) -> APIRouter:
+    """All routes under `/v1/files`."""
+    router = APIRouter(prefix="/v1/files")
+
+    @router.post("/create")
+    async def create(body: CreateBody, request: Request) -> Response:
+        wanted = CreateFile(**body.model_dump(), client_host=_client_host(request))
+        ticket = await files.writing.create(wanted)
+        return _json({"token": ticket.token, "allocated": ticket.allocated})
+
+    @router.post("/extend")
+    async def extend(body: ExtendBody, request: Request) -> Response:
+        return _json(await files.appending.extend(body.path, body.user, body.holder, _client_host(request)))
+
+    @router.post("/truncate")
+    async def truncate(body: TruncateBody) -> Response:
+        done = await files.reshaping.truncate(body.path, body.length, body.user, body.request_id)
+        return _json({"boolean": done})
+
+    @router.post("/concat")
+    async def concat(body: ConcatBody) -> Response:
+        await files.reshaping.concat(body.target, body.sources, body.user, body.request_id)
+        return _json({})
+
+    @router.post("/renew", openapi_extra=_documented(RenewLease))
+    async def renew(request: Request) -> Response:
+        return _json(await files.appending.renew(await _message(request, RenewLease)))
+
+    @router.post("/keep", openapi_extra=_documented(KeepChunks))
+    async def keep(request: Request) -> Response:
+        return _json(await files.writing.keep(await _message(request, KeepChunks)))
+
+    @router.post("/abandon", openapi_extra=_documented(AbandonLease))
+    async def abandon(request: Request) -> Response:
+        return _json(await files.appending.abandon(await _message(request, AbandonLease)))
+
+    @router.post("/open")
+    async def open_file(body: OpenBody, request: Request) -> Response:
+        token, layout, found = await files.reading.open_direct(body.path, body.user, _client_host(request))
+        status = {"length": found.length, "modified_ms": found.modified_ms, "replication": found.replication}
+        return _json({"token": token, "layout": layout, "status": status})
+
+    @router.post("/allocate", openapi_extra=_documented(AllocateChunk))
+    async def allocate(request: Request) -> Response:
+        return _json(await files.writing.allocate(await _message(request, AllocateChunk), _client_host(request)))
+
+    @router.post("/complete", openapi_extra=_documented(CompleteFile))
+    async def complete(request: Request) -> Response:
+        wanted = await _message(request, CompleteFile)
+        return _json(await files.writing.complete(wanted, _client_host(request)))
+
+    @router.post("/flush", openapi_extra=_documented(FlushFile))
+    async def flush(request: Request) -> Response:
+        return _json(await files.writing.flush(await _message(request, FlushFile), _client_host(request)))
+
+    @router.post("/recover-lease")
+    async def recover_lease(body: OpenBody) -> Response:
+        """Ends the lease of a writer that is dead, as HDFS's recoverLease; one that lives can write no more."""
+        return _json({"boolean": await files.appending.recover_lease(body.path, body.user)})
+
+    @router.post("/layout", openapi_extra=_documented(GetLayout))
+    async def layout(request: Request) -> Response:
+        return _json(await files.reading.layout(await _message(request, GetLayout), _client_host(request)))
+
+    @router.post("/corrupt", openapi_extra=_documented(ReportCorrupt))
+    async def corrupt(request: Request) -> Response:
+        return _json(await files.reading.report_corrupt(await _message(request, ReportCorrupt)))
+
+    @router.post("/schedule", openapi_extra=_documented(StateWriteSet))
+    async def schedule(request: Request) -> Response:
+        wanted = await _message(request, StateWriteSet)
+        return _json(await files.schedule.state(wanted, None, _client_host(request)))
+
+    return router
+
+
+def _client_host(request: Request) -> str | None:
+    return request.client.host if request.client else None
+
+
+async def _message(request: Request, kind: type[M]) -> M:
+    try:
+        return msgspec.json.decode(await request.body(), type=kind)
+    except UNREADABLE as error:
+        raise BadRequest(f"the body is no {kind.__name__}: {error}") from None
+
+
+def _json(content: Any) -> Response:
+    return Response(msgspec.json.encode(content), media_type="application/json")
+
+
+def _documented(kind: type[Message]) -> dict[str, Any]:
+    """The OpenAPI description of a body that is one of our messages."""
+    (schema,), components = msgspec.json.schema_components([kind], ref_template="#/components/schemas/{name}")
+    inline = components.get(kind.__name__, schema)
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": inline}}}}

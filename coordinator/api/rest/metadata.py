@@ -1,0 +1,48 @@
+"""REST for who looks after the metadata: a backup of it, and the release of a held floor."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel
+
+from peacefs.coordinator.cluster.unreferenced_chunks import UnclaimedCounts
+from peacefs.coordinator.metadata.backup import BackupMaker
+
+
+class ReleasedFloor(BaseModel):
+    """Whether the floor was held, and how much may be deleted now that it is not."""
+
+    released: bool
+    chunks: int
+    bytes: int
+
+
+def add_metadata_routes(
+    app: FastAPI,
+    backup: BackupMaker,
+    release_floor: Callable[[], Awaitable[UnclaimedCounts | None]],
+    for_superusers: Any,
+) -> None:
+    """Adds `/v1/metadata/...` to the application."""
+
+    @app.post("/v1/metadata/backup", response_class=StreamingResponse, dependencies=[for_superusers])
+    async def make_backup() -> StreamingResponse:
+        """The metadata as it is now, to be kept in a file: an SQLite store that stands by itself."""
+        copied = await backup.make()
+        return StreamingResponse(
+            copied.blocks(), media_type="application/vnd.sqlite3", headers={"content-length": str(copied.size)}
+        )
+
+    @app.post("/v1/metadata/release-floor", dependencies=[for_superusers])
+    async def release() -> ReleasedFloor:
+        """Gives up what datanodes hold from the time after the backup that this metadata was restored from."""
+        counts = await release_floor()
+        if counts is None:
+            return ReleasedFloor(released=False, chunks=0, bytes=0)
+        return ReleasedFloor(
+            released=True, chunks=counts.chunks_of_earlier_epochs, bytes=counts.bytes_of_earlier_epochs
+        )

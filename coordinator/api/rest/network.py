@@ -1,0 +1,172 @@
+"""REST on the network and on what policies would do with it: `GET /v1/topology`, `POST /v1/topology/reload`,
+`POST /v1/topology/probes`, `POST /v1/plan`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from math import ceil
+from typing import Any
+
+import msgspec
+from fastapi import APIRouter, FastAPI, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from peacefs.coordinator.cluster.core import Cluster
+from peacefs.coordinator.cluster.network import NetworkLoad, load_of
+from peacefs.coordinator.operations.probing import Probing
+from peacefs.coordinator.side_process.planner import Planner
+from peacefs.peace import dry_run
+from peacefs.protocol.errors import NoDatanodes
+from peacefs.protocol.limits import (
+    plan_chunks_max,
+    plan_requests_max,
+    probes_max,
+    replication_default,
+    replication_max,
+)
+from peacefs.topology.calibration import Calibration, calibrate
+from peacefs.topology.model import Topology
+from peacefs.topology.network_view import LinkView, NetworkView, RackView, ServerView
+from peacefs.topology.toml_writer import to_structure
+
+from .common import Body
+
+
+class PlanRequest(BaseModel):
+    """A writer's request: so many chunks, each on so many servers."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    writer: str | None = Field(None, description="A server's name; none for a writer outside the cluster.")
+    replication: int = Field(replication_default, ge=1, le=replication_max)
+    chunks: int = Field(ge=1, le=plan_chunks_max)
+
+
+class PlanBody(BaseModel):
+    """A dry run: nothing is reserved, and the cluster is taken for idle."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    policy: str = Field("express", description="random, paper, paper-3, paper-5, flow or express.")
+    seed: int = Field(0, ge=0, lt=1 << 63)
+    requests: list[PlanRequest] = Field(min_length=1, max_length=plan_requests_max)
+    topology: str | dict[str, Any] | None = Field(
+        None, description="TOML as text, or its tables as a structure; the cluster's own network without it."
+    )
+
+
+class ProbeBody(Body):
+    """Datanodes by id, in the order of the pipeline."""
+
+    pipeline: list[str] = Field(min_length=1, max_length=replication_max)
+
+
+class ProbesBody(Body):
+    """Chunks that were allocated as probes; others are passed over."""
+
+    chunks: list[int] = Field(max_length=probes_max)
+
+
+def network_routes(cluster: Cluster, planner: Planner) -> APIRouter:
+    """`GET /v1/topology` and `POST /v1/plan`."""
+    router = APIRouter(prefix="/v1")
+
+    @router.get("/topology")
+    async def topology() -> NetworkView:
+        return _described(cluster)
+
+    @router.post("/plan", response_model=dry_run.Plan)
+    async def plan(body: PlanBody) -> Response:
+        requests = [dry_run.Request(each.writer, each.replication, each.chunks) for each in body.requests]
+        if body.topology is None:
+            task = _for_cluster(body, requests, cluster)
+        else:
+            task = dry_run.Task(body.policy, body.seed, requests, body.topology)
+        planned = await planner.plan(task)
+        return Response(msgspec.json.encode(planned), media_type="application/json")
+
+    return router
+
+
+def add_reload_route(
+    app: FastAPI, reload: Callable[[], Awaitable[None]], cluster: Cluster, for_superusers: Any
+) -> None:
+    """Adds `POST /v1/topology/reload` to the application. `reload` reads the file again, or raises."""
+
+    @app.post("/v1/topology/reload", dependencies=[for_superusers])
+    async def reload_topology() -> NetworkView:
+        """Reads the topology file again. When there is a mistake in it nothing changes."""
+        await reload()
+        return _described(cluster)
+
+
+def probing_routes(probing: Probing, for_superusers: Any) -> APIRouter:
+    """What `peacefs topology calibrate` measures with."""
+    router = APIRouter(prefix="/v1/topology/probes", dependencies=[for_superusers])
+
+    @router.post("")
+    async def allocate(body: ProbeBody) -> Response:
+        """Leave to write a chunk through exactly these datanodes, which no file will ever refer to."""
+        return Response(msgspec.json.encode(probing.allocate(body.pipeline)), media_type="application/json")
+
+    @router.post("/forget", status_code=204)
+    async def forget(body: ProbesBody) -> None:
+        """These have been written: they are deleted."""
+        probing.forget(body.chunks)
+
+    return router
+
+
+def _for_cluster(body: PlanBody, requests: list[dry_run.Request], cluster: Cluster) -> dry_run.Task:
+    """Of datanodes that are to leave, writers may be on them, but no replicas go there."""
+    staying = cluster.members.in_service()
+    if not staying:
+        raise NoDatanodes("no datanode that could take a replica is alive: there is nothing to plan for")
+    topology = cluster.topology()
+    leaving = topology.servers.keys() - {node.id for node in staying}
+    return dry_run.Task(body.policy, body.seed, requests, to_structure(topology), frozenset(leaving))
+
+
+def _described(cluster: Cluster) -> NetworkView:
+    nodes = {node.id: node.registration for node in cluster.members.alive()}
+    topology = cluster.topology()
+    calibration, load = calibrate(topology), load_of(topology, cluster.pipelines())
+    return NetworkView(
+        described=cluster.network.is_described,
+        root=topology.root,
+        stream_bytes_s=calibration.stream_bytes_s,
+        switches=list(topology.switches),
+        racks=[RackView(rack=rack, servers=list(names)) for rack, names in topology.racks.items()],
+        servers=[
+            ServerView(
+                server=name,
+                host=nodes[name].data_host,
+                data_port=nodes[name].data_port,
+                rack=server.rack,
+                described=cluster.network.is_known(nodes[name]),
+                network_bytes_s=topology.network_bytes_s(name),
+                disk_bytes_s=server.disk.best_rate,
+                slots=calibration.slots[name],
+                streams=load.servers[name],
+            )
+            for name, server in topology.servers.items()
+        ],
+        links=_links(topology, calibration, load),
+    )
+
+
+def _links(topology: Topology, calibration: Calibration, load: NetworkLoad) -> list[LinkView]:
+    return [
+        LinkView(
+            a=link.a,
+            b=link.b,
+            bytes_s=link.bytes_s,
+            cost=link.cost,
+            capacity_streams=calibration.link_streams.get(
+                (link.a, link.b), max(1, ceil(link.bytes_s / calibration.stream_bytes_s))
+            ),
+            streams_a_to_b=load.links[link.a, link.b],
+            streams_b_to_a=load.links[link.b, link.a],
+        )
+        for link in topology.links
+    ]

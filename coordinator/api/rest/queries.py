@@ -1,0 +1,73 @@
+"""REST for `peacefs supervise`: queries that are kept going, registered, looked at and stopped."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from fastapi import FastAPI, Response
+from pydantic import Field
+
+from peacefs.coordinator.metadata.model import QueryRecord
+from peacefs.coordinator.supervision.service import Supervising
+from peacefs.protocol.limits import supervised_restarts_default
+from peacefs.protocol.webhdfs.query import NOBODY
+
+from .common import Body
+
+
+class QueryBody(Body):
+    """A query to be kept going. `command` begins with a name from the agents' lists.
+
+    Its writes go to `checkpoint`, as the one writer of it; `nodes` are agents, by name or host, any without.
+    """
+
+    name: str
+    user: str
+    command: Annotated[list[str], Field(min_length=1)]
+    checkpoint: str = ""
+    nodes: Annotated[list[str], Field(default_factory=list)]
+    restarts_max: int = supervised_restarts_default
+
+
+def add_query_routes(app: FastAPI, supervising: Supervising) -> None:
+    """Adds `/v1/queries` to the application."""
+
+    @app.get(
+        "/v1/queries", responses={200: {"description": "Supervised: all queries, and agents that are alive."}}
+    )
+    async def all_queries() -> Response:
+        return _json(supervising.all())
+
+    @app.get("/v1/queries/{name}", responses={200: {"description": "A QueryStatus."}})
+    async def one(name: str) -> Response:
+        return _json(supervising.status(name))
+
+    @app.post("/v1/queries", responses={200: {"description": "The new query's QueryStatus."}})
+    async def register(body: QueryBody) -> Response:
+        """Durable when it is answered. In place of a query of this name that is over."""
+        record = QueryRecord(
+            name=body.name,
+            user=body.user,
+            is_superuser=False,
+            command=tuple(body.command),
+            checkpoint=body.checkpoint,
+            nodes=tuple(body.nodes),
+            restarts_max=body.restarts_max,
+        )
+        return _json(await supervising.register(record))
+
+    @app.post(
+        "/v1/queries/{name}/stop", responses={200: {"description": "Its QueryStatus, on the way to stopped."}}
+    )
+    async def stop(name: str, user: str = NOBODY) -> Response:
+        return _json(await supervising.stop(name, user))
+
+    @app.delete("/v1/queries/{name}", status_code=204)
+    async def forget(name: str, user: str = NOBODY) -> None:
+        """Of a query that is over."""
+        await supervising.forget(name, user)
+
+
+def _json(content: object) -> Response:
+    return Response(msgspec.json.encode(content), media_type="application/json")

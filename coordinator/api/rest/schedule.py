@@ -1,0 +1,126 @@
+"""REST on the scheduling service: `GET /v1/schedule`, `PUT /v1/schedule/policy`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fastapi import APIRouter
+from pydantic import ConfigDict
+
+from peacefs.coordinator.operations.read_grants import ReadDesk
+from peacefs.coordinator.operations.write_grants import ScheduleDesk
+from peacefs.coordinator.scheduling.read_scheduler import RecoveryReads
+from peacefs.coordinator.scheduling.scheduler import Scheduling
+from peacefs.coordinator.scheduling.write_sets import InFlight, ScheduledSet
+from peacefs.protocol.ids import show
+from peacefs.protocol.limits import schedule_entries_shown_max
+from peacefs.protocol.values.schedule import (
+    CheckpointReads,
+    QueuedSet,
+    Schedule,
+    ShownGrant,
+    WaitingTimes,
+)
+
+from .common import Body
+
+
+class PolicyBody(Body):
+    """The policy that is to grant chunks from now on."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    policy: str
+
+
+def schedule_routes(
+    desk: Callable[[], ScheduleDesk], recovery: Callable[[], ReadDesk], for_superusers: Any
+) -> APIRouter:
+    """Both routes; `for_superusers` is what the second depends on."""
+    router = APIRouter(prefix="/v1/schedule")
+
+    @router.get("")
+    async def schedule() -> Schedule:
+        return _described(desk(), recovery())
+
+    @router.put("/policy", dependencies=[for_superusers])
+    async def policy(body: PolicyBody) -> Schedule:
+        desk().change_policy(body.policy)
+        return _described(desk(), recovery())
+
+    return router
+
+
+def _described(desk: ScheduleDesk, recovery: ReadDesk) -> Schedule:
+    scheduling, now_s = desk.scheduling, desk.now_s()
+    queue, times = scheduling.queue, scheduling.times
+    return Schedule(
+        policy=scheduling.policy_name,
+        epoch=scheduling.epoch,
+        datanodes=scheduling.datanodes,
+        sets_waiting=len(queue),
+        chunks_waiting=scheduling.chunks_waiting,
+        grants_in_flight=len(scheduling.grants),
+        granted_total=times.granted_total,
+        lapsed_total=times.lapsed_total,
+        fast_lane_chunks_total=desk.fast_lane.chunks_total,
+        fast_lane_bytes_total=desk.fast_lane.bytes_total,
+        waiting_times=WaitingTimes(
+            median_s=times.quantile(0.5),
+            p95_s=times.quantile(0.95),
+            longest_s=times.quantile(1.0),
+            chunk_s=times.grant_s,
+        ),
+        recovery=_recovery(recovery.reads, recovery.now_s()),
+        queue=[_queued(scheduling, each, now_s) for each in queue[:schedule_entries_shown_max]],
+        grants=[
+            _granted(scheduling, each, now_s) for each in list(scheduling.grants)[:schedule_entries_shown_max]
+        ],
+    )
+
+
+def _recovery(reads: RecoveryReads, now_s: float) -> CheckpointReads:
+    readers = reads.readers
+    waiting = [reader for reader in readers if reader.waiting]
+    return CheckpointReads(
+        readers=len(readers),
+        chunks_read=sum(len(reader.leaves) for reader in readers),
+        chunks_waiting=sum(reader.waiting for reader in waiting),
+        longest_wait_s=max((now_s - reader.asked_s for reader in waiting if not reader.leaves), default=0.0),
+        at_datanode=reads.at_node,
+        leaves_total=reads.leaves_total,
+    )
+
+
+def _queued(scheduling: Scheduling, queued: ScheduledSet, now_s: float) -> QueuedSet:
+    wish = queued.wish
+    return QueuedSet(
+        write_set=wish.name,
+        link=wish.link,
+        writer=wish.writer,
+        host=wish.source.host if wish.source else None,
+        root=wish.source.root if wish.source else None,
+        replication=wish.replication,
+        chunks_waiting=len(queued.waiting),
+        bytes_waiting=sum(queued.waiting.values()),
+        chunks_in_flight=len(queued.in_flight),
+        age_s=now_s - queued.asked_s,
+        expected_start_s=scheduling.expected_start_s(wish.name),
+    )
+
+
+def _granted(scheduling: Scheduling, grant: InFlight, now_s: float) -> ShownGrant:
+    return ShownGrant(
+        epoch=scheduling.epoch,
+        number=grant.number,
+        write_set=grant.write_set,
+        chunk=show(grant.chunk),
+        bytes=grant.chunk_bytes,
+        writer=grant.writer,
+        pipeline=list(grant.nodes),
+        waited_s=grant.waited_s,
+        granted_s_ago=now_s - grant.granted_s,
+        trickles=grant.trickles,
+        root=grant.source.root if grant.source else None,
+    )

@@ -1,0 +1,183 @@
+"""REST on the cluster: `GET /v1/status`, and taking datanodes out of service and back, `/v1/datanodes/...`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Query
+from pydantic import BaseModel
+
+from peacefs.coordinator.cluster.core import Cluster
+from peacefs.coordinator.cluster.membership import Node
+from peacefs.coordinator.cluster.slow_peers import Part
+from peacefs.coordinator.cluster.standing import Service
+from peacefs.coordinator.metadata.model import Mode
+from peacefs.coordinator.operations.datanode_admin import Administration
+from peacefs.protocol.limits import maintenance_hours_max
+
+
+class DiskStatus(BaseModel):
+    """One disk of a datanode. A read-only one is still read; what a failed one held counts as lost."""
+
+    directory: str
+    #: working, full, read-only or failed.
+    state: str
+    #: Why it does not work, if it does not.
+    fault: str
+    capacity_bytes: int
+    used_bytes: int
+    replicas: int
+
+
+class DatanodeStatus(BaseModel):
+    """One datanode as the coordinator sees it."""
+
+    node: str
+    host: str
+    http_port: int
+    data_port: int
+    rack: str
+    state: str
+    capacity_bytes: int
+    used_bytes: int
+    available_bytes: int
+    replicas: int
+    #: A value of cluster.Service.
+    service: str
+    #: How many chunks still lack a replica elsewhere before it can leave.
+    to_drain: int
+    #: How many of these want more replicas than there are datanodes that stay: until then it cannot leave.
+    without_a_place: int = 0
+    #: What of it is much slower than of others: values of slow_hops.Part.
+    slow: list[str]
+    #: What it takes over a MiB, as its predecessors in pipelines and as itself measure it; None if unknown.
+    hop_seconds: float | None
+    disk_seconds: float | None
+    disks: list[DiskStatus]
+
+
+class ChunkCounts(BaseModel):
+    """Chunks by the state of their replication."""
+
+    total: int
+    under_replicated: int
+    missing: int
+    being_repaired: int
+
+
+class UnclaimedStatus(BaseModel):
+    """What datanodes hold and no file refers to: writes under way, and what failed ones left.
+
+    While the floor is held, because the metadata was restored from a backup, nothing of it is deleted.
+    """
+
+    chunks: int
+    replicas: int
+    bytes: int
+    chunks_of_earlier_epochs: int
+    bytes_of_earlier_epochs: int
+    floor_held: bool
+
+
+class ClusterStatus(BaseModel):
+    """The cluster at a glance."""
+
+    cluster: str
+    epoch: int
+    ready: bool
+    address: str
+    datanodes: list[DatanodeStatus]
+    chunks: ChunkCounts
+    unclaimed: UnclaimedStatus
+    repaired_total: int
+    replicas_lost_total: int
+    #: What the disk of the metadata has left; without any nothing can be changed.
+    metadata_room_bytes: int
+
+
+def status_routes(
+    cluster: Cluster,
+    cluster_id: str,
+    epoch: Callable[[], int],
+    address: Callable[[], str],
+    floor_held: Callable[[], bool],
+    metadata_room: Callable[[], int],
+    clock: Callable[[], float],
+) -> APIRouter:
+    """`GET /v1/status`. `floor_held`: whether garbage is kept since a restore."""
+    router = APIRouter(prefix="/v1")
+
+    @router.get("/status")
+    async def status() -> ClusterStatus:
+        return ClusterStatus(
+            cluster=cluster_id,
+            epoch=epoch(),
+            ready=cluster.ready(clock()),
+            address=address(),
+            datanodes=[_datanode(cluster, node) for node in cluster.members.all()],
+            chunks=ChunkCounts(
+                total=len(cluster.chunks),
+                under_replicated=len(cluster.chunks.under),
+                missing=len(cluster.chunks.missing),
+                being_repaired=cluster.repair.under_way,
+            ),
+            unclaimed=UnclaimedStatus(
+                **cluster.chunks.unclaimed.counts(epoch())._asdict(), floor_held=floor_held()
+            ),
+            repaired_total=cluster.repair.repaired_total,
+            replicas_lost_total=cluster.replicas_lost_total,
+            metadata_room_bytes=metadata_room(),
+        )
+
+    return router
+
+
+def datanode_routes(cluster: Cluster, administration: Administration, for_superusers: Any) -> APIRouter:
+    """What an operator decides about a datanode, by its id."""
+    router = APIRouter(prefix="/v1/datanodes/{node}", dependencies=[for_superusers])
+
+    @router.post("/decommission")
+    async def decommission(node: str) -> DatanodeStatus:
+        """Nothing new goes there, and what it holds is copied to others. Answers at once; see the status."""
+        return _datanode(cluster, await administration.decide(node, Mode.DECOMMISSION))
+
+    @router.post("/maintenance")
+    async def maintenance(
+        node: str, hours: Annotated[float, Query(gt=0, le=maintenance_hours_max)]
+    ) -> DatanodeStatus:
+        """For so many hours nothing new goes there, and it may be away without its replicas being copied.
+
+        To be switched off once the status says that it is in maintenance.
+        """
+        return _datanode(cluster, await administration.decide(node, Mode.MAINTENANCE, hours * 3600.0))
+
+    @router.post("/recommission")
+    async def recommission(node: str) -> DatanodeStatus:
+        return _datanode(cluster, await administration.decide(node, Mode.IN_SERVICE))
+
+    return router
+
+
+def _datanode(cluster: Cluster, node: Node) -> DatanodeStatus:
+    service = cluster.service_of(node)
+    return DatanodeStatus(
+        node=node.id,
+        host=node.registration.data_host,
+        http_port=node.registration.http_port,
+        data_port=node.registration.data_port,
+        rack=node.rack,
+        state=node.state.value,
+        capacity_bytes=node.usage.capacity_bytes,
+        used_bytes=node.usage.used_bytes,
+        available_bytes=node.usage.available_bytes,
+        replicas=cluster.chunks.held_by(node.id),
+        service=service.value,
+        to_drain=0 if service is Service.IN_SERVICE else cluster.chunks.to_drain(node.id),
+        without_a_place=cluster.without_a_place(node),
+        slow=[part.value for part in cluster.slow_hops.slow_parts(node.id)],
+        hop_seconds=cluster.slow_hops.measured[Part.HOP].get(node.id),
+        disk_seconds=cluster.slow_hops.measured[Part.DISK].get(node.id),
+        disks=[DiskStatus(**msgspec.structs.asdict(disk)) for disk in node.disks],
+    )

@@ -1,0 +1,86 @@
+"""REST on whole trees, for what WebHDFS has no word for: copies, exchanges, directories put back to a snapshot.
+
+Each is atomic, however large the tree is, and copies names alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated
+
+from fastapi import APIRouter
+from pydantic import BaseModel, Field, Strict
+
+from peacefs.coordinator.operations.files import Files
+from peacefs.protocol.limits import exchange_pairs_max
+
+from .common import Body
+
+
+class RestoreBody(Body):
+    """A directory that is to hold what one of its snapshots shows."""
+
+    path: str
+    user: str
+    snapshot: str
+    request_id: str = ""
+
+
+class CopyBody(Body):
+    """A file or tree to be copied to exactly `target`; the source may lie in a snapshot. No data is copied.
+
+    Copies belong to the user and are of now. With `preserve` they keep their times and, for a superuser, owners
+    and groups. With a request id it is done once.
+    """
+
+    source: str
+    target: str
+    user: str
+    preserve: bool = False
+    request_id: str = ""
+
+
+class CopiedTree(BaseModel):
+    """What a copy holds; `space_consumed` counts every replica, which it shares. Bytes."""
+
+    directories: int
+    files: int
+    length: int
+    space_consumed: int
+
+
+class ExchangeBody(Body):
+    """Pairs of names, each of one directory. With a request id it is done once."""
+
+    #: Lists, of two: JSON has no tuples.
+    pairs: Annotated[
+        list[Annotated[tuple[str, str], Strict(False)]], Field(min_length=1, max_length=exchange_pairs_max)
+    ]
+    user: str
+    request_id: str = ""
+
+
+def tree_routes(files: Files) -> APIRouter:
+    """`/v1/copies`, `/v1/exchanges` and `/v1/snapshots/restore`."""
+    router = APIRouter(prefix="/v1")
+
+    @router.post("/copies")
+    async def copy(body: CopyBody) -> CopiedTree:
+        """Atomic, and of one moment, however long it takes: about a second for 10,000 files."""
+        copied = await files.copying.copy(
+            body.source, body.target, body.user, preserve=body.preserve, request_id=body.request_id
+        )
+        return CopiedTree(**dataclasses.asdict(copied))
+
+    @router.post("/snapshots/restore")
+    async def restore(body: RestoreBody) -> dict[str, str]:
+        await files.snapshots.restore(body.path, body.user, body.snapshot, body.request_id)
+        return {}
+
+    @router.post("/exchanges")
+    async def exchange(body: ExchangeBody) -> dict[str, str]:
+        """Each name then names what the other of its pair did, files or trees; one commit."""
+        await files.names.exchange(body.pairs, body.user, body.request_id)
+        return {}
+
+    return router

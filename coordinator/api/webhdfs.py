@@ -1,0 +1,364 @@
+"""The name side of WebHDFS: parsed requests to the file system's operations, their outcomes to answers.
+
+A bare ASGI application. What is not WebHDFS goes to the application that it is given. Nothing here reads a
+request's body: a client that sends one with CREATE is redirected all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from peacefs.coordinator.metadata.model import ListPage, RenameMode
+from peacefs.coordinator.namespace.permissions import Access
+from peacefs.coordinator.operations.append import AppendFile
+from peacefs.coordinator.operations.files import Files
+from peacefs.coordinator.operations.read import FileLocations
+from peacefs.coordinator.operations.write import CreateFile
+from peacefs.protocol.asgi import App, Receive, Scope, Send, client_host, header
+from peacefs.protocol.errors import PathError
+from peacefs.protocol.limits import list_page_entries
+from peacefs.protocol.request_ids import new_request_id
+from peacefs.protocol.values.trash import home_of, trash_of
+from peacefs.protocol.webhdfs.answers import (
+    Answer,
+    JsonStream,
+    boolean_answer,
+    empty_answer,
+    fault_answer,
+    json_answer,
+    send_answer,
+    send_stream,
+)
+from peacefs.protocol.webhdfs.query import is_webhdfs
+from peacefs.protocol.webhdfs.redirects import ExtendFile, ReadFile, SumFile, WriteFile, location
+from peacefs.protocol.webhdfs.requests import (
+    AllowSnapshots,
+    Append,
+    CheckAccess,
+    Concatenate,
+    Create,
+    CreateSnapshot,
+    Delete,
+    DeleteSnapshot,
+    DisallowSnapshots,
+    GetAcl,
+    GetAttributes,
+    GetBlockLocations,
+    GetChecksum,
+    GetContentSummary,
+    GetHomeDirectory,
+    GetLocatedBlocks,
+    GetQuotaUsage,
+    GetServerDefaults,
+    GetSnapshotDiff,
+    GetSnapshots,
+    GetSnapshottableDirectories,
+    GetSpace,
+    GetStatus,
+    GetTrashRoot,
+    ListAttributes,
+    ListStatus,
+    ListStatusBatch,
+    MakeDirectories,
+    Open,
+    Redirected,
+    Rename,
+    RenameSnapshot,
+    Request,
+    SetOwner,
+    SetPermission,
+    SetQuota,
+    SetReplication,
+    SetTimes,
+    Truncate,
+    parse_request,
+)
+
+from .webhdfs_json import (
+    acl_shape,
+    block_locations_shape,
+    content_summary_shape,
+    located_blocks_shape,
+    page_shape,
+    quota_usage_shape,
+    server_defaults_shape,
+    snapshot_diff_shape,
+    snapshots_shape,
+    snapshottable_directories_shape,
+    space_shape,
+    status_shape,
+    statuses_shape,
+)
+
+_encode_json = msgspec.json.Encoder().encode
+Handler = Callable[[Any, Scope], Awaitable[Answer | JsonStream]]
+
+
+class WebHdfs:
+    """Answers everything under `/webhdfs`; `fallback` answers the rest."""
+
+    def __init__(self, files: Files, fallback: App, new_request_id: Callable[[], str] = new_request_id) -> None:
+        self._files = files
+        self._fallback = fallback
+        self._new_request_id = new_request_id
+        self._server_defaults = json_answer(server_defaults_shape(files.trash.kept_minutes))
+        self._handlers: dict[type[Request], Handler] = {
+            GetStatus: self._get_status,
+            ListStatus: self._list_status,
+            ListStatusBatch: self._list_status_batch,
+            GetContentSummary: self._get_content_summary,
+            GetQuotaUsage: self._get_quota_usage,
+            GetBlockLocations: self._get_block_locations,
+            GetLocatedBlocks: self._get_located_blocks,
+            GetSpace: self._get_space,
+            GetAcl: self._get_acl,
+            GetAttributes: self._get_attributes,
+            ListAttributes: self._list_attributes,
+            GetServerDefaults: self._get_server_defaults,
+            GetHomeDirectory: self._get_home_directory,
+            GetTrashRoot: self._get_trash_root,
+            CheckAccess: self._check_access,
+            GetChecksum: self._get_checksum,
+            Open: self._open,
+            Create: self._create,
+            Append: self._append,
+            Truncate: self._truncate,
+            Concatenate: self._concatenate,
+            MakeDirectories: self._make_directories,
+            Rename: self._rename,
+            Delete: self._delete,
+            SetTimes: self._set_times,
+            SetPermission: self._set_permission,
+            SetOwner: self._set_owner,
+            SetReplication: self._set_replication,
+            SetQuota: self._set_quota,
+            AllowSnapshots: self._allow_snapshots,
+            DisallowSnapshots: self._disallow_snapshots,
+            CreateSnapshot: self._create_snapshot,
+            RenameSnapshot: self._rename_snapshot,
+            DeleteSnapshot: self._delete_snapshot,
+            GetSnapshottableDirectories: self._get_snapshottable_directories,
+            GetSnapshots: self._get_snapshots,
+            GetSnapshotDiff: self._get_snapshot_diff,
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not is_webhdfs(scope):
+            await self._fallback(scope, receive, send)
+            return
+        answer = await self._answer(scope)
+        if isinstance(answer, JsonStream):
+            await send_stream(scope, receive, send, answer)
+        else:
+            await send_answer(scope, send, answer)
+
+    async def _answer(self, scope: Scope) -> Answer | JsonStream:
+        try:
+            request = parse_request(scope)
+            return await self._handlers[type(request)](request, scope)
+        except Exception as fault:
+            return fault_answer(fault, scope)
+
+    # -- looking -----------------------------------------------------------------------------------
+
+    async def _get_status(self, asked: GetStatus, _scope: Scope) -> Answer:
+        return json_answer({"FileStatus": status_shape(await self._files.names.status(asked.path, asked.user))})
+
+    async def _list_status(self, asked: ListStatus, _scope: Scope) -> Answer | JsonStream:
+        page = await self._files.names.list_page(asked.path, asked.user, None, list_page_entries)
+        if page.remaining == 0:
+            return json_answer(statuses_shape(page.entries))
+        return JsonStream(self._listing(asked, page))
+
+    async def _listing(self, asked: ListStatus, page: ListPage) -> AsyncIterator[bytes]:
+        """A long listing in pieces, each a look-up of its own: others get their turn between them."""
+        yield b'{"FileStatuses":{"FileStatus":['
+        while True:
+            yield _encode_json([status_shape(status) for status in page.entries])[1:-1]
+            if page.remaining == 0:
+                break
+            await asyncio.sleep(0)
+            last = page.entries[-1].name
+            page = await self._files.names.list_page(asked.path, asked.user, last, list_page_entries)
+            if page.entries:
+                yield b","
+        yield b"]}}"
+
+    async def _list_status_batch(self, asked: ListStatusBatch, _scope: Scope) -> Answer:
+        page = await self._files.names.list_page(asked.path, asked.user, asked.start_after, list_page_entries)
+        return json_answer(page_shape(page))
+
+    async def _get_content_summary(self, asked: GetContentSummary, _scope: Scope) -> Answer:
+        return json_answer(content_summary_shape(await self._files.names.content_summary(asked.path, asked.user)))
+
+    async def _get_quota_usage(self, asked: GetQuotaUsage, _scope: Scope) -> Answer:
+        return json_answer(quota_usage_shape(await self._files.limiting.usage(asked.path, asked.user)))
+
+    async def _get_block_locations(self, asked: GetBlockLocations, _scope: Scope) -> Answer:
+        return json_answer(block_locations_shape(await self._locate(asked)))
+
+    async def _get_located_blocks(self, asked: GetLocatedBlocks, _scope: Scope) -> Answer:
+        return json_answer(located_blocks_shape(await self._locate(asked)))
+
+    async def _locate(self, asked: GetBlockLocations) -> FileLocations:
+        return await self._files.reading.block_locations(asked.path, asked.user, asked.offset, asked.length)
+
+    async def _get_space(self, _asked: GetSpace, _scope: Scope) -> Answer:
+        return json_answer(space_shape(self._files.reading.space()))
+
+    async def _get_acl(self, asked: GetAcl, _scope: Scope) -> Answer:
+        return json_answer(acl_shape(await self._files.names.status(asked.path, asked.user)))
+
+    async def _get_attributes(self, asked: GetAttributes, _scope: Scope) -> Answer:
+        await self._files.names.status(asked.path, asked.user)
+        if asked.name is not None:
+            raise PathError("At least one of the attributes provided was not found.")
+        return json_answer({"XAttrs": []})
+
+    async def _list_attributes(self, asked: ListAttributes, _scope: Scope) -> Answer:
+        await self._files.names.status(asked.path, asked.user)
+        return json_answer({"XAttrNames": "[]"})
+
+    async def _get_server_defaults(self, _asked: GetServerDefaults, _scope: Scope) -> Answer:
+        return self._server_defaults
+
+    async def _get_home_directory(self, asked: GetHomeDirectory, _scope: Scope) -> Answer:
+        return json_answer({"Path": home_of(asked.user)})
+
+    async def _get_trash_root(self, asked: GetTrashRoot, _scope: Scope) -> Answer:
+        return json_answer({"Path": trash_of(asked.user)})
+
+    async def _check_access(self, asked: CheckAccess, _scope: Scope) -> Answer:
+        await self._files.names.check_access(asked.path, asked.user, Access.parse(asked.action))
+        return empty_answer()
+
+    # -- data, which is elsewhere --------------------------------------------------------------------
+
+    async def _open(self, asked: Open, scope: Scope) -> Answer:
+        ticket = await self._files.reading.open(
+            asked.path, asked.user, client_host(scope), asked.exclude, offset=asked.offset
+        )
+        if asked.offset >= ticket.length > 0:
+            raise PathError(
+                f"Offset={asked.offset} out of the range [0, {ticket.length}); OPEN, path={asked.path}"
+            )
+        wanted = ReadFile(asked.path, ticket.token, asked.offset, asked.length, ticket.layout)
+        return _redirect(asked, location(wanted, scope["scheme"], ticket.http_host, ticket.http_port))
+
+    async def _get_checksum(self, asked: GetChecksum, scope: Scope) -> Answer:
+        ticket = await self._files.reading.open(asked.path, asked.user, client_host(scope), asked.exclude)
+        wanted = SumFile(asked.path, ticket.token, ticket.block_bytes)
+        return _redirect(asked, location(wanted, scope["scheme"], ticket.http_host, ticket.http_port))
+
+    async def _create(self, asked: Create, scope: Scope) -> Answer:
+        wanted = CreateFile(
+            path=asked.path,
+            user=asked.user,
+            overwrite=asked.overwrite,
+            permission=asked.permission,
+            replication=asked.replication,
+            block_bytes=asked.block_bytes,
+            create_parent=asked.create_parent,
+            client_host=client_host(scope),
+            exclude=asked.exclude,
+            request_id=self._new_request_id(),
+            is_shown=True,
+        )
+        ticket = await self._files.writing.create(wanted)
+        written = WriteFile(asked.path, ticket.token, ticket.allocated, header(scope, b"host") or "")
+        return _redirect(asked, location(written, scope["scheme"], ticket.http_host, ticket.http_port))
+
+    async def _append(self, asked: Append, scope: Scope) -> Answer:
+        wanted = AppendFile(asked.path, asked.user, client_host(scope), asked.exclude)
+        ticket = await self._files.appending.append(wanted)
+        extended = ExtendFile(asked.path, ticket.token)
+        return _redirect(asked, location(extended, scope["scheme"], ticket.http_host, ticket.http_port))
+
+    # -- changing ----------------------------------------------------------------------------------
+
+    async def _make_directories(self, asked: MakeDirectories, _scope: Scope) -> Answer:
+        done = await self._files.names.mkdirs(asked.path, asked.user, asked.permission, asked.request_id)
+        return boolean_answer(done)
+
+    async def _rename(self, asked: Rename, _scope: Scope) -> Answer:
+        mode = RenameMode.OVERWRITE if "OVERWRITE" in asked.options else RenameMode.STRICT
+        if not asked.options:
+            mode = RenameMode.LEGACY
+        names = self._files.names
+        done = await names.rename(asked.path, asked.destination, asked.user, mode, asked.request_id)
+        return boolean_answer(done) if mode is RenameMode.LEGACY else empty_answer()
+
+    async def _delete(self, asked: Delete, _scope: Scope) -> Answer:
+        done = await self._files.names.delete(asked.path, asked.recursive, asked.user, asked.request_id)
+        return boolean_answer(done)
+
+    async def _truncate(self, asked: Truncate, _scope: Scope) -> Answer:
+        done = await self._files.reshaping.truncate(asked.path, asked.length, asked.user, asked.request_id)
+        return boolean_answer(done)
+
+    async def _concatenate(self, asked: Concatenate, _scope: Scope) -> Answer:
+        await self._files.reshaping.concat(asked.path, asked.sources, asked.user, asked.request_id)
+        return empty_answer()
+
+    async def _set_times(self, asked: SetTimes, _scope: Scope) -> Answer:
+        await self._files.names.set_times(
+            asked.path, asked.user, asked.modified_ms, asked.accessed_ms, asked.request_id
+        )
+        return empty_answer()
+
+    async def _set_permission(self, asked: SetPermission, _scope: Scope) -> Answer:
+        await self._files.names.set_permission(asked.path, asked.user, asked.permission, asked.request_id)
+        return empty_answer()
+
+    async def _set_owner(self, asked: SetOwner, _scope: Scope) -> Answer:
+        await self._files.names.set_owner(asked.path, asked.user, asked.owner, asked.group, asked.request_id)
+        return empty_answer()
+
+    async def _set_replication(self, asked: SetReplication, _scope: Scope) -> Answer:
+        done = await self._files.names.set_replication(asked.path, asked.user, asked.replication, asked.request_id)
+        return boolean_answer(done)
+
+    async def _set_quota(self, asked: SetQuota, _scope: Scope) -> Answer:
+        await self._files.limiting.set_quota(asked.path, asked.user, asked.names, asked.space, asked.request_id)
+        return empty_answer()
+
+    # -- snapshots ---------------------------------------------------------------------------------
+
+    async def _allow_snapshots(self, asked: AllowSnapshots, _scope: Scope) -> Answer:
+        await self._files.snapshots.allow(asked.path, asked.user, asked.request_id)
+        return empty_answer()
+
+    async def _disallow_snapshots(self, asked: DisallowSnapshots, _scope: Scope) -> Answer:
+        await self._files.snapshots.disallow(asked.path, asked.user, asked.request_id)
+        return empty_answer()
+
+    async def _create_snapshot(self, asked: CreateSnapshot, _scope: Scope) -> Answer:
+        path = await self._files.snapshots.create(asked.path, asked.user, asked.name, asked.request_id)
+        return json_answer({"Path": path})
+
+    async def _rename_snapshot(self, asked: RenameSnapshot, _scope: Scope) -> Answer:
+        await self._files.snapshots.rename(asked.path, asked.user, asked.name, asked.new_name, asked.request_id)
+        return empty_answer()
+
+    async def _delete_snapshot(self, asked: DeleteSnapshot, _scope: Scope) -> Answer:
+        await self._files.snapshots.delete(asked.path, asked.user, asked.name, asked.request_id)
+        return empty_answer()
+
+    async def _get_snapshottable_directories(self, asked: GetSnapshottableDirectories, _scope: Scope) -> Answer:
+        return json_answer(snapshottable_directories_shape(await self._files.snapshots.directories(asked.user)))
+
+    async def _get_snapshots(self, asked: GetSnapshots, _scope: Scope) -> Answer:
+        found = await self._files.snapshots.listing(asked.path, asked.user)
+        return json_answer(snapshots_shape(asked.path, found))
+
+    async def _get_snapshot_diff(self, asked: GetSnapshotDiff, _scope: Scope) -> Answer:
+        found = await self._files.snapshots.diff(asked.path, asked.user, asked.older, asked.newer)
+        return json_answer(snapshot_diff_shape(asked.path, asked.older, asked.newer, found))
+
+
+def _redirect(asked: Redirected, url: str) -> Answer:
+    return json_answer({"Location": url}) if asked.direct else empty_answer(307, location=url)

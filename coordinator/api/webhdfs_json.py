@@ -1,0 +1,245 @@
+"""The JSON in which WebHDFS shows what the namespace is made of. Values in, values to be encoded out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from peacefs.coordinator.cluster.membership import Node
+from peacefs.coordinator.metadata.model import ContentSummary, FileStatus, Kind, ListPage, Quota
+from peacefs.coordinator.namespace.quotas import NO_LIMIT
+from peacefs.coordinator.namespace.snapshot_diff import Difference
+from peacefs.coordinator.namespace.snapshots import ListedSnapshot, SnapshottableDirectory
+from peacefs.coordinator.operations.read import BlockLocation, FileLocations
+from peacefs.protocol.limits import (
+    checksum_block_bytes,
+    chunk_bytes_max,
+    replication_default,
+    snapshots_per_directory_max,
+)
+from peacefs.protocol.messages import Usage
+
+#: HDFS's numbers for what it calls CRC32C, and for the storage policy of who has not chosen one.
+_CRC32C = 2
+_UNSPECIFIED_POLICY = 0
+_STICKY = 0o1000
+#: How Hadoop writes a token that has no content: four empty fields.
+_NO_TOKEN = "AAAAAA"
+
+
+class StatusShape(msgspec.Struct, frozen=True, rename="camel"):
+    """A file or directory. Times are milliseconds since 1970, the permission is octal."""
+
+    path_suffix: str
+    type: str
+    length: int
+    owner: str
+    group: str
+    permission: str
+    access_time: int
+    modification_time: int
+    block_size: int
+    replication: int
+    file_id: int
+    storage_policy: int = _UNSPECIFIED_POLICY
+
+
+def status_shape(status: FileStatus) -> StatusShape:
+    return StatusShape(
+        path_suffix=status.name,
+        type=status.kind.value,
+        length=status.length,
+        owner=status.owner,
+        group=status.group,
+        permission=f"{status.permission:o}",
+        access_time=status.accessed_ms,
+        modification_time=status.modified_ms,
+        block_size=0 if status.kind is Kind.DIRECTORY else status.block_bytes,
+        replication=0 if status.kind is Kind.DIRECTORY else status.replication,
+        file_id=status.inode,
+    )
+
+
+def statuses_shape(entries: Sequence[FileStatus]) -> dict[str, Any]:
+    return {"FileStatuses": {"FileStatus": [status_shape(status) for status in entries]}}
+
+
+def page_shape(page: ListPage) -> dict[str, Any]:
+    return {
+        "DirectoryListing": {
+            "partialListing": statuses_shape(page.entries),
+            "remainingEntries": page.remaining,
+        }
+    }
+
+
+def content_summary_shape(summary: ContentSummary) -> dict[str, Any]:
+    return {
+        "ContentSummary": {
+            "directoryCount": summary.directories,
+            "fileCount": summary.files,
+            "length": summary.length,
+            "quota": _limit(summary.names_max),
+            "spaceConsumed": summary.space_consumed,
+            "spaceQuota": _limit(summary.bytes_max),
+        }
+    }
+
+
+def quota_usage_shape(quota: Quota) -> dict[str, Any]:
+    return {
+        "QuotaUsage": {
+            "fileAndDirectoryCount": quota.used.names,
+            "quota": _limit(quota.names_max),
+            "spaceConsumed": quota.used.bytes,
+            "spaceQuota": _limit(quota.bytes_max),
+        }
+    }
+
+
+def _limit(quota: int | None) -> int:
+    return NO_LIMIT if quota is None else quota
+
+
+def space_shape(space: Usage) -> dict[str, Any]:
+    return {
+        "FsStatus": {
+            "capacity": space.capacity_bytes,
+            "remaining": space.available_bytes,
+            "used": space.used_bytes,
+        }
+    }
+
+
+def acl_shape(status: FileStatus) -> dict[str, Any]:
+    """There are no entries beside owner, group and others."""
+    return {
+        "AclStatus": {
+            "entries": [],
+            "group": status.group,
+            "owner": status.owner,
+            "permission": f"{status.permission:o}",
+            "stickyBit": bool(status.permission & _STICKY),
+        }
+    }
+
+
+def snapshot_diff_shape(path: str, older: str, newer: str, differences: Sequence[Difference]) -> dict[str, Any]:
+    return {
+        "SnapshotDiffReport": {
+            "diffList": [
+                {"sourcePath": difference.path, "type": difference.kind.value}
+                | ({} if difference.target is None else {"targetPath": difference.target})
+                for difference in differences
+            ],
+            "fromSnapshot": older,
+            "snapshotRoot": path,
+            "toSnapshot": newer,
+        }
+    }
+
+
+def block_locations_shape(found: FileLocations) -> dict[str, Any]:
+    return {"BlockLocations": {"BlockLocation": [_block_shape(block) for block in found.blocks]}}
+
+
+def _block_shape(block: BlockLocation) -> dict[str, Any]:
+    names = [f"{node.registration.data_host}:{node.registration.data_port}" for node in block.nodes]
+    return {
+        "offset": block.offset,
+        "length": block.length,
+        "corrupt": not block.nodes,
+        "names": names,
+        "hosts": [node.registration.data_host for node in block.nodes],
+        "topologyPaths": [f"{node.rack}/{name}" for node, name in zip(block.nodes, names, strict=True)],
+        "storageTypes": ["DISK"] * len(block.nodes),
+        "cachedHosts": [],
+    }
+
+
+def located_blocks_shape(found: FileLocations) -> dict[str, Any]:
+    """The same in the words of older clients, with what they want to see of HDFS's own: no tokens, no pools."""
+    return {
+        "LocatedBlocks": {
+            "fileLength": found.length,
+            "isLastBlockComplete": True,
+            "isUnderConstruction": False,
+            "lastLocatedBlock": None,
+            "locatedBlocks": [_located_block_shape(block) for block in found.blocks],
+        }
+    }
+
+
+def _located_block_shape(block: BlockLocation) -> dict[str, Any]:
+    return {
+        "block": {
+            "blockId": block.chunk.chunk,
+            "blockPoolId": "",
+            "generationStamp": block.chunk.version,
+            "numBytes": block.length,
+        },
+        "blockToken": {"urlString": _NO_TOKEN},
+        "cachedLocations": [],
+        "isCorrupt": not block.nodes,
+        "locations": [_datanode_shape(node) for node in block.nodes],
+        "startOffset": block.offset,
+        "storageTypes": ["DISK"] * len(block.nodes),
+    }
+
+
+def _datanode_shape(node: Node) -> dict[str, Any]:
+    return {
+        "adminState": "NORMAL",
+        "hostName": node.registration.data_host,
+        "infoPort": node.registration.http_port,
+        "ipAddr": node.registration.data_host,
+        "ipcPort": 0,
+        "networkLocation": node.rack,
+        "storageID": node.id,
+        "xferPort": node.registration.data_port,
+    }
+
+
+def snapshottable_directories_shape(found: Sequence[SnapshottableDirectory]) -> dict[str, Any]:
+    return {
+        "SnapshottableDirectoryList": [
+            {
+                "dirStatus": status_shape(one.status),
+                "parentFullPath": one.parent,
+                "snapshotNumber": one.snapshots,
+                "snapshotQuota": snapshots_per_directory_max,
+            }
+            for one in found
+        ]
+    }
+
+
+def snapshots_shape(path: str, found: Sequence[ListedSnapshot]) -> dict[str, Any]:
+    return {
+        "SnapshotList": [
+            {
+                "deletionStatus": "ACTIVE",
+                "dirStatus": status_shape(one.status),
+                "parentFullPath": path,
+                "snapshotID": one.at_tx,
+            }
+            for one in found
+        ]
+    }
+
+
+def server_defaults_shape(trash_minutes: int) -> dict[str, Any]:
+    """What a client takes for files that it does not say more about, and for how long there is a trash."""
+    return {
+        "FsServerDefaults": {
+            "blockSize": chunk_bytes_max,
+            "bytesPerChecksum": checksum_block_bytes,
+            "checksumType": _CRC32C,
+            "fileBufferSize": 4096,
+            "replication": replication_default,
+            "trashInterval": trash_minutes,
+            "writePacketSize": 65536,
+        }
+    }

@@ -1,0 +1,163 @@
+"""Which replica of a source may go where. Pure.
+
+A chunk is moved only while all is well with it: as many good replicas as wanted, all on living datanodes that
+stay, none corrupt or awaited. The replicas are spread over the racks afterwards as well as before.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Set
+from enum import Enum
+
+from peacefs.peace.balance_plan import keeps_spread
+from peacefs.peace.policies.hdfs_placement import replicas_per_rack_max
+from peacefs.protocol.ids import ChunkId, NodeId
+from peacefs.protocol.limits import (
+    balance_chunks_per_turn,
+    balance_weight_per_node_max,
+    chunk_bytes_max,
+    small_chunk_bytes_max,
+    tick_interval_s,
+)
+
+from .balance_run import Run, Walk
+from .chunk_map import ChunkMap, ChunkState
+from .membership import Membership, State
+from .repair import Copy, Repair
+
+#: How much of a datanode's attention the move of a large chunk takes, in moves of small ones.
+_LARGE_WEIGHT = 8
+
+
+class _Wait(Enum):
+    """A chunk could be moved, but not now."""
+
+    WAIT = "wait"
+
+
+class MoveFinder:
+    """For one turn, during which datanodes and chunks stay as they are."""
+
+    def __init__(
+        self, now_s: float, run: Run, chunks: ChunkMap, members: Membership, repair: Repair, moving: Set[ChunkId]
+    ) -> None:
+        self._soon_s = now_s + tick_interval_s
+        self._now_s = now_s
+        self._run = run
+        self._chunks = chunks
+        self._members = members
+        self._repair = repair
+        self._moving = moving
+        self._nodes = {node.id: node for node in members.in_service()}
+        self._racks = len({node.rack for node in self._nodes.values()})
+        self._found: set[ChunkId] = set()
+        self._looks_left = balance_chunks_per_turn
+        #: Whether every source has shown all its chunks.
+        self.is_through = True
+
+    def find(self, load: Counter[NodeId]) -> Iterator[Copy]:
+        """Copies to start now, entered into the run's plan. `load` is what the datanodes are busy with."""
+        for source in self._run.plan.sources():
+            if source in self._nodes:
+                yield from self._from(source, load)
+
+    def _from(self, source: NodeId, load: Counter[NodeId]) -> Iterator[Copy]:
+        walk = self._run.walks.get(source)
+        if walk is None:
+            walk = self._run.walks[source] = Walk(self._chunks.chunks_of(source))
+        while self._run.plan.targets(source, 1):
+            if not self._is_free(source, load) or self._looks_left == 0:
+                self.is_through = False
+                return
+            chunk = walk.next()
+            if chunk is None:
+                return
+            self._looks_left -= 1
+            target = self._look_at(chunk, source, walk, load)
+            if isinstance(target, _Wait):
+                walk.put_back(chunk)
+                self.is_through = False
+                return
+            if target is not None:
+                yield self._enter(chunk, source, target, load)
+
+    def _look_at(self, chunk: ChunkId, source: NodeId, walk: Walk, load: Counter[NodeId]) -> NodeId | _Wait | None:
+        """Where a chunk goes; None if it stays where it is."""
+        state = self._chunks.get(chunk)
+        if state is None or state.length == 0 or not self._is_well(chunk, state, source):
+            return None
+        is_moving = chunk in self._moving or chunk in self._found
+        # The moves of small ones bring little.
+        if (is_moving or state.length <= small_chunk_bytes_max) and not walk.is_second_round:
+            walk.postpone(chunk)
+            return None
+        if is_moving:
+            return _Wait.WAIT
+        targets = [
+            target
+            for target in self._run.plan.targets(source, state.length)
+            if self._may_go(chunk, state, source, target)
+        ]
+        if not targets:
+            return None
+        return next((target for target in targets if self._is_free(target, load)), _Wait.WAIT)
+
+    def _is_well(self, chunk: ChunkId, state: ChunkState, source: NodeId) -> bool:
+        return (
+            chunk not in self._chunks.under
+            and chunk not in self._chunks.over
+            and source in state.holders
+            and not state.corrupt
+            and not state.awaited
+            and all(node in self._nodes and not self._chunks.is_lost(chunk, node) for node in state.holders)
+        )
+
+    def _may_go(self, chunk: ChunkId, state: ChunkState, source: NodeId, target: NodeId) -> bool:
+        node = self._nodes.get(target)
+        if node is None or target in state.holders or node.usage.available_bytes < chunk_bytes_max:
+            return False
+        if self._repair.is_being_dropped(chunk, target):
+            return False
+        before = [self._nodes[holder].rack for holder in state.holders]
+        after = [self._nodes[holder].rack for holder in state.holders if holder != source] + [node.rack]
+        return keeps_spread(before, after, replicas_per_rack_max(state.replication, self._racks))
+
+    def _is_free(self, node: NodeId, load: Counter[NodeId]) -> bool:
+        is_in_time = self._run.free_at_s.get(node, self._now_s) <= self._soon_s
+        return is_in_time and load[node] < balance_weight_per_node_max
+
+    def _enter(self, chunk: ChunkId, source: NodeId, target: NodeId, load: Counter[NodeId]) -> Copy:
+        state = self._chunks.get(chunk)
+        assert state is not None, "it was looked at just now"
+        run = self._run
+        self._found.add(chunk)
+        run.plan.move(source, target, state.length)
+        for node in (source, target):
+            load[node] += weight(state.length)
+            free_at_s = max(run.free_at_s.get(node, self._now_s), self._now_s)
+            run.free_at_s[node] = free_at_s + state.length / run.bytes_per_second
+        return Copy(chunk, state.version, source, target, run.bytes_per_second)
+
+
+def weight(size: int) -> int:
+    """What the move of a chunk counts among those that a datanode takes part in."""
+    return 1 if size <= small_chunk_bytes_max else _LARGE_WEIGHT
+
+
+def may_drop(chunk: ChunkId, state: ChunkState, copy: Copy, chunks: ChunkMap, members: Membership) -> bool:
+    """Whether, the target holding its copy, the source's replica can go."""
+    staying = chunks.staying(state)
+    racks = {node: found.rack for node in staying if (found := members.get(node)) is not None}
+    if copy.source not in racks or copy.target not in racks or len(staying) <= state.replication:
+        return False
+    if any(not _is_alive(members, node) or chunks.is_lost(chunk, node) for node in staying):
+        return False
+    before = [rack for node, rack in racks.items() if node != copy.target]
+    after = [rack for node, rack in racks.items() if node != copy.source]
+    return len(set(after)) >= len(set(before))
+
+
+def _is_alive(members: Membership, node_id: NodeId) -> bool:
+    node = members.get(node_id)
+    return node is not None and node.state is State.ALIVE

@@ -1,0 +1,348 @@
+"""Where the replicas are: soft state, rebuilt from reports, never stored. Pure.
+
+The namespace says which chunks exist (`know`, `forget`), datanodes say what they hold (`hold`, `drop`). What a
+datanode holds and the namespace does not know is *unclaimed*: a write under way, or garbage of one that failed.
+Unclaimed chunks below the floor are garbage for certain, because no token to complete them can be valid.
+Replicas on a datanode that is *leaving* can be read and copied, and count for nothing else. Those on one that is
+*resting* count, even while it is down, but never as the only ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from peacefs.coordinator.metadata.model import ChunkRecord, Mode
+from peacefs.protocol.ids import ChunkId, NodeId
+from peacefs.protocol.limits import holder_tuples_max, lost_replicas_per_turn
+from peacefs.protocol.messages import Replica
+
+from .repair_queue import Urgency
+from .unreferenced_chunks import Unclaimed
+
+
+class ChunkState(msgspec.Struct, gc=False):
+    """A chunk that the namespace knows.
+
+    `holders` have a good replica, `corrupt` a bad one; `awaited` had a good one, are down, and are to come back.
+
+    There may be many millions of these. So `chunk` is the one object of that number, for the sets to hold:
+    datanodes say it too, each with an object of its own. And `holders` is one tuple for all that have the same.
+    They are part of no cycle: the garbage collector need not know them.
+    """
+
+    chunk: ChunkId
+    version: int
+    length: int
+    replication: int
+    holders: tuple[NodeId, ...] = ()
+    corrupt: tuple[NodeId, ...] = ()
+    awaited: tuple[NodeId, ...] = ()
+
+
+class ChunkMap:
+    """All chunks with their replicas, and the sets that repair works from."""
+
+    def __init__(self) -> None:
+        self._chunks: dict[ChunkId, ChunkState] = {}
+        self._held_by: dict[NodeId, set[ChunkId]] = {}
+        #: Lost with their datanode and not taken out yet: see `lose`. Their holders are still named.
+        self._lost: dict[NodeId, set[ChunkId]] = {}
+        self._leaving: set[NodeId] = set()
+        self._resting: set[NodeId] = set()
+        #: Like `_lost`, of datanodes that were resting when they were lost: these come to be awaited.
+        self._to_await: dict[NodeId, set[ChunkId]] = {}
+        self._awaited_from: dict[NodeId, set[ChunkId]] = {}
+        #: No longer awaited and not taken out yet: see `await_no_more`. They are still named as awaited.
+        self._given_up: dict[NodeId, set[ChunkId]] = {}
+        #: Chunks of datanodes that have another mode now, which are to be judged by it.
+        self._to_sort: dict[NodeId, list[ChunkId]] = {}
+        self._tuples: dict[tuple[NodeId, ...], tuple[NodeId, ...]] = {}
+        self.unclaimed = Unclaimed()
+        #: Chunks with fewer lasting replicas than wanted; those without any are `missing`, not here.
+        self.under = Urgency()
+        self.over: set[ChunkId] = set()
+        self.missing: set[ChunkId] = set()
+
+    def __len__(self) -> int:
+        return len(self._chunks)
+
+    def get(self, chunk: ChunkId) -> ChunkState | None:
+        return self._chunks.get(chunk)
+
+    def held_by(self, node: NodeId) -> int:
+        return len(self._held_by.get(node, ()))
+
+    def chunks_of(self, node: NodeId) -> list[ChunkId]:
+        """All of which a datanode holds a good replica: a copy, at 10 ms a million."""
+        return list(self._held_by.get(node, ()))
+
+    def staying(self, state: ChunkState) -> list[NodeId]:
+        """The holders that are neither to leave nor to be away for a while."""
+        return [node for node in state.holders if node not in self._leaving and node not in self._resting]
+
+    def lasting(self, state: ChunkState) -> list[NodeId]:
+        """Whose replicas count towards what is wanted: all but those of datanodes that are to leave."""
+        return [node for node in state.holders if node not in self._leaving] + list(state.awaited)
+
+    def to_drain(self, node: NodeId) -> int:
+        """How many of a datanode's chunks still lack the replicas elsewhere that they need before it may go."""
+        return sum(1 for _chunk in self._to_drain(node))
+
+    def without_a_place(self, node: NodeId, places: int) -> int:
+        """How many of these want more replicas than there are places: they wait until there are more."""
+        return sum(1 for chunk in self._to_drain(node) if self._chunks[chunk].replication > places)
+
+    def is_drained(self, node: NodeId) -> bool:
+        """Whether there are none: known as soon as one is found."""
+        return next(self._to_drain(node), None) is None
+
+    def _to_drain(self, node: NodeId) -> Iterator[ChunkId]:
+        # The smaller of the two is walked: in a cluster that is well few chunks lack replicas.
+        held = self._held_by.get(node, set())
+        smaller, larger = (self.under, held) if len(self.under) < len(held) else (held, self.under)
+        for chunk in smaller:
+            if chunk in larger and not (node in self._resting and self.staying(self._chunks[chunk])):
+                yield chunk
+
+    # -- what an operator says ---------------------------------------------------------------------
+
+    def set_mode(self, node: NodeId, mode: Mode) -> int:
+        """A datanode is to leave, to rest, or to stay. Till it goes, its replicas are as good to read as any.
+
+        How many replicas were awaited from it and are no more. What it holds is sorted in anew by `take_out_lost`,
+        but for the first of it.
+        """
+        for those, belongs in (
+            (self._leaving, mode is Mode.DECOMMISSION),
+            (self._resting, mode is Mode.MAINTENANCE),
+        ):
+            if belongs:
+                those.add(node)
+            else:
+                those.discard(node)
+        if held := self._held_by.get(node):
+            self._to_sort[node] = list(held)
+            self._sort_changed(lost_replicas_per_turn)
+        return 0 if mode is Mode.MAINTENANCE else self.await_no_more(node)
+
+    def expect(self, node: NodeId, chunk: ChunkId) -> None:
+        """A datanode that is away for a while is to come back with a good replica."""
+        state = self._chunks[chunk]
+        if self.is_lost(chunk, node) or chunk in self._given_up.get(node, ()):
+            self._take_out(chunk, state, node)
+        if node not in state.holders and node not in state.awaited:
+            self._await(state, node)
+            self._sort_in(chunk, state)
+
+    def await_no_more(self, node: NodeId) -> int:
+        """A datanode has come back and said what it holds, or has been away for too long.
+
+        How many replicas were awaited from it. They too are taken out by `take_out_lost`.
+        """
+        unseen, awaited = self._to_await.pop(node, set()), self._awaited_from.pop(node, set())
+        count = len(unseen) + len(awaited)
+        _enlist(self._lost, node, unseen)
+        _enlist(self._given_up, node, awaited)
+        return count
+
+    # -- what the namespace says -------------------------------------------------------------------
+
+    def know(self, record: ChunkRecord, holders: Iterable[NodeId] = ()) -> Iterable[NodeId]:
+        """A chunk exists, or its wanted replication changed; `holders` gave receipts for it.
+
+        Gives those that had said before that they hold something of it.
+        """
+        state = self._chunks.get(record.chunk)
+        if state is None:
+            state = ChunkState(record.chunk, record.version, record.length, record.replication)
+            self._chunks[record.chunk] = state
+        state.replication = record.replication
+        for node in holders:
+            self._add(state, node)
+        claimed = self.unclaimed.claim(record.chunk)
+        for node, replica in claimed.items():
+            self.hold(node, replica)
+        self._sort_in(record.chunk, state)
+        return claimed
+
+    def forget(self, chunk: ChunkId) -> list[NodeId]:
+        """A chunk is gone from the namespace; who still holds something of it."""
+        state = self._chunks.pop(chunk, None)
+        self.under.discard(chunk)
+        self.over.discard(chunk)
+        self.missing.discard(chunk)
+        if state is None:
+            return []
+        for node in state.holders:
+            self._unlist(chunk, node)
+        for node in state.awaited:
+            self._unlist(chunk, node)
+        return [*state.holders, *state.corrupt]
+
+    # -- what datanodes say ------------------------------------------------------------------------
+
+    def hold(self, node: NodeId, replica: Replica) -> bool:
+        """A datanode holds a replica. False when it is stale or torn and should be dropped."""
+        state = self._chunks.get(replica.chunk)
+        if state is None:
+            self.unclaimed.hold(node, replica)
+            return True
+        if replica.version < state.version or (
+            replica.version == state.version and replica.length != state.length
+        ):
+            return False
+        if replica.version > state.version:
+            # A newer pipeline wrote it and its completion is not in; the old content is what counts now.
+            return True
+        self._add(state, node)
+        self._sort_in(state.chunk, state)
+        return True
+
+    def drop(self, node: NodeId, chunk: ChunkId) -> None:
+        """A datanode holds it no more."""
+        self.unclaimed.drop(node, chunk)
+        state = self._chunks.get(chunk)
+        if state is None:
+            return
+        self._take_out(chunk, state, node)
+        if node in state.corrupt:
+            state.corrupt = _without(state.corrupt, node)
+        self._sort_in(state.chunk, state)
+
+    def spoil(self, node: NodeId, chunk: ChunkId) -> None:
+        """A datanode found its own replica to be corrupt."""
+        state = self._chunks.get(chunk)
+        if state is None or node in state.corrupt:
+            return
+        self._take_out(chunk, state, node)
+        state.corrupt += (node,)
+        self._sort_in(state.chunk, state)
+
+    def lose(self, node: NodeId) -> int:
+        """A datanode is dead or registers anew: nothing that it held counts. How many replicas that were.
+
+        There may be millions: they are taken out by `take_out_lost`, little by little. What the datanode says
+        of a chunk meanwhile counts at once. What a resting one held comes to be awaited: that is not lost.
+        """
+        self.unclaimed.lose(node)
+        is_resting = node in self._resting
+        lost = 0 if is_resting else self.held_by(node)
+        _enlist(self._to_await if is_resting else self._lost, node, self._held_by.pop(node, set()))
+        return lost
+
+    def is_lost(self, chunk: ChunkId, node: NodeId) -> bool:
+        """Whether a holder of the chunk is named still, and nothing but that."""
+        return chunk in self._lost.get(node, ()) or chunk in self._to_await.get(node, ())
+
+    def take_out_lost(self, limit: int) -> bool:
+        """Takes out up to `limit` replicas that were lost or are awaited no more, then sorts in what has changed.
+
+        Whether there are more.
+        """
+        more_unclaimed = self.unclaimed.take_out_lost(limit)
+        for due in (self._lost, self._given_up, self._to_await):
+            while due:
+                node, chunks = next(iter(due.items()))
+                while chunks:
+                    if limit == 0:
+                        return True
+                    limit -= 1
+                    chunk = chunks.pop()
+                    state = self._chunks[chunk]
+                    self._take_out(chunk, state, node)
+                    if due is self._to_await:
+                        self._await(state, node)
+                    self._sort_in(chunk, state)
+                del due[node]
+        return self._sort_changed(limit) or more_unclaimed
+
+    def is_sorted(self, node: NodeId) -> bool:
+        """Whether all that a datanode holds has been judged by its mode."""
+        return node not in self._to_sort
+
+    def _sort_changed(self, limit: int) -> bool:
+        while self._to_sort:
+            node, chunks = next(iter(self._to_sort.items()))
+            while chunks:
+                if limit == 0:
+                    return True
+                limit -= 1
+                state = self._chunks.get(chunk := chunks.pop())
+                if state is not None:
+                    self._sort_in(chunk, state)
+            del self._to_sort[node]
+        return False
+
+    # ----------------------------------------------------------------------------------------------
+
+    def _add(self, state: ChunkState, node: NodeId) -> None:
+        chunk = state.chunk
+        if node in state.awaited or ((self._lost or self._to_await) and self.is_lost(chunk, node)):
+            self._take_out(chunk, state, node)
+        if node not in state.holders and node not in state.corrupt:
+            state.holders = self._shared((*state.holders, node))
+            self._held_by.setdefault(node, set()).add(chunk)
+
+    def _shared(self, nodes: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
+        if len(self._tuples) >= holder_tuples_max:
+            self._tuples.clear()
+        return self._tuples.setdefault(nodes, nodes)
+
+    def _await(self, state: ChunkState, node: NodeId) -> None:
+        state.awaited += (node,)
+        self._awaited_from.setdefault(node, set()).add(state.chunk)
+
+    def _take_out(self, chunk: ChunkId, state: ChunkState, node: NodeId) -> None:
+        """A node is named as a holder no more, nor as one that is awaited, if it was."""
+        if node in state.holders:
+            state.holders = self._shared(_without(state.holders, node))
+        elif node in state.awaited:
+            state.awaited = _without(state.awaited, node)
+        else:
+            return
+        self._unlist(chunk, node)
+
+    def _unlist(self, chunk: ChunkId, node: NodeId) -> None:
+        for of_node in (self._held_by, self._lost, self._to_await, self._awaited_from, self._given_up):
+            if chunks := of_node.get(node):
+                chunks.discard(chunk)
+
+    def _sort_in(self, chunk: ChunkId, state: ChunkState) -> None:
+        good = len(state.holders)
+        lasting = staying = good
+        if self._leaving or self._resting:
+            lasting, staying = len(self.lasting(state)), len(self.staying(state))
+        if good > 0 and (lasting < state.replication or staying == 0):
+            self.under.mark(chunk, good)
+        else:
+            self.under.discard(chunk)
+        if good == 0:
+            self.missing.add(chunk)
+        elif self.missing:
+            _discard(self.missing, chunk)
+        if staying > state.replication or (good > 0 and state.corrupt):
+            self.over.add(chunk)
+        elif self.over:
+            _discard(self.over, chunk)
+
+
+def _discard(chunks: set[ChunkId], chunk: ChunkId) -> None:
+    if chunk in chunks:
+        chunks.remove(chunk)
+        # A set that has become empty keeps the memory of what was in it: at a start, of all chunks.
+        if not chunks:
+            chunks.clear()
+
+
+def _without(nodes: tuple[NodeId, ...], gone: NodeId) -> tuple[NodeId, ...]:
+    return tuple(node for node in nodes if node != gone)
+
+
+def _enlist(listed: dict[NodeId, set[ChunkId]], node: NodeId, chunks: set[ChunkId]) -> None:
+    """Takes `chunks` over without looking at each; the smaller of the two joins the larger."""
+    smaller, larger = sorted((listed.get(node, set()), chunks), key=len)
+    larger |= smaller
+    if larger:
+        listed[node] = larger

@@ -1,0 +1,385 @@
+"""The coordinator's view of its datanodes: membership, chunk map, repair and placement as one pure core.
+
+Events and `now` go in; orders (messages for datanodes) come out. No clock, no socket, no SQL, no log. The shell
+(`node_server`, `own_work`) and the simulated cluster of the tests drive the same class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from math import inf
+from random import Random
+
+from peacefs.coordinator.metadata.model import ChunkRecord, Mode
+from peacefs.protocol.ids import ChunkId, NodeId
+from peacefs.protocol.limits import (
+    garbage_chunks_per_tick,
+    lost_replicas_per_turn,
+)
+from peacefs.protocol.messages import (
+    Heartbeat,
+    Hop,
+    Register,
+    Replica,
+    ReportAgain,
+    ReportChunks,
+    VerifyChunks,
+)
+from peacefs.topology.model import Topology
+
+from .balancer import Balancer
+from .chunk_map import ChunkMap
+from .chunk_writes import Abandonment
+from .commands import Order, delete_orders
+from .garbage import Garbage
+from .hearsay import Hearsay
+from .membership import Membership, Node, State, Transition
+from .network import Network
+from .placed_lately import PlacedLately
+from .placement import ChunkPlacement
+from .repair import Copy, Repair
+from .safe_mode import Readiness
+from .slow_peers import SlowHops, Slowness
+from .standing import SERVICES, Service
+from .streams import Streams
+
+
+@dataclass(slots=True)
+class Ticked:
+    """What a tick brought: orders, copies to start (the shell mints their tokens), and news for the log."""
+
+    orders: list[Order] = field(default_factory=list)
+    copies: list[Copy] = field(default_factory=list)
+    transitions: list[Transition] = field(default_factory=list)
+    slowness: list[Slowness] = field(default_factory=list)
+
+
+class Cluster:
+    """All soft state of the coordinator about datanodes and replicas."""
+
+    def __init__(self, now_s: float, rng: Random, described: Topology | None = None) -> None:
+        """`described` is the network as an administrator has it."""
+        self._readiness = Readiness(now_s)
+        self._streams = Streams()
+        self._placed = PlacedLately()
+        self.members = Membership()
+        self.network = Network(described)
+        self.chunks = ChunkMap()
+        self.repair = Repair()
+        self.balancer = Balancer()
+        self.slow_hops = SlowHops()
+        self._placement = ChunkPlacement(self.members, self.slow_hops, self._placed, rng)
+        self.replicas_lost_total = 0
+        self._hearsay = Hearsay()
+        self.abandonment = Abandonment()
+        self._ticked_s = now_s
+        #: Whether chunks that clients write leave something of a datanode for copies.
+        self.has_room: Callable[[NodeId], bool] = lambda node: True
+        #: The pipelines of grants in flight.
+        self.granted_pipelines: Callable[[], Mapping[ChunkId, Sequence[NodeId]]] = dict
+
+    # -- what the namespace says -------------------------------------------------------------------
+
+    def load(self, records: Sequence[ChunkRecord]) -> None:
+        """A page of the chunks that the namespace knew at the start."""
+        for record in records:
+            self.chunks.know(record)
+            self._readiness.expect(record.hint)
+            for node in record.hint:
+                if self._is_awaited(node):
+                    self.chunks.expect(node, record.chunk)
+
+    def _is_awaited(self, node_id: NodeId) -> bool:
+        """Whether a datanode is away on purpose, since before this coordinator started."""
+        node = self.members.get(node_id)
+        is_here = self._readiness.loaded or (node is not None and node.reported)
+        return not is_here and self.members.mode(node_id) is Mode.MAINTENANCE
+
+    def loaded(self) -> None:
+        """That was the last page: from now on datanodes are waited for."""
+        self._readiness.wait(self._ticked_s)
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether all chunks that the namespace knew at the start are known here."""
+        return self._readiness.loaded
+
+    def published(self, records: Sequence[ChunkRecord]) -> None:
+        """A file was completed: its chunks exist, on the nodes that gave receipts."""
+        for record in records:
+            self._end(record.chunk)
+            self.abandonment.published(record.chunk)
+            # The names as the members have them: one object for all chunks. A node that died meanwhile says what
+            # it has when it comes back.
+            holders = [
+                node.id
+                for name in record.hint
+                if (node := self.members.get(name)) is not None and node.state is not State.DEAD
+            ]
+            for node_id in holders:
+                self._hearsay.tell(self._ticked_s, node_id, record.chunk)
+            for node_id in self.chunks.know(record, holders):
+                self._hearsay.confirm(node_id, record.chunk)
+
+    def freed(self, records: Sequence[ChunkRecord]) -> list[Order]:
+        """No file refers to these chunks any more."""
+        doomed: dict[NodeId, list[Replica]] = {}
+        for record in records:
+            for node in self.chunks.forget(record.chunk):
+                doomed.setdefault(node, []).append(Replica(record.chunk, record.version, record.length))
+        return delete_orders(doomed)
+
+    # -- what datanodes say ------------------------------------------------------------------------
+
+    def register(self, now_s: float, registration: Register) -> None:
+        """A datanode comes or comes back; what it held is forgotten until its report says it again."""
+        self.chunks.lose(registration.node)
+        self._forget_copies(registration.node)
+        self.members.register(now_s, registration, self.network.rack_of(registration))
+
+    def report(self, now_s: float, node_id: NodeId, part: ReportChunks) -> list[Order]:
+        """A part of a full block report."""
+        node = self.members.get(node_id)
+        if node is None or not self.members.heard(now_s, node_id):
+            return [Order(node_id, ReportAgain())]
+        orders = self._take_in(now_s, node_id, part.replicas)
+        if part.last:
+            node.reported = True
+            self.chunks.await_no_more(node_id)
+        return orders
+
+    def heartbeat(self, now_s: float, node_id: NodeId, beat: Heartbeat) -> list[Order]:
+        """A sign of life, with what changed since the last."""
+        if not self.members.heard(now_s, node_id, beat.usage):
+            return [Order(node_id, ReportAgain())]
+        self.slow_hops.tell(node_id, beat.paces)
+        self.members.tell_disks(node_id, beat.disks)
+        orders = self._take_in(now_s, node_id, beat.added)
+        for replica in beat.removed:
+            self.chunks.drop(node_id, replica.chunk)
+            self.repair.dropped(replica.chunk, node_id)
+        for replica in beat.corrupt:
+            self._hearsay.confirm(node_id, replica.chunk)
+            self.chunks.spoil(node_id, replica.chunk)
+        return orders
+
+    def suspect_replica(self, node_id: NodeId, replica: Replica) -> list[Order]:
+        """A reader says that a replica is corrupt. Its datanode is asked to look: only its word counts."""
+        return [Order(node_id, VerifyChunks([replica]))]
+
+    def answered(self, copy: Copy, *, copied: bool) -> None:
+        """A source answered to a copy order."""
+        if copy.bytes_per_second:
+            self.balancer.answered(copy, copied=copied)
+        else:
+            self.copy_finished(copy.chunk, copied=copied)
+
+    def copy_finished(self, chunk: ChunkId, *, copied: bool) -> None:
+        """A source answered to an order of the repair: its target has acknowledged, or something failed."""
+        copy = self.repair.finished(chunk, copied=copied)
+        state = self.chunks.get(chunk)
+        if copied and copy is not None and state is not None:
+            if copy.target not in state.holders:
+                self._hearsay.tell(self._ticked_s, copy.target, chunk)
+            self.chunks.hold(copy.target, Replica(chunk, copy.version, state.length))
+
+    def _take_in(self, now_s: float, node_id: NodeId, replicas: Sequence[Replica]) -> list[Order]:
+        doomed: dict[NodeId, list[Replica]] = {}
+        for replica in replicas:
+            if not self.chunks.hold(node_id, replica):
+                doomed.setdefault(node_id, []).append(replica)
+                continue
+            if replica.chunk in self.abandonment and self.chunks.get(replica.chunk) is None:
+                self.chunks.drop(node_id, replica.chunk)
+                doomed.setdefault(node_id, []).append(replica)
+                continue
+            self._hearsay.confirm(node_id, replica.chunk)
+            if (drop := self.balancer.reported(node_id, replica, self.chunks, self.members)) is not None:
+                self.repair.drop_ordered(now_s, drop.chunk, drop.node)
+                self.chunks.drop(drop.node, drop.chunk)
+                doomed.setdefault(drop.node, []).append(Replica(drop.chunk, drop.version, drop.length))
+        return delete_orders(doomed)
+
+    def _drop_hearsay(self, now_s: float) -> None:
+        """What others have told and the datanode itself, whose heartbeats come, has not."""
+        for node_id, chunk in self._hearsay.take_overdue(now_s):
+            node = self.members.get(node_id)
+            if node is not None and node.state is State.SUSPECT:
+                self._hearsay.tell(now_s, node_id, chunk)
+            elif node is not None and node.state is State.ALIVE:
+                self.chunks.drop(node_id, chunk)
+
+    def _forget_copies(self, node_id: NodeId) -> None:
+        self.repair.node_lost(node_id)
+        self.balancer.node_lost(node_id)
+        self.slow_hops.forget(node_id)
+
+    # -- what an operator says ---------------------------------------------------------------------
+
+    def describe_network(self, described: Topology) -> None:
+        """The administrator's description changed: datanodes may stand elsewhere now. What is where stays.
+
+        Raises InvalidTopology, and changes nothing, when a datanode is called as a switch is.
+        """
+        Network(described).topology(self.members.all())
+        self.network.describe(described)
+        for node in self.members.all():
+            self.members.move(node.id, self.network.rack_of(node.registration))
+
+    def topology(self) -> Topology:
+        """The network of the datanodes that are alive."""
+        return self.network.topology(self.members.alive())
+
+    def set_mode(self, node_id: NodeId, mode: Mode, ends_s: float = inf) -> None:
+        """A datanode is taken out of service until `ends_s`, or back into it; it need not be there.
+
+        Before `load`, for what was decided in an earlier epoch.
+        """
+        self.members.set_mode(node_id, mode, ends_s)
+        self._treat(node_id, mode)
+
+    def _treat(self, node_id: NodeId, mode: Mode) -> None:
+        given_up = self.chunks.set_mode(node_id, mode)
+        node = self.members.get(node_id)
+        if node is not None and node.state is State.DEAD:
+            self.replicas_lost_total += given_up
+
+    def service_of(self, node: Node) -> Service:
+        """How far a datanode has come in leaving."""
+        is_known = node.reported or node.state is State.DEAD
+        is_judged = is_known and self.chunks.is_sorted(node.id)
+        is_drained = is_judged and self._readiness.settled and self.chunks.is_drained(node.id)
+        return SERVICES[self.members.mode(node.id), is_drained]
+
+    def without_a_place(self, node: Node) -> int:
+        """How many chunks of a datanode that is to leave want more replicas than there are datanodes that stay."""
+        if self.members.mode(node.id) is not Mode.DECOMMISSION:
+            return 0
+        stay = [
+            each
+            for each in self.members.all()
+            if each.state is not State.DEAD and self.members.mode(each.id) is not Mode.DECOMMISSION
+        ]
+        return self.chunks.without_a_place(node.id, len(stay))
+
+    # -- time --------------------------------------------------------------------------------------
+
+    def tick(self, now_s: float, garbage: Garbage) -> Ticked:
+        """To be called several times a second. `garbage` says which unclaimed chunks are."""
+        ticked = Ticked(transitions=self.members.tick(now_s))
+        self._ticked_s = now_s
+        for node in self.members.take_ended(now_s):
+            self._treat(node, Mode.IN_SERVICE)
+        for transition in ticked.transitions:
+            if transition.after is State.DEAD:
+                self.replicas_lost_total += self.chunks.lose(transition.node)
+                self._forget_copies(transition.node)
+        self.chunks.take_out_lost(lost_replicas_per_turn)
+        self._drop_hearsay(now_s)
+        self._streams.close_overdue(now_s)
+        self._placed.forget_old(now_s)
+        ticked.slowness = self.slow_hops.judge(now_s)
+        if self.ready(now_s):
+            ticked.copies = self.repair.plan(
+                now_s, self.chunks, self.members, self._placement.target_chooser(), self.has_room
+            )
+            ticked.copies += self.balancer.tick(now_s, self.chunks, self.members, self.repair)
+            ticked.orders = self._clean_up(now_s, garbage)
+        return ticked
+
+    def _clean_up(self, now_s: float, garbage: Garbage) -> list[Order]:
+        doomed: dict[NodeId, list[Replica]] = {}
+        for node, replica in self.chunks.unclaimed.below(garbage, garbage_chunks_per_tick):
+            doomed.setdefault(node, []).append(replica)
+        for drop in self.repair.trim(now_s, self.chunks, self.members):
+            doomed.setdefault(drop.node, []).append(Replica(drop.chunk, drop.version, drop.length))
+        for node, replicas in doomed.items():
+            for replica in replicas:
+                self.chunks.drop(node, replica.chunk)
+        return delete_orders(doomed)
+
+    def ready(self, now_s: float) -> bool:
+        """Whether enough is known to judge replication, place chunks and say that data is missing.
+
+        Once true, true for the rest of the epoch.
+        """
+        return self._readiness.judge(now_s, self.members, self.chunks)
+
+    # -- placing and finding -----------------------------------------------------------------------
+
+    def place(
+        self,
+        now_s: float,
+        chunk: ChunkId,
+        writer_host: str | None,
+        replication: int,
+        exclude: frozenset[NodeId],
+        expires_s: float,
+    ) -> list[Node]:
+        """Nodes for a new chunk, the head of the pipeline first. Raises NoDatanodes.
+
+        Fewer than `replication` when fewer are alive; the repair makes up for it when more come.
+        """
+        chosen = self._placement.place(writer_host, replication, exclude)
+        self.granted(now_s, chunk, chosen, expires_s)
+        nodes = [self.members.get(node) for node in chosen]
+        return [node for node in nodes if node is not None]
+
+    def granted(self, now_s: float, chunk: ChunkId, nodes: Sequence[NodeId], expires_s: float) -> None:
+        """The scheduling service has placed a chunk."""
+        self._streams.open(chunk, now_s + expires_s)
+        self._placed.add(now_s, chunk, nodes)
+
+    def written(self, chunk: ChunkId) -> None:
+        """A chunk is on its datanodes; its file is still to be published."""
+        self._placed.end(chunk)
+
+    def abandoned(self, chunk: ChunkId) -> None:
+        """A chunk is not being written any more. Whether its data will be part of a file is another matter."""
+        self._end(chunk)
+
+    def _end(self, chunk: ChunkId) -> None:
+        self._streams.close(chunk)
+        self._placed.end(chunk)
+
+    def given_up(self, chunks: Iterable[ChunkId], writer: str) -> list[Order]:
+        """The word of a writer that these will be part of no file: what is not his stays as it is."""
+        doomed: dict[NodeId, list[Replica]] = {}
+        for chunk in chunks:
+            self._end(chunk)
+            if self.chunks.get(chunk) is None and self.abandonment.give_up(chunk, writer):
+                for node_id, replica in self.chunks.unclaimed.claim(chunk).items():
+                    doomed.setdefault(node_id, []).append(replica)
+        return delete_orders(doomed)
+
+    def pipelines(self) -> list[list[NodeId]]:
+        """Those that chunks are being written through now, as far as is known here.
+
+        What was granted counts until its end is told; the rest is small, and counts for a moment.
+        """
+        return [list(nodes) for nodes in {**self._placed.pipelines(), **self.granted_pipelines()}.values()]
+
+    def locations(self, chunk: ChunkId, near_host: str | None = None) -> list[Node]:
+        """Who holds a good replica: alive ones first, on the reader's host, then on its rack, then others.
+
+        Those that are to leave come after those that stay.
+        """
+        state = self.chunks.get(chunk)
+        if state is None:
+            return []
+        return self._placement.nearest_first(state.holders, near_host)
+
+    def is_held(self, chunk: ChunkId) -> bool:
+        """Return whether a datanode has said that it holds something of a chunk, of a file or of none."""
+        state = self.chunks.get(chunk)
+        return chunk in self.chunks.unclaimed if state is None else bool(state.holders)
+
+    @property
+    def chunks_with_leave(self) -> Set[ChunkId]:
+        """Chunks that were placed and are neither completed nor given up: somebody may write them, or does."""
+        return self._streams.chunks
+
+    def hop(self, node_id: NodeId) -> Hop | None:
+        node = self.members.get(node_id)
+        return None if node is None else node.hop

@@ -1,0 +1,128 @@
+"""Where new replicas go, and from where existing ones are best read, as HDFS has it. Pure.
+
+Large chunks are placed by the scheduling service; this is for the others, and for copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from random import Random
+
+from peacefs.coordinator.metadata.model import Mode
+from peacefs.peace.policies.hdfs_placement import CandidateIndex, PlacementRequest, choose_randomly
+from peacefs.protocol.errors import NoDatanodes
+from peacefs.protocol.ids import NodeId
+from peacefs.protocol.limits import chunk_bytes_max, min_replication
+
+from .membership import Membership, Node, State
+from .placed_lately import PlacedLately
+from .repair import ChooseTarget
+from .slow_peers import SlowHops, avoidable
+
+
+class _Candidate:
+    """A datanode as the placement sees it; its room and its load are those of the moment."""
+
+    __slots__ = ("_member", "_placed", "host", "node", "rack")
+
+    def __init__(self, member: Node, placed: PlacedLately) -> None:
+        self._member = member
+        self._placed = placed
+        self.node = member.id
+        self.host = member.registration.data_host
+        self.rack = member.rack
+
+    @property
+    def available_bytes(self) -> int:
+        return self._member.usage.available_bytes
+
+    @property
+    def streams(self) -> int:
+        return self._member.usage.streams + self._placed.through(self.node)
+
+
+class ChunkPlacement:
+    """Chooses datanodes. Changes nothing: what is placed is told to `placed` by who asks."""
+
+    def __init__(self, members: Membership, slow_hops: SlowHops, placed: PlacedLately, rng: Random) -> None:
+        self._members = members
+        self._slow_hops = slow_hops
+        self._placed = placed
+        self._rng = rng
+        #: The candidates, and of which members they were made.
+        self._index = CandidateIndex(())
+        self._indexed: Sequence[Node] = ()
+
+    def place(self, writer_host: str | None, replication: int, exclude: frozenset[NodeId]) -> list[NodeId]:
+        """Nodes for a new chunk, the head of the pipeline first. Raises NoDatanodes.
+
+        Fewer than `replication` when fewer are alive. Slow hops are avoided where that costs no replica.
+        """
+        index = self._candidates()
+        avoided = self._avoided(index, replication, exclude)
+        request = PlacementRequest(writer_host, replication, exclude | avoided, chunk_bytes=chunk_bytes_max)
+        chosen = choose_randomly(request, index, self._rng)
+        if avoided and len(chosen) < replication:
+            request = PlacementRequest(writer_host, replication, exclude, chunk_bytes=chunk_bytes_max)
+            chosen = choose_randomly(request, index, self._rng)
+        if len(chosen) < min_replication:
+            alive = len(self._members.alive())
+            raise NoDatanodes(
+                f"no datanode can take a chunk: {alive} alive, {len(exclude)} excluded, "
+                f"{alive - len(self._members.in_service())} to leave, {chunk_bytes_max} bytes of room wanted"
+            )
+        return chosen
+
+    def _avoided(self, index: CandidateIndex, replication: int, exclude: frozenset[NodeId]) -> frozenset[NodeId]:
+        slow = self._slow_hops.slow()
+        if not slow:
+            return frozenset()
+        racks = {each.node: each.rack for each in index.all if each.node not in exclude}
+        return avoidable(slow, racks, replication)
+
+    def target_chooser(self) -> ChooseTarget:
+        """For the copies of one plan."""
+
+        def choose(staying: Sequence[NodeId], excluded: frozenset[NodeId]) -> NodeId | None:
+            request = PlacementRequest(
+                None, len(staying) + 1, excluded, already=tuple(staying), chunk_bytes=chunk_bytes_max
+            )
+            chosen = choose_randomly(request, self._candidates(), self._rng)
+            return chosen[0] if chosen else None
+
+        return choose
+
+    def nearest_first(self, holders: Iterable[NodeId], near_host: str | None) -> list[Node]:
+        """Those that are not dead: alive ones first, on the reader's host, then on its rack, then others.
+
+        Those that are to leave come after those that stay.
+        """
+        members = self._members
+        nodes = [
+            node
+            for holder in holders
+            if (node := members.get(holder)) is not None and node.state is not State.DEAD
+        ]
+        near_racks = {node.rack for node in members.on_host(near_host)} if near_host is not None else set()
+        self._rng.shuffle(nodes)
+
+        def distance(node: Node) -> tuple[bool, bool, bool, bool]:
+            return (
+                node.state is not State.ALIVE,
+                members.mode(node.id) is not Mode.IN_SERVICE,
+                node.registration.data_host != near_host,
+                node.rack not in near_racks,
+            )
+
+        return sorted(nodes, key=distance)
+
+    def _candidates(self) -> CandidateIndex:
+        members = self._members.in_service()
+        if members is not self._indexed:
+            names = [member.id for member in members]
+            self._index = CandidateIndex(
+                [_Candidate(member, self._placed) for member in members],
+                lambda: sum(member.usage.streams for member in members) + self._placed.through_all(names),
+            )
+            self._indexed = members
+        return self._index

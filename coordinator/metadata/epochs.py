@@ -1,0 +1,78 @@
+"""Epochs and floors: that no number is drawn twice, and that nothing precious is taken for garbage.
+
+A datanode remembers the highest epoch in which a coordinator accepted it. From one that this coordinator has not
+accepted yet, an epoch that is not below ours tells that somebody else had it: the metadata was restored from
+an older backup. Then our numbers move above all that were ever drawn, and the floor is held, so that what
+datanodes hold from the time after the backup is kept. No clock inside: `now_s` is monotonic.
+
+The floor follows what was drawn a while ago, in time that coordinators have served (decision 27): the marks are
+committed, so that it goes on where the coordinator before this one stopped. A writer that lives has its chunks
+kept from the floor; so what is below it and not kept is garbage for good, in whichever order things are heard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from peacefs.coordinator.cluster.garbage import Garbage
+from peacefs.protocol.ids import ChunkId, NodeId, Numbering, first_of_epoch
+from peacefs.protocol.limits import floor_mark_interval_s, unreferenced_chunk_kept_s
+
+from .store import Metadata, Transaction
+
+
+class Epochs:
+    """The numbering of the epoch that this coordinator begins, and the floor that follows it."""
+
+    def __init__(
+        self, metadata: Metadata, now_s: float, *, settled_after_s: float = unreferenced_chunk_kept_s
+    ) -> None:
+        self._metadata = metadata
+        self._settled_after_s = settled_after_s
+        self._interval_s = min(floor_mark_interval_s, settled_after_s / 4)
+        self._advanced_s = now_s
+        self.numbering = Numbering(metadata.begin_epoch())
+        self._accepted: set[NodeId] = set()
+        self._reader = metadata.reader()
+        self.garbage = Garbage(self._reader.floor(), self._reader.is_kept)
+
+    def accept(self, node: NodeId, epoch_seen: int) -> bool:
+        """To be called before a datanode is told our epoch. True when it shows that the metadata is older.
+
+        Raises MetadataFull, and is to be called again then; MetadataFault.
+        """
+        limit = self.numbering.epoch if node in self._accepted else self.numbering.epoch - 1
+        if epoch_seen <= limit:
+            self._accepted.add(node)
+            return False
+        self._metadata.hold_floor()
+        # The same object: whoever draws numbers has it.
+        self.numbering.epoch = self._metadata.begin_epoch(epoch_seen)
+        self.numbering.drawn = 0
+        # Not before: where there was no room for the commit, the datanode comes again and shows the same.
+        self._accepted.add(node)
+        return True
+
+    def advance(self, now_s: float) -> Callable[[Transaction], ChunkId] | None:
+        """Return the change that lets the floor follow, to be called often; None where it is not due yet.
+
+        `advanced` is to be told the outcome when it is committed.
+        """
+        elapsed_s = now_s - self._advanced_s
+        if elapsed_s < self._interval_s:
+            return None
+        self._advanced_s = now_s
+        # Nobody was heard while this process was held up: that is no silence of writers.
+        elapsed_ms = int(min(elapsed_s, 2 * self._interval_s) * 1000)
+        drawn = first_of_epoch(self.numbering.epoch) | self.numbering.drawn
+        settled_after_ms = int(self._settled_after_s * 1000)
+
+        def change(tx: Transaction) -> ChunkId:
+            tx.advance_floor(drawn, elapsed_ms, settled_after_ms)
+            return tx.floor()
+
+        return change
+
+    def advanced(self, floor: ChunkId) -> None:
+        """The floor that was committed."""
+        self.garbage = Garbage(floor, self._reader.is_kept, self.garbage.round + 1)

@@ -1,0 +1,208 @@
+"""Group commit: requests that wait share one commit, and are answered when it is on the disk.
+
+One thread owns the writing. It takes whatever waits and waits for nothing more: alone, a request pays for one
+commit; together they pay for one among them. Knows no request and no SQL.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from peacefs.protocol.errors import Overloaded, ServiceUnready
+from peacefs.protocol.limits import commit_batch_max, commit_queue_max
+
+from .store import Metadata, MetadataFault, MetadataFull, Outcome, Transaction
+
+T = TypeVar("T")
+
+
+class Commits(Protocol):
+    """Where requests go that change the metadata."""
+
+    def submit(self, request: Callable[[Transaction], T]) -> Future[T]:
+        """The future has the request's answer when all it did is durable, or the error that undid it.
+
+        That is ServiceUnready where the disk had no room for the commit.
+
+        Raises Overloaded when too many wait and ServiceUnready when no commit is possible any more.
+        """
+
+
+class _Waiting(NamedTuple):
+    request: Callable[[Transaction], Any]
+    future: Future[Any]
+
+
+class GroupCommit:
+    """The writer thread. When the store has failed it calls `on_fatal`, once: stop the coordinator then.
+
+    While the disk has no room, each commit is tried and its requests are refused; `on_room` is told when that
+    begins (False) and when it ends (True).
+    """
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        on_fatal: Callable[[MetadataFault], None],
+        on_room: Callable[[bool], None] = lambda has_room: None,
+        *,
+        batch_max: int = commit_batch_max,
+        queue_max: int = commit_queue_max,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._metadata = metadata
+        self._on_fatal = on_fatal
+        self._on_room = on_room
+        self._batch_max = batch_max
+        self._queue_max = queue_max
+        self._clock = clock
+        #: Told, in the writer's thread, how many seconds each commit took, its sync included.
+        self.on_taken: Callable[[float], object] = lambda seconds: None
+        #: Has the futures of a commit settled in one go: in the writer's thread, or where this hands it to.
+        self.deliver: Callable[[Callable[[], None]], object] = lambda settle: settle()
+        self._waiting: deque[_Waiting] = deque()
+        self._changed = threading.Condition()
+        self._closed = False
+        #: Commits made and requests they carried, for metrics and benchmarks.
+        self.commits = 0
+        self.requests = 0
+        self._had_room = True
+        self._thread = threading.Thread(target=self._run, name="metadata-writer", daemon=True)
+        self._thread.start()
+
+    def submit(self, request: Callable[[Transaction], T], *, in_any_case: bool = False) -> Future[T]:
+        """`in_any_case` is for what the coordinator does by itself: it is little, and waits however many wait."""
+        future: Future[T] = Future()
+        with self._changed:
+            if self._closed:
+                raise _unready()
+            if len(self._waiting) >= self._queue_max and not in_any_case:
+                raise Overloaded(f"{self._queue_max} changes of the metadata are waiting already; try again")
+            self._waiting.append(_Waiting(request, future))
+            self._changed.notify()
+        return future
+
+    @property
+    def waiting(self) -> int:
+        """How many changes wait."""
+        return len(self._waiting)
+
+    def close(self) -> None:
+        """Commits what waits, takes nothing more, and ends the thread."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (batch := self._next_batch()) is not None:
+            # A caller may have given up while it waited; from here on its request is not taken back.
+            batch = [waiting for waiting in batch if waiting.future.set_running_or_notify_cancel()]
+            if not batch:
+                continue
+            begun_s = self._clock()
+            try:
+                outcomes = self._metadata.commit([waiting.request for waiting in batch])
+            except MetadataFull:
+                self._tell_of_room()
+                self.deliver(partial(_refuse, batch, no_room))
+                continue
+            except MetadataFault as fault:
+                self._fail(batch)
+                self._on_fatal(fault)
+                return
+            self.on_taken(self._clock() - begun_s)
+            self._tell_of_room()
+            self.commits += 1
+            self.requests += len(batch)
+            self.deliver(partial(_settle_all, batch, outcomes))
+
+    def _next_batch(self) -> list[_Waiting] | None:
+        """What waits, up to the limit; None when all is done and the end was asked for."""
+        with self._changed:
+            while not self._waiting:
+                if self._closed:
+                    return None
+                self._changed.wait()
+            return [self._waiting.popleft() for _ in range(min(len(self._waiting), self._batch_max))]
+
+    def _tell_of_room(self) -> None:
+        has_room = self._metadata.has_room
+        if has_room is not self._had_room:
+            self._had_room = has_room
+            self._on_room(has_room)
+
+    def _fail(self, batch: list[_Waiting]) -> None:
+        with self._changed:
+            self._closed = True
+            never_tried = [waiting for waiting in self._waiting if waiting.future.set_running_or_notify_cancel()]
+            self._waiting.clear()
+        self.deliver(partial(_refuse, [*batch, *never_tried], _unready))
+
+
+class ImmediateCommit:
+    """The twin for simulations: each request has a commit of its own, made before `submit` returns."""
+
+    def __init__(self, metadata: Metadata, on_fatal: Callable[[MetadataFault], None]) -> None:
+        self._metadata = metadata
+        self._on_fatal = on_fatal
+        self._failed = False
+
+    def submit(self, request: Callable[[Transaction], T]) -> Future[T]:
+        future: Future[T] = Future()
+        if self._failed:
+            raise _unready()
+        try:
+            outcomes = self._metadata.commit([request])
+        except MetadataFull:
+            future.set_exception(no_room())
+        except MetadataFault as fault:
+            self._failed = True
+            future.set_exception(_unready())
+            self._on_fatal(fault)
+        else:
+            _settle(future, outcomes[0])
+        return future
+
+
+def run_now(metadata: Metadata, request: Callable[[Transaction], T]) -> T:
+    """Commits one request by itself and gives its answer, or raises the error that undid it."""
+    outcome = metadata.commit([request])[0]
+    if outcome.error is not None:
+        raise outcome.error
+    answer: T = outcome.answer
+    return answer
+
+
+def _settle_all(batch: Sequence[_Waiting], outcomes: Sequence[Outcome]) -> None:
+    for waiting, outcome in zip(batch, outcomes, strict=True):
+        _settle(waiting.future, outcome)
+
+
+def _refuse(batch: Sequence[_Waiting], error: Callable[[], ServiceUnready]) -> None:
+    for waiting in batch:
+        waiting.future.set_exception(error())
+
+
+def _settle(future: Future[Any], outcome: Outcome) -> None:
+    if outcome.error is not None:
+        future.set_exception(outcome.error)
+    else:
+        future.set_result(outcome.answer)
+
+
+def no_room() -> ServiceUnready:
+    """What whoever wants a change is told while the disk is full."""
+    return ServiceUnready(
+        "the coordinator's disk is full: nothing can be changed until there is room. Free some and try again"
+    )
+
+
+def _unready() -> ServiceUnready:
+    return ServiceUnready("the coordinator is stopping and commits no more; ask again when it is back")

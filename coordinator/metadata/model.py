@@ -1,0 +1,239 @@
+"""The values that the namespace consists of: no SQL, no wire format, no decisions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from peacefs.protocol.ids import ChunkId, NodeId, Version
+from peacefs.protocol.values.supervised_queries import Phase
+
+InodeId = int
+
+
+class Kind(Enum):
+    """The two kinds of inode."""
+
+    FILE = "FILE"
+    DIRECTORY = "DIRECTORY"
+
+
+class Mode(Enum):
+    """What an operator has decided about a datanode."""
+
+    IN_SERVICE = "in service"
+    #: It gets nothing new, and what it holds is copied to others; then it can be switched off for good.
+    DECOMMISSION = "decommission"
+    #: It gets nothing new, may be away for a while, and what it holds is waited for rather than copied.
+    MAINTENANCE = "maintenance"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A mode and until when it stands, in milliseconds since 1970; None for good."""
+
+    mode: Mode
+    until_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRecord:
+    """A supervised query. The first word of `command` is a name in the lists of agents; the rest are arguments.
+
+    `checkpoint` is empty without one, `nodes` if any will do. `agent` and its `process` are set while it is to run
+    there; `run` is the last one's number as people read it (empty before the first), `location` the checkpoint's
+    path for that run.
+    """
+
+    name: str
+    user: str
+    is_superuser: bool
+    command: tuple[str, ...]
+    checkpoint: str
+    nodes: tuple[str, ...]
+    restarts_max: int
+    phase: Phase = Phase.WAITING
+    agent: str = ""
+    process: str = ""
+    run: str = ""
+    location: str = ""
+    restarts: int = 0
+    reason: str = ""
+    changed_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FileStatus:
+    """What a lister or stat sees. Times are milliseconds since 1970, lengths bytes.
+
+    `name` is the last component of the path; empty for the path that was itself asked for.
+    """
+
+    name: str
+    kind: Kind
+    length: int
+    owner: str
+    group: str
+    permission: int
+    modified_ms: int
+    accessed_ms: int
+    block_bytes: int
+    replication: int
+    inode: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListPage:
+    """A page of a directory, in byte order of the names.
+
+    `remaining` is how many entries follow it, counted no further than `limits.list_remaining_max`.
+    """
+
+    entries: list[FileStatus]
+    remaining: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileChunk:
+    """A reference of a file to a chunk: the first `length` bytes of it belong to the file."""
+
+    chunk: ChunkId
+    version: Version
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRecord:
+    """A chunk that at least one file refers to. `hint` are the nodes that its completion named."""
+
+    chunk: ChunkId
+    version: Version
+    length: int
+    replication: int
+    hint: tuple[NodeId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ContentSummary:
+    """What `du` and `count` show for a tree. A quota is that of its top; None for none."""
+
+    directories: int
+    files: int
+    length: int
+    space_consumed: int
+    names_max: int | None = None
+    bytes_max: int | None = None
+
+
+class RenameMode(Enum):
+    """The renames that WebHDFS knows."""
+
+    #: Without `renameoptions`: answers true or false, and moves into a target that is a directory.
+    LEGACY = "LEGACY"
+    #: `renameoptions=NONE`: raises where it cannot, never replaces.
+    STRICT = "NONE"
+    #: `renameoptions=OVERWRITE`: replaces a file or an empty directory.
+    OVERWRITE = "OVERWRITE"
+
+
+class Inode(NamedTuple):
+    """Directories have zeros for length, block_bytes, replication and accessed_ms."""
+
+    inode: InodeId
+    kind: Kind
+    permission: int
+    owner: str
+    group: str
+    modified_ms: int
+    accessed_ms: int
+    length: int
+    block_bytes: int
+    replication: int
+
+
+class Origin(NamedTuple):
+    """What an entry was renamed from, and when."""
+
+    path: str
+    renamed_ms: int
+
+
+class Snapshot(NamedTuple):
+    """A snapshot of a directory: its name and the transaction that it shows."""
+
+    name: str
+    at_tx: int
+    created_ms: int
+
+
+class Usage(NamedTuple):
+    """Files and directories, and the bytes of all their replicas; also a change of either."""
+
+    names: int
+    bytes: int
+
+
+class Quota(NamedTuple):
+    """What a directory may hold, None for as much as may be; and what it holds, itself included."""
+
+    names_max: int | None
+    bytes_max: int | None
+    used: Usage
+
+
+class RightsChange(NamedTuple):
+    """Who may remove what may have changed: of a directory that `child` was added to, or of `inode` itself.
+
+    `moved` is whether the child was there before, with whatever lies below it.
+    """
+
+    tx: int
+    inode: InodeId
+    child: InodeId | None
+    moved: bool
+
+
+class Discarded(NamedTuple):
+    """An inode of the reclaim queue and the transaction that discarded it."""
+
+    inode: InodeId
+    at_tx: int
+
+
+class Lease(NamedTuple):
+    """Who may extend a file. The number begins with the epoch and is never drawn twice."""
+
+    number: int
+    holder: str
+
+
+class Run(NamedTuple):
+    """Who may write to a checkpoint root by its number, which is drawn like a lease's; and who says so.
+
+    `pid` is 0 if nobody said; `ended_ms` is None until it says that it is over.
+    """
+
+    number: int
+    user: str
+    host: str
+    pid: int
+    since_ms: int
+    ended_ms: int | None
+
+
+def status_as(name: str, inode: Inode) -> FileStatus:
+    """The status of an inode under a name; the name is empty for the path that was itself asked for."""
+    return FileStatus(
+        name,
+        inode.kind,
+        inode.length,
+        inode.owner,
+        inode.group,
+        inode.permission,
+        inode.modified_ms,
+        inode.accessed_ms,
+        inode.block_bytes,
+        inode.replication,
+        inode.inode,
+    )

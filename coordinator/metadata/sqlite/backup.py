@@ -1,0 +1,187 @@
+"""Copies of the SQLite store: made while it serves, published whole or not at all, and brought back.
+
+A copy shows the store as it was when the copying began. It is made in steps through a reader of its own, so that
+commits go on beside it; what they write waits in the log meanwhile. A copy says of itself that the floor is held:
+whatever is made of it, chunks that it does not know are kept until an administrator says otherwise.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from peacefs.protocol.errors import FileAlreadyExists, PeacefsError, StartupError
+from peacefs.protocol.ids import EPOCH_MAX
+from peacefs.protocol.limits import backup_pages_per_step, backup_pause_s, restore_epoch_jump_max
+
+from . import file as metadata_file
+from .check import damage
+
+#: Told of bytes copied and bytes in all, after each step; what it raises ends the copying.
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What a restore made: the epoch that the store has now, and where the one before it lies, if any."""
+
+    epoch: int
+    replaced: Path | None
+
+
+def back_up(store: Path, target: Path, progress: Progress, *, replace: bool = False) -> None:
+    """Copies the store to the file `target`, whether a coordinator serves from it or not.
+
+    Raises StartupError when `store` is none of ours, FileAlreadyExists when `target` is there and not to be
+    replaced, PeacefsError when it cannot be written.
+    """
+    metadata_file.verify_identity(store)
+    with staged(target, replace=replace) as copying:
+        copy(store, copying, progress)
+
+
+@contextlib.contextmanager
+def staged(target: Path, *, replace: bool) -> Iterator[Path]:
+    """A path beside `target` to write a copy to. Afterwards it is checked, made durable and renamed to it."""
+    if target.exists() and not replace:
+        raise FileAlreadyExists(f"{target} is there already; --force replaces it")
+    copying = target.with_name(target.name + ".part")
+    try:
+        yield copying
+        if fault := damage(copying):
+            raise PeacefsError(f"the copy is damaged ({fault}); {target} was not made")
+        metadata_file.sync(copying, os.O_RDWR)
+        copying.replace(target)
+        metadata_file.sync(target.absolute().parent, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise PeacefsError(f"cannot write {target}: {error.strerror or error}") from None
+    finally:
+        with contextlib.suppress(OSError):
+            copying.unlink(missing_ok=True)
+
+
+def copy(store: Path, target: Path, progress: Progress) -> None:
+    """Writes a copy that is whole when this returns, but not yet durable. Raises PeacefsError."""
+    target.unlink(missing_ok=True)
+    try:
+        with (
+            contextlib.closing(metadata_file.connect_read_only(store)) as source,
+            contextlib.closing(sqlite3.connect(target, isolation_level=None)) as sink,
+        ):
+            # A crash leaves a file under a name that nobody uses.
+            sink.execute("PRAGMA synchronous = OFF")
+            (page_bytes,) = source.execute("PRAGMA page_size").fetchone()
+            # One view for all steps: without it every commit would make the copying begin anew.
+            source.execute("BEGIN")
+            source.execute("SELECT 1 FROM meta").fetchone()
+            source.backup(sink, pages=backup_pages_per_step, progress=_paced(progress, page_bytes))
+            source.execute("COMMIT")
+        _hold_floor(target)
+    except sqlite3.Error as error:
+        raise PeacefsError(f"cannot copy the metadata to {target}: {error}") from None
+
+
+def _paced(progress: Progress, page_bytes: int) -> Callable[[int, int, int], None]:
+    def after_step(_status: int, remaining: int, total: int) -> None:
+        progress((total - remaining) * page_bytes, total * page_bytes)
+        if remaining:
+            time.sleep(backup_pause_s)
+
+    return after_step
+
+
+def _hold_floor(copied: Path) -> None:
+    _alter(copied, [("UPDATE meta SET value = 1 WHERE key = 'floor_held'", ())])
+
+
+def _alter(copied: Path, statements: list[tuple[str, tuple[int, ...]]]) -> None:
+    """Leaves a file that stands by itself: without a log beside it."""
+    with contextlib.closing(sqlite3.connect(copied, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")
+        connection.execute("BEGIN IMMEDIATE")
+        for statement, values in statements:
+            connection.execute(statement, values)
+        connection.execute("COMMIT")
+
+
+# -- bringing back -----------------------------------------------------------------------------------
+
+
+def restore(backup: Path, store: Path, progress: Progress, rng: Random, *, replace: bool) -> Restored:
+    """Makes the store what `backup` was. The store that was there is set aside as `<name>.replaced`.
+
+    Its epoch is above those of both, by a number drawn at random: a backup that is restored a second time then
+    repeats no number of the first time, not even of datanodes that are away. Asked again after a crash it goes on
+    where it stopped; until then no coordinator starts there.
+    Raises StartupError when a coordinator has the store open, when the backup is none or damaged, and when there
+    is a store that is not to be replaced.
+    """
+    metadata_file.verify_backup(backup)
+    if fault := damage(backup):
+        raise StartupError(f"{backup} is damaged ({fault}); nothing was changed. Restore another backup")
+    if backup.resolve() == store.resolve():
+        raise StartupError(f"{backup} is the store itself; nothing was changed")
+    store.parent.mkdir(parents=True, exist_ok=True)
+    lock = metadata_file.lock(store)
+    try:
+        if store.exists() and not replace:
+            raise StartupError(f"{store} is there already; nothing was changed. --force sets it aside")
+        restoring = metadata_file.restoring(store)
+        copying = restoring.with_name(restoring.name + ".part")
+        copy(backup, copying, progress)
+        epoch = _raise_epoch(copying, _epoch_of(store), rng)
+        metadata_file.sync(copying, os.O_RDWR)
+        # From here on a crash leaves a trace that keeps coordinators from starting.
+        copying.replace(restoring)
+        replaced = _set_aside(store)
+        _sync_directory(store)
+        restoring.rename(store)
+        _sync_directory(store)
+    except OSError as error:
+        raise StartupError(f"cannot restore {store}: {error.strerror or error}") from None
+    finally:
+        os.close(lock)
+    return Restored(epoch, replaced)
+
+
+def _raise_epoch(copied: Path, epoch_there: int, rng: Random) -> int:
+    jump = rng.randint(1, restore_epoch_jump_max)
+    epoch = min(max(_epoch_of(copied), epoch_there) + jump, EPOCH_MAX - 1)
+    _alter(copied, [("UPDATE meta SET value = ? WHERE key = 'epoch'", (epoch,))])
+    return epoch
+
+
+def _epoch_of(store: Path) -> int:
+    """The last epoch that a store has begun; 0 where nothing can be read of it any more."""
+    if not store.exists():
+        return 0
+    try:
+        with contextlib.closing(metadata_file.connect_read_only(store)) as connection:
+            return int(connection.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchone()[0])
+    except (sqlite3.Error, TypeError):
+        return 0
+
+
+def _set_aside(store: Path) -> Path | None:
+    """Moves a store away with its log: the log of one store beside another would be taken for its own."""
+    replaced = store.with_name(store.name + ".replaced")
+    found = store.exists()
+    if found:
+        store.replace(replaced)
+    for ending in ("-wal", "-shm"):
+        beside = store.with_name(store.name + ending)
+        if beside.exists():
+            beside.replace(replaced.with_name(replaced.name + ending))
+        elif found:
+            replaced.with_name(replaced.name + ending).unlink(missing_ok=True)
+    return replaced if found else None
+
+
+def _sync_directory(store: Path) -> None:
+    metadata_file.sync(store.absolute().parent, os.O_RDONLY | os.O_DIRECTORY)

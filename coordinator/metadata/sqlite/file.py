@@ -1,0 +1,164 @@
+"""The file that the SQLite store lies in: made whole or not at all, locked, and checked before it is touched.
+
+Everything that could overwrite a file comes after it was found to be ours, whole, and not newer than we are.
+All refusals are StartupError, and say what to do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import sqlite3
+import uuid
+from pathlib import Path
+
+from peacefs.coordinator.metadata.store import ROOT
+from peacefs.protocol.errors import StartupError
+from peacefs.protocol.limits import metadata_full_check_bytes_max
+
+from .schema import (
+    APPLICATION_ID,
+    LIVE,
+    META_KEYS,
+    MIGRATIONS,
+    fill,
+    migrate,
+    schema_version,
+)
+
+#: What the store is called in the directory of a coordinator.
+STORE_NAME = "metadata.sqlite"
+
+_MAGIC = b"SQLite format 3\0"
+_ADVICE = (
+    "Nothing was changed. Restore the file from a backup; or, to give up everything in this cluster and begin "
+    "an empty one, move it away together with the -wal file next to it"
+)
+_ADVICE_ON_BACKUP = "Nothing was changed. A backup is a file that `peacefs metadata backup` has made"
+
+
+def lock(path: Path) -> int:
+    """Keeps every other coordinator away from the file until the descriptor is closed."""
+    lock_path = path.with_name(path.name + ".lock")
+    try:
+        descriptor = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StartupError(
+            f"cannot open {lock_path}: {error.strerror}. Is its directory there, and ours?"
+        ) from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise StartupError(
+            f"{path} is in use by another coordinator. Stop that one first, or give this one another directory"
+        ) from None
+    return descriptor
+
+
+def create(path: Path, owner: str) -> None:
+    """Makes a new store with an empty root directory; a crash leaves either the whole of it or none."""
+    write_ahead = path.with_name(path.name + "-wal")
+    if write_ahead.exists():
+        raise StartupError(f"{write_ahead} is there but {path} is not: the metadata was lost. {_ADVICE}")
+    if restoring(path).exists():
+        raise StartupError(
+            f"a restore of {path} was cut short. Nothing was changed. Run `peacefs metadata restore` again"
+        )
+    unfinished = path.with_name(path.name + ".new")
+    try:
+        unfinished.unlink(missing_ok=True)
+        with contextlib.closing(sqlite3.connect(unfinished, isolation_level=None)) as connection:
+            # What a crash leaves of it is thrown away: it needs no journal, and one sync at the end.
+            connection.execute("PRAGMA journal_mode = OFF")
+            connection.execute("PRAGMA synchronous = OFF")
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            migrate(connection)
+            fill(connection, uuid.uuid4().hex, owner)
+        sync(unfinished, os.O_RDWR)
+        unfinished.rename(path)
+        sync(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    except (OSError, sqlite3.Error) as error:
+        raise StartupError(f"cannot make {path}: {error}") from None
+
+
+def restoring(path: Path) -> Path:
+    """Where a restore keeps the new store while it sets the old one aside; it is there when it was cut short."""
+    return path.with_name(path.name + ".restoring")
+
+
+def sync(path: Path, flags: int) -> None:
+    """Makes a file, or the names in a directory, durable."""
+    descriptor = os.open(path, flags)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def verify_backup(path: Path) -> None:
+    """Raises StartupError unless the file is a whole copy of a store of ours that this version can read."""
+    if path.is_dir():
+        raise StartupError(f"{path} is a directory and no backup. {_ADVICE_ON_BACKUP}")
+    verify(path, _ADVICE_ON_BACKUP)
+
+
+def verify(path: Path, advice: str = _ADVICE) -> None:
+    """Raises StartupError, with `advice`, unless the file is a whole store of ours that this version can read.
+
+    Reads through a connection that cannot write, not even by a checkpoint when it is closed. Every page is
+    checked up to `metadata_full_check_bytes_max`; of a larger file only its length, its tables and its root.
+    """
+    verify_identity(path, advice)
+    try:
+        with contextlib.closing(connect_read_only(path)) as connection:
+            _verify_contents(path, connection, advice)
+    except sqlite3.Error as error:
+        raise StartupError(f"{path} is damaged ({error}). {advice}") from None
+
+
+def verify_identity(path: Path, advice: str = _ADVICE) -> None:
+    """Raises StartupError, with `advice`, unless the file says that it is a store of ours, for this version."""
+    try:
+        with path.open("rb") as file:
+            magic = file.read(len(_MAGIC))
+    except OSError as error:
+        raise StartupError(f"cannot read {path}: {error.strerror}") from None
+    if magic != _MAGIC:
+        raise StartupError(f"{path} is not peacefs metadata: it does not begin as an SQLite file does. {advice}")
+    try:
+        with contextlib.closing(connect_read_only(path)) as connection:
+            _verify_identity(path, connection, advice)
+    except sqlite3.Error as error:
+        raise StartupError(f"{path} is damaged ({error}). {advice}") from None
+
+
+def connect_read_only(path: Path) -> sqlite3.Connection:
+    """A connection that cannot write, not even by a checkpoint when it is closed."""
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, timeout=5.0)
+
+
+def _verify_identity(path: Path, connection: sqlite3.Connection, advice: str) -> None:
+    if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+        raise StartupError(f"{path} is an SQLite file, but not peacefs metadata. {advice}")
+    version = schema_version(connection)
+    if version > len(MIGRATIONS):
+        raise StartupError(
+            f"{path} was written by a newer peacefs: its schema is {version}, this one knows {len(MIGRATIONS)}. "
+            "Nothing was changed. Start the newer peacefs, or restore a backup that was made before the upgrade"
+        )
+    if version == 0:
+        raise StartupError(f"{path} is damaged (it has no schema). {advice}")
+
+
+def _verify_contents(path: Path, connection: sqlite3.Connection, advice: str) -> None:
+    # SQLite itself refuses a file that is shorter than its header and its log say.
+    if path.stat().st_size <= metadata_full_check_bytes_max:
+        verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if verdict != "ok":
+            raise StartupError(f"{path} is damaged ({verdict.splitlines()[-1]}). {advice}")
+    keys = {key for (key,) in connection.execute("SELECT key FROM meta")}
+    root = connection.execute("SELECT 1 FROM inode WHERE inode = ? AND to_tx = ?", (ROOT, LIVE)).fetchone()
+    if root is None or not keys >= set(META_KEYS):
+        raise StartupError(f"{path} is damaged (its root or its identity is missing). {advice}")

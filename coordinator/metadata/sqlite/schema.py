@@ -1,0 +1,175 @@
+"""The tables of the SQLite store, and how older ones are brought up to date.
+
+A migration is a list of statements; the schema's version is how many have been applied, and is kept in
+`PRAGMA user_version`. Never change one that was released: append another.
+
+Rows of `inode`, `entry` and `reference` are valid in the transactions from_tx <= t < to_tx. What is valid now has
+to_tx = LIVE, so that a name is one exact look-up by primary key and a listing one range scan. A snapshot is one
+row; rows are retired (their to_tx is set) only if a snapshot shows them. Such a row bears, as `kept_for`, the
+transaction of the youngest that does.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Final
+
+from peacefs.coordinator.metadata.store import ROOT, ROOT_GROUP, ROOT_PERMISSION
+
+#: The largest number SQLite holds: later than any transaction.
+LIVE: Final = 2**63 - 1
+
+#: Marks the file as ours, in SQLite's header ("pcfs").
+APPLICATION_ID: Final = 0x70636673
+
+FILE_KIND: Final = 0
+DIRECTORY_KIND: Final = 1
+
+_FIRST_SCHEMA = (
+    # The single values: see META_KEYS.
+    "CREATE TABLE meta (key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID",
+    """CREATE TABLE inode (
+        inode INTEGER NOT NULL, to_tx INTEGER NOT NULL, from_tx INTEGER NOT NULL,
+        kind INTEGER NOT NULL, permission INTEGER NOT NULL, owner TEXT NOT NULL, group_name TEXT NOT NULL,
+        modified_ms INTEGER NOT NULL, accessed_ms INTEGER NOT NULL,
+        length INTEGER NOT NULL, block_bytes INTEGER NOT NULL, replication INTEGER NOT NULL,
+        PRIMARY KEY (inode, to_tx)) WITHOUT ROWID""",
+    """CREATE TABLE entry (
+        parent INTEGER NOT NULL, name TEXT NOT NULL, to_tx INTEGER NOT NULL, from_tx INTEGER NOT NULL,
+        inode INTEGER NOT NULL, renamed_from TEXT, renamed_ms INTEGER,
+        PRIMARY KEY (parent, name, to_tx)) WITHOUT ROWID""",
+    """CREATE TABLE reference (
+        inode INTEGER NOT NULL, position INTEGER NOT NULL, to_tx INTEGER NOT NULL, from_tx INTEGER NOT NULL,
+        chunk INTEGER NOT NULL, length INTEGER NOT NULL,
+        PRIMARY KEY (inode, position, to_tx)) WITHOUT ROWID""",
+    # `hint` is a JSON list of the nodes that the completion named.
+    """CREATE TABLE chunk (
+        chunk INTEGER PRIMARY KEY, version INTEGER NOT NULL, length INTEGER NOT NULL, checksum INTEGER NOT NULL,
+        replication INTEGER NOT NULL, referrers INTEGER NOT NULL, hint TEXT NOT NULL)""",
+    "CREATE TABLE discarded (inode INTEGER PRIMARY KEY, at_tx INTEGER NOT NULL)",
+    # `number` rises with time, so that old answers are dropped from the front.
+    """CREATE TABLE request (
+        number INTEGER PRIMARY KEY, request TEXT NOT NULL UNIQUE, answer BLOB NOT NULL, at_ms INTEGER NOT NULL)""",
+    # What a directory was when transaction `at_tx` had taken effect.
+    """CREATE TABLE snapshot (
+        directory INTEGER NOT NULL, name TEXT NOT NULL, at_tx INTEGER NOT NULL, created_ms INTEGER NOT NULL,
+        PRIMARY KEY (directory, name)) WITHOUT ROWID""",
+    "CREATE INDEX snapshot_by_tx ON snapshot (at_tx)",
+)
+
+_LEASES = (
+    # A file that somebody extends, or did when he was last heard of: whoever's number is another is fenced off.
+    "CREATE TABLE lease (inode INTEGER PRIMARY KEY, number INTEGER NOT NULL, holder TEXT NOT NULL)",
+)
+
+META_KEYS: Final = ("cluster_id", "epoch", "floor", "floor_held", "last_tx")
+
+# Datanodes that are not simply in service; `mode` is a value of records.Mode, `until_ms` may be NULL.
+_DATANODES = ("CREATE TABLE datanode (node TEXT PRIMARY KEY, mode TEXT NOT NULL, until_ms INTEGER) WITHOUT ROWID",)
+
+# Until permissions were checked, the root's kept nobody out; as it was made it would now.
+_OPEN_ROOT = (
+    f"""UPDATE inode SET permission = {ROOT_PERMISSION}
+        WHERE inode = {ROOT} AND permission = {0o755} AND to_tx = {LIVE}""",
+)
+
+_SNAPSHOTS = (
+    "CREATE TABLE snapshot_directory (directory INTEGER PRIMARY KEY)",
+    *(f"ALTER TABLE {table} ADD COLUMN kept_for INTEGER" for table in ("inode", "entry", "reference")),
+    # Rows that are valid now are not in these, and cost nothing.
+    *(
+        f"CREATE INDEX {table}_kept ON {table} (kept_for) WHERE kept_for IS NOT NULL"
+        for table in ("inode", "entry", "reference")
+    ),
+    # The way up from an inode, now and in the past.
+    "CREATE INDEX entry_by_inode ON entry (inode)",
+    # Snapshots that are gone, while rows are still kept for them.
+    "CREATE TABLE purge (at_tx INTEGER PRIMARY KEY)",
+    # Inodes that wait for a name; what is here at a start waits in vain.
+    "CREATE TABLE staged (inode INTEGER PRIMARY KEY)",
+)
+
+# Concatenations left no answer that says which request it was; an hour later nobody asks for one.
+_TELLING_ANSWERS = ("DELETE FROM request WHERE answer = x''",)
+
+_PINS = (
+    # What a directory was when transaction `at_tx` had taken effect, while somebody copies it: a snapshot that
+    # nobody sees and that stands in nobody's way. What is here at a start is needed no more.
+    "CREATE TABLE pin (at_tx INTEGER PRIMARY KEY, directory INTEGER NOT NULL)",
+)
+
+_QUOTAS = (
+    # How many names and bytes a directory may hold (NULL: as many as may be), and how many it holds, itself among
+    # the names. Bytes count every replica.
+    """CREATE TABLE quota (
+        directory INTEGER PRIMARY KEY, names_max INTEGER, bytes_max INTEGER,
+        names INTEGER NOT NULL, bytes INTEGER NOT NULL)""",
+)
+
+_RUNS = (
+    # The latest run of the query whose checkpoint root a directory is. `ended_ms` may be NULL.
+    """CREATE TABLE run (
+        directory INTEGER PRIMARY KEY, number INTEGER NOT NULL, user TEXT NOT NULL, host TEXT NOT NULL,
+        pid INTEGER NOT NULL, since_ms INTEGER NOT NULL, ended_ms INTEGER)""",
+)
+
+_SUPERVISED_QUERIES = (
+    # `command` and `nodes` are JSON lists; `phase` is a value of protocol.supervised.Phase.
+    """CREATE TABLE supervised_query (
+        name TEXT PRIMARY KEY, user TEXT NOT NULL, is_superuser INTEGER NOT NULL, command TEXT NOT NULL,
+        checkpoint TEXT NOT NULL, nodes TEXT NOT NULL, restarts_max INTEGER NOT NULL, phase TEXT NOT NULL,
+        agent TEXT NOT NULL, process TEXT NOT NULL, run TEXT NOT NULL, location TEXT NOT NULL,
+        restarts INTEGER NOT NULL, reason TEXT NOT NULL, changed_ms INTEGER NOT NULL) WITHOUT ROWID""",
+)
+
+_KEPT_CHUNKS = (
+    # For how long coordinators have served, by which the following go.
+    "INSERT OR IGNORE INTO meta (key, value) VALUES ('served_ms', 0)",
+    # All numbers up to `number` were drawn by then.
+    "CREATE TABLE floor_mark (number INTEGER PRIMARY KEY, served_ms INTEGER NOT NULL)",
+    # Chunks of no file: their writers have said that they hold them, or readers may know them still.
+    "CREATE TABLE kept_chunk (chunk INTEGER PRIMARY KEY, until_ms INTEGER NOT NULL)",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    _FIRST_SCHEMA,
+    _DATANODES,
+    _LEASES,
+    _OPEN_ROOT,
+    _SNAPSHOTS,
+    _TELLING_ANSWERS,
+    _PINS,
+    _QUOTAS,
+    _RUNS,
+    _SUPERVISED_QUERIES,
+    _KEPT_CHUNKS,
+)
+
+
+def schema_version(connection: sqlite3.Connection) -> int:
+    """The version of the file's schema; 0 for an empty file."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Applies what is missing, each migration in a transaction of its own."""
+    for version in range(schema_version(connection), len(MIGRATIONS)):
+        connection.execute("BEGIN IMMEDIATE")
+        for statement in MIGRATIONS[version]:
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {version + 1}")
+        connection.execute("COMMIT")
+
+
+def fill(connection: sqlite3.Connection, cluster_id: str, owner: str) -> None:
+    """What a new store holds: its identity and the root directory."""
+    connection.execute("BEGIN IMMEDIATE")
+    connection.executemany(
+        "INSERT INTO meta (key, value) VALUES (?, ?)",
+        [("cluster_id", cluster_id), *((key, 0) for key in META_KEYS[1:])],
+    )
+    connection.execute(
+        "INSERT INTO inode VALUES (?, ?, 0, ?, ?, ?, ?, 0, 0, 0, 0, 0, NULL)",
+        (ROOT, LIVE, DIRECTORY_KIND, ROOT_PERMISSION, owner, ROOT_GROUP),
+    )
+    connection.execute("COMMIT")

@@ -1,0 +1,187 @@
+"""The metadata in an SQLite file next to the coordinator. SQL is here and in the modules `metadata_*` alone.
+
+One connection writes (WAL, synchronous=FULL: a commit is on the disk when it returns), readers have connections
+of their own. Statements are compiled once, by Python's statement cache.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from peacefs.coordinator.metadata.store import Metadata, MetadataFault, MetadataFull, Outcome, Transaction
+from peacefs.protocol.errors import StartupError
+from peacefs.protocol.ids import Numbering
+
+from . import file as metadata_file
+from .reader import SqliteReader
+from .schema import fill, migrate
+from .transaction import SqliteTransaction
+
+_CACHE_KIB = 64 * 1024
+_STATEMENTS = 256
+# 16 MiB of log. A checkpoint holds one commit up; the rarer they are, the more writes of one page become one.
+# No connection but the one that commits may make them (decision 24).
+_CHECKPOINT_PAGES = 4096
+
+
+def _is_fault_of_the_store(error: Exception) -> bool:
+    """Whether SQLite failed at its work, as against a request that asked for what cannot be."""
+    return (
+        isinstance(error, sqlite3.OperationalError | sqlite3.InternalError) or type(error) is sqlite3.DatabaseError
+    )
+
+
+def _is_want_of_room(error: BaseException) -> bool:
+    """Whether the disk was full. What fails in a sync, or for want of quota, SQLite tells by other codes."""
+    return isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode == sqlite3.SQLITE_FULL
+
+
+class SqliteMetadata(Metadata):
+    """The store; made by `open` or, as the twin for simulations, by `in_memory`."""
+
+    def __init__(self, writer: sqlite3.Connection, path: Path | None, lock: int | None) -> None:
+        self._writer = writer
+        self._path = path
+        self._lock = lock
+        self._transaction = SqliteTransaction(writer)
+        self._guard = threading.Lock()
+        self._fault: BaseException | None = None
+        self._readers: list[SqliteReader] = []
+        self.cluster_id = self._transaction.meta("cluster_id")
+
+    @classmethod
+    def open(cls, path: Path, *, owner: str) -> SqliteMetadata:
+        """Opens the store at `path`, or makes one there with an empty root directory that belongs to `owner`.
+
+        Raises StartupError, and has changed nothing, when another coordinator has it open, or when the file is
+        foreign, damaged or of a newer peacefs.
+        """
+        lock = metadata_file.lock(path)
+        try:
+            if not path.exists():
+                metadata_file.create(path, owner)
+            metadata_file.verify(path)
+            return cls(_connect_writer(path), path, lock)
+        except BaseException:
+            os.close(lock)
+            raise
+
+    @classmethod
+    def in_memory(cls, *, cluster_id: str = "in-memory", owner: str = "peacefs") -> SqliteMetadata:
+        """A store that lasts as long as this object. Its readers share the writing connection."""
+        writer = _connect(":memory:")
+        migrate(writer)
+        fill(writer, cluster_id, owner)
+        return cls(writer, None, None)
+
+    def begin_epoch(self, above: int = 0) -> int:
+        with self._guard:
+            with self._commit():
+                epoch: int = max(self._transaction.meta("epoch"), above) + 1
+                self._transaction.set_meta("epoch", epoch)
+                if self._transaction.numbering is None:
+                    self._transaction.discard_unfinished()
+            self._transaction.numbering = Numbering(epoch)
+        return epoch
+
+    def hold_floor(self) -> None:
+        with self._guard, self._commit():
+            self._transaction.set_meta("floor_held", 1)
+
+    def commit(self, requests: Sequence[Callable[[Transaction], Any]]) -> list[Outcome]:
+        with self._guard, self._commit():
+            return [self._attempt(request) for request in requests]
+
+    @contextlib.contextmanager
+    def _commit(self) -> Iterator[None]:
+        if self._fault is not None:
+            raise MetadataFault(f"the metadata failed before: {self._fault!r}")
+        try:
+            self._writer.execute("BEGIN IMMEDIATE")
+            changes_before = self._writer.total_changes
+            yield
+            if self._writer.total_changes == changes_before:
+                self._writer.execute("ROLLBACK")
+                return
+            self._transaction.set_meta("last_tx", self._transaction.tx)
+            self._writer.execute("COMMIT")
+            self.has_room = True
+        except BaseException as error:
+            if _is_want_of_room(error) and self._take_back():
+                self.has_room = False
+                raise MetadataFull(f"{self._path}: there is no room on its disk") from error
+            # Nothing is known of what was under way; no later commit may build upon it.
+            self._fault = error
+            self._take_back()
+            raise MetadataFault(f"the metadata cannot be written: {error!r}") from error
+
+    def _take_back(self) -> bool:
+        """Undoes what was under way, no commit of which is in the log yet. Whether that could be done."""
+        self._transaction.forget_all()
+        try:
+            # Most faults make SQLite do it by itself.
+            if self._writer.in_transaction:
+                self._writer.execute("ROLLBACK")
+        except sqlite3.Error:
+            return False
+        return True
+
+    def _attempt(self, request: Callable[[Transaction], Any]) -> Outcome:
+        execute = self._writer.execute
+        self._transaction.begin()
+        execute("SAVEPOINT request")
+        try:
+            outcome = Outcome(request(self._transaction), None)
+        except Exception as error:
+            if _is_fault_of_the_store(error):
+                raise
+            execute("ROLLBACK TO request")
+            self._transaction.forget_request()
+            outcome = Outcome(None, error)
+        execute("RELEASE request")
+        return outcome
+
+    def reader(self) -> SqliteReader:
+        if self._path is None:
+            return SqliteReader(self._writer)
+        connection = _connect(self._path)
+        connection.execute("PRAGMA query_only = ON")
+        reader = SqliteReader(connection)
+        self._readers.append(reader)
+        return reader
+
+    def close(self) -> None:
+        with self._guard:
+            for reader in self._readers:
+                reader.close()
+            self._readers.clear()
+            self._writer.close()
+            if self._lock is not None:
+                os.close(self._lock)
+                self._lock = None
+
+
+def _connect_writer(path: Path) -> sqlite3.Connection:
+    writer = _connect(path)
+    try:
+        writer.execute("PRAGMA journal_mode = WAL")
+        writer.execute("PRAGMA synchronous = FULL")
+        writer.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+        writer.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+        migrate(writer)
+    except sqlite3.Error as error:
+        writer.close()
+        raise StartupError(f"cannot write {path}: {error}") from None
+    return writer
+
+
+def _connect(target: Path | str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        target, isolation_level=None, check_same_thread=False, cached_statements=_STATEMENTS, timeout=5.0
+    )

@@ -1,0 +1,359 @@
+"""Writing the SQLite store: what one request changes, on the one connection that writes."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import sqlite3
+from collections import deque
+from contextlib import AbstractContextManager
+from typing import Any
+
+import msgspec
+
+from peacefs.coordinator.metadata.model import (
+    ChunkRecord,
+    Decision,
+    Inode,
+    InodeId,
+    Kind,
+    Lease,
+    Mode,
+    Origin,
+    QueryRecord,
+    Quota,
+    RightsChange,
+    Run,
+    Usage,
+)
+from peacefs.coordinator.metadata.store import Transaction
+from peacefs.protocol.ids import ChunkId, NodeId, Numbering
+from peacefs.protocol.limits import (
+    directory_counts_max,
+    directory_entries_max,
+    rights_changes_checked_max,
+    rights_changes_remembered_max,
+)
+
+from .schema import DIRECTORY_KIND, FILE_KIND, LIVE
+from .snapshot_rows import SnapshotRows
+
+_KIND_NUMBERS = {Kind.FILE: FILE_KIND, Kind.DIRECTORY: DIRECTORY_KIND}
+
+_ADD_INODE = f"INSERT INTO inode VALUES (?, {LIVE}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)"
+_CHANGE_INODE = f"""
+    UPDATE inode SET permission = ?, owner = ?, group_name = ?, modified_ms = ?, accessed_ms = ?,
+        length = ?, block_bytes = ?, replication = ? WHERE inode = ? AND to_tx = {LIVE}"""
+_TOUCH = f"UPDATE inode SET modified_ms = max(modified_ms, ?) WHERE inode = ? AND to_tx = {LIVE}"
+_COPY_INODE = f"""
+    INSERT INTO inode
+    SELECT inode, ?, from_tx, kind, permission, owner, group_name, modified_ms, accessed_ms,
+        length, block_bytes, replication, ? FROM inode WHERE inode = ? AND to_tx = {LIVE}"""
+_ADD_ENTRY = f"INSERT INTO entry VALUES (?, ?, {LIVE}, ?, ?, ?, ?, NULL)"
+_ADD_REFERENCE = f"INSERT INTO reference VALUES (?, ?, {LIVE}, ?, ?, ?, NULL)"
+_ADD_CHUNK = "INSERT OR IGNORE INTO chunk VALUES (?, ?, ?, ?, ?, 1, ?)"
+_SET_CHUNK_REPLICATION = """
+    UPDATE chunk SET replication = ?
+    WHERE chunk = ? AND (replication < ? OR (replication > ? AND referrers = 1))"""
+_REFERENCES_TO_DROP = f"""
+    SELECT position, chunk, from_tx FROM reference WHERE inode = ? AND to_tx = {LIVE} ORDER BY position LIMIT ?"""
+_REFERENCES_TO_CUT = f"""
+    SELECT position, chunk, from_tx FROM reference WHERE inode = ? AND position >= ? AND to_tx = {LIVE}
+    ORDER BY position"""
+_NEXT_POSITION = f"SELECT coalesce(max(position) + 1, 0) FROM reference WHERE inode = ? AND to_tx = {LIVE}"
+_REFERENCE = f"SELECT chunk, from_tx FROM reference WHERE inode = ? AND position = ? AND to_tx = {LIVE}"
+_SHORTEN_REFERENCE = f"""
+    UPDATE reference SET length = ?, from_tx = ? WHERE inode = ? AND position = ? AND to_tx = {LIVE}"""
+
+_REMEMBER = "INSERT INTO request VALUES (NULL, ?, ?, ?) ON CONFLICT (request) DO NOTHING"
+# Numbers are drawn one after the other, and rows are dropped from the front only.
+_OLDEST_ANSWERS = """
+    SELECT number, at_ms FROM request WHERE number <= (SELECT max(number) FROM request) - ?
+    ORDER BY number LIMIT ?"""
+_LAST_MARK_AND_KEPT = """
+    SELECT (SELECT coalesce(max(number), 0) FROM floor_mark), EXISTS (SELECT 1 FROM kept_chunk)"""
+_SETTLED_MARK = "SELECT max(number) FROM floor_mark WHERE served_ms <= ?"
+_CHARGE_QUOTA = "UPDATE quota SET names = names + ?, bytes = bytes + ? WHERE directory = ?"
+
+
+class SqliteTransaction(SnapshotRows, Transaction):
+    """Changes on the writing connection. One instance serves all requests, one after the other."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        super().__init__(connection)
+        self.tx: int = self.meta("last_tx")
+        #: Draws inode numbers; there is none before an epoch has begun.
+        self.numbering: Numbering | None = None
+        #: What is kept from one request to the next; None when it has to be read anew.
+        self._floor: ChunkId | None = None
+        self._quota_directories: frozenset[InodeId] | None = None
+        self._entry_counts: dict[InodeId, int] = {}
+        self._counted: set[InodeId] = set()
+        self._made: set[InodeId] = set()
+        self._rights_changes: deque[RightsChange] = deque(maxlen=rights_changes_remembered_max)
+        #: Changes after this transaction are remembered.
+        self._remembered_since = self.tx
+
+    def begin(self) -> None:
+        """The next request begins, with a number of its own."""
+        self.tx += 1
+        self.forget_places()
+        self._counted.clear()
+        self._made.clear()
+
+    def view(self) -> AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    def _supersede(self, row: str, values: tuple[Any, ...], at_tx: int | None) -> None:
+        """Deletes a live row, given as "table WHERE key", or retires it if a snapshot shows it.
+
+        The first of the key is the inode, or the directory, that the row is about.
+        """
+        if self.has_snapshots():
+            at_tx = at_tx or self.tx
+            (from_tx,) = self._execute(f"SELECT from_tx FROM {row} AND to_tx = {LIVE}", values).fetchone()
+            kept_for = self.shown_by(values[0], from_tx, at_tx)
+            if kept_for is not None:
+                table, where = row.split(" ", 1)
+                self._execute(
+                    f"UPDATE {table} SET to_tx = ?, kept_for = ? {where} AND to_tx = {LIVE}",
+                    (at_tx, kept_for, *values),
+                )
+                return
+        deleted = self._execute(f"DELETE FROM {row} AND to_tx = {LIVE}", values).rowcount
+        assert deleted == 1, f"{deleted} live rows in {row} for {values}"
+
+    def _keep_inode(self, inode: InodeId) -> None:
+        """Before an inode is changed: leaves the old row behind if a snapshot shows it."""
+        if not self.has_snapshots():
+            return
+        where = f"WHERE inode = ? AND to_tx = {LIVE}"
+        (from_tx,) = self._execute(f"SELECT from_tx FROM inode {where}", (inode,)).fetchone()
+        if from_tx > self.last_snapshot_tx():
+            return
+        kept_for = self.shown_by(inode, from_tx, self.tx)
+        if kept_for is not None:
+            self._execute(_COPY_INODE, (self.tx, kept_for, inode))
+        # Even if none shows it, lest it be asked again at every change.
+        self._execute(f"UPDATE inode SET from_tx = ? {where}", (self.tx, inode))
+
+    def add_inode(self, inode: Inode) -> InodeId:
+        assert self.numbering is not None, "an epoch begins before anything is written"
+        number = self.numbering.next()
+        self._execute(_ADD_INODE, (number, self.tx, _KIND_NUMBERS[inode.kind], *inode[2:]))
+        self._made.add(number)
+        return number
+
+    def change_inode(self, inode: Inode) -> None:
+        self._keep_inode(inode.inode)
+        self._note_rights(inode.inode, None, moved=False)
+        self._execute(_CHANGE_INODE, (*inode[2:], inode.inode))
+
+    def touch(self, directory: InodeId, now_ms: int) -> None:
+        self._keep_inode(directory)
+        self._execute(_TOUCH, (now_ms, directory))
+
+    def remove_inode(self, inode: InodeId, at_tx: int | None = None) -> None:
+        self.drop_lease(inode)
+        self.forget_directory(inode)
+        if inode in self.quota_directories():
+            self.drop_quota(inode)
+        self._execute("DELETE FROM run WHERE directory = ?", (inode,))
+        self._supersede("inode WHERE inode = ?", (inode,), at_tx)
+
+    def add_entry(self, parent: InodeId, name: str, inode: InodeId, origin: Origin | None = None) -> None:
+        self._execute(_ADD_ENTRY, (parent, name, self.tx, inode, *(origin or (None, None))))
+        self._count(parent, 1)
+        self._note_rights(parent, inode, moved=inode not in self._made)
+
+    def _note_rights(self, inode: InodeId, child: InodeId | None, *, moved: bool) -> None:
+        if len(self._rights_changes) == self._rights_changes.maxlen:
+            self._remembered_since = self._rights_changes[0].tx
+        self._rights_changes.append(RightsChange(self.tx, inode, child, moved))
+
+    def rights_changes(self, since_tx: int) -> list[RightsChange] | None:
+        if since_tx < self._remembered_since:
+            return None
+        found = list(itertools.takewhile(lambda change: change.tx > since_tx, reversed(self._rights_changes)))
+        return found if len(found) <= rights_changes_checked_max else None
+
+    def entry_count(self, directory: InodeId) -> int:
+        if directory not in self._entry_counts:
+            if len(self._entry_counts) >= directory_counts_max:
+                self._entry_counts.clear()
+            self._entry_counts[directory] = self.count_children(directory, "", directory_entries_max)
+        return self._entry_counts[directory]
+
+    def _count(self, directory: InodeId, change: int) -> None:
+        self._counted.add(directory)
+        if directory in self._entry_counts:
+            self._entry_counts[directory] += change
+
+    def forget_request(self) -> None:
+        """What is kept of all that the request under way may have changed, for it was rolled back."""
+        self._forget_kept()
+        for directory in self._counted:
+            self._entry_counts.pop(directory, None)
+
+    def forget_all(self) -> None:
+        """The same of all requests of a commit that was rolled back as a whole."""
+        self._forget_kept()
+        self._entry_counts.clear()
+
+    def _forget_kept(self) -> None:
+        self.forget_snapshots()
+        self.forget_quotas()
+        self._floor = None
+
+    def remove_entry(self, parent: InodeId, name: str, at_tx: int | None = None) -> None:
+        self._supersede("entry WHERE parent = ? AND name = ?", (parent, name), at_tx)
+        self._count(parent, -1)
+
+    def add_chunk(self, inode: InodeId, position: int, record: ChunkRecord, checksum: int) -> bool:
+        hint = msgspec.json.encode(record.hint).decode()
+        values = (record.chunk, record.version, record.length, checksum, record.replication, hint)
+        if self._execute(_ADD_CHUNK, values).rowcount == 0:
+            return False
+        self._execute(_ADD_REFERENCE, (inode, position, self.tx, record.chunk, record.length))
+        return True
+
+    def set_chunk_replication(self, chunk: ChunkId, replication: int) -> bool:
+        return self._execute(_SET_CHUNK_REPLICATION, (replication, chunk, replication, replication)).rowcount == 1
+
+    def add_reference(self, inode: InodeId, position: int, chunk: ChunkId, length: int) -> None:
+        self._execute(_ADD_REFERENCE, (inode, position, self.tx, chunk, length))
+        self._execute("UPDATE chunk SET referrers = referrers + 1 WHERE chunk = ?", (chunk,))
+
+    def drop_references(
+        self, inode: InodeId, limit: int, at_tx: int | None = None
+    ) -> tuple[int, list[ChunkRecord]]:
+        rows = self._execute(_REFERENCES_TO_DROP, (inode, limit)).fetchall()
+        return len(rows), self._drop(inode, rows, at_tx or self.tx)
+
+    def cut_references(self, inode: InodeId, position: int) -> list[ChunkRecord]:
+        return self._drop(inode, self._execute(_REFERENCES_TO_CUT, (inode, position)).fetchall(), self.tx)
+
+    def _drop(self, inode: InodeId, rows: list[tuple[int, ChunkId, int]], at_tx: int) -> list[ChunkRecord]:
+        freed = []
+        for position, chunk, from_tx in rows:
+            self._supersede("reference WHERE inode = ? AND position = ?", (inode, position), at_tx)
+            if self.shown_by(inode, from_tx, at_tx) is None:
+                freed += self.unrefer(chunk)
+        return freed
+
+    def next_position(self, inode: InodeId) -> int:
+        return int(self._execute(_NEXT_POSITION, (inode,)).fetchone()[0])
+
+    def shorten_reference(self, inode: InodeId, position: int, length: int) -> None:
+        chunk, from_tx = self._execute(_REFERENCE, (inode, position)).fetchone()
+        if self.shown_by(inode, from_tx, self.tx) is not None:
+            self._supersede("reference WHERE inode = ? AND position = ?", (inode, position), None)
+            self.add_reference(inode, position, chunk, length)
+        else:
+            self._execute(_SHORTEN_REFERENCE, (length, self.tx, inode, position))
+
+    def quota_directories(self) -> frozenset[InodeId]:
+        if self._quota_directories is None:
+            self._quota_directories = super().quota_directories()
+        return self._quota_directories
+
+    def forget_quotas(self) -> None:
+        """After there are others, or a change of them was rolled back."""
+        self._quota_directories = None
+
+    def set_run(self, directory: InodeId, run: Run) -> None:
+        self._execute("INSERT OR REPLACE INTO run VALUES (?, ?, ?, ?, ?, ?, ?)", (directory, *run))
+
+    def set_quota(self, directory: InodeId, quota: Quota) -> None:
+        values = (directory, quota.names_max, quota.bytes_max, *quota.used)
+        self._execute("INSERT OR REPLACE INTO quota VALUES (?, ?, ?, ?, ?)", values)
+        self.forget_quotas()
+
+    def drop_quota(self, directory: InodeId) -> None:
+        self._execute("DELETE FROM quota WHERE directory = ?", (directory,))
+        self.forget_quotas()
+
+    def charge_quota(self, directory: InodeId, change: Usage) -> None:
+        self._execute(_CHARGE_QUOTA, (*change, directory))
+
+    def set_lease(self, inode: InodeId, lease: Lease) -> None:
+        self._execute("INSERT OR REPLACE INTO lease VALUES (?, ?, ?)", (inode, *lease))
+
+    def drop_lease(self, inode: InodeId) -> None:
+        self._execute("DELETE FROM lease WHERE inode = ?", (inode,))
+
+    def discard(self, inode: InodeId, at_tx: int | None = None) -> None:
+        self._execute("INSERT INTO discarded VALUES (?, ?)", (inode, at_tx or self.tx))
+
+    def undiscard(self, inode: InodeId) -> None:
+        self._execute("DELETE FROM discarded WHERE inode = ?", (inode,))
+
+    def remember(self, request: str, answer: bytes, now_ms: int) -> bool:
+        return self._execute(_REMEMBER, (request, answer, now_ms)).rowcount == 1
+
+    def forget_answers(self, before_ms: int, limit: int, keep: int = 0) -> int:
+        rows = self._execute(_OLDEST_ANSWERS, (keep, limit)).fetchall()
+        old = list(itertools.takewhile(lambda row: row[1] < before_ms, rows))
+        if old:
+            self._execute("DELETE FROM request WHERE number <= ?", (old[-1][0],))
+        return len(old)
+
+    def decide(self, node: NodeId, decision: Decision) -> None:
+        if decision.mode is Mode.IN_SERVICE:
+            self._execute("DELETE FROM datanode WHERE node = ?", (node,))
+        else:
+            values = (node, decision.mode.value, decision.until_ms)
+            self._execute("INSERT OR REPLACE INTO datanode (node, mode, until_ms) VALUES (?, ?, ?)", values)
+
+    def record_query(self, record: QueryRecord) -> None:
+        values = (
+            *(record.name, record.user, record.is_superuser, msgspec.json.encode(record.command).decode()),
+            *(record.checkpoint, msgspec.json.encode(record.nodes).decode(), record.restarts_max),
+            *(record.phase.value, record.agent, record.process, record.run, record.location),
+            *(record.restarts, record.reason, record.changed_ms),
+        )
+        self._execute(f"INSERT OR REPLACE INTO supervised_query VALUES ({', '.join('?' * len(values))})", values)
+
+    def forget_query(self, name: str) -> None:
+        self._execute("DELETE FROM supervised_query WHERE name = ?", (name,))
+
+    def floor(self) -> ChunkId:
+        if self._floor is None:
+            self._floor = super().floor()
+        return self._floor
+
+    def raise_floor(self, floor: ChunkId) -> None:
+        if not self.floor_held():
+            self.set_meta("floor", max(floor, self.floor()))
+
+    def keep_chunk(self, chunk: ChunkId, for_ms: int) -> None:
+        until_ms = self.meta("served_ms") + for_ms
+        self._execute("INSERT OR REPLACE INTO kept_chunk (chunk, until_ms) VALUES (?, ?)", (chunk, until_ms))
+
+    def advance_floor(self, drawn: ChunkId, elapsed_ms: int, settled_after_ms: int) -> None:
+        marked, kept = self._execute(_LAST_MARK_AND_KEPT).fetchone()
+        is_new = drawn > max(marked, self.floor()) and not self.floor_held()
+        if not (is_new or marked or kept):
+            # Nothing waits for time to pass: an idle cluster commits nothing.
+            return
+        served_ms = self.meta("served_ms") + elapsed_ms
+        self.set_meta("served_ms", served_ms)
+        if is_new:
+            self._execute("INSERT INTO floor_mark (number, served_ms) VALUES (?, ?)", (drawn, served_ms))
+        settled = self._execute(_SETTLED_MARK, (served_ms - settled_after_ms,)).fetchone()[0]
+        if settled is not None:
+            self.raise_floor(settled)
+            self._execute("DELETE FROM floor_mark WHERE number <= ?", (settled,))
+        self._execute("DELETE FROM kept_chunk WHERE until_ms <= ?", (served_ms,))
+
+    def release_floor(self) -> bool:
+        held = self.floor_held()
+        self.set_meta("floor_held", 0)
+        if held:
+            self._execute("DELETE FROM floor_mark")
+        return held
+
+    def set_meta(self, key: str, value: int) -> None:
+        """Replaces a value of the table of single values."""
+        self._floor = None if key == "floor" else self._floor
+        self._execute("UPDATE meta SET value = ? WHERE key = ?", (value, key))

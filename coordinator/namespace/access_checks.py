@@ -1,0 +1,276 @@
+"""What HDFS asks of a caller before each operation, as functions that raise AccessDenied or do nothing.
+
+Each is called in the same view or transaction as the operation, before it. For a superuser they cost nothing.
+What else is wrong with a path is the operation's to say: a check that finds nothing to hold against the caller
+passes.
+
+    operation                      on the way    on what it is about
+    ---------------------------    ----------    -----------------------------------------------------------
+    status                         x
+    list                           x             r and x on a directory
+    content summary                x             r and x on every directory below
+    open, block locations          x             r
+    create                         x             w on the deepest directory that exists; w on what it replaces
+    mkdirs                         x             w on the deepest directory that exists, if anything is missing
+    delete                         x             w on the parent, sticky bit; all on full directories below
+    rename                         x             w on the source's parent, sticky bit; as create for the target
+    exchange                       x             as rename, for both
+    set times, set replication,    x             w
+    append, truncate
+    concat                         x             w on the target, r on the sources, and what deleting them needs
+    set permission, set owner      x             to be the owner; the owner's name is for superusers to change
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import NamedTuple
+
+from peacefs.coordinator.metadata.model import Inode, InodeId, Kind, RenameMode
+from peacefs.coordinator.metadata.store import Reader, Transaction
+from peacefs.protocol.errors import AccessDenied
+from peacefs.protocol.limits import list_page_entries
+
+from .paths import NamespacePath
+from .permissions import ALL_ACCESS, Access, Caller, refusal, sticky_refusal
+from .resolution import existing_inode, follow
+from .snapshots import snapshotted_directory
+
+
+class _Passed(NamedTuple):
+    """The inodes of a path, as far as it exists, the root's first; the caller may pass through all of them."""
+
+    path: NamespacePath
+    inodes: list[Inode]
+    caller: Caller
+
+    @property
+    def target(self) -> Inode | None:
+        """What the path names, if it exists."""
+        return self.inodes[-1] if len(self.inodes) > len(self.path.components) else None
+
+    @property
+    def parent(self) -> Inode | None:
+        """The directory that holds, or would hold, what the path names; None for the root's and a missing one."""
+        depth = len(self.path.components)
+        return self.inodes[depth - 1] if 0 < depth <= len(self.inodes) else None
+
+    def need(self, access: Access, depth: int) -> None:
+        """On the inode of the first `depth` components."""
+        if not self.caller.may(self.inodes[depth], access):
+            raise refusal(self.caller, access, self.path.ancestor(depth), self.inodes[depth])
+
+    def need_on_target(self, access: Access) -> None:
+        if self.target is not None:
+            self.need(access, len(self.path.components))
+
+    def need_on_deepest_parent(self, access: Access) -> None:
+        """On the deepest directory above the path that exists."""
+        if self.path.components:
+            self.need(access, min(len(self.inodes), len(self.path.components)) - 1)
+
+    def need_leave_to_remove(self) -> None:
+        """Write access to the parent, and no sticky bit in the way."""
+        if self.parent is None:
+            return
+        depth = len(self.path.components)
+        if self.target is not None and self.caller.is_kept_off_by_sticky_bit(self.parent, self.target):
+            raise sticky_refusal(self.caller, self.path, self.target, self.path.ancestor(depth - 1), self.parent)
+        self.need(Access.WRITE, depth - 1)
+
+
+def _pass(reader: Reader, path: NamespacePath, caller: Caller) -> _Passed | None:
+    """Follows a path, with the right to pass through each directory on it; None for a superuser."""
+    if caller.is_superuser:
+        return None
+    passed = _Passed(path, reader.pass_through(path.components), caller)
+    for depth, inode in enumerate(passed.inodes[: len(path.components)]):
+        if inode.kind is Kind.DIRECTORY:
+            passed.need(Access.EXECUTE, depth)
+    return passed
+
+
+def check_pass(reader: Reader, path: NamespacePath, caller: Caller) -> None:
+    """For what needs no more than to get there."""
+    _pass(reader, path, caller)
+
+
+def check_way_to_snapshots(reader: Reader, path: NamespacePath, caller: Caller) -> None:
+    """For a path into the snapshots of a directory: to get there, and into it."""
+    directory = snapshotted_directory(path)
+    if directory is not None and (passed := _pass(reader, directory, caller)):
+        passed.need_on_target(Access.EXECUTE)
+
+
+def check_access(reader: Reader, path: NamespacePath, caller: Caller, access: Access) -> None:
+    """For what is done to the inode itself."""
+    if passed := _pass(reader, path, caller):
+        passed.need_on_target(access)
+
+
+def check_list(reader: Reader, path: NamespacePath, caller: Caller) -> None:
+    """To list a directory takes reading and entering it; to list a file, only getting there."""
+    passed = _pass(reader, path, caller)
+    if passed and passed.target and passed.target.kind is Kind.DIRECTORY:
+        passed.need_on_target(Access.READ | Access.EXECUTE)
+
+
+def check_create(reader: Reader, path: NamespacePath, caller: Caller, overwrite: bool) -> None:
+    """A new name takes writing the deepest directory that is there; to overwrite takes writing the file too."""
+    passed = _pass(reader, path, caller)
+    if passed is None or (passed.target and passed.target.kind is Kind.DIRECTORY):
+        return
+    passed.need_on_deepest_parent(Access.WRITE)
+    if overwrite:
+        passed.need_on_target(Access.WRITE)
+
+
+def check_mkdirs(reader: Reader, path: NamespacePath, caller: Caller) -> None:
+    """Writing the deepest directory that is there, unless all of the path is."""
+    passed = _pass(reader, path, caller)
+    if passed and passed.target is None:
+        passed.need_on_deepest_parent(Access.WRITE)
+
+
+def check_delete(reader: Reader, path: NamespacePath, caller: Caller) -> None:
+    """Of the name; of what lies below see `check_below`."""
+    if passed := _pass(reader, path, caller):
+        passed.need_leave_to_remove()
+
+
+def check_rename(
+    reader: Reader, source: NamespacePath, target: NamespacePath, caller: Caller, mode: RenameMode
+) -> None:
+    """Leave to remove the source, to write where it goes, and to remove what it replaces."""
+    passed = _pass(reader, source, caller)
+    if passed is None:
+        return
+    passed.need_leave_to_remove()
+    onto = _pass(reader, target, caller)
+    assert onto is not None
+    if mode is RenameMode.LEGACY and onto.target and onto.target.kind is Kind.DIRECTORY and source.name:
+        # It moves into that directory.
+        onto = _pass(reader, target.child(source.name), caller)
+        assert onto is not None
+    onto.need_on_deepest_parent(Access.WRITE)
+    if mode is RenameMode.OVERWRITE:
+        onto.need_leave_to_remove()
+
+
+def check_concat(reader: Reader, target: NamespacePath, sources: Sequence[NamespacePath], caller: Caller) -> None:
+    """Writing the target; reading the sources, and leave to remove them, for they go."""
+    check_access(reader, target, caller, Access.WRITE)
+    for source in sources:
+        check_access(reader, source, caller, Access.READ)
+        check_delete(reader, source, caller)
+
+
+def check_owner(reader: Reader, path: NamespacePath, caller: Caller) -> None:
+    """For what only the owner, and a superuser, may do."""
+    passed = _pass(reader, path, caller)
+    if passed and passed.target and passed.target.owner != caller.user:
+        raise AccessDenied(f"Permission denied. user={caller.user} is not the owner of inode={path}")
+
+
+def check_set_owner(
+    reader: Reader, path: NamespacePath, caller: Caller, owner: str | None, group: str | None
+) -> None:
+    """An owner may give the inode to a group that he is in; only a superuser gives it to another user."""
+    check_owner(reader, path, caller)
+    if caller.is_superuser:
+        return
+    if owner is not None and owner != caller.user:
+        raise AccessDenied(f"User {caller.user} is not a super user (non-super user cannot change owner).")
+    if group is not None and group not in caller.groups:
+        raise AccessDenied(f"User {caller.user} does not belong to {group}")
+
+
+def check_summary(reader: Reader, path: NamespacePath, caller: Caller) -> Generator[None, None, None]:
+    """Step by step, each in a view of its own, so that others get their turn: a tree may be large."""
+    yield from _check_directories(reader, path, caller, Access.READ | Access.EXECUTE, empty_too=True)
+
+
+def check_below(reader: Reader, path: NamespacePath, caller: Caller) -> Generator[None, None, None]:
+    """Whether all that lies below may be deleted, in the steps of `check_summary`.
+
+    It is too much for the transaction that deletes, which looks at what has changed since: `check_below_again`.
+    """
+    yield from _check_directories(reader, path, caller, ALL_ACCESS, empty_too=False)
+
+
+def check_below_again(tx: Transaction, path: NamespacePath, caller: Caller, since_tx: int) -> bool:
+    """Whether what has changed since `check_below` began leaves it true; False: it has to look again.
+
+    Raises AccessDenied for what has come to lie below, or changed there, and may not be deleted.
+    """
+    if caller.is_superuser:
+        return True
+    top = follow(tx, path)
+    changes = tx.rights_changes(since_tx)
+    if not top.is_whole:
+        return True
+    if changes is None:
+        return False
+    seen: dict[InodeId, bool] = {}
+    on_the_way = set(top.inodes)
+    for change in changes:
+        if change.moved and change.child in on_the_way:
+            # The path leads to another tree than the one that was looked at.
+            return False
+        if not _lies_in(tx, change.inode, top.last, seen):
+            continue
+        child = change.child
+        if change.moved and child is not None and tx.has_children(child):
+            return False
+        _check_changed(tx, change.inode, child, caller)
+    return True
+
+
+def _lies_in(tx: Transaction, inode: InodeId, top: InodeId, seen: dict[InodeId, bool]) -> bool:
+    if inode not in seen:
+        seen[inode] = inode == top or any(parent == top for parent, _ in tx.ancestors(inode))
+    return seen[inode]
+
+
+def _check_changed(tx: Transaction, number: InodeId, child: InodeId | None, caller: Caller) -> None:
+    inode = existing_inode(tx, number)
+    where = NamespacePath(tuple(name for _, name in tx.ancestors(number)))
+    if inode.kind is Kind.DIRECTORY and tx.has_children(number) and not caller.may(inode, ALL_ACCESS):
+        raise refusal(caller, ALL_ACCESS, where, inode)
+    if child is None and where.components:
+        # It may itself be kept by its directory's sticky bit.
+        above = tx.ancestors(number)[-1][0]
+        directory, removed, shown = existing_inode(tx, above), inode, where
+    else:
+        found = tx.inode(child) if child is not None else None
+        if found is None or tx.ancestors(found.inode)[-1:] == [] or tx.ancestors(found.inode)[-1][0] != number:
+            return
+        directory, removed = inode, found
+        shown = NamespacePath(tuple(name for _, name in tx.ancestors(found.inode)))
+    if caller.is_kept_off_by_sticky_bit(directory, removed):
+        above_path = shown.ancestor(len(shown.components) - 1)
+        raise sticky_refusal(caller, shown, removed, above_path, directory)
+
+
+def _check_directories(
+    reader: Reader, path: NamespacePath, caller: Caller, access: Access, empty_too: bool
+) -> Generator[None, None, None]:
+    with reader.view():
+        passed = _pass(reader, path, caller)
+    if passed is None or passed.target is None or passed.target.kind is Kind.FILE:
+        return
+    unread = [(path, passed.target, "")]
+    while unread:
+        where, directory, after = unread.pop()
+        with reader.view():
+            children = reader.children(directory.inode, after, list_page_entries)
+        if (children or empty_too) and not caller.may(directory, access):
+            raise refusal(caller, access, where, directory)
+        if len(children) == list_page_entries:
+            unread.append((where, directory, children[-1][0]))
+        for name, child in children:
+            if not empty_too and caller.is_kept_off_by_sticky_bit(directory, child):
+                raise sticky_refusal(caller, where.child(name), child, where, directory)
+            if child.kind is Kind.DIRECTORY:
+                unread.append((where.child(name), child, ""))
+        yield

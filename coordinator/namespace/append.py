@@ -1,0 +1,168 @@
+"""Extending files: a lease fences off all earlier writers, completion appends chunks, in one commit each.
+
+What is appended is chunks of its own: those that are there are sealed. Until it completes, nothing of an append
+can be seen; one that never completes has changed nothing but the lease.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from peacefs.coordinator.metadata.model import ChunkRecord, Inode, InodeId, Kind, Lease, Usage
+from peacefs.coordinator.metadata.store import Reader, Transaction
+from peacefs.protocol.errors import BadRequest, FileAlreadyExists, FileNotFound, LeaseExpired, PeacefsError
+from peacefs.protocol.ids import ChunkId
+from peacefs.protocol.limits import file_chunks_max
+from peacefs.protocol.messages import WrittenChunk
+
+from .create import Publication, check_not_garbage
+from .paths import NamespacePath, parse_path
+from .quotas import charge, check_room, directories_above
+from .resolution import check_writer, find, find_existing
+from .retry_cache import Asked, first_answer, remember
+
+
+@dataclass(frozen=True, slots=True)
+class AppendToComplete:
+    """Chunks for the end of a file; the caller has verified their receipts. `path` is what the writer calls it.
+
+    They take the place of the file's last chunks, which are `replaced` and whose bytes they begin with. A writer
+    that goes on keeps its lease.
+    """
+
+    path: str
+    inode: InodeId
+    lease: Lease
+    request_id: str
+    chunks: Sequence[WrittenChunk]
+    replaced: Sequence[ChunkId] = ()
+    keeps_lease: bool = False
+
+
+def check_append(reader: Reader, path: NamespacePath) -> Inode:
+    """The file. Raises FileNotFound, FileAlreadyExists for a directory, as HDFS does."""
+    with reader.view():
+        return _file_to_extend(reader, path)
+
+
+def take_lease(tx: Transaction, path: NamespacePath, expected: InodeId, lease: Lease) -> Inode:
+    """Gives a file a lease; whoever had one can complete nothing any more.
+
+    Raises as `check_append` does, and LeaseExpired when there is another file at `path` now.
+    """
+    inode = _file_to_extend(tx, path)
+    if inode.inode != expected:
+        raise LeaseExpired(f"{path} has just been replaced by another file; try again")
+    tx.set_lease(inode.inode, lease)
+    return inode
+
+
+def abandon_lease(tx: Transaction, inode: InodeId, lease: Lease) -> None:
+    """Its holder wants nothing any more. Does nothing if somebody else has it."""
+    if tx.lease(inode) == lease:
+        tx.drop_lease(inode)
+
+
+def complete_append(tx: Transaction, wanted: AppendToComplete, now_ms: int) -> Publication:
+    """Adds the chunks at the end of the file, whatever it is called now, and ends the lease if the writer is done.
+
+    Asked again with the same request id it gives the first answer. Raises FileNotFound when the file, or the tree
+    that it lay in, was deleted, RunSuperseded, LeaseExpired when somebody else has taken the lease, BadRequest for
+    chunks that belong to a file already, and when what is to be replaced is not the file's end, or more than what
+    replaces it.
+    """
+    asked = _asked(wanted)
+    if (first := first_answer(tx, asked)) is not None:
+        return Publication(first.answer, [], [])
+    check_writer(tx, parse_path(wanted.path))
+    inode = tx.inode(wanted.inode)
+    if inode is None or not tx.is_in_tree(inode.inode):
+        raise FileNotFound(f"File does not exist: {wanted.path} (inode {wanted.inode})")
+    if tx.lease(inode.inode) != wanted.lease:
+        owner = f"Client (={wanted.lease.holder}) is not the lease owner any more"
+        raise LeaseExpired(f"{owner}: {wanted.path} (inode {wanted.inode})")
+    position = tx.next_position(inode.inode) - len(wanted.replaced)
+    check_chunk_count(wanted.path, position + len(wanted.chunks))
+    replaced_bytes, freed = _cut_replaced(tx, inode, position, wanted)
+    grown = sum(chunk.length for chunk in wanted.chunks) - replaced_bytes
+    charge(tx, (directories_above(tx, inode.inode), Usage(0, grown * inode.replication)))
+    added = _add_chunks(tx, inode, position, wanted)
+    length = inode.length + grown
+    tx.change_inode(inode._replace(length=length, modified_ms=max(inode.modified_ms, now_ms)))
+    if not wanted.keeps_lease:
+        tx.drop_lease(inode.inode)
+    remember(tx, asked, length, now_ms)
+    return Publication(length, added, freed)
+
+
+def lease_published(tx: Transaction, path: NamespacePath, lease: Lease, *, before: bool) -> tuple[InodeId, Lease]:
+    """The lease of a new file for its writer, in the transaction that published it; the inode and that lease.
+
+    When it was published `before`, the lease that its writer, the same holder, got then. Raises LeaseExpired.
+    """
+    way = find(tx, path)
+    if not before:
+        tx.set_lease(way.last, lease)
+        return way.last, lease
+    recorded = tx.lease(way.last) if way.is_whole else None
+    if recorded is None or recorded.holder != lease.holder:
+        raise LeaseExpired(f"{path} was published, and deleted, replaced or taken over by somebody else since")
+    return way.last, recorded
+
+
+def check_extension(reader: Reader, inode: InodeId, written_bytes: int) -> None:
+    """Before a further chunk of a file that is extended is placed. Raises BytesQuotaExceeded."""
+    with reader.view():
+        file = reader.inode(inode)
+        if file is not None:
+            space = (written_bytes + 1) * file.replication
+            check_room(reader, directories_above(reader, inode), Usage(0, space))
+
+
+def check_chunk_count(path: object, chunks: int) -> None:
+    """Raises what HDFS does for a file of too many blocks."""
+    if chunks > file_chunks_max:
+        raise PeacefsError(
+            f"File has reached the limit on maximum number of blocks: {chunks} > {file_chunks_max}: {path}. "
+            "Write it anew, and it has fewer"
+        )
+
+
+def _file_to_extend(reader: Reader, path: NamespacePath) -> Inode:
+    inode = find_existing(reader, path)
+    if inode.kind is Kind.DIRECTORY:
+        raise FileAlreadyExists(f"Cannot append to directory {path}; already exists as a directory.")
+    return inode
+
+
+def _cut_replaced(
+    tx: Transaction, inode: Inode, position: int, wanted: AppendToComplete
+) -> tuple[int, list[ChunkRecord]]:
+    """How many bytes of the file that was, and the chunks that nothing refers to any more."""
+    if not wanted.replaced:
+        return 0, []
+    last = tx.references_after(inode.inode, position - 1, len(wanted.replaced)) if position >= 0 else []
+    if [reference.chunk for _, reference in last] != list(wanted.replaced):
+        raise BadRequest(f"what is to be replaced is not the end of {wanted.path}")
+    replaced_bytes = sum(reference.length for _, reference in last)
+    if sum(chunk.length for chunk in wanted.chunks) < replaced_bytes:
+        raise BadRequest(f"the end of {wanted.path} cannot be replaced by less")
+    return replaced_bytes, tx.cut_references(inode.inode, position)
+
+
+def _add_chunks(tx: Transaction, inode: Inode, position: int, wanted: AppendToComplete) -> list[ChunkRecord]:
+    check_not_garbage(tx, wanted.path, wanted.chunks)
+    added = []
+    for number, chunk in enumerate(wanted.chunks, position):
+        hint = tuple(receipt.node for receipt in chunk.receipts)
+        record = ChunkRecord(chunk.chunk, chunk.version, chunk.length, inode.replication, hint)
+        if not tx.add_chunk(inode.inode, number, record, chunk.checksum):
+            raise BadRequest(f"a chunk for {wanted.path} already belongs to a file")
+        added.append(record)
+    return added
+
+
+def _asked(wanted: AppendToComplete) -> Asked:
+    chunks = [(chunk.chunk, chunk.version, chunk.length, chunk.checksum) for chunk in wanted.chunks]
+    return Asked(wanted.request_id, (wanted.inode, chunks, list(wanted.replaced), wanted.keeps_lease))

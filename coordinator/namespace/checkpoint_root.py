@@ -1,0 +1,44 @@
+"""Whose checkpoint a file belongs to, told by its path alone.
+
+Spark Structured Streaming writes below the directory that it is given as `checkpointLocation`:
+
+    <root>/metadata                                 (or a hidden temporary name beside it)
+    <root>/offsets/<batch>    <root>/commits/<batch>
+    <root>/sources/<number>/...
+    <root>/state/<operator>/<partition>/...
+
+Of any other file the root is the directory that it is in.
+"""
+
+from __future__ import annotations
+
+import posixpath
+
+from peacefs.protocol.values.query_runs import without_run
+
+
+def checkpoint_root(path: str) -> str:
+    """The root of an absolute path; the outermost directory below which the rest looks like Spark's layout.
+
+    The same for all its runs.
+    """
+    path = without_run(path)
+    parts = path.strip("/").split("/")
+    for at in range(len(parts)):
+        if _is_checkpoint(parts[at:]):
+            return "/" + "/".join(parts[:at])
+    return posixpath.dirname(path.rstrip("/")) or "/"
+
+
+def _is_checkpoint(below: list[str]) -> bool:
+    match below:
+        case [name]:
+            return name == "metadata" or (name.startswith(".metadata.") and name.endswith(".tmp"))
+        case ["offsets" | "commits", _]:
+            return True
+        case ["sources", number, _, *_]:
+            return number.isdecimal()
+        case ["state", operator, partition, _, *_]:
+            return operator.isdecimal() and partition.isdecimal()
+        case _:
+            return False

@@ -1,0 +1,197 @@
+"""Copies of files and trees: names are copied, data never. Atomic: the copy is there whole, or not at all.
+
+A copy shows the source as it was at one moment, that of its first commit. What does not fit into that commit grows
+in further ones, out of sight, from what a pin holds still; the last gives it its name. Whoever copies needs the
+right to read all of it, in the state that is copied, and to make the target.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from peacefs.coordinator.metadata.model import ChunkRecord, ContentSummary, Inode, InodeId, Kind, Usage
+from peacefs.coordinator.metadata.store import Reader, Transaction
+from peacefs.protocol.errors import FileAlreadyExists, FileNotFound, IllegalChange, SnapshotRefused
+from peacefs.protocol.limits import reclaim_entries_per_commit
+
+from . import access_checks
+from .copy_steps import Growth, begun, copy_references, grow
+from .paths import NamespacePath, check_creatable, check_name_length
+from .permissions import Access, Caller, refusal
+from .quotas import charge
+from .resolution import check_not_full, find_existing, find_place
+from .retry_cache import Asked, first_answer, remember
+from .snapshots import locate
+
+_DIRECTORY_ACCESS = Access.READ | Access.EXECUTE
+
+
+@dataclass(frozen=True, slots=True)
+class CopyToMake:
+    """Copies belong to the caller and are of now; with `preserve` they keep times and, for a superuser, owners."""
+
+    source: NamespacePath
+    target: NamespacePath
+    caller: Caller
+    preserve: bool
+    request_id: str
+    now_ms: int
+
+    @property
+    def asked(self) -> Asked:
+        return Asked(
+            self.request_id, ("copy", str(self.source), str(self.target), self.caller.user, self.preserve)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A copy that grows, in the group of the target's directory. `at_tx` is the state that it shows."""
+
+    wanted: CopyToMake
+    group: str
+    top: InodeId
+    growth: Growth
+    at_tx: int
+    #: Whether a pin keeps that state; else a snapshot does.
+    pinned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CopyResult:
+    """What was copied, and the chunks that are to have more replicas than before."""
+
+    copied: ContentSummary
+    changed: list[ChunkRecord]
+
+
+def begin_copy(tx: Transaction, wanted: CopyToMake, limit: int = reclaim_entries_per_commit) -> Copy | CopyResult:
+    """Copies what fits into one commit; the result, if that was all. Asked again, gives the first answer.
+
+    Raises FileNotFound, AccessDenied, FileAlreadyExists for a target that exists, IllegalChange for one below the
+    source, BadRequest, PathLimitExceeded, QuotaExceeded.
+    """
+    remembered = _remembered(tx, wanted)
+    if remembered is not None:
+        return remembered
+    access_checks.check_way_to_snapshots(tx, wanted.source, wanted.caller)
+    place = locate(tx, wanted.source)
+    access_checks.check_pass(place.reader, place.path, wanted.caller)
+    source = find_existing(place.reader, place.path)
+    if wanted.target.is_under(wanted.source):
+        raise IllegalChange(f"{wanted.source} cannot be copied to below itself: {wanted.target}")
+    group = _place_for_copy(tx, wanted)[1].group
+    _need_read(wanted, wanted.source, source)
+    made = tx.add_inode(_as_copied(wanted, group, source))
+    tx.stage(made)
+    if source.kind is Kind.FILE:
+        space = source.length * source.replication
+        growth = Growth((), ContentSummary(0, 1, source.length, space))
+        copy_references(tx, place.reader, source, made, growth.changed)
+    else:
+        growth = begun(wanted.source, source.inode, made)
+    at_tx = place.snapshot.at_tx if place.snapshot else None
+    copy = _grown(tx, place.reader, Copy(wanted, group, made, growth, at_tx or 0, False), limit)
+    if copy.growth.is_whole:
+        return finish_copy(tx, copy)
+    return copy if at_tx is not None else replace(copy, at_tx=tx.pin(source.inode), pinned=True)
+
+
+def copy_step(tx: Transaction, copy: Copy, limit: int = reclaim_entries_per_commit) -> Copy:
+    """Copies about `limit` names and references more.
+
+    Raises AccessDenied, and SnapshotRefused when the snapshot that is copied is gone.
+    """
+    if not copy.pinned:
+        _need_snapshot(tx, copy)
+    return _grown(tx, tx.at(copy.at_tx, tx.root), copy, limit)
+
+
+def finish_copy(tx: Transaction, copy: Copy) -> CopyResult:
+    """Gives the copy, which is whole, its name. Raises as `begin_copy` does for the target."""
+    assert copy.growth.is_whole
+    wanted = copy.wanted
+    remembered = _remembered(tx, wanted)
+    if remembered is not None:
+        # Asked twice at once, and the other was faster.
+        give_up_copy(tx, copy)
+        return remembered
+    above, parent = _place_for_copy(tx, wanted)
+    copied = copy.growth.copied
+    charge(tx, (above, Usage(copied.directories + copied.files, copied.space_consumed)))
+    tx.unstage(copy.top)
+    tx.add_entry(parent.inode, wanted.target.name, copy.top)
+    tx.touch(parent.inode, wanted.now_ms)
+    if copy.pinned:
+        tx.unpin(copy.at_tx)
+    remember(tx, wanted.asked, msgspec.json.encode(copied).decode(), wanted.now_ms)
+    return CopyResult(copied, copy.growth.changed)
+
+
+def give_up_copy(tx: Transaction, copy: Copy) -> None:
+    """Leaves what has been copied to be reclaimed. Does nothing once the copy has its name."""
+    if not tx.unstage(copy.top):
+        return
+    tx.discard(copy.top)
+    if copy.pinned:
+        tx.unpin(copy.at_tx)
+
+
+def _remembered(tx: Transaction, wanted: CopyToMake) -> CopyResult | None:
+    first = first_answer(tx, wanted.asked)
+    return None if first is None else CopyResult(msgspec.json.decode(first.answer, type=ContentSummary), [])
+
+
+def _place_for_copy(tx: Transaction, wanted: CopyToMake) -> tuple[list[InodeId], Inode]:
+    """The directory that the copy is to lie in, and the numbers of all that it lies in."""
+    check_creatable(wanted.target)
+    access_checks.check_mkdirs(tx, wanted.target, wanted.caller)
+    way = find_place(tx, wanted.target)
+    if way.is_whole:
+        raise FileAlreadyExists(f"{wanted.target} already exists")
+    if len(way.missing) > 1:
+        parent = wanted.target.ancestor(len(wanted.target.components) - 1)
+        raise FileNotFound(f"Parent directory doesn't exist: {parent}")
+    check_name_length(wanted.target.name)
+    check_not_full(tx, way.last)
+    return way.inodes, way.deepest
+
+
+def _grown(tx: Transaction, source: Reader, copy: Copy, limit: int) -> Copy:
+    wanted = copy.wanted
+
+    def renewed(directory: NamespacePath, name: str, inode: Inode) -> Inode:
+        if not wanted.caller.may(inode, _access(inode)):
+            raise refusal(wanted.caller, _access(inode), directory.child(name), inode)
+        return _as_copied(wanted, copy.group, inode)
+
+    return replace(copy, growth=grow(tx, source, copy.growth, limit, renewed))
+
+
+def _need_read(wanted: CopyToMake, path: NamespacePath, inode: Inode) -> None:
+    if not wanted.caller.may(inode, _access(inode)):
+        raise refusal(wanted.caller, _access(inode), path, inode)
+
+
+def _access(inode: Inode) -> Access:
+    return Access.READ if inode.kind is Kind.FILE else _DIRECTORY_ACCESS
+
+
+def _need_snapshot(tx: Transaction, copy: Copy) -> None:
+    try:
+        snapshot = locate(tx, copy.wanted.source).snapshot
+    except FileNotFound:
+        snapshot = None
+    if snapshot is None or snapshot.at_tx != copy.at_tx:
+        raise SnapshotRefused(f"The snapshot of {copy.wanted.source} was deleted while it was being copied")
+
+
+def _as_copied(wanted: CopyToMake, group: str, inode: Inode) -> Inode:
+    if wanted.preserve and wanted.caller.is_superuser:
+        return inode
+    owned = inode._replace(owner=wanted.caller.user, group=group)
+    if wanted.preserve:
+        return owned
+    return owned._replace(modified_ms=wanted.now_ms, accessed_ms=wanted.now_ms if inode.kind is Kind.FILE else 0)

@@ -1,0 +1,93 @@
+"""Copying the names of a tree in small steps, below an inode that nobody sees yet. Data is shared, never copied.
+
+What is copied lies still: it is what a transaction itself sees, or what a snapshot or a pin shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from peacefs.coordinator.metadata.model import ChunkRecord, ContentSummary, Inode, InodeId, Kind
+from peacefs.coordinator.metadata.store import Reader, Transaction
+
+from .paths import NamespacePath
+
+#: What an inode is to be copied as, given the directory that it lies in and its name; may raise.
+Renewal = Callable[[NamespacePath, str, Inode], Inode]
+
+
+class Unread(NamedTuple):
+    """A directory whose names after `after` are still to be copied, and its copy."""
+
+    path: NamespacePath
+    source: InodeId
+    copy: InodeId
+    after: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """How far a copy has come: what is left to read, what has been copied, and chunks that need more replicas."""
+
+    unread: tuple[Unread, ...]
+    copied: ContentSummary
+    changed: list[ChunkRecord] = field(default_factory=list)
+
+    @property
+    def is_whole(self) -> bool:
+        return not self.unread
+
+
+def begun(path: NamespacePath, source: InodeId, copy: InodeId) -> Growth:
+    """Of a directory whose own copy has been made."""
+    return Growth((Unread(path, source, copy),), ContentSummary(1, 0, 0, 0))
+
+
+def grow(tx: Transaction, source: Reader, growth: Growth, limit: int, renewed: Renewal) -> Growth:
+    """Copies about `limit` names and references more."""
+    unread = list(growth.unread)
+    directories, files, length, space = 0, 0, 0, 0
+    changed: list[ChunkRecord] = []
+    left = limit
+    while unread and left > 0:
+        here = unread.pop()
+        children = source.children(here.source, here.after, left)
+        if len(children) == left:
+            unread.append(here._replace(after=children[-1][0]))
+        for name, child in children:
+            made = tx.add_inode(renewed(here.path, name, child))
+            tx.add_entry(here.copy, name, made)
+            if child.kind is Kind.DIRECTORY:
+                unread.append(Unread(here.path.child(name), child.inode, made))
+                directories += 1
+            else:
+                left -= copy_references(tx, source, child, made, changed)
+                files += 1
+                length += child.length
+                space += child.length * child.replication
+        left -= len(children) + 1
+    before = growth.copied
+    copied = ContentSummary(
+        before.directories + directories,
+        before.files + files,
+        before.length + length,
+        before.space_consumed + space,
+    )
+    return Growth(tuple(unread), copied, growth.changed + changed)
+
+
+def copy_references(
+    tx: Transaction, source: Reader, file: Inode, made: InodeId, changed: list[ChunkRecord]
+) -> int:
+    """Lets a file refer to the chunks of another; notes those of which there are to be more replicas. How many."""
+    references = source.references(file.inode)
+    for position, reference in enumerate(references):
+        tx.add_reference(made, position, reference.chunk, reference.length)
+        # Since a snapshot was taken, what is there now may have been content with fewer.
+        if tx.set_chunk_replication(reference.chunk, file.replication):
+            record = tx.chunk(reference.chunk)
+            assert record is not None, f"chunk {reference.chunk} is referred to and does not exist"
+            changed.append(record)
+    return len(references)

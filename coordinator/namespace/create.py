@@ -1,0 +1,188 @@
+"""Create files: CREATE checks and commits nothing; completion creates the name and publishes it in one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from peacefs.coordinator.metadata.model import ChunkRecord, Inode, InodeId, Kind, Usage
+from peacefs.coordinator.metadata.store import Reader, Transaction
+from peacefs.protocol.errors import AccessDenied, BadRequest, FileAlreadyExists, FileNotFound
+from peacefs.protocol.ids import ChunkId
+from peacefs.protocol.limits import replication_default, replication_max
+from peacefs.protocol.messages import WrittenChunk
+
+from .directories import make_directories, only_mode_bits
+from .paths import NamespacePath, check_creatable, check_name_length
+from .quotas import charge, check_room, usage_of_file
+from .reclaim import discard
+from .resolution import Way, check_not_full, existing_inode, find_place, follow
+from .retry_cache import Asked, promise
+
+
+@dataclass(frozen=True, slots=True)
+class FileToComplete:
+    """A file whose chunks lie on datanodes, acknowledged; the caller has verified their receipts."""
+
+    path: NamespacePath
+    user: str
+    overwrite: bool
+    permission: int
+    replication: int
+    block_bytes: int
+    create_parent: bool
+    request_id: str
+    chunks: Sequence[WrittenChunk]
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """The file is there: its length, the chunks it brought, and those that the file it replaced has freed.
+
+    For a completion that was repeated both lists are empty.
+    """
+
+    length: int
+    added: list[ChunkRecord]
+    freed: list[ChunkRecord]
+
+
+def check_create(
+    reader: Reader, path: NamespacePath, overwrite: bool, create_parent: bool, replication: int = 1
+) -> None:
+    """Raises what HDFS answers to a CREATE that cannot be; what can be now may still fail at completion.
+
+    Where not even a byte has room there is no need to begin.
+    """
+    check_creatable(path)
+    with reader.view():
+        way = _place_for_file(reader, path, overwrite, create_parent)
+        _check_room(reader, way, replication)
+
+
+def check_allocation(reader: Reader, path: NamespacePath, written_bytes: int, replication: int) -> None:
+    """Before a further chunk of a new file is placed. Raises NamesQuotaExceeded, BytesQuotaExceeded."""
+    with reader.view():
+        _check_room(reader, follow(reader, path), (written_bytes + 1) * replication)
+
+
+def _check_room(reader: Reader, way: Way, space: int) -> None:
+    replaced = way.deepest if way.is_whole else None
+    check_room(reader, way.inodes, Usage(len(way.missing), space + _given_up(replaced).bytes))
+
+
+def complete_file(tx: Transaction, file: FileToComplete, now_ms: int) -> Publication:
+    """Publishes the file, with its parents if they are missing, in place of the file that was there.
+
+    Asked again with the same request id it gives the first answer, also where a body that was sent again lies in
+    other chunks; with the same id and another file, or with chunks that already belong to one, it raises
+    BadRequest. Else it raises what `check_create` does.
+    """
+    length = sum(chunk.length for chunk in file.chunks)
+    if (first := promise(tx, _asked(file), length, now_ms)) is not None:
+        return Publication(first.answer, [], [])
+    check_creatable(file.path)
+    way = _place_for_file(tx, file.path, file.overwrite, file.create_parent)
+    replaced = way.deepest if way.is_whole else None
+    if replaced is None:
+        check_not_full(tx, way.last)
+        above = way.deepest
+        parent = make_directories(tx, above, way.missing[:-1], file.user, above.permission | 0o300, now_ms)
+    else:
+        parent = existing_inode(tx, way.parent)
+        tx.remove_entry(parent.inode, file.path.name)
+    made = Usage(len(way.missing), length * file.replication)
+    charge(tx, (way.inodes, made), (way.inodes, _given_up(replaced)))
+    inode = tx.add_inode(
+        Inode(
+            inode=0,
+            kind=Kind.FILE,
+            permission=only_mode_bits(file.permission),
+            owner=file.user,
+            group=parent.group,
+            modified_ms=now_ms,
+            accessed_ms=now_ms,
+            length=length,
+            block_bytes=file.block_bytes,
+            replication=file.replication,
+        )
+    )
+    tx.add_entry(parent.inode, file.path.name, inode)
+    tx.touch(parent.inode, now_ms)
+    added = _add_chunks(tx, inode, file)
+    return Publication(length, added, discard(tx, replaced) if replaced else [])
+
+
+def check_not_garbage(reader: Reader, path: object, chunks: Sequence[WrittenChunk]) -> None:
+    """Raise AccessDenied for chunks below the floor that are not kept: datanodes may have deleted them."""
+    if any(is_garbage(reader, chunk.chunk) for chunk in chunks):
+        raise _given_to_garbage(path)
+
+
+def keep_chunks(tx: Transaction, path: object, chunks: Sequence[ChunkId], for_ms: int) -> None:
+    """Keep chunks that are being written, or were, for a file that is not published yet, for so much longer.
+
+    Raises AccessDenied when its writer was silent for so long that one of them counts as garbage.
+    """
+    for chunk in chunks:
+        if is_garbage(tx, chunk):
+            if tx.chunk(chunk) is not None:
+                continue
+            raise _given_to_garbage(path)
+        tx.keep_chunk(chunk, for_ms)
+
+
+def is_garbage(reader: Reader, chunk: ChunkId) -> bool:
+    """Return whether a chunk may be deleted, unless it is part of a file."""
+    return chunk < reader.floor() and not reader.is_kept(chunk)
+
+
+def _given_to_garbage(path: object) -> AccessDenied:
+    return AccessDenied(
+        f"the writer of {path} was not heard of for too long, and what was written for it counts as garbage; "
+        "write it again"
+    )
+
+
+def _given_up(replaced: Inode | None) -> Usage:
+    """The bytes of a file that is replaced; its name stays."""
+    return Usage(0, 0 if replaced is None else -usage_of_file(replaced).bytes)
+
+
+def _place_for_file(reader: Reader, path: NamespacePath, overwrite: bool, create_parent: bool) -> Way:
+    way = find_place(reader, path)
+    if way.is_whole:
+        if way.deepest.kind is Kind.DIRECTORY:
+            raise FileAlreadyExists(f"{path} already exists as a directory")
+        if not overwrite:
+            raise FileAlreadyExists(f"{path} already exists")
+    elif len(way.missing) > 1 and not create_parent:
+        raise FileNotFound(f"Parent directory doesn't exist: {path.ancestor(len(path.components) - 1)}")
+    for name in way.missing:
+        check_name_length(name)
+    return way
+
+
+def _add_chunks(tx: Transaction, inode: InodeId, file: FileToComplete) -> list[ChunkRecord]:
+    check_not_garbage(tx, file.path, file.chunks)
+    added = []
+    for position, chunk in enumerate(file.chunks):
+        hint = tuple(receipt.node for receipt in chunk.receipts)
+        record = ChunkRecord(chunk.chunk, chunk.version, chunk.length, file.replication, hint)
+        if not tx.add_chunk(inode, position, record, chunk.checksum):
+            raise BadRequest(f"a chunk of {file.path} already belongs to a file")
+        added.append(record)
+    return added
+
+
+def _asked(file: FileToComplete) -> Asked:
+    """Tells two completions apart by the file's data: a body that is sent again is written to other chunks."""
+    chunks = [(chunk.length, chunk.checksum) for chunk in file.chunks]
+    return Asked(file.request_id, (str(file.path), chunks))
+
+
+def checked_replication(wanted: int) -> int:
+    """The number asked for, the default for zero. Raises BadRequest."""
+    if not 0 <= wanted <= replication_max:
+        raise BadRequest(f"replication {wanted} is out of range: 1 to {replication_max}")
+    return wanted or replication_default

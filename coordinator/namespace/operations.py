@@ -1,0 +1,304 @@
+"""The operations of the namespace, with HDFS's exact outcomes.
+
+Each is a synchronous function of a transaction (or, if it only reads, a reader), the request, and now; all are to
+be imported from here. They load what they need by index, and never the whole of anything that can be large.
+Times are milliseconds since 1970. Who may do it is not asked here: see `access_checks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+
+from peacefs.coordinator.metadata.model import (
+    ChunkRecord,
+    ContentSummary,
+    FileChunk,
+    FileStatus,
+    InodeId,
+    Kind,
+    ListPage,
+    Quota,
+    Usage,
+    status_as,
+)
+from peacefs.coordinator.metadata.store import Reader, Transaction
+from peacefs.protocol.errors import BadRequest, FileAlreadyExists, FileNotFound, PathIsNotEmptyDirectory
+from peacefs.protocol.ids import ChunkId
+from peacefs.protocol.limits import (
+    list_page_entries,
+    list_remaining_max,
+    replication_max,
+    summary_entries_per_turn,
+)
+
+from .append import (
+    AppendToComplete,
+    abandon_lease,
+    check_append,
+    check_extension,
+    complete_append,
+    lease_published,
+    take_lease,
+)
+from .create import (
+    FileToComplete,
+    Publication,
+    check_allocation,
+    check_create,
+    complete_file,
+    keep_chunks,
+)
+from .directories import make_directories, only_mode_bits
+from .paths import NamespacePath, check_creatable
+from .quotas import charge, less, tree_usage
+from .reclaim import discard
+from .rename import RenameResult, rename
+from .resolution import check_not_full, find, find_existing, find_place, follow
+from .snapshots import refuse_snapshotted
+from .truncate_concat import (
+    check_concat,
+    concat,
+    existing_file,
+    is_repeated_concat,
+    truncate,
+)
+
+__all__ = [
+    "AppendToComplete",
+    "DeleteResult",
+    "FileToComplete",
+    "Publication",
+    "RenameResult",
+    "ReplicationResult",
+    "abandon_lease",
+    "check_allocation",
+    "check_append",
+    "check_concat",
+    "check_create",
+    "check_extension",
+    "chunk_page",
+    "complete_append",
+    "complete_file",
+    "concat",
+    "content_summary",
+    "count_tree",
+    "delete",
+    "existing_file",
+    "is_repeated_concat",
+    "keep_chunks",
+    "layout",
+    "lease_published",
+    "list_page",
+    "mkdirs",
+    "quota",
+    "rename",
+    "set_owner",
+    "set_permission",
+    "set_replication",
+    "set_times",
+    "status",
+    "status_of_inode",
+    "take_lease",
+    "truncate",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteResult:
+    """Whether there was something to delete, and the chunks that are already free."""
+
+    done: bool
+    freed: list[ChunkRecord]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationResult:
+    """Whether the path is a file, and its chunks that are to have more or fewer replicas than before."""
+
+    done: bool
+    changed: list[ChunkRecord]
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+
+def status(reader: Reader, path: NamespacePath) -> FileStatus:
+    """Raises FileNotFound; for a path through a file too, as HDFS does for a status alone."""
+    with reader.view():
+        way = follow(reader, path)
+        if not way.is_whole:
+            raise FileNotFound(f"File does not exist: {path}")
+        return status_as("", way.deepest)
+
+
+def status_of_inode(reader: Reader, inode: InodeId) -> FileStatus:
+    """The status of an open file, whatever it is called now. Raises FileNotFound when it is gone.
+
+    A file in a deleted tree is still there until it has been reclaimed.
+    """
+    found = reader.inode(inode)
+    if found is None:
+        raise FileNotFound(f"File does not exist: it was deleted or replaced since it was opened (inode {inode})")
+    return status_as("", found)
+
+
+def layout(reader: Reader, inode: InodeId) -> list[FileChunk]:
+    """The chunks of a file in order; none for an empty file, a directory, or an inode that is gone."""
+    return reader.references(inode)
+
+
+def list_page(
+    reader: Reader, path: NamespacePath, start_after: str | None = None, limit: int = list_page_entries
+) -> ListPage:
+    """Up to `limit` entries after the name `start_after`; a file lists itself. Raises FileNotFound."""
+    with reader.view():
+        inode = find_existing(reader, path)
+        if inode.kind is Kind.FILE:
+            return ListPage([status_as("", inode)], 0)
+        children = reader.children(inode.inode, start_after or "", limit + 1)
+        if len(children) <= limit:
+            return ListPage([status_as(name, child) for name, child in children], 0)
+        del children[limit:]
+        remaining = reader.count_children(inode.inode, children[-1][0], list_remaining_max)
+        return ListPage([status_as(name, child) for name, child in children], remaining)
+
+
+def content_summary(reader: Reader, path: NamespacePath) -> ContentSummary:
+    """Counts a tree, its top included. Raises FileNotFound."""
+    turns = count_tree(reader, path)
+    while True:
+        try:
+            next(turns)
+        except StopIteration as stop:
+            summary: ContentSummary = stop.value
+            return summary
+
+
+def count_tree(reader: Reader, path: NamespacePath) -> Generator[None, None, ContentSummary]:
+    """Does what `content_summary` does in turns that are short, however large the tree is.
+
+    Each page of each directory is a view of its own, so that what changes meanwhile may be counted or not.
+    """
+    with reader.view():
+        top = find_existing(reader, path)
+    if top.kind is Kind.FILE:
+        return ContentSummary(0, 1, top.length, top.length * top.replication)
+    directories, files, length, space = 1, 0, 0, 0
+    unread = [(top.inode, "")]
+    counted = 0
+    while unread:
+        directory, after = unread.pop()
+        children = reader.children(directory, after, summary_entries_per_turn)
+        if len(children) == summary_entries_per_turn:
+            unread.append((directory, children[-1][0]))
+        counted += len(children) + 1
+        if counted > summary_entries_per_turn:
+            counted = 0
+            yield
+        for _, child in children:
+            if child.kind is Kind.DIRECTORY:
+                directories += 1
+                unread.append((child.inode, ""))
+            else:
+                files += 1
+                length += child.length
+                space += child.length * child.replication
+    return ContentSummary(directories, files, length, space)
+
+
+def quota(reader: Reader, path: NamespacePath) -> Quota | None:
+    """That of a directory itself; None also for what is not there."""
+    with reader.view():
+        way = follow(reader, path)
+        return reader.quota(way.last) if way.is_whole else None
+
+
+def chunk_page(reader: Reader, after: ChunkId, limit: int) -> list[ChunkRecord]:
+    """All chunks in order of their ids, page by page; begin after 0."""
+    return reader.chunks(after, limit)
+
+
+# -- changing --------------------------------------------------------------------------------------
+
+
+def mkdirs(tx: Transaction, path: NamespacePath, user: str, permission: int, now_ms: int) -> bool:
+    """Makes a directory and its parents; true also if it is there. Raises FileAlreadyExists for a file."""
+    check_creatable(path)
+    way = find_place(tx, path)
+    deepest = way.deepest
+    if way.is_whole:
+        if deepest.kind is Kind.FILE:
+            raise FileAlreadyExists(f"Path is not a directory: {path}")
+        return True
+    check_not_full(tx, deepest.inode)
+    charge(tx, (way.inodes, Usage(len(way.missing), 0)))
+    above = make_directories(tx, deepest, way.missing[:-1], user, permission | 0o300, now_ms)
+    make_directories(tx, above, way.missing[-1:], user, permission, now_ms)
+    return True
+
+
+def delete(tx: Transaction, path: NamespacePath, recursive: bool, now_ms: int) -> DeleteResult:
+    """Takes the name away at once; what it named goes now (a file) or later (a tree).
+
+    Raises PathIsNotEmptyDirectory without `recursive`, SnapshotRefused for what has snapshots.
+    The root is never deleted: false, as in HDFS.
+    """
+    way = find(tx, path)
+    if not way.is_whole:
+        return DeleteResult(False, [])
+    inode = way.deepest
+    if not recursive and inode.kind is Kind.DIRECTORY and tx.has_children(inode.inode):
+        raise PathIsNotEmptyDirectory(f"{path} is non empty")
+    if path.is_root:
+        return DeleteResult(False, [])
+    refuse_snapshotted(tx, inode.inode, path)
+    above = way.inodes[:-1]
+    charge(tx, (above, less(tree_usage(tx, above, inode))))
+    tx.remove_entry(way.parent, path.name)
+    tx.touch(way.parent, now_ms)
+    return DeleteResult(True, discard(tx, inode))
+
+
+def set_times(tx: Transaction, path: NamespacePath, modified_ms: int | None, accessed_ms: int | None) -> None:
+    """Sets what is not None. Raises FileNotFound."""
+    inode = find_existing(tx, path)
+    tx.change_inode(
+        inode._replace(
+            modified_ms=inode.modified_ms if modified_ms is None else modified_ms,
+            accessed_ms=inode.accessed_ms if accessed_ms is None else accessed_ms,
+        )
+    )
+
+
+def set_permission(tx: Transaction, path: NamespacePath, permission: int) -> None:
+    """Raises FileNotFound."""
+    tx.change_inode(find_existing(tx, path)._replace(permission=only_mode_bits(permission)))
+
+
+def set_owner(tx: Transaction, path: NamespacePath, owner: str | None, group: str | None) -> None:
+    """Sets what is not None. Raises FileNotFound."""
+    inode = find_existing(tx, path)
+    tx.change_inode(inode._replace(owner=owner or inode.owner, group=group or inode.group))
+
+
+def set_replication(tx: Transaction, path: NamespacePath, replication: int) -> ReplicationResult:
+    """How many replicas the chunks of a file are to have; false for what is no file.
+
+    A chunk that several files share keeps as many as the most demanding has asked for so far.
+    """
+    if not 1 <= replication <= replication_max:
+        raise BadRequest(f"replication {replication} is out of range: 1 to {replication_max}")
+    way = find(tx, path)
+    inode = way.deepest
+    if not way.is_whole or inode.kind is Kind.DIRECTORY:
+        return ReplicationResult(False, [])
+    charge(tx, (way.inodes, Usage(0, inode.length * (replication - inode.replication))))
+    tx.change_inode(inode._replace(replication=replication))
+    changed = []
+    for reference in tx.references(inode.inode):
+        if tx.set_chunk_replication(reference.chunk, replication):
+            record = tx.chunk(reference.chunk)
+            assert record is not None
+            changed.append(record)
+    return ReplicationResult(True, changed)

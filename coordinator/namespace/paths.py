@@ -1,0 +1,129 @@
+"""Paths of the namespace: parsed once at the edge, handed on as components.
+
+Paths are normalised as Hadoop's `Path` does it: runs of slashes count as one and a trailing slash as none.
+`.` and `..` are refused, not resolved. What a *new* name may be is HDFS's rule too, and stricter: see
+`check_creatable` and `check_name_length`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+from peacefs.protocol.errors import BadRequest, NameTooLong, PathLimitExceeded
+from peacefs.protocol.limits import name_bytes_max, path_characters_max, path_depth_max
+from peacefs.protocol.values.query_runs import component_of, run_of
+
+#: Names that HDFS keeps for itself: below `.snapshot` a directory shows its snapshots.
+SNAPSHOTS_NAME: Final = ".snapshot"
+_RESERVED_AT_ROOT = ".reserved"
+
+
+class Writer(NamedTuple):
+    """Which run the path was given to, and for which directory: that of the first `depth` components."""
+
+    depth: int
+    run: int
+
+
+@dataclass(frozen=True, slots=True)
+class NamespacePath:
+    """An absolute path; the root has no components. `above` is shown before it: where a snapshot is seen.
+
+    A component that names a run is none: it is the path's `writer`.
+    """
+
+    components: tuple[str, ...]
+    above: str = ""
+    writer: Writer | None = None
+
+    def __str__(self) -> str:
+        shown = self.components
+        if self.writer is not None:
+            depth, run = self.writer
+            shown = (*shown[:depth], component_of(run), *shown[depth:])
+        if self.above and not shown:
+            return self.above
+        return self.above + "/" + "/".join(shown)
+
+    @property
+    def is_root(self) -> bool:
+        return not self.components
+
+    @property
+    def name(self) -> str:
+        """The last component; empty for the root."""
+        return self.components[-1] if self.components else ""
+
+    def child(self, name: str) -> NamespacePath:
+        return replace(self, components=(*self.components, name))
+
+    def is_under(self, other: NamespacePath) -> bool:
+        """Whether this lies somewhere below `other`, and is not `other` itself."""
+        depth = len(other.components)
+        return len(self.components) > depth and self.components[:depth] == other.components
+
+    def ancestor(self, depth: int) -> NamespacePath:
+        """The path of the first `depth` components."""
+        writer = self.writer if self.writer is not None and self.writer.depth <= depth else None
+        return replace(self, components=self.components[:depth], writer=writer)
+
+
+def parse_path(text: str) -> NamespacePath:
+    """Raises BadRequest for what is no path, PathLimitExceeded for one too long or too deep."""
+    if not text.startswith("/"):
+        raise BadRequest(f"Invalid path name {text!r}: it is not absolute")
+    if len(text) > path_characters_max:
+        raise _too_long(f"{len(text)} characters")
+    if "\0" in text or not _is_unicode(text):
+        raise BadRequest(f"Invalid path name {text!r}: it holds what no name can hold")
+    components = tuple(filter(None, text.split("/")))
+    if len(components) > path_depth_max:
+        raise _too_long(f"{len(components)} levels")
+    if "." in components or ".." in components:
+        raise BadRequest(f"Invalid path name {text!r}: '.' and '..' are not resolved here")
+    if "/.run-" in text:
+        return _written_by_run(text, components)
+    return NamespacePath(components)
+
+
+def _written_by_run(text: str, components: tuple[str, ...]) -> NamespacePath:
+    """A path that may name a run."""
+    runs = [Writer(depth, run) for depth, name in enumerate(components) if (run := run_of(name)) is not None]
+    if len(runs) > 1:
+        raise BadRequest(f"Invalid path name {text!r}: it names {len(runs)} runs; a path is given to one")
+    named = tuple(name for name in components if run_of(name) is None)
+    return NamespacePath(named, writer=runs[0] if runs else None)
+
+
+def _too_long(what: str) -> PathLimitExceeded:
+    limits = f"Limit {path_characters_max} characters, {path_depth_max} levels"
+    return PathLimitExceeded(f"Pathname too long.  {limits}: this has {what}")
+
+
+def _is_unicode(text: str) -> bool:
+    """Python's strings may hold halves of surrogate pairs, which no UTF-8 can express."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def check_creatable(path: NamespacePath) -> None:
+    """Raises BadRequest where HDFS refuses to make the path: a colon, or a reserved name."""
+    if any(":" in component for component in path.components):
+        raise BadRequest(f"Invalid path name {path}: Hadoop's paths cannot hold a colon")
+    if SNAPSHOTS_NAME in path.components or path.components[:1] == (_RESERVED_AT_ROOT,):
+        raise BadRequest(f"Invalid path name {path}: {SNAPSHOTS_NAME} and /{_RESERVED_AT_ROOT} are reserved names")
+
+
+def check_name_length(name: str) -> None:
+    """Raises NameTooLong for a component that is too long to be made."""
+    length = len(name.encode())
+    if length > name_bytes_max:
+        raise NameTooLong(
+            f"The maximum path component name limit of {name} is exceeded: limit={name_bytes_max} length={length}"
+        )

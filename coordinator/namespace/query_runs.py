@@ -1,0 +1,64 @@
+"""Runs of queries: who is the one writer of a checkpoint root, and who has been.
+
+A run is a row of the directory that is the root: it goes where a rename takes that. A copy has none, nor has a
+directory that takes the root's place. Its number is the coordinator's next, so that no two runs, be it of several
+directories that had one name one after the other, are ever called the same.
+"""
+
+from __future__ import annotations
+
+from peacefs.coordinator.metadata.model import Inode, InodeId, Kind, Run
+from peacefs.coordinator.metadata.store import Reader, Transaction
+from peacefs.protocol.errors import BadRequest, ParentNotDirectory
+from peacefs.protocol.ids import show
+from peacefs.protocol.limits import list_page_entries
+from peacefs.protocol.values.query_runs import RunStatus
+
+from .paths import NamespacePath, Writer
+from .resolution import existing_inode, find_existing
+
+
+def begin(tx: Transaction, root: NamespacePath, run: Run) -> None:
+    """From now on the writer of a directory; what earlier ones write to it is refused. Raises FileNotFound, ..."""
+    directory = find_existing(tx, root)
+    if directory.kind is Kind.FILE:
+        raise ParentNotDirectory(f"{root} (is not a directory)")
+    tx.set_run(directory.inode, run)
+
+
+def end(tx: Transaction, location: NamespacePath, now_ms: int) -> None:
+    """Notes that a run says that it is over; that it has said so is fine. Raises RunSuperseded, BadRequest."""
+    if location.writer is None or location.writer.depth != len(location.components):
+        raise BadRequest(f"{location} is no location of a run: the answer to its beginning has that")
+    directory = find_existing(tx, location).inode
+    run = tx.run(directory)
+    assert run is not None, "the way there is open to the latest run alone"
+    if run.ended_ms is None:
+        tx.set_run(directory, run._replace(ended_ms=now_ms))
+
+
+def status(reader: Reader, directory: InodeId, path: NamespacePath, run: Run) -> RunStatus:
+    """What there is to say of the latest run of a directory; in a view."""
+    plain = NamespacePath(path.components)
+    return RunStatus(
+        path=str(plain),
+        run=show(run.number),
+        location=str(location(plain, run.number)),
+        user=run.user,
+        host=run.host,
+        pid=run.pid,
+        since_ms=run.since_ms,
+        ended_ms=run.ended_ms,
+        last_write_ms=_last_write_ms(reader, existing_inode(reader, directory)),
+    )
+
+
+def location(root: NamespacePath, number: int) -> NamespacePath:
+    """What a run is given for its root."""
+    return NamespacePath(root.components, writer=Writer(len(root.components), number))
+
+
+def _last_write_ms(reader: Reader, root: Inode) -> int:
+    """Every batch changes `offsets` and `commits`, which lie right below the root."""
+    children = reader.children(root.inode, "", list_page_entries)
+    return max([root.modified_ms, *(child.modified_ms for _, child in children)])

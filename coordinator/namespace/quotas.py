@@ -1,0 +1,143 @@
+"""Quotas: how many names and bytes a directory may hold, itself among the names; bytes count every replica.
+
+What a directory with a quota holds is kept with every change, in the same commit, so that no write walks a tree; a
+tree is counted, by one query, when it changes hands: when a quota is set, and when a tree is moved across the
+boundary of one, deleted, or replaced below one. What is kept for snapshots alone does not count.
+
+The limits hold for what there is; they are looked at again where chunks are placed, so that a writer who will be
+refused learns it before it has written more than one chunk too much.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from peacefs.coordinator.metadata.model import Inode, InodeId, Kind, Quota, Usage
+from peacefs.coordinator.metadata.store import Reader, Transaction
+from peacefs.protocol.errors import BadRequest, BytesQuotaExceeded, FileNotFound, NamesQuotaExceeded
+
+from .paths import NamespacePath
+from .resolution import find_existing
+
+#: For `set_quota`: as many as may be. HDFS's number.
+NO_LIMIT: Final = -1
+#: What is there more or less below some directories, the root's first.
+Charge = tuple[Sequence[InodeId], Usage]
+_UNITS: Final = ((1 << 60, "E"), (1 << 50, "P"), (1 << 40, "T"), (1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K"))
+
+
+def usage_of_file(inode: Inode) -> Usage:
+    """One name, and the bytes of all replicas."""
+    return Usage(1, inode.length * inode.replication)
+
+
+def less(usage: Usage) -> Usage:
+    """The same, taken away."""
+    return Usage(-usage.names, -usage.bytes)
+
+
+def directories_above(reader: Reader, inode: InodeId) -> list[InodeId]:
+    """The root's first; none where there are no quotas at all, or for what no path leads to."""
+    return [parent for parent, _ in reader.ancestors(inode)] if reader.quota_directories() else []
+
+
+def charge(tx: Transaction, *charges: Charge) -> None:
+    """Counts what a change adds and takes away; what has moved within a directory counts for nothing there.
+
+    Raises NamesQuotaExceeded, BytesQuotaExceeded where there is more than before, and more than there may be.
+    """
+    with_quota = tx.quota_directories()
+    if not with_quota:
+        return
+    names: Counter[InodeId] = Counter()
+    space: Counter[InodeId] = Counter()
+    for directories, change in charges:
+        for directory in with_quota.intersection(directories):
+            names[directory] += change.names
+            space[directory] += change.bytes
+    for directory in names.keys() | space.keys():
+        change = Usage(names[directory], space[directory])
+        _check(tx, directory, change)
+        tx.charge_quota(directory, change)
+
+
+def check_room(reader: Reader, directories: Iterable[InodeId], change: Usage) -> None:
+    """Raises as `charge` does, and counts nothing."""
+    for directory in reader.quota_directories().intersection(directories):
+        _check(reader, directory, change)
+
+
+def tree_usage(tx: Transaction, directories: Iterable[InodeId], inode: Inode) -> Usage:
+    """What a file or tree below some directories counts for; not looked at when none of them has a quota."""
+    if tx.quota_directories().isdisjoint(directories):
+        return Usage(0, 0)
+    return usage_of_file(inode) if inode.kind is Kind.FILE else tx.tree_usage(inode.inode)
+
+
+def set_quota(tx: Transaction, path: NamespacePath, names: int | None, space: int | None) -> None:
+    """Sets how many names and bytes there may be, where not None; NO_LIMIT takes a limit away.
+
+    A directory may hold more already, as in HDFS. One that has had no quota is counted.
+    Raises FileNotFound, BadRequest.
+    """
+    _check_limits(names, space)
+    inode = find_existing(tx, path)
+    if inode.kind is Kind.FILE:
+        raise FileNotFound(f"Directory does not exist: {path}")
+    before = tx.quota(inode.inode)
+    names_max = _changed(before.names_max if before else None, names)
+    bytes_max = _changed(before.bytes_max if before else None, space)
+    if names_max is None and bytes_max is None:
+        tx.drop_quota(inode.inode)
+    else:
+        tx.set_quota(
+            inode.inode, Quota(names_max, bytes_max, before.used if before else tx.tree_usage(inode.inode))
+        )
+
+
+def _changed(before: int | None, wanted: int | None) -> int | None:
+    if wanted is None:
+        return before
+    return None if wanted == NO_LIMIT else wanted
+
+
+def _check_limits(names: int | None, space: int | None) -> None:
+    if names is None and space is None:
+        raise BadRequest("Neither a quota of names nor one of bytes is given")
+    if (names is not None and names < 1 and names != NO_LIMIT) or (space is not None and space < NO_LIMIT):
+        raise BadRequest(
+            f"Invalid values for quota : {names} and {space}: a directory is a name itself, so one is the least; "
+            f"bytes may be none; {NO_LIMIT} is for no limit"
+        )
+
+
+def _check(reader: Reader, directory: InodeId, change: Usage) -> None:
+    """In HDFS's words."""
+    quota = reader.quota(directory)
+    assert quota is not None, f"directory {directory} has lost its quota"
+    names, space = quota.used.names + change.names, quota.used.bytes + change.bytes
+    if quota.names_max is not None and change.names > 0 and names > quota.names_max:
+        raise NamesQuotaExceeded(
+            f"The NameSpace quota (directories and files) of directory {_path_of(reader, directory)} is exceeded: "
+            f"quota={quota.names_max} file count={names}"
+        )
+    if quota.bytes_max is not None and change.bytes > 0 and space > quota.bytes_max:
+        raise BytesQuotaExceeded(
+            f"The DiskSpace quota of {_path_of(reader, directory)} is exceeded: "
+            f"quota = {quota.bytes_max} B = {_binary(quota.bytes_max)} "
+            f"but diskspace consumed = {space} B = {_binary(space)}"
+        )
+
+
+def _path_of(reader: Reader, directory: InodeId) -> NamespacePath:
+    return NamespacePath(tuple(name for _, name in reader.ancestors(directory)))
+
+
+def _binary(count: int) -> str:
+    """Like 1 KB, 1.50 MB."""
+    for size, letter in _UNITS:
+        if count >= size:
+            return f"{count // size} {letter}B" if count % size == 0 else f"{count / size:.2f} {letter}B"
+    return f"{count} B"

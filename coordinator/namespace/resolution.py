@@ -1,0 +1,142 @@
+"""From paths to inodes: how far a path leads, and HDFS's words for why it leads no further.
+
+A path that was given to a run leads where it would without it. In a transaction, that is to say for a change, only
+as long as the run is the latest of its root.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+from peacefs.coordinator.metadata.model import Inode, InodeId, Kind, Run
+from peacefs.coordinator.metadata.store import Reader, Transaction
+from peacefs.protocol.errors import (
+    AccessDenied,
+    DirectoryFull,
+    FileNotFound,
+    ParentNotDirectory,
+    PeacefsError,
+    RunSuperseded,
+)
+from peacefs.protocol.ids import show
+from peacefs.protocol.limits import directory_entries_max
+
+from .paths import NamespacePath
+
+
+class Way(NamedTuple):
+    """The inodes that a path leads through, the root's first, as far as its names exist."""
+
+    path: NamespacePath
+    inodes: list[InodeId]
+    #: What the last of them is.
+    deepest: Inode
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the path itself exists."""
+        return len(self.inodes) > len(self.path.components)
+
+    @property
+    def last(self) -> InodeId:
+        return self.inodes[-1]
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The names that do not exist."""
+        return self.path.components[len(self.inodes) - 1 :]
+
+    @property
+    def parent(self) -> InodeId:
+        """The directory that holds the path. The path must exist and not be the root, or only it be missing."""
+        return self.inodes[len(self.path.components) - 1]
+
+
+def follow(reader: Reader, path: NamespacePath) -> Way:
+    """Follows a path as far as it leads. Files have no children, so a path through a file ends there.
+
+    Raises RunSuperseded in a transaction.
+    """
+    inodes, deepest = reader.follow(path.components)
+    if path.writer is not None and isinstance(reader, Transaction):
+        _refuse_superseded(reader, path, inodes)
+    return Way(path, inodes, deepest)
+
+
+def check_writer(reader: Reader, path: NamespacePath) -> None:
+    """Before something is begun that a transaction is to end. Raises RunSuperseded."""
+    if path.writer is not None:
+        _refuse_superseded(reader, path, follow(reader, path).inodes)
+
+
+def _refuse_superseded(reader: Reader, path: NamespacePath, inodes: list[InodeId]) -> None:
+    assert path.writer is not None
+    depth, number = path.writer
+    root = NamespacePath(path.components[:depth])
+    if len(inodes) <= depth:
+        raise RunSuperseded(
+            f"run {show(number)} of {root} may write no more: {root} was deleted or renamed. Nothing was changed"
+        )
+    latest = reader.run(inodes[depth])
+    if latest is None:
+        raise RunSuperseded(
+            f"run {show(number)} of {root} may write no more: another directory is there now, put in its place "
+            "by a rename or a rollback. Nothing was changed; begin a new run to go on from it"
+        )
+    if latest.number != number:
+        raise RunSuperseded(
+            f"run {show(number)} of {root} may write no more: run {show(latest.number)} has taken over "
+            f"({described(latest)}). Nothing was changed; this query should stop"
+        )
+
+
+def described(run: Run) -> str:
+    """Whose a run is, for people."""
+    process = f"process {run.pid} on {run.host}" if run.pid else run.host
+    since = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(run.since_ms / 1000))
+    return f"{run.user}, {process}, since {since} UTC"
+
+
+def existing_inode(reader: Reader, inode: InodeId) -> Inode:
+    """The inode that an entry, seen in the same view, names."""
+    found = reader.inode(inode)
+    assert found is not None, f"an entry names inode {inode}, which does not exist"
+    return found
+
+
+def find(reader: Reader, path: NamespacePath) -> Way:
+    """For operations on what exists. Raises AccessDenied, as HDFS does, for a path through a file."""
+    way = follow(reader, path)
+    _refuse_file_on_the_way(way, AccessDenied)
+    return way
+
+
+def find_existing(reader: Reader, path: NamespacePath) -> Inode:
+    """Raises FileNotFound where there is nothing, AccessDenied for a path through a file."""
+    way = find(reader, path)
+    if not way.is_whole:
+        raise FileNotFound(f"File does not exist: {path}")
+    return way.deepest
+
+
+def find_place(reader: Reader, path: NamespacePath) -> Way:
+    """For operations that make something at `path`. Raises ParentNotDirectory for a path through a file."""
+    way = follow(reader, path)
+    _refuse_file_on_the_way(way, ParentNotDirectory)
+    return way
+
+
+def check_not_full(tx: Transaction, directory: InodeId) -> None:
+    """Before an entry is made. Raises DirectoryFull, in HDFS's words."""
+    count = tx.entry_count(directory)
+    if count >= directory_entries_max:
+        path = NamespacePath(tuple(name for _, name in tx.ancestors(directory)))
+        raise DirectoryFull(
+            f"The directory item limit of {path} is exceeded: limit={directory_entries_max} items={count}"
+        )
+
+
+def _refuse_file_on_the_way(way: Way, error: type[PeacefsError]) -> None:
+    if not way.is_whole and way.deepest.kind is Kind.FILE:
+        raise error(f"{way.path.ancestor(len(way.inodes) - 1)} (is not a directory)")

@@ -1,0 +1,110 @@
+"""Requests that are asked again because their answer was lost: they get the first answer, and change nothing.
+
+A client gives each request an id of its own. What it was answered is stored in the commit that did it, so that
+whoever asks again, of a coordinator that has been killed and started in between as well, hears the same. A request
+that failed has changed nothing; asked again it is asked for the first time.
+
+How long answers are kept: see `forget_answers_step` in `reclaim`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from peacefs.coordinator.metadata.model import ChunkRecord
+from peacefs.coordinator.metadata.store import Reader, Transaction
+from peacefs.protocol.errors import BadRequest
+from peacefs.protocol.limits import request_id_characters_max
+
+#: What can be remembered: whether it was done, a length, a path, or nothing worth saying.
+A = TypeVar("A", bound=bool | int | str | None)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request under the id that its client gave it; without one it is never taken for a repetition.
+
+    `what` is all that makes it this request and no other, as what MessagePack can encode.
+    """
+
+    request_id: str
+    what: tuple[Any, ...]
+
+    def fingerprint(self) -> bytes:
+        return hashlib.blake2b(msgspec.msgpack.encode(self.what), digest_size=16).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Applied(Generic[A]):
+    """A change's answer, and the chunks that the caller is to act upon; none when it was done `before`."""
+
+    answer: A
+    chunks: list[ChunkRecord] = field(default_factory=list)
+    before: bool = False
+
+
+class _Remembered(msgspec.Struct, frozen=True, array_like=True):
+    fingerprint: bytes
+    answer: bool | int | str | None
+
+
+def check_request_id(request_id: str) -> None:
+    """Raises BadRequest."""
+    if len(request_id) > request_id_characters_max:
+        raise BadRequest(f"a request id of {len(request_id)} characters is over {request_id_characters_max}")
+
+
+def first_answer(reader: Reader, asked: Asked) -> Applied[Any] | None:
+    """What the request was answered before. Raises BadRequest for another request under the same id."""
+    if not asked.request_id:
+        return None
+    check_request_id(asked.request_id)
+    stored = reader.answer(asked.request_id)
+    if stored is None:
+        return None
+    remembered = msgspec.msgpack.decode(stored, type=_Remembered)
+    if remembered.fingerprint != asked.fingerprint():
+        raise BadRequest(
+            f"the request id {asked.request_id} has been used for another request; give each an id of its own"
+        )
+    return Applied(remembered.answer, before=True)
+
+
+def once(tx: Transaction, asked: Asked, now_ms: int, change: Callable[[Transaction], Applied[A]]) -> Applied[A]:
+    """Makes the change and remembers its answer, unless that was done before. Raises as `first_answer` does."""
+    first = first_answer(tx, asked)
+    if first is not None:
+        return first
+    applied = change(tx)
+    remember(tx, asked, applied.answer, now_ms)
+    return applied
+
+
+def remember(tx: Transaction, asked: Asked, answer: bool | int | str | None, now_ms: int) -> None:
+    """Keeps the answer to a request that `first_answer` does not know."""
+    if asked.request_id:
+        is_first = tx.remember(asked.request_id, _encoded(asked, answer), now_ms)
+        assert is_first, f"request {asked.request_id} was answered before"
+
+
+def promise(tx: Transaction, asked: Asked, answer: bool | int | str | None, now_ms: int) -> Applied[Any] | None:
+    """Keeps an answer that is known before the change is made, unless there is a first one, which it gives.
+
+    A change that raises takes the promise back with all else. In one look-up, where the two others take one each.
+    Raises as `first_answer` does.
+    """
+    if not asked.request_id:
+        return None
+    check_request_id(asked.request_id)
+    if tx.remember(asked.request_id, _encoded(asked, answer), now_ms):
+        return None
+    return first_answer(tx, asked)
+
+
+def _encoded(asked: Asked, answer: bool | int | str | None) -> bytes:
+    return msgspec.msgpack.encode(_Remembered(asked.fingerprint(), answer))

@@ -1,0 +1,100 @@
+"""What differs between a directory as two snapshots show it, or as one does and as it is now.
+
+Files and directories are known by their inodes, as in HDFS: what was moved within the directory was renamed, what
+was replaced was deleted and created. Of a tree that came or went only the top is named. What was deleted, modified
+or renamed is named by its older path, what was created, or renamed to, by its newer one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from enum import Enum
+
+from peacefs.coordinator.metadata.model import Inode, InodeId, Kind
+from peacefs.coordinator.metadata.store import Reader
+from peacefs.protocol.errors import SnapshotRefused
+from peacefs.protocol.limits import list_page_entries, snapshot_diff_entries_max
+
+
+class DiffKind(Enum):
+    """HDFS's words."""
+
+    CREATE = "CREATE"
+    MODIFY = "MODIFY"
+    DELETE = "DELETE"
+    RENAME = "RENAME"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Of a path relative to the directory, empty for itself. `target` is where it was renamed to."""
+
+    kind: DiffKind
+    path: str
+    target: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    parent: InodeId
+    path: str
+    inode: Inode
+
+
+_Tree = dict[InodeId, _Node]
+
+
+def compare(older: Reader, newer: Reader, directory: InodeId) -> Generator[None, None, list[Difference]]:
+    """Step by step, so that others get their turn; what changes meanwhile in the present may be seen or not.
+
+    Raises SnapshotRefused for trees that are too large to be compared.
+    """
+    before = yield from _read_tree(older, directory)
+    after = yield from _read_tree(newer, directory)
+    differences = []
+    for number, was in before.items():
+        node = after.get(number)
+        if node is None:
+            if was.parent in after:
+                differences.append(Difference(DiffKind.DELETE, was.path))
+            continue
+        if _is_moved(was, node):
+            differences.append(Difference(DiffKind.RENAME, was.path, node.path))
+        if was.inode != node.inode:
+            differences.append(Difference(DiffKind.MODIFY, was.path))
+    differences += [
+        Difference(DiffKind.CREATE, node.path)
+        for number, node in after.items()
+        if number not in before and node.parent in before
+    ]
+    return sorted(differences, key=lambda difference: (difference.path, difference.kind is DiffKind.CREATE))
+
+
+def _is_moved(was: _Node, node: _Node) -> bool:
+    """Whether its own entry is another; what merely lies in something that was moved is not named."""
+    return was.parent != node.parent or was.path.rpartition("/")[2] != node.path.rpartition("/")[2]
+
+
+def _read_tree(reader: Reader, directory: InodeId) -> Generator[None, None, _Tree]:
+    top = reader.inode(directory)
+    assert top is not None, "what has snapshots is not deleted"
+    tree = {directory: _Node(directory, "", top)}
+    unread = [(directory, "")]
+    while unread:
+        parent, after = unread.pop()
+        with reader.view():
+            children = reader.children(parent, after, list_page_entries)
+        if len(children) == list_page_entries:
+            unread.append((parent, children[-1][0]))
+        above = tree[parent].path
+        for name, child in children:
+            tree[child.inode] = _Node(parent, f"{above}/{name}" if above else name, child)
+            if child.kind is Kind.DIRECTORY:
+                unread.append((child.inode, ""))
+        if len(tree) > snapshot_diff_entries_max:
+            raise SnapshotRefused(
+                f"The directory holds more than {snapshot_diff_entries_max} entries, too many to be compared"
+            )
+        yield
+    return tree

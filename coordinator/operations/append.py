@@ -1,0 +1,231 @@
+"""Extending files: leases, and the chunks that are added with them.
+
+The lease is soft state (`leases`), its number is committed: so that there is one writer at a time, and so that one
+that has lost its lease and does not know it can add nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from peacefs.coordinator.metadata.model import Inode, InodeId, Lease
+from peacefs.coordinator.metadata.store import Transaction
+from peacefs.coordinator.namespace import access_checks
+from peacefs.coordinator.namespace import operations as namespace
+from peacefs.coordinator.namespace.paths import NamespacePath
+from peacefs.coordinator.namespace.permissions import Access
+from peacefs.coordinator.namespace.resolution import check_writer
+from peacefs.coordinator.namespace.snapshots import changeable_path
+from peacefs.protocol.errors import NoDatanodes, PeacefsError
+from peacefs.protocol.ids import ChunkId
+from peacefs.protocol.limits import read_token_lifetime_s, write_token_lifetime_s
+from peacefs.protocol.messages import AbandonLease, Done, FlushFile, Leased, RenewLease, TakeLease, WrittenChunk
+from peacefs.protocol.request_ids import new_request_id
+from peacefs.protocol.tokens import FileAppend, FileLease, FileWrite
+
+from .context import Workplace
+from .deferred_deletes import Superseded
+from .leases import Leases
+from .placement import Placing
+
+log = logging.getLogger("peacefs.coordinator")
+
+
+@dataclass(frozen=True, slots=True)
+class AppendFile:
+    """What a stock client asks for; `exclude` are datanodes, as host:port, that it could not reach."""
+
+    path: str
+    user: str
+    client_host: str | None = None
+    exclude: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class AppendTicket:
+    """Where to send the data, and leave to take a lease there."""
+
+    http_host: str
+    http_port: int
+    token: str
+
+
+class Appending:
+    """A lease is taken when the data comes, so that a client that only looks holds nobody up."""
+
+    def __init__(self, workplace: Workplace, placing: Placing, leases: Leases) -> None:
+        self._at = workplace
+        self._placing = placing
+        self._leases = leases
+        self._superseded = Superseded()
+
+    async def append(self, wanted: AppendFile) -> AppendTicket:
+        """A datanode near the writer. Takes no lease. Raises FileNotFound, FileAlreadyExists, NoDatanodes."""
+        path = changeable_path(wanted.path)
+        file = self._file_to_extend(path, wanted.user)
+        await self._at.until_ready()
+        token = FileAppend(
+            expires_s=self._at.wall_clock() + write_token_lifetime_s,
+            path=str(path),
+            user=wanted.user,
+            block_bytes=file.block_bytes,
+            replication=file.replication,
+        )
+        alive = [node for node in self._at.cluster.members.alive() if node.http_name not in wanted.exclude]
+        if not alive:
+            raise NoDatanodes(f"no datanode is alive to append to {path} through")
+        near = [node for node in alive if node.registration.data_host == wanted.client_host]
+        gateway = (near or alive)[self._at.numbering.next() % len(near or alive)]
+        return AppendTicket(
+            gateway.registration.http_host, gateway.registration.http_port, self._at.signer.sign(token)
+        )
+
+    async def take_lease(self, wanted: TakeLease, writer_host: str | None) -> Leased:
+        """For the holder of a token of `append`. Raises as `extend` does."""
+        token = self._at.signer.verify(wanted.token, FileAppend, self._at.wall_clock())
+        return await self.extend(token.path, token.user, wanted.holder, writer_host)
+
+    async def extend(self, path: str, user: str, holder: str, writer_host: str | None) -> Leased:
+        """Gives `holder` the lease of a file that `user` may write, and a first chunk.
+
+        Raises FileNotFound, FileAlreadyExists for a directory, AccessDenied, AlreadyBeingCreated, NoDatanodes.
+        """
+        parsed = changeable_path(path)
+        await self._at.until_ready()
+        file = self._file_to_extend(parsed, user)
+        recorded = self._at.reader.lease(file.inode)
+        what = f"APPEND_FILE {parsed} for {holder}"
+        self._leases.check_free(self._at.monotonic(), file.inode, recorded, holder, what)
+        lease = Lease(self._at.numbering.next(), holder)
+        writer = _writer_with(lease)
+        allocated, _head = self._placing.place(file.replication, writer_host, frozenset(), writer)
+        # Held from here on, so that nobody else takes it while the commit is under way.
+        self._leases.hold(self._at.monotonic(), file.inode, lease)
+        try:
+            leased = await self._at.commit(lambda tx: namespace.take_lease(tx, parsed, file.inode, lease))
+        except PeacefsError:
+            self._leases.release(file.inode, lease)
+            raise
+        if recorded is not None and recorded.holder != holder:
+            log.warning("%s has taken the lease of %s, which %s had left", holder, parsed, recorded.holder)
+        token = self.lease_token(str(parsed), leased.inode, lease, leased.replication, new_request_id())
+        return Leased(token, allocated, leased.length, leased.block_bytes, leased.replication)
+
+    def lease_token(self, path: str, inode: InodeId, lease: Lease, replication: int, request_id: str) -> str:
+        token = FileLease(
+            expires_s=self._at.wall_clock() + write_token_lifetime_s,
+            path=path,
+            inode=inode,
+            number=lease.number,
+            holder=lease.holder,
+            replication=replication,
+            request_id=request_id,
+        )
+        return self._at.signer.sign(token)
+
+    def _file_to_extend(self, path: NamespacePath, user: str) -> Inode:
+        with self._at.reader.view():
+            access_checks.check_access(self._at.reader, path, self._at.callers.of(user), Access.WRITE)
+            check_writer(self._at.reader, path)
+            inode = namespace.check_append(self._at.reader, path)
+            namespace.check_extension(self._at.reader, inode.inode, 0)
+            return inode
+
+    async def renew(self, wanted: RenewLease) -> Done:
+        """Raises LeaseExpired."""
+        self.renew_lease(self._at.signer.verify(wanted.token, FileLease, self._at.wall_clock()))
+        return Done()
+
+    async def abandon(self, wanted: AbandonLease) -> Done:
+        """The file stays as it is."""
+        token = self._at.signer.verify(wanted.token, FileLease, self._at.wall_clock())
+        lease = _lease(token)
+        await self._at.commit(lambda tx: namespace.abandon_lease(tx, token.inode, lease))
+        self._leases.release(token.inode, lease)
+        writer, cluster = writer_of(token), self._at.cluster
+        self._at.send(cluster.given_up(cluster.abandonment.chunks_of(writer), writer))
+        return Done()
+
+    def renew_lease(self, token: FileLease) -> None:
+        """The holder of a lease has been heard. Raises LeaseExpired."""
+        recorded = self._at.reader.lease(token.inode)
+        self._leases.renew(self._at.monotonic(), token.inode, _lease(token), recorded)
+
+    async def recover_lease(self, path: str, user: str) -> bool:
+        """Ends the lease of a file whose writer is dead; one that lives can write no more. Always true: at once.
+
+        The file ends where the last completed append or flush ended. Raises FileNotFound, AccessDenied, ...
+        """
+        parsed, caller = changeable_path(path), self._at.callers.of(user)
+
+        def change(tx: Transaction) -> InodeId:
+            access_checks.check_access(tx, parsed, caller, Access.WRITE)
+            inode = namespace.check_append(tx, parsed).inode
+            tx.drop_lease(inode)
+            return inode
+
+        self._leases.forget(await self._at.commit(change))
+        return True
+
+    async def complete(
+        self, token: FileLease, chunks: Sequence[WrittenChunk], replaced: Sequence[ChunkId]
+    ) -> namespace.Publication:
+        """Adds the chunks to the file and ends the lease, in one commit. Raises LeaseExpired."""
+        lease = _lease(token)
+        publication = await self._add(
+            namespace.AppendToComplete(token.path, token.inode, lease, token.request_id, chunks, replaced)
+        )
+        self._leases.release(token.inode, lease)
+        return publication
+
+    async def flush(self, token: FileLease, wanted: FlushFile) -> tuple[str, namespace.Publication]:
+        """Adds the chunks to the file; the writer keeps its lease, with a token that lives anew."""
+        lease = _lease(token)
+        publication = await self._add(
+            namespace.AppendToComplete(
+                token.path, token.inode, lease, wanted.request_id, wanted.chunks, wanted.replaced, keeps_lease=True
+            )
+        )
+        self.renew_lease(token)
+        return self.lease_token(token.path, token.inode, lease, token.replication, token.request_id), publication
+
+    async def _add(self, wanted: namespace.AppendToComplete) -> namespace.Publication:
+        """What a reader may still read by a layout that it has goes when that has expired."""
+
+        def change(tx: Transaction) -> namespace.Publication:
+            publication = namespace.complete_append(tx, wanted, self._at.now_ms())
+            for record in publication.freed:
+                tx.keep_chunk(record.chunk, int(read_token_lifetime_s * 1000))
+            return publication
+
+        publication = await self._at.commit(change)
+        self._at.free(self._superseded.add(self._at.monotonic(), publication.freed))
+        return replace(publication, freed=[])
+
+    def hold(self, inode: InodeId, lease: Lease) -> None:
+        """The writer of a file that was published while it is being written."""
+        self._leases.hold(self._at.monotonic(), inode, lease)
+
+    def drop_superseded(self) -> None:
+        """Has the replicas dropped of what was replaced so long ago that nobody can read it any more."""
+        self._at.free(self._superseded.due(self._at.monotonic()))
+
+
+def writer_of(token: FileWrite | FileLease) -> str:
+    """Whose chunks are his own: the name of the writer that a token was made for."""
+    return _writer_with(_lease(token)) if isinstance(token, FileLease) else writer_with(token.request_id)
+
+
+def writer_with(request_id: str) -> str:
+    """The name of who writes a new file under this request id."""
+    return f"request {request_id}"
+
+
+def _writer_with(lease: Lease) -> str:
+    return f"lease {lease.number}"
+
+
+def _lease(token: FileLease) -> Lease:
+    return Lease(token.number, token.holder)

@@ -1,0 +1,86 @@
+"""What the file system's operations work with, and the few things that all of them do."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+from peacefs.coordinator.cluster.commands import Order
+from peacefs.coordinator.cluster.core import Cluster
+from peacefs.coordinator.metadata.model import ChunkRecord
+from peacefs.coordinator.metadata.store import Reader, Transaction
+from peacefs.coordinator.namespace.permissions import Callers
+from peacefs.coordinator.namespace.retry_cache import A, Applied, Asked, once
+from peacefs.protocol.errors import SafeMode
+from peacefs.protocol.ids import Numbering
+from peacefs.protocol.limits import startup_hold_s, startup_waiting_max
+from peacefs.protocol.tokens import Signer
+
+T = TypeVar("T")
+
+_READY_POLL_S = 0.05
+_POLLERS = 64
+
+
+class Commit(Protocol):
+    """Runs a change of the namespace in a transaction; gives its result once that is on the disk."""
+
+    def __call__(self, change: Callable[[Transaction], T], /) -> Awaitable[T]: ...
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """The parts of a coordinator that operations on files need. Used from one event loop only."""
+
+    reader: Reader
+    commit: Commit
+    cluster: Cluster
+    signer: Signer
+    numbering: Numbering
+    send: Callable[[Sequence[Order]], None]
+    callers: Callers = field(default_factory=Callers)
+    monotonic: Callable[[], float] = time.monotonic
+    wall_clock: Callable[[], float] = time.time
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    waiting_max: int = startup_waiting_max
+
+    _waiting: set[object] = field(default_factory=set, init=False)
+
+    def now_ms(self) -> int:
+        return int(self.wall_clock() * 1000)
+
+    async def once(self, asked: Asked, change: Callable[[Transaction], Applied[A]]) -> Applied[A]:
+        """Commits a change; one that was asked before gets the answer that it had then. See `replays`."""
+        return await self.commit(lambda tx: once(tx, asked, self.now_ms(), change))
+
+    def free(self, records: Sequence[ChunkRecord]) -> None:
+        """Has the replicas dropped of chunks that no file refers to any more."""
+        if records:
+            self.send(self.cluster.freed(records))
+
+    async def until_ready(self) -> None:
+        """Holds a request while a coordinator that has just started waits for its datanodes. Raises SafeMode."""
+        deadline_s = self.monotonic() + startup_hold_s
+        while not self.cluster.ready(self.monotonic()):
+            if self.monotonic() >= deadline_s or len(self._waiting) >= self.waiting_max:
+                raise SafeMode("the coordinator has just started and still waits for its datanodes; try again")
+            me = object()
+            self._waiting.add(me)
+            try:
+                # The more wait, the rarer each looks: together they look equally often.
+                await self.sleep(_READY_POLL_S * max(1.0, len(self._waiting) / _POLLERS))
+            finally:
+                self._waiting.discard(me)
+
+    async def in_turns(self, turns: Generator[None, None, T]) -> T:
+        """Runs what is long and pauses by itself; others get their turn in between."""
+        while True:
+            try:
+                next(turns)
+            except StopIteration as stop:
+                result: T = stop.value
+                return result
+            await self.sleep(0)

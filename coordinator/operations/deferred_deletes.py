@@ -1,0 +1,33 @@
+"""Chunks that a writer has replaced by larger ones with the same bytes, until nobody can read them any more. Pure.
+
+A reader that has the layout of a file goes on reading by it. So their replicas are dropped a read token's lifetime
+after the commit that replaced them. A coordinator that restarts has forgotten them: datanodes hold them then for
+no file, and they are kept by that commit for as long (`Transaction.keep_chunk`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from peacefs.coordinator.metadata.model import ChunkRecord
+from peacefs.protocol.limits import read_token_lifetime_s, superseded_chunks_max
+
+
+class Superseded:
+    """In the order in which they were replaced."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[float, ChunkRecord]] = deque()
+
+    def add(self, now_s: float, records: Sequence[ChunkRecord]) -> list[ChunkRecord]:
+        """What is to be dropped now, because too many wait."""
+        self._waiting.extend((now_s, record) for record in records)
+        return [self._waiting.popleft()[1] for _ in range(len(self._waiting) - superseded_chunks_max)]
+
+    def due(self, now_s: float) -> list[ChunkRecord]:
+        """What has waited for long enough."""
+        due = []
+        while self._waiting and now_s - self._waiting[0][0] >= read_token_lifetime_s:
+            due.append(self._waiting.popleft()[1])
+        return due

@@ -1,0 +1,160 @@
+"""Walks a tree page by page and judges every file in it: what `fsck` asks for.
+
+A page is bounded in entries, and lets others have the event loop every few milliseconds. Nothing is kept between
+two pages: the path of the entry that was visited last says where to go on, whatever was changed meanwhile. What
+comes or goes during an inspection may be judged or not.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from peacefs.coordinator.cluster.health import FileJudgement, Judge, judge_cluster
+from peacefs.coordinator.metadata.model import Inode, InodeId, Kind
+from peacefs.coordinator.metadata.store import Reader
+from peacefs.coordinator.namespace import access_checks
+from peacefs.coordinator.namespace.paths import NamespacePath, parse_path
+from peacefs.coordinator.namespace.permissions import Access, Caller, refusal
+from peacefs.coordinator.namespace.resolution import existing_inode, find_existing
+from peacefs.protocol.errors import BadRequest
+from peacefs.protocol.limits import (
+    fsck_chunks_per_turn,
+    fsck_entries_per_page,
+    fsck_entries_per_read,
+    fsck_turn_s,
+)
+from peacefs.protocol.values.fsck_findings import FileFindings, FsckPage, Tally
+
+from .context import Workplace
+
+
+class _Directory:
+    """A directory that the walk is in, and the entries of it that are still to be visited."""
+
+    def __init__(self, inode: InodeId, path: NamespacePath) -> None:
+        self.inode = inode
+        self.path = path
+        self.after = ""
+        self._read: deque[tuple[str, Inode]] = deque()
+
+    def next(self, reader: Reader) -> tuple[NamespacePath, Inode] | None:
+        if not self._read:
+            self._read.extend(reader.children(self.inode, self.after, fsck_entries_per_read))
+        if not self._read:
+            return None
+        self.after, inode = self._read.popleft()
+        return self.path.child(self.after), inode
+
+
+class _Page:
+    """One page in the making."""
+
+    def __init__(self, workplace: Workplace, *, every_file: bool) -> None:
+        self._at = workplace
+        self._every_file = every_file
+        self._judge = Judge(workplace.cluster)
+        self._turn_ends_s = workplace.monotonic() + fsck_turn_s
+        self.files: list[FileFindings] = []
+        self.tally = Tally()
+
+    async def pause(self) -> None:
+        """Lets others have the event loop, if it is time."""
+        if self._at.monotonic() >= self._turn_ends_s:
+            await self._at.sleep(0)
+            self._judge = Judge(self._at.cluster)
+            self._turn_ends_s = self._at.monotonic() + fsck_turn_s
+
+    async def visit_file(self, path: NamespacePath, inode: Inode) -> None:
+        judgement = self._judge.file(str(path), inode.length, inode.replication)
+        if self._at.reader.lease(inode.inode) is not None:
+            judgement.mark_open()
+        position, found_bytes = -1, 0
+        while part := self._at.reader.references_after(inode.inode, position, fsck_chunks_per_turn):
+            position = part[-1][0]
+            found_bytes += sum(reference.length for _position, reference in part)
+            self._judge.add(judgement, [reference.chunk for _position, reference in part])
+            await self.pause()
+        if found_bytes == inode.length:
+            self._take_in(judgement)
+        # Else it was deleted or changed while it was looked at.
+
+    def _take_in(self, judgement: FileJudgement) -> None:
+        self.tally.add(judgement.tally)
+        findings = judgement.findings
+        if self._every_file or not findings.is_healthy:
+            self.files.append(findings)
+
+
+class Inspection:
+    """Judges the files of a coordinator's namespace."""
+
+    def __init__(self, workplace: Workplace) -> None:
+        self._at = workplace
+
+    async def page(self, path: str, user: str, after: str | None = None, *, every_file: bool = False) -> FsckPage:
+        """The files below `path` (or that file) that come after the entry `after` in the walk.
+
+        Lists those with findings, or `every_file`. Raises FileNotFound, BadRequest, SafeMode, and AccessDenied
+        when it meets what `user` may not list or read, as in HDFS.
+        """
+        top, caller = parse_path(path), self._at.callers.of(user)
+        await self._at.until_ready()
+        page = _Page(self._at, every_file=every_file)
+        directories = self._resume(top, parse_path(after), caller) if after is not None else []
+        if after is None:
+            with self._at.reader.view():
+                access_checks.check_pass(self._at.reader, top, caller)
+                inode = find_existing(self._at.reader, top)
+            _check_may_inspect(caller, top, inode)
+            if inode.kind is Kind.FILE:
+                await page.visit_file(top, inode)
+            else:
+                page.tally.directories += 1
+                directories.append(_Directory(inode.inode, top))
+        last = await self._walk(directories, page, caller)
+        if directories:
+            return FsckPage(page.files, page.tally, str(last))
+        return FsckPage(page.files, page.tally, cluster=judge_cluster(self._at.cluster))
+
+    async def _walk(self, directories: list[_Directory], page: _Page, caller: Caller) -> NamespacePath | None:
+        """Visits what comes next, parents before children. Gives what was visited last."""
+        last, visited = None, 0
+        while directories and visited < fsck_entries_per_page:
+            entry = directories[-1].next(self._at.reader)
+            if entry is None:
+                directories.pop()
+                continue
+            last, inode = entry
+            visited += 1
+            _check_may_inspect(caller, last, inode)
+            if inode.kind is Kind.DIRECTORY:
+                page.tally.directories += 1
+                directories.append(_Directory(inode.inode, last))
+            else:
+                await page.visit_file(last, inode)
+            await page.pause()
+        return last
+
+    def _resume(self, top: NamespacePath, after: NamespacePath, caller: Caller) -> list[_Directory]:
+        """The directories that the walk was in when it had visited `after`, as far as they are still there."""
+        if not after.is_under(top):
+            raise BadRequest(f"an inspection of {top} cannot go on after {after}")
+        reader = self._at.reader
+        with reader.view():
+            access_checks.check_list(reader, top, caller)
+            directories = [_Directory(find_existing(reader, top).inode, top)]
+            for name in after.components[len(top.components) :]:
+                directories[-1].after = name
+                child = reader.child(directories[-1].inode, name)
+                if child is None or (inode := existing_inode(reader, child)).kind is Kind.FILE:
+                    break
+                _check_may_inspect(caller, directories[-1].path.child(name), inode)
+                directories.append(_Directory(child, directories[-1].path.child(name)))
+        return directories
+
+
+def _check_may_inspect(caller: Caller, path: NamespacePath, inode: Inode) -> None:
+    """Raises AccessDenied."""
+    access = Access.READ if inode.kind is Kind.FILE else Access.READ | Access.EXECUTE
+    if not caller.may(inode, access):
+        raise refusal(caller, access, path, inode)

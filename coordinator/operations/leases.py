@@ -1,0 +1,73 @@
+"""Who extends which file just now: soft state, one writer at a time. Pure: `now_s` comes in, nothing waits.
+
+A lease is taken, renewed by every call of its holder, and released. One that has not been renewed for
+`limits.lease_s` may be taken by somebody else; until that happens its holder may go on. That the former holder
+can do no harm afterwards is not ensured here but by the numbers in the metadata (`namespace_append`).
+
+A coordinator that has just started knows no lease. What the metadata has on record counts as held for
+`limits.lease_s` from then on, in which its holder, if there is one, says that it is there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from peacefs.coordinator.metadata.model import InodeId, Lease
+from peacefs.protocol.errors import AlreadyBeingCreated, LeaseExpired
+from peacefs.protocol.limits import lease_s
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    lease: Lease
+    heard_s: float
+
+
+class Leases:
+    """The leases whose holders have been heard of lately, longest ago first."""
+
+    def __init__(self, now_s: float) -> None:
+        self._started_s = now_s
+        self._held: dict[InodeId, _Held] = {}
+
+    def check_free(self, now_s: float, inode: InodeId, recorded: Lease | None, holder: str, what: str) -> None:
+        """Raises AlreadyBeingCreated when anybody but `holder` has the lease of `inode`.
+
+        `recorded` is the metadata's lease, `what` the change that is refused then, for the message.
+        """
+        self._forget_silent(now_s)
+        held = self._held.get(inode)
+        lease = held.lease if held is not None else recorded if now_s - self._started_s < lease_s else None
+        if lease is not None and lease.holder != holder:
+            raise AlreadyBeingCreated(
+                f"Failed to {what} because this file lease is currently owned by {lease.holder}"
+            )
+
+    def hold(self, now_s: float, inode: InodeId, lease: Lease) -> None:
+        """The lease has a new holder, or another number."""
+        self._held.pop(inode, None)
+        self._held[inode] = _Held(lease, now_s)
+
+    def renew(self, now_s: float, inode: InodeId, lease: Lease, recorded: Lease | None) -> None:
+        """The holder is there. Raises LeaseExpired if the lease is no more."""
+        held = self._held.get(inode)
+        if recorded != lease or (held is not None and held.lease != lease):
+            raise LeaseExpired(f"Client (={lease.holder}) is not the lease owner any more (inode {inode})")
+        self.hold(now_s, inode, lease)
+
+    def release(self, inode: InodeId, lease: Lease) -> None:
+        """The holder is done. Does nothing if somebody else has it."""
+        held = self._held.get(inode)
+        if held is not None and held.lease == lease:
+            del self._held[inode]
+
+    def forget(self, inode: InodeId) -> None:
+        """Nobody has it, whoever had."""
+        self._held.pop(inode, None)
+
+    def _forget_silent(self, now_s: float) -> None:
+        while self._held:
+            inode, held = next(iter(self._held.items()))
+            if now_s - held.heard_s < lease_s:
+                return
+            del self._held[inode]

@@ -1,0 +1,78 @@
+"""Placing chunks: numbers, a pipeline of datanodes, and signed leave to write through it."""
+
+from __future__ import annotations
+
+from peacefs.coordinator.cluster.membership import Node
+from peacefs.coordinator.scheduling.write_sets import InFlight
+from peacefs.protocol.errors import NoDatanodes
+from peacefs.protocol.ids import ChunkId, NodeId
+from peacefs.protocol.limits import chunk_begin_s, grant_open_s, write_token_lifetime_s
+from peacefs.protocol.messages import Allocated, GrantedChunk
+from peacefs.protocol.tokens import ChunkWrite, FirstChunk
+
+from .context import Workplace
+
+
+class Placing:
+    """For new files, files that are extended, and copies."""
+
+    def __init__(self, workplace: Workplace) -> None:
+        self._at = workplace
+
+    def place(
+        self,
+        replication: int,
+        writer_host: str | None,
+        exclude: frozenset[NodeId],
+        writer: str,
+        *,
+        is_shown: bool = False,
+    ) -> tuple[Allocated, Node]:
+        """A chunk with a number of its own, given to `writer` alone, and its pipeline's head. Raises NoDatanodes.
+
+        With `is_shown` others than the writer may come to have the leave: it is good for the head's gateway only.
+        """
+        chunk, version = self._at.numbering.next(), self._at.numbering.next()
+        nodes = self._at.cluster.place(
+            self._at.monotonic(), chunk, writer_host, replication, exclude, write_token_lifetime_s
+        )
+        self._at.cluster.abandonment.hand(chunk, writer)
+        # Who comes later is given another: this one may be garbage before its writer can say that it is kept.
+        begin_by_s = self._at.wall_clock() + chunk_begin_s
+        ids, head = [node.id for node in nodes], nodes[0]
+        if is_shown:
+            token = self._at.signer.sign(FirstChunk(begin_by_s, chunk, version, ids, head.registration.process))
+        else:
+            token = self._at.signer.sign(ChunkWrite(begin_by_s, chunk, version, ids))
+        return Allocated(chunk, version, [node.hop for node in nodes], token), head
+
+    def place_ahead(self, replication: int, writer_host: str | None, writer: str) -> Allocated | None:
+        """A chunk for a file that `writer` may come with soon; none where that cannot be now."""
+        if not self._at.cluster.ready(self._at.monotonic()):
+            return None
+        try:
+            return self.place(replication, writer_host, frozenset(), writer)[0]
+        except NoDatanodes:
+            return None
+
+    def granted(self, grant: InFlight) -> GrantedChunk | None:
+        """The same for a chunk that the scheduling service has placed; None if a node of it is not known."""
+        at = self._at
+        hops = [hop for node in grant.nodes if (hop := at.cluster.hop(node)) is not None]
+        if len(hops) != len(grant.nodes):
+            return None
+        use_by_s = at.wall_clock() + grant.granted_s + grant_open_s - at.monotonic()
+        token = ChunkWrite(use_by_s, grant.chunk, grant.version, list(grant.nodes), grant.number)
+        allocated = Allocated(grant.chunk, grant.version, hops, at.signer.sign(token))
+        return GrantedChunk(grant.index, at.numbering.epoch, grant.number, allocated)
+
+    def write_token(self, chunk: ChunkId, version: int, nodes: list[NodeId]) -> str:
+        """Leave to copy a version of a chunk to these nodes, or to measure them with one."""
+        expires_s = self._at.wall_clock() + write_token_lifetime_s
+        return self._at.signer.sign(ChunkWrite(expires_s=expires_s, chunk=chunk, version=version, nodes=nodes))
+
+    def nodes_by_http_name(self, names: frozenset[str]) -> frozenset[NodeId]:
+        """The datanodes that a client calls `host:port`."""
+        if not names:
+            return names
+        return frozenset(node.id for node in self._at.cluster.members.all() if node.http_name in names)

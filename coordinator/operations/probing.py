@@ -1,0 +1,64 @@
+"""Chunks that are written to measure the network: through datanodes that are named, for no file, not for long."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from peacefs.coordinator.cluster.commands import Order
+from peacefs.coordinator.cluster.membership import State
+from peacefs.protocol.errors import BadRequest, NoDatanodes, Overloaded
+from peacefs.protocol.ids import ChunkId, NodeId, Version
+from peacefs.protocol.limits import probe_memory_s, probes_max
+from peacefs.protocol.messages import Allocated, DeleteChunks, Replica
+
+from .context import Workplace
+from .placement import Placing
+
+
+class _Probe(NamedTuple):
+    version: Version
+    nodes: tuple[NodeId, ...]
+    forgotten_s: float
+
+
+class Probing:
+    """Remembers its probes, so that nothing else can be deleted by their name."""
+
+    def __init__(self, workplace: Workplace, placing: Placing) -> None:
+        self._at = workplace
+        self._placing = placing
+        self._probes: dict[ChunkId, _Probe] = {}
+
+    def allocate(self, pipeline: Sequence[NodeId]) -> Allocated:
+        """Leave to write one chunk through exactly these datanodes. Raises BadRequest, NoDatanodes, Overloaded."""
+        now_s = self._at.monotonic()
+        self._probes = {chunk: probe for chunk, probe in self._probes.items() if probe.forgotten_s > now_s}
+        if len(self._probes) >= probes_max:
+            raise Overloaded(f"{probes_max} chunks that measure the network are under way; try again in a while")
+        if len(set(pipeline)) < len(pipeline):
+            raise BadRequest("a datanode is in the pipeline twice")
+        hops = [self._at.cluster.hop(node) for node in pipeline if self._is_alive(node)]
+        if len(hops) < len(pipeline):
+            dead = next(node for node in pipeline if not self._is_alive(node))
+            raise NoDatanodes(f"no datanode {dead} is alive")
+        chunk, version = self._at.numbering.next(), self._at.numbering.next()
+        self._probes[chunk] = _Probe(version, tuple(pipeline), now_s + probe_memory_s)
+        return Allocated(
+            chunk=chunk,
+            version=version,
+            pipeline=[hop for hop in hops if hop is not None],
+            token=self._placing.write_token(chunk, version, list(pipeline)),
+        )
+
+    def _is_alive(self, node_id: NodeId) -> bool:
+        node = self._at.cluster.members.get(node_id)
+        return node is not None and node.state is State.ALIVE
+
+    def forget(self, chunks: Collection[ChunkId]) -> None:
+        """Has the replicas of these probes deleted; of other chunks nothing."""
+        for chunk in chunks:
+            probe = self._probes.pop(chunk, None)
+            if probe is not None:
+                replica = Replica(chunk, probe.version, 0)
+                self._at.send([Order(node, DeleteChunks([replica])) for node in probe.nodes])

@@ -1,0 +1,51 @@
+"""Operations on quotas, as the fronts call them."""
+
+from __future__ import annotations
+
+from peacefs.coordinator.metadata.model import Quota, Usage
+from peacefs.coordinator.metadata.store import Transaction
+from peacefs.coordinator.namespace import access_checks as checks
+from peacefs.coordinator.namespace import quotas
+from peacefs.coordinator.namespace.paths import parse_path
+from peacefs.coordinator.namespace.permissions import Access
+from peacefs.coordinator.namespace.resolution import find_existing
+from peacefs.coordinator.namespace.retry_cache import Applied, Asked
+from peacefs.coordinator.namespace.snapshots import changeable_path, snapshotted_directory
+from peacefs.protocol.errors import AccessDenied
+
+from .context import Workplace
+from .names import Names
+
+
+class Limiting:
+    """Superusers set quotas; whoever may list a directory sees how much of them is used. Paths are texts."""
+
+    def __init__(self, workplace: Workplace, names: Names) -> None:
+        self._at = workplace
+        self._names = names
+
+    async def set_quota(
+        self, path: str, user: str, names: int | None, space: int | None, request_id: str = ""
+    ) -> None:
+        """See `quotas.set_quota`. Done once under a request id."""
+        if not self._at.callers.of(user).is_superuser:
+            raise AccessDenied(f"Access denied for user {user}. Superuser privilege is required")
+        parsed = changeable_path(path)
+
+        def change(tx: Transaction) -> Applied[None]:
+            quotas.set_quota(tx, parsed, names, space)
+            return Applied(None)
+
+        await self._at.once(Asked(request_id, ("quota", str(parsed), user, names, space)), change)
+
+    async def usage(self, path: str, user: str) -> Quota:
+        """What a directory with a quota holds, at once; what any other path holds is counted. FileNotFound."""
+        parsed, caller = parse_path(path), self._at.callers.of(user)
+        if snapshotted_directory(parsed) is None:
+            with self._at.reader.view():
+                kept = self._at.reader.quota(find_existing(self._at.reader, parsed).inode)
+                if kept is not None:
+                    checks.check_access(self._at.reader, parsed, caller, Access.READ | Access.EXECUTE)
+                    return kept
+        counted = await self._names.content_summary(path, user)
+        return Quota(None, None, Usage(counted.directories + counted.files, counted.space_consumed))

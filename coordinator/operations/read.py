@@ -1,0 +1,195 @@
+"""Reading files: leave to read, and where the chunks are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from peacefs.coordinator.cluster.membership import Node, State
+from peacefs.coordinator.metadata.model import FileChunk, FileStatus, Kind
+from peacefs.coordinator.metadata.store import ROOT
+from peacefs.coordinator.namespace import access_checks, snapshots
+from peacefs.coordinator.namespace import operations as namespace
+from peacefs.coordinator.namespace.paths import parse_path
+from peacefs.coordinator.namespace.permissions import Access
+from peacefs.protocol.errors import ChunkUnavailable, PathIsDirectory
+from peacefs.protocol.ids import ChunkId
+from peacefs.protocol.limits import read_token_lifetime_s
+from peacefs.protocol.messages import ChunkLayout, Done, GetLayout, Hop, Layout, Replica, ReportCorrupt, Usage
+from peacefs.protocol.tokens import ChunkRead, FileRead
+
+from .context import Workplace
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTicket:
+    """Where to fetch the data."""
+
+    http_host: str
+    http_port: int
+    token: str
+    length: int
+    #: Of a file of one chunk; the datanode would have to ask for it.
+    layout: Layout | None
+    block_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class BlockLocation:
+    """A chunk, its place in its file, and who holds it."""
+
+    chunk: FileChunk
+    offset: int
+    nodes: list[Node]
+
+    @property
+    def length(self) -> int:
+        return self.chunk.length
+
+
+@dataclass(frozen=True, slots=True)
+class FileLocations:
+    """The chunks of a part of a file, which has `length` bytes in all."""
+
+    length: int
+    blocks: list[BlockLocation]
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadableFile:
+    """A file that the caller may read, and where it was found: now, or in a snapshot."""
+
+    path: str
+    status: FileStatus
+    place: snapshots.Place
+
+    def chunks(self) -> list[FileChunk]:
+        return namespace.layout(self.place.reader, self.status.inode)
+
+
+class Reading:
+    """A reader gets a token for the inode, so that what it opened stays what it reads, whatever is renamed."""
+
+    def __init__(self, workplace: Workplace) -> None:
+        self._at = workplace
+
+    async def open(
+        self,
+        path: str,
+        user: str,
+        client_host: str | None = None,
+        exclude: frozenset[str] = frozenset(),
+        offset: int = 0,
+    ) -> OpenTicket:
+        """A datanode near the reader, and leave to read the file as it is now."""
+        file = self._readable_file(path, user)
+        await self._at.until_ready()
+        chunks = file.chunks()
+        node = self._gateway_for(file.path, chunks, client_host, exclude, offset)
+        token = self._at.signer.sign(self._read_token(file, user))
+        layout = self._layout(chunks, node.registration.data_host, first=node) if len(chunks) == 1 else None
+        http = node.registration
+        length, block_bytes = file.status.length, file.status.block_bytes
+        return OpenTicket(http.http_host, http.http_port, token, length, layout, block_bytes)
+
+    async def open_direct(self, path: str, user: str, client_host: str | None) -> tuple[str, Layout, FileStatus]:
+        """For our own client, which reads from datanodes itself: the token, the layout, the status."""
+        file = self._readable_file(path, user)
+        await self._at.until_ready()
+        layout = self._layout(file.chunks(), client_host)
+        return self._at.signer.sign(self._read_token(file, user)), layout, file.status
+
+    async def layout(self, wanted: GetLayout, reader_host: str | None) -> Layout:
+        """Where the chunks of an open file are now."""
+        token = self._at.signer.verify(wanted.token, FileRead, self._at.wall_clock())
+        await self._at.until_ready()
+        reader = self._at.reader if token.at_tx is None else self._at.reader.at(token.at_tx, ROOT)
+        namespace.status_of_inode(reader, token.inode)
+        return self._layout(namespace.layout(reader, token.inode), reader_host)
+
+    async def report_corrupt(self, report: ReportCorrupt) -> Done:
+        """A reader met bad bytes; the datanode is asked to check."""
+        replica = Replica(report.chunk, report.version, 0)
+        self._at.send(self._at.cluster.suspect_replica(report.node, replica))
+        return Done()
+
+    async def block_locations(self, path: str, user: str, offset: int, length: int) -> FileLocations:
+        """The chunks that overlap a range of a file."""
+        file = self._readable_file(path, user)
+        await self._at.until_ready()
+        blocks = []
+        at = 0
+        for chunk in file.chunks():
+            if at < offset + length and at + chunk.length > offset:
+                blocks.append(BlockLocation(chunk, at, self._at.cluster.locations(chunk.chunk)))
+            at += chunk.length
+        return FileLocations(at, blocks)
+
+    def space(self) -> Usage:
+        """Of the whole cluster, replicas counted one by one."""
+        return self._at.cluster.members.space()
+
+    def _readable_file(self, path: str, user: str) -> _ReadableFile:
+        parsed, caller = parse_path(path), self._at.callers.of(user)
+        with self._at.reader.view():
+            access_checks.check_way_to_snapshots(self._at.reader, parsed, caller)
+            place = snapshots.locate(self._at.reader, parsed)
+            access_checks.check_access(place.reader, place.path, caller, Access.READ)
+            status = namespace.status(place.reader, place.path)
+        if status.kind is Kind.DIRECTORY:
+            raise PathIsDirectory(f"Path is not a file: {path}")
+        return _ReadableFile(path, status, place)
+
+    def _read_token(self, file: _ReadableFile, user: str) -> FileRead:
+        return FileRead(
+            expires_s=self._at.wall_clock() + read_token_lifetime_s,
+            path=file.path,
+            inode=file.status.inode,
+            user=user,
+            at_tx=file.place.snapshot.at_tx if file.place.snapshot else None,
+        )
+
+    def _layout(self, chunks: Sequence[FileChunk], reader_host: str | None, first: Node | None = None) -> Layout:
+        """The chunks, of one look-up, tell the length too: the file may be extended or cut meanwhile.
+
+        The replica on `first` comes first.
+        """
+        expires_s = self._at.wall_clock() + read_token_lifetime_s
+        return Layout(
+            sum(chunk.length for chunk in chunks),
+            [
+                ChunkLayout(
+                    chunk.chunk,
+                    chunk.version,
+                    chunk.length,
+                    self._at.signer.sign(ChunkRead(expires_s=expires_s, chunk=chunk.chunk)),
+                    self._hops(chunk.chunk, reader_host, first),
+                )
+                for chunk in chunks
+            ],
+        )
+
+    def _hops(self, chunk: ChunkId, reader_host: str | None, first: Node | None) -> list[Hop]:
+        nodes = self._at.cluster.locations(chunk, reader_host)
+        return [node.hop for node in sorted(nodes, key=lambda node: node is not first)]
+
+    def _gateway_for(
+        self,
+        path: str,
+        chunks: Sequence[FileChunk],
+        client_host: str | None,
+        exclude: frozenset[str],
+        offset: int,
+    ) -> Node:
+        holders: list[Node] = []
+        at = 0
+        for chunk in chunks:
+            at += chunk.length
+            if offset < at:
+                holders = self._at.cluster.locations(chunk.chunk, client_host)
+                break
+        for nodes in (holders, self._at.cluster.members.all()):
+            for node in nodes:
+                if node.state is State.ALIVE and node.http_name not in exclude:
+                    return node
+        raise ChunkUnavailable(f"no datanode is alive to read {path} from")

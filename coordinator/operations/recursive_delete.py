@@ -1,0 +1,60 @@
+"""Whether a caller may remove all that lies below a path: looked at in turns, as a tree may be large, and once
+more, for what has changed since, by the transaction that removes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from peacefs.coordinator.metadata.store import Transaction
+from peacefs.coordinator.namespace import access_checks
+from peacefs.coordinator.namespace.paths import NamespacePath
+from peacefs.coordinator.namespace.permissions import Caller
+from peacefs.protocol.errors import ServiceUnready
+from peacefs.protocol.limits import rights_walks_max
+
+from .context import Workplace
+
+T = TypeVar("T")
+
+
+class _LookAgain(Exception):
+    """What may be removed has changed too much since it was looked at."""
+
+
+class RemovalRights:
+    """Of one caller, for one path. `look`, then `commit` a change that calls `check`."""
+
+    def __init__(self, workplace: Workplace, path: NamespacePath, caller: Caller) -> None:
+        self._at = workplace
+        self._path = path
+        self._caller = caller
+        self._looked_at_tx: int | None = None
+
+    async def look(self) -> None:
+        """Raises AccessDenied."""
+        self._looked_at_tx = self._at.reader.last_tx()
+        await self._at.in_turns(access_checks.check_below(self._at.reader, self._path, self._caller))
+
+    def check(self, tx: Transaction) -> None:
+        """To be called by the change before it removes anything. Raises AccessDenied."""
+        since_tx = self._looked_at_tx
+        if since_tx is None or not access_checks.check_below_again(tx, self._path, self._caller, since_tx):
+            raise _LookAgain
+
+    async def commit(self, change: Callable[[Transaction], T]) -> T:
+        """Commits a change, looking again when its check has found too much that is new.
+
+        Raises ServiceUnready when that comes to no end.
+        """
+        for walk in range(rights_walks_max):
+            if walk:
+                await self.look()
+            try:
+                return await self._at.commit(change)
+            except _LookAgain:
+                continue
+        raise ServiceUnready(
+            f"{self._path} changes faster than it can be seen whether what it holds may be removed; try again"
+        )

@@ -1,0 +1,114 @@
+"""Deletes temporary files that dead writers left, if the operator wants it.
+
+A file goes when its name is temporary (`temporary_names`), nobody extends it, and it has not changed for the age
+that was set, by the clock on the wall and for `limits.temporary_watched_s` under the eyes of this process too: a
+clock that jumps makes no file old. Who wrote it could have renamed it at once; who comes back after that time
+finds it gone and its rename refused, as if the file had never been whole. It is deleted for good: no reader knows
+the name, and in a trash it would go on taking up room.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from peacefs.coordinator.metadata.model import Inode, InodeId, Kind, Lease
+from peacefs.coordinator.metadata.store import ROOT, Reader, Transaction
+from peacefs.coordinator.namespace import operations as namespace
+from peacefs.coordinator.namespace.paths import NamespacePath
+from peacefs.coordinator.namespace.resolution import find
+from peacefs.protocol.errors import AlreadyBeingCreated, PeacefsError
+from peacefs.protocol.limits import temporary_entries_per_turn, temporary_watched_max, temporary_watched_s
+from peacefs.protocol.values.temporary_names import wanted_name
+
+from .context import Workplace
+from .leases import Leases
+
+log = logging.getLogger("peacefs.coordinator")
+
+
+class Watch:
+    """Which temporary files have stayed as they are since when. Pure; forgets those that a look does not meet."""
+
+    def __init__(self) -> None:
+        self._since: dict[InodeId, tuple[Inode, float]] = {}
+        self._met: dict[InodeId, tuple[Inode, float]] = {}
+
+    def is_left(self, now_s: float, now_ms: int, inode: Inode, age_s: float) -> bool:
+        """Whether a file has been left by its writer, as far as clocks can tell."""
+        seen, since_s = self._since.get(inode.inode, (inode, now_s))
+        if seen != inode:
+            since_s = now_s
+        if len(self._met) < temporary_watched_max:
+            self._met[inode.inode] = (inode, since_s)
+        return now_ms - inode.modified_ms >= age_s * 1000 and now_s - since_s >= temporary_watched_s
+
+    def end_look(self) -> None:
+        """All temporary files that there are have been asked about."""
+        self._since, self._met = self._met, {}
+
+
+class TemporaryFiles:
+    """Looks through all names in short turns; keeps only which temporary files it has seen."""
+
+    def __init__(self, workplace: Workplace, leases: Leases) -> None:
+        self._at = workplace
+        self._leases = leases
+        self._watch = Watch()
+        self.collected = 0
+
+    async def collect(self, age_s: float) -> int:
+        """Deletes what has been left for `age_s` seconds. How many files."""
+        before = self.collected
+        after: tuple[InodeId, str] = (0, "")
+        while entries := self._at.reader.entries(*after, temporary_entries_per_turn):
+            for _parent, name, inode in entries:
+                if wanted_name(name) is not None:
+                    await self._look_at(inode, age_s)
+            after = entries[-1][:2]
+            await self._at.sleep(0)
+        self._watch.end_look()
+        return self.collected - before
+
+    async def _look_at(self, number: InodeId, age_s: float) -> None:
+        with self._at.reader.view():
+            inode = self._at.reader.inode(number)
+            if inode is None or inode.kind is Kind.DIRECTORY:
+                return
+            path = path_of(self._at.reader, number)
+            lease = self._at.reader.lease(number)
+        left = self._watch.is_left(self._at.monotonic(), self._at.now_ms(), inode, age_s)
+        if path is None or not left or self._is_extended(number, lease):
+            return
+        now_ms = self._at.now_ms()
+        try:
+            deleted = await self._at.commit(lambda tx: _delete(tx, path, inode, lease, now_ms))
+        except PeacefsError as refusal:
+            log.warning("the temporary file %s stays: %s", path, refusal.message)
+            return
+        if deleted is not None:
+            self._at.free(deleted.freed)
+            self.collected += 1
+            log.info("deleted %s (%d bytes), which a writer left", path, inode.length)
+
+    def _is_extended(self, inode: InodeId, lease: Lease | None) -> bool:
+        try:
+            self._leases.check_free(self._at.monotonic(), inode, lease, "", "collect")
+        except AlreadyBeingCreated:
+            return True
+        return False
+
+
+def _delete(
+    tx: Transaction, path: NamespacePath, seen: Inode, lease: Lease | None, now_ms: int
+) -> namespace.DeleteResult | None:
+    """None when it is not what was seen any more: renamed, replaced, changed, or with a new lease."""
+    way = find(tx, path)
+    if not way.is_whole or way.deepest != seen or tx.lease(seen.inode) != lease:
+        return None
+    return namespace.delete(tx, path, False, now_ms)
+
+
+def path_of(reader: Reader, inode: InodeId) -> NamespacePath | None:
+    """What an inode is called; None for one below a directory that has lost its name."""
+    way = reader.ancestors(inode)
+    return NamespacePath(tuple(name for _, name in way)) if way and way[0][0] == ROOT else None

@@ -1,0 +1,152 @@
+"""The trash of all users: what clients put there becomes checkpoints, which expire.
+
+As in HDFS, what is deleted stays at least as long as the setting says, and at most twice as long: a checkpoint
+holds what was deleted while the time of one went by. Other than in HDFS, a coordinator that was away when a time
+ended makes the checkpoint when it starts: one that is up in the daytime only would never make any.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Generator
+from enum import Enum
+from math import inf
+from typing import NamedTuple
+
+from peacefs.coordinator.metadata.model import Kind, RenameMode
+from peacefs.coordinator.metadata.store import ROOT_PERMISSION, Reader, Transaction
+from peacefs.coordinator.namespace import operations as namespace
+from peacefs.coordinator.namespace.paths import NamespacePath, parse_path
+from peacefs.coordinator.namespace.resolution import existing_inode, follow
+from peacefs.protocol.errors import PeacefsError
+from peacefs.protocol.limits import list_page_entries, trash_users_per_turn
+from peacefs.protocol.values.trash import (
+    CURRENT_NAME,
+    HOMES,
+    TRASH_NAME,
+    checkpoint_name,
+    has_expired,
+)
+
+from .context import Workplace
+from .names import Names
+
+_HOMES = parse_path(HOMES)
+log = logging.getLogger("peacefs.coordinator")
+
+
+class Step(Enum):
+    """What is to be done with a directory of a trash."""
+
+    CLOSE = "make a checkpoint of it"
+    DELETE = "delete it"
+
+
+class Due(NamedTuple):
+    """One thing to do."""
+
+    step: Step
+    path: NamespacePath
+
+
+def find_due(
+    reader: Reader, now_ms: int, kept_minutes: int, *, close_before_ms: float
+) -> Generator[None, None, list[Due]]:
+    """The checkpoints that have expired, and what is to become one: a `Current` that changed last before
+    `close_before_ms`. In turns of some users."""
+    due: list[Due] = []
+    after = ""
+    while True:
+        with reader.view():
+            way = follow(reader, _HOMES)
+            users = reader.children(way.last, after, trash_users_per_turn) if way.is_whole else []
+        for name, home in users:
+            if home.kind is Kind.DIRECTORY:
+                trash = _HOMES.child(name).child(TRASH_NAME)
+                due += _due_of(reader, trash, now_ms, kept_minutes, close_before_ms)
+        if len(users) < trash_users_per_turn:
+            return due
+        after = users[-1][0]
+        yield
+
+
+def _due_of(
+    reader: Reader, trash: NamespacePath, now_ms: int, kept_minutes: int, close_before_ms: float
+) -> list[Due]:
+    with reader.view():
+        way = follow(reader, trash)
+        # One page is years of checkpoints; should there be more, the next time finds them.
+        entries = reader.children(way.last, "", list_page_entries) if way.is_whole else []
+        directories = {name: inode for name, inode in entries if inode.kind is Kind.DIRECTORY}
+        current = directories.get(CURRENT_NAME)
+        holds = (
+            current is not None and current.modified_ms < close_before_ms and reader.has_children(current.inode)
+        )
+    due = [Due(Step.DELETE, trash.child(name)) for name in directories if has_expired(name, now_ms, kept_minutes)]
+    return [*due, Due(Step.CLOSE, trash.child(CURRENT_NAME))] if holds else due
+
+
+class Trash:
+    """Empties the trash of all users. With 0 minutes there is none, and nothing is looked at."""
+
+    def __init__(self, workplace: Workplace, names: Names, kept_minutes: int) -> None:
+        self._at = workplace
+        self._names = names
+        self.kept_minutes = kept_minutes
+        #: As of the last look; none before the first.
+        self._period: int | None = None
+
+    async def prepare(self) -> None:
+        """Lets users make their homes, if nobody has said where else they are to be: like the root, for all."""
+        if self.kept_minutes == 0:
+            return
+
+        def change(tx: Transaction) -> None:
+            if not follow(tx, _HOMES).is_whole:
+                owner = existing_inode(tx, tx.root).owner
+                namespace.mkdirs(tx, _HOMES, owner, ROOT_PERMISSION, self._at.now_ms())
+
+        await self._at.commit(change)
+
+    async def empty(self) -> None:
+        """Deletes what has expired; when a period has ended since the last time, makes checkpoints.
+
+        At the first time, of what has not changed since the period began: the end of another was missed.
+        """
+        if self.kept_minutes == 0:
+            return
+        period = self._current_period()
+        if self._period is None:
+            close_before_ms: float = period * self._period_ms()
+        else:
+            close_before_ms = inf if period != self._period else -inf
+        self._period = period
+        turns = find_due(self._at.reader, self._at.now_ms(), self.kept_minutes, close_before_ms=close_before_ms)
+        for due in await self._at.in_turns(turns):
+            try:
+                await (self._delete(due.path) if due.step is Step.DELETE else self._close(due.path))
+            except PeacefsError as refusal:
+                log.warning("%s of the trash stays for now: %s", due.path, refusal.message)
+
+    def _current_period(self) -> int:
+        return self._at.now_ms() // self._period_ms()
+
+    def _period_ms(self) -> int:
+        return max(1, self.kept_minutes) * 60_000
+
+    async def _delete(self, path: NamespacePath) -> None:
+        result = await self._at.commit(lambda tx: namespace.delete(tx, path, True, self._at.now_ms()))
+        self._at.free(result.freed)
+        self._names.reclaim_soon()
+        log.info("deleted %s of the trash", path)
+
+    async def _close(self, current: NamespacePath) -> None:
+        now_ms = self._at.now_ms()
+        directory = current.ancestor(len(current.components) - 1)
+        name = checkpoint_name(now_ms)
+        names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(1)))
+        checkpoint = next(
+            path for name in names if not follow(self._at.reader, path := directory.child(name)).is_whole
+        )
+        await self._at.commit(lambda tx: namespace.rename(tx, current, checkpoint, RenameMode.STRICT, now_ms))

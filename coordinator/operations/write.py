@@ -1,0 +1,329 @@
+"""Writing files: placing chunks, and publishing what was written, in one commit."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from peacefs.coordinator.metadata.model import InodeId, Lease
+from peacefs.coordinator.metadata.store import Transaction
+from peacefs.coordinator.namespace import access_checks
+from peacefs.coordinator.namespace import operations as namespace
+from peacefs.coordinator.namespace.create import checked_replication
+from peacefs.coordinator.namespace.paths import parse_path
+from peacefs.coordinator.namespace.resolution import check_writer
+from peacefs.coordinator.namespace.retry_cache import check_request_id
+from peacefs.coordinator.namespace.snapshots import changeable_path
+from peacefs.protocol.errors import AccessDenied, BadRequest, ChunkUnavailable, NoDatanodes, PeacefsError
+from peacefs.protocol.ids import ChunkId, NodeId, epoch_of, show
+from peacefs.protocol.limits import (
+    checksum_block_bytes,
+    chunk_bytes_max,
+    hearsay_believed_s,
+    heartbeat_interval_s,
+    kept_chunks_per_call,
+    unreferenced_chunk_kept_s,
+    write_token_lifetime_s,
+)
+from peacefs.protocol.messages import (
+    AllocateChunk,
+    Allocated,
+    Completed,
+    CompleteFile,
+    Done,
+    Flushed,
+    FlushFile,
+    KeepChunks,
+    PublishFile,
+    WrittenChunk,
+)
+from peacefs.protocol.request_ids import new_request_id
+from peacefs.protocol.tokens import ChunkWrite, FileLease, FileWrite
+
+from .append import Appending, writer_of, writer_with
+from .context import Workplace
+from .placement import Placing
+from .quota_checks import check_room
+from .write_grants import ScheduleDesk
+
+log = logging.getLogger("peacefs.coordinator")
+
+
+@dataclass(frozen=True, slots=True)
+class CreateFile:
+    """What a writer asks for. Zero for `replication` or `block_bytes` means the default."""
+
+    path: str
+    user: str
+    overwrite: bool = False
+    permission: int = 0o644
+    replication: int = 0
+    block_bytes: int = 0
+    create_parent: bool = True
+    client_host: str | None = None
+    #: Datanodes that failed, as clients of WebHDFS call them, and as our own do.
+    exclude: frozenset[str] = frozenset()
+    failed: frozenset[NodeId] = frozenset()
+    #: A chunk that was placed ahead for the same request and will not be written.
+    abandoned: ChunkId | None = None
+    request_id: str = ""
+    #: Whether others than the writer may come to have the first chunk, for it goes into a URL.
+    is_shown: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTicket:
+    """Where to send the data: the HTTP address of the first chunk's head, with all that it needs."""
+
+    http_host: str
+    http_port: int
+    token: str
+    allocated: Allocated
+
+
+class Writing:
+    """Commits nothing before the completion; until then a file is a token in its writer's hands."""
+
+    def __init__(
+        self, workplace: Workplace, placing: Placing, appending: Appending, schedule: ScheduleDesk
+    ) -> None:
+        self._at = workplace
+        self._placing = placing
+        self._appending = appending
+        self._schedule = schedule
+
+    async def create(self, wanted: CreateFile) -> CreateTicket:
+        """Places the first chunk and signs all that the completion needs. Commits nothing."""
+        if wanted.abandoned is not None:
+            self._at.send(self._at.cluster.given_up([wanted.abandoned], writer_with(wanted.request_id)))
+        parsed = changeable_path(wanted.path)
+        check_request_id(wanted.request_id)
+        replication = checked_replication(wanted.replication)
+        with self._at.reader.view():
+            access_checks.check_create(self._at.reader, parsed, self._at.callers.of(wanted.user), wanted.overwrite)
+            check_writer(self._at.reader, parsed)
+            namespace.check_create(self._at.reader, parsed, wanted.overwrite, wanted.create_parent, replication)
+        await self._at.until_ready()
+        token = FileWrite(
+            expires_s=self._at.wall_clock() + write_token_lifetime_s,
+            path=str(parsed),
+            user=wanted.user,
+            overwrite=wanted.overwrite,
+            permission=wanted.permission,
+            replication=replication,
+            block_bytes=_block_bytes(wanted.block_bytes),
+            create_parent=wanted.create_parent,
+            # A stock client sends none; the datanode may still have to repeat the completion.
+            request_id=wanted.request_id or new_request_id(),
+            client_host=wanted.client_host or "",
+        )
+        exclude = wanted.failed | self._placing.nodes_by_http_name(wanted.exclude)
+        allocated, head = self._placing.place(
+            token.replication, wanted.client_host, exclude, writer_of(token), is_shown=wanted.is_shown
+        )
+        return CreateTicket(
+            head.registration.http_host, head.registration.http_port, self._at.signer.sign(token), allocated
+        )
+
+    async def allocate(self, wanted: AllocateChunk, writer_host: str | None) -> Allocated:
+        """A further chunk for a file being written, or one in place of a chunk whose pipeline failed."""
+        token = self._at.signer.verify_for_writing(wanted.token, self._at.wall_clock())
+        if isinstance(token, FileLease):
+            self._appending.renew_lease(token)
+        check_room(self._at.reader, token, wanted.written_bytes)
+        writer = writer_of(token)
+        if wanted.abandoned is not None:
+            self._at.send(self._at.cluster.given_up([wanted.abandoned], writer))
+        await self._at.until_ready()
+        allocated, _head = self._placing.place(token.replication, writer_host, frozenset(wanted.exclude), writer)
+        return allocated
+
+    async def keep(self, wanted: KeepChunks) -> Done:
+        """A writer still holds chunks that are part of no file yet. Raises AccessDenied, BadRequest."""
+        token = self._at.signer.verify_for_writing(wanted.token, self._at.wall_clock())
+        if len(wanted.chunks) > kept_chunks_per_call:
+            raise BadRequest(f"one call keeps {kept_chunks_per_call} chunks at most, not {len(wanted.chunks)}")
+        for_ms = int(unreferenced_chunk_kept_s * 1000)
+        await self._at.commit(lambda tx: namespace.keep_chunks(tx, token.path, wanted.chunks, for_ms))
+        return Done()
+
+    async def complete(self, wanted: CompleteFile, writer_host: str | None) -> Completed:
+        """Creates the name and publishes the file, or extends the one that is there, in one commit."""
+        token = self._at.signer.verify_for_writing(wanted.token, self._at.wall_clock())
+        check_request_id(wanted.ahead)
+        await self._verify(wanted.chunks)
+        writer = writer_of(token)
+        with self._publishing(writer, wanted.chunks):
+            if isinstance(token, FileLease):
+                publication = await self._appending.complete(token, wanted.chunks, wanted.replaced)
+            else:
+                file = _file(token, wanted.chunks)
+                publication = await self._at.commit(lambda tx: self._publish(tx, file))
+            self._take_in(token.path, token.replication, wanted.chunks, publication)
+        if isinstance(token, FileLease):
+            return Completed(publication.length)
+        return self._completed(publication, wanted.chunks, writer, token.replication, wanted.ahead, writer_host)
+
+    async def publish(self, wanted: PublishFile, writer_host: str | None) -> Completed:
+        """`create` and `complete` in one, for a file of one chunk that was placed ahead for this request."""
+        file, chunks = wanted.file, [wanted.chunk]
+        if not file.request_id:
+            raise BadRequest("a file is published at once under the request id that its chunk was placed for")
+        check_request_id(wanted.ahead)
+        leave = self._at.signer.verify(wanted.token, ChunkWrite, self._at.wall_clock())
+        if (leave.chunk, leave.version) != (wanted.chunk.chunk, wanted.chunk.version):
+            raise AccessDenied("the token is for another chunk than the one that is to be published")
+        await self._verify(chunks)
+        writer = writer_with(file.request_id)
+        with self._publishing(writer, chunks):
+            made = namespace.FileToComplete(
+                path=changeable_path(file.path),
+                user=file.user,
+                overwrite=file.overwrite,
+                permission=file.permission,
+                replication=checked_replication(file.replication),
+                block_bytes=_block_bytes(file.block_bytes),
+                create_parent=file.create_parent,
+                request_id=file.request_id,
+                chunks=chunks,
+            )
+            publication = await self._at.commit(lambda tx: self._publish(tx, made))
+            self._take_in(file.path, made.replication, chunks, publication)
+        return self._completed(publication, chunks, writer, made.replication, wanted.ahead, writer_host)
+
+    def _completed(
+        self,
+        publication: namespace.Publication,
+        chunks: Sequence[WrittenChunk],
+        writer: str,
+        replication: int,
+        ahead: str,
+        writer_host: str | None,
+    ) -> Completed:
+        """Of a new file."""
+        if not publication.added:
+            self._give_up_repetition(writer, chunks)
+        if not ahead:
+            return Completed(publication.length)
+        placed = self._placing.place_ahead(replication, writer_host, writer_with(ahead))
+        return Completed(publication.length, placed)
+
+    async def flush(self, wanted: FlushFile, writer_host: str | None) -> Flushed:
+        """As `complete`, but the writer goes on, as the holder of the file's lease."""
+        token = self._at.signer.verify_for_writing(wanted.token, self._at.wall_clock())
+        await self._verify(wanted.chunks)
+        with self._publishing(writer_of(token), wanted.chunks):
+            if isinstance(token, FileLease):
+                renewed, publication = await self._appending.flush(token, wanted)
+            else:
+                renewed, publication = await self._publish_open(token, wanted)
+            self._take_in(token.path, token.replication, wanted.chunks, publication)
+        lease = self._at.signer.verify(renewed, FileLease, self._at.wall_clock())
+        try:
+            allocated, _head = self._placing.place(token.replication, writer_host, frozenset(), writer_of(lease))
+        except NoDatanodes:
+            # What was flushed is safe all the same; the writer asks for a chunk when it has more.
+            return Flushed(renewed, publication.length)
+        return Flushed(renewed, publication.length, allocated)
+
+    async def _publish_open(self, token: FileWrite, wanted: FlushFile) -> tuple[str, namespace.Publication]:
+        file, drawn = _file(token, wanted.chunks), Lease(self._at.numbering.next(), wanted.holder)
+
+        def change(tx: Transaction) -> tuple[namespace.Publication, InodeId, Lease]:
+            before = tx.answer(token.request_id) is not None
+            publication = self._publish(tx, file)
+            return publication, *namespace.lease_published(tx, file.path, drawn, before=before)
+
+        publication, inode, lease = await self._at.commit(change)
+        self._appending.hold(inode, lease)
+        completion = new_request_id()
+        return (
+            self._appending.lease_token(token.path, inode, lease, token.replication, completion),
+            publication,
+        )
+
+    @contextmanager
+    def _publishing(self, writer: str, written: Sequence[WrittenChunk]) -> Iterator[None]:
+        """What is refused for good is given up for the writer: nothing else would ever be made of it."""
+        chunks = [chunk.chunk for chunk in written]
+        try:
+            with self._at.cluster.abandonment.publishing(chunks):
+                yield
+        except PeacefsError as refusal:
+            if not refusal.retriable:
+                self._at.send(self._at.cluster.given_up(chunks, writer))
+            raise
+
+    def _give_up_repetition(self, writer: str, written: Sequence[WrittenChunk]) -> None:
+        """The file was published by an earlier body; what a repeated one was written to is nobody's."""
+        with self._at.reader.view():
+            spare = [each.chunk for each in written if self._at.reader.chunk(each.chunk) is None]
+        if spare:
+            self._at.send(self._at.cluster.given_up(spare, writer))
+
+    async def _verify(self, chunks: Sequence[WrittenChunk]) -> None:
+        for chunk in chunks:
+            if not chunk.receipts:
+                raise BadRequest("a chunk without receipts is on no datanode; write it again")
+            for receipt in chunk.receipts:
+                self._at.signer.verify_receipt(receipt, chunk.chunk, chunk.version, chunk.length, chunk.checksum)
+        if self._at.reader.floor_held():
+            await self._find_again([chunk.chunk for chunk in chunks])
+
+    async def _find_again(self, chunks: Sequence[ChunkId]) -> None:
+        """What a coordinator before a restore gave to garbage is not on record: its chunks have to be there.
+
+        Raises ChunkUnavailable.
+        """
+        before = [chunk for chunk in chunks if epoch_of(chunk) != self._at.numbering.epoch]
+        deadline_s = self._at.monotonic() + hearsay_believed_s
+        while missing := [chunk for chunk in before if not self._at.cluster.is_held(chunk)]:
+            if self._at.monotonic() >= deadline_s:
+                raise ChunkUnavailable(f"no datanode has chunk {show(missing[0])}; write its data again")
+            await self._at.sleep(heartbeat_interval_s / 4)
+
+    def _take_in(
+        self, path: str, replication: int, chunks: Sequence[WrittenChunk], publication: namespace.Publication
+    ) -> None:
+        self._at.cluster.published(publication.added)
+        self._schedule.published(chunks)
+        self._schedule.fast_lane.published(record.length for record in publication.added)
+        self._at.free(publication.freed)
+        fewest = min((len(chunk.receipts) for chunk in chunks), default=replication)
+        if fewest < replication:
+            log.warning("%s was written to %d of %d replicas; repair follows", path, fewest, replication)
+
+    def write_token(self, chunk: ChunkId, version: int, nodes: list[str]) -> str:
+        """Leave to copy a version of a chunk to these nodes."""
+        return self._placing.write_token(chunk, version, nodes)
+
+    def _publish(self, tx: Transaction, file: namespace.FileToComplete) -> namespace.Publication:
+        """The caller's rights are looked at again: what the path leads through may be another's by now."""
+        caller = self._at.callers.of(file.user)
+        if not caller.is_superuser and tx.answer(file.request_id) is None:
+            access_checks.check_create(tx, file.path, caller, file.overwrite)
+        return namespace.complete_file(tx, file, self._at.now_ms())
+
+
+def _file(token: FileWrite, chunks: Sequence[WrittenChunk]) -> namespace.FileToComplete:
+    return namespace.FileToComplete(
+        path=parse_path(token.path),
+        user=token.user,
+        overwrite=token.overwrite,
+        permission=token.permission,
+        replication=token.replication,
+        block_bytes=token.block_bytes,
+        create_parent=token.create_parent,
+        request_id=token.request_id,
+        chunks=chunks,
+    )
+
+
+def _block_bytes(wanted: int) -> int:
+    """Our chunk size for what the client calls block size: whole checksum blocks, within the limit."""
+    if wanted < 0:
+        raise BadRequest(f"block size {wanted} is negative")
+    wanted = min(wanted or chunk_bytes_max, chunk_bytes_max)
+    return max(checksum_block_bytes, wanted // checksum_block_bytes * checksum_block_bytes)

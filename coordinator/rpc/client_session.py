@@ -1,0 +1,206 @@
+"""Clients' framed connections: control calls, which cost a tenth of what they do over REST.
+
+They come to the port for HTTP (`protocol/service/http_server.py` tells them apart by their first byte), so that a
+client needs no other address. A client knows no secret: it may ask what REST lets it ask, and is believed to be
+the user that it names, as there.
+
+Everything runs on the event loop. A connection has one call under way; what it sends meanwhile waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, cast
+
+from peacefs.coordinator.operations.files import Files
+from peacefs.protocol.errors import Overloaded, PeacefsError, ProtocolViolation
+from peacefs.protocol.frames import FrameReader, encode
+from peacefs.protocol.handshake import Identity, Peer, accepting
+from peacefs.protocol.limits import (
+    client_links_max,
+    frame_header_bytes_max,
+    hello_frame_bytes_max,
+    hello_timeout_s,
+    http_requests_in_flight_max,
+    idle_connection_timeout_s,
+    link_at_once_bytes,
+    link_backlog_bytes_max,
+)
+from peacefs.protocol.messages import Failure, Message
+from peacefs.protocol.service.metrics import frames_sent
+
+from .dispatch import CALLS_OF_CLIENTS, answer
+
+log = logging.getLogger("peacefs.coordinator")
+
+
+class ClientLinks:
+    """All framed connections of clients."""
+
+    def __init__(self, me: Identity, files: Files, clock: Callable[[], float] = time.monotonic) -> None:
+        self.me = me
+        self.files = files
+        self.clock = clock
+        self._open: set[ClientLink] = set()
+        #: Those without a call under way, longest first. Who finds its connection closed makes another.
+        self._idle: dict[ClientLink, None] = {}
+        #: Those with one, and what answers it.
+        self._busy: dict[ClientLink, asyncio.Task[None]] = {}
+
+    def link(self) -> ClientLink:
+        """What serves a connection that has just come."""
+        return ClientLink(self)
+
+    def stop(self) -> None:
+        for link in list(self._open):
+            link.close()
+        for task in list(self._busy.values()):
+            task.cancel()
+
+    # -- called by links ---------------------------------------------------------------------------
+
+    def opened(self, link: ClientLink) -> None:
+        """Of too many the one goes that has been idle for longest."""
+        self._open.add(link)
+        self._idle[link] = None
+        if len(self._open) > client_links_max:
+            next(iter(self._idle)).abort()
+
+    def closed(self, link: ClientLink) -> None:
+        self._open.discard(link)
+        self._idle.pop(link, None)
+
+    def begin(self, link: ClientLink, work: Coroutine[Any, Any, None]) -> None:
+        """A link without a call gets one, which says `ended`. Raises Overloaded when too many are under way."""
+        if len(self._busy) >= http_requests_in_flight_max:
+            work.close()
+            raise Overloaded(f"{len(self._busy)} calls are under way already; try again")
+        self._busy[link] = asyncio.get_running_loop().create_task(work)
+        self._idle.pop(link, None)
+
+    def ended(self, link: ClientLink) -> None:
+        del self._busy[link]
+        if link in self._open:
+            self._idle[link] = None
+
+
+class ClientLink(asyncio.Protocol):
+    """One connection."""
+
+    def __init__(self, links: ClientLinks) -> None:
+        self._links = links
+        self._frames = FrameReader(hello_frame_bytes_max)
+        self._transport: asyncio.Transport
+        self._hello: Generator[Message, Message, Peer] | None = None
+        self._peer: Peer | None = None
+        self._host: str | None = None
+        self._answering = False
+        self._is_paused = False
+        self._heard_s = 0.0
+        self._deadline: asyncio.TimerHandle
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        address = transport.get_extra_info("peername")
+        self._host = address[0] if address else None
+        self._links.opened(self)
+        self._deadline = asyncio.get_running_loop().call_later(hello_timeout_s, self._close_if_silent)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._deadline.cancel()
+        self._links.closed(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._heard_s = self._links.clock()
+        self._frames.take(data)
+        self._work()
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def abort(self) -> None:
+        self._links.closed(self)
+        self._transport.abort()
+
+    def _close_if_silent(self) -> None:
+        idle_s = self._links.clock() - self._heard_s
+        if self._peer is None or (idle_s >= idle_connection_timeout_s and not self._answering):
+            self._transport.abort()
+            return
+        wait_s = max(idle_connection_timeout_s - idle_s, hello_timeout_s)
+        self._deadline = asyncio.get_running_loop().call_later(wait_s, self._close_if_silent)
+
+    def _work(self) -> None:
+        """Begins the next call, if it is here and none is under way."""
+        try:
+            while not self._answering and not self._transport.is_closing():
+                frame = self._frames.next()
+                if frame is None:
+                    break
+                if self._peer is None:
+                    self._continue_hello(frame.message)
+                else:
+                    self._begin(frame.message, frame.tag)
+        except PeacefsError as error:
+            log.warning("the connection of a client on %s closed: %s", self._host, error.message)
+            self._write(Failure(error.code, error.message))
+            self._transport.close()
+        self._read_while_there_is_room()
+
+    def _read_while_there_is_room(self) -> None:
+        is_full = self._answering and self._frames.buffered_bytes > link_at_once_bytes
+        if is_full == self._is_paused or self._transport.is_closing():
+            return
+        self._is_paused = is_full
+        if is_full:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+
+    def _continue_hello(self, message: Message) -> None:
+        try:
+            if self._hello is None:
+                self._hello = accepting(self._links.me, os.urandom(16), message)
+                self._write(next(self._hello))
+                return
+            self._write(self._hello.send(message))
+            next(self._hello)
+        except StopIteration as stop:
+            self._peer = cast(Peer, stop.value)
+            self._frames.bytes_max = frame_header_bytes_max
+
+    def _begin(self, message: Message, tag: int) -> None:
+        if not isinstance(message, CALLS_OF_CLIENTS):
+            raise ProtocolViolation(
+                f"{type(message).__name__} is nothing for a client to say: this is the coordinator's port for "
+                "clients (--port), datanodes and agents come to the one of --node-port"
+            )
+        try:
+            self._links.begin(self, self._answer(message, tag))
+            self._answering = True
+        except Overloaded as error:
+            self._write(Failure(error.code, error.message), tag)
+
+    async def _answer(self, message: Message, tag: int) -> None:
+        assert self._peer is not None
+        try:
+            self._write(await answer(self._links.files, message, self._host, self._peer.name), tag)
+        finally:
+            self._answering = False
+            self._links.ended(self)
+        self._work()
+
+    def _write(self, message: Message, tag: int = 0) -> None:
+        """A client that does not read its answers is cut off rather than waited for."""
+        if self._transport.is_closing():
+            return
+        if self._transport.get_write_buffer_size() > link_backlog_bytes_max:
+            log.warning("a client on %s does not read what it is sent; its connection is closed", self._host)
+            self._transport.abort()
+            return
+        frames_sent.inc()
+        self._transport.write(encode(message, tag=tag))

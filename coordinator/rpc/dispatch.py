@@ -1,0 +1,115 @@
+"""What gateways and our clients ask of files over frames: messages to operations, outcomes to replies."""
+
+from __future__ import annotations
+
+import logging
+
+from peacefs.coordinator.operations import write as writing
+from peacefs.coordinator.operations.files import Files
+from peacefs.protocol.errors import PeacefsError
+from peacefs.protocol.ids import NodeId
+from peacefs.protocol.messages import (
+    AbandonLease,
+    AllocateChunk,
+    CompleteFile,
+    Created,
+    CreateFile,
+    Failure,
+    FlushFile,
+    GetLayout,
+    KeepChunks,
+    Message,
+    Opened,
+    OpenFile,
+    PublishFile,
+    RenewLease,
+    ReportCorrupt,
+    StateReads,
+    StateWriteSet,
+    StreamEnded,
+    StreamsFound,
+    TakeLease,
+)
+
+log = logging.getLogger("peacefs.coordinator")
+
+_WITH_A_TOKEN = (
+    *(AllocateChunk, CompleteFile, KeepChunks, RenewLease, AbandonLease, GetLayout, ReportCorrupt, StateWriteSet),
+)
+#: What datanodes ask, as clients that live in them.
+CALLS_OF_DATANODES = (*_WITH_A_TOKEN, TakeLease, StreamEnded, StreamsFound)
+#: What clients ask, who are who they say they are, as over HTTP.
+CALLS_OF_CLIENTS = (*_WITH_A_TOKEN, CreateFile, PublishFile, OpenFile, FlushFile, StateReads)
+
+
+async def answer(
+    files: Files, message: Message, host: str | None, who: str, *, link: NodeId | None = None
+) -> Message:
+    """The reply to a call of `who`, on `host`; raises nothing, for a Failure is a reply too.
+
+    `link` is the datanode over whose link the call came, if it is one: what grants can be pushed over.
+    """
+    try:
+        if link is not None and isinstance(message, StreamEnded):
+            return files.schedule.ended(link, message)
+        if link is not None and isinstance(message, StreamsFound):
+            return files.schedule.found(link, message)
+        if isinstance(message, StateWriteSet):
+            return await files.schedule.state(message, link, host)
+        return await _carry_out(files, message, host)
+    except PeacefsError as error:
+        return Failure(error.code, error.message, error.culprit)
+    except Exception:
+        log.exception("a %s of %s failed", type(message).__name__, who)
+        return Failure("PeacefsError", "an internal error of the coordinator; its log says more")
+
+
+async def _carry_out(files: Files, message: Message, host: str | None) -> Message:
+    match message:
+        case CreateFile():
+            ticket = await files.writing.create(wanted(message, host))
+            return Created(ticket.token, ticket.allocated)
+        case PublishFile():
+            return await files.writing.publish(message, host)
+        case OpenFile():
+            token, layout, _status = await files.reading.open_direct(message.path, message.user, host)
+            return Opened(token, layout)
+        case AllocateChunk():
+            return await files.writing.allocate(message, host)
+        case CompleteFile():
+            return await files.writing.complete(message, host)
+        case FlushFile():
+            return await files.writing.flush(message, host)
+        case TakeLease():
+            return await files.appending.take_lease(message, host)
+        case KeepChunks():
+            return await files.writing.keep(message)
+        case RenewLease():
+            return await files.appending.renew(message)
+        case AbandonLease():
+            return await files.appending.abandon(message)
+        case GetLayout():
+            return await files.reading.layout(message, host)
+        case ReportCorrupt():
+            return await files.reading.report_corrupt(message)
+        case StateReads():
+            return await files.recovery.state(message)
+        case _:
+            raise AssertionError(f"{type(message).__name__} is not dispatched here")
+
+
+def wanted(message: CreateFile, host: str | None) -> writing.CreateFile:
+    """A message of a client on `host`, as the operation takes it."""
+    return writing.CreateFile(
+        path=message.path,
+        user=message.user,
+        overwrite=message.overwrite,
+        permission=message.permission,
+        replication=message.replication,
+        block_bytes=message.block_bytes,
+        create_parent=message.create_parent,
+        client_host=host,
+        failed=frozenset(message.exclude),
+        abandoned=message.abandoned,
+        request_id=message.request_id,
+    )

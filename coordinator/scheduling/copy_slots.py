@@ -1,0 +1,32 @@
+"""Copies for repair and balancing that hold a slot of their target, as a policy counts them. Pure."""
+
+from __future__ import annotations
+
+from peacefs.peace.policies.interface import Policy
+from peacefs.peace.policies.ledger import WriteSet
+from peacefs.protocol.ids import ChunkId, NodeId
+from peacefs.protocol.limits import chunk_bytes_max
+
+
+class CopySlots:
+    """By chunk: from, to, and what the policy calls it, which changes with the policy."""
+
+    def __init__(self) -> None:
+        self._copies: dict[ChunkId, tuple[NodeId, NodeId, int]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._copies)
+
+    def begin(self, policy: Policy, chunk: ChunkId, source: NodeId, target: NodeId) -> None:
+        write_set = WriteSet("copies", source, 1, (chunk_bytes_max,))
+        self._copies[chunk] = source, target, policy.adopt(write_set, [target]).number
+
+    def begin_again(self, policy: Policy) -> None:
+        """Another policy takes all of them over."""
+        for chunk, (source, target, _) in list(self._copies.items()):
+            self.begin(policy, chunk, source, target)
+
+    def end(self, chunk: ChunkId) -> int | None:
+        """What the policy calls it; None for one that is not known or has ended."""
+        _, _, number = self._copies.pop(chunk, (None, None, None))
+        return number

@@ -1,0 +1,88 @@
+"""What is told of checkpoints over REST: what a process beside the coordinator finds in their files, and runs.
+
+Which command that process is, is given from above: the coordinator knows nothing of Spark (decision 12).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from peacefs.coordinator.namespace.paths import parse_path
+from peacefs.coordinator.operations.query_reports import Reporting
+from peacefs.coordinator.operations.query_runs import Fencing
+from peacefs.protocol.errors import BadRequest, Unsupported, from_wire
+from peacefs.protocol.limits import checkpoint_look_patience_s, checkpoint_look_timeout_s
+from peacefs.protocol.values.query_runs import without_run
+
+from .runner import SideProcess
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    answer: msgspec.Raw = msgspec.Raw(b"null")
+    code: str = ""
+    message: str = ""
+
+
+class CheckpointLooks:
+    """Owned by an event loop. `address` is where the coordinator can be reached from its own machine."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        address: str,
+        fencing: Fencing,
+        reporting: Reporting,
+        timeout_s: float = checkpoint_look_timeout_s,
+        patience_s: float = checkpoint_look_patience_s,
+    ) -> None:
+        self._command = command
+        self._address = address
+        self._fencing = fencing
+        self._reporting = reporting
+        self._timeout_s = timeout_s
+        self._process = SideProcess("look at checkpoints", command, timeout_s, patience_s)
+
+    async def all_below(self, path: str, user: str) -> list[dict[str, Any]]:
+        """A summary of every checkpoint at and below a path, with its latest run and its driver's last report.
+
+        Raises FileNotFound, AccessDenied, BadRequest, Overloaded, Unsupported.
+        """
+        answer = await self._ask(path, user, all_below=True)
+        found = await asyncio.to_thread(msgspec.json.decode, answer, type=list[dict[str, Any]])
+        return await self._with_what_is_known(found, path, user)
+
+    async def one(self, path: str, user: str) -> dict[str, Any]:
+        """All of one checkpoint; raises as `all_below`."""
+        answer = await self._ask(path, user, all_below=False)
+        found = await asyncio.to_thread(msgspec.json.decode, answer, type=dict[str, Any])
+        return (await self._with_what_is_known([found], path, user))[0]
+
+    async def _with_what_is_known(self, found: list[dict[str, Any]], path: str, user: str) -> list[dict[str, Any]]:
+        """Adds the latest run of each, and what its driver has reported last; None where there is none."""
+        runs = {run.path: run for run in await self._fencing.latest(path, user)}
+        reports = {without_run(said.location): said for said in self._reporting.below(path, user)}
+        return [each | {"run": runs.get(each["root"]), "report": reports.get(each["root"])} for each in found]
+
+    async def _ask(self, path: str, user: str, *, all_below: bool) -> msgspec.Raw:
+        if not self._command:
+            raise Unsupported("this coordinator was started without what looks at checkpoints")
+        question = {
+            "coordinator": self._address,
+            "user": user,
+            "path": "/" + "/".join(parse_path(path).components),
+            "all_below": all_below,
+        }
+        try:
+            said = await self._process.ask(msgspec.json.encode(question))
+        except TimeoutError:
+            raise BadRequest(
+                f"looking took more than {self._timeout_s:g} s and was ended; ask for a directory further down"
+            ) from None
+        answer = await asyncio.to_thread(msgspec.json.decode, said, type=_Answer)
+        if answer.code:
+            raise from_wire(answer.code, answer.message)
+        return answer.answer

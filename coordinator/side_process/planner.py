@@ -1,0 +1,85 @@
+"""Dry runs of policies, each in a process of its own: a solver holds the interpreter for seconds, and the
+coordinator has heartbeats to hear.
+
+One at a time; one that takes too long is ended. Nothing of the coordinator's state is touched. The process is
+this module: a `Task` as JSON comes in on stdin, a `Plan` or an error goes out on stdout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import sys
+
+import msgspec
+
+from peacefs.peace.dry_run import Plan, Task, dry_run
+from peacefs.protocol.errors import BadRequest, PeacefsError, from_wire
+from peacefs.protocol.limits import plan_patience_s, plan_timeout_s
+
+from .runner import SideProcess
+
+
+class _Refused(msgspec.Struct, frozen=True, tag="refused"):
+    code: str
+    message: str
+
+
+class _Planned(msgspec.Struct, frozen=True, tag="planned"):
+    plan: Plan
+
+
+results: msgspec.json.Decoder[_Planned | _Refused] = msgspec.json.Decoder(_Planned | _Refused)
+
+
+class Planner:
+    """Owned by an event loop. `timeout_s` bounds one dry run, `patience_s` the wait for the one before it."""
+
+    def __init__(self, timeout_s: float = plan_timeout_s, patience_s: float = plan_patience_s) -> None:
+        self._timeout_s = timeout_s
+        self._process = SideProcess("plan", (sys.executable, "-P", "-m", __name__), timeout_s, patience_s)
+
+    async def plan(self, task: Task) -> Plan:
+        """Raises what `dry_run` raises, BadRequest for what takes too long, and Overloaded."""
+        result = await self._in_a_process(_encoded(task))
+        if isinstance(result, _Refused):
+            raise from_wire(result.code, result.message)
+        return result.plan
+
+    async def _in_a_process(self, task: bytes) -> _Planned | _Refused:
+        try:
+            answer = await self._process.ask(task)
+        except TimeoutError:
+            raise BadRequest(
+                f"planning took more than {self._timeout_s:g} s and was ended; ask for fewer chunks"
+            ) from None
+        return await asyncio.to_thread(results.decode, answer)
+
+
+def _encoded(task: Task) -> bytes:
+    """A structure that came as JSON may hold what is none: halves of characters, numbers beyond 64 bits."""
+    try:
+        return msgspec.json.encode(task)
+    except (ValueError, OverflowError, RecursionError) as error:
+        raise BadRequest(f"topology: {error}") from None
+
+
+def carry_out(task: bytes) -> bytes:
+    """What the process does: its input to its output."""
+    result: _Planned | _Refused
+    try:
+        result = _Planned(dry_run(msgspec.json.decode(task, type=Task)))
+    except PeacefsError as error:
+        result = _Refused(error.code, error.message)
+    return msgspec.json.encode(result)
+
+
+def _main() -> None:
+    # Whoever asked may be gone, and kill nobody.
+    seconds = int(2 * plan_timeout_s)
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    sys.stdout.buffer.write(carry_out(sys.stdin.buffer.read()))
+
+
+if __name__ == "__main__":
+    _main()

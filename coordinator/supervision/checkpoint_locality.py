@@ -1,0 +1,53 @@
+"""Where a checkpoint's replicas are: by host and by rack, from the chunk map."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator
+
+from peacefs.coordinator.cluster.core import Cluster
+from peacefs.coordinator.metadata.model import InodeId, Kind
+from peacefs.coordinator.metadata.store import Reader
+from peacefs.coordinator.namespace.paths import parse_path
+from peacefs.coordinator.namespace.resolution import find_existing
+from peacefs.protocol.errors import PathError
+from peacefs.protocol.limits import supervised_survey_entries_max, supervised_survey_entries_per_turn
+
+from .locality import Holdings
+
+
+def survey(reader: Reader, cluster: Cluster, checkpoint: str) -> Generator[None, None, Holdings]:
+    """In turns; of a large tree so many files as `limits.supervised_survey_entries_max` allows.
+
+    What is not there holds nothing: a query's first run makes it.
+    """
+    by_host: Counter[str] = Counter()
+    by_rack: Counter[str] = Counter()
+    nodes = cluster.members.alive()
+    rack_of = {node.registration.data_host: node.rack for node in nodes}
+    pending = _top(reader, checkpoint)
+    seen = 0
+    while pending and seen < supervised_survey_entries_max:
+        directory, after = pending.pop()
+        page = reader.children(directory, after, supervised_survey_entries_per_turn)
+        if len(page) == supervised_survey_entries_per_turn:
+            pending.append((directory, page[-1][0]))
+        for _name, inode in page:
+            if inode.kind is Kind.DIRECTORY:
+                pending.append((inode.inode, ""))
+                continue
+            for reference in reader.references(inode.inode):
+                holders = cluster.locations(reference.chunk)
+                by_host.update(dict.fromkeys({node.registration.data_host for node in holders}, reference.length))
+                by_rack.update(dict.fromkeys({node.rack for node in holders}, reference.length))
+        seen += len(page)
+        yield
+    return Holdings(by_host, by_rack, rack_of)
+
+
+def _top(reader: Reader, checkpoint: str) -> list[tuple[InodeId, str]]:
+    try:
+        with reader.view():
+            return [(find_existing(reader, parse_path(checkpoint)).inode, "")]
+    except PathError:
+        return []

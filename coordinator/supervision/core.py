@@ -1,0 +1,335 @@
+"""Which query runs where, and what becomes of it when its driver or its node dies. Pure: events and `now` in,
+records to be made durable out.
+
+    WAITING --an agent is chosen--> STARTING --the run is begun, and committed--> RUNNING --exit status 0--> ENDED
+       ^                                |                                            |
+       |<----- refused for now ---------'      exit status, silence or return of the |
+       |<------------------------------------- agent without it, not too often ------'--- too often --> FAILED
+
+    WAITING, STARTING, RUNNING --asked to stop--> STOPPING --its agent is rid of it, or dead--> STOPPED
+
+An agent says every second what it runs, and is answered with all that it is to run, no more and no less: nothing
+that is lost on the way needs to be repeated. A query gets another run only when the one before has ended: its
+agent said so, has itself been started anew, or has been silent for so long that what it ran has ended by itself
+(`limits.agent_dead_after_s`). Where that goes wrong, because a whole node was paused, the run's fence holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from peacefs.coordinator.metadata.model import QueryRecord
+from peacefs.protocol.errors import BadRequest, FileAlreadyExists, FileNotFound, NodeIdTaken, Overloaded
+from peacefs.protocol.limits import (
+    agent_dead_after_s,
+    supervised_backoff_max_s,
+    supervised_backoff_s,
+    supervised_queries_max,
+    supervised_settled_s,
+    suspect_after_s,
+)
+from peacefs.protocol.messages import AgentBeat, RunOrder, RunReport
+from peacefs.protocol.values.supervised_queries import OVER, Phase
+
+from .locality import Candidate, Holdings, choose
+
+_NEVER_STARTED = "stopped before it was started"
+_WITH_AN_AGENT = (Phase.RUNNING, Phase.STOPPING)
+
+
+@dataclass(slots=True)
+class Agent:
+    """An agent as it said last."""
+
+    beat: AgentBeat
+    heard_s: float
+
+
+@dataclass(slots=True)
+class Query:
+    """A query, and what need not survive a restart of the coordinator."""
+
+    record: QueryRecord
+    #: Not to be started before; and since when it has been running.
+    due_s: float
+    running_since_s: float
+    failed_on: str | None = None
+
+
+@dataclass(slots=True)
+class Supervision:
+    """All queries and agents. What methods return is to be committed before anybody is told."""
+
+    now_s: float
+    queries: dict[str, Query] = field(default_factory=dict)
+    agents: dict[str, Agent] = field(default_factory=dict)
+    #: Since the coordinator's start: runs that were begun, runs that failed, agents that fell silent.
+    begun_total: int = 0
+    failed_total: int = 0
+    lost_total: int = 0
+
+    def recall(self, records: Iterable[QueryRecord]) -> None:
+        """After a start. Agents are waited for as if they had just been heard."""
+        for record in records:
+            query = self.queries[record.name] = Query(record, self.now_s, self.now_s)
+            if record.phase is Phase.STOPPING and not record.run:
+                self._over(query, Phase.STOPPED, _NEVER_STARTED)
+
+    # -- what users ask ------------------------------------------------------------------------------
+
+    def register(self, now_s: float, record: QueryRecord) -> list[QueryRecord]:
+        """A query to be started; that it is there already is fine.
+
+        Raises FileAlreadyExists for a name that is in use, BadRequest for a checkpoint that is, Overloaded.
+        """
+        known = self.queries.get(record.name)
+        if known is not None and known.record.phase not in OVER:
+            if _is_same(known.record, record):
+                return []
+            raise FileAlreadyExists(f"a query {record.name} is supervised already; stop it first, or say --name")
+        for other in self.queries.values():
+            if (
+                record.checkpoint
+                and other.record.checkpoint == record.checkpoint
+                and other.record.phase not in OVER
+            ):
+                raise BadRequest(f"{record.checkpoint} is the checkpoint of query {other.record.name} already")
+        if known is None and len(self.queries) >= supervised_queries_max:
+            raise Overloaded(f"{supervised_queries_max} queries are known already; forget some that are over")
+        self.queries[record.name] = Query(record, now_s, now_s)
+        return [record]
+
+    def stop(self, name: str) -> list[QueryRecord]:
+        """It is to end, and stay so; that it is over is fine. Raises FileNotFound."""
+        query = self.existing(name)
+        phase = query.record.phase
+        if phase is Phase.WAITING:
+            return [self._over(query, Phase.STOPPED, _NEVER_STARTED)]
+        if phase is Phase.STARTING:
+            # No agent was told of a run, nor will be.
+            return [self._change(query, phase=Phase.STOPPING, run="", reason="asked to stop")]
+        if phase is Phase.RUNNING:
+            return [self._change(query, phase=Phase.STOPPING, reason="asked to stop")]
+        return []
+
+    def forget(self, name: str) -> None:
+        """Raises FileNotFound, and BadRequest for one that is not over."""
+        if self.existing(name).record.phase not in OVER:
+            raise BadRequest(f"query {name} is not over; stop it first")
+        del self.queries[name]
+
+    def stamp(self, record: QueryRecord, now_ms: int) -> QueryRecord:
+        """A record with the time of its change, which its query bears from now on."""
+        self.queries[record.name].record = replace(self.queries[record.name].record, changed_ms=now_ms)
+        return replace(record, changed_ms=now_ms)
+
+    def existing(self, name: str) -> Query:
+        """Raises FileNotFound."""
+        query = self.queries.get(name)
+        if query is None:
+            raise FileNotFound(f"there is no supervised query {name}")
+        return query
+
+    # -- what agents say -----------------------------------------------------------------------------
+
+    def heard(self, now_s: float, beat: AgentBeat) -> list[QueryRecord]:
+        """Raises NodeIdTaken while another process speaks under the same name."""
+        known = self.agents.get(beat.agent)
+        if (
+            known is not None
+            and known.beat.process != beat.process
+            and not known.beat.leaving
+            and now_s - known.heard_s < suspect_after_s
+        ):
+            raise NodeIdTaken(
+                f"an agent named {beat.agent} was heard a moment ago: is it another? Give each its own --name"
+            )
+        self.agents[beat.agent] = Agent(beat, now_s)
+        reports = {(report.query, report.run): report for report in beat.runs}
+        return [
+            changed
+            for query in self._of(beat.agent)
+            if (changed := self._judge(now_s, query, beat, reports.get((query.record.name, query.record.run))))
+        ]
+
+    def orders(self, agent: str) -> list[RunOrder]:
+        """All that an agent is to run."""
+        return [
+            RunOrder(
+                record.name, record.run, record.user, record.command[0], list(record.command[1:]), record.location
+            )
+            for query in self._of(agent)
+            if (record := query.record).phase is Phase.RUNNING
+        ]
+
+    def _judge(self, now_s: float, query: Query, beat: AgentBeat, report: RunReport | None) -> QueryRecord | None:
+        record = query.record
+        if record.phase is Phase.STOPPING:
+            gone = report is None or report.ended or record.process != beat.process
+            return self._over(query, Phase.STOPPED, "stopped") if gone else None
+        if record.process != beat.process or beat.leaving:
+            return self._fail(now_s, query, f"agent {beat.agent} was stopped, and what it ran with it")
+        if report is None or not report.ended:
+            return None
+        if report.status == 0:
+            return self._over(query, Phase.ENDED, "it ended with exit status 0")
+        return self._fail(now_s, query, _why(report))
+
+    # -- time ----------------------------------------------------------------------------------------
+
+    def tick(self, now_s: float) -> list[QueryRecord]:
+        """To be called several times a second: finds out whose agent is dead."""
+        self._forgive_own_pause(now_s)
+        changed = []
+        for query in self.queries.values():
+            if query.record.phase in _WITH_AN_AGENT and self._is_dead(now_s, query.record.agent):
+                why = f"nothing was heard of agent {query.record.agent} for {agent_dead_after_s:g} s"
+                if query.record.phase is Phase.STOPPING:
+                    changed.append(self._over(query, Phase.STOPPED, f"stopped: {why}"))
+                else:
+                    changed.append(self._fail(now_s, query, why))
+        for name in [name for name in self.agents if self._is_dead(now_s, name)]:
+            self.lost_total += not self.agents.pop(name).beat.leaving
+        return changed
+
+    def _forgive_own_pause(self, now_s: float) -> None:
+        gap_s = now_s - self.now_s
+        self.now_s = now_s
+        if gap_s > suspect_after_s / 2:
+            for agent in self.agents.values():
+                agent.heard_s += gap_s
+            for query in self.queries.values():
+                query.running_since_s += gap_s
+
+    def _is_dead(self, now_s: float, agent: str) -> bool:
+        known = self.agents.get(agent)
+        if known is not None:
+            return now_s - known.heard_s >= agent_dead_after_s
+        # Not heard since the coordinator's start, or since the run was given to it.
+        waiting = [query.running_since_s for query in self._of(agent)]
+        return now_s - max(waiting, default=now_s) >= agent_dead_after_s
+
+    # -- starting ------------------------------------------------------------------------------------
+
+    def due(self, now_s: float) -> list[QueryRecord]:
+        """What waits, need wait no longer, and can be started somewhere."""
+        return [
+            query.record
+            for query in self.queries.values()
+            if query.record.phase is Phase.WAITING and query.due_s <= now_s and self._candidates(query.record)
+        ]
+
+    def place(self, now_s: float, name: str, holdings: Holdings) -> QueryRecord | None:
+        """Chooses an agent for a query that is due; None if it is so no longer. Nothing is committed yet."""
+        query = self.queries.get(name)
+        if query is None or query.record.phase is not Phase.WAITING or query.due_s > now_s:
+            return None
+        agent = choose(self._candidates(query.record), holdings, query.failed_on)
+        if agent is None:
+            return None
+        process = self.agents[agent].beat.process
+        return self._change(query, phase=Phase.STARTING, agent=agent, process=process)
+
+    def begun(self, now_s: float, name: str, run: str, location: str) -> list[QueryRecord]:
+        """A run has been begun; once the record is committed, its agent may be told."""
+        query = self.queries.get(name)
+        if query is None:
+            return []
+        if query.record.phase is not Phase.STARTING:
+            return [self._not_to_be_started(query)]
+        query.running_since_s = now_s
+        self.begun_total += 1
+        record = self._change(query, phase=Phase.RUNNING, run=run, location=location, reason="")
+        agent = self.agents.get(record.agent)
+        if agent is not None and agent.beat.process != record.process:
+            return [self._fail(now_s, query, f"agent {record.agent} was started anew")]
+        return [record]
+
+    def refused(self, now_s: float, name: str, why: str, *, for_good: bool) -> list[QueryRecord]:
+        """No run could be begun."""
+        query = self.queries.get(name)
+        if query is None:
+            return []
+        if query.record.phase is not Phase.STARTING:
+            return [self._not_to_be_started(query)]
+        if for_good:
+            return [self._over(query, Phase.FAILED, why)]
+        query.due_s = now_s + supervised_backoff_s
+        return [self._change(query, phase=Phase.WAITING, agent="", process="", reason=why)]
+
+    def _not_to_be_started(self, query: Query) -> QueryRecord:
+        """Whoever stopped it, or registered another of its name, came first."""
+        if query.record.phase is Phase.STOPPING:
+            return self._over(query, Phase.STOPPED, _NEVER_STARTED)
+        return query.record
+
+    def _candidates(self, record: QueryRecord) -> list[Candidate]:
+        """Agents that may start a query, and have room."""
+        return [
+            Candidate(name, agent.beat.host, agent.beat.rack, len(running))
+            for name, agent in self.agents.items()
+            if not agent.beat.leaving
+            and (not record.nodes or name in record.nodes or agent.beat.host in record.nodes)
+            and _allows(agent.beat, record)
+            and len(running := self._occupied(name)) < agent.beat.runs_max
+        ]
+
+    def _occupied(self, agent: str) -> Sequence[Query]:
+        return [
+            query
+            for query in self.queries.values()
+            if query.record.agent == agent and query.record.phase in (Phase.STARTING, *_WITH_AN_AGENT)
+        ]
+
+    def _of(self, agent: str) -> list[Query]:
+        return [
+            query
+            for query in self.queries.values()
+            if query.record.agent == agent and query.record.phase in _WITH_AN_AGENT and query.record.run
+        ]
+
+    # -- changes -------------------------------------------------------------------------------------
+
+    def _fail(self, now_s: float, query: Query, why: str) -> QueryRecord:
+        """Its run is over: another one after a pause, unless there were too many."""
+        record = query.record
+        self.failed_total += 1
+        lasted_s = now_s - query.running_since_s
+        restarts = (0 if record.run and lasted_s >= supervised_settled_s else record.restarts) + 1
+        if restarts > record.restarts_max:
+            return self._over(query, Phase.FAILED, f"it failed {restarts} times, in the end because {why}")
+        query.failed_on = record.agent or None
+        query.due_s = now_s + min(supervised_backoff_s * 2 ** (restarts - 1), supervised_backoff_max_s)
+        return self._change(query, phase=Phase.WAITING, agent="", process="", restarts=restarts, reason=why)
+
+    def _over(self, query: Query, phase: Phase, why: str) -> QueryRecord:
+        return self._change(query, phase=phase, reason=why)
+
+    @staticmethod
+    def _change(query: Query, **changes: object) -> QueryRecord:
+        query.record = replace(query.record, **changes)  # type: ignore[arg-type]
+        return query.record
+
+
+def _is_same(known: QueryRecord, asked: QueryRecord) -> bool:
+    """Whether what is asked for is there, perhaps because it was asked for before."""
+
+    def wish(record: QueryRecord) -> tuple[object, ...]:
+        return record.user, record.command, record.checkpoint, record.nodes, record.restarts_max
+
+    return wish(known) == wish(asked)
+
+
+def _allows(beat: AgentBeat, record: QueryRecord) -> bool:
+    """Whether an agent's list has the query's command for its user, with what it wants to add to it."""
+    for command in beat.commands:
+        if command.name == record.command[0]:
+            has_leave = record.is_superuser or record.user in command.users
+            return has_leave and (command.extra_arguments or len(record.command) == 1)
+    return False
+
+
+def _why(report: RunReport) -> str:
+    how = "it could not be started" if report.status is None else f"exit status {report.status}"
+    return f"{how}: {report.last_words}" if report.last_words else how

@@ -1,0 +1,233 @@
+"""Supervised queries, as the fronts call them: what the core decides is committed before anybody is told of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from peacefs.coordinator.metadata.model import QueryRecord
+from peacefs.coordinator.namespace.paths import parse_path
+from peacefs.coordinator.operations.context import Workplace
+from peacefs.protocol.errors import BadRequest, PeacefsError, ServiceUnready
+from peacefs.protocol.ids import show
+from peacefs.protocol.limits import (
+    supervised_arguments_max,
+    supervised_command_characters_max,
+    supervised_name_characters_max,
+    supervised_nodes_max,
+    supervised_restarts_max,
+)
+from peacefs.protocol.messages import AgentBeat, AgentOrders
+from peacefs.protocol.values.supervised_queries import OVER, AgentStatus, QueryStatus, Supervised
+
+from .checkpoint_locality import survey
+from .core import Supervision
+from .locality import Holdings
+
+log = logging.getLogger("peacefs.coordinator")
+
+
+class Begun(Protocol):
+    """A run, and the path that its writer is given for the checkpoint."""
+
+    @property
+    def run(self) -> str: ...
+    @property
+    def location(self) -> str: ...
+
+
+class Fence(Protocol):
+    """What runs are begun and ended with: `fencing.Fencing`."""
+
+    def begin(self, path: str, user: str, host: str, pid: int) -> Awaitable[Begun]: ...
+    def end(self, location: str, user: str) -> Awaitable[None]: ...
+
+
+class Supervising:
+    """Used from the event loop only. `address` is the coordinator's for HTTP."""
+
+    def __init__(self, workplace: Workplace, fence: Fence, address: Callable[[], str]) -> None:
+        self._at = workplace
+        self._fence = fence
+        self._address = address
+        self._core = Supervision(workplace.monotonic())
+        #: The run of each query that a committed record has an agent run.
+        self._committed: dict[str, str] = {}
+        #: What the core decided last of each query, and what of it could not be committed so far.
+        self._latest: dict[str, QueryRecord] = {}
+        self._refused: list[QueryRecord] = []
+
+    @property
+    def core(self) -> Supervision:
+        """To be looked at."""
+        return self._core
+
+    def recall(self) -> None:
+        """At a start."""
+        records = self._at.reader.supervised_queries()
+        self._core.recall(records)
+        self._committed = {record.name: record.run for record in records}
+
+    # -- what users ask ------------------------------------------------------------------------------
+
+    async def register(self, record: QueryRecord) -> QueryStatus:
+        """Durable when this returns. Raises BadRequest, FileAlreadyExists, Overloaded, AccessDenied."""
+        _check(record)
+        if record.checkpoint:
+            record = replace(record, checkpoint=str(parse_path(record.checkpoint)))
+        record = replace(record, is_superuser=self._at.callers.of(record.user).is_superuser)
+        await self._record(self._core.register(self._at.monotonic(), record))
+        return self.status(record.name)
+
+    async def stop(self, name: str, user: str) -> QueryStatus:
+        """Asked for, and durable, when this returns; see the status. Raises FileNotFound, AccessDenied."""
+        self._check_owner(name, user)
+        await self._record(self._core.stop(name))
+        return self.status(name)
+
+    async def forget(self, name: str, user: str) -> None:
+        """Raises FileNotFound, AccessDenied, BadRequest for a query that is not over."""
+        self._check_owner(name, user)
+        self._core.forget(name)
+        self._refused = [record for record in self._refused if record.name != name]
+        self._latest.pop(name, None)
+        await self._at.commit(lambda tx: tx.forget_query(name))
+
+    def status(self, name: str) -> QueryStatus:
+        """Raises FileNotFound."""
+        return _status(self._core.existing(name).record)
+
+    def all(self) -> Supervised:
+        """Everything, in order of the names."""
+        now_s = self._at.monotonic()
+        return Supervised(
+            [_status(self._core.queries[name].record) for name in sorted(self._core.queries)],
+            [
+                AgentStatus(
+                    name,
+                    agent.beat.host,
+                    agent.beat.rack,
+                    [command.name for command in agent.beat.commands],
+                    agent.beat.runs_max,
+                    len(agent.beat.runs),
+                    round(now_s - agent.heard_s, 3),
+                )
+                for name, agent in sorted(self._core.agents.items())
+            ],
+        )
+
+    def _check_owner(self, name: str, user: str) -> None:
+        if user != self._core.existing(name).record.user:
+            self._at.callers.need_superuser(user)
+
+    # -- what agents say -----------------------------------------------------------------------------
+
+    async def heard(self, beat: AgentBeat) -> AgentOrders:
+        """Raises NodeIdTaken."""
+        if beat.agent not in self._core.agents:
+            log.info("agent %s on %s may run %s", beat.agent, beat.host, [each.name for each in beat.commands])
+        await self._record(self._core.heard(self._at.monotonic(), beat))
+        orders = [
+            order for order in self._core.orders(beat.agent) if self._committed.get(order.query) == order.run
+        ]
+        return AgentOrders(self._address(), orders)
+
+    # -- in the background ---------------------------------------------------------------------------
+
+    async def tick(self) -> None:
+        """To be called several times a second."""
+        await self._record(self._core.tick(self._at.monotonic()))
+        for record in self._core.due(self._at.monotonic()):
+            await self._start(record)
+
+    async def _start(self, waiting: QueryRecord) -> None:
+        holdings = Holdings()
+        if waiting.checkpoint:
+            holdings = await self._at.in_turns(survey(self._at.reader, self._at.cluster, waiting.checkpoint))
+        record = self._core.place(self._at.monotonic(), waiting.name, holdings)
+        if record is None:
+            return
+        try:
+            run, location = await self._begin(record)
+        except PeacefsError as fault:
+            changed = self._core.refused(
+                self._at.monotonic(), record.name, fault.message, for_good=not fault.retriable
+            )
+        else:
+            changed = self._core.begun(self._at.monotonic(), record.name, run, location)
+        await self._record(changed)
+
+    async def _begin(self, record: QueryRecord) -> tuple[str, str]:
+        """From here on writes of earlier runs are refused."""
+        if not record.checkpoint:
+            return show(self._at.numbering.next()), ""
+        run = await self._fence.begin(record.checkpoint, record.user, record.agent, 0)
+        return run.run, run.location
+
+    async def _record(self, changed: Sequence[QueryRecord]) -> None:
+        """In the order in which the core decided. Raises ServiceUnready: then it is committed the next time."""
+        stamped = [self._core.stamp(record, self._at.now_ms()) for record in changed]
+        records, self._refused = [*self._refused, *stamped], []
+        if not records:
+            return
+        self._latest.update((record.name, record) for record in stamped)
+        try:
+            # What was decided first is handed over first: nothing may come between a decision and this.
+            await self._at.commit(lambda tx: [tx.record_query(record) for record in records])
+        except ServiceUnready:
+            # Of what was decided since, and may be committed by now, nothing is to be overwritten.
+            self._refused += [record for record in records if self._latest.get(record.name) is record]
+            raise
+        for record in records:
+            self._committed[record.name] = record.run
+            log.info("query %s is %s%s", record.name, record.phase.value, _told(record))
+            if record.phase in OVER and record.location:
+                await self._end(record)
+
+    async def _end(self, record: QueryRecord) -> None:
+        try:
+            await self._fence.end(record.location, record.user)
+        except PeacefsError as fault:
+            log.info("run %s of query %s is over already: %s", record.run, record.name, fault.message)
+
+
+def _check(record: QueryRecord) -> None:
+    name = record.name
+    if not name or len(name) > supervised_name_characters_max or not name.isprintable() or set(name) & set("/ "):
+        raise BadRequest(
+            f"a query's name has 1 to {supervised_name_characters_max} characters, no space and no slash: {name!r}"
+        )
+    words = record.command
+    if not words or not words[0] or len(words) - 1 > supervised_arguments_max:
+        raise BadRequest(f"a command is a name and up to {supervised_arguments_max} arguments")
+    if sum(map(len, words)) > supervised_command_characters_max or any("\0" in word for word in words):
+        raise BadRequest(f"a command has up to {supervised_command_characters_max} characters, and no NUL")
+    if len(record.nodes) > supervised_nodes_max or not all(record.nodes):
+        raise BadRequest(f"up to {supervised_nodes_max} nodes can be named, each by its agent's name or host")
+    if not 0 <= record.restarts_max <= supervised_restarts_max:
+        raise BadRequest(f"a query may be restarted 0 to {supervised_restarts_max} times")
+
+
+def _told(record: QueryRecord) -> str:
+    where = f" on {record.agent}, run {record.run}" if record.agent else ""
+    return f"{where}: {record.reason}" if record.reason else where
+
+
+def _status(record: QueryRecord) -> QueryStatus:
+    return QueryStatus(
+        name=record.name,
+        user=record.user,
+        command=list(record.command),
+        checkpoint=record.checkpoint,
+        nodes=list(record.nodes),
+        phase=record.phase.value,
+        agent=record.agent,
+        run=record.run,
+        location=record.location,
+        restarts=record.restarts,
+        restarts_max=record.restarts_max,
+        reason=record.reason,
+        changed_ms=record.changed_ms,
+    )

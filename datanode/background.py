@@ -1,0 +1,77 @@
+"""What a datanode does by itself, a thread for each: compacting, scrubbing, evening out its disks.
+
+What fails is said and tried again: a datanode that does not tidy is still of use. What is to be done is decided by
+the participants that are driven; here is when.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+
+from peacefs.protocol.errors import PeacefsError
+from peacefs.protocol.limits import compaction_interval_s, disk_balance_look_s, scrub_rest_s
+from peacefs.protocol.runtime.thread_driver import ThreadDriver
+
+from .disks.disk_balancer import DiskBalancer
+from .disks.disk_set import DiskSet
+from .disks.scrubber import Scrubber
+
+log = logging.getLogger("peacefs.datanode")
+
+
+class OwnWork:
+    """The threads of one datanode, from `start` to `join`."""
+
+    def __init__(
+        self, driver: ThreadDriver, store: DiskSet, scrubber: Scrubber | None, disk_balancer: DiskBalancer | None
+    ) -> None:
+        """Without a scrubber nothing is scrubbed, and without a balancer disks stay as full as they are."""
+        self._driver = driver
+        self._store = store
+        self._stopping = threading.Event()
+        self._threads = [threading.Thread(target=self._keep_compacting, name="compactor")]
+        if scrubber is not None:
+            self._threads.append(threading.Thread(target=self._keep_scrubbing, args=(scrubber,), name="scrubber"))
+        if disk_balancer is not None:
+            self._threads.append(
+                threading.Thread(target=self._keep_balancing_disks, args=(disk_balancer,), name="disk-balancer")
+            )
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Nothing more is begun. What is under way ends soon; `join` waits for it."""
+        self._stopping.set()
+
+    def join(self) -> None:
+        for thread in self._threads:
+            thread.join()
+
+    def _keep_compacting(self) -> None:
+        while not self._stopping.wait(compaction_interval_s):
+            try:
+                self._driver.run(self._store.compact())
+            except (PeacefsError, OSError) as fault:
+                log.warning("compaction failed and will be tried again: %s", fault)
+
+    def _keep_balancing_disks(self, disk_balancer: DiskBalancer) -> None:
+        while not self._stopping.wait(disk_balance_look_s):
+            try:
+                self._driver.run(disk_balancer.advance())
+            except (PeacefsError, OSError) as fault:
+                log.warning("balancing the disks was held up and goes on if it is still wanted: %s", fault)
+
+    def _keep_scrubbing(self, scrubber: Scrubber) -> None:
+        rest_s = 0.0
+        while not self._stopping.wait(rest_s):
+            try:
+                rest_s = self._driver.run(scrubber.advance())
+            except (PeacefsError, OSError) as fault:
+                log.warning("scrubbing was held up and goes on: %s", fault)
+                rest_s = scrub_rest_s
+        with contextlib.suppress(OSError):
+            self._driver.run(scrubber.stop())

@@ -1,0 +1,298 @@
+"""The datanode's connection to its coordinator: registration, reports, heartbeats, orders, and calls.
+
+One thread keeps the connection: it connects, registers, reports all replicas, and then receives. Another sends
+a heartbeat every second. Calls of the gateway go out from their own threads and wait for the reply with their
+tag; when the connection breaks they are repeated on the next one until their deadline, which is safe because
+every control call is idempotent.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from typing import Protocol
+
+from peacefs.datanode.store.replica_changes import Changes
+from peacefs.protocol.errors import (
+    PeacefsError,
+    PeerError,
+    PeerRefused,
+    PeerTimeout,
+    PeerUnreachable,
+    from_wire,
+)
+from peacefs.protocol.frames import Frame
+from peacefs.protocol.handshake import Identity
+from peacefs.protocol.limits import (
+    dead_after_s,
+    heartbeat_interval_s,
+    link_silence_timeout_s,
+    report_chunks_per_frame,
+    reregister_backoff_max_s,
+    reregister_backoff_s,
+)
+from peacefs.protocol.messages import (
+    AskStreams,
+    BalanceDisks,
+    DeleteChunks,
+    DiskBalance,
+    DiskReport,
+    Failure,
+    Granted,
+    GrantRefused,
+    Heartbeat,
+    HeartbeatAck,
+    Message,
+    Pace,
+    Register,
+    Registered,
+    Replica,
+    ReplicateChunk,
+    ReportAgain,
+    ReportChunks,
+    StreamsFound,
+    Usage,
+    VerifyChunks,
+)
+from peacefs.protocol.runtime.connections import SocketConnection, open_connection
+from peacefs.protocol.runtime.effects import Address
+
+log = logging.getLogger("peacefs.datanode")
+
+Respond = Callable[[Message], None]
+_ORDERS = ReplicateChunk | DeleteChunks | VerifyChunks
+
+
+class Datanode(Protocol):
+    """What the link needs to know of the datanode that it speaks for."""
+
+    def registration(self) -> Register: ...
+    def replicas(self) -> Sequence[Replica]: ...
+    def usage(self) -> Usage: ...
+    def paces(self) -> Sequence[Pace]: ...
+    def disks(self) -> Sequence[DiskReport]: ...
+    def epoch_seen(self, epoch: int) -> None: ...
+    def clock_heard(self, clock_s: float) -> None: ...
+    def granted(self, message: Granted | GrantRefused) -> None: ...
+    def streams_found(self, question: AskStreams) -> StreamsFound: ...
+    def balance_disks(self, wanted: BalanceDisks) -> DiskBalance: ...
+    def ordered(self, order: Message, respond: Respond) -> None:
+        """Does what the coordinator orders, on another thread than the caller's."""
+
+
+class CoordinatorLink:
+    """Keeps one connection to the coordinator for as long as the service runs."""
+
+    def __init__(self, address: Address, me: Identity, datanode: Datanode, changes: Changes) -> None:
+        self._address = address
+        self._me = me
+        self._datanode = datanode
+        self._changes = changes
+        self._send_lock = threading.Lock()
+        self._state = threading.Condition()
+        self._connection: SocketConnection | None = None
+        self._registered = False
+        self._was_registered = False
+        self._refusal: PeerRefused | None = None
+        self._stopping = False
+        self._waiting: dict[int, Future[Message]] = {}
+        self._tags: Iterator[int] = itertools.count(1)
+        self._threads = [
+            threading.Thread(target=self._keep_connected, name="coordinator-link"),
+            threading.Thread(target=self._keep_beating, name="heartbeat"),
+        ]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Ends both threads and fails what still waits."""
+        with self._state:
+            self._stopping = True
+            if self._connection is not None:
+                self._connection.shut_down()
+            self._state.notify_all()
+        for thread in self._threads:
+            thread.join()
+
+    def wait_until_registered(self, timeout_s: float) -> bool:
+        """Whether the datanode has been registered. Raises PeerRefused if it was refused before it ever was."""
+        with self._state:
+            self._state.wait_for(
+                lambda: self._was_registered or self._refusal is not None or self._stopping, timeout_s
+            )
+            if self._refusal is not None and not self._was_registered:
+                raise self._refusal
+            return self._was_registered
+
+    # -- calls -------------------------------------------------------------------------------------
+
+    def call(self, message: Message, timeout_s: float) -> Message:
+        """Asks the coordinator; repeats over a new connection until the deadline.
+
+        Raises PeerTimeout or PeerUnreachable; a Failure is returned, not raised.
+        """
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            connection = self._wait_for_connection(deadline_s)
+            tag = next(self._tags)
+            reply: Future[Message] = Future()
+            self._waiting[tag] = reply
+            try:
+                self._send(connection, message, tag)
+                return reply.result(max(0.0, deadline_s - time.monotonic()))
+            except FutureTimeout:
+                raise PeerTimeout(f"the coordinator did not answer within {timeout_s:g} s") from None
+            except PeerError:
+                if time.monotonic() >= deadline_s:
+                    raise
+                self._forget(connection)
+            finally:
+                self._waiting.pop(tag, None)
+
+    def _wait_for_connection(self, deadline_s: float) -> SocketConnection:
+        with self._state:
+            self._state.wait_for(
+                lambda: self._registered or self._stopping, max(0.0, deadline_s - time.monotonic())
+            )
+            if self._connection is None or not self._registered:
+                raise PeerUnreachable(f"no connection to the coordinator at {self._address[0]}:{self._address[1]}")
+            return self._connection
+
+    def _send(self, connection: SocketConnection, message: Message, tag: int = 0) -> None:
+        with self._send_lock:
+            connection.send(message, b"", link_silence_timeout_s, tag)
+
+    def _forget(self, connection: SocketConnection) -> None:
+        """Nobody starts anything more on a connection that has failed."""
+        with self._state:
+            if self._connection is connection:
+                self._registered = False
+        connection.shut_down()
+
+    # -- the connection ----------------------------------------------------------------------------
+
+    def _keep_connected(self) -> None:
+        backoff_s = reregister_backoff_s
+        started_s = time.monotonic()
+        while not self._stopping:
+            try:
+                self._live_through_one_connection()
+                backoff_s = reregister_backoff_s
+            except PeerRefused as refusal:
+                log.error("the coordinator refuses this datanode: %s", refusal.message)
+                # What passes may be this datanode's own link of before, until the coordinator misses it.
+                if not refusal.retriable or time.monotonic() - started_s > dead_after_s:
+                    with self._state:
+                        self._refusal = refusal
+                        self._state.notify_all()
+                backoff_s = reregister_backoff_max_s / 2 if refusal.retriable else reregister_backoff_max_s
+            except PeacefsError as error:
+                if not self._stopping:
+                    log.warning("%s; trying again in %.1f s", error.message, backoff_s)
+            with self._state:
+                self._state.wait_for(lambda: self._stopping, backoff_s)
+            backoff_s = min(2 * backoff_s, reregister_backoff_max_s)
+
+    def _live_through_one_connection(self) -> None:
+        connection, _peer = open_connection(self._address, "the coordinator", self._me)
+        with self._state:
+            self._connection = connection
+            if self._stopping:
+                connection.shut_down()
+        try:
+            self._register(connection)
+            while not self._stopping:
+                self._received(connection, connection.receive(link_silence_timeout_s))
+        finally:
+            self._disconnected(connection)
+
+    def _register(self, connection: SocketConnection) -> None:
+        self._send(connection, self._datanode.registration())
+        while not isinstance(reply := connection.receive(link_silence_timeout_s).message, Registered):
+            if isinstance(reply, _ORDERS | Granted | GrantRefused | AskStreams | BalanceDisks):
+                continue
+            if isinstance(reply, Failure):
+                raise from_wire(reply.code, reply.message)
+            raise PeerRefused(f"registration was answered by {reply}")
+        self._datanode.epoch_seen(reply.epoch)
+        self._datanode.clock_heard(reply.clock_s)
+        self._report(connection)
+        with self._state:
+            self._registered = self._was_registered = True
+            self._state.notify_all()
+        log.info("registered with the coordinator, epoch %d", reply.epoch)
+
+    def _report(self, connection: SocketConnection) -> None:
+        self._changes.forget()
+        replicas = self._datanode.replicas()
+        starts = range(0, max(1, len(replicas)), report_chunks_per_frame)
+        for at in starts:
+            part = list(replicas[at : at + report_chunks_per_frame])
+            self._send(connection, ReportChunks(part, last=at == starts[-1]))
+
+    def _received(self, connection: SocketConnection, frame: Frame) -> None:
+        message = frame.message
+        if isinstance(message, HeartbeatAck):
+            self._datanode.clock_heard(message.clock_s)
+            return
+        if isinstance(message, ReportAgain):
+            raise PeerUnreachable("the coordinator wants a new registration")
+        if isinstance(message, Granted | GrantRefused):
+            self._datanode.granted(message)
+            return
+        if isinstance(message, AskStreams):
+            self._respond(connection, self._datanode.streams_found(message), next(self._tags))
+            return
+        if isinstance(message, BalanceDisks):
+            self._respond(connection, self._datanode.balance_disks(message), frame.tag)
+            return
+        if isinstance(message, _ORDERS):
+            tag = frame.tag
+            self._datanode.ordered(message, lambda reply: self._respond(connection, reply, tag))
+            return
+        waiting = self._waiting.pop(frame.tag, None)
+        if waiting is not None:
+            waiting.set_result(message)
+
+    def _respond(self, connection: SocketConnection, reply: Message, tag: int) -> None:
+        if tag == 0:
+            return
+        try:
+            self._send(connection, reply, tag)
+        except PeerError as error:
+            log.warning("an answer to the coordinator was lost: %s", error.message)
+
+    def _disconnected(self, connection: SocketConnection) -> None:
+        with self._state:
+            self._connection = None
+            self._registered = False
+        connection.close()
+        for tag in list(self._waiting):
+            waiting = self._waiting.pop(tag, None)
+            if waiting is not None:
+                waiting.set_exception(PeerUnreachable("the connection to the coordinator broke"))
+
+    # -- heartbeats --------------------------------------------------------------------------------
+
+    def _keep_beating(self) -> None:
+        while True:
+            with self._state:
+                if self._state.wait_for(lambda: self._stopping, heartbeat_interval_s):
+                    return
+                connection = self._connection if self._registered else None
+            if connection is None:
+                continue
+            added, removed, corrupt = self._changes.take()
+            paces, disks = list(self._datanode.paces()), list(self._datanode.disks())
+            try:
+                self._send(connection, Heartbeat(self._datanode.usage(), added, removed, corrupt, paces, disks))
+            except PeerError as error:
+                log.warning("a heartbeat was lost: %s", error.message)
+                self._forget(connection)

@@ -1,0 +1,151 @@
+"""Evens out how full the disks of one datanode are, while somebody wants it, as `hdfs diskbalancer` does.
+
+A run belongs to who asked for it and keeps asking; when that ends, so does the run. One at a time; a restart of
+the datanode ends it, too, and what has been moved stays moved.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from peacefs.datanode.rate_limiter import CopyBudget
+from peacefs.peace.balance_plan import BalancePlan, Fill, Phase
+from peacefs.protocol.errors import ChecksumMismatch, ChunkError, ChunkNotFound, StaleVersion
+from peacefs.protocol.limits import balance_failures_max, balance_patience_s, packet_bytes
+from peacefs.protocol.messages import BalanceDisks, DiskBalance, Replica
+from peacefs.protocol.runtime import effects as fx
+
+from .disk import Disk
+from .disk_moves import DiskMoves
+from .disk_set import DiskSet
+
+
+@dataclass
+class _Run:
+    name: str
+    plan: BalancePlan
+    bytes_per_second: float
+    renewed_s: float
+    phase: Phase = Phase.RUNNING
+    bytes_moved: int = 0
+    moved: int = 0
+    failed: int = 0
+    failed_in_a_row: int = 0
+
+
+class DiskBalancer:
+    """Of one datanode. `asked` may be called on any thread, `advance` on one of its own.
+
+    `on_corrupt` hears of a replica that could not be read, `on_fault` of every other fault of a move.
+    """
+
+    def __init__(
+        self,
+        disks: DiskSet,
+        clock: Callable[[], float],
+        on_corrupt: Callable[[Replica], None],
+        on_fault: Callable[[Replica, ChunkError], None] = lambda replica, fault: None,
+    ) -> None:
+        self._disks = disks
+        self._clock = clock
+        self._on_corrupt = on_corrupt
+        self._on_fault = on_fault
+        self._moves = DiskMoves(disks, self._is_wanted)
+        self._lock = threading.Lock()
+        self._run: _Run | None = None
+        self._stopped = False
+        #: Since the start, of all runs.
+        self.moved_total = 0
+        self.bytes_moved_total = 0
+
+    def asked(self, wanted: BalanceDisks) -> DiskBalance:
+        """Begins a run, unless one is under way; says again that it is wanted, or that it is not."""
+        now_s = self._clock()
+        with self._lock:
+            run = self._run
+            if run is None or (run.phase is not Phase.RUNNING and run.name != wanted.run and not wanted.cancel):
+                run = self._run = None if wanted.cancel else self._begin(wanted, now_s)
+            if run is None:
+                return DiskBalance("", "", 0, 0, 0, 0)
+            if run.name == wanted.run and run.phase is Phase.RUNNING:
+                run.renewed_s = now_s
+                if wanted.cancel:
+                    run.phase = Phase.CANCELLED
+            left = run.plan.left_bytes()
+            return DiskBalance(run.name, run.phase.value, run.bytes_moved, left, run.moved, run.failed)
+
+    def _begin(self, wanted: BalanceDisks, now_s: float) -> _Run:
+        usages = {disk.directory: disk.usage() for disk in self._disks.writable}
+        fills = {name: Fill(usage.live_bytes, usage.capacity_bytes) for name, usage in usages.items()}
+        return _Run(wanted.run, BalancePlan(fills, wanted.threshold), wanted.bytes_per_second, now_s)
+
+    def stop(self) -> None:
+        """The datanode stops: what is under way is given up."""
+        self._stopped = True
+
+    def _is_wanted(self) -> bool:
+        run = self._run
+        if run is None or self._stopped:
+            return False
+        if run.phase is Phase.RUNNING and self._clock() - run.renewed_s > balance_patience_s:
+            run.phase = Phase.ABANDONED
+        return run.phase is Phase.RUNNING
+
+    def advance(self) -> fx.Steps[None]:
+        """Carries the run through to its end, if there is one; to be called now and then."""
+        run = self._run
+        if run is None or not self._is_wanted():
+            return
+        budget = CopyBudget(run.bytes_per_second, packet_bytes)
+        disks = {disk.directory: disk for disk in self._disks.writable}
+        for name in run.plan.sources():
+            if name in disks and self._is_wanted():
+                yield from self._relieve(run, disks[name], disks, budget)
+        with self._lock:
+            if self._is_wanted():
+                run.phase = Phase.STUCK if run.plan.over() or run.plan.under() else Phase.BALANCED
+
+    def _relieve(self, run: _Run, source: Disk, disks: dict[str, Disk], budget: CopyBudget) -> fx.Steps[None]:
+        """Moves what may be moved from one disk, the largest first: so that few are."""
+        for replica in sorted(source.store.replicas(), key=lambda each: each.length, reverse=True):
+            if not self._is_wanted() or run.plan.excess_bytes(source.directory) <= 0:
+                return
+            if not (run.plan.over() or run.plan.under()):
+                return
+            targets = run.plan.targets(source.directory, replica.length) if replica.length else []
+            target = next((disks[name] for name in targets if name in disks), None)
+            if target is not None:
+                yield from self._move(run, replica, source, target, budget)
+
+    def _move(self, run: _Run, replica: Replica, source: Disk, target: Disk, budget: CopyBudget) -> fx.Steps[None]:
+        try:
+            moved = yield from self._moves.move(replica, source, target, budget)
+        except (ChunkNotFound, StaleVersion):
+            # It was dropped or replaced meanwhile.
+            return
+        except ChecksumMismatch:
+            self._on_corrupt(replica)
+            self._failed(run)
+            return
+        except ChunkError as fault:
+            self._on_fault(replica, fault)
+            self._failed(run)
+            return
+        if not moved:
+            return
+        with self._lock:
+            run.plan.move(source.directory, target.directory, replica.length)
+            run.moved += 1
+            run.bytes_moved += replica.length
+            run.failed_in_a_row = 0
+            self.moved_total += 1
+            self.bytes_moved_total += replica.length
+
+    def _failed(self, run: _Run) -> None:
+        with self._lock:
+            run.failed += 1
+            run.failed_in_a_row += 1
+            if run.failed_in_a_row >= balance_failures_max and run.phase is Phase.RUNNING:
+                run.phase = Phase.FAILING

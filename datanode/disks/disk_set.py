@@ -1,0 +1,413 @@
+"""The replicas of one datanode on several disks, one `ChunkStore` each: one may fill up or fail, the others go on.
+
+A new chunk goes to a disk at random, the likelier the more room it has. A chunk that a disk has, or that is being
+written to it, stays there, so that one store sees all versions of it and fences the older ones; when that disk is
+full, the pipeline takes another datanode. While a replica is moved to another disk (`disk_moves`), one of the two
+counts at every moment, and the other is hidden.
+
+A fault of one replica is that replica's own matter. But a disk that after a fault fails its probe has failed for
+good: what it held counts as lost, at once, and nothing is asked of it until the next start. One that has become
+read-only, and nothing worse, is not written to until it takes something again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from peacefs.datanode import metrics
+from peacefs.datanode.store.chunk_store import Blocks, ReadPlan, Sealed, Staged
+from peacefs.datanode.store.recovery_report import Recovery
+from peacefs.protocol.checksums import Bytes
+from peacefs.protocol.errors import ChunkError, ChunkNotFound, DiskFault, StartupError
+from peacefs.protocol.ids import ChunkId, Version, show
+from peacefs.protocol.limits import packet_bytes
+from peacefs.protocol.messages import DiskReport, Replica, Usage
+from peacefs.protocol.runtime import effects as fx
+
+from .disk import Disk, DiskState
+
+T = TypeVar("T")
+
+
+class DiskSet:
+    """A `ReplicaStore` over disks, of which there is at least one.
+
+    `on_lost` hears of every replica that a failed disk held, `on_changed` of a disk in another state and how many
+    replicas it holds, or held, on the thread that found out.
+    """
+
+    def __init__(
+        self,
+        disks: Sequence[Disk],
+        *,
+        rng: random.Random | None = None,
+        on_lost: Callable[[Replica], None] = lambda replica: None,
+        on_changed: Callable[[Disk, int], None] = lambda disk, replicas: None,
+    ) -> None:
+        self._disks = list(disks)
+        self._rng = rng or random.SystemRandom()
+        self._on_lost = on_lost
+        self._on_changed = on_changed
+        self._lock = threading.Lock()
+        #: How many are writing a chunk to a disk.
+        self._writers: defaultdict[tuple[ChunkId, Disk], int] = defaultdict(int)
+        self._staged: dict[Staged, Disk] = {}
+        self._plans: dict[ReadPlan, Disk] = {}
+        #: For each chunk that is being moved, the disk whose replica of it does not count.
+        self._hidden: dict[ChunkId, Disk] = {}
+        #: How many look through all replicas, meanwhile none changes over from one disk to another.
+        self._listings = 0
+
+    @property
+    def working(self) -> list[Disk]:
+        """The disks that have not failed."""
+        return [disk for disk in self._disks if disk.is_readable]
+
+    @property
+    def writable(self) -> list[Disk]:
+        return [disk for disk in self._disks if disk.state is DiskState.WORKING]
+
+    def reports(self) -> list[DiskReport]:
+        """How each disk fares."""
+        return [disk.report() for disk in self._disks]
+
+    def look_for_room(self) -> list[Disk]:
+        """To be called now and then: the disks that have become full since, or have got room again."""
+        return [disk for disk in self._disks if disk.look_for_room()]
+
+    # -- start and end -----------------------------------------------------------------------------
+
+    def recover(self) -> fx.Steps[Recovery]:
+        """Reads what is there; to be run once, before anything else.
+
+        A disk that fails here is out, and one that takes no change is only read, as at any other time. Raises
+        StartupError if there is none to write to.
+        """
+        whole = Recovery()
+        for disk in self._disks:
+            part = yield from self._recover(disk)
+            whole.unfinished += part.unfinished
+            whole.stale += part.stale
+            whole.torn_bytes += part.torn_bytes
+            whole.damaged_bytes += part.damaged_bytes
+            whole.damaged_files += part.damaged_files
+            whole.foreign += part.foreign
+        if not self.writable:
+            faults = ", ".join(f"{disk.directory}: {disk.fault}" for disk in self._disks)
+            raise StartupError(f"no disk of this datanode can be written to: {faults}")
+        for disk in self._disks:
+            if disk.state is not DiskState.WORKING:
+                self._on_changed(disk, disk.store.count() if disk.is_readable else 0)
+        try:
+            whole.stale += yield from self._drop_doubles()
+        except ChunkError as error:
+            raise StartupError(f"cannot tidy the disks up: {error.message}") from None
+        whole.replicas = len(self.replicas())
+        return whole
+
+    def _recover(self, disk: Disk) -> fx.Steps[Recovery]:
+        if disk.is_readable:
+            disk.state, disk.fault = yield from disk.examine()
+        if disk.is_readable:
+            try:
+                return (yield from disk.store.recover(read_only=disk.state is DiskState.READ_ONLY))
+            except StartupError as error:
+                disk.state, disk.fault = DiskState.FAILED, error.message
+                yield from disk.store.close()
+        return Recovery()
+
+    def _drop_doubles(self) -> fx.Steps[int]:
+        """A disk that was away may bring back what has been written to another since: the newest version stays."""
+        newest: dict[ChunkId, tuple[Version, Disk]] = {}
+        dropped = 0
+        for disk in self.working:
+            for replica in disk.store.replicas():
+                held = newest.setdefault(replica.chunk, (replica.version, disk))
+                if held[1] is disk:
+                    continue
+                dropped += 1
+                if replica.version > held[0]:
+                    newest[replica.chunk] = replica.version, disk
+                    yield from self._drop_double(held[1], replica.chunk, held[0])
+                else:
+                    yield from self._drop_double(disk, replica.chunk, replica.version)
+        return dropped
+
+    @staticmethod
+    def _drop_double(disk: Disk, chunk: ChunkId, version: Version) -> fx.Steps[None]:
+        try:
+            yield from disk.store.delete(chunk, version)
+        except DiskFault:
+            # As in `delete`: what a read-only disk keeps is forgotten all the same.
+            if disk.state is not DiskState.READ_ONLY or disk.store.find(chunk) is not None:
+                raise
+
+    def close(self) -> fx.Steps[None]:
+        """No method may be used after it."""
+        for disk in self.working:
+            yield from disk.store.close()
+
+    # -- writing -----------------------------------------------------------------------------------
+
+    def stage(self, chunk: ChunkId, version: Version) -> Staged:
+        """See `ChunkStore`. Raises DiskFault when no disk works."""
+        with self._lock:
+            disk = self._disk_for(chunk)
+            self._writers[chunk, disk] += 1
+        try:
+            staged = disk.store.stage(chunk, version)
+        except ChunkError:
+            self._writer_gone(chunk, disk)
+            raise
+        self._staged[staged] = disk
+        return staged
+
+    def write(self, staged: Staged, sums: Bytes, data: Bytes) -> fx.Steps[None]:
+        disk = self._staged[staged]
+        try:
+            yield from self.watched(disk, disk.store.write(staged, sums, data))
+        finally:
+            self._forget_if_over(staged)
+
+    def seal(self, staged: Staged, sums: Bytes = b"", data: Bytes = b"") -> fx.Steps[Sealed]:
+        disk = self._staged[staged]
+        try:
+            sealed = yield from self.watched(disk, disk.store.seal(staged, sums, data))
+        finally:
+            self._forget_if_over(staged)
+        self._refuse_failed(disk)
+        return sealed
+
+    def discard(self, staged: Staged) -> fx.Steps[None]:
+        disk = self._staged.get(staged)
+        if disk is not None:
+            yield from disk.store.discard(staged)
+            self._forget_if_over(staged)
+
+    def _disk_for(self, chunk: ChunkId) -> Disk:
+        for disk in self.working:
+            if (chunk, disk) in self._writers or self._counts(chunk, disk):
+                self._refuse_unless_writable(disk)
+                return disk
+        disks = self.writable
+        if not disks:
+            raise DiskFault("no disk of this datanode can be written to")
+        if len(disks) == 1:
+            return disks[0]
+        room = [disk.store.usage().available_bytes for disk in disks]
+        return self._rng.choices(disks, room)[0] if any(room) else disks[0]
+
+    def _forget_if_over(self, staged: Staged) -> None:
+        if staged.is_over:
+            disk = self._staged.pop(staged, None)
+            if disk is not None:
+                self._writer_gone(staged.chunk, disk)
+
+    def _writer_gone(self, chunk: ChunkId, disk: Disk) -> None:
+        with self._lock:
+            self._writers[chunk, disk] -= 1
+            if not self._writers[chunk, disk]:
+                del self._writers[chunk, disk]
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    def open_read(self, chunk: ChunkId, version: Version, offset: int, length: int) -> fx.Steps[ReadPlan]:
+        disk = self._holder(chunk)
+        if disk is None:
+            raise ChunkNotFound(f"chunk {show(chunk)} is not here")
+        try:
+            plan = yield from self.watched(disk, disk.store.open_read(chunk, version, offset, length))
+        except ChunkNotFound:
+            # It was here a moment ago: it has been moved, or its file has vanished, and perhaps the disk with it.
+            before, disk = disk, self._holder(chunk)
+            if disk is None or disk is before:
+                yield from self._examine(before)
+                raise
+            plan = yield from self.watched(disk, disk.store.open_read(chunk, version, offset, length))
+        if plan.at < plan.end:
+            self._plans[plan] = disk
+        return plan
+
+    def read_blocks(self, plan: ReadPlan, bytes_max: int = packet_bytes) -> fx.Steps[Blocks | None]:
+        return self._next(plan, lambda disk: disk.store.read_blocks(plan, bytes_max))
+
+    def send_blocks(self, plan: ReadPlan, reader: fx.Connection, *, timeout_s: float) -> fx.Steps[int | None]:
+        return self._next(plan, lambda disk: disk.store.send_blocks(plan, reader, timeout_s=timeout_s))
+
+    def _next(self, plan: ReadPlan, steps_on: Callable[[Disk], fx.Steps[T | None]]) -> fx.Steps[T | None]:
+        disk = self._plans.get(plan)
+        if disk is None:
+            return None
+        try:
+            result = yield from self.watched(disk, steps_on(disk))
+        except ChunkError:
+            self._plans.pop(plan, None)
+            raise
+        if plan.at == plan.end:
+            self._plans.pop(plan, None)
+        return result
+
+    def drop_cached(self, plan: ReadPlan) -> fx.Steps[None]:
+        disk = self._plans.get(plan)
+        if disk is not None:
+            yield from disk.store.drop_cached(plan)
+
+    def close_read(self, plan: ReadPlan) -> fx.Steps[None]:
+        disk = self._plans.pop(plan, None)
+        if disk is not None:
+            yield from disk.store.close_read(plan)
+
+    # -- the rest ----------------------------------------------------------------------------------
+
+    def delete(self, chunk: ChunkId, version: Version) -> fx.Steps[bool]:
+        # One that is being moved goes from both disks.
+        was_there = False
+        for disk in self.working:
+            if disk.store.find(chunk) is not None:
+                was_there |= yield from self._delete(disk, chunk, version)
+        return was_there
+
+    def _delete(self, disk: Disk, chunk: ChunkId, version: Version) -> fx.Steps[bool]:
+        try:
+            return (yield from self.watched(disk, disk.store.delete(chunk, version)))
+        except DiskFault:
+            # Forgotten it is; what a read-only disk keeps comes back at the next start, which does no harm.
+            if disk.state is DiskState.READ_ONLY and disk.store.find(chunk) is None:
+                return True
+            raise
+
+    def compact(self) -> fx.Steps[None]:
+        """One round on every disk; one that fails does not keep the others from theirs. Raises its fault."""
+        fault: ChunkError | None = None
+        for disk in self.working:
+            if disk.state is DiskState.READ_ONLY:
+                yield from self._examine(disk)
+                continue
+            try:
+                yield from self.watched(disk, disk.store.compact())
+            except ChunkError as error:
+                fault = error
+        if fault is not None:
+            raise fault
+
+    def find(self, chunk: ChunkId) -> Replica | None:
+        with self._lock:
+            for disk in self.working:
+                if self._hidden.get(chunk) is not disk and (replica := disk.store.find(chunk)) is not None:
+                    return replica
+        return None
+
+    def replicas(self) -> list[Replica]:
+        with self._lock:
+            self._listings += 1
+        try:
+            return [
+                replica
+                for disk in self.working
+                for replica in disk.store.replicas()
+                if self._hidden.get(replica.chunk) is not disk
+            ]
+        finally:
+            with self._lock:
+                self._listings -= 1
+
+    def chunks_after(self, chunk: ChunkId, limit: int) -> list[ChunkId]:
+        """The next chunks above `chunk`, in order, whichever disks they are on."""
+        parts = [disk.store.chunks_after(chunk, limit) for disk in self.working]
+        return sorted(set(itertools.chain.from_iterable(parts)))[:limit]
+
+    def usage(self) -> Usage:
+        """Of all disks that have not failed; there is room on those alone that can be written to."""
+        usages = [disk.usage() for disk in self.working]
+        return Usage(
+            sum(usage.capacity_bytes for usage in usages),
+            sum(usage.used_bytes for usage in usages),
+            sum(usage.available_bytes for usage in usages),
+            live_bytes=sum(usage.live_bytes for usage in usages),
+        )
+
+    def _holder(self, chunk: ChunkId) -> Disk | None:
+        with self._lock:
+            return next((disk for disk in self.working if self._counts(chunk, disk)), None)
+
+    def _counts(self, chunk: ChunkId, disk: Disk) -> bool:
+        """Whether a disk has the replica of a chunk that counts."""
+        return self._hidden.get(chunk) is not disk and disk.store.find(chunk) is not None
+
+    # -- moves from one disk to another --------------------------------------------------------------
+
+    def begin_move(self, replica: Replica, source: Disk, target: Disk) -> bool:
+        """Hides what is about to be written to `target`; False if the replica cannot be moved now."""
+        with self._lock:
+            if not self._lies_still(replica, source, target) or target.store.find(replica.chunk) is not None:
+                return False
+            self._hidden[replica.chunk] = target
+            return True
+
+    def change_over(self, replica: Replica, source: Disk, target: Disk) -> bool | None:
+        """From here on the copy counts, and the original is hidden.
+
+        False, and it is as before, if the original has changed or is about to; None if it cannot be just now.
+        """
+        with self._lock:
+            if self._listings:
+                return None
+            if not self._lies_still(replica, source, target) or target.store.find(replica.chunk) != replica:
+                return False
+            self._hidden[replica.chunk] = source
+            return True
+
+    def end_move(self, chunk: ChunkId) -> None:
+        """Whatever is there counts."""
+        with self._lock:
+            del self._hidden[chunk]
+
+    def _lies_still(self, replica: Replica, source: Disk, target: Disk) -> bool:
+        chunk = replica.chunk
+        return (
+            source.state is target.state is DiskState.WORKING
+            and source.store.find(chunk) == replica
+            and not any((chunk, disk) in self._writers for disk in self._disks)
+        )
+
+    # -- disks that fail ---------------------------------------------------------------------------
+
+    def watched(self, disk: Disk, steps: fx.Steps[T]) -> fx.Steps[T]:
+        """Runs `steps` on a disk, which is examined when they meet a fault of it."""
+        self._refuse_failed(disk)
+        try:
+            return (yield from steps)
+        except DiskFault:
+            metrics.disk_faults.labels(disk.directory).inc()
+            yield from self._examine(disk)
+            raise
+
+    def _refuse_failed(self, disk: Disk) -> None:
+        if not disk.is_readable:
+            raise DiskFault(f"the disk of {disk.directory} has failed: {disk.fault}")
+
+    def _refuse_unless_writable(self, disk: Disk) -> None:
+        if disk.state is not DiskState.WORKING:
+            raise DiskFault(f"the disk of {disk.directory} takes nothing: {disk.fault}")
+
+    def _examine(self, disk: Disk) -> fx.Steps[None]:
+        if disk.is_readable:
+            state, why = yield from disk.examine()
+            self._change(disk, state, why)
+
+    def _change(self, disk: Disk, state: DiskState, why: str | None) -> None:
+        with self._lock:
+            if state is disk.state or not disk.is_readable:
+                return
+            disk.state, disk.fault = state, why
+            hidden = {chunk for chunk, where in self._hidden.items() if where is disk}
+        held = [replica for replica in disk.store.replicas() if replica.chunk not in hidden]
+        if state is DiskState.FAILED:
+            for replica in held:
+                self._on_lost(replica)
+        self._on_changed(disk, len(held))

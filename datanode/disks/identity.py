@@ -1,0 +1,199 @@
+"""Whose a store directory is: claimed once by one datanode of one cluster, and by one process at a time.
+
+Plain system calls: it is done before anything else runs, and again only when the epoch changes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from peacefs.datanode.store.disk_faults import is_of_the_medium
+from peacefs.protocol.decoding import UNREADABLE
+from peacefs.protocol.errors import DiskFault, PeacefsError, StartupError
+from peacefs.protocol.ids import NodeId
+
+LAYOUT_VERSION = 1
+_IDENTITY = "identity.json"
+_IDENTITY_IN_THE_MAKING = "identity.json.new"
+_LOCK = "lock"
+# What a directory may hold that nobody has used yet: also the traces of a claim that was cut short.
+_HARMLESS = {_IDENTITY_IN_THE_MAKING, _LOCK, "lost+found"}
+
+
+class _Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What identity.json says."""
+
+    layout_version: int
+    cluster: str
+    node: NodeId
+    epoch_seen: int = 0
+
+
+class _LayoutVersion(msgspec.Struct, frozen=True):
+    """The one field that every version of identity.json has."""
+
+    layout_version: int
+
+
+class StoreDirectory:
+    """A directory that is ours while it is claimed."""
+
+    def __init__(self, path: Path, identity: _Identity) -> None:
+        self._path = path
+        self._identity = identity
+
+    @property
+    def node(self) -> NodeId:
+        return self._identity.node
+
+    @property
+    def cluster(self) -> str:
+        return self._identity.cluster
+
+    @property
+    def epoch_seen(self) -> int:
+        """The highest epoch in which a coordinator accepted this datanode."""
+        return self._identity.epoch_seen
+
+    def remember_epoch(self, epoch: int) -> None:
+        """Durable when this returns. A lower epoch than the one seen changes nothing."""
+        if epoch > self.epoch_seen:
+            self._identity = msgspec.structs.replace(self._identity, epoch_seen=epoch)
+            _write_identity(self._path, self._identity)
+
+    @staticmethod
+    def cluster_of(path: Path) -> str | None:
+        """The cluster that a directory belongs to, None for one that is still empty.
+
+        Raises StartupError, and DiskFault when the disk itself has failed.
+        """
+        identity = _read_identity(path)
+        return None if identity is None else identity.cluster
+
+    @staticmethod
+    @contextlib.contextmanager
+    def claim(
+        path: Path, cluster: str, new_node: NodeId, *, may_be_read_only: bool = False
+    ) -> Iterator[StoreDirectory]:
+        """Holds the directory; one that is empty or not there becomes that of `new_node`.
+
+        Raises StartupError for a directory that is somebody else's, in use, damaged, or of a newer layout; or that
+        cannot be written to, unless it `may_be_read_only` and is somebody's already. Raises DiskFault when the
+        disk itself has failed.
+        """
+        _read_identity(path)  # A directory that is somebody else's gets not even a lock file.
+        try:
+            _make_durably(path)
+            lock = _open_lock(path / _LOCK, may_be_read_only=may_be_read_only)
+        except OSError as error:
+            raise _refusal(f"cannot use {path} as a datanode directory", error) from None
+        try:
+            _lock(lock, path)
+            yield StoreDirectory(path, _load_or_create(path, cluster, new_node))
+        finally:
+            os.close(lock)
+
+
+def _make_durably(path: Path) -> None:
+    missing = [each for each in (path, *path.parents) if not each.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for each in missing:
+        _sync_directory(each.parent)
+
+
+def _open_lock(path: Path, *, may_be_read_only: bool) -> int:
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if error.errno != errno.EROFS or not may_be_read_only:
+            raise
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+
+def _lock(lock: int, path: Path) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise StartupError(f"another datanode is using {path}") from None
+    except OSError as error:
+        raise _refusal(f"cannot lock {path}", error) from None
+
+
+def _load_or_create(path: Path, cluster: str, new_node: NodeId) -> _Identity:
+    identity = _read_identity(path)
+    if identity is None:
+        identity = _Identity(LAYOUT_VERSION, cluster, new_node)
+        try:
+            _write_identity(path, identity)
+        except OSError as error:
+            raise _refusal(f"cannot write to {path}", error) from None
+    elif identity.cluster != cluster:
+        raise StartupError(
+            f"{path} belongs to cluster {identity.cluster}, the coordinator is of cluster {cluster}: "
+            f"choose an empty directory, or the coordinator that this one belongs to"
+        )
+    return identity
+
+
+def _read_identity(path: Path) -> _Identity | None:
+    """None for a directory that is empty or not there."""
+    try:
+        raw = (path / _IDENTITY).read_bytes()
+    except FileNotFoundError:
+        _refuse_foreign(path)
+        return None
+    except OSError as error:
+        raise _refusal(f"cannot read {path / _IDENTITY}", error) from None
+    try:
+        layout_version = msgspec.json.decode(raw, type=_LayoutVersion).layout_version
+        if layout_version > LAYOUT_VERSION:
+            raise StartupError(
+                f"{path} was written by a newer peacefs (layout {layout_version}, this one knows {LAYOUT_VERSION})"
+            )
+        return msgspec.json.decode(raw, type=_Identity)
+    except UNREADABLE as error:
+        raise StartupError(f"{path / _IDENTITY} is damaged: {error}") from None
+
+
+def _refuse_foreign(path: Path) -> None:
+    try:
+        names = {entry.name for entry in path.iterdir()}
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise _refusal(f"cannot use {path} as a datanode directory", error) from None
+    if names - _HARMLESS:
+        raise StartupError(
+            f"not a peacefs datanode directory: {path} (it has no {_IDENTITY}); choose an empty one"
+        )
+
+
+def _refusal(what: str, error: OSError) -> PeacefsError:
+    kind = DiskFault if is_of_the_medium(error) else StartupError
+    return kind(f"{what}: {error.strerror or error}")
+
+
+def _write_identity(path: Path, identity: _Identity) -> None:
+    """Replaces identity.json, durably and whole."""
+    temporary = path / _IDENTITY_IN_THE_MAKING
+    with temporary.open("wb") as file:
+        file.write(msgspec.json.format(msgspec.json.encode(identity)))
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path / _IDENTITY)
+    _sync_directory(path)
+
+
+def _sync_directory(path: Path) -> None:
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

@@ -1,0 +1,93 @@
+"""What a datanode tells Prometheus of its disks, asked for whenever somebody looks."""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Callable, Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from peacefs.protocol.messages import Pace
+from peacefs.protocol.service.metrics import registry
+
+from .disk_balancer import DiskBalancer
+from .disk_set import DiskSet
+from .scrubber import ScrubProgress
+
+
+class StoreMetrics(Collector):
+    """Looks at the store whenever it is asked. Once a process."""
+
+    def __init__(
+        self,
+        disks: DiskSet,
+        paces: Callable[[], list[Pace]],
+        scrub_progress: Callable[[], ScrubProgress | None],
+        disk_balancer: DiskBalancer,
+        idle_connections: Callable[[], int],
+    ) -> None:
+        self._disks = disks
+        self._paces = paces
+        self._scrub_progress = scrub_progress
+        self._disk_balancer = disk_balancer
+        self._idle_connections = idle_connections
+
+    def publish(self) -> None:
+        registry.register(self)
+
+    def describe(self) -> list[Metric]:
+        """Nothing: to be asked for its values before they are there would be too early."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        usage, disks = self._disks.usage(), self._disks.reports()
+        yield _gauge("peacefs_store_used_bytes", "What the store takes on its disks", usage.used_bytes)
+        yield _gauge("peacefs_store_live_bytes", "Of it, what replicas need", usage.live_bytes)
+        yield _gauge("peacefs_store_dead_bytes", "And what does not", usage.used_bytes - usage.live_bytes)
+        yield _gauge("peacefs_store_available_bytes", "What may still be stored", usage.available_bytes)
+        segments = sum(disk.store.segments for disk in self._disks.working)
+        yield _gauge("peacefs_store_segments", "Segment files for small chunks", segments)
+        yield _gauge("peacefs_store_replicas", "Replicas that are held", sum(disk.replicas for disk in disks))
+        states = GaugeMetricFamily("peacefs_disks", "Disks by their state", labels=["state"])
+        for state, count in sorted(Tally(disk.state for disk in disks).items()):
+            states.add_metric([state], count)
+        yield states
+        used = GaugeMetricFamily("peacefs_disk_used_bytes", "What a disk's chunks take", labels=["directory"])
+        size = GaugeMetricFamily("peacefs_disk_capacity_bytes", "That and what is left", labels=["directory"])
+        for disk in disks:
+            used.add_metric([disk.directory], disk.used_bytes)
+            size.add_metric([disk.directory], disk.capacity_bytes)
+        yield used
+        yield size
+        yield _counter(
+            "peacefs_disk_balance_moves",
+            "Replicas moved between the own disks",
+            self._disk_balancer.moved_total,
+        )
+        yield _counter("peacefs_disk_balance_moved_bytes", "Bytes of these", self._disk_balancer.bytes_moved_total)
+        yield _gauge("peacefs_connections_idle", "Connections kept for later", self._idle_connections())
+        paces = GaugeMetricFamily(
+            "peacefs_hop_seconds_per_mebibyte",
+            "What successors, and the own disk, took lately",
+            labels=["datanode"],
+        )
+        for pace in self._paces():
+            paces.add_metric([pace.node], pace.seconds)
+        yield paces
+        progress = self._scrub_progress()
+        rounds, corrupt, begins_s = (
+            (0, 0, 0.0) if progress is None else (progress.rounds_done, len(progress.corrupt), progress.begins_s)
+        )
+        yield _counter("peacefs_scrub_rounds_done", "Rounds in which every replica was read", rounds)
+        yield _gauge("peacefs_scrub_round_begins_seconds", "When this round began, or the next will", begins_s)
+        yield _gauge("peacefs_scrub_corrupt_replicas", "Replicas that scrubbing last found corrupt", corrupt)
+
+
+def _gauge(name: str, meaning: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, meaning, value=value)
+
+
+def _counter(name: str, meaning: str, value: float) -> CounterMetricFamily:
+    """Shown as `name`_total."""
+    return CounterMetricFamily(name, meaning, value=value)

@@ -1,0 +1,235 @@
+"""Reads every replica now and then, so that one that rots is found while there are others to replace it.
+
+Replicas are read in the order of their chunks' numbers, round after round: the next one is always the one that was
+verified longest ago, and a single number says how far a round has come. It is kept on the disk, so that a restart
+goes on where it was. What is corrupt is reported; the coordinator has it replaced and then deleted here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+
+from peacefs.datanode import metrics
+from peacefs.datanode.store.chunk_store import ReadPlan
+from peacefs.datanode.store.disk_faults import closing
+from peacefs.datanode.store.interface import ReplicaStore
+from peacefs.datanode.store.layout import StorePaths
+from peacefs.protocol.decoding import UNREADABLE
+from peacefs.protocol.errors import ChecksumMismatch, ChunkNotFound, DiskFault
+from peacefs.protocol.ids import ChunkId
+from peacefs.protocol.limits import (
+    scrub_batch_chunks,
+    scrub_bytes_per_second,
+    scrub_corrupt_remembered_max,
+    scrub_cost_bytes_min,
+    scrub_period_s,
+    scrub_recheck_s,
+    scrub_rest_s,
+    scrub_save_interval_s,
+)
+from peacefs.protocol.messages import Replica
+from peacefs.protocol.runtime import effects as fx
+
+# A chunk's number takes 20 characters at most.
+_STATE_BYTES_MAX = 1024 + 24 * scrub_corrupt_remembered_max
+
+
+class ScrubProgress(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is kept on the disk. Times are seconds since 1970."""
+
+    #: When the round under way began, or the next one is to begin.
+    begins_s: float
+    #: The last chunk that was verified in it.
+    after: ChunkId = 0
+    #: Chunks of which a corrupt replica was here when it was last looked at.
+    corrupt: tuple[ChunkId, ...] = ()
+    rounds_done: int = 0
+
+
+class _Look(NamedTuple):
+    """A chunk to be verified: in its turn of the round, or once more because it was corrupt."""
+
+    chunk: ChunkId
+    is_in_turn: bool
+
+
+class Scrubber:
+    """One scrubber of one store; to be driven by one thread, which calls `advance` and rests as it says.
+
+    A round begins `period_s` after the one before began, or when that is done if it takes longer: nothing makes it
+    read more than `bytes_per_second`. `on_corrupt` hears of a replica that is corrupt, or that the disk failed to
+    read twice; a replica whose file has vanished the store itself reports.
+    """
+
+    def __init__(
+        self,
+        store: ReplicaStore,
+        directory: str,
+        on_corrupt: Callable[[Replica], None],
+        *,
+        period_s: float = scrub_period_s,
+        bytes_per_second: float = scrub_bytes_per_second,
+    ) -> None:
+        self._store = store
+        self._paths = StorePaths(directory)
+        self._on_corrupt = on_corrupt
+        self._period_s = period_s
+        self._bytes_per_second = bytes_per_second
+        self._progress: ScrubProgress | None = None
+        #: The next is the last.
+        self._pending: list[_Look] = []
+        self._look = _Look(0, is_in_turn=True)
+        self._plan: ReadPlan | None = None
+        self._doubted: _Look | None = None
+        self._save_at_s = 0.0
+        self._recheck_at_s = 0.0
+
+    @property
+    def progress(self) -> ScrubProgress | None:
+        """How far it has come; None before the first `advance`."""
+        return self._progress
+
+    def advance(self) -> fx.Steps[float]:
+        """Reads a packet at most. For how many seconds to rest before the next call.
+
+        Raises OSError when its progress cannot be saved; then it goes on all the same.
+        """
+        now_s = yield from fx.wall_clock()
+        if self._progress is None:
+            self._progress = yield from self._load(now_s)
+        if self._plan is None and not self._pending and not self._find_work(self._progress, now_s):
+            rest_s = yield from self._end_round(self._progress, now_s)
+        else:
+            rest_s = yield from self._verify()
+        if now_s >= self._save_at_s:
+            yield from self._save(now_s)
+        return rest_s
+
+    def stop(self) -> fx.Steps[None]:
+        """Lets go of what it reads and saves how far it has come. Raises OSError."""
+        plan, self._plan = self._plan, None
+        if plan is not None:
+            yield from self._store.close_read(plan)
+        if self._progress is not None:
+            yield from self._save((yield from fx.wall_clock()))
+
+    # -- rounds ------------------------------------------------------------------------------------
+
+    def _find_work(self, progress: ScrubProgress, now_s: float) -> bool:
+        if now_s >= progress.begins_s:
+            batch = self._store.chunks_after(progress.after, scrub_batch_chunks)
+            self._pending = [_Look(chunk, is_in_turn=True) for chunk in reversed(batch)]
+        if progress.corrupt and now_s >= self._recheck_at_s:
+            self._recheck_at_s = now_s + scrub_recheck_s
+            self._pending.extend(_Look(chunk, is_in_turn=False) for chunk in progress.corrupt)
+        return bool(self._pending)
+
+    def _end_round(self, progress: ScrubProgress, now_s: float) -> fx.Steps[float]:
+        if now_s >= progress.begins_s:
+            begins_s = max(now_s, progress.begins_s + self._period_s)
+            self._change(begins_s=begins_s, after=0, rounds_done=progress.rounds_done + 1)
+            yield from self._save(now_s)
+        return min(scrub_rest_s, self._period_s)
+
+    # -- one replica -------------------------------------------------------------------------------
+
+    def _verify(self) -> fx.Steps[float]:
+        """Opens the next replica or reads on in the one that is open."""
+        plan = self._plan
+        if plan is None:
+            self._look = self._pending.pop()
+        try:
+            if plan is None:
+                return (yield from self._open(self._look.chunk))
+            return (yield from self._read_on(plan))
+        except ChunkNotFound:
+            # Deleted meanwhile; or its file has vanished, which the store has said.
+            self._looked(is_corrupt=False)
+        except ChecksumMismatch:
+            self._looked(is_corrupt=True)
+        except DiskFault:
+            return self._doubt()
+        return self._rest_s(0)
+
+    def _open(self, chunk: ChunkId) -> fx.Steps[float]:
+        held = self._store.find(chunk)
+        if held is None:
+            self._looked(is_corrupt=False)
+            return 0.0
+        plan = yield from self._store.open_read(chunk, 0, 0, held.length)
+        if plan.at >= plan.end:
+            self._looked(is_corrupt=False)
+            return self._rest_s(0)
+        self._plan = plan
+        yield from self._store.drop_cached(plan)
+        return 0.0
+
+    def _read_on(self, plan: ReadPlan) -> fx.Steps[float]:
+        # Whatever is raised, the store has closed it.
+        self._plan = None
+        blocks = yield from self._store.read_blocks(plan)
+        metrics.scrub_read_bytes.inc(len(blocks.data) if blocks else 0)
+        assert blocks is not None, "a plan that is kept has blocks to be read"
+        if plan.at < plan.end:
+            self._plan = plan
+        else:
+            self._looked(is_corrupt=False)
+        return self._rest_s(len(blocks.data))
+
+    def _doubt(self) -> float:
+        """The disk failed, perhaps for another reason than the replica's sectors: looks once more."""
+        if self._doubted == self._look:
+            self._looked(is_corrupt=True)
+            return self._rest_s(0)
+        self._doubted = self._look
+        self._pending.append(self._look)
+        return scrub_rest_s
+
+    def _looked(self, *, is_corrupt: bool) -> None:
+        """It is known how the replica that was looked at fares."""
+        self._doubted = None
+        assert self._progress is not None, "it is known how far the round had come"
+        chunk, is_in_turn = self._look
+        corrupt = [each for each in self._progress.corrupt if each != chunk]
+        metrics.scrubbed.inc()
+        held = self._store.find(chunk)
+        if is_corrupt and held is not None:
+            self._on_corrupt(held)
+            corrupt = [*corrupt, chunk][-scrub_corrupt_remembered_max:]
+            self._save_at_s = 0.0
+        self._change(corrupt=tuple(corrupt), after=chunk if is_in_turn else self._progress.after)
+
+    def _rest_s(self, read_bytes: int) -> float:
+        return max(read_bytes, scrub_cost_bytes_min) / self._bytes_per_second
+
+    # -- what is kept ------------------------------------------------------------------------------
+
+    def _change(self, **fields: object) -> None:
+        assert self._progress is not None, "it is known how far the round had come"
+        self._progress = msgspec.structs.replace(self._progress, **fields)
+
+    def _load(self, now_s: float) -> fx.Steps[ScrubProgress]:
+        """Where it was. Without a trace, or with one that cannot be read, a round begins now."""
+        try:
+            file = yield from fx.open_file(self._paths.scrubbing)
+            raw = yield from closing(file, fx.read_at(file, 0, _STATE_BYTES_MAX))
+            kept = msgspec.json.decode(raw, type=ScrubProgress)
+        except (OSError, *UNREADABLE):
+            return ScrubProgress(begins_s=now_s)
+        # A clock that was set back must not keep it waiting for longer than a period.
+        return msgspec.structs.replace(kept, begins_s=min(kept.begins_s, now_s + self._period_s))
+
+    def _save(self, now_s: float) -> fx.Steps[None]:
+        self._save_at_s = now_s + scrub_save_interval_s
+        fresh = f"{self._paths.scrubbing}.new"
+        file = yield from fx.open_file(fresh, create=True)
+        yield from closing(file, self._write(file))
+        yield from fx.rename(fresh, self._paths.scrubbing)
+        yield from fx.sync_directory(self._paths.directory)
+
+    def _write(self, file: fx.File) -> fx.Steps[None]:
+        yield from fx.append(file, msgspec.json.encode(self._progress))
+        yield from fx.sync(file)

@@ -1,0 +1,153 @@
+"""One file, or a range of it, on its way to an HTTP client: fetched on threads, sent by the event loop.
+
+What its first piece holds whole is sent at once. Of what is longer, one piece waits for the client while the next
+is fetched; no more is held. What cannot be fetched ends the connection before its announced length: a short body
+never looks whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from peacefs.client.transfer.file_reader import FileReader
+from peacefs.protocol.asgi import Receive, Send, client_watch
+from peacefs.protocol.errors import ChunkUnavailable, PathError, PeacefsError
+from peacefs.protocol.messages import GetLayout, Layout
+from peacefs.protocol.runtime import effects as fx
+from peacefs.protocol.webhdfs.answers import octet_headers
+from peacefs.protocol.webhdfs.redirects import ReadFile
+
+from .local_large_reads import OwnChunk, OwnChunks
+
+log = logging.getLogger("peacefs.gateway")
+
+#: Runs a participant on a thread that is not the event loop's.
+Run = Callable[[fx.Steps[Any]], asyncio.Future[Any]]
+Piece = bytes | memoryview
+
+
+class Pieces:
+    """A range of a file: read from this datanode's disks as far as they give it, the rest as any client reads it.
+
+    Belongs to the event loop; whoever is done with it calls `close`.
+    """
+
+    def __init__(self, token: str, layout: Layout, offset: int, length: int, own: OwnChunks, run: Run) -> None:
+        self._token = token
+        self._layout = layout
+        self._at = offset
+        self._end = offset + length
+        self._own = own
+        self._run = run
+        self._own_chunk: OwnChunk | None = None
+        self._own_end = offset
+        self._reader: FileReader | None = None
+        self._fetching: asyncio.Future[bytes | None] | None = None
+
+    @property
+    def unread(self) -> int:
+        """How many bytes have not been given."""
+        return self._end - self._at
+
+    async def next(self) -> Piece | None:
+        """Some bytes, verified; None after the last. Raises what keeps them from being read."""
+        if not self.unread:
+            return None
+        piece: Piece | None = None
+        if self._reader is None and (piece := await self._next_own()) is None:
+            self._reader = FileReader(self._token, self._layout, self._at, self.unread)
+        if self._reader is not None:
+            self._fetching = self._run(_next_piece(self._reader))
+            piece = await asyncio.shield(self._fetching)
+        if piece is not None:
+            self._at += len(piece)
+        return piece
+
+    async def _next_own(self) -> Piece | None:
+        if self._at == self._own_end:
+            self._own_chunk = self._own_chunk_at()
+        return None if self._own_chunk is None else await self._own_chunk.next_piece()
+
+    def _own_chunk_at(self) -> OwnChunk | None:
+        """What is wanted of the chunk at which the reader is, if it is here."""
+        begin = 0
+        for chunk in self._layout.chunks:
+            if begin + chunk.length > self._at:
+                self._own_end = min(begin + chunk.length, self._end)
+                return self._own.open(chunk, self._at - begin, self._own_end - self._at)
+            begin += chunk.length
+        return None
+
+    async def close(self) -> None:
+        if self._own_chunk is not None:
+            self._own_chunk.close()
+        if self._fetching is not None:
+            await asyncio.wait([self._fetching])  # it is used by one thread at a time
+        if self._reader is not None:
+            await self._run(_close(self._reader, read_to_end=not self.unread))
+
+
+async def begin(wanted: ReadFile, own: OwnChunks, run: Run) -> Pieces:
+    """Finds the file. Raises what keeps it from being found."""
+    layout = wanted.layout or await run(fx.call(GetLayout(wanted.token), Layout))
+    if wanted.offset > layout.length:
+        raise PathError(f"Offset={wanted.offset} out of the range [0, {layout.length}]; OPEN, path={wanted.path}")
+    rest = layout.length - wanted.offset
+    length = rest if wanted.length is None else min(rest, wanted.length)
+    return Pieces(wanted.token, layout, wanted.offset, length, own, run)
+
+
+async def send_whole(send: Send, data: Piece) -> None:
+    """An answer that is all there."""
+    await send({"type": "http.response.start", "status": 200, "headers": octet_headers(len(data))})
+    await send({"type": "http.response.body", "body": data})
+
+
+async def send_pieces(wanted: ReadFile, pieces: Pieces, run: Run, receive: Receive, send: Send) -> None:
+    """The whole answer. Raises what keeps its first piece from being read; later it is too late to say so."""
+    length = pieces.unread
+    try:
+        first = await pieces.next()
+    except ChunkUnavailable:
+        # A file that was deleted meanwhile is told from one whose replicas are lost.
+        await run(fx.call(GetLayout(wanted.token), Layout))
+        raise
+    if first is None or len(first) == length:
+        await send_whole(send, first or b"")
+        return
+    try:
+        async with client_watch(receive) as hung_up:
+            await send({"type": "http.response.start", "status": 200, "headers": octet_headers(length)})
+            await _send_rest(first, pieces, send, hung_up)
+    except PeacefsError as fault:
+        log.warning("%r broke off while it was read: %s", wanted.path, fault)
+
+
+async def _send_rest(piece: Piece | None, pieces: Pieces, send: Send, hung_up: asyncio.Task[None]) -> None:
+    while pieces.unread:
+        fetching = asyncio.ensure_future(pieces.next())
+        try:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        finally:
+            await asyncio.wait([fetching])
+        piece = fetching.result()
+        if piece is None:
+            raise PeacefsError(f"it ends {pieces.unread} bytes early")
+        if hung_up.done():
+            return
+    await send({"type": "http.response.body", "body": piece})
+
+
+def _next_piece(reader: FileReader) -> fx.Steps[bytes | None]:
+    """A copy: the reader uses its buffer again while the piece waits to be sent."""
+    piece = yield from reader.next_piece()
+    return None if piece is None else bytes(piece)
+
+
+def _close(reader: FileReader, *, read_to_end: bool) -> fx.Steps[None]:
+    if read_to_end:
+        yield from reader.next_piece()  # there is none, upon which the connection is kept for others
+    yield from reader.close()

@@ -1,0 +1,111 @@
+"""Large chunks that lie on this datanode's own disks, for its gateway: read there, not through the data server.
+
+The coordinator sends each reader to a datanode that has what it wants. This is a short cut and no other way to
+read: what it does not give in time, from the first such byte on, the gateway reads as any client does, from
+whichever replica can give it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from peacefs.datanode.pipeline.chunk_server import ChunkServer
+from peacefs.datanode.store.chunk_store import ReadPlan
+from peacefs.protocol.errors import BadRequest, PeacefsError
+from peacefs.protocol.limits import (
+    gateway_downloads_max,
+    gateway_own_piece_bytes,
+    gateway_own_pieces_max,
+    gateway_own_read_timeout_s,
+)
+from peacefs.protocol.messages import ChunkLayout, ReadChunk
+from peacefs.protocol.runtime import effects as fx
+from peacefs.protocol.runtime.thread_driver import ThreadDriver
+
+
+class OwnChunks:
+    """Belongs to the event loop; `close` it after that has ended.
+
+    Its threads are few and its own: a disk that hangs takes these, and no other of the gateway's.
+    """
+
+    def __init__(
+        self, server: ChunkServer, driver: ThreadDriver, *, timeout_s: float = gateway_own_read_timeout_s
+    ) -> None:
+        self._server = server
+        self._driver = driver
+        self._timeout_s = timeout_s
+        self._threads = ThreadPoolExecutor(gateway_own_pieces_max, thread_name_prefix="gateway-pieces")
+        self._under_way = 0
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def open(self, chunk: ChunkLayout, offset: int, length: int) -> OwnChunk | None:
+        """A range of a chunk, piece by piece; None where no replica is here, or too many wait for theirs."""
+        if not self._server.has(chunk.chunk) or self._under_way >= gateway_downloads_max:
+            return None
+        request = ReadChunk(chunk.token, chunk.chunk, chunk.version, offset, length)
+        return OwnChunk(self._server, request, self._run, self._timeout_s)
+
+    def _run(self, steps: fx.Steps[Any]) -> asyncio.Future[Any]:
+        self._under_way += 1
+        running = asyncio.get_running_loop().run_in_executor(self._threads, self._driver.run, steps)
+        running.add_done_callback(self._ended)
+        return running
+
+    def _ended(self, running: asyncio.Future[Any]) -> None:
+        self._under_way -= 1
+        if not running.cancelled():
+            running.exception()  # Known already, unless nobody waits any more.
+
+
+class OwnChunk:
+    """A range of one chunk, read from this datanode's disk. Belongs to the event loop; one piece at a time.
+
+    After a piece that is None it is only good for `close`.
+    """
+
+    def __init__(
+        self,
+        server: ChunkServer,
+        request: ReadChunk,
+        run: Callable[[fx.Steps[Any]], asyncio.Future[Any]],
+        timeout_s: float,
+    ) -> None:
+        self._server = server
+        self._request = request
+        self._run = run
+        self._timeout_s = timeout_s
+        self._plan: ReadPlan | None = None
+        self._reading: asyncio.Future[memoryview] | None = None
+        self._is_over = False
+
+    async def next_piece(self) -> memoryview | None:
+        """The next bytes, verified; None where they are not to be had here, or not in time."""
+        self._reading = reading = self._run(self._read())
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await asyncio.shield(reading)
+        except (TimeoutError, PeacefsError):
+            return None
+
+    def _read(self) -> fx.Steps[memoryview]:
+        if self._is_over:
+            raise BadRequest("nobody waits for this piece any more")
+        if self._plan is None:
+            self._plan = yield from self._server.open(self._request)
+        return (yield from self._server.read_piece(self._plan, self._request, gateway_own_piece_bytes))
+
+    def close(self) -> None:
+        """What is still being read is let go of when that has ended, as late as it may be."""
+        self._is_over = True
+        if self._reading is not None:
+            self._reading.add_done_callback(self._let_go)
+
+    def _let_go(self, reading: asyncio.Future[memoryview]) -> None:
+        if self._plan is not None and self._plan.at < self._plan.end:
+            self._run(self._server.close(self._plan))

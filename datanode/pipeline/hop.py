@@ -1,0 +1,268 @@
+"""This datanode as one hop of a pipeline: takes a chunk in, passes it on and stores it at once.
+
+    upstream                       this hop                          next hop
+    WriteChunk(first packet)  ->   check token, stage
+                                   forward, verify, store        ->  WriteChunk(first packet)
+    Packet ...                ->   forward, verify, store        ->  Packet ...
+    Packet(last)              ->   forward, verify, store        ->  Packet(last)
+                                   seal (fsync)                  <-  WriteAck(their receipts)
+                              <-   WriteAck(own receipt + theirs)
+
+Every hop verifies what it stores and compares its successor's acknowledgement with what it holds itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import NamedTuple
+
+from peacefs.client.transfer.next_hop import NextHop, link_timeout_s
+from peacefs.datanode import metrics
+from peacefs.datanode.store.chunk_store import Sealed, Staged
+from peacefs.datanode.store.interface import ChunkIntake
+from peacefs.datanode.store.replica_changes import Changes
+from peacefs.protocol.checksums import Bytes
+from peacefs.protocol.errors import (
+    AccessDenied,
+    BadRequest,
+    ChunkError,
+    GrantLapsed,
+    PeacefsError,
+    PeerError,
+    ProtocolViolation,
+    StaleVersion,
+)
+from peacefs.protocol.ids import NodeId
+from peacefs.protocol.limits import chunk_bytes_max, grant_clock_slack_s, stream_end_timeout_s
+from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
+from peacefs.protocol.messages import Done, Packet, Receipt, Replica, StreamEnded, WriteAck, WriteChunk
+from peacefs.protocol.runtime import effects as fx
+from peacefs.protocol.tokens import ChunkWrite, Signer
+
+from .active_streams import Stream, StreamsUnderWay
+from .latency_samples import Paces
+
+
+class _Place(NamedTuple):
+    """Where this node stands in one chunk's pipeline."""
+
+    upstream: NodeId | None
+    link_timeout_s: float
+
+
+class _Stopwatch:
+    """What one chunk's time goes into. Each look at the clock ends one step and begins the next."""
+
+    def __init__(self) -> None:
+        self.looked_s = 0.0
+        #: Spent by this node's disk, and in waiting for the next hop.
+        self.disk_s = 0.0
+        self.onward_s = 0.0
+        #: When the last packet had gone onward.
+        self.forwarded_s = 0.0
+
+    def lap(self) -> fx.Steps[float]:
+        """Seconds since the last look."""
+        before_s, self.looked_s = self.looked_s, (yield from fx.now())
+        return self.looked_s - before_s
+
+
+class PipelineHop:
+    """Receives chunks; one instance serves all connections of a datanode."""
+
+    def __init__(
+        self,
+        node: NodeId,
+        signer: Signer,
+        store: ChunkIntake,
+        changes: Changes,
+        streams: StreamsUnderWay,
+        paces: Paces | None = None,
+        *,
+        hop_timeout_s: float = default_hop_timeout_s,
+    ) -> None:
+        self._node = node
+        self._streams = streams
+        self._signer = signer
+        self._store = store
+        self._changes = changes
+        self._paces = paces or Paces()
+        self._hop_timeout_s = hop_timeout_s
+
+    def receive_chunk(self, upstream: fx.Connection, opening: WriteChunk, data: Bytes) -> fx.Steps[None]:
+        """From the opening frame, which has been received, to the acknowledgement.
+
+        Raises, with the culprit, what this hop or one after it failed at. A replica that was sealed before
+        another hop failed stays: the same replica may have been acknowledged to somebody, and what nobody
+        refers to is reclaimed by the coordinator.
+        """
+        token = self._token((yield from fx.wall_clock()), opening)
+        if not token.grant:
+            yield from self._receive(upstream, opening, data, Stream(token, 0.0))
+            return
+        is_head = token.nodes[0] == self._node
+        stream = self._streams.begin(token, (yield from fx.now()))
+        try:
+            length = yield from self._receive(upstream, opening, data, stream)
+        except PeacefsError:
+            self._streams.end(stream)
+            if is_head:
+                yield from _report_end(opening, None)
+            raise
+        self._streams.end(stream)
+        if is_head:
+            yield from _report_end(opening, length)
+
+    def _receive(self, upstream: fx.Connection, opening: WriteChunk, data: Bytes, stream: Stream) -> fx.Steps[int]:
+        """The chunk's length, once it is acknowledged."""
+        place, watch = self._place(stream.token), _Stopwatch()
+        onward = NextHop(opening.onward, place.link_timeout_s) if opening.onward else None
+        try:
+            sealed = yield from self._take_in(upstream, opening, data, onward, stream, watch)
+            receipts = [
+                self._signer.receipt(self._node, opening.chunk, opening.version, sealed.length, sealed.checksum)
+            ]
+            if onward is not None:
+                receipts += yield from self._compare(opening, sealed, onward, place, watch)
+        except PeacefsError as fault:
+            if onward is not None:
+                yield from onward.abandon()
+            self._ascribe(fault, place)
+            metrics.pipeline_failures.labels(fault.code).inc()
+            raise
+        ack = WriteAck(opening.chunk, opening.version, sealed.length, sealed.checksum, receipts, watch.onward_s)
+        yield from fx.send(upstream, ack, timeout_s=self._hop_timeout_s)
+        return sealed.length
+
+    def _token(self, now_s: float, opening: WriteChunk) -> ChunkWrite:
+        """Raises AccessDenied, and GrantLapsed for leave that was good once. A grant that was used in time may
+        reach the next hop a little late."""
+        token = self._signer.verify_even_late(opening.token, ChunkWrite)
+        if token.expires_s < now_s - grant_clock_slack_s:
+            raise GrantLapsed("the chunk was not begun while the leave to write it was good; ask for another")
+        if (token.chunk, token.version) != (opening.chunk, opening.version):
+            raise AccessDenied("the token is for another chunk")
+        if self._node not in token.nodes:
+            raise AccessDenied(f"the token is not for datanode {self._node}")
+        position = token.nodes.index(self._node)
+        if [hop.node for hop in opening.onward] != token.nodes[position + 1 :]:
+            raise AccessDenied("the token is for another pipeline")
+        return token
+
+    def _place(self, token: ChunkWrite) -> _Place:
+        position = token.nodes.index(self._node)
+        return _Place(
+            token.nodes[position - 1] if position else None,
+            link_timeout_s(position, len(token.nodes), self._hop_timeout_s),
+        )
+
+    def _take_in(
+        self,
+        upstream: fx.Connection,
+        opening: WriteChunk,
+        data: Bytes,
+        onward: NextHop | None,
+        stream: Stream,
+        watch: _Stopwatch,
+    ) -> fx.Steps[Sealed]:
+        """Forwards and stores up to the last packet, and seals."""
+        staged = self._store.stage(opening.chunk, opening.version)
+        sums = opening.sums
+        try:
+            if onward is not None:
+                yield from onward.connect()
+            yield from watch.lap()
+            if onward is not None:
+                yield from onward.open(
+                    opening.token, opening.chunk, opening.version, sums, data, last=opening.last
+                )
+                watch.onward_s += yield from watch.lap()
+            if not opening.last:
+                yield from self._store.write(staged, sums, data)
+                watch.disk_s += yield from watch.lap()
+                sums, data = yield from self._take_packets(upstream, staged, len(data), onward, watch, stream)
+            watch.forwarded_s = watch.looked_s
+            sealed = yield from self._store.seal(staged, sums, data)
+            seal_s = yield from watch.lap()
+        except PeacefsError:
+            yield from self._store.discard(staged)
+            raise
+        metrics.seal_seconds.observe(seal_s)
+        watch.disk_s += seal_s
+        self._paces.took(watch.looked_s, self._node, watch.disk_s, sealed.length)
+        replica = Replica(opening.chunk, opening.version, sealed.length)
+        metrics.chunks_written.inc()
+        metrics.bytes_written.inc(sealed.length)
+        self._changes.added(replica)
+        # If its disk has failed since, what that held was said to be gone before this was said to be there.
+        if self._store.find(opening.chunk) is None:
+            self._changes.removed(replica)
+        return sealed
+
+    def _take_packets(
+        self,
+        upstream: fx.Connection,
+        staged: Staged,
+        length: int,
+        onward: NextHop | None,
+        watch: _Stopwatch,
+        stream: Stream,
+    ) -> fx.Steps[tuple[bytes, Bytes]]:
+        """Forwards all and stores all but the last, whose checksums and data it gives."""
+        while True:
+            stream.waits(watch.looked_s)
+            packet, data, *_ = yield from fx.receive(upstream, timeout_s=self._hop_timeout_s)
+            yield from watch.lap()
+            stream.receives(watch.looked_s, length + len(data))
+            if not isinstance(packet, Packet):
+                raise ProtocolViolation(f"{type(packet).__name__} in the middle of a chunk")
+            if packet.offset != length:
+                raise ProtocolViolation(f"a packet for byte {packet.offset} came after byte {length}")
+            length += len(data)
+            if length > chunk_bytes_max:
+                raise BadRequest(f"a chunk is at most {chunk_bytes_max} bytes long")
+            if onward is not None:
+                yield from onward.send(packet, data)
+                watch.onward_s += yield from watch.lap()
+            if packet.last:
+                return packet.sums, data
+            # A writer whose source is slow sends empty packets, so that it is not taken for dead.
+            if len(data):
+                yield from self._store.write(staged, packet.sums, data)
+                watch.disk_s += yield from watch.lap()
+
+    def _compare(
+        self, opening: WriteChunk, sealed: Sealed, onward: NextHop, place: _Place, watch: _Stopwatch
+    ) -> fx.Steps[list[Receipt]]:
+        """The receipts of the hops after this one, for exactly what this one holds."""
+        # However long this hop's own disk took, an acknowledgement that lies ready is still taken.
+        sealing_s = watch.looked_s - watch.forwarded_s
+        timeout_s = max(place.link_timeout_s - sealing_s, self._hop_timeout_s / 10)
+        receipts = yield from onward.acknowledgement(
+            opening.chunk, opening.version, sealed.length, sealed.checksum, timeout_s=timeout_s
+        )
+        watch.onward_s += yield from watch.lap()
+        yield from onward.release()
+        metrics.chunks_forwarded.inc()
+        metrics.bytes_forwarded.inc(sealed.length)
+        # What its disk took lies partly in the time that this hop's own took, and is not seen then.
+        its_own_s = max(0.0, watch.onward_s - onward.waited_onward_s)
+        self._paces.took(watch.looked_s, onward.node, its_own_s, sealed.length)
+        return receipts
+
+    def _ascribe(self, fault: PeacefsError, place: _Place) -> None:
+        """Names the culprit of a fault on this hop or before it; the next hop's have theirs already."""
+        if fault.culprit is not None:
+            return
+        if isinstance(fault, PeerError):
+            fault.culprit = place.upstream
+        elif isinstance(fault, ChunkError) and not isinstance(fault, StaleVersion):
+            fault.culprit = self._node
+
+
+def _report_end(opening: WriteChunk, length: int | None) -> fx.Steps[None]:
+    """Tells the coordinator that a grant has ended; `length` is None for one that was given up. One that does not
+    hear of it finds out by asking."""
+    ended = StreamEnded(opening.chunk, opening.version, length is not None, length or 0)
+    with contextlib.suppress(PeacefsError):
+        yield from fx.call(ended, Done, timeout_s=stream_end_timeout_s)

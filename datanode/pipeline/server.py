@@ -1,0 +1,170 @@
+"""The datanode's data port: takes connections, hears their hello, and has a reactor run `DataRequests` on each.
+
+Those of its own host it takes by a local socket besides, over which it can lend them files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import socket
+import threading
+
+from peacefs.protocol.errors import Overloaded, PeacefsError, StartupError
+from peacefs.protocol.handshake import Identity
+from peacefs.protocol.limits import data_connections_max, last_word_timeout_s
+from peacefs.protocol.messages import Failure
+from peacefs.protocol.runtime.connections import SocketConnection, accept_connection
+from peacefs.protocol.runtime.effects import Address
+from peacefs.protocol.runtime.in_process_payloads import ServedHere
+from peacefs.protocol.runtime.local_sockets import listen_locally
+from peacefs.protocol.runtime.reactor import Reactor
+from peacefs.protocol.runtime.thread_driver import ThreadDriver
+
+from .dispatch import DataRequests
+
+log = logging.getLogger("peacefs.datanode")
+_ACCEPT_RETRY_S = 0.1
+
+
+class DataServer:
+    """Listens from construction on, serves from `start` to `stop`.
+
+    Participants that wait for another datanode are woken by the connection pool's `shut_down`, which belongs
+    before `stop`.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        me: Identity,
+        driver: ThreadDriver,
+        requests: DataRequests,
+        *,
+        served_here: ServedHere | None = None,
+        connections_max: int = data_connections_max,
+        lends: bool = False,
+    ) -> None:
+        """Port 0 chooses a free one; `lends` is whether there is a local socket, too. Raises StartupError."""
+        self._requests = requests
+        self._served_here = served_here or ServedHere()
+        self._connections_max = connections_max
+        self._lock = threading.Lock()
+        self._ended = threading.Condition(self._lock)
+        self._serving: set[SocketConnection] = set()
+        #: Those that have not said hello yet, longest first.
+        self._silent: dict[SocketConnection, None] = {}
+        self._stopping = threading.Event()
+        listener = _listen(host, port)
+        self.address: Address = listener.getsockname()[:2]
+        self._listeners = [listener]
+        self._me = self._listening_locally(me) if lends else me
+        self._acceptors = [
+            threading.Thread(target=self._accept, args=(listener,), name="data-acceptor", daemon=True)
+            for listener in self._listeners
+        ]
+        self._reactor = Reactor(driver, f"data-{me.name}", workers_max=connections_max)
+
+    def _listening_locally(self, me: Identity) -> Identity:
+        try:
+            listener, name = listen_locally(data_connections_max)
+        except OSError as error:
+            log.info("no local socket here (%s): readers on this host read over TCP", error.strerror or error)
+            return me
+        self._listeners.append(listener)
+        return dataclasses.replace(me, local_socket=name)
+
+    def start(self) -> None:
+        self._reactor.start()
+        for acceptor in self._acceptors:
+            acceptor.start()
+
+    def stop(self) -> None:
+        """Hangs up on everybody and returns when the last request has ended."""
+        self._stopping.set()
+        for listener, acceptor in zip(self._listeners, self._acceptors, strict=True):
+            with contextlib.suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)
+            if acceptor.ident is not None:
+                acceptor.join()
+            listener.close()
+        with self._lock:
+            for connection in self._serving:
+                connection.shut_down()
+            self._ended.wait_for(lambda: not self._serving)
+        self._reactor.stop()
+
+    def _accept(self, listener: socket.socket) -> None:
+        while not self._stopping.is_set():
+            try:
+                sock, address = listener.accept()
+                # A local one has no name.
+                connection = SocketConnection(sock, f"{address[0]}:{address[1]}" if address else "a local socket")
+            except OSError as error:
+                # Out of descriptors, for instance: connections that end will free some.
+                if not self._stopping.wait(_ACCEPT_RETRY_S):
+                    log.warning("cannot accept a data connection: %s", error.strerror or error)
+                continue
+            if not self._admit(connection):
+                self._turn_away(connection)
+
+    def _admit(self, connection: SocketConnection) -> bool:
+        name = f"data-{self._me.name}-hello"
+        thread = threading.Thread(target=self._greet, args=(connection,), name=name, daemon=True)
+        with self._lock:
+            if len(self._serving) >= self._connections_max:
+                self._make_room()
+            if self._stopping.is_set() or len(self._serving) >= self._connections_max:
+                return False
+            self._serving.add(connection)
+            self._silent[connection] = None
+        thread.start()
+        return True
+
+    def _make_room(self) -> None:
+        """Who has connected and says nothing keeps nobody out who does: the longest silent one goes."""
+        longest = next(iter(self._silent), None)
+        if longest is not None:
+            del self._silent[longest]
+            longest.shut_down()
+            self._ended.wait_for(lambda: longest not in self._serving, _ACCEPT_RETRY_S)
+
+    def _turn_away(self, connection: SocketConnection) -> None:
+        refusal = Overloaded(f"{self._me.name} has {self._connections_max} data connections, its limit")
+        with contextlib.suppress(PeacefsError):
+            connection.send(Failure(refusal.code, refusal.message), b"", last_word_timeout_s)
+        connection.close()
+
+    def _greet(self, connection: SocketConnection) -> None:
+        self._served_here.add(connection)
+        try:
+            connection.peer = accept_connection(connection, self._me).name
+            with self._lock:
+                self._silent.pop(connection, None)
+        except Exception as fault:
+            self._over(connection, fault)
+        else:
+            requests = self._requests.serve_connection(connection)
+            self._reactor.run(requests, lambda fault: self._over(connection, fault))
+
+    def _over(self, connection: SocketConnection, fault: Exception | None) -> None:
+        if isinstance(fault, PeacefsError):
+            log.debug("data connection from %s: %s", connection.peer, fault.message)
+        elif fault is not None:
+            log.error("a data connection ended in a way that is a bug of this datanode", exc_info=fault)
+        self._served_here.remove(connection)
+        connection.close()
+        with self._lock:
+            self._silent.pop(connection, None)
+            self._serving.discard(connection)
+            self._ended.notify_all()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=data_connections_max)
+    except OSError as error:
+        raise StartupError(f"cannot listen on {host}:{port} for data: {error.strerror or error}") from None

@@ -1,0 +1,4 @@
+"""The chunk store of one disk: large chunks as files, small ones in segments; recovery, compaction, reads.
+
+Begin with `chunk_store.py`; `interface.py` says what a store promises. Knows no network.
+"""

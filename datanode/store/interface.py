@@ -1,0 +1,48 @@
+"""What the roles of a datanode need of whatever holds its replicas: one `ChunkStore`, or a `DiskSet` of several.
+
+The promises are those of `ChunkStore`, method by method.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from peacefs.protocol.checksums import Bytes
+from peacefs.protocol.ids import ChunkId, Version
+from peacefs.protocol.limits import packet_bytes
+from peacefs.protocol.messages import Replica
+from peacefs.protocol.runtime import effects as fx
+
+from .chunk_store import Blocks, ReadPlan, Sealed, Staged
+
+
+class ChunkIntake(Protocol):
+    """Where a pipeline's chunks go. What each does, and raises, is said at `ChunkStore`."""
+
+    def stage(self, chunk: ChunkId, version: Version) -> Staged: ...
+
+    def write(self, staged: Staged, sums: Bytes, data: Bytes) -> fx.Steps[None]: ...
+
+    def seal(self, staged: Staged, sums: Bytes = b"", data: Bytes = b"") -> fx.Steps[Sealed]: ...
+
+    def discard(self, staged: Staged) -> fx.Steps[None]: ...
+
+    def find(self, chunk: ChunkId) -> Replica | None: ...
+
+
+class ReplicaStore(ChunkIntake, Protocol):
+    """Sealed, checksummed, immutable replicas, on one disk (`ChunkStore`) or on several (`DiskSet`)."""
+
+    def open_read(self, chunk: ChunkId, version: Version, offset: int, length: int) -> fx.Steps[ReadPlan]: ...
+
+    def read_blocks(self, plan: ReadPlan, bytes_max: int = packet_bytes) -> fx.Steps[Blocks | None]: ...
+
+    def send_blocks(self, plan: ReadPlan, reader: fx.Connection, *, timeout_s: float) -> fx.Steps[int | None]: ...
+
+    def drop_cached(self, plan: ReadPlan) -> fx.Steps[None]: ...
+
+    def close_read(self, plan: ReadPlan) -> fx.Steps[None]: ...
+
+    def delete(self, chunk: ChunkId, version: Version) -> fx.Steps[bool]: ...
+
+    def chunks_after(self, chunk: ChunkId, limit: int) -> list[ChunkId]: ...

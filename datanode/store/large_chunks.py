@@ -1,0 +1,178 @@
+"""Large chunks: a file each, staged under one directory and published by a rename into another."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+from collections.abc import Callable
+
+from peacefs.protocol.errors import ChecksumMismatch
+from peacefs.protocol.ids import ChunkId, Version
+from peacefs.protocol.messages import Replica
+from peacefs.protocol.runtime import effects as fx
+
+from .chunk_index import ChunkIndex, Place
+from .disk_faults import close_quietly, is_read_only
+from .layout import (
+    FOOTER_BYTES,
+    StorePaths,
+    chunk_file_bytes,
+    pack_footer,
+    parse_chunk_file_name,
+    sums_bytes,
+    unpack_tail,
+)
+from .recovery_report import Recovery
+
+
+class StagedFile:
+    """The file of a chunk that is being written."""
+
+    __slots__ = ("file", "path")
+
+    def __init__(self, path: str, file: fx.File) -> None:
+        self.path = path
+        self.file = file
+
+
+class LargeChunks:
+    """The files of large chunks. Thread-safe, if nobody publishes or removes one chunk twice at once."""
+
+    def __init__(self, paths: StorePaths, index: ChunkIndex, on_lost: Callable[[Replica], None]) -> None:
+        self._paths = paths
+        self._index = index
+        self._on_lost = on_lost
+        self._serials = itertools.count(1)
+        self._lock = threading.Lock()
+        self._used_bytes = 0
+        #: Folders whose names are durable.
+        self._folders: set[str] = set()
+
+    @property
+    def used_bytes(self) -> int:
+        """Of published files; those that are staged count when they are."""
+        return self._used_bytes
+
+    def _count(self, size_bytes: int) -> None:
+        with self._lock:
+            self._used_bytes += size_bytes
+
+    # -- writing -----------------------------------------------------------------------------------
+
+    def stage(self, chunk: ChunkId, version: Version) -> fx.Steps[StagedFile]:
+        path = f"{self._paths.staging}/{chunk:016x}-{version:016x}.{next(self._serials)}"
+        return StagedFile(path, (yield from fx.open_file(path, create=True)))
+
+    def publish(self, staged: StagedFile, chunk: ChunkId, place: Place, sums: bytes) -> fx.Steps[None]:
+        """Makes a staged file, whose data is complete, durable under its final name.
+
+        On OSError nothing of it is left, as far as the disk allows.
+        """
+        folder = self._paths.folder(chunk)
+        if folder not in self._folders:
+            yield from self._make_folder(folder)
+        target = self._paths.chunk_file(chunk, place.version, place.length)
+        yield from fx.append(staged.file, sums, pack_footer(chunk, place.version, place.length, sums))
+        yield from fx.sync(staged.file)
+        yield from fx.rename(staged.path, target)
+        staged.path = target
+        yield from fx.sync_directory(folder)
+        self._count(chunk_file_bytes(place.length))
+        yield from close_quietly(staged.file)
+
+    def _make_folder(self, folder: str) -> fx.Steps[None]:
+        yield from fx.make_directory(folder)
+        yield from fx.sync_directory(self._paths.chunks)
+        self._folders.add(folder)
+
+    def discard(self, staged: StagedFile) -> fx.Steps[None]:
+        """Removes a file that is not to be published; what cannot be removed goes at the next start."""
+        yield from close_quietly(staged.file)
+        with contextlib.suppress(OSError):
+            yield from fx.remove(staged.path)
+
+    def remove(self, chunk: ChunkId, place: Place) -> fx.Steps[None]:
+        """Removes the file of a replica that the index no longer knows.
+
+        One that the disk refuses to remove comes back at the next start, which does no harm. Raises OSError if
+        that is because the disk takes no change at all.
+        """
+        self._count(-chunk_file_bytes(place.length))
+        try:
+            yield from fx.remove(self._paths.chunk_file(chunk, place.version, place.length))
+        except OSError as error:
+            if is_read_only(error):
+                raise
+
+    def lose(self, chunk: ChunkId, place: Place) -> None:
+        """A file that should be there is not: says so, unless the replica was dropped or replaced by now."""
+        if self._index.forget(chunk, place):
+            self._count(-chunk_file_bytes(place.length))
+            self._on_lost(Replica(chunk, place.version, place.length))
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    def open(self, chunk: ChunkId, place: Place) -> fx.Steps[tuple[fx.File, bytes]]:
+        """The open file and its checksums.
+
+        Raises ChecksumMismatch for a damaged footer, FileNotFoundError if the replica has just been dropped.
+        """
+        file = yield from fx.open_file(self._paths.chunk_file(chunk, place.version, place.length))
+        try:
+            tail = yield from fx.read_at(file, place.length, sums_bytes(place.length) + FOOTER_BYTES + 1)
+            return file, unpack_tail(tail, chunk, place.version, place.length)
+        except (OSError, ChecksumMismatch):
+            yield from close_quietly(file)
+            raise
+
+    # -- start -------------------------------------------------------------------------------------
+
+    def recover(self, recovery: Recovery) -> fx.Steps[list[tuple[ChunkId, Place]]]:
+        """Empties the staging directory and enters every chunk file into the index.
+
+        A file was whole before it got its name, so name and size are enough; whoever reads it verifies it.
+        Gives the replicas that lost to a newer version of the same chunk, for the caller to drop.
+        """
+        for name, size in (yield from fx.list_directory(self._paths.staging)):
+            if size < 0:
+                recovery.foreign.append(f"{self._paths.staging}/{name}")
+                continue
+            if recovery.read_only:
+                continue
+            yield from fx.remove(f"{self._paths.staging}/{name}")
+            recovery.unfinished += 1
+        # The process may have been killed before its own fsync, of this directory or of those in it.
+        yield from fx.sync_directory(self._paths.chunks)
+        losers = []
+        for folder_name, folder_size in (yield from fx.list_directory(self._paths.chunks)):
+            folder = f"{self._paths.chunks}/{folder_name}"
+            if folder_size >= 0:
+                recovery.foreign.append(folder)
+                continue
+            yield from fx.sync_directory(folder)
+            self._folders.add(folder)
+            for name, size in (yield from fx.list_directory(folder)):
+                loser = yield from self._recover_file(folder, name, size, recovery)
+                if loser is not None:
+                    losers.append(loser)
+        recovery.stale += len(losers)
+        return losers
+
+    def _recover_file(
+        self, folder: str, name: str, size: int, recovery: Recovery
+    ) -> fx.Steps[tuple[ChunkId, Place] | None]:
+        path = f"{folder}/{name}"
+        parsed = parse_chunk_file_name(name)
+        if parsed is None or size < 0 or self._paths.folder(parsed[0]) != folder:
+            recovery.foreign.append(path)
+            return None
+        chunk, version, length = parsed
+        if size != chunk_file_bytes(length):
+            if not recovery.read_only:
+                yield from fx.rename(path, f"{self._paths.damaged}/{name}")
+            recovery.damaged_files.append(path)
+            return None
+        self._count(size)
+        loser = self._index.publish(chunk, Place(version, length))
+        return None if loser is None else (chunk, loser)

@@ -1,0 +1,253 @@
+"""Peace without timesteps: a chunk may start as soon as its whole pipeline has room. The default policy.
+
+Whenever a set arrives or a chunk ends, sets are served in the order of what they still have to write
+(shortest remaining first), where each second that a set has waited counts as `AGE_BYTES_S` less. So does each
+second that the links out of its writer's rack need for all that waits behind them: where racks compete for
+disks, the one that will be last goes first. And what has been begun is finished first. A set that finds no
+room lets others pass, which keeps disks and links busy.
+
+Waiting is bounded. The first set in order that lacks room stops all others once it has been refused for
+`patience_s`: what is in flight ends, within D say, and then there is room. So the set in front gets a chunk
+at least every `patience_s + D`; and no set is ever in front of one that was asked for so much earlier that
+ageing outweighs it: unfinished bytes / `AGE_BYTES_S` + the longest such backlog + `BEGUN_S` seconds.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from peacefs.protocol.limits import small_chunk_bytes_max
+from peacefs.topology.calibration import calibrate
+from peacefs.topology.model import Topology
+from peacefs.topology.rate_curve import MB
+
+from .chain_placement import Chain, ChainPlacement, Loads
+from .interface import Event, Policy, Submitted, Withdrawn
+from .ledger import Grant, Pending
+from .small_lane import SmallLane
+from .waiting_order import Kind, WaitingOrder
+
+#: Ageing: a second of waiting counts as much as so many bytes less to write.
+AGE_BYTES_S = 20 * MB
+
+#: A set of which something is written or in flight is served as if it had waited so much longer.
+BEGUN_S = 1.5
+
+#: Chunks of one writer that are in flight at once, where disks are the limit and where network cards are.
+CHUNKS_PER_WRITER = 4
+CHUNKS_PER_WRITER_NETWORK_BOUND = 2
+
+#: Outgoing streams of a node that passes chunks on.
+SENDS_MAX = 4
+
+
+class ExpressPolicy(Policy):
+    """Event-driven admission. `writer_holds_replica` is HDFS's way: the first replica on the writer's node
+    if it is one of ours and has a free slot; the paper's measurements keep it off (footnote 6).
+    `chunks_per_writer` None means the usual number for the network's kind. `with_slots`: where nodes have more
+    slots than that, a writer has as many chunks in flight and a node as many outgoing streams as slots."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        rng: Random,
+        *,
+        writer_holds_replica: bool = False,
+        patience_s: float = 30.0,
+        chunks_per_writer: int | None = None,
+        sends_max: int = SENDS_MAX,
+        with_slots: bool = False,
+    ) -> None:
+        super().__init__()
+        self._rng = rng
+        self._writer_holds_replica = writer_holds_replica
+        self._patience_s = patience_s
+        self._chunks_per_writer_wanted = chunks_per_writer
+        self._sends_max = sends_max
+        self._with_slots = with_slots
+        self._chains: dict[int, Chain] = {}
+        self._in_flight: dict[str, int] = {}
+        self._lane = SmallLane(topology, rng, writer_holds_replica=writer_holds_replica)
+        self._placement = self._placement_for(topology)
+        self._order = WaitingOrder()
+        #: Sets of which something has changed since they were put in order; and those with small chunks.
+        self._changed: dict[str, None] = {}
+        self._small: set[str] = set()
+
+    def _placement_for(self, topology: Topology) -> ChainPlacement:
+        calibration = calibrate(topology)
+        bound = calibration.network_bound
+        usual = CHUNKS_PER_WRITER_NETWORK_BOUND if bound else CHUNKS_PER_WRITER
+        self._chunks_per_writer = self._chunks_per_writer_wanted or usual
+        sends_max = self._sends_max
+        if self._with_slots:
+            slots = max(calibration.slots.values(), default=0)
+            sends_max = max(sends_max, slots)
+            if slots > CHUNKS_PER_WRITER:
+                self._chunks_per_writer = max(self._chunks_per_writer, slots)
+        self._bytes_s_out_of_rack: dict[str | None, float] = {}
+        for link in topology.switch_links():
+            for end in link.ends & topology.racks.keys():
+                self._bytes_s_out_of_rack[end] = self._bytes_s_out_of_rack.get(end, 0.0) + link.bytes_s
+        return ChainPlacement(
+            topology,
+            calibration,
+            self._rng,
+            sends_max=sends_max,
+            writer_holds_replica=self._writer_holds_replica,
+        )
+
+    def loads(self) -> Loads:
+        """What is taken of all capacities."""
+        return self._placement.loads()
+
+    # -- what the policy is told -------------------------------------------------------------------
+
+    def _hear(self, event: Event, now_s: float) -> None:
+        super()._hear(event, now_s)
+        match event:
+            case Submitted(write_set):
+                self._changed[write_set.name] = None
+            case Withdrawn(name):
+                self._changed[name] = None
+
+    def _use(self, topology: Topology) -> None:
+        self._changed |= dict.fromkeys(pending.write_set.name for pending in self._ledger.pending())
+        earlier, self._placement = self._placement, self._placement_for(topology)
+        self._placement.inherit(earlier)
+        self._lane.use(topology)
+        for grant in self.grants_in_flight:
+            if grant.number in self._chains:
+                self._chains[grant.number] = self._placement.adopt(grant.writer, grant.chain)
+
+    def _take_over(self, grant: Grant) -> None:
+        self._hold(grant, self._placement.adopt(grant.writer, grant.chain))
+
+    def has_room(self, node: str) -> bool:
+        load = self._placement.nodes.get(node)
+        return load is not None and load.receiving < load.slots
+
+    def _release(self, grant: Grant) -> None:
+        self._changed[grant.write_set] = None
+        chain = self._chains.pop(grant.number, None)
+        if chain is None:
+            self._lane.give_back(grant)
+            return
+        self._placement.give_back(chain)
+        writer = grant.writer or grant.write_set
+        self._in_flight[writer] -= 1
+        if not self._in_flight[writer]:
+            del self._in_flight[writer]
+
+    # -- what it decides ---------------------------------------------------------------------------
+
+    def _admit(self, now_s: float) -> list[Grant]:
+        self._take_in_changes()
+        grants = self._admit_small()
+        self._take_in_changes()
+        walk = self._order.walk(self._ahead_bytes())
+        nobody_refused, recruited = True, self._placement.recruited
+        for kind, pending in walk:
+            while self._wants_more(pending) and (chain := self._place(pending)) is not None:
+                grants.append(self._reserve(pending, chain))
+            if not self._wants_more(pending):
+                continue
+            if nobody_refused:
+                nobody_refused = False
+                if pending.refused_since_s is None:
+                    pending.refused_since_s = now_s
+                if self._chains and now_s - pending.refused_since_s >= self._patience_s:
+                    break
+            if self._placement.recruited != recruited:
+                recruited = self._placement.recruited
+                walk.take_up_again()
+            elif kind.plain and self._is_hopeless(pending):
+                walk.drop()
+        return grants
+
+    def _take_in_changes(self) -> None:
+        """Into the order: what was stated, granted, ended or withdrawn since the last time."""
+        for name in self._changed:
+            pending = self._ledger.find(name)
+            if pending is None:
+                self._order.remove(name)
+                self._small.discard(name)
+                continue
+            kind = Kind(self._rack_of(pending), pending.write_set.replication, not pending.exclude)
+            self._order.put(pending, kind, _value(pending))
+            if pending.waiting and pending.next_bytes <= small_chunk_bytes_max:
+                self._small.add(name)
+            else:
+                self._small.discard(name)
+        self._changed.clear()
+
+    def _ahead_bytes(self) -> dict[str | None, int]:
+        """What the sets of each rack's writers count less: as if each had waited for as long as the links out of
+        the rack need for all that its writers have not finished."""
+        leaves = self._bytes_s_out_of_rack
+        return {
+            rack: round(AGE_BYTES_S * total / leaves[rack])
+            for rack, total in self._order.unfinished().items()
+            if rack in leaves
+        }
+
+    def _rack_of(self, pending: Pending) -> str | None:
+        node = self._placement.nodes.get(pending.write_set.writer or "")
+        return node.rack.name if node is not None else None
+
+    def _wants_more(self, pending: Pending) -> bool:
+        """Whether the set has a chunk that only lacks room."""
+        return (
+            bool(pending.waiting)
+            and self._in_flight.get(_writer_of(pending), 0) < self._chunks_per_writer
+            and self._placement.can_place(pending.exclude)
+        )
+
+    def _place(self, pending: Pending) -> Chain | None:
+        write_set = pending.write_set
+        return self._placement.place(write_set.writer, write_set.replication, pending.exclude)
+
+    def _is_hopeless(self, pending: Pending) -> bool:
+        """Whether there is no room for any set of this kind."""
+        write_set = pending.write_set
+        return self._placement.is_hopeless(write_set.writer, write_set.replication)
+
+    def _reserve(self, pending: Pending, chain: Chain) -> Grant:
+        grant = self._ledger.grant(pending, [node.name for node in chain.nodes])
+        self._changed[grant.write_set] = None
+        self._placement.reserve(chain, grant.chunk_bytes)
+        self._hold(grant, chain)
+        return grant
+
+    def _hold(self, grant: Grant, chain: Chain) -> None:
+        self._chains[grant.number] = chain
+        writer = grant.writer or grant.write_set
+        self._in_flight[writer] = self._in_flight.get(writer, 0) + 1
+
+    def _admit_small(self) -> list[Grant]:
+        """Small chunks, which a set has at the front, never wait for a slot."""
+        grants: list[Grant] = []
+        if not self._small:
+            return grants
+        for pending in [each for each in self._ledger.pending() if each.write_set.name in self._small]:
+            while pending.waiting and pending.next_bytes <= small_chunk_bytes_max:
+                nodes = self._lane.place(pending.write_set, pending.exclude)
+                if not nodes:
+                    break
+                grant = self._ledger.grant(pending, nodes)
+                self._changed[grant.write_set] = None
+                self._lane.reserve(grant)
+                grants.append(grant)
+        return grants
+
+
+def _value(pending: Pending) -> int:
+    """What a set counts, but for what all have in common, or all of a rack's writers: the least is served
+    first."""
+    asked_s = pending.asked_s - (BEGUN_S if pending.started else 0.0)
+    return pending.unfinished_bytes + round(AGE_BYTES_S * asked_s)
+
+
+def _writer_of(pending: Pending) -> str:
+    """Whose chunks in flight are counted together: a server's, or those of a set from elsewhere."""
+    return pending.write_set.writer or pending.write_set.name

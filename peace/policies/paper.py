@@ -1,0 +1,118 @@
+"""Peace as published: the writing of chunks proceeds in timesteps, planned by Algorithm 1.
+
+A timestep begins with the whole capacity of the network. What cannot be placed is told "not now" (no grant)
+and is asked for again, oldest first, when four fifths of the step's chunks are written. A set that is
+submitted in the middle of a step gets what is residual.
+
+Waiting is bounded: the oldest set gets at least one chunk in each step, since the step begins with an empty
+graph; so a set waits for no more steps than there are chunks ahead of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from random import Random
+
+from peacefs.topology.calibration import calibrate
+from peacefs.topology.graph import Graph, Streams
+from peacefs.topology.model import Topology
+
+from .algorithm1 import THREE_REPLICAS, Plan, Request, Template, schedule_timestep
+from .interface import Policy
+from .ledger import Grant, Pending
+
+Schedule = Callable[[Iterable[Request], Graph, Sequence[int], Sequence[Template], Random], Plan]
+
+
+_NO_LIMIT = 1 << 30
+
+
+class PaperPolicy(Policy):
+    """Algorithm 1, or another `schedule` of its kind (`flow.FlowScheduler`), step by step. `streams` are the
+    capacities (2 for sending and receiving in section 6.2); None for those of a typical stream in each network.
+    With `servers_per_turn` no call of `handle` looks at more requests times servers, which is what it takes its
+    time for: whoever must not be held up long calls it again while it `has_more`."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        streams: Streams | None,
+        rng: Random,
+        *,
+        templates: Sequence[Template] = THREE_REPLICAS,
+        step_ends_at: float = 0.8,
+        schedule: Schedule = schedule_timestep,
+        servers_per_turn: int = _NO_LIMIT,
+    ) -> None:
+        super().__init__()
+        self._streams = streams
+        self._rng = rng
+        self._templates = templates
+        self._step_ends_at = step_ends_at
+        self._schedule = schedule
+        self._servers_per_turn = servers_per_turn
+        self._has_more = False
+        self._scheduled: set[int] = set()
+        self._use(topology)
+
+    def _use(self, topology: Topology) -> None:
+        streams = self._streams or Streams(calibrate(topology).stream_bytes_s)
+        self._graph = Graph(topology, streams)
+        self._requests_per_turn = max(1, self._servers_per_turn // max(1, len(topology.servers)))
+        self._begin_step()
+
+    def _begin_step(self) -> None:
+        self._residual = self._graph.capacities()
+        self._scheduled.clear()
+        self._written = 0
+        self._told_not_now: set[Pending] = set()
+
+    def _release(self, grant: Grant) -> None:
+        if grant.number in self._scheduled:
+            self._written += 1
+
+    def _take_over(self, grant: Grant) -> None:
+        """Belongs to the present step, which does not end without it; what it uses is not known to the graph."""
+        self._scheduled.add(grant.number)
+
+    @property
+    def has_more(self) -> bool:
+        return self._has_more
+
+    def _admit(self, now_s: float) -> list[Grant]:
+        if self._written >= self._step_ends_at * len(self._scheduled):
+            self._begin_step()
+        asking = [
+            pending for pending in self._ledger.pending() if pending.waiting and pending not in self._told_not_now
+        ]
+        cut, asking = len(asking) > self._requests_per_turn, asking[: self._requests_per_turn]
+        self._has_more = False
+        requests = [self._request(pending) for pending in asking]
+        both = list(zip(asking, requests, strict=True))
+        self._told_not_now.update(pending for pending, request in both if not request.r)
+        feasible = [(pending, request) for pending, request in both if request.r]
+        if not feasible:
+            return []
+        plan = self._schedule(
+            (request for _, request in feasible), self._graph, self._residual, self._templates, self._rng
+        )
+        self._residual = plan.residual
+        grants = [self._ledger.grant(feasible[index][0], nodes) for index, nodes in plan.paths]
+        self._scheduled.update(grant.number for grant in grants)
+        # Where nothing is under way, no step would ever end, and begin anew with the others.
+        self._has_more = cut and bool(self._scheduled)
+        self._told_not_now.update(pending for pending, _ in feasible if pending.waiting)
+        return grants
+
+    def _request(self, pending: Pending) -> Request:
+        """With as many replicas as there are nodes; r = 0 if there are none."""
+        servers = self._graph.topology.servers
+        write_set, exclude = pending.write_set, pending.exclude
+        possible = len(servers) - len(exclude & servers.keys())
+        replicas = min(write_set.replication, possible)
+        writer, chunks = write_set.writer, len(pending.waiting)
+        if writer is not None and writer in servers:
+            on_writer = writer not in exclude and possible <= write_set.replication
+            return Request(writer, replicas, chunks, exclude, on_writer)
+        enters_by = self._rng.choice(sorted(servers.keys() - exclude)) if possible else ""
+        return Request(enters_by, replicas, chunks, exclude, on_writer=True)

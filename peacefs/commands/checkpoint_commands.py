@@ -1,0 +1,279 @@
+"""`peacefs checkpoint`: Spark's streaming checkpoints seen into, judged, moved and rolled back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from peacefs.client.command_line.options import DEFAULT_COORDINATOR, Coordinator
+from peacefs.protocol.limits import checkpoint_idle_s, checkpoint_orphan_age_s
+
+checkpoint = typer.Typer(
+    help="Inspect, verify, move and roll back Spark checkpoints. A PATH may be file:///... on this machine.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+Root = Annotated[str, typer.Argument(metavar="PATH", help="A checkpoint's root.", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object for each checkpoint.")]
+
+
+@checkpoint.command("ls")
+def list_(
+    paths: Annotated[list[str] | None, typer.Argument(metavar="PATH", help="[default: /]")] = None,
+    as_json: Json = False,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """List checkpoints at and below paths.
+
+    For each: its batches, size and query.
+    """
+    from peacefs.client.command_line.session import Session
+    from peacefs.spark_connector.checkpoints.commands.inspect import list_checkpoints
+
+    with Session("checkpoint ls", coordinator) as session:
+        list_checkpoints(session, paths or ["/"], as_json=as_json)
+    if session.complaints.any:
+        raise typer.Exit(1)
+
+
+@checkpoint.command()
+def show(
+    path: Root,
+    stores: Annotated[bool, typer.Option("--stores", "-s", help="Each partition's state versions, too.")] = False,
+    as_json: Json = False,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """Show what a checkpoint holds.
+
+    Its query, batches, sources, operators and their state.
+    """
+    from peacefs.client.command_line.session import Session
+    from peacefs.spark_connector.checkpoints.commands.inspect import show_checkpoint
+
+    with Session("checkpoint show", coordinator) as session:
+        show_checkpoint(session, path, stores=stores, as_json=as_json)
+
+
+@checkpoint.command()
+def verify(
+    path: Root,
+    batch: Annotated[
+        int | None,
+        typer.Option("--batch", metavar="N", min=0, help="Judge this batch. [default: the last one done]"),
+    ] = None,
+    as_json: Json = False,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """Verify that a query could resume from a checkpoint.
+
+    Names the last good batch. Reads every file that a restart from the batch needs, and verifies checksums,
+    contents, and that they fit together. Exit status: 0 whole; 3 something is wrong that a restart survives; 4 an
+    earlier batch is good; 5 none is.
+    """
+    from peacefs.client.command_line.session import Session
+    from peacefs.spark_connector.checkpoints.commands.inspect import verify_checkpoint
+
+    with Session("checkpoint verify", coordinator) as session:
+        status = verify_checkpoint(session, path, batch, as_json=as_json)
+    raise typer.Exit(status)
+
+
+Archive = Annotated[Path, typer.Argument(metavar="FILE", help="An archive, on this machine.", show_default=False)]
+NewRoot = Annotated[str, typer.Argument(metavar="PATH", help="A root where nothing is yet.", show_default=False)]
+
+
+@checkpoint.command()
+def fork(path: Root, new: NewRoot, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
+    """Copy a checkpoint to another root of its cluster.
+
+    Copies names, never data, in one commit; of a running query, the checkpoint of one moment. The copy needs
+    nothing of the original.
+    """
+    from peacefs.client.command_line.session import Session
+    from peacefs.spark_connector.checkpoints.commands.move import fork_checkpoint
+
+    with Session("checkpoint fork", coordinator) as session:
+        fork_checkpoint(session, path, new)
+
+
+@checkpoint.command()
+def export(
+    path: Root,
+    file: Archive,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace FILE if it is there.")] = False,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """Write a checkpoint into a zip archive.
+
+    With a SHA-256 of every file; from a cluster, the checkpoint of one moment.
+    """
+    from peacefs.client.command_line.session import Session
+    from peacefs.spark_connector.checkpoints.commands.move import export_checkpoint
+
+    with Session("checkpoint export", coordinator) as session:
+        export_checkpoint(session, path, file, force=force)
+
+
+@checkpoint.command("import")
+def import_(file: Archive, new: NewRoot, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
+    """Make a checkpoint of an archive. It is there when it is whole, and verified, and never over another."""
+    from peacefs.client.command_line.session import Session
+    from peacefs.spark_connector.checkpoints.commands.move import import_checkpoint
+
+    with Session("checkpoint import", coordinator) as session:
+        import_checkpoint(session, file, new)
+
+
+@checkpoint.command()
+def begin(
+    path: Root,
+    host: Annotated[
+        str | None, typer.Option("--host", metavar="NAME", help="Where the query is to run. [default: here]")
+    ] = None,
+    pid: Annotated[
+        int | None,
+        typer.Option("--pid", metavar="N", min=0, help="The query's process. [default: who calls this]"),
+    ] = None,
+    as_json: Json = False,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """Begin a run and print its checkpointLocation.
+
+    What earlier runs write is refused from then on.
+    """
+    from peacefs.client.command_line.session import Session
+    from peacefs.spark_connector.checkpoints.commands.runs import begin_run_of
+
+    with Session("checkpoint begin", coordinator) as session:
+        begin_run_of(session, path, host=host, pid=pid, as_json=as_json)
+
+
+@checkpoint.command()
+def runs(
+    paths: Annotated[list[str] | None, typer.Argument(metavar="PATH", help="[default: /]")] = None,
+    as_json: Json = False,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """List the latest runs of checkpoints.
+
+    The latest run is the one that may write to the checkpoint.
+    """
+    from peacefs.client.command_line.session import Session
+    from peacefs.spark_connector.checkpoints.commands.runs import list_runs
+
+    with Session("checkpoint runs", coordinator) as session:
+        list_runs(session, paths or ["/"], as_json=as_json)
+    if session.complaints.any:
+        raise typer.Exit(1)
+
+
+@checkpoint.command()
+def rollback(
+    path: Root,
+    to_batch: Annotated[
+        int, typer.Option("--to-batch", metavar="N", min=0, help="The batch to go on from.", show_default=False)
+    ],
+    with_sink: Annotated[
+        str | None,
+        typer.Option("--with-sink", metavar="DIR", help="What a file sink writes to: its log is cut back, too."),
+    ] = None,
+    no_file_sink: Annotated[
+        bool, typer.Option("--no-file-sink", help="The query writes to no file sink.")
+    ] = False,
+    idle: Annotated[
+        float,
+        typer.Option(
+            "--idle", metavar="SECONDS", min=0, help="Refuse if anything was written in the last so many seconds."
+        ),
+    ] = checkpoint_idle_s,
+    as_json: Json = False,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """Make an earlier batch the latest.
+
+    In one commit; what was there before is kept beside it. Stop the query first. Sinks other than a file sink are
+    not undone.
+    """
+    from peacefs.client.command_line.session import Session
+    from peacefs.spark_connector.checkpoints.commands.change import roll_back_checkpoint
+
+    with Session("checkpoint rollback", coordinator) as session:
+        roll_back_checkpoint(
+            session,
+            path,
+            to_batch,
+            sink=with_sink,
+            no_file_sink=no_file_sink,
+            idle_s=idle,
+            as_json=as_json,
+        )
+
+
+@checkpoint.command()
+def prune(
+    path: Root,
+    keep_batches: Annotated[
+        int | None, typer.Option("--keep-batches", metavar="N", min=1, help="The latest N batches.")
+    ] = None,
+    keep_hours: Annotated[
+        float | None, typer.Option("--keep-hours", metavar="H", min=0, help="Those done in the last H hours.")
+    ] = None,
+    keep_bytes: Annotated[
+        int | None, typer.Option("--keep-bytes", metavar="N", min=0, help="As many as need N bytes together.")
+    ] = None,
+    delete: Annotated[bool, typer.Option("--delete", help="Delete it, and do not only say so.")] = False,
+    idle: Annotated[
+        float,
+        typer.Option(
+            "--idle",
+            metavar="SECONDS",
+            min=0,
+            help="Delete only if nothing was written in the last so many seconds.",
+        ),
+    ] = checkpoint_idle_s,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """Find files that no kept batch needs.
+
+    Orphans, too; --delete deletes both. The latest batch is always kept, and before it as many as all that is
+    asked for allows.
+    """
+    import time
+
+    from peacefs.client.command_line.session import Session
+    from peacefs.spark_connector.checkpoints.commands.change import prune_checkpoint
+    from peacefs.spark_connector.checkpoints.pruning import Retention
+
+    retention = Retention(
+        batches=keep_batches,
+        age_ms=None if keep_hours is None else int(keep_hours * 3_600_000),
+        bytes=keep_bytes,
+        now_ms=int(time.time() * 1000),
+        orphan_age_ms=int(checkpoint_orphan_age_s * 1000),
+    )
+    with Session("checkpoint prune", coordinator) as session:
+        prune_checkpoint(session, path, retention, delete=delete, idle_s=idle)
+
+
+@checkpoint.command()
+def rehearse(
+    path: Root,
+    batch: Annotated[
+        int | None, typer.Option("--batch", metavar="N", min=0, help="[default: the last one done]")
+    ] = None,
+    as_json: Json = False,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """Load a batch's state with Spark's own reader.
+
+    Proves, on this machine, that a restart could. Prints rows and seconds. Needs Spark and Java.
+    """
+    from peacefs.client.command_line.session import Session
+    from peacefs.spark_connector.checkpoints.commands.rehearse import rehearse_checkpoint
+
+    with Session("checkpoint rehearse", coordinator) as session:
+        rehearse_checkpoint(session, path, batch, as_json=as_json)

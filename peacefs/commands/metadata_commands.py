@@ -1,0 +1,178 @@
+"""`peacefs metadata`: what who looks after a cluster does with the coordinator's metadata.
+
+With --dir a command works on the files of a coordinator of this machine, with --coordinator it asks one that runs.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import quote
+
+import typer
+
+from peacefs.client.command_line.options import DEFAULT_COORDINATOR, Coordinator
+from peacefs.client.command_line.presentation import human_size
+
+metadata = typer.Typer(
+    help="Back up, restore and check the coordinator's metadata.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+Directory = Annotated[
+    Path, typer.Option("--dir", metavar="DIR", help="Where the coordinator keeps everything.", show_default=False)
+]
+
+
+@metadata.command()
+def backup(
+    file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False)],
+    directory: Annotated[
+        Path | None,
+        typer.Option("--dir", metavar="DIR", help="Of a coordinator of this machine, running or not."),
+    ] = None,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace FILE if it is there.")] = False,
+) -> None:
+    """Copy the metadata into FILE, while the coordinator serves.
+
+    FILE appears when it is whole. Keep the coordinator's cluster.secret with it.
+    """
+    if directory is None:
+        _back_up_from(coordinator, file, force)
+    else:
+        _back_up_directory(directory, file, force)
+    _say(f"{file}: {human_size(file.stat().st_size)}B")
+
+
+def _back_up_directory(directory: Path, file: Path, force: bool) -> None:
+    from peacefs.client.command_line.progress import transfer_progress
+    from peacefs.coordinator.metadata.sqlite.backup import back_up
+    from peacefs.coordinator.metadata.sqlite.file import STORE_NAME
+
+    with transfer_progress() as progress:
+        back_up(directory / STORE_NAME, file, progress.reach, replace=force)
+
+
+def _back_up_from(coordinator: str, file: Path, force: bool) -> None:
+    from peacefs.client.command_line.progress import transfer_progress
+    from peacefs.client.control.addresses import parse_address
+    from peacefs.client.control.api import current_user
+    from peacefs.client.control.http import CoordinatorHttp
+    from peacefs.coordinator.metadata.sqlite.backup import staged
+    from peacefs.protocol.limits import backup_timeout_s
+
+    http = CoordinatorHttp(parse_address(coordinator))
+    try:
+        with staged(file, replace=force) as copying, copying.open("wb") as sink, transfer_progress() as progress:
+            progress.name("waiting for the coordinator's copy")
+            path = f"/v1/metadata/backup?user={quote(current_user())}"
+            http.download(path, sink.write, progress.reach, answer_timeout_s=backup_timeout_s)
+    finally:
+        http.close()
+
+
+@metadata.command()
+def restore(
+    file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False)],
+    directory: Directory,
+    force: Annotated[
+        bool, typer.Option("--force", "-f", help="Set the metadata aside that is there, as *.replaced.")
+    ] = False,
+) -> None:
+    """Restore DIR's metadata from a backup.
+
+    The coordinator must not run. Chunks that datanodes hold and the backup does not know are kept until
+    `release-floor`.
+    """
+    from peacefs.client.command_line.progress import transfer_progress
+    from peacefs.coordinator.metadata.sqlite.backup import restore as restore_backup
+    from peacefs.coordinator.metadata.sqlite.file import STORE_NAME
+
+    with transfer_progress() as progress:
+        restored = restore_backup(
+            file, directory / STORE_NAME, progress.reach, random.SystemRandom(), replace=force
+        )
+    if restored.replaced is not None:
+        _say(f"what was there is now {restored.replaced}")
+    if not (directory / "cluster.secret").exists():
+        _say(f"datanodes know the old secret: put the cluster.secret of the old coordinator into {directory}")
+    _say("restored; data that was written after the backup stays on the datanodes until `release-floor`")
+
+
+@metadata.command()
+def check(directory: Directory) -> None:
+    """Check the metadata in DIR.
+
+    Every page, then the invariants of names, files and chunks. The coordinator may run. Exit status 1 when
+    something is wrong.
+    """
+    from peacefs.client.command_line.progress import transfer_progress
+    from peacefs.coordinator.metadata.sqlite.check import check as check_store
+    from peacefs.coordinator.metadata.sqlite.file import STORE_NAME
+
+    with transfer_progress() as progress:
+
+        def begun(name: str, number: int, steps: int) -> None:
+            progress.name(f"{number}/{steps} {name}")
+
+        findings = check_store(directory / STORE_NAME, begun)
+    for problem in findings.problems:
+        typer.echo(f"WRONG {problem.name}: {problem.found} times not, as in {'; '.join(problem.examples)}")
+    if findings.files is not None:
+        typer.echo(
+            f"{findings.directories} directories, {findings.files} files, {findings.chunks} chunks: "
+            + ("damaged" if findings.problems else "sound")
+        )
+    if findings.problems:
+        raise typer.Exit(1)
+
+
+@metadata.command("release-floor")
+def release_floor(
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Release the GC floor that a restore holds.
+
+    What datanodes hold and the backup did not know is deleted for good, once the coordinator has run for as long
+    as a token to write lives.
+    """
+    import msgspec
+
+    from peacefs.client.control.addresses import parse_address
+    from peacefs.client.control.api import current_user
+    from peacefs.client.control.http import CoordinatorHttp
+    from peacefs.protocol.limits import write_token_lifetime_s
+
+    http = CoordinatorHttp(parse_address(coordinator))
+    try:
+        unclaimed = msgspec.json.decode(http.ask("GET", "/v1/status"))["unclaimed"]
+        if not unclaimed["floor_held"]:
+            _say(
+                "nothing to release: this coordinator keeps nothing on account of a restored backup (its floor, "
+                "below which chunks without a file are deleted, is not held)"
+            )
+            return
+        doomed = (
+            f"{unclaimed['chunks_of_earlier_epochs']} chunks ({human_size(unclaimed['bytes_of_earlier_epochs'])}B "
+            "with all replicas) that no file refers to, on the datanodes that are here"
+        )
+        _say(f"this will delete {doomed}. What was written after the backup cannot be recovered then")
+        if not yes:
+            typer.confirm("Delete them?", abort=True, err=True)
+        http.ask("POST", "/v1/metadata/release-floor", params={"user": current_user()})
+    finally:
+        http.close()
+    _say(
+        f"released: they are deleted once the coordinator has run for {write_token_lifetime_s / 3600:g} hours, "
+        "when nobody has leave to write them any more"
+    )
+
+
+def _say(what: str) -> None:
+    sys.stderr.write(f"{what}\n")

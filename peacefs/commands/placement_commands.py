@@ -1,0 +1,167 @@
+"""`peacefs simulate`, `peacefs plan` and `peacefs topology`, declared; the modules `*_command` do the work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from peacefs.client.command_line.options import DEFAULT_COORDINATOR, Coordinator
+from peacefs.protocol.limits import (
+    calibration_s,
+    plan_chunks_max,
+    replication_default,
+    replication_max,
+    simulated_seeds_max,
+)
+
+topology = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Look at networks and their descriptions."
+)
+
+_TopologyFile = Annotated[
+    Path,
+    typer.Argument(metavar="FILE", show_default=False, help="TOML if it ends in .toml, else Hadoop's rack table."),
+]
+
+
+def simulate(
+    scenario: Annotated[
+        str,
+        typer.Argument(
+            metavar="SCENARIO",
+            show_default=False,
+            help="figure10, staggered, slow-node, mixed, large or nic-bound.",
+        ),
+    ],
+    seeds: Annotated[
+        int, typer.Option("--seeds", metavar="N", min=1, max=simulated_seeds_max, help="How many runs to average.")
+    ] = 20,
+    policies: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--policy",
+            metavar="POLICY",
+            help="random, paper, paper-3, paper-5, flow or express; may be repeated. "
+            "[default: the scenario's own]",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Only the rows, as JSON, on stdout.")] = False,
+    picture: Annotated[
+        Path | None,
+        typer.Option("--picture", metavar="FILE", help="Draw time against writers: .png, .svg or .pdf."),
+    ] = None,
+) -> None:
+    """Compare placement policies in a simulated cluster.
+
+    from request is from when a set is asked for until it is written, span from its first grant; both are means
+    over all sets. The bounds are what no policy can beat.
+    """
+    from .simulate_command import SimulateOptions, run_simulate
+
+    run_simulate(SimulateOptions(scenario, seeds, policies or (), as_json, picture))
+
+
+def plan(
+    writers: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--writer", metavar="SERVER", help="Who writes; may be repeated. [default: one outside the cluster]"
+        ),
+    ] = None,
+    replication: Annotated[
+        int, typer.Option("--replication", min=1, max=replication_max, help="Replicas of each chunk.")
+    ] = replication_default,
+    chunks: Annotated[
+        int, typer.Option("--chunks", metavar="N", min=1, max=plan_chunks_max, help="Of each writer, 64 MiB each.")
+    ] = 1,
+    policy: Annotated[
+        str, typer.Option("--policy", help="random, paper, paper-3, paper-5, flow or express.")
+    ] = "express",
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same plan.")] = 0,
+    topology_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--topology",
+            metavar="FILE",
+            help="Plan for this network, without a coordinator: TOML, or Hadoop's rack table.",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The plan as JSON.")] = False,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """Show where a policy would put chunks, and when.
+
+    A dry run: nothing is reserved, and the cluster is taken for idle.
+    """
+    from .plan_command import PlanOptions, run_plan
+
+    run_plan(PlanOptions(policy, seed, writers or (), replication, chunks, topology_file, coordinator, as_json))
+
+
+@topology.command("check")
+def topology_check(file: _TopologyFile) -> None:
+    """Say what a file describes, or the line of its first mistake."""
+    from .topology_command import check
+
+    check(file)
+
+
+@topology.command("show")
+def topology_show(
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="FILE", help="As for check. [default: the network of a running cluster]"),
+    ] = None,
+    svg: Annotated[Path | None, typer.Option("--svg", metavar="OUT", help="Write a picture.")] = None,
+    dot: Annotated[
+        Path | None, typer.Option("--dot", metavar="OUT", help="Write the graph of capacities for Graphviz.")
+    ] = None,
+    graphml: Annotated[
+        Path | None, typer.Option("--graphml", metavar="OUT", help="Write the graph of capacities as GraphML.")
+    ] = None,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """Draw a network as a tree, with the rates of its links.
+
+    That of a running cluster, without FILE, comes with the chunks that are on their way over each link now, beside
+    how many it carries.
+    """
+    from .topology_command import show
+
+    show(file, coordinator, svg=svg, dot=dot, graphml=graphml)
+
+
+@topology.command("calibrate")
+def topology_calibrate(
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", show_default=False, help="A description in TOML, or where to put one."),
+    ],
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+    seconds: Annotated[
+        float,
+        typer.Option("--seconds", metavar="S", min=0.1, max=60, help="How long each measurement lasts."),
+    ] = calibration_s,
+) -> None:
+    """Measure the running cluster's disks and links.
+
+    Writes what they carry into FILE: each datanode's disk with 1, 2, 4 and 8 streams, and each link between
+    racks. Best when little else goes on, and from a machine whose network card is no slower than the disks. What
+    is written for it is deleted at once. Of comments in FILE the one at its head stays.
+    """
+    from .calibrate_command import calibrate
+
+    calibrate(file, coordinator, seconds)
+
+
+@topology.command("reload")
+def topology_reload(coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
+    """Have the coordinator read its topology file again.
+
+    When there is a mistake in it, it is named and nothing changes.
+    """
+    from .topology_command import reload
+
+    reload(coordinator)

@@ -1,0 +1,239 @@
+"""`peacefs coordinator` and `peacefs datanode`, declared: the options of the two services."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from peacefs.client.command_line.options import TrashMinutes
+from peacefs.protocol.limits import (
+    coordinator_http_port_default,
+    coordinator_node_port_default,
+    copy_bytes_per_second,
+    copy_bytes_per_second_min,
+    datanode_data_port_default,
+    datanode_http_port_default,
+    keep_chunks_interval_s,
+    reserved_bytes_default,
+    scrub_bytes_per_second,
+    scrub_period_s,
+    streams_per_node_default,
+    temporary_age_hours_min,
+    unreferenced_chunk_kept_s,
+    unreferenced_kept_s_min,
+)
+
+from .service_options import (
+    Advertise,
+    Host,
+    NodePort,
+    ParentDescriptor,
+    ReadyDescriptor,
+    SecretFile,
+    node_address,
+)
+
+_DAY_S = 86_400.0
+
+_Directory = Annotated[Path, typer.Option("--dir", metavar="DIR", help="Where it keeps everything.")]
+
+
+def _port(flag: str, what: str) -> typer.models.OptionInfo:
+    option: typer.models.OptionInfo = typer.Option(flag, min=0, max=65535, help=f"{what}; 0 for a free one.")
+    return option
+
+
+def coordinator(
+    directory: _Directory,
+    host: Host = "127.0.0.1",
+    port: Annotated[int, _port("--port", "For WebHDFS and REST")] = coordinator_http_port_default,
+    node_port: Annotated[int, _port("--node-port", "For datanodes")] = coordinator_node_port_default,
+    advertise: Advertise = None,
+    secret_file: SecretFile = None,
+    permissions: Annotated[
+        bool,
+        typer.Option(
+            "--permissions/--no-permissions",
+            help="Refuse users what HDFS would. The superuser is who runs the coordinator.",
+        ),
+    ] = True,
+    groups: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--group",
+            metavar="GROUP=USER,...",
+            help="Who is in a group, once for each; those in supergroup are superusers.",
+            show_default=False,
+        ),
+    ] = None,
+    trash_minutes: TrashMinutes = 0,
+    unreferenced_kept: Annotated[
+        float,
+        typer.Option(
+            "--unreferenced-kept",
+            metavar="SECONDS",
+            min=unreferenced_kept_s_min,
+            help="Delete what was written for no file when its writer has not said for so long that it holds it. "
+            f"Writers say so every {keep_chunks_interval_s:g} seconds: with less than four times that, slow ones "
+            "lose files.",
+        ),
+    ] = unreferenced_chunk_kept_s,
+    collect_temporary: Annotated[
+        float | None,
+        typer.Option(
+            "--collect-temporary",
+            metavar="HOURS",
+            min=temporary_age_hours_min,
+            help="Delete files called .NAME.<uuid>.tmp (Spark) and NAME._COPYING_ (Hadoop) that have not changed "
+            "for so long: their writers died. [default: never]",
+            show_default=False,
+        ),
+    ] = None,
+    topology_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--topology",
+            metavar="FILE",
+            envvar="PEACEFS_TOPOLOGY",
+            help="Racks, links and disks: TOML if it ends in .toml, else Hadoop's rack table; servers are named "
+            "by host, HOST:DATA-PORT or id. [default: racks as datanodes say, and default rates]",
+        ),
+    ] = None,
+    policy: Annotated[
+        str,
+        typer.Option(
+            "--policy", metavar="NAME", help="Who decides where and when: express, paper, random or flow."
+        ),
+    ] = "express",
+    streams_per_node: Annotated[
+        int,
+        typer.Option(
+            "--streams-per-node",
+            metavar="N",
+            min=1,
+            max=streams_per_node_default,
+            help="Chunks that a datanode receives at once, where no topology file says what its disk can.",
+        ),
+    ] = streams_per_node_default,
+    ready_fd: ReadyDescriptor = None,
+    parent_fd: ParentDescriptor = None,
+) -> None:
+    """Run the coordinator: names, chunks, datanodes, repair.
+
+    Exit status: 70 when its own work failed, 74 when the metadata could not be written; both are in its log.
+    """
+    from peacefs.coordinator.service import CoordinatorOptions, run
+
+    run(
+        CoordinatorOptions(
+            directory=directory,
+            host=host,
+            port=port,
+            node_port=node_port,
+            advertise=advertise,
+            secret_file=secret_file,
+            ready_fd=ready_fd,
+            parent_fd=parent_fd,
+            check_permissions=permissions,
+            trash_minutes=trash_minutes,
+            collect_temporary_hours=collect_temporary,
+            unreferenced_kept_s=unreferenced_kept,
+            groups=dict(_group(text) for text in groups or ()),
+            topology=topology_file,
+            policy=policy,
+            streams_per_node=streams_per_node,
+            look_at_checkpoints=(sys.executable, "-P", "-m", "peacefs.spark_connector.checkpoints.look_process"),
+        )
+    )
+
+
+def _group(text: str) -> tuple[str, list[str]]:
+    name, equals, users = text.partition("=")
+    if not name or not equals:
+        raise typer.BadParameter(f"{text!r} is not GROUP=USER,...", param_hint="--group")
+    return name, [user for user in users.split(",") if user]
+
+
+def datanode(
+    directory: _Directory,
+    coordinator: NodePort = f"127.0.0.1:{coordinator_node_port_default}",
+    host: Host = "127.0.0.1",
+    port: Annotated[int, _port("--port", "For WebHDFS")] = datanode_http_port_default,
+    data_port: Annotated[int, _port("--data-port", "For data")] = datanode_data_port_default,
+    advertise: Advertise = None,
+    rack: Annotated[str, typer.Option("--rack", metavar="PATH", help="Where it stands.")] = "/default-rack",
+    reserved_bytes: Annotated[
+        int, typer.Option("--reserved-bytes", min=0, help="What the disk keeps free for others.")
+    ] = reserved_bytes_default,
+    scrub_days: Annotated[
+        float,
+        typer.Option(
+            "--scrub-days",
+            min=0,
+            envvar="PEACEFS_SCRUB_DAYS",
+            help="Every replica is read and verified once in that many days, if the rate allows it; 0 for never.",
+        ),
+    ] = scrub_period_s / _DAY_S,
+    scrub_rate: Annotated[
+        int,
+        typer.Option(
+            "--scrub-rate", min=1, envvar="PEACEFS_SCRUB_RATE", help="Bytes a second that it may read for that."
+        ),
+    ] = scrub_bytes_per_second,
+    copy_rate: Annotated[
+        int,
+        typer.Option(
+            "--copy-rate",
+            min=copy_bytes_per_second_min,
+            envvar="PEACEFS_COPY_RATE",
+            help="Bytes a second that it may send as copies for repair.",
+        ),
+    ] = copy_bytes_per_second,
+    secret_file: SecretFile = None,
+    data_directories: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--data-dir",
+            metavar="DIR",
+            help="Where chunks are, one for each disk; may be repeated. [default: in --dir, beside the identity]",
+        ),
+    ] = None,
+    emulate_disk: Annotated[
+        str | None,
+        typer.Option(
+            "--emulate-disk",
+            metavar="N=RATE,...",
+            help="For experiments only: take chunks in no faster than so many bytes a second, when N come in "
+            "at once.",
+        ),
+    ] = None,
+    ready_fd: ReadyDescriptor = None,
+    parent_fd: ParentDescriptor = None,
+) -> None:
+    """Run a datanode: chunks on one or more disks."""
+    from peacefs.datanode.disks.throttled_disk import parse_curve
+    from peacefs.datanode.service import DatanodeOptions, run
+
+    run(
+        DatanodeOptions(
+            directory=directory,
+            coordinator=node_address(coordinator),
+            host=host,
+            http_port=port,
+            data_port=data_port,
+            advertise=advertise,
+            rack=rack,
+            secret_file=secret_file,
+            reserved_bytes=reserved_bytes,
+            scrub_period_s=scrub_days * _DAY_S,
+            scrub_bytes_per_second=scrub_rate,
+            copy_bytes_per_second=copy_rate,
+            data_directories=tuple(data_directories or ()),
+            emulated_disk=None if emulate_disk is None else parse_curve(emulate_disk),
+            ready_fd=ready_fd,
+            parent_fd=parent_fd,
+        )
+    )

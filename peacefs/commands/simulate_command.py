@@ -1,0 +1,124 @@
+"""`peacefs simulate`: policies side by side in the model of `peace`, as a table, JSON and a picture."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from peacefs.peace.simulator.comparison import POLICIES, Row, run_scenario, usual_policies
+from peacefs.peace.simulator.scenarios import SCENARIOS
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+#: What the others are compared with.
+_BASELINE = "random"
+
+#: A table in a pipe or in a narrow terminal is never narrower than this: its figures must be seen.
+_TABLE_CHARACTERS = 80
+
+
+@dataclass(frozen=True)
+class SimulateOptions:
+    """What to simulate: seeds from 0 on, the scenario's usual policies if none are named."""
+
+    scenario: str
+    seeds: int
+    policies: Sequence[str] = ()
+    json: bool = False
+    picture: Path | None = None
+
+
+def run_simulate(options: SimulateOptions) -> None:
+    """Raises BadParameter for a scenario or policy that there is none of, and Unsupported, before anything is
+    simulated, where an extra is missing."""
+    _check("scenario", [options.scenario], SCENARIOS)
+    _check("policy", options.policies, POLICIES)
+    if options.picture is not None:
+        from .comparison_picture import require_matplotlib
+
+        require_matplotlib()
+    policies = tuple(dict.fromkeys(options.policies)) or usual_policies(options.scenario)
+    runs = len(SCENARIOS[options.scenario]()) * len(policies) * options.seeds
+    with _progress(options.scenario, runs) as on_run:
+        rows = run_scenario(options.scenario, range(options.seeds), policies, on_run)
+    if options.json:
+        lines = ",\n ".join(json.dumps(dataclasses.asdict(row)) for row in rows)
+        sys.stdout.write(f"[{lines}]\n")
+    else:
+        from rich.console import Console
+
+        console = Console()
+        console.print(_table(options, rows), width=max(console.width, _TABLE_CHARACTERS))
+    if options.picture is not None:
+        from .comparison_picture import draw
+
+        draw(rows, options.scenario, options.picture)
+
+
+def _check(what: str, names: Sequence[str], known: Iterable[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise typer.BadParameter(f"there is no {what} {name!r}; there are {', '.join(known)}")
+
+
+@contextlib.contextmanager
+def _progress(scenario: str, runs: int) -> Iterator[Callable[[], None]]:
+    """A bar on stderr while the block runs; nothing where that is no terminal."""
+    if not sys.stderr.isatty():
+        yield lambda: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(scenario, total=runs)
+        yield lambda: progress.advance(task)
+
+
+def _table(options: SimulateOptions, rows: Sequence[Row]) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    seeds = f"{options.seeds} seed{'s' if options.seeds != 1 else ''}"
+    table = Table(
+        title=f"{options.scenario}: seconds, means over {seeds}; in brackets, times {_BASELINE}'s",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=0,
+        show_edge=False,
+    )
+    headings = ("writers", "MB", "policy", "from\nrequest", "span", "makespan", "mean\nbound", "makespan\nbound")
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading == "policy" else "right", no_wrap=True)
+    baselines = {(row.writers, row.mb): row for row in rows if row.policy == _BASELINE}
+    last = None
+    for row in rows:
+        case = row.writers, row.mb
+        if last not in (None, case):
+            table.add_section()
+        last, baseline = case, baselines.get(case)
+        table.add_row(
+            str(row.writers),
+            str(row.mb) if row.mb else "mixed",
+            row.policy,
+            _compared(row.from_request_s, baseline.from_request_s if baseline else None),
+            _compared(row.span_s, baseline.span_s if baseline else None),
+            _compared(row.makespan_s, baseline.makespan_s if baseline else None),
+            f"{row.bound_mean_s:.1f}",
+            f"{row.bound_makespan_s:.1f}",
+        )
+    return table
+
+
+def _compared(seconds: float, baseline: float | None) -> str:
+    return f"{seconds:.1f}" if baseline is None else f"{seconds:.1f} ({seconds / baseline:.2f})"

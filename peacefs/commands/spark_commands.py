@@ -1,0 +1,66 @@
+"""`peacefs spark`: what Spark must be told to checkpoint on peacefs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from peacefs.client.control.addresses import DEFAULT_ADDRESS
+
+spark = typer.Typer(
+    help="What Spark must be told to checkpoint on peacefs.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+@spark.callback()
+def _group() -> None:
+    """A group, although it has one command."""
+
+
+@spark.command()
+def conf(
+    spark_version: Annotated[
+        str | None,
+        typer.Option(
+            "--spark-version",
+            metavar="V",
+            help="The Spark that is to be told, from 3.5 on. [default: the one installed here, else the newest]",
+        ),
+    ] = None,
+    format_: Annotated[
+        str,
+        typer.Option("--format", help="defaults: for spark-defaults.conf; submit: for spark-submit; json."),
+    ] = "defaults",
+    root: Annotated[
+        str, typer.Option("--root", metavar="DIR", help="Where queries that say nothing checkpoint.")
+    ] = "/checkpoints",
+    coordinator: Annotated[
+        str,
+        typer.Option(
+            "--coordinator",
+            "-c",
+            envvar="PEACEFS_COORDINATOR",
+            metavar="URL",
+            help="The coordinator as Spark reaches it: http://host:port.",
+        ),
+    ] = DEFAULT_ADDRESS.http,
+) -> None:
+    """Print the settings, each with its reason, for a version of Spark."""
+    from peacefs.client.command_line.complaints import complain
+    from peacefs.client.command_line.listing import print_line
+    from peacefs.protocol.errors import PeacefsError
+    from peacefs.spark_connector.session import installed_spark, settings
+    from peacefs.spark_connector.setting_formats import FORMATS
+
+    if format_ not in FORMATS:
+        raise typer.BadParameter(f"{format_!r} is none of {', '.join(FORMATS)}", param_hint="--format")
+    try:
+        table = settings(coordinator, root, spark_version or installed_spark())
+    except PeacefsError as mistake:
+        complain("spark conf", mistake.message)
+        raise typer.Exit(1) from None
+    print_line(FORMATS[format_](table))

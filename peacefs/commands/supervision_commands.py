@@ -1,0 +1,187 @@
+"""`peacefs agent`, which runs queries on a node, and `peacefs supervise`, which has them kept going."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from peacefs.client.command_line.options import DEFAULT_COORDINATOR, Coordinator
+from peacefs.protocol.limits import (
+    coordinator_node_port_default,
+    supervised_restarts_default,
+    supervised_restarts_max,
+)
+
+from .service_options import (
+    NodePort,
+    ParentDescriptor,
+    ReadyDescriptor,
+    SecretFile,
+    node_address,
+)
+
+if TYPE_CHECKING:
+    from peacefs.protocol.values.supervised_queries import QueryStatus, Supervised
+
+
+def agent(
+    directory: Annotated[
+        Path, typer.Option("--dir", metavar="DIR", help="Where the logs of what it runs are kept.")
+    ],
+    commands: Annotated[
+        Path,
+        typer.Option("--commands", metavar="FILE", help="What it may start, in TOML; nothing else is ever run."),
+    ],
+    coordinator: NodePort = f"127.0.0.1:{coordinator_node_port_default}",
+    name: Annotated[str | None, typer.Option("--name", help="How it is called. [default: --host]")] = None,
+    host: Annotated[
+        str | None,
+        typer.Option(
+            "--host",
+            help="How the datanode of this node is reached, if there is one: that says which data is near. "
+            "[default: the host's name]",
+        ),
+    ] = None,
+    rack: Annotated[
+        str,
+        typer.Option(
+            "--rack", metavar="PATH", help="Where it stands. [default: where the datanode of --host does]"
+        ),
+    ] = "",
+    secret_file: SecretFile = None,
+    ready_fd: ReadyDescriptor = None,
+    parent_fd: ParentDescriptor = None,
+) -> None:
+    """Run an agent, which starts supervised queries here.
+
+    Queries are started by commands from a list.
+
+    What it runs ends with it, and when the coordinator has not answered for a while.
+    """
+    from peacefs.spark_connector.supervision.agent import AgentOptions, run
+
+    run(
+        AgentOptions(
+            directory=directory,
+            commands=commands,
+            coordinator=node_address(coordinator),
+            name=name,
+            host=host,
+            rack=rack,
+            secret_file=secret_file,
+            ready_fd=ready_fd,
+            parent_fd=parent_fd,
+        )
+    )
+
+
+def supervise(
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="-- COMMAND [ARGUMENT]...", help="A name from the agents' lists.", show_default=False
+        ),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option("--name", help="How the query is called. [default: the checkpoint's, or the command's]"),
+    ] = None,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(
+            "--checkpoint",
+            metavar="PATH",
+            help="Its checkpoint root: each start is the one writer there, and is given it as {checkpoint} and "
+            "PEACEFS_CHECKPOINT.",
+        ),
+    ] = None,
+    on: Annotated[
+        list[str] | None,
+        typer.Option("--on", metavar="NODE", help="Only there: an agent's name or host; may be repeated."),
+    ] = None,
+    restarts: Annotated[
+        int,
+        typer.Option(
+            "--restarts",
+            metavar="N",
+            min=0,
+            max=supervised_restarts_max,
+            help="How often it may fail before it is given up; a run of ten minutes makes up for all before it.",
+        ),
+    ] = supervised_restarts_default,
+    list_: Annotated[bool, typer.Option("--list", help="List queries and agents.")] = False,
+    stop: Annotated[str | None, typer.Option("--stop", metavar="NAME", help="Stop a query.")] = None,
+    forget: Annotated[
+        str | None, typer.Option("--forget", metavar="NAME", help="Forget a query that is over.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout.")] = False,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """Have agents keep a query running.
+
+    An agent starts it, and starts it again near its checkpoint when it or its node dies.
+
+    At any time one run of it writes to the checkpoint. It is not started again when it ends with exit status 0.
+    """
+    from peacefs.client.control.supervised_queries import SupervisedQueries
+    from peacefs.spark_connector.supervision.registration import supervise as register
+
+    if sum([bool(command), list_, stop is not None, forget is not None]) != 1:
+        raise typer.BadParameter("say -- and a command, or one of --list, --stop and --forget")
+    if command:
+        _show(
+            register(
+                command,
+                coordinator=coordinator,
+                name=name,
+                checkpoint=checkpoint,
+                on=on or (),
+                restarts_max=restarts,
+            ),
+            as_json=as_json,
+        )
+        return
+    with SupervisedQueries(coordinator) as queries:
+        if list_:
+            _list(queries.all(), as_json=as_json)
+        elif stop is not None:
+            _show(queries.stop(stop), as_json=as_json)
+        elif forget is not None:
+            queries.forget(forget)
+
+
+def _show(status: QueryStatus, *, as_json: bool) -> None:
+    import msgspec
+
+    where = f" on {status.agent}" if status.agent else ""
+    why = f": {status.reason}" if status.reason else ""
+    text = (
+        msgspec.json.encode(status).decode() if as_json else f"query {status.name} is {status.phase}{where}{why}"
+    )
+    sys.stdout.write(text + "\n")
+
+
+def _list(supervised: Supervised, *, as_json: bool) -> None:
+    import msgspec
+
+    if as_json:
+        sys.stdout.write(msgspec.json.encode(supervised).decode() + "\n")
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    queries = Table("query", "is", "on", "checkpoint", "run", "failed", "because")
+    for query in supervised.queries:
+        failed = f"{query.restarts} of {query.restarts_max}"
+        queries.add_row(query.name, query.phase, query.agent, query.checkpoint, query.run, failed, query.reason)
+    agents = Table("agent", "host", "rack", "may start", "runs", "heard")
+    for each in supervised.agents:
+        runs = f"{each.runs} of {each.runs_max}"
+        heard = f"{each.heard_s_ago:.1f} s ago"
+        agents.add_row(each.name, each.host, each.rack, ", ".join(each.commands), runs, heard)
+    console = Console()
+    console.print(queries)
+    console.print(agents if supervised.agents else "no agent is alive: nothing can be started")

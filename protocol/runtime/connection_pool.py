@@ -1,0 +1,151 @@
+"""Connections that lie idle until somebody wants one to the same address: few, and not for long."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+from peacefs.protocol.errors import PeerUnreachable
+from peacefs.protocol.handshake import Identity
+from peacefs.protocol.limits import (
+    idle_connection_kept_s,
+    idle_connections_max,
+    trusted_connection_s,
+)
+
+from . import effects as fx
+from .connections import SocketConnection, open_connection
+from .idle_reaper import IdleReaper
+from .in_process_payloads import ServedHere
+
+
+class ConnectionPool:
+    """Connections that lie idle between requests, so many at most and each for so long. Thread-safe."""
+
+    def __init__(
+        self,
+        me: Identity,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        served_here: ServedHere | None = None,
+        idle_max: int = idle_connections_max,
+        idle_s_max: float = idle_connection_kept_s,
+        local_sockets: bool = True,
+    ) -> None:
+        """Without `local_sockets` peers of this host are reached by TCP alone, as those of others."""
+        self._me = me
+        self._served_here = served_here
+        self._clock = clock
+        self._idle_max = idle_max
+        self._idle_s_max = idle_s_max
+        self._local_sockets = local_sockets
+        self._lock = threading.Lock()
+        #: By address, in the order in which they came to lie idle; empty ones are left out.
+        self._idle: dict[fx.Address, deque[SocketConnection]] = {}
+        self._idle_count = 0
+        self._address_of: dict[SocketConnection, fx.Address] = {}
+        self._shut_down = False
+        self._reaper = IdleReaper(self.reap, "idle connections", clock)
+
+    @property
+    def idle(self) -> int:
+        """How many lie idle."""
+        return self._idle_count
+
+    def kept(self, address: fx.Address) -> SocketConnection | None:
+        """One that lies idle, taken without waiting."""
+        while (kept := self._take(address)) is not None:
+            idle_s = self._clock() - kept.idle_since
+            if idle_s < trusted_connection_s:
+                return kept
+            if idle_s < self._idle_s_max and not kept.has_been_closed():
+                return kept
+            self.close(kept)
+        return None
+
+    def connect(self, address: fx.Address, name: str) -> SocketConnection:
+        if (kept := self.kept(address)) is not None:
+            return kept
+        connection, _peer = open_connection(address, name, self._me)
+        if not self._local_sockets:
+            connection.local_address = None
+        if self._served_here is not None:
+            self._served_here.join(connection)
+        with self._lock:
+            if not self._shut_down:
+                self._address_of[connection] = address
+                return connection
+        connection.close()
+        raise PeerUnreachable(f"cannot connect to {name}: {self._me.name} is stopping")
+
+    def _take(self, address: fx.Address) -> SocketConnection | None:
+        with self._lock:
+            idle = self._idle.get(address)
+            if not idle:
+                return None
+            connection = idle.pop()
+            self._took(address, idle)
+            return connection
+
+    def _took(self, address: fx.Address, idle: deque[SocketConnection]) -> None:
+        self._idle_count -= 1
+        if not idle:
+            del self._idle[address]
+
+    def release(self, connection: SocketConnection) -> None:
+        connection.idle_since = self._clock()
+        surplus = None
+        with self._lock:
+            self._idle.setdefault(self._address_of[connection], deque()).append(connection)
+            self._idle_count += 1
+            if self._idle_count > self._idle_max:
+                surplus = self._take_longest_idle()
+        if surplus is not None:
+            self.close(surplus)
+        self._reaper.watch()
+
+    def _take_longest_idle(self) -> SocketConnection:
+        address = min(self._idle, key=lambda each: self._idle[each][0].idle_since)
+        idle = self._idle[address]
+        connection = idle.popleft()
+        self._took(address, idle)
+        return connection
+
+    def reap(self, now_s: float) -> float | None:
+        """Closes what has lain idle for too long; when the next will have, if there is one."""
+        overdue = []
+        with self._lock:
+            for address, idle in list(self._idle.items()):
+                while idle and now_s - idle[0].idle_since >= self._idle_s_max:
+                    overdue.append(idle.popleft())
+                    self._took(address, idle)
+            due_s = min((idle[0].idle_since for idle in self._idle.values()), default=None)
+        for connection in overdue:
+            self.close(connection)
+        return None if due_s is None else due_s + self._idle_s_max
+
+    def close(self, connection: SocketConnection) -> None:
+        with self._lock:
+            self._address_of.pop(connection, None)
+        connection.close()
+
+    def shut_down(self) -> None:
+        """Wakes every participant that waits for a peer, with PeerUnreachable, and connects no more."""
+        with self._lock:
+            self._shut_down = True
+            opened = list(self._address_of)
+        for connection in opened:
+            connection.shut_down()
+
+    def close_all(self) -> None:
+        """Closes what lies idle, and keeps nothing from now on; what is in use is closed by its user."""
+        self._reaper.stop()
+        with self._lock:
+            self._idle_max = 0
+            idle = [connection for kept in self._idle.values() for connection in kept]
+            self._idle.clear()
+            self._idle_count = 0
+        for connection in idle:
+            self.close(connection)

@@ -1,0 +1,461 @@
+"""Frames over a blocking socket, with deadlines, and the two ends of a connection up to its hello."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+import struct
+import time
+from collections.abc import Sequence
+
+from peacefs.protocol.checksums import Bytes
+from peacefs.protocol.errors import (
+    BadRequest,
+    PeacefsError,
+    PeerRefused,
+    PeerTimeout,
+    PeerUnreachable,
+    ProtocolViolation,
+)
+from peacefs.protocol.frames import (
+    PREFIX_BYTES,
+    Frame,
+    decode_message,
+    decode_prefix,
+    encode,
+    frame_bytes_max,
+)
+from peacefs.protocol.handshake import Identity, Peer, accepting, connecting
+from peacefs.protocol.limits import (
+    connect_timeout_s,
+    data_frame_bytes_max,
+    frame_ahead_bytes,
+    frame_buffer_bytes_min,
+    hello_frame_bytes_max,
+    hello_timeout_s,
+    packet_bytes,
+)
+from peacefs.protocol.messages import Failure, Message, Welcome
+from peacefs.protocol.service.metrics import frames_sent
+
+from . import effects as fx
+from .disk_files import DiskFile
+from .in_process_payloads import Ends, Handover
+from .local_sockets import (
+    dial,
+    file_for_reading,
+    named,
+    receive_with_file,
+    send_with_file,
+    show_address,
+)
+
+# struct timeval, as setsockopt takes it.
+_TIMEVAL = struct.Struct("@ll")
+_TIMEOUT_TOLERANCE = 0.01
+_NOTHING = memoryview(b"")
+# What `sendfile` says of the socket; anything else it says of the file. (The first: it was closed here.)
+_FAULTS_OF_A_PEER = {
+    errno.EBADF,
+    errno.ENOTCONN,
+    errno.EHOSTUNREACH,
+    errno.ENETUNREACH,
+    errno.ENETDOWN,
+    errno.EHOSTDOWN,
+}
+
+
+class SocketConnection(fx.Connection):
+    """Frames over a blocking TCP socket, with receive buffers that are used again and again.
+
+    Every system call gives up the interpreter lock, and under load a turn at it costs more than the call: a small
+    frame is received with one call, which takes what has come, and what it took too much is the next frame's.
+    Deadlines are the kernel's (SO_RCVTIMEO, SO_SNDTIMEO), not Python's: those make a socket non-blocking, and a
+    packet of a MiB then takes a dozen calls and as many turns at the interpreter lock, in place of one.
+    """
+
+    def __init__(self, sock: socket.socket, peer: str) -> None:
+        if sock.family != socket.AF_UNIX:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.settimeout(None)
+        self._socket = sock
+        self._timeouts_s = {socket.SO_RCVTIMEO: 0.0, socket.SO_SNDTIMEO: 0.0}
+        self._buffer = bytearray()
+        #: What has come from `_at` to `_end` and is no frame's yet.
+        self._ahead = memoryview(bytearray(frame_ahead_bytes))
+        self._at = self._end = 0
+        self._frame_bytes_max = hello_frame_bytes_max
+        self.peer = peer
+        self.local_address: fx.Address | None = None
+        self.idle_since = 0.0
+        #: Whether a reactor has it among those that it polls.
+        self.is_polled = False
+        #: Whether a frame has begun to come that is too large for `receive_now`.
+        self.is_large_ahead = False
+        #: Where large payloads go, and come from, when the peer is in this process.
+        self._gives: Handover | None = None
+        self._takes: Handover | None = None
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def send(self, message: Message, payload: Bytes, timeout_s: float, tag: int = 0) -> None:
+        frames_sent.inc()
+        head = encode(message, len(payload), tag)
+        if self._gives is not None and len(payload) > frame_ahead_bytes:
+            if not self._gives.give(payload, timeout_s):
+                raise PeerTimeout(f"{self.peer} took nothing for {timeout_s:g} s")
+            payload = b""
+        try:
+            self._limit(socket.SO_SNDTIMEO, timeout_s)
+            deadline_s = time.monotonic() + timeout_s
+            sent = self._socket.sendmsg((head, payload)) if len(payload) else self._socket.send(head)
+            if sent < len(head):
+                self._send_rest(memoryview(head)[sent:], deadline_s)
+                sent = len(head)
+            if sent < len(head) + len(payload):
+                self._send_rest(memoryview(payload)[sent - len(head) :], deadline_s)
+        except BlockingIOError:
+            raise PeerTimeout(f"{self.peer} took nothing for {timeout_s:g} s") from None
+        except OSError as error:
+            raise PeerUnreachable(f"the connection to {self.peer} broke: {error.strerror or error}") from None
+
+    def send_file(self, message: Message, file: DiskFile, offset: int, length: int, timeout_s: float) -> None:
+        """A frame whose payload goes from the page cache to the socket. Raises OSError for a fault of the disk."""
+        frames_sent.inc()
+        head = memoryview(encode(message, length))
+        deadline_s = time.monotonic() + timeout_s
+        try:
+            self._limit(socket.SO_SNDTIMEO, timeout_s)
+            self._send_rest(head[self._socket.send(head, socket.MSG_MORE) :], deadline_s)
+            while length:
+                # The kernel gives every few pages so much time; a call that then ends early has waited in vain.
+                deadline_s = time.monotonic() + timeout_s
+                sent = os.sendfile(self._socket.fileno(), file.descriptor, offset, length)
+                if not sent:
+                    raise OSError(errno.EIO, "the file has become shorter")
+                offset, length = offset + sent, length - sent
+                if length and time.monotonic() >= deadline_s:
+                    raise PeerTimeout(f"{self.peer} takes what it is sent too slowly")
+        except BlockingIOError:
+            raise PeerTimeout(f"{self.peer} took nothing for {timeout_s:g} s") from None
+        except OSError as error:
+            if not isinstance(error, ConnectionError | TimeoutError) and error.errno not in _FAULTS_OF_A_PEER:
+                raise
+            raise PeerUnreachable(f"the connection to {self.peer} broke: {error.strerror or error}") from None
+
+    def lend_file(self, message: Message, file: DiskFile, timeout_s: float) -> None:
+        """A frame over a local socket, with which the file comes.
+
+        Raises OSError for a fault of the file, BadRequest where none can come with a frame.
+        """
+        if self._socket.family != socket.AF_UNIX:
+            raise BadRequest("files are lent over local sockets alone")
+        head = memoryview(encode(message, 0))
+        with file_for_reading(file.descriptor) as descriptor:
+            frames_sent.inc()
+            try:
+                self._limit(socket.SO_SNDTIMEO, timeout_s)
+                sent = send_with_file(self._socket, head, descriptor)
+                self._send_rest(head[sent:], time.monotonic() + timeout_s)
+            except BlockingIOError:
+                raise PeerTimeout(f"{self.peer} took nothing for {timeout_s:g} s") from None
+            except OSError as error:
+                raise PeerUnreachable(f"the connection to {self.peer} broke: {error.strerror or error}") from None
+
+    def borrow(self, timeout_s: float) -> tuple[Message, DiskFile | None]:
+        """The next frame's message over a local socket, and the file that came with it."""
+        assert not self.has_bytes_ahead, "what comes with a frame that was taken in already is lost"
+        try:
+            self._limit(socket.SO_RCVTIMEO, timeout_s)
+            self._at = 0
+            self._end, descriptor = receive_with_file(self._socket, self._ahead)
+        except BlockingIOError:
+            raise PeerTimeout(f"{self.peer} said nothing for {timeout_s:g} s") from None
+        except OSError as error:
+            raise PeerUnreachable(f"the connection to {self.peer} broke: {error.strerror or error}") from None
+        if not self._end:
+            raise PeerUnreachable(f"{self.peer} closed the connection")
+        try:
+            return self.receive(timeout_s).message, None if descriptor is None else DiskFile(descriptor)
+        except BaseException:
+            if descriptor is not None:
+                os.close(descriptor)
+            raise
+
+    def _send_rest(self, view: memoryview, deadline_s: float) -> None:
+        while len(view):
+            # A call that sends less than all has waited for as long as it may.
+            if time.monotonic() >= deadline_s:
+                raise PeerTimeout(f"{self.peer} takes what it is sent too slowly")
+            view = view[self._socket.send(view) :]
+
+    def send_now(self, message: Message, payload: Bytes) -> memoryview:
+        """Sends what goes without waiting; gives the rest, for `send_rest_now`, before anything else is sent."""
+        assert self._gives is None or len(payload) <= frame_ahead_bytes, (
+            "who sends so much has a thread of its own"
+        )
+        frames_sent.inc()
+        head = encode(message, len(payload))
+        sent = self._send_without_waiting((head, payload))
+        return memoryview(b"".join((head, payload)))[sent:] if sent < len(head) + len(payload) else _NOTHING
+
+    def send_rest_now(self, rest: memoryview) -> memoryview:
+        return rest[self._send_without_waiting((rest,)) :]
+
+    def _send_without_waiting(self, buffers: Sequence[Bytes]) -> int:
+        try:
+            return self._socket.sendmsg(buffers, (), socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise PeerUnreachable(f"the connection to {self.peer} broke: {error.strerror or error}") from None
+
+    @property
+    def has_bytes_ahead(self) -> bool:
+        """Whether more has been taken from the socket than came out."""
+        return self._at < self._end
+
+    def receive_now(self) -> Frame | None:
+        """A frame that has come, without waiting; None while it is not whole, or when it `is_large_ahead`."""
+        kept = self._end - self._at
+        if kept and ((frame := self._frame_ahead()) is not None or self.is_large_ahead):
+            return frame
+        if self._at:
+            self._ahead[:kept] = bytes(self._ahead[self._at : self._end])
+            self._at, self._end = 0, kept
+        try:
+            self._end += self._receive_into(self._ahead[kept:], socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            raise PeerUnreachable(f"the connection to {self.peer} broke: {error.strerror or error}") from None
+        return self._frame_ahead()
+
+    def _frame_ahead(self) -> Frame | None:
+        come = self._ahead[self._at : self._end]
+        self.is_large_ahead = False
+        if len(come) < PREFIX_BYTES:
+            return None
+        prefix = decode_prefix(come, self._frame_bytes_max)
+        end = PREFIX_BYTES + prefix.message_bytes + prefix.payload_bytes
+        self.is_large_ahead = end > len(self._ahead)
+        if len(come) < end:
+            return None
+        self._at += end
+        message_end = PREFIX_BYTES + prefix.message_bytes
+        return Frame(decode_message(prefix, come[PREFIX_BYTES:message_end]), come[message_end:end], prefix.tag)
+
+    def receive(self, timeout_s: float, into: memoryview | None = None, payload_max: int | None = None) -> Frame:
+        """The first bytes of a frame may be awaited for `timeout_s`, and its rest as long again in all.
+
+        A large payload for which there is room in `into` is laid there. Of one that is longer than `payload_max`
+        the rest is left to `receive_more`.
+        """
+        try:
+            self._limit(socket.SO_RCVTIMEO, timeout_s)
+            self._look_ahead(PREFIX_BYTES, time.monotonic() + timeout_s)
+            prefix = decode_prefix(self._ahead[self._at : self._end], self._frame_bytes_max)
+            self._at += PREFIX_BYTES
+            deadline_s = time.monotonic() + timeout_s
+            if self._takes is not None and prefix.payload_bytes > frame_ahead_bytes:
+                message = decode_message(prefix, self._take_in(prefix.message_bytes, deadline_s))
+                return Frame(message, self._takes.take(), prefix.tag)
+            count = prefix.payload_bytes if payload_max is None else min(prefix.payload_bytes, payload_max)
+            unread = prefix.payload_bytes - count
+            if into is not None and self._is_large(prefix.message_bytes, count) and count <= len(into):
+                message = decode_message(prefix, self._take_in(prefix.message_bytes, deadline_s))
+                return Frame(message, self._take_into(into[:count], deadline_s), prefix.tag, unread)
+            view = self._take_in(prefix.message_bytes + count, deadline_s)
+        except BlockingIOError:
+            raise PeerTimeout(f"{self.peer} said nothing for {timeout_s:g} s") from None
+        except OSError as error:
+            raise PeerUnreachable(f"the connection to {self.peer} broke: {error.strerror or error}") from None
+        message = decode_message(prefix, view[: prefix.message_bytes])
+        return Frame(message, view[prefix.message_bytes :], prefix.tag, unread)
+
+    def receive_more(self, count: int, timeout_s: float, into: memoryview | None = None) -> memoryview:
+        """The next `count` bytes of a payload that `receive` has begun, with the same time as a frame's rest."""
+        try:
+            self._limit(socket.SO_RCVTIMEO, timeout_s)
+            deadline_s = time.monotonic() + timeout_s
+            if into is not None and self._end - self._at < count <= len(into):
+                return self._take_into(into[:count], deadline_s)
+            return self._take_in(count, deadline_s)
+        except BlockingIOError:
+            raise PeerTimeout(f"{self.peer} said nothing for {timeout_s:g} s") from None
+        except OSError as error:
+            raise PeerUnreachable(f"the connection to {self.peer} broke: {error.strerror or error}") from None
+
+    def greeted(self, bytes_max: int = frame_bytes_max) -> None:
+        """The hello is over: from now on frames up to this size are taken in."""
+        self._frame_bytes_max = bytes_max
+
+    def _limit(self, option: int, timeout_s: float) -> None:
+        # One that is as good is left as it is: most differ by the time that the step before took.
+        if abs(self._timeouts_s[option] - timeout_s) > timeout_s * _TIMEOUT_TOLERANCE:
+            # Zero would mean no limit to the kernel.
+            seconds, microseconds = divmod(max(int(timeout_s * 1_000_000), 1), 1_000_000)
+            self._socket.setsockopt(socket.SOL_SOCKET, option, _TIMEVAL.pack(seconds, microseconds))
+            self._timeouts_s[option] = timeout_s
+
+    def _look_ahead(self, wanted: int, deadline_s: float) -> None:
+        """Takes what has come, `wanted` bytes at least."""
+        kept = self._end - self._at
+        if kept >= wanted:
+            return
+        self._ahead[:kept] = bytes(self._ahead[self._at : self._end])
+        self._at, self._end = 0, kept
+        while self._end < wanted:
+            self._end += self._receive_into(self._ahead[self._end :], 0)
+            if self._end < wanted:
+                self._check(deadline_s)
+
+    def _take_in(self, total: int, deadline_s: float) -> memoryview:
+        """The next `total` bytes. The buffer grows with what comes, whatever was announced."""
+        if total <= self._end - self._at:
+            start, self._at = self._at, self._at + total
+            return self._ahead[start : self._at]
+        filled = self._end - self._at
+        if len(self._buffer) < filled:
+            self._buffer = bytearray(min(total, frame_buffer_bytes_min))
+        self._buffer[:filled] = self._ahead[self._at : self._end]
+        self._at = self._end = 0
+        while filled < total:
+            if filled == len(self._buffer):
+                # A new one: who got the frame before may still look at the old one.
+                larger = bytearray(min(total, max(2 * filled, frame_buffer_bytes_min)))
+                larger[:filled] = self._buffer
+                self._buffer = larger
+            end = min(total, len(self._buffer))
+            self._fill(memoryview(self._buffer)[filled:end], deadline_s)
+            filled = end
+        return memoryview(self._buffer)[:total]
+
+    def _is_large(self, message_bytes: int, payload_bytes: int) -> bool:
+        """Whether what has come ends within so much of the payload."""
+        return message_bytes <= self._end - self._at < message_bytes + payload_bytes
+
+    def _take_into(self, target: memoryview, deadline_s: float) -> memoryview:
+        filled = self._end - self._at
+        target[:filled] = self._ahead[self._at : self._end]
+        self._at = self._end = 0
+        self._fill(target[filled:], deadline_s)
+        return target
+
+    def _fill(self, view: memoryview, deadline_s: float) -> None:
+        while len(view):
+            count = self._receive_into(view, socket.MSG_WAITALL)
+            view = view[count:]
+            # A call that brings less than all has waited for as long as it may.
+            if len(view) and count < packet_bytes:
+                self._check(deadline_s)
+
+    def _receive_into(self, view: memoryview, flags: int) -> int:
+        count = self._socket.recv_into(view, 0, flags)
+        if count == 0:
+            raise PeerUnreachable(f"{self.peer} closed the connection")
+        return count
+
+    def _check(self, deadline_s: float) -> None:
+        """Slow bytes earn no more time, unless a packet of them comes in it."""
+        if time.monotonic() >= deadline_s:
+            raise PeerTimeout(f"{self.peer} sends its frame too slowly")
+
+    def has_been_closed(self) -> bool:
+        """Whether the peer hung up (or broke the silence) while the connection lay idle."""
+        if self._at < self._end:
+            return True
+        try:
+            self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+        return True
+
+    @property
+    def ends(self) -> Ends | None:
+        if self._socket.family == socket.AF_UNIX:
+            return None
+        try:
+            return self._socket.getsockname()[:2], self._socket.getpeername()[:2]
+        except OSError:
+            return None
+
+    def gives_to(self, handover: Handover) -> None:
+        self._gives = handover
+
+    def takes_from(self, handover: Handover) -> None:
+        self._takes = handover
+
+    def _end_handovers(self) -> None:
+        for handover in (self._gives, self._takes):
+            if handover is not None:
+                handover.end()
+
+    def shut_down(self) -> None:
+        """Wakes whoever is blocked on the connection; callable from any thread."""
+        self._end_handovers()
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed on this side."""
+        return self._socket.fileno() < 0
+
+    def close(self) -> None:
+        self._end_handovers()
+        self._socket.close()
+
+
+def open_connection(address: fx.Address, name: str, me: Identity) -> tuple[SocketConnection, Peer]:
+    """Connects and says hello as `me`. Raises PeerUnreachable, PeerTimeout or PeerRefused."""
+    try:
+        sock = dial(address, connect_timeout_s)
+    except TimeoutError:
+        raise PeerTimeout(f"{name} at {show_address(address)} did not answer in time") from None
+    except OSError as error:
+        raise PeerUnreachable(
+            f"cannot connect to {name} at {show_address(address)}: {error.strerror or error}"
+        ) from None
+    connection = SocketConnection(sock, name)
+    try:
+        steps = connecting(me, os.urandom(16))
+        message = next(steps)
+        while True:
+            connection.send(message, b"", hello_timeout_s)
+            message = steps.send(connection.receive(hello_timeout_s).message)
+    except StopIteration as stop:
+        peer: Peer = stop.value
+        connection.greeted()
+        connection.local_address = named(peer.local_socket)
+        return connection, peer
+    except BaseException:
+        connection.close()
+        raise
+
+
+def accept_connection(connection: SocketConnection, me: Identity) -> Peer:
+    """Answers a connector's hello as `me`. Raises PeerRefused after it has told the connector why."""
+    try:
+        steps = accepting(me, os.urandom(16), connection.receive(hello_timeout_s).message)
+        reply = next(steps)
+        while not isinstance(reply, Welcome):
+            connection.send(reply, b"", hello_timeout_s)
+            reply = steps.send(connection.receive(hello_timeout_s).message)
+        connection.send(reply, b"", hello_timeout_s)
+        try:
+            next(steps)
+        except StopIteration as stop:
+            peer: Peer = stop.value
+            connection.greeted(data_frame_bytes_max)
+            return peer
+        raise AssertionError("the hello ends with Welcome")
+    except (PeerRefused, ProtocolViolation) as refusal:
+        with contextlib.suppress(PeacefsError):
+            connection.send(Failure(refusal.code, refusal.message), b"", hello_timeout_s)
+        raise

@@ -1,0 +1,80 @@
+"""Files and directories by system calls, as drivers of participants need them. Knows no chunk."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Sequence
+
+from peacefs.protocol.checksums import Bytes
+
+from . import effects as fx
+
+# Linux alone has it, and Python has no name for it.
+_sync_file_range = getattr(ctypes.CDLL(None), "sync_file_range", None)
+if _sync_file_range is not None:
+    _sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+_SYNC_FILE_RANGE_WRITE = 2
+_NO_WAIT = getattr(os, "RWF_NOWAIT", 0)
+
+
+class DiskFile(fx.File):
+    """A file descriptor and the offset where the next append goes."""
+
+    __slots__ = ("descriptor", "end")
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.end = os.fstat(descriptor).st_size
+
+
+def write_all(file: DiskFile, buffers: Sequence[Bytes]) -> None:
+    """All of it at the end of the file, however little the kernel takes at once. Raises OSError."""
+    pending = [memoryview(buffer).cast("B") for buffer in buffers if len(buffer)]
+    while pending:
+        written = os.pwritev(file.descriptor, pending, file.end)
+        file.end += written
+        while pending and written >= len(pending[0]):
+            written -= len(pending.pop(0))
+        if written:
+            pending[0] = pending[0][written:]
+
+
+def read_from_memory(file: DiskFile, target: bytearray | memoryview, offset: int) -> int:
+    """How many bytes of the file, from the first on, the kernel had in memory; they are in `target` now.
+
+    Waits for nothing, and raises nothing: a fault of the disk is for one to meet who may wait.
+    """
+    if not _NO_WAIT:
+        return 0
+    try:
+        return os.preadv(file.descriptor, [target], offset, _NO_WAIT)
+    except OSError:
+        return 0
+
+
+def sync_directory(path: str) -> None:
+    """fsync of a directory: its names are durable then. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def list_directory(path: str) -> list[tuple[str, int]]:
+    """Names and sizes in bytes, sorted; -1 for a directory. Raises OSError."""
+    with os.scandir(path) as entries:
+        return sorted(
+            (
+                entry.name,
+                -1 if entry.is_dir(follow_symlinks=False) else entry.stat(follow_symlinks=False).st_size,
+            )
+            for entry in entries
+        )
+
+
+def start_writeback(file: DiskFile) -> None:
+    """Has the kernel begin to write the file, where it can be told to; a fault will show again at the sync."""
+    if _sync_file_range is not None:
+        _sync_file_range(file.descriptor, 0, 0, _SYNC_FILE_RANGE_WRITE)

@@ -1,0 +1,404 @@
+"""The driver that runs many participants on one thread, which waits for all their connections at once.
+
+With a thread for each connection every system call gives the interpreter lock up, and small chunks are made of
+little else: what they cost is turns at the lock. Here participants go on one after the other until they have to
+wait; what would hold the others up (much data, a connection to be made, a slow disk) is done by workers beside.
+
+A disk that has been quick lately is written to on the reactor's thread: all that came meanwhile is then the next
+batch. To a slow one a worker appends, and syncs it; the reactor's thread goes on with what came of it. Should the
+reactor's thread not come back, another takes the reactor over, and the one that hangs is a worker. Whose peer
+sends faster than it is served goes on when the others have had their turn.
+
+A run goes on on one thread at a time, or it waits; the lock is held when it changes between the two. Whoever moves
+much data keeps its worker, with blocking calls and large buffers, until its request is over. Knows sockets and the
+clock, and no role.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+import os
+import select
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from math import inf
+from typing import Any, Final
+
+from peacefs.protocol.errors import PeacefsError, PeerTimeout
+from peacefs.protocol.limits import quick_disk_s, reactor_stuck_s, reactor_turn_s
+
+from . import effects as fx
+from .connections import SocketConnection
+from .thread_driver import ThreadDriver
+
+log = logging.getLogger("peacefs.reactor")
+#: In place of a result: another thread goes on with the run.
+_LATER: Final = object()
+#: Who does one of these moves much data.
+_BULK = (fx.ReadAt, fx.SendFile)
+#: Over so many of its answers the disk's quickness is smoothed.
+_DISK_TIMES = 8
+_EVENTS = {fx.Receive: select.EPOLLIN, fx.Send: select.EPOLLOUT}
+
+
+@dataclass(slots=True, eq=False)
+class _Run:
+    """A participant on its way. `effect` is what it waits for, or waited for last: each is another object."""
+
+    steps: fx.Steps[None]
+    ended: Callable[[Exception | None], None]
+    effect: fx.Effect | None = None
+    waits: bool = False
+    deadline_s: float = inf
+    #: When its deadline is looked at next; it may have moved by then.
+    looked_at_s: float = inf
+    unsent: memoryview | None = None
+    keeps_worker: bool = False
+
+
+@dataclass(slots=True)
+class _Synced(fx.Effect):
+    """What came of a sync that a worker has done, for the reactor's thread to go on with."""
+
+    fault: OSError | None
+
+
+_Performer = Callable[[_Run, Any], Any]
+
+
+def _at_once(perform: Callable[[Any], Any]) -> _Performer:
+    return lambda _run, effect: perform(effect)
+
+
+class Reactor:
+    """Runs participants from `run` on, until `stop`. Thread-safe."""
+
+    def __init__(self, driver: ThreadDriver, name: str, *, workers_max: int) -> None:
+        """`driver` does what blocks; as many as `workers_max` at once."""
+        self._driver = driver
+        self._workers = ThreadPoolExecutor(workers_max, thread_name_prefix=f"{name}-worker")
+        self._thread = self._new_thread(name)
+        self._watch = threading.Thread(target=self._keep_watch, name=f"{name}-watch", daemon=True)
+        self._epoll = select.epoll()
+        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._epoll.register(self._bell, select.EPOLLIN)
+        self._lock = threading.Lock()
+        self._armed: dict[int, _Run] = {}
+        self._ready: deque[int] = deque()
+        self._fired: deque[tuple[_Run, fx.Effect]] = deque()
+        #: Those who wait for nobody but for the others' turns.
+        self._yielded: deque[tuple[_Run, fx.Effect]] = deque()
+        self._timers: list[tuple[float, int, _Run]] = []
+        self._numbers = itertools.count()
+        self._is_asleep = False
+        self._sleeps_until_s = inf
+        #: What the disk took lately, and since when the reactor's thread has been at one step.
+        self._disk_s = 0.0
+        self._busy_since_s = inf
+        self._stopping = threading.Event()
+        self._performers: dict[type[fx.Effect], _Performer] = {
+            fx.Connect: self._connect,
+            fx.Send: self._send,
+            fx.Receive: self._receive,
+            fx.Wait: self._wait,
+            fx.Sleep: self._sleep,
+            _Synced: self._synced,
+            **dict.fromkeys((fx.Append, fx.Sync), self._on_disk),
+            **{kind: _at_once(driver.performer(kind)) for kind in (fx.Now, fx.WallClock, fx.Release, fx.Close)},
+        }
+
+    def start(self) -> None:
+        self._thread.start()
+        self._watch.start()
+
+    def run(self, steps: fx.Steps[None], ended: Callable[[Exception | None], None]) -> None:
+        """Begins a participant on the calling thread, which may block; `ended` hears of its end, on any thread.
+
+        What the participant raises is handed to `ended`.
+        """
+        run = _Run(steps, ended)
+        self._resume(run, lambda: next(steps))
+
+    def stop(self) -> None:
+        """There are no runs any more. May be called in place of `start`, and twice."""
+        if self._stopping.is_set():
+            return
+        self._stopping.set()
+        if self._watch.ident is not None:
+            self._watch.join()
+            os.eventfd_write(self._bell, 1)
+            self._thread.join()
+        self._workers.shutdown()
+        self._epoll.close()
+        os.close(self._bell)
+
+    # -- going on ----------------------------------------------------------------------------------
+
+    def _go_on(self, run: _Run, effect: fx.Effect) -> None:
+        """Performs `effect`, and all that follow until the run has to wait."""
+        self._resume(run, lambda: effect)
+
+    def _resume(self, run: _Run, step: Callable[[], fx.Effect]) -> None:
+        steps, performers = run.steps, self._performers
+        try:
+            effect = step()
+            while True:
+                perform: _Performer = performers.get(type(effect), self._by_worker)
+                try:
+                    result = perform(run, effect)
+                except (PeacefsError, OSError) as fault:
+                    effect = steps.throw(fault)
+                else:
+                    if result is _LATER:
+                        return
+                    effect = steps.send(result)
+        except StopIteration:
+            run.ended(None)
+        except Exception as error:
+            run.ended(error)
+
+    def _time_out(self, run: _Run, effect: fx.Effect) -> None:
+        if not isinstance(effect, fx.Receive | fx.Send):
+            result = effect.ticket.fired if isinstance(effect, fx.Wait) else None
+            self._resume(run, lambda: run.steps.send(result))
+            return
+        did = "said" if isinstance(effect, fx.Receive) else "took"
+        fault = PeerTimeout(f"{effect.connection.peer} {did} nothing for {effect.timeout_s:g} s")
+        run.unsent = None
+        self._resume(run, lambda: run.steps.throw(fault))
+
+    # -- effects -----------------------------------------------------------------------------------
+
+    def _by_worker(self, run: _Run, effect: fx.Effect) -> Any:
+        if isinstance(effect, _BULK):
+            run.keeps_worker = True
+        if not self._is_here():
+            return self._driver.perform(effect)
+        self._workers.submit(self._go_on, run, effect)
+        return _LATER
+
+    def _on_disk(self, run: _Run, effect: fx.Effect) -> Any:
+        if self._is_here() and (run.keeps_worker or self._disk_s > quick_disk_s):
+            return self._by_worker(run, effect)
+        fault = None
+        began_s = time.monotonic()
+        try:
+            self._driver.perform(effect)
+        except OSError as error:
+            fault = error
+        self._disk_s += (time.monotonic() - began_s - self._disk_s) / _DISK_TIMES
+        if isinstance(effect, fx.Sync) and not run.keeps_worker and not self._is_here():
+            # The disk has had its time. Two threads that both go on would take the interpreter from each other.
+            return self._hand_back(run, _Synced(fault))
+        if fault is not None:
+            raise fault
+        return None
+
+    def _hand_back(self, run: _Run, effect: _Synced) -> Any:
+        self._park(run, effect, inf)
+        self._fire(run, effect)
+        return _LATER
+
+    def _synced(self, _run: _Run, effect: _Synced) -> None:
+        if effect.fault is not None:
+            raise effect.fault
+
+    def _is_here(self) -> bool:
+        """Whether this is the reactor's thread, which must not block."""
+        return threading.get_ident() == self._thread.ident
+
+    def _connect(self, run: _Run, effect: fx.Connect) -> Any:
+        kept = self._driver.pool.kept(effect.address)
+        return kept if kept is not None else self._by_worker(run, effect)
+
+    def _receive(self, run: _Run, effect: fx.Receive) -> Any:
+        connection = effect.connection
+        assert isinstance(connection, SocketConnection)
+        if effect.begins_request:
+            run.keeps_worker = False
+        elif run.keeps_worker:
+            return self._by_worker(run, effect)
+        if effect.begins_request and run.effect is not effect and not connection.has_bytes_ahead:
+            # It comes when this answer has been taken, not before.
+            return self._park(run, effect, effect.timeout_s, connection)
+        if self._is_here() and time.monotonic() - self._busy_since_s > reactor_turn_s:
+            return self._yield(run, effect)
+        frame = connection.receive_now()
+        if frame is not None:
+            return frame
+        if connection.is_large_ahead:
+            run.keeps_worker = True
+            return self._by_worker(run, effect)
+        return self._park(run, effect, effect.timeout_s, connection)
+
+    def _send(self, run: _Run, effect: fx.Send) -> Any:
+        connection = effect.connection
+        assert isinstance(connection, SocketConnection)
+        if run.keeps_worker:
+            return self._by_worker(run, effect)
+        unsent, run.unsent = run.unsent, None
+        if unsent is None:
+            unsent = connection.send_now(effect.message, effect.payload)
+        else:
+            unsent = connection.send_rest_now(unsent)
+        if not unsent:
+            return None
+        run.unsent = unsent
+        return self._park(run, effect, effect.timeout_s, connection)
+
+    def _wait(self, run: _Run, effect: fx.Wait) -> Any:
+        if effect.ticket.fired:
+            return True
+        self._park(run, effect, effect.timeout_s)
+        effect.ticket.when_fired(lambda: self._fire(run, effect))
+        return _LATER
+
+    def _sleep(self, run: _Run, effect: fx.Sleep) -> Any:
+        if effect.seconds == 0 and not (self._ready or self._fired):
+            return None
+        return self._park(run, effect, effect.seconds)
+
+    # -- waiting -----------------------------------------------------------------------------------
+
+    def _park(
+        self, run: _Run, effect: fx.Effect, timeout_s: float, connection: SocketConnection | None = None
+    ) -> Any:
+        """The run waits from here on. One that is woken and finds too little keeps its deadline."""
+        with self._lock:
+            if run.effect is not effect:
+                run.effect, run.deadline_s = effect, time.monotonic() + timeout_s
+            run.waits = True
+            if run.deadline_s < run.looked_at_s:
+                self._look_at(run)
+            if connection is not None:
+                self._arm(run, connection, _EVENTS[type(effect)])
+        return _LATER
+
+    def _yield(self, run: _Run, effect: fx.Receive) -> Any:
+        """The run goes on when whoever can by now has gone on."""
+        self._park(run, effect, effect.timeout_s)
+        self._yielded.append((run, effect))
+        self._ring()
+        return _LATER
+
+    def _look_at(self, run: _Run) -> None:
+        run.looked_at_s = run.deadline_s
+        heapq.heappush(self._timers, (run.deadline_s, next(self._numbers), run))
+        if run.deadline_s < self._sleeps_until_s:
+            self._ring()
+
+    def _arm(self, run: _Run, connection: SocketConnection, events: int) -> None:
+        descriptor = connection.fileno()
+        self._armed[descriptor] = run
+        # For one event: a connection that nobody waits for may be another driver's.
+        events |= select.EPOLLONESHOT
+        if connection.is_polled:
+            self._epoll.modify(descriptor, events)
+        else:
+            self._epoll.register(descriptor, events)
+            connection.is_polled = True
+
+    def _fire(self, run: _Run, effect: fx.Effect) -> None:
+        self._fired.append((run, effect))
+        self._ring()
+
+    def _ring(self) -> None:
+        if self._is_asleep:
+            self._is_asleep = False
+            os.eventfd_write(self._bell, 1)
+
+    # -- the reactor's thread ----------------------------------------------------------------------
+
+    def _new_thread(self, name: str) -> threading.Thread:
+        return threading.Thread(target=self._serve, name=name, daemon=True)
+
+    def _serve(self) -> None:
+        while not self._stopping.is_set():
+            with self._lock:
+                if not self._is_here():
+                    return
+                step = self._next_step()
+                self._busy_since_s = time.monotonic()
+            step()
+
+    def _next_step(self) -> Callable[[], None]:
+        """Whoever takes over must not be given the same."""
+        while self._ready:
+            descriptor = self._ready.popleft()
+            if descriptor == self._bell:
+                os.eventfd_read(self._bell)
+                continue
+            run = self._armed.pop(descriptor, None)
+            if run is not None and run.waits and run.effect is not None:
+                return self._woken(run, run.effect)
+        while self._fired:
+            run, effect = self._fired.popleft()
+            if run.waits and run.effect is effect:
+                return self._woken(run, effect)
+        if (overdue := self._next_overdue(time.monotonic())) is not None:
+            return overdue
+        return self._poll
+
+    def _woken(self, run: _Run, effect: fx.Effect) -> Callable[[], None]:
+        run.waits = False
+        return lambda: self._go_on(run, effect)
+
+    def _next_overdue(self, now_s: float) -> Callable[[], None] | None:
+        while self._timers and self._timers[0][0] <= now_s:
+            looked_at_s, _number, run = heapq.heappop(self._timers)
+            if looked_at_s != run.looked_at_s:
+                continue
+            run.looked_at_s = inf
+            if not run.waits:
+                continue
+            if run.deadline_s > now_s:
+                if run.deadline_s < inf:
+                    self._look_at(run)
+                continue
+            return self._overdue(run)
+        return None
+
+    def _overdue(self, run: _Run) -> Callable[[], None]:
+        effect = run.effect
+        assert effect is not None
+        run.waits = False
+        if isinstance(effect, fx.Receive | fx.Send):
+            assert isinstance(effect.connection, SocketConnection)
+            self._armed.pop(effect.connection.fileno(), None)
+        return lambda: self._time_out(run, effect)
+
+    def _keep_watch(self) -> None:
+        """Has another thread take over from one that does not come back, from the disk most likely."""
+        while not self._stopping.wait(reactor_stuck_s / 2):
+            with self._lock:
+                is_stuck = time.monotonic() - self._busy_since_s > reactor_stuck_s
+                if is_stuck:
+                    self._busy_since_s, self._disk_s = inf, reactor_stuck_s
+                    self._thread = self._new_thread(self._thread.name)
+            if is_stuck:
+                log.warning(
+                    "a thread has not come back for %g s, from the disk most likely: going on without it",
+                    reactor_stuck_s,
+                )
+                self._thread.start()
+
+    def _poll(self) -> None:
+        with self._lock:
+            if not self._is_here():
+                # What it were told it would keep from the thread that has taken over.
+                return
+            self._busy_since_s = inf
+            self._sleeps_until_s = self._timers[0][0] if self._timers else inf
+            self._is_asleep = True
+        timeout_s = None if self._sleeps_until_s == inf else max(0.0, self._sleeps_until_s - time.monotonic())
+        found = self._epoll.poll(0.0 if self._fired or self._yielded else timeout_s)
+        self._is_asleep = False
+        self._ready.extend(descriptor for descriptor, _events in found)
+        for _ in range(len(self._yielded)):
+            self._fired.append(self._yielded.popleft())

@@ -1,0 +1,160 @@
+"""The driver that performs effects with system calls, on the thread that calls it.
+
+Knows sockets, files and the clock, and no role. Blocking calls release the interpreter lock, so that
+participants on many threads overlap where it counts: in the kernel.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from peacefs.protocol.errors import PeacefsError
+from peacefs.protocol.messages import Message
+from peacefs.protocol.service.metrics import fsyncs_of_directories, fsyncs_of_files
+
+from . import effects as fx
+from .bounded_reads import PatientReads
+from .connection_pool import ConnectionPool
+from .disk_files import (
+    DiskFile,
+    list_directory,
+    start_writeback,
+    sync_directory,
+    write_all,
+)
+
+T = TypeVar("T")
+
+
+def _wait(ticket: fx.Ticket, timeout_s: float) -> bool:
+    if ticket.fired:
+        return True
+    # A bare lock: an event costs ten times as much, and every small chunk waits for one.
+    woken = threading.Lock()
+    woken.acquire()
+    ticket.when_fired(woken.release)
+    return woken.acquire(timeout=max(timeout_s, 0.0))
+
+
+class ThreadDriver:
+    """Runs participants on the calling thread. One driver serves any number of threads.
+
+    `call_coordinator` sends a control message (with a timeout in seconds) and gives the reply, each in its own
+    way: a datanode over its framed connection, a client over REST.
+    `sync_to_disk` is False only in benchmarks that measure what fsync costs.
+    """
+
+    def __init__(
+        self,
+        pool: ConnectionPool,
+        call_coordinator: Callable[[Message, float], Message],
+        *,
+        sync_to_disk: bool = True,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._sync_to_disk = sync_to_disk
+        self.pool = pool
+        self.wall_clock = wall_clock
+        self._patient_reads = PatientReads()
+        self._perform: dict[type[fx.Effect], Callable[[Any], Any]] = {
+            fx.Connect: lambda e: pool.connect(e.address, e.name),
+            fx.Send: lambda e: e.connection.send(e.message, e.payload, e.timeout_s),
+            fx.SendFile: lambda e: e.connection.send_file(e.message, e.file, e.offset, e.length, e.timeout_s),
+            fx.LendFile: lambda e: e.connection.lend_file(e.message, e.file, e.timeout_s),
+            fx.Borrow: lambda e: e.connection.borrow(e.timeout_s),
+            fx.Receive: lambda e: e.connection.receive(e.timeout_s, e.into, e.payload_max),
+            fx.ReceiveMore: lambda e: e.connection.receive_more(e.count, e.timeout_s, e.into),
+            fx.Release: lambda e: pool.release(e.connection),
+            fx.Close: lambda e: pool.close(e.connection),
+            fx.Call: lambda e: call_coordinator(e.message, e.timeout_s),
+            fx.OpenFile: self._open_file,
+            fx.Append: lambda e: write_all(e.file, e.buffers),
+            fx.ReadAt: lambda e: os.pread(e.file.descriptor, e.length, e.offset),
+            fx.ReadInto: lambda e: self._patient_reads.read_into(e.file, e.target, e.offset, e.timeout_s),
+            fx.ReadAhead: lambda e: self._patient_reads.read_ahead(e.file, e.offset, e.length),
+            fx.StartWriteback: self._start_writeback,
+            fx.Sync: self._sync,
+            fx.DropCached: self._drop_cached,
+            fx.Truncate: self._truncate,
+            fx.CloseFile: lambda e: os.close(e.file.descriptor),
+            fx.Rename: lambda e: os.replace(e.source, e.target),  # noqa: PTH105
+            fx.SyncDirectory: lambda e: self.sync_directory(e.path),
+            fx.Remove: lambda e: Path(e.path).unlink(missing_ok=True),
+            fx.MakeDirectory: lambda e: os.makedirs(e.path, exist_ok=True),  # noqa: PTH103
+            fx.ListDirectory: lambda e: list_directory(e.path),
+            fx.Now: lambda e: time.monotonic(),
+            fx.WallClock: lambda e: wall_clock(),
+            fx.Sleep: lambda e: time.sleep(e.seconds),
+            fx.Wait: lambda e: _wait(e.ticket, e.timeout_s),
+        }
+
+    def close(self) -> None:
+        """No participant runs any more."""
+        self._patient_reads.close()
+
+    def run(self, steps: fx.Steps[T]) -> T:
+        """Runs a participant to its end; what it raises comes out here."""
+        perform = self._perform
+        try:
+            effect = next(steps)
+            while True:
+                try:
+                    result = perform[type(effect)](effect)
+                except (PeacefsError, OSError, KeyboardInterrupt) as fault:
+                    # Ctrl-C as well: what is under way may have a last word to say.
+                    effect = steps.throw(fault)
+                else:
+                    effect = steps.send(result)
+        except StopIteration as stop:
+            finished: T = stop.value
+            return finished
+
+    def perform(self, effect: fx.Effect) -> Any:
+        """One effect, for another driver that leaves it to this one."""
+        return self._perform[type(effect)](effect)
+
+    def performer(self, kind: type[fx.Effect]) -> Callable[[Any], Any]:
+        """What performs all effects of a kind."""
+        return self._perform[kind]
+
+    def _open_file(self, effect: fx.OpenFile) -> DiskFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_TRUNC if effect.create else 0)
+        try:
+            return DiskFile(os.open(effect.path, flags, 0o600))
+        except OSError as error:
+            # A disk that takes no change is still read; an append will say so.
+            if error.errno != errno.EROFS or effect.create:
+                raise
+            return DiskFile(os.open(effect.path, os.O_RDONLY | os.O_CLOEXEC))
+
+    def _start_writeback(self, effect: fx.StartWriteback) -> None:
+        assert isinstance(effect.file, DiskFile)
+        if self._sync_to_disk:
+            start_writeback(effect.file)
+
+    def _sync(self, effect: fx.Sync) -> None:
+        assert isinstance(effect.file, DiskFile)
+        if self._sync_to_disk:
+            fsyncs_of_files.inc()
+            os.fdatasync(effect.file.descriptor)
+
+    def sync_directory(self, path: str) -> None:
+        if self._sync_to_disk:
+            fsyncs_of_directories.inc()
+            sync_directory(path)
+
+    def _drop_cached(self, effect: fx.DropCached) -> None:
+        assert isinstance(effect.file, DiskFile)
+        os.posix_fadvise(effect.file.descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def _truncate(self, effect: fx.Truncate) -> None:
+        file = effect.file
+        assert isinstance(file, DiskFile)
+        os.ftruncate(file.descriptor, effect.length)
+        file.end = effect.length

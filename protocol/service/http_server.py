@@ -1,0 +1,326 @@
+"""The HTTP server of coordinator and datanodes: uvicorn with the bounds that it lacks.
+
+uvicorn waits for ever for a first byte, for the rest of a head, and for a client that takes nothing; it puts no
+limit on a URL or head, and it answers what it cannot parse in plain text. Here silence has deadlines, sizes
+have limits, and every refusal is a RemoteException, which is the only error that Hadoop's client understands.
+
+A head leaves together with the first of its body, in one system call and one segment: uvicorn writes them one
+by one, which Nagle's algorithm and delayed ACKs can turn into 40 ms a request. (uvloop sets TCP_NODELAY, too.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import re
+import socket
+from collections.abc import Callable, Iterator
+from math import inf
+from typing import Any, Self
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from peacefs.protocol.asgi import App
+from peacefs.protocol.errors import BadRequest, StartupError
+from peacefs.protocol.frames import FIRST_BYTE
+from peacefs.protocol.limits import (
+    http_connections_max,
+    http_crowd_log_pause_s,
+    http_first_byte_timeout_s,
+    http_head_bytes_max,
+    http_keep_alive_s,
+    http_linger_s,
+    http_shutdown_grace_s,
+    http_url_bytes_max,
+    http_write_stall_timeout_s,
+    tcp_keepalive_idle_s,
+    tcp_keepalive_interval_s,
+    tcp_keepalive_probes_max,
+)
+from peacefs.protocol.webhdfs.answers import error_answer
+
+from .metrics import http_requests
+
+log = logging.getLogger("peacefs.http")
+
+_BEYOND_ASCII = re.compile(rb"[\x80-\xff]")
+_REASONS = {400: b"Bad Request", 414: b"URI Too Long", 431: b"Request Header Fields Too Large"}
+
+
+class HeadWithBody:
+    """The transport as one answer sees it: the head waits for the body's first piece."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._head: bytes | None = None
+        self._begun = False
+        self.close = transport.close
+        self.is_closing = transport.is_closing
+
+    def write(self, data: bytes) -> None:
+        if self._head is not None:
+            self._transport.writelines((self._head, data) if data else (self._head,))
+            self._head = None
+        elif self._begun or data.startswith(b"HTTP/1.1 100 "):
+            self._transport.write(data)
+        else:
+            self._begun, self._head = True, data
+
+
+class BodyPieces:
+    """What has come of a body and was not taken yet; uvicorn's bytearray copies it twice more."""
+
+    __slots__ = ("_length", "_pieces")
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._length = 0
+
+    def __iadd__(self, piece: bytes) -> Self:
+        self._pieces.append(piece)
+        self._length += len(piece)
+        return self
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __bytes__(self) -> bytes:
+        return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+
+
+class BoundedConfig(uvicorn.Config):
+    """What the connections of one server share."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        #: Connections without a whole request, longest first.
+        self.waiting: dict[BoundedProtocol, None] = {}
+        self.crowd_logged_s = -inf
+        #: Makes what serves a connection on which frames come in place of HTTP, where they are served.
+        self.framed: Callable[[], asyncio.Protocol] | None = None
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """One connection. Between requests, silence and slowness end it; within one, the application sets the pace.
+
+    Of too many connections the one goes that has been without a whole request for longest: those that connect and
+    say nothing keep nobody out who does. Only when all are being answered is a new one closed.
+    """
+
+    config: BoundedConfig
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._deadline: asyncio.TimerHandle | None = None
+        self._write_deadline: asyncio.TimerHandle | None = None
+        self._is_new = True
+        self._at_request_line = True
+        self._in_head = False
+        self._head_bytes = 0
+        self._refused = False
+
+    # -- the connection's life -----------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > http_connections_max and not self._make_room():
+            transport.abort()
+            return
+        self._set_deadline()
+
+    def _make_room(self) -> bool:
+        """Whether there was one to close."""
+        longest = next(iter(self.config.waiting), None)
+        now_s = self.loop.time()
+        if now_s - self.config.crowd_logged_s >= http_crowd_log_pause_s:
+            self.config.crowd_logged_s = now_s
+            log.warning(
+                "%d HTTP connections are open, which is the limit: closing %s",
+                http_connections_max,
+                "new ones, for all others are being answered" if longest is None else "those that ask nothing",
+            )
+        if longest is None:
+            return False
+        del self.config.waiting[longest]
+        longest.transport.abort()
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._clear_deadline()
+        self.config.waiting.pop(self, None)
+        self._clear_write_deadline()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._refused:
+            return
+        is_new, self._is_new = self._is_new, False
+        if is_new and self.config.framed is not None and data.startswith(FIRST_BYTE):
+            self._hand_over(self.config.framed(), data)
+            return
+        if self._at_request_line:
+            end = data.find(b"\n")
+            self._at_request_line = end < 0
+            data = _with_ascii_line(data, len(data) if end < 0 else end)
+        super().data_received(data)
+        if self._in_head and not self._refused:
+            self._head_bytes += len(data)
+            if self._head_bytes > http_head_bytes_max:
+                self._refuse(431, f"the head of the request is over {http_head_bytes_max} bytes")
+        if self._answering():
+            self._clear_deadline()
+        else:
+            self._set_deadline()
+
+    def _hand_over(self, framed: asyncio.Protocol, data: bytes) -> None:
+        """The connection is no longer this server's."""
+        self._clear_deadline()
+        self.connections.discard(self)
+        self.transport.set_protocol(framed)
+        framed.connection_made(self.transport)
+        framed.data_received(data)
+
+    def _answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    # -- the parser's calls --------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        self._in_head = True
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        super().on_url(url)
+        if len(self.url) > http_url_bytes_max:
+            self._refuse(414, f"the URL is over {http_url_bytes_max} bytes")
+            raise ValueError("the parser need not go on")
+
+    def on_headers_complete(self) -> None:
+        http_requests.inc()
+        self._in_head = False
+        self._head_bytes = 0
+        super().on_headers_complete()
+        if self.scope["method"] != "HEAD":
+            self.cycle.transport = HeadWithBody(self.transport)  # type: ignore[assignment]
+
+    def on_body(self, body: bytes) -> None:
+        if not self.cycle.body:
+            self.cycle.body = BodyPieces()  # type: ignore[assignment]
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._at_request_line = True
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not self.transport.is_closing() and not self._answering():
+            self.config.waiting[self] = None
+
+    def send_400_response(self, msg: str) -> None:
+        if not self._refused:
+            self._refuse(400, "the request is malformed: it is not HTTP/1.1")
+
+    # -- deadlines -----------------------------------------------------------------------------------
+
+    def _set_deadline(self) -> None:
+        """For the rest of a head, or of a body that the answer did not wait for: slow bytes do not extend it."""
+        if self._deadline is None:
+            self._deadline = self.loop.call_later(http_first_byte_timeout_s, self.transport.abort)
+            self.config.waiting[self] = None
+
+    def _clear_deadline(self) -> None:
+        self.config.waiting.pop(self, None)
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._clear_write_deadline()
+        self._write_deadline = self.loop.call_later(http_write_stall_timeout_s, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._clear_write_deadline()
+        super().resume_writing()
+
+    def _clear_write_deadline(self) -> None:
+        if self._write_deadline is not None:
+            self._write_deadline.cancel()
+            self._write_deadline = None
+
+    # -- refusals ------------------------------------------------------------------------------------
+
+    def _refuse(self, status: int, message: str) -> None:
+        """Answers and listens no more; closes a little later, so that a client still sending reads the answer."""
+        self._refused = True
+        if self._answering():
+            self.transport.abort()  # the refusal would land in the middle of another answer
+            return
+        # Not labelled: it may be Hadoop's client, whose headers have not been seen yet.
+        answer = error_answer(BadRequest(message), status)
+        head = [b"HTTP/1.1 %d %s" % (status, _REASONS[status]), b"connection: close"]
+        head += [b"%s: %s" % pair for pair in answer.headers(with_type=False)]
+        self.transport.write(b"\r\n".join((*head, b"", answer.body)))
+        self._clear_deadline()
+        self._deadline = self.loop.call_later(http_linger_s, self.transport.abort)
+
+
+def _with_ascii_line(data: bytes, line_bytes: int) -> bytes:
+    """Escapes what is not ASCII in a request line: Hadoop's client sends UTF-8 as it is, no parser takes it."""
+    line = data[:line_bytes]
+    if line.isascii():
+        return data
+    return _BEYOND_ASCII.sub(lambda byte: b"%%%02X" % byte[0][0], line) + data[line_bytes:]
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket for `Server.serve(sockets=[...])`; port 0 takes a free one. Raises StartupError."""
+    try:
+        family, _kind, _protocol, _name, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.create_server(address[:2], family=family, backlog=http_connections_max)
+    except OSError as error:
+        raise StartupError(f"cannot listen on {host} port {port}: {error.strerror or error}") from None
+    # Connections inherit it.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, tcp_keepalive_idle_s)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, tcp_keepalive_interval_s)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, tcp_keepalive_probes_max)
+    return listener
+
+
+class Server(uvicorn.Server):
+    """Leaves signals to the service that it is a part of; that sets `should_exit`."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def build_server(app: App, framed: Callable[[], asyncio.Protocol] | None = None) -> Server:
+    """A server for `await server.serve(sockets=[listen(...)])`, on a uvloop loop; ends by `should_exit = True`.
+
+    With `framed` a connection whose first byte is that of a frame gets the protocol that this makes.
+    """
+    config = BoundedConfig(
+        app,
+        loop="uvloop",
+        http=BoundedProtocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="error",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
+        backlog=http_connections_max,
+        timeout_keep_alive=http_keep_alive_s,
+        timeout_graceful_shutdown=http_shutdown_grace_s,
+    )
+    config.framed = framed
+    return Server(config)

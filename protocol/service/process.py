@@ -1,0 +1,58 @@
+"""What every service does as a process: logging, limits, and an orderly stop by a signal or its parent's death."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import logging
+import resource
+import signal
+import sys
+
+from peacefs.protocol.limits import heap_buffer_bytes_max, heap_kept_bytes, heaps_max
+
+from .lifeline import when_parent_dies
+
+_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+# Of glibc's malloc.h.
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
+
+
+def log_to_stderr() -> None:
+    """One line an event on standard error. Libraries speak from WARNING up."""
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format=_FORMAT)
+    logging.getLogger("peacefs").setLevel(logging.INFO)
+
+
+def raise_open_files_limit() -> None:
+    """As many open files and connections as the system lets this process have."""
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def keep_freed_memory() -> None:
+    """What large buffers were in stays the process's for the next ones, up to a bound.
+
+    It went back to the kernel, and came anew page by page. To be called before there are threads; without glibc it
+    does nothing.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_ARENA_MAX, heaps_max)
+        mallopt(_M_TRIM_THRESHOLD, heap_kept_bytes)
+        mallopt(_M_MMAP_THRESHOLD, heap_buffer_bytes_max)
+
+
+def stop_event(parent_fd: int | None) -> asyncio.Event:
+    """An event that is set when the service should stop. To be called on the service's loop."""
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    when_parent_dies(parent_fd, lambda: _set_from_thread(loop, stop))
+    return stop
+
+
+def _set_from_thread(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(stop.set)

@@ -1,0 +1,163 @@
+"""Paths and query parameters of WebHDFS URLs: percent-decoding, and parameters of the types that Hadoop has.
+
+Pure. Whatever is malformed raises BadRequest, in the words that Hadoop's server uses for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final, TypeVar
+from urllib.parse import unquote_to_bytes
+
+from peacefs.protocol.asgi import Scope
+from peacefs.protocol.errors import AccessDenied, BadRequest, Unsupported
+from peacefs.protocol.values.account_names import check_account_name
+
+T = TypeVar("T")
+
+PREFIX: Final = "/webhdfs/v1"
+#: Who is asking when nobody says so: HDFS's name for it.
+NOBODY: Final = "dr.who"
+
+#: Operations of HDFS that peacefs has not: named as such, so that nobody takes them for misspelled.
+_NOT_SUPPORTED: Final = frozenset(
+    """
+    CANCELDELEGATIONTOKEN CREATESYMLINK
+    DISABLEECPOLICY ENABLEECPOLICY GETALLSTORAGEPOLICY GETDELEGATIONTOKEN
+    GETECCODECS GETECPOLICIES GETECPOLICY GETLINKTARGET
+    GETSNAPSHOTDIFFLISTING GETSTORAGEPOLICY
+    GETTRASHROOTS MODIFYACLENTRIES REMOVEACL REMOVEACLENTRIES REMOVEDEFAULTACL
+    REMOVEXATTR RENEWDELEGATIONTOKEN SATISFYSTORAGEPOLICY SETACL SETECPOLICY SETSTORAGEPOLICY SETXATTR
+    UNSETECPOLICY UNSETSTORAGEPOLICY
+    """.split()  # noqa: SIM905 (as a list it is a page)
+)
+_ROOT: Final = b"/webhdfs"
+_BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+_OCTAL = re.compile(r"[0-7]{1,6}")
+_USER = re.compile(r"[A-Za-z_][A-Za-z0-9._-]*[$]?")
+_INTEGER_MAX: Final = 2**63 - 1
+_PERMISSION_MAX: Final = 0o1777
+_SHOWN_CHARACTERS: Final = 40
+
+
+def is_webhdfs(scope: Scope) -> bool:
+    """Whether a request is ours to answer, be it with an error."""
+    raw: bytes = scope["raw_path"]
+    return raw == _ROOT or raw.startswith(b"/webhdfs/")
+
+
+def path_of(scope: Scope) -> str:
+    """The path in the file system, percent-decoded exactly once; what a path may be is the namespace's to say."""
+    raw: bytes = scope["raw_path"]
+    prefix = PREFIX.encode()
+    if raw != prefix and not raw.startswith(prefix + b"/"):
+        raise BadRequest(f"there is nothing here: WebHDFS is at {PREFIX}/<path>?op=<operation>")
+    return _decode(raw[len(prefix) :], "path") or "/"
+
+
+def invalid(name: str, why: str) -> BadRequest:
+    """How Hadoop words it; its client looks for these words."""
+    return BadRequest(f'Invalid value for webhdfs parameter "{name}": {why}')
+
+
+class Query:
+    """The parameters of a request. Names are case-insensitive; of a repeated one the first counts, as in HDFS.
+
+    An empty value is an absent one. Every getter raises BadRequest for a value that is not of its type.
+    """
+
+    def __init__(self, raw: bytes) -> None:
+        self._values: dict[str, str] = {}
+        for field in raw.split(b"&"):
+            name, _, value = field.replace(b"+", b" ").partition(b"=")
+            self._values.setdefault(_decode(name, "the query").lower(), _decode(value, name.decode("latin-1")))
+
+    def text(self, name: str) -> str | None:
+        return self._values.get(name) or None
+
+    def required(self, name: str) -> str:
+        value = self.text(name)
+        if value is None:
+            raise invalid(name, "it is missing")
+        return value
+
+    def names(self, name: str) -> frozenset[str]:
+        """A list separated by commas, as a set."""
+        return frozenset(filter(None, self._values.get(name, "").split(",")))
+
+    def sequence(self, name: str) -> tuple[str, ...]:
+        """A list separated by commas, in its order."""
+        return tuple(filter(None, self._values.get(name, "").split(",")))
+
+    def boolean(self, name: str, default: bool) -> bool:
+        value = self.text(name)
+        if value is None:
+            return default
+        if value.lower() not in ("true", "false"):
+            raise invalid(name, f'Failed to parse "{value}" to Boolean.')
+        return value.lower() == "true"
+
+    def integer(self, name: str, default: int, minimum: int) -> int:
+        value = self.text(name)
+        if value is None:
+            return default
+        if not _INTEGER.fullmatch(value) or abs(number := int(value)) > _INTEGER_MAX:
+            raise invalid(name, f'Failed to parse "{value}" as a radix-10 long integer.')
+        if number < minimum:
+            raise invalid(name, f"Invalid parameter range: {name} = {number} < {minimum}")
+        return number
+
+    def permission(self, name: str, default: int) -> int:
+        value = self.text(name)
+        if value is None:
+            return default
+        if not _OCTAL.fullmatch(value):
+            raise invalid(name, f'Failed to parse "{value}" as a radix-8 short integer.')
+        if (bits := int(value, 8)) > _PERMISSION_MAX:
+            raise invalid(name, f"Invalid parameter range: {name} = {bits:o} > {_PERMISSION_MAX:o}")
+        return bits
+
+    def user(self) -> str:
+        """Who is asking. Raises AccessDenied for one who wants to be taken for another."""
+        if (other := self.text("doas")) is not None:
+            raise AccessDenied(f"nobody is allowed to impersonate {other}: doas is not supported")
+        user = self.text("user.name")
+        if user is None:
+            return NOBODY
+        if not _USER.fullmatch(user):
+            raise invalid("user.name", f"{user[:_SHOWN_CHARACTERS]!r} does not match {_USER.pattern}")
+        check_account_name("user", user)
+        return user
+
+
+def find_operation(method: str, query: Query, known: Mapping[str, Mapping[str, T]]) -> T:
+    """What `known` holds for the operation that a query names, by HTTP method and name.
+
+    Raises BadRequest for a name that HDFS does not have or has for another method, Unsupported for one that it
+    has and we have not.
+    """
+    name = query.required("op").upper()
+    if (found := known.get(method, {}).get(name)) is not None:
+        return found
+    elsewhere = [other for other, names in known.items() if name in names]
+    if elsewhere:
+        advice = f"{name} is asked with {elsewhere[0]}"
+    else:
+        advice = "there are " + ", ".join(name for names in known.values() for name in names)
+    if name in _NOT_SUPPORTED:
+        raise Unsupported(f"{name} is not supported; {advice}")
+    enum = f"org.apache.hadoop.hdfs.web.resources.{method.capitalize()}OpParam.Op"
+    raise invalid("op", f"No enum constant {enum}.{name}; {advice}")
+
+
+def _decode(raw: bytes, what: str) -> str:
+    if b"%" in raw:
+        if _BAD_ESCAPE.search(raw):
+            raise invalid(what, "an escape is not % and two hexadecimal digits")
+        raw = unquote_to_bytes(raw)
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        raise invalid(what, "it is not UTF-8") from None

@@ -1,0 +1,495 @@
+"""The operations that a client asks of the name side, as values. Pure: scope in, request or BadRequest out.
+
+One small class an operation, which reads its own parameters; the table at the end holds them all. Parameters
+that ask for nothing here (`buffersize`, and `unmaskedpermission`, which is for ACLs) are passed over. What the
+data side is asked is in `webhdfs_redirects`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from peacefs.protocol.asgi import Scope
+from peacefs.protocol.errors import BadRequest, Unsupported
+from peacefs.protocol.limits import replication_default
+from peacefs.protocol.values.account_names import check_account_name
+
+from .query import Query, find_operation, invalid, path_of
+
+Reader = Callable[[str, str, Query], "Request"]
+
+#: What HDFS gives when nobody says: files, directories.
+_FILE_PERMISSION: Final = 0o644
+_DIRECTORY_PERMISSION: Final = 0o755
+#: Those of Hadoop's CreateFlag that ask for nothing here, and the two that do.
+_CREATE_FLAG = re.compile(
+    "CREATE|OVERWRITE|APPEND|SYNC_BLOCK|LAZY_PERSIST|NEW_BLOCK|NO_LOCAL_WRITE|SHOULD_REPLICATE"
+    "|IGNORE_CLIENT_LOCALITY|NO_LOCAL_RACK"
+)
+#: HDFS's number for a quota that is not to be set.
+_QUOTA_UNCHANGED: Final = 2**63 - 1
+_FS_ACTION = re.compile("[r-][w-][x-]")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Base of all: of which path, and who asks.
+
+    `request_id` is our own client's, given as `requestid`: a change that is asked again under it is done once.
+    """
+
+    path: str
+    user: str
+    request_id: str = field(default="", kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class GetStatus(Request):
+    """GETFILESTATUS, and GETFILELINKSTATUS: there are no links."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListStatus(Request):
+    """LISTSTATUS"""
+
+
+@dataclass(frozen=True, slots=True)
+class ListStatusBatch(Request):
+    """LISTSTATUS_BATCH: the page after a name."""
+
+    start_after: str | None
+
+    @classmethod
+    def read(cls, path: str, user: str, query: Query) -> ListStatusBatch:
+        return cls(path, user, query.text("startafter"))
+
+
+@dataclass(frozen=True, slots=True)
+class GetContentSummary(Request):
+    """GETCONTENTSUMMARY"""
+
+
+@dataclass(frozen=True, slots=True)
+class GetQuotaUsage(Request):
+    """GETQUOTAUSAGE"""
+
+
+@dataclass(frozen=True, slots=True)
+class GetBlockLocations(Request):
+    """GETFILEBLOCKLOCATIONS"""
+
+    offset: int
+    length: int
+
+    @classmethod
+    def read(cls, path: str, user: str, query: Query) -> GetBlockLocations:
+        return cls(path, user, query.integer("offset", 0, 0), query.integer("length", 2**63 - 1, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class GetLocatedBlocks(GetBlockLocations):
+    """GET_BLOCK_LOCATIONS: what clients of Hadoop before 3.4, such as Spark 3.5's, ask for the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class GetSpace(Request):
+    """GETSTATUS: what the whole file system may hold and holds, whatever the path."""
+
+
+@dataclass(frozen=True, slots=True)
+class GetAcl(Request):
+    """GETACLSTATUS"""
+
+
+@dataclass(frozen=True, slots=True)
+class GetAttributes(Request):
+    """GETXATTRS; `name` is the first that is asked for, None for all there are."""
+
+    name: str | None
+
+    @classmethod
+    def read(cls, path: str, user: str, query: Query) -> GetAttributes:
+        return cls(path, user, query.text("xattr.name"))
+
+
+@dataclass(frozen=True, slots=True)
+class ListAttributes(Request):
+    """LISTXATTRS"""
+
+
+@dataclass(frozen=True, slots=True)
+class GetServerDefaults(Request):
+    """GETSERVERDEFAULTS"""
+
+
+@dataclass(frozen=True, slots=True)
+class GetHomeDirectory(Request):
+    """GETHOMEDIRECTORY"""
+
+
+@dataclass(frozen=True, slots=True)
+class GetTrashRoot(Request):
+    """GETTRASHROOT"""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckAccess(Request):
+    """CHECKACCESS of the form r-x."""
+
+    action: str
+
+    @classmethod
+    def read(cls, path: str, user: str, query: Query) -> CheckAccess:
+        action = query.required("fsaction")
+        if not _FS_ACTION.fullmatch(action):
+            raise invalid("fsaction", f'"{action}" is not like r-x')
+        return cls(path, user, action)
+
+
+@dataclass(frozen=True, slots=True)
+class Redirected(Request):
+    """Base of what the data side does: `exclude` are datanodes, as host:port, that the client could not reach.
+
+    With `direct` the client wants the second URL in JSON and not as a redirect.
+    """
+
+    exclude: frozenset[str]
+    direct: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Open(Redirected):
+    """OPEN, from `offset` on, `length` bytes or (None) all."""
+
+    offset: int
+    length: int | None
+
+    @classmethod
+    def read(cls, path: str, user: str, query: Query) -> Open:
+        length = query.integer("length", -1, 0)
+        return cls(path, user, *_redirection(query), query.integer("offset", 0, 0), None if length < 0 else length)
+
+
+@dataclass(frozen=True, slots=True)
+class GetChecksum(Redirected):
+    """GETFILECHECKSUM"""
+
+    @classmethod
+    def read(cls, path: str, user: str, query: Query) -> GetChecksum:
+        return cls(path, user, *_redirection(query))
+
+
+@dataclass(frozen=True, slots=True)
+class Create(Redirected):
+    """CREATE. Zero for `replication` or `block_bytes` means the server's default."""
+
+    overwrite: bool
+    permission: int
+    replication: int
+    block_bytes: int
+    create_parent: bool
+
+    @classmethod
+    def read(cls, path: str, user: str, query: Query) -> Create:
+        flags = frozenset(flag.strip().upper() for flag in query.names("createflag"))
+        for unknown in sorted(flag for flag in flags if not _CREATE_FLAG.fullmatch(flag)):
+            raise invalid("createflag", f"No enum constant org.apache.hadoop.fs.CreateFlag.{unknown}")
+        if "APPEND" in flags:
+            raise Unsupported("createflag=append is not supported: a file that exists is extended with op=APPEND")
+        return cls(
+            path,
+            user,
+            *_redirection(query),
+            overwrite="OVERWRITE" in flags or query.boolean("overwrite", False),
+            permission=query.permission("permission", _FILE_PERMISSION),
+            replication=query.integer("replication", 0, 1),
+            block_bytes=query.integer("blocksize", 0, 1),
+            create_parent=query.boolean("createparent", True),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Append(Redirected):
+    """APPEND"""
+
+    @classmethod
+    def read(cls, path: str, user: str, query: Query) -> Append:
+        return cls(path, user, *_redirection(query))
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate(Request):
+    """TRUNCATE, to `length` bytes."""
+
+    length: int
+
+    @classmethod
+    def read(cls, path: str, user: str, query: Query) -> Truncate:
+        query.required("newlength")
+        return cls(path, user, query.integer("newlength", 0, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Concatenate(Request):
+    """CONCAT: `sources` go to the end of the file."""
+
+    sources: tuple[str, ...]
+
+    @classmethod
+    def read(cls, path: str, user: str, query: Query) -> Concatenate:
+        return cls(path, user, query.sequence("sources"))
+
+
+@dataclass(frozen=True, slots=True)
+class MakeDirectories(Request):
+    """MKDIRS"""
+
+    permission: int
+
+    @classmethod
+    def read(cls, path: str, user: str, query: Query) -> MakeDirectories:
+        return cls(path, user, query.permission("permission", _DIRECTORY_PERMISSION))
+
+
+@dataclass(frozen=True, slots=True)
+class Rename(Request):
+    """RENAME. `options` are those of `renameoptions`, in capitals; none at all is HDFS's older rename."""
+
+    destination: str
+    options: frozenset[str]
+
+    @classmethod
+    def read(cls, path: str, user: str, query: Query) -> Rename:
+        options = frozenset(option.strip().upper() for option in query.names("renameoptions"))
+        if unknown := options - {"NONE", "OVERWRITE"}:
+            constant = f"org.apache.hadoop.fs.Options.Rename.{min(unknown)}"
+            raise invalid("renameoptions", f"No enum constant {constant}")
+        return cls(path, user, query.required("destination"), options)
+
+
+@dataclass(frozen=True, slots=True)
+class Delete(Request):
+    """DELETE"""
+
+    recursive: bool
+
+    @classmethod
+    def read(cls, path: str, user: str, query: Query) -> Delete:
+        return cls(path, user, query.boolean("recursive", False))
+
+
+@dataclass(frozen=True, slots=True)
+class SetTimes(Request):
+    """SETTIMES, in milliseconds since 1970; None leaves one as it is."""
+
+    modified_ms: int | None
+    accessed_ms: int | None
+
+    @classmethod
+    def read(cls, path: str, user: str, query: Query) -> SetTimes:
+        modified, accessed = (query.integer(name, -1, -1) for name in ("modificationtime", "accesstime"))
+        return cls(path, user, None if modified < 0 else modified, None if accessed < 0 else accessed)
+
+
+@dataclass(frozen=True, slots=True)
+class SetPermission(Request):
+    """SETPERMISSION"""
+
+    permission: int
+
+    @classmethod
+    def read(cls, path: str, user: str, query: Query) -> SetPermission:
+        return cls(path, user, query.permission("permission", _DIRECTORY_PERMISSION))
+
+
+@dataclass(frozen=True, slots=True)
+class SetOwner(Request):
+    """SETOWNER; None leaves one as it is."""
+
+    owner: str | None
+    group: str | None
+
+    @classmethod
+    def read(cls, path: str, user: str, query: Query) -> SetOwner:
+        owner, group = query.text("owner"), query.text("group")
+        if owner is None and group is None:
+            raise BadRequest("Both owner and group are empty.")
+        for what, name in (("owner", owner), ("group", group)):
+            if name is not None:
+                check_account_name(what, name)
+        return cls(path, user, owner, group)
+
+
+@dataclass(frozen=True, slots=True)
+class AllowSnapshots(Request):
+    """ALLOWSNAPSHOT"""
+
+
+@dataclass(frozen=True, slots=True)
+class DisallowSnapshots(Request):
+    """DISALLOWSNAPSHOT"""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSnapshot(Request):
+    """CREATESNAPSHOT; without a name it is given one."""
+
+    name: str | None
+
+    @classmethod
+    def read(cls, path: str, user: str, query: Query) -> CreateSnapshot:
+        return cls(path, user, query.text("snapshotname"))
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteSnapshot(Request):
+    """DELETESNAPSHOT"""
+
+    name: str
+
+    @classmethod
+    def read(cls, path: str, user: str, query: Query) -> DeleteSnapshot:
+        return cls(path, user, query.required("snapshotname"))
+
+
+@dataclass(frozen=True, slots=True)
+class RenameSnapshot(Request):
+    """RENAMESNAPSHOT"""
+
+    name: str
+    new_name: str
+
+    @classmethod
+    def read(cls, path: str, user: str, query: Query) -> RenameSnapshot:
+        return cls(path, user, query.required("oldsnapshotname"), query.required("snapshotname"))
+
+
+@dataclass(frozen=True, slots=True)
+class GetSnapshotDiff(Request):
+    """GETSNAPSHOTDIFF; an empty name is the directory as it is now."""
+
+    older: str
+    newer: str
+
+    @classmethod
+    def read(cls, path: str, user: str, query: Query) -> GetSnapshotDiff:
+        return cls(path, user, query.text("oldsnapshotname") or "", query.text("snapshotname") or "")
+
+
+@dataclass(frozen=True, slots=True)
+class GetSnapshottableDirectories(Request):
+    """GETSNAPSHOTTABLEDIRECTORYLIST, whatever the path."""
+
+
+@dataclass(frozen=True, slots=True)
+class GetSnapshots(Request):
+    """GETSNAPSHOTLIST"""
+
+
+@dataclass(frozen=True, slots=True)
+class SetReplication(Request):
+    """SETREPLICATION"""
+
+    replication: int
+
+    @classmethod
+    def read(cls, path: str, user: str, query: Query) -> SetReplication:
+        return cls(path, user, query.integer("replication", replication_default, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class SetQuota(Request):
+    """SETQUOTA: how many names and bytes there may be; None leaves a limit as it is, -1 takes it away."""
+
+    names: int | None
+    space: int | None
+
+    @classmethod
+    def read(cls, path: str, user: str, query: Query) -> SetQuota:
+        names, space = (
+            None if value == _QUOTA_UNCHANGED else value
+            for value in (
+                query.integer(name, _QUOTA_UNCHANGED, -1) for name in ("namespacequota", "storagespacequota")
+            )
+        )
+        return cls(path, user, names, space)
+
+
+def _refuse_storage_types(_path: str, _user: str, _query: Query) -> Request:
+    raise Unsupported(
+        "SETQUOTABYSTORAGETYPE is not supported: all storage is of one type here; set a quota of bytes with "
+        "op=SETQUOTA&storagespacequota=..."
+    )
+
+
+def _redirection(query: Query) -> tuple[frozenset[str], bool]:
+    return query.names("excludedatanodes"), query.boolean("noredirect", False)
+
+
+def _plain(kind: type[Request]) -> Reader:
+    """For an operation without parameters."""
+    return lambda path, user, _query: kind(path, user)
+
+
+#: Every operation that is supported, under the HTTP method that it is asked with.
+OPERATIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
+    "GET": {
+        "GETFILESTATUS": _plain(GetStatus),
+        "GETFILELINKSTATUS": _plain(GetStatus),
+        "LISTSTATUS": _plain(ListStatus),
+        "LISTSTATUS_BATCH": ListStatusBatch.read,
+        "GETCONTENTSUMMARY": _plain(GetContentSummary),
+        "GETQUOTAUSAGE": _plain(GetQuotaUsage),
+        "GETFILEBLOCKLOCATIONS": GetBlockLocations.read,
+        "GET_BLOCK_LOCATIONS": GetLocatedBlocks.read,
+        "GETSTATUS": _plain(GetSpace),
+        "GETACLSTATUS": _plain(GetAcl),
+        "GETXATTRS": GetAttributes.read,
+        "LISTXATTRS": _plain(ListAttributes),
+        "GETSERVERDEFAULTS": _plain(GetServerDefaults),
+        "GETHOMEDIRECTORY": _plain(GetHomeDirectory),
+        "GETTRASHROOT": _plain(GetTrashRoot),
+        "CHECKACCESS": CheckAccess.read,
+        "GETSNAPSHOTTABLEDIRECTORYLIST": _plain(GetSnapshottableDirectories),
+        "GETSNAPSHOTLIST": _plain(GetSnapshots),
+        "GETSNAPSHOTDIFF": GetSnapshotDiff.read,
+        "GETFILECHECKSUM": GetChecksum.read,
+        "OPEN": Open.read,
+    },
+    "PUT": {
+        "CREATE": Create.read,
+        "MKDIRS": MakeDirectories.read,
+        "RENAME": Rename.read,
+        "SETTIMES": SetTimes.read,
+        "SETPERMISSION": SetPermission.read,
+        "SETOWNER": SetOwner.read,
+        "SETREPLICATION": SetReplication.read,
+        "SETQUOTA": SetQuota.read,
+        "SETQUOTABYSTORAGETYPE": _refuse_storage_types,
+        "ALLOWSNAPSHOT": _plain(AllowSnapshots),
+        "DISALLOWSNAPSHOT": _plain(DisallowSnapshots),
+        "CREATESNAPSHOT": CreateSnapshot.read,
+        "RENAMESNAPSHOT": RenameSnapshot.read,
+    },
+    "POST": {
+        "APPEND": Append.read,
+        "TRUNCATE": Truncate.read,
+        "CONCAT": Concatenate.read,
+    },
+    "DELETE": {
+        "DELETE": Delete.read,
+        "DELETESNAPSHOT": DeleteSnapshot.read,
+    },
+}
+
+
+def parse_request(scope: Scope) -> Request:
+    """What an HTTP request asks for. Raises BadRequest, Unsupported or AccessDenied, and nothing else."""
+    query = Query(scope["query_string"])
+    read = find_operation(scope["method"], query, OPERATIONS)
+    request = read(path_of(scope), query.user(), query)
+    request_id = query.text("requestid")
+    return request if request_id is None else replace(request, request_id=request_id)

@@ -1,0 +1,49 @@
+"""A checkpoint directory of Spark's as peacefs shows it: which batches were begun, which were committed.
+
+Spark writes `offsets/N` before it runs batch N and `commits/N` when all of it is done. In between the batch is
+under way, and a query that starts again from here runs it once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from peacefs.client.control.api import ListingPage
+from peacefs.client.control.values import ContentSummary
+from peacefs.protocol.errors import FileNotFound
+
+
+class Directories(Protocol):
+    """What is needed of a file system: `PeaceFileSystem` and `CoordinatorApi` both have it."""
+
+    def pages(self, path: str) -> Iterator[ListingPage]: ...
+
+    def content_summary(self, path: str) -> ContentSummary: ...
+
+
+class Checkpoint:
+    """The checkpoint at `path`, which need not exist yet."""
+
+    def __init__(self, files: Directories, path: str) -> None:
+        self._files = files
+        self.path = path
+
+    def begun(self) -> int | None:
+        """The latest batch whose offsets are written."""
+        return self._latest("offsets")
+
+    def committed(self) -> int | None:
+        """The latest batch that is done."""
+        return self._latest("commits")
+
+    def size(self) -> ContentSummary:
+        """Files and bytes of it."""
+        return self._files.content_summary(self.path)
+
+    def _latest(self, log: str) -> int | None:
+        try:
+            names = [entry.name for page in self._files.pages(f"{self.path}/{log}") for entry in page.entries]
+        except FileNotFound:
+            return None
+        return max((int(name) for name in names if name.isdecimal()), default=None)

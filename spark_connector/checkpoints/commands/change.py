@@ -1,0 +1,71 @@
+"""`peacefs checkpoint rollback` and `prune`."""
+
+from __future__ import annotations
+
+import msgspec
+
+from peacefs.client.command_line.listing import print_line
+from peacefs.client.command_line.presentation import human_size
+from peacefs.client.command_line.session import Session
+from peacefs.protocol.errors import BadRequest
+from peacefs.protocol.values.query_runs import without_run
+from peacefs.spark_connector.checkpoints.catalogue import read_layout
+from peacefs.spark_connector.checkpoints.inspection import Inspection
+from peacefs.spark_connector.checkpoints.places import checkpoint_place
+from peacefs.spark_connector.checkpoints.pruning import Retention, plan_pruning
+from peacefs.spark_connector.checkpoints.rollback import RollbackWish, refuse_live, roll_back
+
+
+def roll_back_checkpoint(
+    session: Session, text: str, batch: int, *, sink: str | None, no_file_sink: bool, idle_s: float, as_json: bool
+) -> None:
+    """Raises PeacefsError."""
+    if (sink is None) is not no_file_sink:
+        raise BadRequest(
+            "a checkpoint does not name its sink, and a file sink would skip the batches that come again: "
+            "say --with-sink DIR, or --no-file-sink"
+        )
+    if text.startswith("file:"):
+        raise BadRequest("a rollback is one commit of a cluster; a local file system has none")
+    place = session.place(text)
+    sink_path = None
+    if sink is not None:
+        sink_place = session.place(sink)
+        if sink_place.files is not place.files:
+            raise BadRequest(f"{sink} is in another file system than the checkpoint: both cannot change at once")
+        sink_path = sink_place.path
+    done = roll_back(place.files, RollbackWish(without_run(place.path), batch, sink_path, idle_s))
+    if as_json:
+        print_line(msgspec.json.encode(done).decode())
+        return
+    print_line(
+        f"{done.root}: batch {done.batch} is the latest, before it was {done.before}; {done.removed} files gone"
+    )
+    for kept in done.kept:
+        print_line(f"as it was before: {kept}")
+    if sink_path is not None:
+        print_line(
+            f"{sink_path}: what later batches wrote is no longer listed; the files themselves are still there"
+        )
+    print_line("no other sink is undone: what later batches gave it stays there, and is given again")
+
+
+def prune_checkpoint(session: Session, text: str, retention: Retention, *, delete: bool, idle_s: float) -> None:
+    """Says what may go, and with `delete` deletes it. Raises PeacefsError."""
+    if retention.batches is None and retention.age_ms is None and retention.bytes is None:
+        raise BadRequest("say what to keep: --keep-batches, --keep-hours or --keep-bytes")
+    place = checkpoint_place(session, text)
+    layout = read_layout(place.tree, place.root)
+    if delete:
+        refuse_live(layout, idle_s)
+    pruning = plan_pruning(Inspection(place.tree, layout), retention)
+    for kind, entries in (("outdated", pruning.outdated), ("orphan", pruning.orphans)):
+        for entry in entries:
+            print_line(f"{kind}: {layout.relative(entry)}")
+            if delete:
+                place.tree.remove(entry.path)
+    freed = human_size(sum(entry.length for entry in pruning.entries))
+    done = "deleted" if delete else "may go: --delete deletes them"
+    print_line(
+        f"{layout.root}: kept from batch {pruning.oldest} on; {len(pruning.entries)} files, {freed}, {done}"
+    )

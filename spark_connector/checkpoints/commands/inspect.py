@@ -1,0 +1,190 @@
+"""`peacefs checkpoint ls`, `show` and `verify`.
+
+The exit status of `verify` is that of what it found: 0 whole; 3 something wrong that a restart survives; 4 a
+restart fails, but an earlier batch is good; 5 no batch is good. (1 is a fault, 2 wrong usage.)
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from peacefs.client.command_line.listing import print_line
+from peacefs.client.command_line.presentation import human_size, local_minute, utc_second
+from peacefs.client.command_line.session import Session
+from peacefs.spark_connector.checkpoints.catalogue import (
+    CheckpointSummary,
+    StoreSummary,
+    describe,
+    find_roots,
+    read_layout,
+    summarise,
+    summarise_stores,
+)
+from peacefs.spark_connector.checkpoints.findings import Fault, Verdict
+from peacefs.spark_connector.checkpoints.inspection import Inspection
+from peacefs.spark_connector.checkpoints.places import CheckpointPlace, checkpoint_place
+from peacefs.spark_connector.checkpoints.reports import last_report, report_lines
+from peacefs.spark_connector.checkpoints.verification import verify
+
+_HEADINGS = ("BATCH", "PLANNED", "OPERATORS", "FILES", "SIZE", "LAST WRITE", "QUERY", "PATH")
+#: Columns of numbers, which end in one column; the others are words.
+_NUMBERS = 5
+_VERSIONS_SHOWN = 3
+
+
+def list_checkpoints(session: Session, texts: Sequence[str], *, as_json: bool) -> None:
+    """Prints each checkpoint at or below each path."""
+    summaries = []
+    for text in texts:
+        with session.complaints.about(text):
+            place = checkpoint_place(session, text)
+            summaries += [_summary(place, root) for root in find_roots(place.tree, place.root)]
+    if as_json:
+        for summary in summaries:
+            print_line(msgspec.json.encode(summary).decode())
+    elif summaries:
+        for line in _table([_HEADINGS, *map(_row, summaries)]):
+            print_line(line)
+
+
+def show_checkpoint(session: Session, text: str, *, stores: bool, as_json: bool) -> None:
+    """Prints what there is to know of one checkpoint; with `stores` of every partition too."""
+    place = checkpoint_place(session, text)
+    report = last_report(place.owner, place.root)
+    if as_json:
+        print_line(msgspec.json.encode(describe(place.tree, place.root) | {"report": report}).decode())
+        return
+    layout = read_layout(place.tree, place.root)
+    summary = summarise(Inspection(place.tree, layout))
+    details = summarise_stores(layout) if stores else []
+    for line in (*_description(summary), *report_lines(report), *map(_store_line, details)):
+        print_line(line)
+
+
+def verify_checkpoint(session: Session, text: str, batch: int | None, *, as_json: bool) -> int:
+    """Prints what is wrong with a checkpoint; the exit status. Raises PeacefsError."""
+    place = checkpoint_place(session, text)
+    verdict = verify(Inspection(place.tree, read_layout(place.tree, place.root)), batch)
+    for line in [msgspec.json.encode(verdict).decode()] if as_json else _verdict_lines(verdict):
+        print_line(line)
+    return exit_status(verdict)
+
+
+def exit_status(verdict: Verdict) -> int:
+    """See the module."""
+    if not any(finding.stops for finding in verdict.findings):
+        return 3 if verdict.findings else 0
+    return 5 if verdict.last_good is None else 4
+
+
+def _summary(place: CheckpointPlace, root: str) -> CheckpointSummary:
+    return summarise(Inspection(place.tree, read_layout(place.tree, root)))
+
+
+# -- text ------------------------------------------------------------------------------------------
+
+
+def _row(summary: CheckpointSummary) -> tuple[str, ...]:
+    return (
+        _number(summary.committed),
+        _number(summary.planned),
+        str(len(summary.operators)),
+        str(summary.files),
+        human_size(summary.bytes),
+        local_minute(summary.modified_ms),
+        summary.query or "-",
+        summary.root,
+    )
+
+
+def _number(number: int | None) -> str:
+    return "-" if number is None else str(number)
+
+
+def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        cells = [
+            cell.rjust(width) if column < _NUMBERS else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield "  ".join(cells).rstrip()
+
+
+def _description(summary: CheckpointSummary) -> Iterator[str]:
+    rows = [
+        ("Checkpoint", summary.root),
+        ("Query", summary.query or "unknown: metadata is missing or damaged"),
+        ("Last batch done", _number(summary.committed)),
+        ("Last batch planned", _number(summary.planned)),
+        ("Oldest batch kept", _number(summary.oldest)),
+        ("State format", _number(summary.format)),
+        ("Watermark", utc_second(summary.watermark_ms) + " UTC" if summary.watermark_ms else "-"),
+        ("Last batches took", ", ".join(f"{ms} ms" for ms in summary.durations_ms) or "-"),
+        ("Files", f"{summary.files} ({human_size(summary.bytes)})"),
+        ("Temporary files", str(summary.temporary_files)),
+        ("Foreign files", str(summary.foreign_files)),
+        ("Last write", f"{local_minute(summary.modified_ms)} ({_age(summary.modified_ms)} ago)"),
+    ]
+    for source in summary.sources:
+        rows.append((f"Source {source.source}", source.offset or "-"))
+    for operator in summary.operators:
+        stores = ", ".join(operator.stores)
+        rows.append(
+            (
+                f"Operator {operator.operator}",
+                f"{operator.name or 'unknown'}: {operator.partitions} partitions of {stores}; "
+                f"{operator.files} files ({human_size(operator.bytes)})",
+            )
+        )
+    width = max(len(name) for name, _ in rows) + 1
+    for name, value in rows:
+        yield f"{name + ':':<{width}} {value}"
+
+
+def _store_line(store: StoreSummary) -> str:
+    return (
+        f"  {store.operator}/{store.partition}/{store.store}: {human_size(store.bytes)}; "
+        f"snapshots {_newest(store.snapshots)}; changelogs {_newest(store.changes)}"
+    )
+
+
+def _newest(versions: Sequence[str]) -> str:
+    shown = ", ".join(versions[-_VERSIONS_SHOWN:]) or "none"
+    return f"… {shown}" if len(versions) > _VERSIONS_SHOWN else shown
+
+
+def _age(modified_ms: int) -> str:
+    seconds = max(0, int(time.time() - modified_ms / 1000))
+    for unit, name in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= unit:
+            return f"{seconds // unit} {name}"
+    return f"{seconds} s"
+
+
+def _verdict_lines(verdict: Verdict) -> Iterator[str]:
+    for finding in verdict.findings:
+        survived = "" if finding.stops else " (a restart survives it)"
+        yield f"{finding.fault}: {finding.path}: {finding.reason}{survived}"
+    by_reason: dict[str, list[str]] = {}
+    for note in verdict.notes:
+        by_reason.setdefault(note.reason, []).append(note.path)
+    for reason, (path, *others) in by_reason.items():
+        yield f"note: {path}{f' and {len(others)} more' if others else ''}: {reason}"
+    read = f"{verdict.files_read} files read, {human_size(verdict.bytes_read)}"
+    if verdict.batch is None:
+        stuck = ", and a query cannot go on" if any(finding.stops for finding in verdict.findings) else ""
+        yield f"{verdict.root}: no batch is said to be done{stuck}; {read}"
+        return
+    stops = {finding.fault for finding in verdict.findings if finding.stops}
+    judged = f"a query cannot go on from batch {verdict.batch}" if stops else f"batch {verdict.batch} is good"
+    if stops == {Fault.TOO_NEW}:
+        judged = f"batch {verdict.batch} cannot be judged: a newer Spark wrote it than this program knows"
+    if stops:
+        judged += (
+            "; no batch is good" if verdict.last_good is None else f"; the last good one is {verdict.last_good}"
+        )
+    yield f"{verdict.root}: {judged}; {read}"

@@ -1,0 +1,123 @@
+"""What a stateful operator says of itself: its stores and partitions, and the schemas of its state. Pure parsers.
+
+`state/<operator>/_metadata/metadata` is of version 1; version 2, of `transformWithState`, is in
+`_metadata/v2/<batch>` and names the files of its schemas by absolute URIs. Schemas are in
+`state/<operator>/0[/<store>]/_metadata/schema`, or for version 2 in `state/<operator>/_stateSchema/<store>/`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+import msgspec
+
+from peacefs.protocol.errors import CheckpointDamaged, CheckpointTooNew
+from peacefs.protocol.limits import checkpoint_partitions_max
+from peacefs.protocol.values.query_runs import without_run
+
+from .binary import DataInput
+
+_NEWEST = 2
+_SCHEMA_NEWEST = 3
+_COLUMN_FAMILIES_MAX = 10_000
+_LOCATION = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:)?(?://[^/]*)?(/.*)", re.DOTALL)
+
+
+class StoreInfo(msgspec.Struct, frozen=True, rename="camel"):
+    """A store of an operator; `default` where it has one."""
+
+    store_name: str
+    num_partitions: int
+    num_cols_prefix_key: int = 0
+    #: Absolute URIs.
+    state_schema_file_paths: list[str] = []
+
+
+class OperatorInfo(msgspec.Struct, frozen=True, rename="camel"):
+    """Which of the query's stateful operators it is."""
+
+    operator_id: int
+    operator_name: str
+
+
+class Operator(msgspec.Struct, frozen=True, rename="camel"):
+    """The metadata of a stateful operator: its stores, and how many partitions each has."""
+
+    operator_info: OperatorInfo
+    state_store_info: list[StoreInfo]
+    #: Of `transformWithState`: JSON, which names its state variables.
+    operator_properties_json: str = ""
+
+
+def parse_operator(data: bytes) -> Operator:
+    """Raises CheckpointDamaged, CheckpointTooNew."""
+    head, _, rest = data.partition(b"\n")
+    if head[:1] != b"v" or not head[1:].isdigit():
+        raise CheckpointDamaged("it does not begin with a version" if data else "empty")
+    if int(head[1:10]) > _NEWEST:
+        raise CheckpointTooNew(f"version {head[1:10].decode()}; this program knows up to {_NEWEST}")
+    try:
+        operator = msgspec.json.decode(rest, type=Operator)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise CheckpointDamaged(f"cannot be read: {error}") from None
+    partitions = [store.num_partitions for store in operator.state_store_info]
+    if not partitions or min(partitions) < 1 or sum(partitions) > checkpoint_partitions_max:
+        raise CheckpointDamaged("it names no store, or one with a number of partitions that cannot be")
+    return operator
+
+
+def path_of(location: str) -> str:
+    """The path of a Hadoop Path as it prints itself, with or without scheme and authority: nothing is escaped.
+
+    The same for all runs of a query.
+    """
+    found = _LOCATION.fullmatch(location)
+    return without_run(found[1] if found else location)
+
+
+def check_schema(data: bytes) -> int:
+    """The version of a schema file that is whole. Raises CheckpointDamaged, CheckpointTooNew."""
+    source = DataInput(data)
+    mark = source.text()
+    if mark[:1] != "v" or not mark[1:].isdecimal():
+        raise CheckpointDamaged("it does not begin with a version")
+    version = int(mark[1:])
+    if version > _SCHEMA_NEWEST:
+        raise CheckpointTooNew(f"version {version}; this program knows up to {_SCHEMA_NEWEST}")
+    if version == 1:
+        _json(source.text())
+        _json(source.text())
+    elif version == 2:
+        _json(_chunked(source))
+        _json(_chunked(source))
+    else:
+        _column_families(source)
+    if not source.at_end:
+        raise CheckpointDamaged("something follows its end")
+    return version
+
+
+def _column_families(source: DataInput) -> None:
+    families = source.int()
+    if not 0 < families <= _COLUMN_FAMILIES_MAX:
+        raise CheckpointDamaged(f"{families} column families")
+    for _ in range(families):
+        source.text()
+        for _part in ("key", "value"):
+            source.short()
+            _json(_chunked(source))
+        _json(_chunked(source))  # how keys are encoded
+        _chunked(source)  # the user's own schema of keys: may be blank
+
+
+def _chunked(source: DataInput) -> str:
+    """A text of any length: a number of pieces, then the pieces."""
+    return "".join(source.text() for _ in range(source.int()))
+
+
+def _json(text: str) -> None:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        raise CheckpointDamaged("a schema in it cannot be read") from None

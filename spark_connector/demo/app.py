@@ -1,0 +1,262 @@
+"""The demo: a streaming query checkpoints on a peacefs of its own, is killed, and its result is proven.
+
+    a cluster is started; the log is cut into parts; a Spark query counts failed log-ins, a part a batch
+    the query is killed in the middle of a batch: offsets/N is there, commits/N is not
+    a datanode is killed
+    the query goes on from its checkpoint, as often as it takes
+    its output is compared with the same count over the whole log at once, row for row
+
+Everything runs on this machine, in one directory, and nothing of it is left running.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from peacefs.client.control.api import CoordinatorApi, current_user
+from peacefs.client.control.http import CoordinatorHttp
+from peacefs.client.local_cluster.cluster import LocalCluster
+from peacefs.protocol.errors import QueryFailed, StartupError
+from peacefs.protocol.limits import demo_repair_timeout_s
+from peacefs.spark_connector.checkpoints.batches import Checkpoint
+from peacefs.spark_connector.java import JavaRuntime, find_java, java_environment
+from peacefs.spark_connector.query_progress import read_progress, spread
+
+from .input import DemoInput, choose_input
+from .query_plan import QueryPlan, QueryResult
+from .query_process import QueryProcess
+from .query_supervisor import QuerySupervisor
+from .report import (
+    DemoReport,
+    DemoScreen,
+    differences,
+    new_console,
+    print_report,
+)
+from .scratch import scratch_environment
+from .staging import read_lines, stage, watermark_delay_s
+
+_QUERY_MODULE = "peacefs.spark_connector.demo.failed_logins"
+_CHECKPOINT = "/demo/checkpoint"
+_OUTPUT = "/demo/output"
+_DATANODES = 4
+_PARTS = 12
+_WINDOW_S = 600
+# The batches before this one are left alone, so that there is state to lose.
+_KILL_FROM_BATCH = 3
+# How far into a batch the kill goes, as a share of what the shortest batch before it took.
+_KILL_AFTER = 0.3
+_REPAIR_POLL_S = 0.25
+_LOG_LINES_SHOWN = 15
+
+
+@dataclass(frozen=True, slots=True)
+class DemoOptions:
+    """`input` None: the demo's own choice. `directory` None: a temporary one. `keep` leaves everything there."""
+
+    input: Path | None = None
+    directory: Path | None = None
+    keep: bool = False
+    json: bool = False
+
+
+def run_demo(options: DemoOptions) -> int:
+    """The exit status: 0 if the stream's rows equal the batch's, 1 if not.
+
+    Raises StartupError if something is missing, QueryFailed if the query comes to no end.
+    """
+    # With --json standard output is for the report alone.
+    console = new_console(stderr=options.json)
+    if importlib.util.find_spec("pyspark") is None:
+        raise StartupError("the demo needs Spark: pip install 'peacefs[spark]'")
+    java = find_java()
+    screen = DemoScreen(console)
+    with _workplace(options) as directory, screen.shown():
+        report = _Demo(directory, choose_input(options.input, directory), java, screen).run()
+        if options.keep:
+            screen.step("kept", str(directory))
+    if options.json:
+        sys.stdout.write(msgspec.json.encode(report).decode() + "\n")
+    else:
+        print_report(console, report)
+    return 0 if report.equal else 1
+
+
+@contextlib.contextmanager
+def _workplace(options: DemoOptions) -> Iterator[Path]:
+    """An empty directory, gone afterwards unless it is to be kept."""
+    if options.directory is None:
+        directory = Path(tempfile.mkdtemp(prefix="peacefs-demo-"))
+    else:
+        directory = options.directory.expanduser().absolute()
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            if any(directory.iterdir()):
+                raise StartupError(f"{directory} is not empty: name another directory")
+        except OSError as error:
+            raise StartupError(f"cannot use {directory}: {error.strerror}") from None
+    try:
+        yield directory
+    finally:
+        if not options.keep:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ordeal:
+    """What the query went through."""
+
+    killed_in_batch: int
+    killed_datanode: str
+    restarts: list[str]
+
+
+class _Demo:
+    """One demo in an empty directory."""
+
+    def __init__(self, directory: Path, log: DemoInput, java: JavaRuntime, screen: DemoScreen) -> None:
+        self._directory = directory
+        self._log = log
+        self._java = java
+        self._screen = screen
+        self._progress = directory / "progress.jsonl"
+        self._result = directory / "result.json"
+
+    def run(self) -> DemoReport:
+        """Raises QueryFailed, having shown the query's last words."""
+        began = time.monotonic()
+        self._show_input()
+        with LocalCluster(self._directory / "cluster", _DATANODES, port=0) as cluster:
+            self._screen.step("cluster", f"{_DATANODES} datanodes in 2 racks, 3 replicas, {cluster.webhdfs_uri}")
+            http = CoordinatorHttp(cluster.address)
+            with contextlib.closing(CoordinatorApi(http, current_user())) as coordinator:
+                checkpoint = Checkpoint(coordinator, _CHECKPOINT)
+                ordeal = self._run_query(cluster, coordinator, checkpoint)
+                self._screen.step("repair", "waiting until every chunk has its replicas again")
+                status = _await_repair(coordinator, ordeal.killed_datanode)
+                return self._report(ordeal, checkpoint, status, time.monotonic() - began)
+
+    def _show_input(self) -> None:
+        log = self._log.measured
+        self._screen.step("input", self._log.description)
+        self._screen.step(
+            "", f"{log.lines:,} lines, {log.failures:,} failed log-ins, from {log.first} to {log.last}"
+        )
+        self._screen.step(
+            "",
+            f"lines come {log.disorder_s:.0f} s late at most: the watermark is {watermark_delay_s(log)} s behind",
+        )
+
+    def _run_query(self, cluster: LocalCluster, coordinator: CoordinatorApi, checkpoint: Checkpoint) -> _Ordeal:
+        """From the query's first start to its result."""
+        step = self._screen.step
+        plan, batches = self._prepare(cluster)
+        step("query", f"{batches} batches, checkpoint and output on peacefs, Java {self._java.version}")
+        with QuerySupervisor(
+            start=lambda: self._start_query(plan),
+            checkpoint=checkpoint,
+            observe=lambda committed: self._screen.batches(committed, batches),
+            said=lambda what: step("", what),
+        ) as query:
+            try:
+                killed = query.kill_in_batch(_KILL_FROM_BATCH, self._into_batch_s)
+                step("kill", f"the query in batch {killed}: offsets/{killed} is there, commits/{killed} is not")
+                victim, replicas = self._kill_datanode(cluster, coordinator)
+                step("", f"datanode {victim}, which held {replicas:,} replicas")
+                query.start_again(f"SIGKILL in batch {killed}")
+                step("query", "started again from its checkpoint")
+                query.run_to_end()
+            except QueryFailed:
+                self._screen.detail(query.last_words(_LOG_LINES_SHOWN))
+                raise
+            return _Ordeal(killed, victim, query.restarts)
+
+    def _report(
+        self, ordeal: _Ordeal, checkpoint: Checkpoint, status: dict[str, Any], seconds: float
+    ) -> DemoReport:
+        result = msgspec.json.decode(self._result.read_bytes(), type=QueryResult)
+        held = checkpoint.size()
+        progress = read_progress(self._progress)
+        return DemoReport(
+            input=self._log.description,
+            lines=self._log.measured.lines,
+            failed_logins=self._log.measured.failures,
+            java=self._java.version,
+            batches=(checkpoint.committed() or 0) + 1,
+            killed_in_batch=ordeal.killed_in_batch,
+            killed_datanode=ordeal.killed_datanode,
+            restarts=ordeal.restarts,
+            checkpoint_files=held.files,
+            checkpoint_bytes=held.length,
+            replicas_lost=status["replicas_lost_total"],
+            replicas_repaired=status["repaired_total"],
+            chunks_under_replicated=status["chunks"]["under_replicated"],
+            log_writes_ms=spread([batch.log_writes_ms for batch in progress]),
+            state_commit_ms=spread([batch.state_commit_ms for batch in progress]),
+            rows=len(result.batch),
+            differences=differences(result),
+            seconds=round(seconds, 1),
+        )
+
+    def _prepare(self, cluster: LocalCluster) -> tuple[Path, int]:
+        """Stages the input; the plan's file, and how many batches there will be at least."""
+        measured = self._log.measured
+        parts = stage(read_lines(self._log.logs), measured, self._directory / "input", _PARTS, _WINDOW_S)
+        plan = QueryPlan(
+            coordinator=cluster.address.netloc,
+            input_uri=f"file://{self._directory / 'input'}",  # as it is: Hadoop decodes no percent signs
+            output_uri=cluster.webhdfs_uri + _OUTPUT,
+            checkpoint_uri=cluster.webhdfs_uri + _CHECKPOINT,
+            years=measured.years,
+            window_s=_WINDOW_S,
+            delay_s=watermark_delay_s(measured),
+            progress=str(self._progress),
+            result=str(self._result),
+        )
+        path = self._directory / "plan.json"
+        path.write_bytes(msgspec.json.encode(plan))
+        return path, len(parts)
+
+    def _start_query(self, plan: Path) -> QueryProcess:
+        variables = {
+            **java_environment(self._java, self._directory / "java"),
+            **scratch_environment(self._directory / "scratch"),
+        }
+        # The name of this machine need not resolve for Spark to find itself.
+        variables["SPARK_LOCAL_IP"] = "127.0.0.1"
+        return QueryProcess(_QUERY_MODULE, plan, self._directory / "query.log", variables)
+
+    def _into_batch_s(self) -> float:
+        shortest_ms = min((batch.duration_ms for batch in read_progress(self._progress)), default=0)
+        return _KILL_AFTER * shortest_ms / 1000
+
+    def _kill_datanode(self, cluster: LocalCluster, coordinator: CoordinatorApi) -> tuple[str, int]:
+        """SIGKILLs the datanode with most replicas: its id, and how many it held."""
+        fullest = max(coordinator.cluster_status()["datanodes"], key=lambda datanode: datanode["replicas"])
+        victim = next(member for member in cluster.datanodes if member.node == fullest["node"])
+        victim.kill()
+        return victim.node, fullest["replicas"]
+
+
+def _await_repair(coordinator: CoordinatorApi, victim: str) -> dict[str, Any]:
+    """The cluster's status once the victim is given up and all is repaired, or when the time for it is over."""
+    deadline = time.monotonic() + demo_repair_timeout_s
+    while True:
+        status = coordinator.cluster_status()
+        states = {datanode["node"]: datanode["state"] for datanode in status["datanodes"]}
+        chunks = status["chunks"]
+        whole = not chunks["under_replicated"] and not chunks["being_repaired"]
+        if (states.get(victim) == "dead" and whole) or time.monotonic() > deadline:
+            return status
+        time.sleep(_REPAIR_POLL_S)

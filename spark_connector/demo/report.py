@@ -1,0 +1,131 @@
+"""What the demo shows: its steps while it works, and one table at the end."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+
+import msgspec
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from peacefs.spark_connector.query_progress import Spread
+
+from .query_plan import FailureCount, QueryResult
+
+_DIFFERENCES_SHOWN = 20
+
+
+class DemoReport(msgspec.Struct, frozen=True):
+    """The outcome. Times are ms where the name says so, `seconds` is the whole demo."""
+
+    input: str
+    lines: int
+    failed_logins: int
+    java: int
+    batches: int
+    killed_in_batch: int
+    killed_datanode: str
+    restarts: list[str]
+    checkpoint_files: int
+    checkpoint_bytes: int
+    replicas_lost: int
+    replicas_repaired: int
+    chunks_under_replicated: int
+    log_writes_ms: Spread | None
+    state_commit_ms: Spread | None
+    rows: int
+    differences: list[str]
+    seconds: float
+
+    @property
+    def equal(self) -> bool:
+        return not self.differences
+
+
+def differences(result: QueryResult) -> list[str]:
+    """The rows that only one side has, a line each: `-` what the stream lacks, `+` what it has too much.
+
+    Rows are counted: one that the stream put out twice is a difference.
+    """
+    streamed, batch = Counter(result.streamed), Counter(result.batch)
+    marked = [(row, "+") for row in (streamed - batch).elements()]
+    marked += [(row, "-") for row in (batch - streamed).elements()]
+    return [f"{mark} {_row(row)}" for row, mark in sorted(marked)]
+
+
+def _row(row: FailureCount) -> str:
+    return f"{datetime.fromtimestamp(row.start, UTC):%Y-%m-%d %H:%M} {row.source} {row.failures}"
+
+
+def new_console(*, stderr: bool) -> Console:
+    """A console that prints text as it is: file names and messages may look like markup."""
+    return Console(stderr=stderr, markup=False, highlight=False)
+
+
+def print_report(console: Console, report: DemoReport) -> None:
+    """The table, and the verdict under it."""
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    for name, value in _lines(report):
+        table.add_row(name, value)
+    console.print(table)
+    if report.equal:
+        console.print(f"The stream's {report.rows} rows equal the batch's, row for row.", style="bold green")
+        return
+    found = report.differences
+    console.print(f"The stream's rows differ from the batch's in {len(found)}:", style="bold red")
+    for line in found[:_DIFFERENCES_SHOWN]:
+        console.print(f"  {line}")
+    if len(found) > _DIFFERENCES_SHOWN:
+        console.print("  ...")
+
+
+def _lines(report: DemoReport) -> Iterator[tuple[str, str]]:
+    yield "batches", f"{report.batches}, killed in the middle of batch {report.killed_in_batch}"
+    yield "restarts", f"{len(report.restarts)}: {'; '.join(report.restarts)}"
+    yield "checkpoint", f"{report.checkpoint_files:,} files, {report.checkpoint_bytes:,} bytes"
+    yield "replicas lost and repaired", f"{report.replicas_lost:,} and {report.replicas_repaired:,}"
+    if report.chunks_under_replicated:
+        yield "still under-replicated", f"{report.chunks_under_replicated:,} chunks"
+    yield "batch log writes (offsets + commits)", _times(report.log_writes_ms)
+    yield "commit of one state store", _times(report.state_commit_ms)
+    yield "in all", f"{report.seconds:.0f} s"
+
+
+def _times(spread: Spread | None) -> str:
+    return "not reported" if spread is None else f"median {spread.median:.0f} ms, p95 {spread.p95:.0f} ms"
+
+
+class DemoScreen:
+    """Steps as lines, and beneath them a bar of the batches that are committed."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+        )
+        self._batches = self._bar.add_task("batches", total=None)
+
+    @contextlib.contextmanager
+    def shown(self) -> Iterator[None]:
+        with self._bar:
+            yield
+
+    def step(self, subject: str, what: str) -> None:
+        """One line; an empty subject goes on with the one before."""
+        self._console.print(f"{subject:8} {what}", soft_wrap=True)
+
+    def detail(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self._console.print(f"    {line}", style="dim", no_wrap=True, overflow="ellipsis")
+
+    def batches(self, done: int, expected: int) -> None:
+        self._bar.update(self._batches, completed=done, total=max(done, expected))
