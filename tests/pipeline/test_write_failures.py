@@ -129,7 +129,7 @@ def test_a_writer_whose_own_sums_are_wrong_gets_no_acknowledgement(cluster):
     allocated = cluster.coordinator.allocated(["n0"])
     connection = cluster.connect("n0")
     opening = WriteChunk(allocated.token, allocated.chunk, allocated.version, [], b"\0\0\0\0", last=True)
-    cluster.driver.run(fx.send(connection, opening, b"data", timeout_s=5.0))
+    cluster.driver.run(fx.send(connection, opening, b"data", timeout_s=60.0))
     answer = cluster.answer(connection)
     assert isinstance(answer, Failure) and answer.code == "ChecksumMismatch"
     assert cluster.nodes[0].store.replicas() == []
@@ -323,7 +323,7 @@ def test_packets_out_of_order_are_refused(cluster, wrong, until):
     connection = cluster.connect("n0")
     allocated = cluster.coordinator.allocated(["n0", "n1"])
     cluster.send_first(connection, allocated, bytes(packet_bytes), last=False)
-    cluster.driver.run(fx.send(connection, wrong, b"", timeout_s=5.0))
+    cluster.driver.run(fx.send(connection, wrong, b"", timeout_s=60.0))
     answer = cluster.answer(connection)
     assert isinstance(answer, Failure) and answer.code == "ProtocolViolation"
     until(lambda: all(node.is_quiet() for node in cluster.nodes), "every hop has let go")
@@ -336,7 +336,7 @@ def test_a_chunk_that_never_ends_is_refused_at_the_limit(cluster):
     sums = block_checksums(data)
     cluster.send_first(connection, cluster.coordinator.allocated(["n0"]), data, last=False)
     for offset in range(packet_bytes, chunk_bytes_max + packet_bytes, packet_bytes):
-        cluster.driver.run(fx.send(connection, Packet(offset, sums), data, timeout_s=5.0))
+        cluster.driver.run(fx.send(connection, Packet(offset, sums), data, timeout_s=60.0))
     answer = cluster.answer(connection)
     assert isinstance(answer, Failure) and answer.code == "BadRequest"
 
@@ -355,7 +355,7 @@ def test_a_hop_that_hears_nothing_names_the_hop_before_it(make_cluster):
     connection = cluster.connect("n1")
     allocated = cluster.coordinator.allocated(["n0", "n1"])
     opening = WriteChunk(allocated.token, allocated.chunk, allocated.version, [], block_checksums(b"x"))
-    cluster.driver.run(fx.send(connection, opening, b"x", timeout_s=5.0))
+    cluster.driver.run(fx.send(connection, opening, b"x", timeout_s=60.0))
     answer = cluster.answer(connection)
     assert isinstance(answer, Failure)
     assert (answer.code, answer.culprit) == ("PeerTimeout", "n0")

@@ -49,7 +49,7 @@ class World:
         log.touch()
         member = Member(name, lambda _before: arguments, lambda: log, self.pipe[0], [])
         member.start()
-        member.await_ready(time.monotonic() + 20)
+        member.await_ready()
         self.agents[name] = member
         return member
 

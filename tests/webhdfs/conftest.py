@@ -117,7 +117,7 @@ class Served:
 
     def request(self, method: str, target: str, body: Any = None, headers: dict[str, str] | None = None) -> Reply:
         """One request on a connection of its own, exactly as given: nothing is encoded or followed."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=180)
         try:
             connection.request(method, target, body=body, headers=headers or {})
             response = connection.getresponse()
@@ -126,7 +126,7 @@ class Served:
             connection.close()
 
     def connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port), timeout=20)
+        return socket.create_connection(("127.0.0.1", self.port), timeout=180)
 
     def connections(self) -> int:
         """How many are open, in the eyes of the server."""
