@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from support.prometheus import scraped
-from support.supervised_world import World, runs
+from support.supervised_world import World, accounts_of_tests, runs
 from support.waiting import wait_until
 
 from peacefs.client.control.supervised_queries import SupervisedQueries
@@ -57,6 +57,7 @@ def commands(name: str) -> str:
         [commands.sleep]
         program = "/bin/sleep"
         extra_arguments = true
+        {accounts_of_tests()}
     """
 
 

@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from support.supervised_world import World
+from support.supervised_world import World, accounts_of_tests
 from support.waiting import wait_until
 
 from peacefs.client.control.supervised_queries import SupervisedQueries
@@ -44,6 +44,7 @@ def test_a_spark_query_whose_node_dies_is_finished_elsewhere_with_the_exact_resu
         program = "{sys.executable}"
         arguments = ["-P", "{SCRIPT}", "--supervised", "{{checkpoint}}", "{source}", "{output}"]
         environment = {{ {environment} }}
+        {accounts_of_tests()}
     """
     with World.running(tmp_path) as world, SupervisedQueries(world.cluster.http_address) as queries:
         world.agent("north", commands)

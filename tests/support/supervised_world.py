@@ -21,6 +21,11 @@ def runs(pid: int) -> bool:
     return state != "Z"
 
 
+def accounts_of_tests() -> str:
+    """What a list has to say so that queries of whoever runs the tests run under the tests' own uid."""
+    return '[accounts]\n"root" = "root"' if os.geteuid() == 0 else ""
+
+
 @dataclass
 class World:
     """A cluster, and agents that may start the counter and little else."""
