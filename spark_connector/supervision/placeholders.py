@@ -30,8 +30,8 @@ def check_words(command: str, words: Sequence[str]) -> None:
         if is_script or not _PLAIN.fullmatch(_PLACEHOLDER.sub("", word)):
             raise StartupError(
                 f"the command {command} has a placeholder in {word!r}, which a shell or an interpreter may read "
-                'as a script. Give it as a word of its own, as in ["-c", "exec job \\"$1\\"", "sh", "{checkpoint}"]'
-                ", or use the environment variable, as $PEACEFS_CHECKPOINT"
+                'as a script. Make it a separate word: ["-c", "exec job \\"$1\\"", "sh", "{checkpoint}"], '
+                "or use the environment variable, as $PEACEFS_CHECKPOINT"
             )
 
 
