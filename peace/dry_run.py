@@ -1,4 +1,4 @@
-"""What a policy would do with some requests in an idle cluster: where each chunk would go, and when.
+"""Show what a policy would do with some requests in an idle cluster: where each chunk would go, and when.
 
 Nothing is reserved and nothing is known of what the cluster does meanwhile. Times are those of the model that
 judges policies (`simulate`), simplified: the chunks of a step start together and keep the rates that they share
@@ -36,7 +36,7 @@ from .simulator.comparison import POLICIES
 from .simulator.fluid import max_min_rates
 from .simulator.fluid_network import FluidNetwork
 
-#: How many servers a message names.
+#: The number of servers that a message names.
 _NAMED = 5
 _NO_ROOM = "the policy finds no room for it, even in an idle cluster"
 
