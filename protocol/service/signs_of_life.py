@@ -17,7 +17,7 @@ _TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 class SignsOfLife:
     """Of one process, or a group of them, that somebody waits for.
 
-    It is given up when for `silence_s` it has neither brought anything about, nor said anything, nor used more of
+    It is given up when for `silence_s` it has neither brought anything about, nor said anything, nor wanted more of
     a processor than an idle process does; and in any case when for `longest_s` it has brought nothing about.
     """
 
@@ -33,7 +33,7 @@ class SignsOfLife:
         self._progressed_s = self._lived_s = now_s
 
     def seen(self, now_s: float, *, processor_s: float, said_bytes: int = 0) -> None:
-        """How much processor time it has used, and how long its log is; less than before after a new start."""
+        """How much processor time it has wanted, and how long its log is; less than before after a new start."""
         used_s, said = processor_s - self._processor_s, said_bytes - self._said_bytes
         if said != 0 or used_s < 0 or used_s >= idle_processor_fraction * self._silence_s:
             self._lived_s = now_s
@@ -46,15 +46,22 @@ class SignsOfLife:
 
 
 def processor_s(pid: int) -> float:
-    """Return the processor time that a process has used; 0 when there is none."""
+    """Return the processor time that a process has used and waited for; 0 when there is none.
+
+    What waits for a processor has something to do: on a busy machine it gets little of what it wants.
+    """
     fields = _stat(Path("/proc") / str(pid))
-    return 0.0 if fields is None else _used_s(fields, with_children=False)
+    return 0.0 if fields is None else _used_s(fields) + _waited_s(Path("/proc") / str(pid))
 
 
 def session_processor_s(session: int) -> float:
-    """Return the processor time of all processes of a session, with that of children that have ended."""
-    found = (_stat(path) for path in Path("/proc").iterdir() if path.name.isdigit())
-    return sum(_used_s(each, with_children=True) for each in found if each is not None and int(each[3]) == session)
+    """Return the same for all processes of a session, with what children have used that have ended."""
+    total_s = 0.0
+    for path in Path("/proc").iterdir():
+        fields = _stat(path) if path.name.isdigit() else None
+        if fields is not None and int(fields[3]) == session:
+            total_s += _used_s(fields) + sum(map(int, fields[13:15])) / _TICKS_A_SECOND + _waited_s(path)
+    return total_s
 
 
 def _stat(process: Path) -> list[str] | None:
@@ -64,5 +71,15 @@ def _stat(process: Path) -> list[str] | None:
     return None
 
 
-def _used_s(fields: list[str], *, with_children: bool) -> float:
-    return sum(map(int, fields[11 : 15 if with_children else 13])) / _TICKS_A_SECOND
+def _used_s(fields: list[str]) -> float:
+    return sum(map(int, fields[11:13])) / _TICKS_A_SECOND
+
+
+def _waited_s(process: Path) -> float:
+    """What its threads have waited for a processor, where the kernel tells (proc(5), schedstat)."""
+    waited_ns = 0
+    with contextlib.suppress(OSError):
+        for thread in (process / "task").iterdir():
+            with contextlib.suppress(OSError, IndexError):
+                waited_ns += int((thread / "schedstat").read_text().split()[1])
+    return waited_ns / 1e9
