@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from peacefs.coordinator.cluster.garbage import Garbage
 from peacefs.protocol.ids import ChunkId, NodeId, Numbering, first_of_epoch
-from peacefs.protocol.limits import floor_mark_interval_s, unreferenced_chunk_kept_s
+from peacefs.protocol.limits import floor_mark_interval_s, floor_step_s_max, unreferenced_chunk_kept_s
 
 from .store import Metadata, Transaction
 
@@ -63,7 +63,7 @@ class Epochs:
             return None
         self._advanced_s = now_s
         # Nobody was heard while this process was held up: that is no silence of writers.
-        elapsed_ms = int(min(elapsed_s, 2 * self._interval_s) * 1000)
+        elapsed_ms = int(min(elapsed_s, floor_step_s_max) * 1000)
         drawn = first_of_epoch(self.numbering.epoch) | self.numbering.drawn
         settled_after_ms = int(self._settled_after_s * 1000)
 
