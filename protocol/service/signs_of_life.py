@@ -17,8 +17,8 @@ _TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 class SignsOfLife:
     """Of one process, or a group of them, that somebody waits for.
 
-    It is given up when for `silence_s` it has neither brought anything about, nor said anything, nor wanted more of
-    a processor than an idle process does; and in any case when for `longest_s` it has brought nothing about.
+    It is given up when for `silence_s` it has neither brought anything about, nor said anything, nor wanted more
+    of a processor than an idle process does; and in any case when for `longest_s` it has brought nothing about.
     """
 
     def __init__(self, now_s: float, *, silence_s: float, longest_s: float) -> None:
