@@ -77,11 +77,20 @@ def watch(
 
 
 def watch_state(
-    cluster: Cluster, metadata: Path, floor_held: Callable[[], bool], clock: Callable[[], float] = time.monotonic
+    cluster: Cluster,
+    metadata: Path,
+    floor_held: Callable[[], bool],
+    lacks_commits: Callable[[], bool],
+    clock: Callable[[], float] = time.monotonic,
 ) -> None:
     """The same for how the service itself stands; `metadata` is the store's file. Once a process."""
     _gauge("peacefs_ready", "Whether it knows enough datanodes' chunks to serve", lambda: cluster.ready(clock()))
     _gauge("peacefs_floor_held", "Whether chunks that it does not know are kept, after a restore", floor_held)
+    _gauge(
+        "peacefs_commits_missing",
+        "Whether acknowledged commits are missing, so that nothing is changed until that is accepted",
+        lacks_commits,
+    )
     _gauge("peacefs_metadata_bytes", "What the metadata's file and log take", partial(_size_of_store, metadata))
     _gauge(
         "peacefs_metadata_room_bytes",

@@ -65,6 +65,11 @@ def report_lines(status: dict[str, Any]) -> Iterator[str]:
         f"{sum(each['state'] == state for each in datanodes)} {state}" for state in ("alive", "suspect", "dead")
     )
     yield f"Datanodes: {counts}"
+    if status.get("commits_missing"):
+        yield (
+            "Commits of the coordinator's metadata are missing: names can be read and not changed, until a backup "
+            "is restored or `peacefs metadata accept-loss` is said"
+        )
     if metadata_room < metadata_room_low_bytes:
         yield f"Coordinator's disk: {_size(metadata_room)} left; without any, nothing can be changed"
     if datanodes:

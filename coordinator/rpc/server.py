@@ -54,16 +54,19 @@ class NodeServer:
         me: Identity,
         cluster: Cluster,
         epoch: Callable[[], int],
-        on_epoch_seen: Callable[[NodeId, int], None],
+        on_epoch_seen: Callable[[NodeId, int, int], None],
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
+        commit: Callable[[], int] = lambda: 0,
     ) -> None:
+        """`on_epoch_seen` is told which epoch and commit a datanode has seen; `commit` gives the last durable."""
         self.me = me
         self.cluster = cluster
         self.clock = clock
         self.wall_clock = wall_clock
         self.epoch = epoch
         self.on_epoch_seen = on_epoch_seen
+        self.commit = commit
         #: Set by the service, which builds Files with this server's `send`.
         self.files: Files
         #: Set by the service, too.

@@ -20,11 +20,13 @@ import signal
 import subprocess
 import sys
 import threading
+from io import FileIO
 from pathlib import Path
 
 import msgspec
 
 from peacefs.protocol.limits import packet_bytes, run_guard_patience_s, run_log_bytes_max
+from peacefs.protocol.private_files import opener
 
 from .command_list import Start
 from .run_account import hide_memory
@@ -45,7 +47,8 @@ def main(arguments: list[str]) -> int:
     try:
         command = _started(start)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        log.write_text(f"{start.arguments[0]} cannot be started: {error}\n")
+        with _open(log) as file:
+            file.write(f"{start.arguments[0]} cannot be started: {error}\n".encode())
         return _CANNOT_START
     assert command.stdout is not None
     keeper = threading.Thread(target=_keep, args=(command.stdout.fileno(), log), name="log", daemon=True)
@@ -82,13 +85,17 @@ def _watch(lifeline: int) -> None:
 
 def _keep(output: int, log: Path) -> None:
     """Copies what the command says; a log that is full is put aside, in place of the one put aside before."""
-    file = log.open("ab", buffering=0)
+    file = _open(log)
     while piece := os.read(output, packet_bytes):
         if file.tell() >= run_log_bytes_max:
             file.close()
             log.replace(log.with_name(f"{log.name}.1"))
-            file = log.open("ab", buffering=0)
+            file = _open(log)
         file.write(piece)
+
+
+def _open(log: Path) -> FileIO:
+    return open(log, "ab", buffering=0, opener=opener)
 
 
 if __name__ == "__main__":

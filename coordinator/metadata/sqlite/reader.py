@@ -32,7 +32,7 @@ from peacefs.coordinator.metadata.store import ROOT, Reader
 from peacefs.protocol.ids import ChunkId, NodeId
 from peacefs.protocol.values.supervised_queries import Phase
 
-from .schema import DIRECTORY_KIND, FILE_KIND, LIVE
+from .schema import DIRECTORY_KIND, FILE_KIND, FLOOR_HELD_FOR_LOST_COMMITS, LIVE
 
 _KINDS = {FILE_KIND: Kind.FILE, DIRECTORY_KIND: Kind.DIRECTORY}
 
@@ -354,6 +354,9 @@ class SqliteReader(Reader):
 
     def is_kept(self, chunk: ChunkId) -> bool:
         return self._execute("SELECT 1 FROM kept_chunk WHERE chunk = ?", (chunk,)).fetchone() is not None
+
+    def lacks_commits(self) -> bool:
+        return bool(self.meta("floor_held") == FLOOR_HELD_FOR_LOST_COMMITS)
 
     def meta(self, key: str) -> Any:
         """A value of the table of single values."""
