@@ -182,7 +182,7 @@ class Coordinator:
             on_epoch_seen=self._epochs.seen,
             commit=lambda: metadata.tx_durable,
         )
-        workplace = Workplace(
+        self._workplace = workplace = Workplace(
             self._reader,
             self._commit,
             self._cluster,
@@ -278,7 +278,13 @@ class Coordinator:
         add_query_routes(rest, self._supervising)
         admission = Admission(WebHdfs(self._files, rest))
         watch(self._cluster, self._commits, admission, self._files.temporary_files)
-        watch_state(self._cluster, _store(options.directory), self._reader.floor_held, self._reader.lacks_commits)
+        watch_state(
+            self._cluster,
+            _store(options.directory),
+            self._reader.floor_held,
+            self._reader.lacks_commits,
+            lambda: self._workplace.held,
+        )
         watch_schedule(self._files.schedule, self._files.recovery)
         watch_supervision(self._supervising.core)
         return admission

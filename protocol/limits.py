@@ -102,6 +102,11 @@ concat_sources_max: Final = 1000
 flush_merge_bytes_max: Final = 4 * MIB
 # Pieces that were written anew wait for readers that know them, a read token's lifetime, up to this many.
 superseded_chunks_max: Final = 1_000_000
+# The replicas of a file that was deleted or replaced stay for those who have it open, up to this many chunks.
+freed_chunks_kept_s: Final = 10.0
+freed_chunks_kept_max: Final = 200_000
+# A token to read names the chunks of its file, or gives a digest when there are more: it is part of a URL.
+read_token_chunks_max: Final = 64
 
 # -- frames --------------------------------------------------------------------------------------
 # A message may carry the chunks of a whole file between a client or gateway and the coordinator; between those who
