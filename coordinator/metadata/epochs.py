@@ -38,7 +38,7 @@ class Epochs:
         self.numbering = Numbering(metadata.begin_epoch())
         self._accepted: set[NodeId] = set()
         self._reader = metadata.reader()
-        self.garbage = Garbage(self._reader.floor(), self._reader.is_kept)
+        self.garbage = Garbage(self._reader.floor(), self._is_needed)
 
     def accept(self, node: NodeId, epoch_seen: int, commit_seen: int = 0) -> bool:
         """To be called before a datanode is told our epoch. True when it shows that the metadata is older.
@@ -83,4 +83,8 @@ class Epochs:
 
     def advanced(self, floor: ChunkId) -> None:
         """The floor that was committed."""
-        self.garbage = Garbage(floor, self._reader.is_kept, self.garbage.round + 1)
+        self.garbage = Garbage(floor, self._is_needed, self.garbage.round + 1)
+
+    def _is_needed(self, chunk: ChunkId) -> bool:
+        """Return whether a chunk is kept, or a commit has made it part of a file of which nobody was told yet."""
+        return self._reader.is_kept(chunk) or self._reader.chunk(chunk) is not None

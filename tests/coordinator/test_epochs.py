@@ -9,8 +9,10 @@ from peacefs.coordinator.metadata.group_commit import run_now
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.metadata.store import MetadataFull
 from peacefs.coordinator.namespace import operations as namespace
+from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.protocol.errors import AccessDenied
 from peacefs.protocol.ids import first_of_epoch
+from peacefs.protocol.messages import Receipt, WrittenChunk
 
 SETTLED_S = 100.0
 
@@ -176,3 +178,16 @@ def test_held_floor_stays_and_when_it_is_released_the_time_begins_anew() -> None
     assert run_now(metadata, lambda tx: tx.release_floor())
     floors = [advance(metadata, epochs, 10.0 * turn) for turn in range(40, 52)]
     assert floors[:10] == [0] * 10 and floors[-1] == drawn
+
+
+def test_chunk_that_was_just_published_is_not_garbage_before_anybody_was_told() -> None:
+    metadata = SqliteMetadata.in_memory()
+    epochs = Epochs(metadata, 0.0, settled_after_s=SETTLED_S)
+    published, lost, _version = (epochs.numbering.next() for _ in range(3))
+    written = WrittenChunk(published, published, 10, 0, [Receipt("dn-1", b"")])
+    file = namespace.FileToComplete(parse_path("/f"), "ann", False, 0o644, 3, 1 << 26, True, "r", [written])
+    run_now(metadata, lambda tx: namespace.complete_file(tx, file, 1))
+    for turn in range(1, 15):
+        advance(metadata, epochs, 10.0 * turn)
+    assert published < lost < epochs.garbage.floor
+    assert epochs.garbage.is_kept(published) and not epochs.garbage.is_kept(lost)
