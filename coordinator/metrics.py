@@ -17,6 +17,7 @@ from peacefs.protocol.service.metrics import CountElsewhere, registry
 from peacefs.protocol.values.supervised_queries import Phase
 
 from .api.admission import Admission
+from .api.audit_log import AuditLog
 from .cluster.core import Cluster
 from .cluster.membership import State
 from .metadata.group_commit import GroupCommit
@@ -76,6 +77,20 @@ def watch(
     )
     group_commit.on_taken = taken.observe
     _counter("peacefs_changes_made", "Changes of the metadata that they carried", lambda: group_commit.requests)
+
+
+def watch_audit(audit: AuditLog | None) -> None:
+    """Publishes counters of the audit log, which stay at 0 without one. Once a process."""
+    _counter(
+        "peacefs_audit_records",
+        "Requests told of in the audit log",
+        lambda: 0 if audit is None else audit.written,
+    )
+    _counter(
+        "peacefs_audit_records_lost",
+        "Requests that the audit log could not be written for",
+        lambda: 0 if audit is None else audit.lost,
+    )
 
 
 def watch_state(

@@ -7,6 +7,7 @@ import getpass
 import logging
 import os
 import random
+import signal
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -19,6 +20,7 @@ from typing import NoReturn, TypeVar
 import uvloop
 
 from peacefs.protocol import private_files
+from peacefs.protocol.asgi import App
 from peacefs.protocol.errors import BadRequest, InvalidTopology, StartupError
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import (
@@ -34,6 +36,7 @@ from peacefs.protocol.secret import (
     read_secret,
     require_secret_for,
 )
+from peacefs.protocol.service.browser_guard import BrowserGuard, OwnNames
 from peacefs.protocol.service.http_server import build_server, listen
 from peacefs.protocol.service.lifeline import announce
 from peacefs.protocol.service.process import log_to_stderr, raise_open_files_limit, stop_event
@@ -42,6 +45,8 @@ from peacefs.topology.loader import load_topology
 from peacefs.topology.model import Topology
 
 from .api.admission import Admission
+from .api.audit_log import AuditLog
+from .api.audited_requests import AuditedRequests
 from .api.rest.app import build_rest
 from .api.rest.balancer import add_balancer_routes
 from .api.rest.checkpoints import add_checkpoint_routes
@@ -64,6 +69,7 @@ from .metadata.store import MetadataFault, MetadataFull, Transaction
 from .metrics import (
     room_of,
     watch,
+    watch_audit,
     watch_schedule,
     watch_state,
     watch_supervision,
@@ -71,6 +77,7 @@ from .metrics import (
 from .namespace.permissions import Callers
 from .operations.context import Workplace
 from .operations.files import Files
+from .rpc.audited_calls import AuditedCalls
 from .rpc.client_session import ClientLinks
 from .rpc.server import NodeServer
 from .scheduling.policies import POLICY_DEFAULT
@@ -97,7 +104,11 @@ class CoordinatorOptions:
     port: int = coordinator_http_port_default
     node_port: int = coordinator_node_port_default
     advertise: str | None = None
+    #: Other names by which clients over HTTP reach it.
+    allowed_hosts: tuple[str, ...] = ()
     secret_file: Path | None = None
+    #: Where requests are told of, a line each; None for nowhere.
+    audit_log: Path | None = None
     ready_fd: int | None = None
     parent_fd: int | None = None
     #: Whether users are refused what HDFS would refuse them. Who runs the coordinator is the superuser.
@@ -166,6 +177,9 @@ class Coordinator:
     ) -> None:
         self._options = options
         self._metadata = metadata
+        self._signer = signer
+        self._audit = None if options.audit_log is None else AuditLog(options.audit_log)
+        audited = None if self._audit is None else AuditedCalls(self._audit, signer)
         epochs = Epochs(metadata, time.monotonic(), settled_after_s=options.unreferenced_kept_s)
         self._cluster = Cluster(time.monotonic(), random.Random(), described)
         self._commits = GroupCommit(metadata, self._stop_at_once, self._tell_of_room)
@@ -180,6 +194,7 @@ class Coordinator:
             self._cluster,
             epoch=self._epochs.epoch,
             on_epoch_seen=self._epochs.seen,
+            audited=audited,
             commit=lambda: metadata.tx_durable,
         )
         self._workplace = workplace = Workplace(
@@ -207,7 +222,7 @@ class Coordinator:
         self._supervising.recall()
         self._cluster.has_room = self._files.schedule.scheduling.has_room
         self._cluster.granted_pipelines = self._files.schedule.scheduling.pipelines
-        self._clients = ClientLinks(self._nodes.me, self._files)
+        self._clients = ClientLinks(self._nodes.me, self._files, audited=audited)
         self._files.administration.recall()
         self._own_work = OwnWork(
             self._reader,
@@ -224,6 +239,8 @@ class Coordinator:
         """Until a signal, or the parent's death. Raises SystemExit when its own work has failed."""
         options = self._options
         stop = stop_event(options.parent_fd)
+        if self._audit is not None:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._audit.reopen)
         # The loop is woken once for all that one commit brought.
         self._commits.deliver = asyncio.get_running_loop().call_soon_threadsafe
         sock = listen(options.host, options.port)
@@ -246,6 +263,8 @@ class Coordinator:
         self._clients.stop()
         await serving
         await self._own_work.stop()
+        if self._audit is not None:
+            self._audit.close()
         self._commits.close()
         self._reader.close()
         log.info("stopped")
@@ -276,7 +295,12 @@ class Coordinator:
         looks = CheckpointLooks(options.look_at_checkpoints, here, self._files.fencing, self._files.reporting)
         add_checkpoint_look_routes(rest, looks)
         add_query_routes(rest, self._supervising)
-        admission = Admission(WebHdfs(self._files, rest))
+        names = OwnNames(options.host, self._advertised, options.allowed_hosts)
+        app: App = BrowserGuard(WebHdfs(self._files, rest), names)
+        if self._audit is not None:
+            app = AuditedRequests(app, self._audit, self._signer)
+        admission = Admission(app)
+        watch_audit(self._audit)
         watch(self._cluster, self._commits, admission, self._files.temporary_files)
         watch_state(
             self._cluster,

@@ -191,6 +191,14 @@ class Signer:
             raise AccessDenied(f"a token to write with is wanted, this is a {type(token).__name__}")
         return token
 
+    def named_in(self, text: str) -> tuple[str | None, str | None]:
+        """The path and the user that a genuine token names, for logs; None for what it does not name."""
+        try:
+            token = self._verified(text, -inf)
+        except AccessDenied:
+            return None, None
+        return getattr(token, "path", None), getattr(token, "user", None)
+
     def _verified(self, text: str, now_s: float) -> AnyToken:
         try:
             padded = text.encode("ascii").translate(_STANDARD) + b"=" * (-len(text) % 4)

@@ -40,6 +40,7 @@ from peacefs.protocol.messages import (
     ReplicateChunk,
 )
 
+from .audited_calls import AuditedCalls
 from .datanode_session import NodeLink
 from .fair_turns import Turns
 
@@ -57,6 +58,7 @@ class NodeServer:
         on_epoch_seen: Callable[[NodeId, int, int], None],
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
+        audited: AuditedCalls | None = None,
         commit: Callable[[], int] = lambda: 0,
     ) -> None:
         """`on_epoch_seen` is told which epoch and commit a datanode has seen; `commit` gives the last durable."""
@@ -64,6 +66,7 @@ class NodeServer:
         self.cluster = cluster
         self.clock = clock
         self.wall_clock = wall_clock
+        self.audited = audited
         self.epoch = epoch
         self.on_epoch_seen = on_epoch_seen
         self.commit = commit
