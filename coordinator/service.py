@@ -31,6 +31,7 @@ from peacefs.protocol.limits import (
     read_token_lifetime_s,
     streams_per_node_default,
     thread_switch_interval_s,
+    unreferenced_chunk_kept_s,
 )
 from peacefs.protocol.secret import (
     find_secret_file,
@@ -131,6 +132,8 @@ class CoordinatorOptions:
     look_at_checkpoints: tuple[str, ...] = ()
     #: How many chunks a datanode takes at once, where nothing else says what it can.
     streams_per_node: int = streams_per_node_default
+    #: What is written for no file is deleted when its writer has been silent for so long.
+    unreferenced_kept_s: float = unreferenced_chunk_kept_s
 
 
 def run(options: CoordinatorOptions) -> None:
@@ -182,7 +185,7 @@ class Coordinator:
         self._signer = signer
         self._audit = None if options.audit_log is None else AuditLog(options.audit_log)
         audited = None if self._audit is None else AuditedCalls(self._audit, signer)
-        epochs = Epochs(metadata)
+        epochs = Epochs(metadata, time.monotonic(), settled_after_s=options.unreferenced_kept_s)
         self._cluster = Cluster(
             time.monotonic(), random.Random(), described, nonce=lambda: secrets.token_bytes(proof_nonce_bytes)
         )

@@ -34,6 +34,7 @@ from .balancer import Balancer
 from .chunk_map import ChunkMap
 from .chunk_writes import Abandonment
 from .commands import Order, delete_orders
+from .garbage import Garbage
 from .hearsay import Hearsay
 from .membership import Membership, Node, State, Transition
 from .network import Network
@@ -294,8 +295,8 @@ class Cluster:
 
     # -- time --------------------------------------------------------------------------------------
 
-    def tick(self, now_s: float, floor: ChunkId) -> Ticked:
-        """To be called several times a second. `floor`: unclaimed chunks below it are garbage."""
+    def tick(self, now_s: float, garbage: Garbage) -> Ticked:
+        """To be called several times a second. `garbage` says which unclaimed chunks are."""
         ticked = Ticked(transitions=self.members.tick(now_s))
         self._ticked_s = now_s
         for node in self.members.take_ended(now_s):
@@ -315,15 +316,15 @@ class Cluster:
                 now_s, self.chunks, self.members, self._placement.target_chooser(), self.has_room
             )
             ticked.copies += self.balancer.tick(now_s, self.chunks, self.members, self.repair)
-            ticked.orders += self._clean_up(now_s, floor)
+            ticked.orders += self._clean_up(now_s, garbage)
             self.balancer.ask(now_s, self.chunks, self.members, self.possession)
             self._surplus.ask(now_s, self.balancer.arrived)
             ticked.questions = self.possession.take_questions(now_s)
         return ticked
 
-    def _clean_up(self, now_s: float, floor: ChunkId) -> list[Order]:
+    def _clean_up(self, now_s: float, garbage: Garbage) -> list[Order]:
         doomed: dict[NodeId, list[Replica]] = {}
-        for node, replica in self.chunks.unclaimed.below(floor, garbage_chunks_per_tick):
+        for node, replica in self.chunks.unclaimed.below(garbage, garbage_chunks_per_tick):
             doomed.setdefault(node, []).append(replica)
         for drop in self._proven_drops(now_s):
             self.repair.drop_ordered(now_s, drop.chunk, drop.node)
@@ -409,6 +410,11 @@ class Cluster:
         state = self.chunks.get(chunk)
         holders = self.transient.holders(chunk) if state is None else state.holders
         return self._placement.nearest_first(holders, near_host)
+
+    def is_held(self, chunk: ChunkId) -> bool:
+        """Return whether a datanode has said that it holds something of a chunk, of a file or of none."""
+        state = self.chunks.get(chunk)
+        return chunk in self.chunks.unclaimed if state is None else bool(state.holders)
 
     @property
     def chunks_with_leave(self) -> Set[ChunkId]:

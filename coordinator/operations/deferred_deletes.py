@@ -2,7 +2,8 @@
 
 A reader that has the layout of a file goes on reading by it. So their replicas are dropped, after the commit that
 replaced them, as late as a token may be renewed that was given before. A coordinator that restarts has forgotten
-them: datanodes hold them then for no file, and they go when they are below the floor.
+them: datanodes hold them then for no file, and they are kept by that commit for as long
+(`Transaction.keep_chunk`).
 """
 
 from __future__ import annotations

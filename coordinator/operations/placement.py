@@ -6,7 +6,7 @@ from peacefs.coordinator.cluster.membership import Node
 from peacefs.coordinator.scheduling.write_sets import InFlight
 from peacefs.protocol.errors import NoDatanodes
 from peacefs.protocol.ids import ChunkId, NodeId
-from peacefs.protocol.limits import grant_open_s, write_token_lifetime_s
+from peacefs.protocol.limits import chunk_begin_s, grant_open_s, write_token_lifetime_s
 from peacefs.protocol.messages import Allocated, GrantedChunk, Hop
 from peacefs.protocol.tokens import ChunkWrite, FirstChunk
 
@@ -37,12 +37,13 @@ class Placing:
             self._at.monotonic(), chunk, writer_host, replication, exclude, write_token_lifetime_s
         )
         self._at.cluster.abandonment.hand(chunk, writer)
+        # Who comes later is given another: this one may be garbage before its writer can say that it is kept.
+        begin_by_s = self._at.wall_clock() + chunk_begin_s
         hops, head = [node.hop for node in nodes], nodes[0]
         if is_shown:
-            expires_s = self._at.wall_clock() + write_token_lifetime_s
-            token = self._at.signer.sign(FirstChunk(expires_s, chunk, version, hops, head.registration.process))
+            token = self._at.signer.sign(FirstChunk(begin_by_s, chunk, version, hops, head.registration.process))
         else:
-            token = self.write_token(chunk, version, hops)
+            token = self._at.signer.sign(ChunkWrite(begin_by_s, chunk, version, hops))
         return Allocated(chunk, version, hops, token), head
 
     def place_ahead(self, replication: int, writer_host: str | None, writer: str) -> Allocated | None:
@@ -66,7 +67,7 @@ class Placing:
         return GrantedChunk(grant.index, at.numbering.epoch, grant.number, allocated)
 
     def write_token(self, chunk: ChunkId, version: int, pipeline: list[Hop]) -> str:
-        """Leave to write a version of a chunk through these nodes, where they are now."""
+        """Leave to copy a version of a chunk through these nodes as they are now, or to measure them with one."""
         expires_s = self._at.wall_clock() + write_token_lifetime_s
         return self._at.signer.sign(ChunkWrite(expires_s, chunk, version, pipeline))
 

@@ -141,10 +141,8 @@ class PipelineHop:
         """Raises AccessDenied, and GrantLapsed for leave that was good once. A grant that was used in time may
         reach the next hop a little late."""
         token = self._signer.verify_even_late(opening.token, ChunkWrite)
-        if token.grant and token.expires_s < now_s - grant_clock_slack_s:
-            raise GrantLapsed("the chunk was not begun while its grant was good; ask for it again")
-        if not token.grant and token.expires_s < now_s:
-            raise AccessDenied("the token has expired; ask the coordinator for a new one")
+        if token.expires_s < now_s - grant_clock_slack_s:
+            raise GrantLapsed("the chunk was not begun while the leave to write it was good; ask for another")
         if (token.chunk, token.version) != (opening.chunk, opening.version):
             raise AccessDenied("the token is for another chunk")
         if self._node not in token.nodes:

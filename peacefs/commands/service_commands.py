@@ -16,6 +16,7 @@ from peacefs.protocol.limits import (
     copy_bytes_per_second_min,
     datanode_data_port_default,
     datanode_http_port_default,
+    keep_chunks_interval_s,
     read_token_lifetime_s,
     read_token_renewable_s,
     reserved_bytes_default,
@@ -23,6 +24,8 @@ from peacefs.protocol.limits import (
     scrub_period_s,
     streams_per_node_default,
     temporary_age_hours_min,
+    unreferenced_chunk_kept_s,
+    unreferenced_kept_s_min,
 )
 
 from .service_options import (
@@ -72,6 +75,17 @@ def coordinator(
         ),
     ] = None,
     trash_minutes: TrashMinutes = 0,
+    unreferenced_kept: Annotated[
+        float,
+        typer.Option(
+            "--unreferenced-kept",
+            metavar="SECONDS",
+            min=unreferenced_kept_s_min,
+            help="Delete what was written for no file when its writer has not said for so long that it holds it. "
+            f"Writers say so every {keep_chunks_interval_s:g} seconds: with less than four times that, slow ones "
+            "lose files.",
+        ),
+    ] = unreferenced_chunk_kept_s,
     collect_temporary: Annotated[
         float | None,
         typer.Option(
@@ -153,6 +167,7 @@ def coordinator(
             trash_minutes=trash_minutes,
             audit_log=audit_log,
             collect_temporary_hours=collect_temporary,
+            unreferenced_kept_s=unreferenced_kept,
             groups=dict(_group(text) for text in groups or ()),
             topology=topology_file,
             policy=policy,

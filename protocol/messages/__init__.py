@@ -10,7 +10,7 @@
                  coordinator -> ProveReplicas, datanode -> ReplicasProven;
                  coordinator -> BalanceDisks, datanode -> DiskBalance
     files        client -> CreateFile, PublishFile, OpenFile; client or gateway -> AllocateChunk, CompleteFile,
-                 FlushFile, GetLayout, ReportCorrupt, RenewLease, AbandonLease; gateway -> TakeLease
+                 FlushFile, GetLayout, ReportCorrupt, RenewLease, KeepChunks, AbandonLease; gateway -> TakeLease
     grants       writer -> StateWriteSet, StreamEnded; coordinator -> Scheduled, Granted, GrantRefused;
                  coordinator -> AskStreams, datanode -> StreamsFound
     reads        client -> StateReads; coordinator -> ReadsScheduled
@@ -66,6 +66,7 @@ from .files import (
     Flushed,
     FlushFile,
     GetLayout,
+    KeepChunks,
     Layout,
     Leased,
     Opened,
@@ -127,6 +128,7 @@ __all__ = [
     "HeartbeatAck",
     "Hello",
     "Hop",
+    "KeepChunks",
     "Layout",
     "Leased",
     "Message",
@@ -201,6 +203,7 @@ AnyMessage = (
     | TakeLease
     | Leased
     | RenewLease
+    | KeepChunks
     | AbandonLease
     | GetLayout
     | Layout

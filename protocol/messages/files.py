@@ -143,6 +143,13 @@ class RenewLease(Message, frozen=True):
     token: str
 
 
+class KeepChunks(Message, frozen=True):
+    """The writer of `token` still holds these chunks, which are written, or being written, for no file yet."""
+
+    token: str
+    chunks: list[ChunkId]
+
+
 class AbandonLease(Message, frozen=True):
     """The holder of a lease gives it up; nothing of what it has written will be part of the file."""
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.play import Play, registration
 
+from peacefs.coordinator.cluster.garbage import Garbage
 from peacefs.coordinator.cluster.repair import Copy
 from peacefs.coordinator.metadata.model import ChunkRecord, Mode
 from peacefs.peace.balance_plan import BalancePlan, Fill, Phase
@@ -71,7 +72,7 @@ class BalancedPlay(Play):
         """A quarter of a second in which nothing is obeyed; what is ordered to be copied."""
         self.now_s += 0.25
         self.cluster.balancer.renew(self.now_s, "run")
-        ticked = self.cluster.tick(self.now_s, 0)
+        ticked = self.cluster.tick(self.now_s, Garbage())
         self.obey_deletes(ticked.orders)
         self.prove(ticked)
         return ticked.copies
@@ -217,7 +218,7 @@ class TestARun:
             for node in play.held:
                 play.beat(node)
             assert not [
-                copy for copy in play.cluster.tick(play.now_s, 0).copies if play.phase is not Phase.RUNNING
+                copy for copy in play.cluster.tick(play.now_s, Garbage()).copies if play.phase is not Phase.RUNNING
             ]
         assert play.phase is Phase.ABANDONED
         for copy in copies:
@@ -313,7 +314,7 @@ class TestAMove:
             play.cluster.balancer.renew(play.now_s, "run")
             for node in set(play.held) - {other}:
                 play.beat(node)
-            play.cluster.tick(play.now_s, 0)
+            play.cluster.tick(play.now_s, Garbage())
         play.copy(copy)
         assert copy.chunk in play.held[copy.source]
 

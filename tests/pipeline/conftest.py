@@ -288,7 +288,7 @@ class Cluster:
             block_checksums(data),
             last,
         )
-        self.driver.run(send(connection, opening, data, timeout_s=5.0))
+        self.driver.run(send(connection, opening, data, timeout_s=60.0))
 
     def connect(self, name: str) -> Connection:
         """To a node's data server, as a client that knows no secret."""
@@ -297,7 +297,7 @@ class Cluster:
         return connection
 
     def answer(self, connection: Connection) -> Message:
-        return self.driver.run(receive(connection, timeout_s=5.0)).message
+        return self.driver.run(receive(connection, timeout_s=60.0)).message
 
     def forget(self) -> None:
         for connection in self.by_hand:

@@ -14,7 +14,7 @@ from peacefs.datanode.pipeline.active_streams import StreamsUnderWay
 from peacefs.protocol.checksums import block_checksums
 from peacefs.protocol.errors import AccessDenied, DiskFull, GrantLapsed, NoDatanodes, PeerError, StaleVersion
 from peacefs.protocol.ids import Numbering
-from peacefs.protocol.limits import MIB, chunk_bytes_max, packet_bytes, write_attempts_max
+from peacefs.protocol.limits import MIB, chunk_bytes_max, grant_clock_slack_s, packet_bytes, write_attempts_max
 from peacefs.protocol.messages import Failure, Hop, Packet, WriteAck, WriteChunk
 from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.tokens import ChunkRead, ChunkWrite, Signer
@@ -129,7 +129,7 @@ def test_a_writer_whose_own_sums_are_wrong_gets_no_acknowledgement(cluster):
     allocated = cluster.coordinator.allocated(["n0"])
     connection = cluster.connect("n0")
     opening = WriteChunk(allocated.token, allocated.chunk, allocated.version, b"\0\0\0\0", last=True)
-    cluster.driver.run(fx.send(connection, opening, b"data", timeout_s=5.0))
+    cluster.driver.run(fx.send(connection, opening, b"data", timeout_s=60.0))
     answer = cluster.answer(connection)
     assert isinstance(answer, Failure) and answer.code == "ChecksumMismatch"
     assert cluster.nodes[0].store.replicas() == []
@@ -230,8 +230,21 @@ def refusal(cluster, allocated, data=b"data"):
 
 
 def test_an_expired_token_is_refused(cluster):
-    answer = refusal(cluster, cluster.coordinator.allocated(["n0"], lifetime_s=-1))
-    assert answer.code == "AccessDenied" and "expired" in answer.message
+    answer = refusal(cluster, cluster.coordinator.allocated(["n0"], lifetime_s=-2 * grant_clock_slack_s))
+    assert answer.code == "GrantLapsed" and "ask for another" in answer.message
+
+
+def test_chunk_that_is_begun_too_late_is_replaced_by_another(cluster, monkeypatch):
+    allocated, late = cluster.coordinator.allocated, [-2 * grant_clock_slack_s]
+    monkeypatch.setattr(
+        cluster.coordinator,
+        "allocated",
+        lambda nodes, grant: allocated(nodes, lifetime_s=late.pop() if late else 60.0),
+    )
+    cluster.write(b"x")
+    assert cluster.read() == b"x"
+    first, second = cluster.coordinator.allocations
+    assert (first.abandoned, second.abandoned is not None, second.exclude) == (None, True, [])
 
 
 def test_a_token_that_is_signed_with_another_secret_is_refused(cluster):
@@ -268,8 +281,12 @@ def test_a_token_for_other_nodes_is_refused(cluster):
 
 def test_a_refused_token_is_not_tried_elsewhere(cluster, monkeypatch):
     allocated = cluster.coordinator.allocated
-    monkeypatch.setattr(cluster.coordinator, "allocated", lambda nodes, grant: allocated(nodes, lifetime_s=-1))
-    with pytest.raises(AccessDenied, match="expired"):
+    monkeypatch.setattr(
+        cluster.coordinator,
+        "allocated",
+        lambda nodes, grant: msgspec.structs.replace(allocated(nodes), token=allocated(nodes).token),
+    )
+    with pytest.raises(AccessDenied, match="for another chunk"):
         cluster.write(b"x")
     assert len(cluster.coordinator.allocations) == 1
 
@@ -302,7 +319,7 @@ def test_packets_out_of_order_are_refused(cluster, wrong, until):
     connection = cluster.connect("n0")
     allocated = cluster.coordinator.allocated(["n0", "n1"])
     cluster.send_first(connection, allocated, bytes(packet_bytes), last=False)
-    cluster.driver.run(fx.send(connection, wrong, b"", timeout_s=5.0))
+    cluster.driver.run(fx.send(connection, wrong, b"", timeout_s=60.0))
     answer = cluster.answer(connection)
     assert isinstance(answer, Failure) and answer.code == "ProtocolViolation"
     until(lambda: all(node.is_quiet() for node in cluster.nodes), "every hop has let go")
@@ -315,7 +332,7 @@ def test_a_chunk_that_never_ends_is_refused_at_the_limit(cluster):
     sums = block_checksums(data)
     cluster.send_first(connection, cluster.coordinator.allocated(["n0"]), data, last=False)
     for offset in range(packet_bytes, chunk_bytes_max + packet_bytes, packet_bytes):
-        cluster.driver.run(fx.send(connection, Packet(offset, sums), data, timeout_s=5.0))
+        cluster.driver.run(fx.send(connection, Packet(offset, sums), data, timeout_s=60.0))
     answer = cluster.answer(connection)
     assert isinstance(answer, Failure) and answer.code == "BadRequest"
 
@@ -334,7 +351,7 @@ def test_a_hop_that_hears_nothing_names_the_hop_before_it(make_cluster):
     connection = cluster.connect("n1")
     allocated = cluster.coordinator.allocated(["n0", "n1"])
     opening = WriteChunk(allocated.token, allocated.chunk, allocated.version, block_checksums(b"x"))
-    cluster.driver.run(fx.send(connection, opening, b"x", timeout_s=5.0))
+    cluster.driver.run(fx.send(connection, opening, b"x", timeout_s=60.0))
     answer = cluster.answer(connection)
     assert isinstance(answer, Failure)
     assert (answer.code, answer.culprit) == ("PeerTimeout", "n0")

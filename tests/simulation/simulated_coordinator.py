@@ -41,7 +41,6 @@ from peacefs.coordinator.cluster.membership import State
 from peacefs.coordinator.cluster.possession import Question
 from peacefs.coordinator.cluster.repair import Copy
 from peacefs.coordinator.metadata.epochs import Epochs
-from peacefs.coordinator.metadata.group_commit import run_now
 from peacefs.coordinator.metadata.model import Kind, RenameMode
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.namespace.permissions import Callers
@@ -58,7 +57,7 @@ from peacefs.protocol.limits import (
     restore_epoch_jump_max,
     tick_interval_s,
     tidy_interval_s,
-    write_token_lifetime_s,
+    unreferenced_chunk_kept_s,
 )
 from peacefs.protocol.messages import (
     AbandonLease,
@@ -72,6 +71,7 @@ from peacefs.protocol.messages import (
     GrantRefused,
     Heartbeat,
     HeartbeatAck,
+    KeepChunks,
     Message,
     PublishFile,
     Register,
@@ -123,7 +123,7 @@ class SimulatedCoordinator:
         self._streams_per_node = streams_per_node
         self.node = world.add_node("coordinator")
         self.metadata = SqliteMetadata.in_memory()
-        self.tokens_live_s = write_token_lifetime_s
+        self.tokens_live_s = unreferenced_chunk_kept_s
         self.datanodes: dict[str, SimulatedDatanode] = {}
         self.liars: dict[str, LyingDatanode] = {}
         self.cluster: Cluster
@@ -141,11 +141,12 @@ class SimulatedCoordinator:
         )
         reader = writer.reader()
         self.cluster = Cluster(world.now_s, Random(world.random.random()))
-        self.epochs = Epochs(self.metadata, settled_after_s=self.tokens_live_s)
+        self.epochs = Epochs(self.metadata, world.now_s, settled_after_s=self.tokens_live_s)
         self._drops = DropWatch(self.liars)
         self._links: dict[str, str] = {}
         self._tidy_at_s = 0.0
 
+        self._commit = writer.commit
         workplace = Workplace(
             reader,
             writer.commit,
@@ -195,7 +196,7 @@ class SimulatedCoordinator:
 
     def _keep_ticking(self) -> fx.Steps[None]:
         while True:
-            ticked = self.cluster.tick(self.world.now_s, self.metadata.reader().floor())
+            ticked = self.cluster.tick(self.world.now_s, self.epochs.garbage)
             self._send(ticked.orders)
             for transition in ticked.transitions:
                 if transition.after is State.DEAD:
@@ -206,18 +207,18 @@ class SimulatedCoordinator:
                 self._start_copy(copy)
             for question in ticked.questions:
                 self._ask_for_proof(question)
-            self.files.appending.drop_superseded()
+            yield from self._raise_floor().__await__()
             yield from self.files.names.reclaim().__await__()
+            self.files.appending.drop_superseded()
             if self.world.now_s >= self._tidy_at_s:
                 self._tidy_at_s = self.world.now_s + tidy_interval_s
-                self._raise_floor()
                 yield from self.files.names.forget_answers().__await__()
             yield from fx.sleep(tick_interval_s)
 
-    def _raise_floor(self) -> None:
-        floor = self.epochs.settled(self.world.now_s)
-        if floor is not None:
-            run_now(self.metadata, lambda tx: tx.raise_floor(floor))
+    async def _raise_floor(self) -> None:
+        change = self.epochs.advance(self.world.now_s)
+        if change is not None:
+            self.epochs.advanced(await self._commit(change))
 
     def _keep_emptying_trash(self) -> fx.Steps[None]:
         yield from self.files.trash.prepare().__await__()
@@ -320,6 +321,8 @@ class SimulatedCoordinator:
                 return await self.files.writing.flush(message, None)
             case Extend():
                 return await self.files.appending.extend(message.path, message.user, message.holder, None)
+            case KeepChunks():
+                return await self.files.writing.keep(message)
             case RenewLease():
                 return await self.files.appending.renew(message)
             case AbandonLease():

@@ -8,6 +8,7 @@ from random import Random
 from types import MappingProxyType
 
 from peacefs.coordinator.cluster.core import Cluster, Ticked
+from peacefs.coordinator.cluster.garbage import Garbage
 from peacefs.coordinator.cluster.repair import Copy
 from peacefs.coordinator.metadata.model import ChunkRecord
 from peacefs.protocol.messages import (
@@ -91,7 +92,7 @@ class Play:
             self.now_s += 0.5
             for node in self.beating:
                 self.cluster.heartbeat(self.now_s, node, Heartbeat(USAGE))
-            ticked = self.cluster.tick(self.now_s, self.floor)
+            ticked = self.cluster.tick(self.now_s, Garbage(self.floor))
             self.prove(ticked)
             yield ticked
 

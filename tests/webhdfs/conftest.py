@@ -50,6 +50,7 @@ from peacefs.protocol.messages import (
     CompleteFile,
     Done,
     GetLayout,
+    KeepChunks,
     Message,
     Register,
     RenewLease,
@@ -118,7 +119,7 @@ class Served:
 
     def request(self, method: str, target: str, body: Any = None, headers: dict[str, str] | None = None) -> Reply:
         """One request on a connection of its own, exactly as given: nothing is encoded or followed."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=180)
         try:
             connection.request(method, target, body=body, headers=headers or {})
             response = connection.getresponse()
@@ -127,7 +128,7 @@ class Served:
             connection.close()
 
     def connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port), timeout=20)
+        return socket.create_connection(("127.0.0.1", self.port), timeout=180)
 
     def connections(self) -> int:
         """How many are open, in the eyes of the server."""
@@ -211,6 +212,7 @@ class NameSide:
             AllocateChunk: lambda m: self.files.writing.allocate(m, None),
             CompleteFile: lambda m: self.files.writing.complete(m, None),
             TakeLease: lambda m: self.files.appending.take_lease(m, None),
+            KeepChunks: lambda m: self.files.writing.keep(m),
             RenewLease: lambda m: self.files.appending.renew(m),
             AbandonLease: lambda m: self.files.appending.abandon(m),
             GetLayout: lambda m: self.files.reading.layout(m, None),

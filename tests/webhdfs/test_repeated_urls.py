@@ -98,8 +98,8 @@ def test_no_data_server_takes_the_leave_in_the_url(data, path):
     first = first_of(redirect)
     connection = data.driver.run(fx.connect(data.server.address, "dn-1"))
     opening = WriteChunk(leave_of(redirect), first.chunk, first.version, block_checksums(b"x"), last=True)
-    data.driver.run(fx.send(connection, opening, b"x", timeout_s=5.0))
-    answer = data.driver.run(fx.receive(connection, timeout_s=5.0)).message
+    data.driver.run(fx.send(connection, opening, b"x", timeout_s=60.0))
+    answer = data.driver.run(fx.receive(connection, timeout_s=60.0)).message
     data.driver.run(fx.close(connection))
     assert isinstance(answer, Failure) and answer.code == "AccessDenied"
     assert first.chunk not in stored(data)
