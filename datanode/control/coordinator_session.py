@@ -52,6 +52,7 @@ from peacefs.protocol.messages import (
     HeartbeatAck,
     Message,
     Pace,
+    ProveReplicas,
     Register,
     Registered,
     Replica,
@@ -68,7 +69,7 @@ from peacefs.protocol.runtime.effects import Address
 log = logging.getLogger("peacefs.datanode")
 
 Respond = Callable[[Message], None]
-_ORDERS = ReplicateChunk | DeleteChunks | VerifyChunks
+_ORDERS = ReplicateChunk | DeleteChunks | VerifyChunks | ProveReplicas
 
 
 class Datanode(Protocol):

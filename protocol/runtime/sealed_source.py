@@ -8,6 +8,8 @@ from peacefs.protocol.limits import frame_ahead_bytes, packet_bytes
 from peacefs.protocol.seals import LENGTH_BYTES, RECORD_BYTES_OVER, SEAL_BYTES, Opener, record_length
 
 _NOTHING = memoryview(b"")
+# A plain number: flags of an enumeration cost microseconds.
+_WAIT_ALL = int(socket.MSG_WAITALL)
 #: A small record is received with one call, and the beginning of a large one with it.
 _BUFFER_BYTES = frame_ahead_bytes + RECORD_BYTES_OVER
 
@@ -42,7 +44,8 @@ class SealedSource:
         With MSG_WAITALL as many as there is room for, unless time is up. Raises BlockingIOError, OSError,
         ProtocolViolation.
         """
-        waits_for_all = bool(flags & socket.MSG_WAITALL)
+        flags = int(flags)
+        waits_for_all = bool(flags & _WAIT_ALL)
         filled = self._give(view)
         if filled and not waits_for_all:
             return filled
@@ -97,7 +100,7 @@ class SealedSource:
         self._at, self._end = 0, kept
         if length is None:
             # What else would come is not known: this takes what is there.
-            flags &= ~socket.MSG_WAITALL
+            flags &= ~_WAIT_ALL
             needed = len(self._raw)
         count = self._socket.recv_into(self._raw[kept:needed], 0, flags)
         self._end += count

@@ -45,6 +45,7 @@ from peacefs.protocol.tokens import Signer
 
 from .command_list import CommandList, read_command_list, start_of
 from .reconciliation import Key, key_of, reconcile
+from .run_account import Accounts, hide_memory, home_of
 from .run_process import RunProcess
 
 log = logging.getLogger("peacefs.agent")
@@ -73,7 +74,11 @@ class AgentOptions:
 def run(options: AgentOptions) -> None:
     """Serves until it is told to stop. Raises StartupError when it cannot start."""
     log_to_stderr()
+    hide_memory()
     listed = read_command_list(options.commands)
+    accounts = Accounts(listed.accounts, os.geteuid())
+    if warning := accounts.warning():
+        log.warning(warning)
     secret_file = find_secret_file(options.secret_file)
     if secret_file is None:
         raise StartupError("an agent needs the cluster's secret: pass --secret-file")
@@ -90,17 +95,24 @@ def run(options: AgentOptions) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     when_parent_dies(options.parent_fd, stop.set)
-    Agent(options, listed, logs.absolute(), signer, stop).serve()
+    Agent(options, listed, accounts, logs.absolute(), signer, stop).serve()
 
 
 class Agent:
     """Used from one thread, but for the event that stops it."""
 
     def __init__(
-        self, options: AgentOptions, listed: CommandList, logs: Path, signer: Signer, stop: threading.Event
+        self,
+        options: AgentOptions,
+        listed: CommandList,
+        accounts: Accounts,
+        logs: Path,
+        signer: Signer,
+        stop: threading.Event,
     ) -> None:
         self._options = options
         self._listed = listed
+        self._accounts = accounts
         self._logs = logs
         self._stop = stop
         host = options.host or socket.gethostname()
@@ -199,16 +211,13 @@ class Agent:
 
     def _start(self, order: RunOrder, coordinator: str) -> None:
         key = key_of(order)
-        start = start_of(order, self._listed, coordinator, dict(os.environ))
-        if start is None:
-            self._ended[key] = RunReport(
-                *key, ended=True, last_words=f"this agent's list does not allow {order.command} so"
-            )
-            return
         if len(self._running) >= self._listed.runs_max:
             return  # one of them is to end first
         self._drop_old_logs(order.query)
         try:
+            account = self._accounts.of(order.user)
+            home = home_of(account, self._logs.parent)
+            start = start_of(order, self._listed, coordinator, os.environ, account, home)
             self._running[key] = RunProcess(start, self._logs / f"{order.query}.{order.run}.log")
         except QueryFailed as fault:
             self._ended[key] = RunReport(*key, ended=True, last_words=fault.message)
