@@ -274,6 +274,8 @@ class Writing:
                 raise BadRequest("a chunk without receipts is on no datanode; write it again")
             for receipt in chunk.receipts:
                 self._at.signer.verify_receipt(receipt, chunk.chunk, chunk.version, chunk.length, chunk.checksum)
+            if all(self._at.cluster.members.is_revoked(receipt.node) for receipt in chunk.receipts):
+                raise AccessDenied("only datanodes that were revoked have a chunk of this file; write it again")
         if self._at.reader.floor_held():
             await self._find_again([chunk.chunk for chunk in chunks])
 

@@ -7,6 +7,7 @@ and copies whose answers go back to the core, leave from here.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import time
 from collections.abc import Callable, Coroutine, Sequence
@@ -86,11 +87,14 @@ class NodeServer:
         #: Links that have more to do than fitted into their turn.
         self.turns = Turns()
 
-    async def start(self, host: str, port: int) -> int:
-        """Listens; gives the port. Raises OSError when the address cannot be had."""
+    async def start(self, host: str, port: int, advertised: str = "") -> int:
+        """Listens; gives the port. Datanodes may reach it by `advertised`, too. Raises OSError."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: NodeLink(self), host, port, backlog=hellos_waiting_max)
-        return int(self._server.sockets[0].getsockname()[1])
+        bound = int(self._server.sockets[0].getsockname()[1])
+        if advertised:
+            self.me = dataclasses.replace(self.me, addresses=(f"{advertised}:{bound}",))
+        return bound
 
     async def stop(self) -> None:
         if self._server is not None:
@@ -144,6 +148,12 @@ class NodeServer:
         if isinstance(reply, Failure):
             raise from_wire(reply.code, reply.message, reply.culprit)
         return reply
+
+    def hang_up(self, node: NodeId) -> None:
+        """Ends the session of a datanode; it may come again if it is let in."""
+        link = self._links.get(node)
+        if link is not None:
+            link.close()
 
     def _copied(self, copy: Copy, reply: Message) -> None:
         copied = isinstance(reply, Done)
