@@ -14,20 +14,26 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import uvloop
+from fastapi import FastAPI
 
+from peacefs.protocol.asgi import App
 from peacefs.protocol.errors import BadRequest, InvalidTopology, StartupError
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import (
+    bearer_token_min_s,
+    checkpoint_look_timeout_s,
     coordinator_http_port_default,
     coordinator_node_port_default,
     streams_per_node_default,
     thread_switch_interval_s,
 )
+from peacefs.protocol.messages import Trust
 from peacefs.protocol.secret import (
     find_secret_file,
+    is_loopback,
     read_or_make_secret,
     read_secret,
     require_secret_for,
@@ -36,20 +42,26 @@ from peacefs.protocol.service.http_server import build_server, listen
 from peacefs.protocol.service.lifeline import announce
 from peacefs.protocol.service.process import log_to_stderr, raise_open_files_limit, stop_event
 from peacefs.protocol.tokens import Signer
+from peacefs.protocol.values.authentication import AuthenticationMode
 from peacefs.topology.loader import load_topology
 from peacefs.topology.model import Topology
 
+from .api.admin_socket import is_own_user, listen_for_administrators, remove_socket
 from .api.admission import Admission
+from .api.authentication import Authentication, Authenticator, LocalAdministration
 from .api.rest.app import build_rest
 from .api.rest.balancer import add_balancer_routes
 from .api.rest.checkpoints import add_checkpoint_routes
 from .api.rest.metadata import add_metadata_routes
 from .api.rest.network import add_reload_route
+from .api.rest.oauth import add_token_endpoint
 from .api.rest.queries import add_query_routes
 from .api.rest.rest_access import superusers_only
 from .api.rest.rest_checkpoint_looks import add_checkpoint_look_routes
 from .api.rest.rest_disk_balance import add_disk_balance_route
+from .api.rest.tokens import no_token_routes, token_routes
 from .api.webhdfs import WebHdfs
+from .authentication.service import WhoIsWho, who_is_who
 from .background.epoch_floor import EpochDesk
 from .background.tasks import OwnWork, is_own_work
 from .cluster.core import Cluster
@@ -81,6 +93,7 @@ T = TypeVar("T")
 
 #: How an address that stands for all of a machine's is reached from there.
 _LOOPBACK_OF = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
+_NAMES_ARE_BELIEVED = Trust()
 _EXIT_AFTER_DISK_FAULT = 74  # EX_IOERR
 _EXIT_AFTER_FAILED_WORK = 70  # EX_SOFTWARE
 
@@ -113,6 +126,15 @@ class CoordinatorOptions:
     look_at_checkpoints: tuple[str, ...] = ()
     #: How many chunks a datanode takes at once, where nothing else says what it can.
     streams_per_node: int = streams_per_node_default
+    #: How callers show who they are; None: by names that are believed on loopback, by tokens elsewhere.
+    authentication: AuthenticationMode | None = None
+
+    @property
+    def asks_for_tokens(self) -> bool:
+        """Whether callers are asked for one."""
+        if self.authentication is not None:
+            return self.authentication is AuthenticationMode.TOKEN
+        return not is_loopback(self.host) or not is_loopback(self.advertise or self.host)
 
 
 def run(options: CoordinatorOptions) -> None:
@@ -171,11 +193,16 @@ class Coordinator:
         self._epochs = EpochDesk(
             epochs, self._reader, self._commit, self._cluster.chunks.unclaimed, self._stop_at_once
         )
+        callers = Callers(getpass.getuser() if options.check_permissions else None, options.groups)
+        self._who: WhoIsWho | None = None
+        if options.asks_for_tokens:
+            self._who = who_is_who(self._reader, self._commit, options.directory, metadata.cluster_id, callers)
         self._nodes = NodeServer(
             Identity(metadata.cluster_id, "coordinator", "coordinator", signer),
             self._cluster,
             epoch=self._epochs.epoch,
             on_epoch_seen=self._epochs.seen,
+            trust=self._trust,
         )
         workplace = Workplace(
             self._reader,
@@ -184,7 +211,7 @@ class Coordinator:
             signer,
             epochs.numbering,
             self._nodes.send,
-            Callers(getpass.getuser() if options.check_permissions else None, options.groups),
+            callers,
         )
         self._files = Files(
             workplace,
@@ -202,7 +229,14 @@ class Coordinator:
         self._supervising.recall()
         self._cluster.has_room = self._files.schedule.scheduling.has_room
         self._cluster.granted_pipelines = self._files.schedule.scheduling.pipelines
-        self._clients = ClientLinks(self._nodes.me, self._files)
+        self._authenticator = (
+            Authenticator(self._who.verifier, self._who.delegation) if self._who is not None else None
+        )
+        self._clients = ClientLinks(
+            self._nodes.me,
+            self._files,
+            authenticate=self._authenticator.of_client if self._authenticator is not None else None,
+        )
         self._files.administration.recall()
         self._own_work = OwnWork(
             self._reader,
@@ -212,6 +246,7 @@ class Coordinator:
             self._supervising,
             self._epochs,
             collect_temporary_hours=options.collect_temporary_hours,
+            tokens=self._who.tokens if self._who is not None else None,
         )
 
     async def serve(self) -> None:
@@ -220,25 +255,33 @@ class Coordinator:
         stop = stop_event(options.parent_fd)
         # The loop is woken once for all that one commit brought.
         self._commits.deliver = asyncio.get_running_loop().call_soon_threadsafe
+        if self._who is not None:
+            await self._who.tokens.begin()
+        local_socket = listen_for_administrators(options.directory)
         sock = listen(options.host, options.port)
         http_port = sock.getsockname()[1]
         self._address = f"{self._advertised}:{http_port}"
-        server = build_server(self._http(http_port), self._clients.link)
+        app = self._http(http_port)
+        server = build_server(app, self._clients.link)
+        local = LocalAdministration(app, getpass.getuser())
+        local_server = build_server(local, lambda: self._clients.link_of(local.caller), is_own_user)
         try:
             node_port = await self._nodes.start(options.host, options.node_port)
         except OSError as error:
             sock.close()
+            local_socket.close()
             raise StartupError(
                 f"cannot listen on {options.host} port {options.node_port}: {error.strerror or error}"
             ) from None
-        serving = asyncio.create_task(server.serve(sockets=[sock]))
+        serving = asyncio.gather(server.serve(sockets=[sock]), local_server.serve(sockets=[local_socket]))
         self._own_work.start(on_failure=stop.set)
         self._announce(http_port, node_port)
         await stop.wait()
-        server.should_exit = True
+        server.should_exit = local_server.should_exit = True
         await self._nodes.stop()
         self._clients.stop()
         await serving
+        remove_socket(options.directory)
         await self._own_work.stop()
         self._commits.close()
         self._reader.close()
@@ -266,17 +309,48 @@ class Coordinator:
         add_disk_balance_route(rest, self._nodes.ask, for_superusers)
         add_checkpoint_routes(rest, self._files.fencing, self._files.reporting)
         here = f"http://{_LOOPBACK_OF.get(options.host, options.host)}:{http_port}"
-        looks = CheckpointLooks(options.look_at_checkpoints, here, self._files.fencing, self._files.reporting)
+        looks = CheckpointLooks(
+            options.look_at_checkpoints,
+            here,
+            self._files.fencing,
+            self._files.reporting,
+            token_of=self._look_token,
+        )
         add_checkpoint_look_routes(rest, looks)
         add_query_routes(rest, self._supervising)
-        admission = Admission(WebHdfs(self._files, rest))
+        admission = Admission(self._authenticated(rest, for_superusers))
         watch(self._cluster, self._commits, admission, self._files.temporary_files)
         watch_state(self._cluster, _store(options.directory), self._reader.floor_held)
         watch_schedule(self._files.schedule, self._files.recovery)
         watch_supervision(self._supervising.core)
         return admission
 
+    def _authenticated(self, rest: FastAPI, for_superusers: Any) -> App:
+        """WebHDFS before REST, and before both, where names are not believed, what asks for credentials."""
+        who, authenticator = self._who, self._authenticator
+        if who is None or authenticator is None:
+            rest.include_router(no_token_routes())
+            return WebHdfs(self._files, rest)
+        rest.include_router(token_routes(who.tokens, who.clients, for_superusers))
+        add_token_endpoint(rest, who.clients)
+        return Authentication(WebHdfs(self._files, rest, delegation=who.delegation), authenticator)
+
+    def _trust(self) -> Trust:
+        return self._who.tokens.book.trust if self._who is not None else _NAMES_ARE_BELIEVED
+
+    def _look_token(self, user: str) -> str:
+        """A token for whom checkpoints are looked at, for as long as that may take."""
+        if self._who is None:
+            return ""
+        return self._who.tokens.mint(user, 2 * checkpoint_look_timeout_s + bearer_token_min_s).token
+
     def _announce(self, http_port: int, node_port: int) -> None:
+        log.info(
+            "authentication %s",
+            "token (every caller shows who it is)"
+            if self._who is not None
+            else "simple (names are believed): whoever reaches this port may be anybody",
+        )
         log.info(
             "cluster %s, epoch %d: HTTP on %s, datanodes on %s:%d",
             self._metadata.cluster_id,

@@ -21,6 +21,7 @@ import msgspec
 import uvloop
 
 from peacefs.client.transfer.write_grants import GrantDesk
+from peacefs.protocol.credentials.verifier import Verifier
 from peacefs.protocol.errors import ChunkError, PeacefsError, PeerRefused, StartupError
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import (
@@ -46,6 +47,7 @@ from peacefs.protocol.messages import (
     Register,
     Replica,
     StreamsFound,
+    Trust,
     Usage,
 )
 from peacefs.protocol.runtime.connection_pool import ConnectionPool
@@ -78,6 +80,7 @@ from .disks.metrics import StoreMetrics
 from .disks.scrubber import Scrubber
 from .disks.throttled_disk import DiskArm, EmulatedDisk
 from .gateway.app import Gateway
+from .gateway.callers import CallerCheck
 from .gateway.local_large_reads import OwnChunks
 from .gateway.local_small_reads import OwnReads
 from .gateway.one_time_chunks import FirstChunks
@@ -217,6 +220,7 @@ class Datanode:
         self._grants = GrantDesk(f"{self._node}-{uuid.uuid4().hex[:8]}", pushed=True)
         self._link = CoordinatorLink(options.coordinator, self._me, self, self._changes)
         self._clock = ClusterClock()
+        self._verifier = Verifier(directory.cluster)
         self._driver = ThreadDriver(self._pool, self._link.call, wall_clock=self._clock.now_s)
         self._store = self._disks(claimed)
         self._chunk_server = ChunkServer(signer, self._store, self._changes)
@@ -292,7 +296,14 @@ class Datanode:
         own_chunks = OwnChunks(self._chunk_server, self._driver)
         first_chunks = FirstChunks(self._signer, self._process)
         gateway = Gateway(
-            self._signer, self._driver, self._grants, own, own_chunks, first_chunks, wall_clock=self._clock.now_s
+            self._signer,
+            self._driver,
+            self._grants,
+            own,
+            own_chunks,
+            first_chunks,
+            callers=CallerCheck(self._verifier, self._clock.now_s),
+            wall_clock=self._clock.now_s,
         )
         server = build_server(gateway)
         serving = asyncio.create_task(server.serve(sockets=[self._http_socket]))
@@ -391,6 +402,9 @@ class Datanode:
 
     def clock_heard(self, clock_s: float) -> None:
         self._clock.heard(clock_s)
+
+    def trust_told(self, trust: Trust) -> None:
+        self._verifier.trust(trust)
 
     def granted(self, message: Granted | GrantRefused) -> None:
         self._grants.deliver(message)

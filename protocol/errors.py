@@ -20,6 +20,7 @@
     │   ├── AlreadyBeingCreated      403  org.apache.hadoop.hdfs.protocol.AlreadyBeingCreatedException
     │   └── LeaseExpired             403  org.apache.hadoop.hdfs.server.namenode.LeaseExpiredException
     │       └── RunSuperseded        403  the same: HDFS's word for a writer that was fenced off
+    ├── Unauthenticated              401  org.apache.hadoop.security.AccessControlException
     ├── AccessDenied                 403  org.apache.hadoop.security.AccessControlException
     ├── BadRequest                   400  java.lang.IllegalArgumentException
     │   ├── InvalidTopology          400  java.lang.IllegalArgumentException
@@ -194,6 +195,16 @@ class AccessDenied(PeacefsError):
     """A wrong secret, a token that does not verify or has expired, or a permission that is not there."""
 
     http_status = 403
+    hadoop_class = "org.apache.hadoop.security.AccessControlException"
+
+
+class Unauthenticated(PeacefsError):
+    """No credential where one is wanted, or one that does not verify, was revoked or has expired.
+
+    Hadoop's client makes an AccessControlException of the status alone, "Unauthorized".
+    """
+
+    http_status = 401
     hadoop_class = "org.apache.hadoop.security.AccessControlException"
 
 

@@ -14,7 +14,7 @@ an empty proof and may then only make requests that carry a token. Written once,
 from __future__ import annotations
 
 import hmac
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -46,6 +46,8 @@ class Identity:
     name: str
     signer: Signer | None
     local_socket: str = ""
+    #: Gives a client's bearer token, for connections to the coordinator alone.
+    credential: Callable[[], str] | None = None
 
 
 @dataclass(frozen=True)
@@ -57,11 +59,15 @@ class Peer:
     name: str
     trusted: bool
     local_socket: str = ""
+    #: A client's bearer token, which nobody has verified yet.
+    credential: str = ""
 
 
 def connecting(me: Identity, nonce: bytes) -> Generator[Message, Message, Peer]:
     """The connector's side. Raises PeerRefused when the acceptor says no or is not who it should be."""
-    challenge = _expect(Challenge, (yield Hello(PROTOCOL_VERSION, me.cluster, me.role, me.name, nonce)))
+    credential = me.credential() if me.credential is not None else ""
+    hello = Hello(PROTOCOL_VERSION, me.cluster, me.role, me.name, nonce, credential)
+    challenge = _expect(Challenge, (yield hello))
     if challenge.version != PROTOCOL_VERSION:
         raise errors.PeerRefused(
             f"{challenge.name} speaks protocol version {challenge.version}, this side {PROTOCOL_VERSION}"
@@ -105,7 +111,7 @@ def accepting(me: Identity, nonce: bytes, first: Message) -> Generator[Message, 
     if not trusted and hello.role != "client":
         raise errors.PeerRefused(_without_secret(hello.name, me.cluster))
     yield Welcome(me.local_socket)
-    return Peer(hello.cluster, hello.role, hello.name, trusted)
+    return Peer(hello.cluster, hello.role, hello.name, trusted, credential=hello.credential)
 
 
 def _without_secret(name: str, cluster: str) -> str:

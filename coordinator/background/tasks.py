@@ -14,6 +14,7 @@ import logging
 import time
 from collections.abc import Callable
 
+from peacefs.coordinator.authentication.tokens import Tokens
 from peacefs.coordinator.cluster.core import Cluster, Ticked
 from peacefs.coordinator.cluster.membership import State
 from peacefs.coordinator.cluster.slow_peers import Part, Slowness
@@ -60,8 +61,10 @@ class OwnWork:
         epochs: EpochDesk,
         *,
         collect_temporary_hours: float | None,
+        tokens: Tokens | None = None,
     ) -> None:
         """Temporary files that have been left for so many hours are deleted; None for never."""
+        self._tokens = tokens
         self._reader = reader
         self._cluster = cluster
         self._files = files
@@ -91,6 +94,7 @@ class OwnWork:
             self._collect_temporary_files(),
             self._empty_trash(),
             self._supervise(),
+            *([self._tokens.keep_tidy()] if self._tokens is not None else []),
         ):
             task = asyncio.create_task(work, context=by_itself)
             task.add_done_callback(ended)

@@ -14,6 +14,7 @@ Words of the schema:
     pin         the same for a short while, and for nobody to see
     quota       what a directory may hold, and what it holds: kept with every change
     run         the latest run of a query whose checkpoint root a directory is
+    credential  keys, tokens and OAuth2 clients: see `credentials`
 
 Inodes, entries and references are valid from one transaction to another. What is superseded goes at once,
 unless a snapshot shows it: then it is retired, until the last that does has gone. That is the store's business
@@ -31,6 +32,7 @@ from typing import Any, NamedTuple
 
 from peacefs.protocol.ids import ChunkId, NodeId
 
+from .credentials import Credential, Credentials
 from .model import (
     ChunkRecord,
     Decision,
@@ -154,6 +156,10 @@ class Reader(ABC):
     @abstractmethod
     def supervised_queries(self) -> list[QueryRecord]:
         """In order of their names."""
+
+    @abstractmethod
+    def credentials(self) -> Credentials:
+        """All keys, tokens and OAuth2 clients."""
 
     @abstractmethod
     def at(self, at_tx: int, root: InodeId) -> Reader:
@@ -371,6 +377,13 @@ class Transaction(Reader):
 
     @abstractmethod
     def forget_query(self, name: str) -> None: ...
+
+    @abstractmethod
+    def record_credential(self, credential: Credential) -> None:
+        """Replaces what was recorded under its key."""
+
+    @abstractmethod
+    def forget_credential(self, credential: Credential) -> None: ...
 
     @abstractmethod
     def raise_floor(self, floor: ChunkId) -> None:

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from typing import TypeVar
 
+from msgspec.structs import replace
+
+from peacefs.coordinator.authentication.leaves import check_bearer_of
 from peacefs.coordinator.operations import write as writing
 from peacefs.coordinator.operations.files import Files
+from peacefs.protocol.credentials.caller import Caller
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.ids import NodeId
 from peacefs.protocol.messages import (
@@ -31,6 +37,7 @@ from peacefs.protocol.messages import (
 )
 
 log = logging.getLogger("peacefs.coordinator")
+N = TypeVar("N", CreateFile, OpenFile)
 
 _WITH_A_TOKEN = (AllocateChunk, CompleteFile, RenewLease, AbandonLease, GetLayout, ReportCorrupt, StateWriteSet)
 #: What datanodes ask, as clients that live in them.
@@ -39,14 +46,27 @@ CALLS_OF_DATANODES = (*_WITH_A_TOKEN, TakeLease, StreamEnded, StreamsFound)
 CALLS_OF_CLIENTS = (*_WITH_A_TOKEN, CreateFile, PublishFile, OpenFile, FlushFile, StateReads)
 
 
+def believed() -> Caller | None:
+    """Return nobody: the names in messages count."""
+    return None
+
+
 async def answer(
-    files: Files, message: Message, host: str | None, who: str, *, link: NodeId | None = None
+    files: Files,
+    message: Message,
+    host: str | None,
+    who: str,
+    *,
+    link: NodeId | None = None,
+    caller: Callable[[], Caller | None] = believed,
 ) -> Message:
     """The reply to a call of `who`, on `host`; raises nothing, for a Failure is a reply too.
 
-    `link` is the datanode over whose link the call came, if it is one: what grants can be pushed over.
+    `link` is the datanode over whose link the call came, if it is one: what grants can be pushed over. `caller`
+    authenticates who calls, or raises.
     """
     try:
+        message = _in_the_name_of(message, caller())
         if link is not None and isinstance(message, StreamEnded):
             return files.schedule.ended(link, message)
         if link is not None and isinstance(message, StreamsFound):
@@ -59,6 +79,27 @@ async def answer(
     except Exception:
         log.exception("a %s of %s failed", type(message).__name__, who)
         return Failure("PeacefsError", "an internal error of the coordinator; its log says more")
+
+
+def _in_the_name_of(message: Message, caller: Caller | None) -> Message:
+    """The message with the user that it is carried out for. Raises AccessDenied where that is another."""
+    if caller is None:
+        return message
+    match message:
+        case CreateFile():
+            return _named(message, caller)
+        case OpenFile():
+            return _named(message, caller)
+        case PublishFile():
+            return replace(message, file=_named(message.file, caller))
+        case _:
+            check_bearer_of(message, caller)
+            return message
+
+
+def _named(message: N, caller: Caller) -> N:
+    user = caller.acting_as(message.user)
+    return message if message.user == user else replace(message, user=user)
 
 
 async def _carry_out(files: Files, message: Message, host: str | None) -> Message:

@@ -38,6 +38,7 @@ from peacefs.protocol.messages import (
     Message,
     Register,
     ReplicateChunk,
+    Trust,
 )
 
 from .datanode_session import NodeLink
@@ -57,12 +58,15 @@ class NodeServer:
         on_epoch_seen: Callable[[NodeId, int], None],
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
+        trust: Callable[[], Trust] = Trust,
     ) -> None:
+        """`trust` gives what gateways verify their callers with: the same object until it changes."""
         self.me = me
         self.cluster = cluster
         self.clock = clock
         self.wall_clock = wall_clock
         self.epoch = epoch
+        self.trust = trust
         self.on_epoch_seen = on_epoch_seen
         #: Set by the service, which builds Files with this server's `send`.
         self.files: Files

@@ -42,6 +42,7 @@ from peacefs.protocol.webhdfs.query import is_webhdfs
 from peacefs.protocol.webhdfs.redirects import ExtendFile, ReadFile, SumFile, WriteFile, parse_redirected
 
 from .buffer_budget import BufferBudget
+from .callers import CallerCheck
 from .download import begin, send_pieces, send_whole
 from .hdfs_checksum import FileChecksum
 from .local_large_reads import OwnChunks
@@ -82,15 +83,18 @@ class Gateway:
         own_chunks: OwnChunks,
         first_chunks: FirstChunks,
         *,
+        callers: CallerCheck | None = None,
         wall_clock: Callable[[], float] = time.time,
         bounds: GatewayLimits | None = None,
     ) -> None:
+        """Without `callers` whoever has a URL may use it."""
         self._signer = signer
         self._driver = driver
         self._grants = grants
         self._own = own
         self._own_chunks = own_chunks
         self._first_chunks = first_chunks
+        self._callers = callers
         self._wall_clock = wall_clock
         self._bounds = bounds = bounds or GatewayLimits()
         self._budget = BufferBudget(bounds.buffer_bytes_max, bounds.patience_s)
@@ -121,27 +125,33 @@ class Gateway:
             return _greeting(scope)
         wanted = parse_redirected(scope)
         if isinstance(wanted, WriteFile):
-            return await self._write(wanted, receive)
+            return await self._write(wanted, scope, receive)
         if isinstance(wanted, ExtendFile):
-            return await self._append(wanted, receive)
+            return await self._append(wanted, scope, receive)
         async with self._slot(self._downloads, "too many files are being read here"):
             if isinstance(wanted, SumFile):
-                return await self._checksum(wanted, receive)
-            await self._read(wanted, receive, send)
+                return await self._checksum(wanted, scope, receive)
+            await self._read(wanted, scope, receive, send)
             return None
+
+    def _check_caller(self, scope: Scope, token_user: str) -> None:
+        if self._callers is not None:
+            self._callers.check_bearer(scope, token_user)
 
     # -- writing -----------------------------------------------------------------------------------
 
-    async def _write(self, wanted: WriteFile, receive: Receive) -> Answer:
+    async def _write(self, wanted: WriteFile, scope: Scope, receive: Receive) -> Answer:
         token = self._signer.verify(wanted.token, FileWrite, self._wall_clock())
+        self._check_caller(scope, token.user)
         stats = await self._received(
             token, receive, lambda upload: self._new_file(wanted, upload, token.block_bytes)
         )
         headers = {"location": f"webhdfs://{wanted.namenode}{quote(token.path)}"}
         return empty_answer(201, **headers, **_shortage(stats, token))
 
-    async def _append(self, wanted: ExtendFile, receive: Receive) -> Answer:
+    async def _append(self, wanted: ExtendFile, scope: Scope, receive: Receive) -> Answer:
         token = self._signer.verify(wanted.token, FileAppend, self._wall_clock())
+        self._check_caller(scope, token.user)
         holder = f"{token.user} {uuid.uuid4().hex}"
         take_lease = TakeLease(wanted.token, holder)
         stats = await self._received(
@@ -207,8 +217,9 @@ class Gateway:
 
     # -- reading -----------------------------------------------------------------------------------
 
-    async def _read(self, wanted: ReadFile, receive: Receive, send: Send) -> None:
-        self._signer.verify(wanted.token, FileRead, self._wall_clock())
+    async def _read(self, wanted: ReadFile, scope: Scope, receive: Receive, send: Send) -> None:
+        token = self._signer.verify(wanted.token, FileRead, self._wall_clock())
+        self._check_caller(scope, token.user)
         own = await self._own.read(wanted)
         if own is not None:
             await send_whole(send, own)
@@ -220,9 +231,10 @@ class Gateway:
         finally:
             await pieces.close()
 
-    async def _checksum(self, wanted: SumFile, receive: Receive) -> Answer:
+    async def _checksum(self, wanted: SumFile, scope: Scope, receive: Receive) -> Answer:
         """Piece by piece, so that others get their turn; for as long as the client waits."""
-        self._signer.verify(wanted.token, FileRead, self._wall_clock())
+        token = self._signer.verify(wanted.token, FileRead, self._wall_clock())
+        self._check_caller(scope, token.user)
         checksum = FileChecksum(wanted.block_bytes)
         reader = await self._run(self._quick, _whole_file(wanted.token))
         try:

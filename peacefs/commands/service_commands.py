@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from peacefs.client.command_line.options import TrashMinutes
+from peacefs.client.command_line.options import Authentication, TrashMinutes
 from peacefs.protocol.limits import (
     coordinator_http_port_default,
     coordinator_node_port_default,
@@ -104,6 +104,7 @@ def coordinator(
             help="Chunks that a datanode receives at once, where no topology file says what its disk can.",
         ),
     ] = streams_per_node_default,
+    authentication: Authentication = None,
     ready_fd: ReadyDescriptor = None,
     parent_fd: ParentDescriptor = None,
 ) -> None:
@@ -130,6 +131,7 @@ def coordinator(
             topology=topology_file,
             policy=policy,
             streams_per_node=streams_per_node,
+            authentication=authentication,
             look_at_checkpoints=(sys.executable, "-P", "-m", "peacefs.spark_connector.checkpoints.look_process"),
         )
     )

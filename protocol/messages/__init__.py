@@ -46,6 +46,8 @@ from .datanodes import (
     ReplicateChunk,
     ReportAgain,
     ReportChunks,
+    Trust,
+    TrustedKey,
     Usage,
     VerifyChunks,
 )
@@ -152,6 +154,8 @@ __all__ = [
     "StreamUnderWay",
     "StreamsFound",
     "TakeLease",
+    "Trust",
+    "TrustedKey",
     "Usage",
     "VerifyChunks",
     "Welcome",

@@ -18,6 +18,8 @@ class Hello(Message, frozen=True):
     role: str  # "client", "datanode", "agent" or "coordinator"
     name: str
     nonce: bytes
+    #: A client's bearer token, for the coordinator alone; empty without one.
+    credential: str = ""
 
 
 class Challenge(Message, frozen=True):

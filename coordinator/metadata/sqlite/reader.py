@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from peacefs.coordinator.metadata.credentials import Credentials
 from peacefs.coordinator.metadata.model import (
     ChunkRecord,
     Decision,
@@ -32,6 +33,7 @@ from peacefs.coordinator.metadata.store import ROOT, Reader
 from peacefs.protocol.ids import ChunkId, NodeId
 from peacefs.protocol.values.supervised_queries import Phase
 
+from .credentials import read_credentials
 from .schema import DIRECTORY_KIND, FILE_KIND, LIVE
 
 _KINDS = {FILE_KIND: Kind.FILE, DIRECTORY_KIND: Kind.DIRECTORY}
@@ -292,6 +294,9 @@ class SqliteReader(Reader):
 
     def supervised_queries(self) -> list[QueryRecord]:
         return [_query(row) for row in self._execute(_SUPERVISED_QUERIES).fetchall()]
+
+    def credentials(self) -> Credentials:
+        return read_credentials(self._execute)
 
     def at(self, at_tx: int, root: InodeId) -> Reader:
         return PastReader(self._connection, self.view(), at_tx, root)

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from peacefs.coordinator.metadata.credentials import Credential
 from peacefs.coordinator.metadata.model import (
     ChunkRecord,
     Decision,
@@ -35,6 +36,7 @@ from peacefs.protocol.limits import (
     rights_changes_remembered_max,
 )
 
+from .credentials import forgotten, recorded
 from .schema import DIRECTORY_KIND, FILE_KIND, LIVE
 from .snapshot_rows import SnapshotRows
 
@@ -313,6 +315,12 @@ class SqliteTransaction(SnapshotRows, Transaction):
 
     def forget_query(self, name: str) -> None:
         self._execute("DELETE FROM supervised_query WHERE name = ?", (name,))
+
+    def record_credential(self, credential: Credential) -> None:
+        self._execute(*recorded(credential))
+
+    def forget_credential(self, credential: Credential) -> None:
+        self._execute(*forgotten(credential))
 
     def floor(self) -> ChunkId:
         if self._floor is None:

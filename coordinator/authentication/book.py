@@ -1,0 +1,112 @@
+"""The credentials of the metadata as they are in memory: what is committed, and nothing before it is.
+
+Whatever changes what is trusted is told to the coordinator's own verifier at once, and to datanodes by `trust`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Protocol, TypeVar
+
+from peacefs.coordinator.metadata.credentials import (
+    Credential,
+    Credentials,
+    DelegationRecord,
+    IssuedToken,
+    KeyRecord,
+    OAuthClient,
+    RevokedToken,
+)
+from peacefs.coordinator.metadata.store import Transaction
+from peacefs.protocol.credentials.verifier import Verifier
+from peacefs.protocol.messages import Trust, TrustedKey
+
+T = TypeVar("T")
+
+
+class Commit(Protocol):
+    """Runs a change in a transaction of the metadata; gives its result once that is on the disk."""
+
+    def __call__(self, change: Callable[[Transaction], T], /) -> Awaitable[T]: ...
+
+
+class CredentialBook:
+    """Used from one event loop only."""
+
+    def __init__(self, recorded: Credentials, commit: Commit, verifier: Verifier) -> None:
+        self._commit = commit
+        self.verifier = verifier
+        self.keys: dict[int, KeyRecord] = {}
+        self.issued: dict[str, IssuedToken] = {}
+        self.revoked: dict[str, RevokedToken] = {}
+        self.clients: dict[str, OAuthClient] = {}
+        self.delegations: dict[int, DelegationRecord] = {}
+        everything: list[Credential] = [*recorded.keys, *recorded.issued, *recorded.revoked, *recorded.clients]
+        for each in (*everything, *recorded.delegations):
+            self._take_in(each)
+        self.trust = Trust()
+        self._tell()
+
+    def over(self, now_ms: int) -> list[Credential]:
+        """Return what has ended by itself."""
+        ending: list[KeyRecord | IssuedToken | RevokedToken | DelegationRecord] = [
+            *self.keys.values(),
+            *self.issued.values(),
+            *self.revoked.values(),
+            *self.delegations.values(),
+        ]
+        return [each for each in ending if each.ends_ms is not None and each.ends_ms <= now_ms]
+
+    async def change(self, record: Sequence[Credential] = (), forget: Iterable[Credential] = ()) -> None:
+        """Commits all of it or nothing, and lets it count then. Raises MetadataFull's ServiceUnready."""
+        gone = list(forget)
+
+        def change(tx: Transaction) -> None:
+            for each in gone:
+                tx.forget_credential(each)
+            for each in record:
+                tx.record_credential(each)
+
+        await self._commit(change)
+        for each in gone:
+            self._take_out(each)
+        for each in record:
+            self._take_in(each)
+        self._tell()
+
+    def _take_in(self, credential: Credential) -> None:
+        match credential:
+            case KeyRecord():
+                self.keys[credential.number] = credential
+            case IssuedToken():
+                self.issued[credential.id] = credential
+            case RevokedToken():
+                self.revoked[credential.id] = credential
+            case OAuthClient():
+                self.clients[credential.id] = credential
+            case DelegationRecord():
+                self.delegations[credential.sequence] = credential
+
+    def _take_out(self, credential: Credential) -> None:
+        match credential:
+            case KeyRecord():
+                self.keys.pop(credential.number, None)
+            case IssuedToken():
+                self.issued.pop(credential.id, None)
+            case RevokedToken():
+                self.revoked.pop(credential.id, None)
+            case OAuthClient():
+                self.clients.pop(credential.id, None)
+            case DelegationRecord():
+                self.delegations.pop(credential.sequence, None)
+
+    def _tell(self) -> None:
+        """`trust` is another object whenever it says something else."""
+        keys = [
+            TrustedKey(key.number, key.public, 0.0 if key.ends_ms is None else key.ends_ms / 1000)
+            for _, key in sorted(self.keys.items())
+        ]
+        trust = Trust(is_required=True, keys=keys, revoked=sorted(self.revoked))
+        if trust != self.trust:
+            self.trust = trust
+            self.verifier.trust(trust)
