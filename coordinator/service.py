@@ -224,7 +224,12 @@ class Coordinator:
             options.trash_minutes,
         )
         self._nodes.files = self._files
-        self._supervising = Supervising(workplace, self._files.fencing, lambda: self._address)
+        self._supervising = Supervising(
+            workplace,
+            self._files.fencing,
+            lambda: self._address,
+            token_of=self._mint if self._who is not None else None,
+        )
         self._nodes.supervising = self._supervising
         self._supervising.recall()
         self._cluster.has_room = self._files.schedule.scheduling.has_room
@@ -342,7 +347,12 @@ class Coordinator:
         """A token for whom checkpoints are looked at, for as long as that may take."""
         if self._who is None:
             return ""
-        return self._who.tokens.mint(user, 2 * checkpoint_look_timeout_s + bearer_token_min_s).token
+        return self._mint(user, 2 * checkpoint_look_timeout_s + bearer_token_min_s)
+
+    def _mint(self, user: str, lifetime_s: float) -> str:
+        """A token that is not listed."""
+        assert self._who is not None
+        return self._who.tokens.mint(user, lifetime_s).token
 
     def _announce(self, http_port: int, node_port: int) -> None:
         log.info(

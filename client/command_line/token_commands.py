@@ -33,7 +33,10 @@ _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _DURATION = re.compile(r"([0-9]+(?:[.][0-9]+)?)([smhd]?)")
 
 
-def _seconds(text: str) -> float:
+def _seconds(text: str | float) -> float:
+    if isinstance(text, float):
+        # The default.
+        return text
     found = _DURATION.fullmatch(text)
     if found is None:
         raise typer.BadParameter(f"{text!r} is no duration such as 90s, 30m, 12h or 7d")

@@ -58,8 +58,10 @@ class TokenSource:
                         raise BadRequest(
                             f"every user of this machine can read the token in {self._file}: chmod 600"
                         )
-                    text = self._file.read_text(encoding="ascii", errors="replace")
-                    self._token = _checked(text.strip(), str(self._file))
+                    text = self._file.read_text(encoding="ascii", errors="replace").strip()
+                    if not text:
+                        raise BadRequest(f"the token file {self._file} is empty")
+                    self._token = _checked(text, str(self._file))
                     self._seen = seen
             except OSError as error:
                 raise BadRequest(f"cannot read the token file {self._file}: {error.strerror}") from None

@@ -26,6 +26,7 @@ from peacefs.protocol.limits import (
     granted_token_max_s,
     issued_tokens_max,
     revoked_tokens_max,
+    run_token_s,
 )
 from peacefs.protocol.values.account_names import check_account_name
 
@@ -179,7 +180,7 @@ class Tokens:
 
     def _last_end_ms(self, now_ms: int) -> int:
         """When the last token ends that may have been signed so far."""
-        others_s = max(delegation_token_max_s, granted_token_max_s)
+        others_s = max(delegation_token_max_s, granted_token_max_s, run_token_s)
         return max([now_ms + int(others_s * 1000), *(each.ends_ms for each in self.book.issued.values())])
 
     def _write(self, key: SigningKey) -> None:

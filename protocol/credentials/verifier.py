@@ -50,8 +50,9 @@ class Verified(NamedTuple):
 class Verifier:
     """Knows the keys of one cluster. Any thread may `trust`; one verifies."""
 
-    def __init__(self, cluster: str) -> None:
+    def __init__(self, cluster: str, *, remembered_max: int = verified_tokens_max) -> None:
         self._cluster = cluster
+        self._remembered_max = remembered_max
         self._is_required: bool | None = None
         self._keys: dict[int, VerificationKey] = {}
         self._ends_s: dict[int, float] = {}
@@ -65,6 +66,11 @@ class Verifier:
         if self._is_required is None:
             raise ServiceUnready("this datanode has not heard from the coordinator yet; try again")
         return self._is_required
+
+    @property
+    def remembered(self) -> int:
+        """How many tokens need not be verified again."""
+        return len(self._verified)
 
     def trust(self, trust: Trust) -> None:
         """Replaces all that is trusted."""
@@ -103,7 +109,7 @@ class Verifier:
 
     def _remember(self, name: bytes, found: Verified) -> None:
         if name not in self._verified:
-            while len(self._verified) >= verified_tokens_max:
+            while len(self._verified) >= self._remembered_max:
                 del self._verified[next(iter(self._verified))]
             self._verified[name] = found
 

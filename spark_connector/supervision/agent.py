@@ -45,6 +45,7 @@ from peacefs.protocol.tokens import Signer
 from .command_list import CommandList, read_command_list, start_of
 from .reconciliation import Key, key_of, reconcile
 from .run_process import RunProcess
+from .run_tokens import RunTokens
 
 log = logging.getLogger("peacefs.agent")
 
@@ -80,24 +81,32 @@ def run(options: AgentOptions) -> None:
     logs = options.directory / "logs"
     try:
         logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        tokens = RunTokens(options.directory.absolute() / "tokens")
     except OSError as error:
         raise StartupError(f"cannot use {options.directory}: {error.strerror}") from None
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     when_parent_dies(options.parent_fd, stop.set)
-    Agent(options, listed, logs.absolute(), signer, stop).serve()
+    Agent(options, listed, logs.absolute(), tokens, signer, stop).serve()
 
 
 class Agent:
     """Used from one thread, but for the event that stops it."""
 
     def __init__(
-        self, options: AgentOptions, listed: CommandList, logs: Path, signer: Signer, stop: threading.Event
+        self,
+        options: AgentOptions,
+        listed: CommandList,
+        logs: Path,
+        tokens: RunTokens,
+        signer: Signer,
+        stop: threading.Event,
     ) -> None:
         self._options = options
         self._listed = listed
         self._logs = logs
+        self._tokens = tokens
         self._stop = stop
         host = options.host or socket.gethostname()
         self._host = host
@@ -184,6 +193,9 @@ class Agent:
         self._unwanted = set(steps.stop)
         for key in steps.forget:
             del self._ended[key]
+        for order in orders.runs:
+            if key_of(order) in self._running:
+                self._tokens.keep(order)
         for order in steps.start:
             if time.monotonic() - asked_s > agent_answer_timeout_s:
                 # This process was held up; what was answered may not be so any more.
@@ -192,8 +204,9 @@ class Agent:
 
     def _start(self, order: RunOrder, coordinator: str) -> None:
         key = key_of(order)
-        start = start_of(order, self._listed, coordinator, dict(os.environ))
+        start = start_of(order, self._listed, coordinator, dict(os.environ), self._tokens.keep(order))
         if start is None:
+            self._tokens.drop(key)
             self._ended[key] = RunReport(
                 *key, ended=True, last_words=f"this agent's list does not allow {order.command} so"
             )
@@ -221,6 +234,7 @@ class Agent:
         ended = [key for key, process in self._running.items() if process.status is not None]
         for key in ended:
             process = self._running.pop(key)
+            self._tokens.drop(key)
             self._ended[key] = RunReport(*key, ended=True, status=process.status, last_words=process.last_words())
             log.info("query %s, run %s ended with status %d", *key, process.status)
         return bool(ended)
@@ -232,8 +246,9 @@ class Agent:
                 process.stop(time.monotonic(), run_stop_grace_s)
             self._note_ended()
             time.sleep(_POLL_S)
-        for process in self._running.values():
+        for key, process in self._running.items():
             process.kill()
+            self._tokens.drop(key)
         self._running.clear()
         self._ended.clear()
 

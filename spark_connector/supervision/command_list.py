@@ -17,14 +17,19 @@ PEACEFS_CHECKPOINT, PEACEFS_COORDINATOR, PEACEFS_QUERY and PEACEFS_RUN say.
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 
+from peacefs.client.control.credentials import TOKEN_FILE_VARIABLE, TOKEN_VARIABLE
 from peacefs.protocol.errors import StartupError
 from peacefs.protocol.limits import agent_list_bytes_max, agent_runs_max, agent_runs_max_default
 from peacefs.protocol.messages import AgentCommand, RunOrder
 from peacefs.protocol.secret import SECRET_FILE_VARIABLE
+
+_TOKEN_VARIABLES = (TOKEN_VARIABLE, TOKEN_FILE_VARIABLE)
 
 
 class Command(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -85,11 +90,18 @@ def _check(path: Path, found: CommandList) -> None:
             )
 
 
-def start_of(order: RunOrder, listed: CommandList, coordinator: str, environment: dict[str, str]) -> Start | None:
+def start_of(
+    order: RunOrder,
+    listed: CommandList,
+    coordinator: str,
+    environment: dict[str, str],
+    credentials: Mapping[str, str] = MappingProxyType({}),
+) -> Start | None:
     """How an order is carried out; None if the list does not allow it.
 
     `environment` is the agent's own; what says where the cluster's secret is does not go on. To the cluster it is
-    the user who has registered the query.
+    the user who has registered the query: by name, and where it asks by what `credentials` say in place of the
+    agent's own.
     """
     command = listed.commands.get(order.command)
     if command is None or (order.arguments and not command.extra_arguments):
@@ -101,11 +113,12 @@ def start_of(order: RunOrder, listed: CommandList, coordinator: str, environment
         "run": order.run,
     }
     variables = {f"PEACEFS_{name.upper()}": value for name, value in facts.items()}
-    inherited = {name: value for name, value in environment.items() if name != SECRET_FILE_VARIABLE}
+    kept_back = {SECRET_FILE_VARIABLE, *(_TOKEN_VARIABLES if credentials else ())}
+    inherited = {name: value for name, value in environment.items() if name not in kept_back}
     return Start(
         [command.program, *(_filled(word, facts) for word in (*command.arguments, *order.arguments))],
         command.directory,
-        {**inherited, **command.environment, **variables, "HADOOP_USER_NAME": order.user},
+        {**inherited, **command.environment, **variables, **credentials, "HADOOP_USER_NAME": order.user},
     )
 
 
