@@ -19,6 +19,7 @@ from typing import Any, NoReturn, TypeVar
 import uvloop
 from fastapi import FastAPI
 
+from peacefs.protocol import private_files
 from peacefs.protocol.asgi import App
 from peacefs.protocol.errors import BadRequest, InvalidTopology, StartupError
 from peacefs.protocol.handshake import Identity
@@ -91,6 +92,7 @@ from .supervision.service import Supervising
 log = logging.getLogger("peacefs.coordinator")
 T = TypeVar("T")
 
+SECRET_NAME = "cluster.secret"
 #: How an address that stands for all of a machine's is reached from there.
 _LOOPBACK_OF = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 _NAMES_ARE_BELIEVED = Trust()
@@ -148,9 +150,7 @@ def run(options: CoordinatorOptions) -> None:
     _make_directory(options.directory)
     metadata = SqliteMetadata.open(_store(options.directory), owner=getpass.getuser())
     try:
-        secret = (
-            read_secret(secret_file) if secret_file else read_or_make_secret(options.directory / "cluster.secret")
-        )
+        secret = read_secret(secret_file) if secret_file else read_or_make_secret(options.directory / SECRET_NAME)
         uvloop.run(Coordinator(options, metadata, Signer(secret), described).serve())
     except (MetadataFull, MetadataFault) as fault:
         raise StartupError(f"cannot begin: {fault}. Nothing is lost; start again when that is mended") from None
@@ -171,7 +171,8 @@ def _described_network(file: Path | None) -> Topology | None:
 
 def _make_directory(directory: Path) -> None:
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        private_files.make_directory(directory)
+        private_files.mend(directory, lambda entry: entry.name.startswith((STORE_NAME, SECRET_NAME)))
     except OSError as error:
         raise StartupError(f"cannot use {directory} for the metadata: {error.strerror}") from None
 
@@ -191,7 +192,7 @@ class Coordinator:
         self._advertised = options.advertise or options.host
         self._address = ""
         self._epochs = EpochDesk(
-            epochs, self._reader, self._commit, self._cluster.chunks.unclaimed, self._stop_at_once
+            epochs, self._reader, self._commit_anyway, self._cluster.chunks.unclaimed, self._stop_at_once
         )
         callers = Callers(getpass.getuser() if options.check_permissions else None, options.groups)
         self._who: WhoIsWho | None = None
@@ -202,6 +203,7 @@ class Coordinator:
             self._cluster,
             epoch=self._epochs.epoch,
             on_epoch_seen=self._epochs.seen,
+            commit=lambda: metadata.tx_durable,
             trust=self._trust,
         )
         workplace = Workplace(
@@ -250,6 +252,7 @@ class Coordinator:
             self._nodes,
             self._supervising,
             self._epochs,
+            self._sync_record,
             collect_temporary_hours=options.collect_temporary_hours,
             tokens=self._who.tokens if self._who is not None else None,
         )
@@ -304,11 +307,12 @@ class Coordinator:
             epoch=self._epochs.epoch,
             address=lambda: self._address,
             floor_held=self._reader.floor_held,
+            lacks_commits=self._reader.lacks_commits,
             metadata_room=partial(room_of, _store(options.directory)),
         )
         for_superusers = superusers_only(self._files.callers)
         backup = OnlineBackup(_store(options.directory))
-        add_metadata_routes(rest, backup, self._epochs.release_floor, for_superusers)
+        add_metadata_routes(rest, backup, self._epochs, for_superusers)
         add_reload_route(rest, self._reload_topology, self._cluster, for_superusers)
         add_balancer_routes(rest, self._cluster, for_superusers)
         add_disk_balance_route(rest, self._nodes.ask, for_superusers)
@@ -325,7 +329,7 @@ class Coordinator:
         add_query_routes(rest, self._supervising)
         admission = Admission(self._authenticated(rest, for_superusers))
         watch(self._cluster, self._commits, admission, self._files.temporary_files)
-        watch_state(self._cluster, _store(options.directory), self._reader.floor_held)
+        watch_state(self._cluster, _store(options.directory), self._reader.floor_held, self._reader.lacks_commits)
         watch_schedule(self._files.schedule, self._files.recovery)
         watch_supervision(self._supervising.core)
         return admission
@@ -383,6 +387,10 @@ class Coordinator:
         )
 
     async def _commit(self, change: Callable[[Transaction], T]) -> T:
+        self._epochs.refuse_without_commits()
+        return await self._commit_anyway(change)
+
+    async def _commit_anyway(self, change: Callable[[Transaction], T]) -> T:
         answered: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         submitted = self._commits.submit(change, in_any_case=is_own_work())
         submitted.add_done_callback(partial(_hand_on, answered))
@@ -392,6 +400,13 @@ class Coordinator:
             # Whoever asked has gone: it is not done, unless that has begun.
             submitted.cancel()
             raise
+
+    def _sync_record(self) -> None:
+        """From a thread of its own: commits do not wait for it."""
+        try:
+            self._metadata.sync_record()
+        except MetadataFault as fault:
+            self._stop_at_once(fault)
 
     async def _reload_topology(self) -> None:
         file = self._options.topology

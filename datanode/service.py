@@ -372,6 +372,7 @@ class Datanode:
             epoch_seen=self._directory.epoch_seen,
             process=self._process,
             streams=list(self._streams.headed_here()),
+            commit_seen=self._directory.commit_seen,
         )
 
     def replicas(self) -> Sequence[Replica]:
@@ -402,6 +403,9 @@ class Datanode:
 
     def clock_heard(self, clock_s: float) -> None:
         self._clock.heard(clock_s)
+
+    def commit_heard(self, commit: int) -> None:
+        self._directory.remember_commit(commit)
 
     def trust_told(self, trust: Trust) -> None:
         self._verifier.trust(trust)

@@ -6,7 +6,7 @@
     │   ├── FileAlreadyExists        403  org.apache.hadoop.fs.FileAlreadyExistsException
     │   ├── ParentNotDirectory       403  org.apache.hadoop.fs.ParentNotDirectoryException
     │   ├── PathIsNotEmptyDirectory  403  org.apache.hadoop.fs.PathIsNotEmptyDirectoryException
-    │   ├── PathIsDirectory          403  java.io.FileNotFoundException is HDFS's word for it: see the class
+    │   ├── PathIsDirectory          404  java.io.FileNotFoundException is HDFS's word for it: see the class
     │   ├── PathLimitExceeded        403  java.io.IOException is HDFS's word for it
     │   │   ├── NameTooLong          403  org.apache.hadoop.hdfs.protocol.FSLimitException$PathComponentTooLong...
     │   │   └── DirectoryFull        403  org.apache.hadoop.hdfs.protocol.FSLimitException$MaxDirectoryItems...

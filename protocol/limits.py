@@ -397,6 +397,12 @@ gateway_downloads_max: Final = 256
 data_connections_max: Final = 1024
 commit_batch_max: Final = 256
 commit_queue_max: Final = 10_000
+# When no change has come for so long, what the log holds is copied into the store; in any case after the second.
+# Each time changes wait for two syncs; until then the log alone holds them.
+metadata_tend_interval_s: Final = 0.25
+metadata_log_age_max_s: Final = 5.0
+# How much older than the last commit the record of it may be after a power cut. Each time costs a sync of its own.
+commit_record_interval_s: Final = 1.0
 # Metadata up to this size is checked page by page when it is opened (about a second).
 metadata_full_check_bytes_max: Final = 256 * MIB
 # A backup copies this much at once, then pauses: 1 MiB, which the disk has written before a commit misses it.

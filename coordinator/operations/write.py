@@ -11,8 +11,8 @@ from peacefs.coordinator.metadata.model import InodeId, Lease
 from peacefs.coordinator.metadata.store import Transaction
 from peacefs.coordinator.namespace import access_checks
 from peacefs.coordinator.namespace import operations as namespace
+from peacefs.coordinator.namespace.create import checked_replication
 from peacefs.coordinator.namespace.paths import parse_path
-from peacefs.coordinator.namespace.replication_bounds import checked_replication
 from peacefs.coordinator.namespace.resolution import check_writer
 from peacefs.coordinator.namespace.retry_cache import check_request_id
 from peacefs.coordinator.namespace.snapshots import changeable_path

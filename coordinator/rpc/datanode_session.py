@@ -240,7 +240,7 @@ class NodeLink(asyncio.Protocol):
             self._send_out(server.cluster.heartbeat(now_s, self.name, message))
             trust = server.trust()
             changed, self._trust = None if trust is self._trust else trust, trust
-            self.write(HeartbeatAck(server.epoch(), server.wall_clock(), changed), tag)
+            self.write(HeartbeatAck(server.epoch(), server.wall_clock(), server.commit(), changed), tag)
 
     def register(self, message: Register, tag: int) -> None:
         """What the datanode asked for a while ago; it has been silent since, for want of an answer."""
@@ -256,7 +256,7 @@ class NodeLink(asyncio.Protocol):
             raise ProtocolViolation(f"{self.name} registers as {message.node}")
         server.check_alone(message)
         self.process = message.process
-        server.on_epoch_seen(message.node, message.epoch_seen)
+        server.on_epoch_seen(message.node, message.epoch_seen, message.commit_seen)
         server.cluster.register(server.clock(), message)
         server.registered(self)
         server.files.schedule.registered(message.node, message.streams)

@@ -55,12 +55,16 @@ class NodeServer:
         me: Identity,
         cluster: Cluster,
         epoch: Callable[[], int],
-        on_epoch_seen: Callable[[NodeId, int], None],
+        on_epoch_seen: Callable[[NodeId, int, int], None],
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
+        commit: Callable[[], int] = lambda: 0,
         trust: Callable[[], Trust] = Trust,
     ) -> None:
-        """`trust` gives what gateways verify their callers with: the same object until it changes."""
+        """`on_epoch_seen` is told which epoch and commit a datanode has seen; `commit` gives the last durable.
+
+        `trust` gives what gateways verify their callers with: the same object until it changes.
+        """
         self.me = me
         self.cluster = cluster
         self.clock = clock
@@ -68,6 +72,7 @@ class NodeServer:
         self.epoch = epoch
         self.trust = trust
         self.on_epoch_seen = on_epoch_seen
+        self.commit = commit
         #: Set by the service, which builds Files with this server's `send`.
         self.files: Files
         #: Set by the service, too.

@@ -68,6 +68,8 @@ class Register(Message, frozen=True):
     epoch_seen: int = 0
     process: str = ""
     streams: list[StreamUnderWay] = []
+    #: The highest `HeartbeatAck.commit` that the datanode has heard.
+    commit_seen: int = 0
 
 
 class TrustedKey(msgspec.Struct, frozen=True, array_like=True):
@@ -117,10 +119,14 @@ class Heartbeat(Message, frozen=True):
 
 
 class HeartbeatAck(Message, frozen=True):
-    """Says that the coordinator is there, and what its clock shows; `trust` when it has changed."""
+    """Says that the coordinator is there, what its clock shows, and the number of its last durable commit.
+
+    `trust` is there when it has changed.
+    """
 
     epoch: int
     clock_s: float = 0.0
+    commit: int = 0
     trust: Trust | None = None
 
 

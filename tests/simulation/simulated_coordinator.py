@@ -109,7 +109,7 @@ async def _sleep(seconds: float) -> None:
 def _copy(metadata: SqliteMetadata) -> SqliteMetadata:
     connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     metadata._writer.backup(connection)
-    return SqliteMetadata(connection, None, None)
+    return SqliteMetadata(connection)
 
 
 def _fatal(fault: Exception) -> None:
@@ -202,7 +202,8 @@ class SimulatedCoordinator:
         """What `peacefs metadata restore` does, after the metadata was lost; `start` follows."""
         self.metadata = _copy(backup)
         self.metadata.hold_floor()
-        self.metadata.begin_epoch(self.world.random.randint(1, restore_epoch_jump_max))
+        drawn = self.metadata.begin_epoch()
+        self.metadata.begin_epoch(drawn + self.world.random.randint(1, restore_epoch_jump_max))
 
     def _keep_ticking(self) -> fx.Steps[None]:
         while True:
@@ -281,7 +282,7 @@ class SimulatedCoordinator:
                 await make_change(self.files, message)
                 return Done()
             case Register():
-                self.epochs.accept(message.node, message.epoch_seen)
+                self.epochs.accept(message.node, message.epoch_seen, message.commit_seen)
                 self.cluster.register(now_s, message)
                 self.files.schedule.registered(message.node, message.streams)
                 return Registered(self.epochs.numbering.epoch, self.world.wall_clock_s(self.node))
@@ -297,7 +298,9 @@ class SimulatedCoordinator:
                 self._send(orders)
                 if isinstance(message, ReportChunks):
                     return Done()
-                return HeartbeatAck(self.epochs.numbering.epoch, self.world.wall_clock_s(self.node))
+                return HeartbeatAck(
+                    self.epochs.numbering.epoch, self.world.wall_clock_s(self.node), self.metadata.tx_durable
+                )
             case StateReads():
                 return await self.files.recovery.state(message)
             case AllocateChunk():

@@ -53,6 +53,7 @@ def build_rest(
     epoch: Callable[[], int],
     address: Callable[[], str],
     floor_held: Callable[[], bool],
+    lacks_commits: Callable[[], bool],
     metadata_room: Callable[[], int],
     clock: Callable[[], float] = time.monotonic,
 ) -> FastAPI:
@@ -79,7 +80,9 @@ def build_rest(
     async def metrics() -> Response:
         return Response(exposition(), media_type=CONTENT_TYPE)
 
-    app.include_router(status_routes(cluster, cluster_id, epoch, address, floor_held, metadata_room, clock))
+    app.include_router(
+        status_routes(cluster, cluster_id, epoch, address, floor_held, lacks_commits, metadata_room, clock)
+    )
     app.include_router(datanode_routes(cluster, files.administration, for_superusers))
     app.include_router(file_routes(files))
     app.include_router(tree_routes(files))
