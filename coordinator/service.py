@@ -197,7 +197,10 @@ class Coordinator:
         callers = Callers(getpass.getuser() if options.check_permissions else None, options.groups)
         self._who: WhoIsWho | None = None
         if options.asks_for_tokens:
-            self._who = who_is_who(self._reader, self._commit, options.directory, metadata.cluster_id, callers)
+            # Also while commits are lacking: an administrator is to be let in who decides about that.
+            self._who = who_is_who(
+                self._reader, self._commit_anyway, options.directory, metadata.cluster_id, callers
+            )
         self._nodes = NodeServer(
             Identity(metadata.cluster_id, "coordinator", "coordinator", signer),
             self._cluster,
@@ -359,12 +362,12 @@ class Coordinator:
         return self._who.tokens.mint(user, lifetime_s).token
 
     def _announce(self, http_port: int, node_port: int) -> None:
-        log.info(
-            "authentication %s",
-            "token (every caller shows who it is)"
-            if self._who is not None
-            else "simple (names are believed): whoever reaches this port may be anybody",
-        )
+        if self._who is not None:
+            log.info("authentication token (every caller shows who it is)")
+        elif is_loopback(self._options.host):
+            log.info("authentication simple (names are believed): this machine only")
+        else:
+            log.warning("authentication simple (names are believed): whoever reaches this port may be anybody")
         log.info(
             "cluster %s, epoch %d: HTTP on %s, datanodes on %s:%d",
             self._metadata.cluster_id,

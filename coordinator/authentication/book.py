@@ -5,6 +5,7 @@ Whatever changes what is trusted is told to the coordinator's own verifier at on
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Protocol, TypeVar
 
@@ -58,17 +59,21 @@ class CredentialBook:
         return [each for each in ending if each.ends_ms is not None and each.ends_ms <= now_ms]
 
     async def change(self, record: Sequence[Credential] = (), forget: Iterable[Credential] = ()) -> None:
-        """Commits all of it or nothing, and lets it count then. Raises MetadataFull's ServiceUnready."""
-        gone = list(forget)
+        """Commits all of it or nothing, and lets it count then. Raises ServiceUnready.
 
+        It is carried through although whoever asked has gone: what is committed has to be known here.
+        """
+        await asyncio.shield(asyncio.ensure_future(self._carry_through(record, list(forget))))
+
+    async def _carry_through(self, record: Sequence[Credential], forget: list[Credential]) -> None:
         def change(tx: Transaction) -> None:
-            for each in gone:
+            for each in forget:
                 tx.forget_credential(each)
             for each in record:
                 tx.record_credential(each)
 
         await self._commit(change)
-        for each in gone:
+        for each in forget:
             self._take_out(each)
         for each in record:
             self._take_in(each)
