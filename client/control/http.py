@@ -200,7 +200,7 @@ class CoordinatorHttp:
         timeout_s: float,
         headers: dict[str, str],
     ) -> httpx.Response:
-        if self.address.socket is not None and not self.address.socket.exists():
+        if self.address.socket is not None and not self.address.socket.is_socket():
             # httpcore 1.0.9 leaves the socket open with which it tried.
             raise NotReached(nobody_at(self.address))
         try:
