@@ -17,6 +17,7 @@ from peacefs.protocol.service.metrics import CountElsewhere, registry
 from peacefs.protocol.values.supervised_queries import Phase
 
 from .api.admission import Admission
+from .api.audit_log import AuditLog
 from .cluster.core import Cluster
 from .cluster.membership import State
 from .metadata.group_commit import GroupCommit
@@ -50,6 +51,8 @@ def watch(
     _gauge("peacefs_chunks_abandoned", "Chunks given up by their writers", lambda: len(cluster.abandonment))
     _gauge("peacefs_moves_under_way", "Replicas being moved for balance", lambda: cluster.balancer.under_way)
     _gauge("peacefs_chunks_missing", "Chunks without any good replica", lambda: len(chunks.missing))
+    transient = cluster.transient
+    _gauge("peacefs_chunks_freed", "Freed chunks kept for readers", lambda: transient.freed_count)
     unclaimed = chunks.unclaimed
     _gauge("peacefs_chunks_unclaimed", "Chunks on datanodes that no file refers to", lambda: len(unclaimed))
     _gauge("peacefs_http_requests_in_flight", "HTTP requests under way", lambda: admission.in_flight)
@@ -76,14 +79,30 @@ def watch(
     _counter("peacefs_changes_made", "Changes of the metadata that they carried", lambda: group_commit.requests)
 
 
+def watch_audit(audit: AuditLog | None) -> None:
+    """Publishes counters of the audit log, which stay at 0 without one. Once a process."""
+    _counter(
+        "peacefs_audit_records",
+        "Requests told of in the audit log",
+        lambda: 0 if audit is None else audit.written,
+    )
+    _counter(
+        "peacefs_audit_records_lost",
+        "Requests that the audit log could not be written for",
+        lambda: 0 if audit is None else audit.lost,
+    )
+
+
 def watch_state(
     cluster: Cluster,
     metadata: Path,
     floor_held: Callable[[], bool],
     lacks_commits: Callable[[], bool],
+    held: Callable[[], int],
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
     """The same for how the service itself stands; `metadata` is the store's file. Once a process."""
+    _gauge("peacefs_requests_held", "Requests that wait until it is ready", held)
     _gauge("peacefs_ready", "Whether it knows enough datanodes' chunks to serve", lambda: cluster.ready(clock()))
     _gauge("peacefs_floor_held", "Whether chunks that it does not know are kept, after a restore", floor_held)
     _gauge(

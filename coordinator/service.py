@@ -7,6 +7,7 @@ import getpass
 import logging
 import os
 import random
+import signal
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -39,6 +40,7 @@ from peacefs.protocol.secret import (
     read_secret,
     require_secret_for,
 )
+from peacefs.protocol.service.browser_guard import BrowserGuard, OwnNames
 from peacefs.protocol.service.http_server import build_server, listen
 from peacefs.protocol.service.lifeline import announce
 from peacefs.protocol.service.process import log_to_stderr, raise_open_files_limit, stop_event
@@ -49,6 +51,8 @@ from peacefs.topology.model import Topology
 
 from .api.admin_socket import is_own_user, listen_for_administrators, remove_socket
 from .api.admission import Admission
+from .api.audit_log import AuditLog
+from .api.audited_requests import AuditedRequests
 from .api.authentication import Authentication, Authenticator, LocalAdministration
 from .api.rest.app import build_rest
 from .api.rest.balancer import add_balancer_routes
@@ -75,6 +79,7 @@ from .metadata.store import MetadataFault, MetadataFull, Transaction
 from .metrics import (
     room_of,
     watch,
+    watch_audit,
     watch_schedule,
     watch_state,
     watch_supervision,
@@ -82,6 +87,7 @@ from .metrics import (
 from .namespace.permissions import Callers
 from .operations.context import Workplace
 from .operations.files import Files
+from .rpc.audited_calls import AuditedCalls
 from .rpc.client_session import ClientLinks
 from .rpc.server import NodeServer
 from .scheduling.policies import POLICY_DEFAULT
@@ -109,7 +115,11 @@ class CoordinatorOptions:
     port: int = coordinator_http_port_default
     node_port: int = coordinator_node_port_default
     advertise: str | None = None
+    #: Other names by which clients over HTTP reach it.
+    allowed_hosts: tuple[str, ...] = ()
     secret_file: Path | None = None
+    #: Where requests are told of, a line each; None for nowhere.
+    audit_log: Path | None = None
     ready_fd: int | None = None
     parent_fd: int | None = None
     #: Whether users are refused what HDFS would refuse them. Who runs the coordinator is the superuser.
@@ -185,6 +195,9 @@ class Coordinator:
     ) -> None:
         self._options = options
         self._metadata = metadata
+        self._signer = signer
+        self._audit = None if options.audit_log is None else AuditLog(options.audit_log)
+        audited = None if self._audit is None else AuditedCalls(self._audit, signer)
         epochs = Epochs(metadata)
         self._cluster = Cluster(time.monotonic(), random.Random(), described)
         self._commits = GroupCommit(metadata, self._stop_at_once, self._tell_of_room)
@@ -206,10 +219,11 @@ class Coordinator:
             self._cluster,
             epoch=self._epochs.epoch,
             on_epoch_seen=self._epochs.seen,
+            audited=audited,
             commit=lambda: metadata.tx_durable,
             trust=self._trust,
         )
-        workplace = Workplace(
+        self._workplace = workplace = Workplace(
             self._reader,
             self._commit,
             self._cluster,
@@ -246,6 +260,7 @@ class Coordinator:
             self._nodes.me,
             self._files,
             authenticate=self._authenticator.of_client if self._authenticator is not None else None,
+            audited=audited,
         )
         self._files.administration.recall()
         self._own_work = OwnWork(
@@ -264,6 +279,8 @@ class Coordinator:
         """Until a signal, or the parent's death. Raises SystemExit when its own work has failed."""
         options = self._options
         stop = stop_event(options.parent_fd)
+        if self._audit is not None:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._audit.reopen)
         # The loop is woken once for all that one commit brought.
         self._commits.deliver = asyncio.get_running_loop().call_soon_threadsafe
         if self._who is not None:
@@ -294,6 +311,8 @@ class Coordinator:
         await serving
         remove_socket(options.directory)
         await self._own_work.stop()
+        if self._audit is not None:
+            self._audit.close()
         self._commits.close()
         self._reader.close()
         log.info("stopped")
@@ -330,9 +349,20 @@ class Coordinator:
         )
         add_checkpoint_look_routes(rest, looks)
         add_query_routes(rest, self._supervising)
-        admission = Admission(self._authenticated(rest, for_superusers))
+        names = OwnNames(options.host, self._advertised, options.allowed_hosts)
+        app: App = BrowserGuard(self._authenticated(rest, for_superusers), names)
+        if self._audit is not None:
+            app = AuditedRequests(app, self._audit, self._signer)
+        admission = Admission(app)
+        watch_audit(self._audit)
         watch(self._cluster, self._commits, admission, self._files.temporary_files)
-        watch_state(self._cluster, _store(options.directory), self._reader.floor_held, self._reader.lacks_commits)
+        watch_state(
+            self._cluster,
+            _store(options.directory),
+            self._reader.floor_held,
+            self._reader.lacks_commits,
+            lambda: self._workplace.held,
+        )
         watch_schedule(self._files.schedule, self._files.recovery)
         watch_supervision(self._supervising.core)
         return admission

@@ -56,6 +56,7 @@ from peacefs.protocol.runtime.effects import Address
 from peacefs.protocol.runtime.in_process_payloads import ServedHere
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
 from peacefs.protocol.secret import SECRET_FILE_VARIABLE, find_secret_file, read_secret, require_secret_for
+from peacefs.protocol.service.browser_guard import BrowserGuard, OwnNames
 from peacefs.protocol.service.http_server import build_server, listen
 from peacefs.protocol.service.lifeline import announce
 from peacefs.protocol.service.process import (
@@ -109,6 +110,8 @@ class DatanodeOptions:
     http_port: int = datanode_http_port_default
     data_port: int = datanode_data_port_default
     advertise: str | None = None
+    #: Other names by which clients over HTTP reach it.
+    allowed_hosts: tuple[str, ...] = ()
     rack: str = "/default-rack"
     secret_file: Path | None = None
     reserved_bytes: int = reserved_bytes_default
@@ -305,7 +308,8 @@ class Datanode:
             callers=CallerCheck(self._verifier, self._clock.now_s),
             wall_clock=self._clock.now_s,
         )
-        server = build_server(gateway)
+        names = OwnNames(options.host, self._advertised, options.allowed_hosts)
+        server = build_server(BrowserGuard(gateway, names))
         serving = asyncio.create_task(server.serve(sockets=[self._http_socket]))
         own_work = OwnWork(
             self._driver,

@@ -34,6 +34,7 @@ from peacefs.protocol.limits import (
 from peacefs.protocol.messages import Failure, Message
 from peacefs.protocol.service.metrics import frames_sent
 
+from .audited_calls import AuditedCalls
 from .dispatch import CALLS_OF_CLIENTS, answer
 
 log = logging.getLogger("peacefs.coordinator")
@@ -48,12 +49,14 @@ class ClientLinks:
         files: Files,
         clock: Callable[[], float] = time.monotonic,
         authenticate: Callable[[str], Caller] | None = None,
+        audited: AuditedCalls | None = None,
     ) -> None:
         """Without `authenticate`, which raises Unauthenticated, names are believed."""
         self.me = me
         self.authenticate = authenticate
         self.files = files
         self.clock = clock
+        self.audited = audited
         self._open: set[ClientLink] = set()
         #: Those without a call under way, longest first. Who finds its connection closed makes another.
         self._idle: dict[ClientLink, None] = {}
@@ -202,7 +205,10 @@ class ClientLink(asyncio.Protocol):
     async def _answer(self, message: Message, tag: int) -> None:
         assert self._peer is not None
         try:
-            reply = await answer(self._links.files, message, self._host, self._peer.name, caller=self._who)
+            links = self._links
+            reply = await answer(
+                links.files, message, self._host, self._peer.name, caller=self._who, audited=links.audited
+            )
             self._write(reply, tag)
         finally:
             self._answering = False

@@ -280,6 +280,7 @@ class NodeLink(asyncio.Protocol):
                 self._server.send([order])
 
     async def _answer(self, message: Message, tag: int) -> None:
-        reply = await answer(self._server.files, message, self._host, self.name, link=self.name)
+        server = self._server
+        reply = await answer(server.files, message, self._host, self.name, link=self.name, audited=server.audited)
         with contextlib.suppress(RuntimeError):
             self.write(reply, tag)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -36,6 +37,8 @@ from peacefs.protocol.messages import (
     TakeLease,
 )
 
+from .audited_calls import AuditedCalls
+
 log = logging.getLogger("peacefs.coordinator")
 N = TypeVar("N", CreateFile, OpenFile)
 
@@ -59,14 +62,28 @@ async def answer(
     *,
     link: NodeId | None = None,
     caller: Callable[[], Caller | None] = believed,
+    audited: AuditedCalls | None = None,
 ) -> Message:
     """The reply to a call of `who`, on `host`; raises nothing, for a Failure is a reply too.
 
     `link` is the datanode over whose link the call came, if it is one: what grants can be pushed over. `caller`
     authenticates who calls, or raises.
     """
+    began_s = time.perf_counter()
+    who_asks: Caller | None = None
     try:
-        message = _in_the_name_of(message, caller())
+        who_asks = caller()
+        reply = await _reply(files, _in_the_name_of(message, who_asks), host, who, link)
+    except PeacefsError as refusal:
+        reply = Failure(refusal.code, refusal.message)
+    if audited is not None:
+        seconds = time.perf_counter() - began_s
+        audited.tell(message, reply, host, caller=who_asks, is_datanode=link is not None, seconds=seconds)
+    return reply
+
+
+async def _reply(files: Files, message: Message, host: str | None, who: str, link: NodeId | None) -> Message:
+    try:
         if link is not None and isinstance(message, StreamEnded):
             return files.schedule.ended(link, message)
         if link is not None and isinstance(message, StreamsFound):

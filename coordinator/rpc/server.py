@@ -41,6 +41,7 @@ from peacefs.protocol.messages import (
     Trust,
 )
 
+from .audited_calls import AuditedCalls
 from .datanode_session import NodeLink
 from .fair_turns import Turns
 
@@ -58,6 +59,7 @@ class NodeServer:
         on_epoch_seen: Callable[[NodeId, int, int], None],
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
+        audited: AuditedCalls | None = None,
         commit: Callable[[], int] = lambda: 0,
         trust: Callable[[], Trust] = Trust,
     ) -> None:
@@ -69,6 +71,7 @@ class NodeServer:
         self.cluster = cluster
         self.clock = clock
         self.wall_clock = wall_clock
+        self.audited = audited
         self.epoch = epoch
         self.trust = trust
         self.on_epoch_seen = on_epoch_seen

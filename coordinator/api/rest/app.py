@@ -16,16 +16,23 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 import peacefs
 from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.side_process.planner import Planner
-from peacefs.protocol.errors import BadRequest, PeacefsError, remote_exception
-from peacefs.protocol.limits import plan_body_bytes_max, schedule_body_bytes_max
+from peacefs.protocol.errors import BadRequest, Overloaded, PeacefsError, remote_exception
+from peacefs.protocol.limits import (
+    completion_body_bytes_max,
+    names_body_bytes_max,
+    plan_body_bytes_max,
+    schedule_body_bytes_max,
+)
 from peacefs.protocol.service.metrics import CONTENT_TYPE, exposition
 
 from .body_limit import BodyLimit
+from .docs_page import add_docs_page
 from .files import file_routes
 from .network import network_routes, probing_routes
 from .openapi import complete_description
@@ -59,7 +66,7 @@ def build_rest(
 ) -> FastAPI:
     """The application with the routes that need no more than files and the cluster; `service` adds others."""
     app = FastAPI(
-        title="peacefs", version=peacefs.__version__, docs_url="/v1/docs", openapi_url="/v1/openapi.json"
+        title="peacefs", version=peacefs.__version__, docs_url=None, redoc_url=None, openapi_url="/v1/openapi.json"
     )
     for_superusers = superusers_only(files.callers)
     inspecting = asyncio.Lock()
@@ -90,8 +97,17 @@ def build_rest(
     app.include_router(network_routes(cluster, Planner()))
     app.include_router(probing_routes(files.probing, for_superusers))
     app.add_middleware(
-        BodyLimit, of_path={"/v1/plan": plan_body_bytes_max, "/v1/files/schedule": schedule_body_bytes_max}
+        BodyLimit,
+        of_path={
+            "/v1/plan": plan_body_bytes_max,
+            "/v1/files/schedule": schedule_body_bytes_max,
+            "/v1/files/complete": completion_body_bytes_max,
+            "/v1/files/flush": completion_body_bytes_max,
+            "/v1/files/concat": names_body_bytes_max,
+            "/v1/exchanges": names_body_bytes_max,
+        },
     )
+    add_docs_page(app)
     _answer_errors(app)
     complete_description(app)
     return app
@@ -110,8 +126,15 @@ def _answer_errors(app: FastAPI) -> None:
         where = ".".join(str(part) for part in first["loc"])
         return JSONResponse(remote_exception(BadRequest(f"{where}: {first['msg']}")), 400)
 
+    @app.exception_handler(ClientDisconnect)
+    async def gone(_request: Request, _error: ClientDisconnect) -> JSONResponse:
+        """In the middle of a body. Nobody reads the answer, and the log need not tell."""
+        return JSONResponse(remote_exception(BadRequest("the body has no end")), 400)
+
     @app.exception_handler(HTTPException)
     async def routing(request: Request, error: HTTPException) -> JSONResponse:
+        if error.status_code == 503:
+            return JSONResponse(remote_exception(Overloaded(error.detail)), Overloaded.http_status)
         what = f"{error.detail}: {request.method} {request.url.path[:_SHOWN_CHARACTERS]}; / says what is here"
         return JSONResponse(remote_exception(BadRequest(what)), error.status_code)
 
