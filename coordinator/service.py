@@ -49,7 +49,7 @@ from peacefs.protocol.values.authentication import AuthenticationMode
 from peacefs.topology.loader import load_topology
 from peacefs.topology.model import Topology
 
-from .api.admin_socket import is_own_user, listen_for_administrators, remove_socket
+from .api.admin_socket import is_own_user, listen_for_administrators
 from .api.admission import Admission
 from .api.audit_log import AuditLog
 from .api.audited_requests import AuditedRequests
@@ -301,7 +301,7 @@ class Coordinator:
             raise StartupError(
                 f"cannot listen on {options.host} port {options.node_port}: {error.strerror or error}"
             ) from None
-        serving = asyncio.gather(server.serve(sockets=[sock]), local_server.serve(sockets=[local_socket]))
+        serving = asyncio.gather(server.serve(sockets=[sock]), local_server.serve(sockets=[local_socket.listener]))
         self._own_work.start(on_failure=stop.set)
         self._announce(http_port, node_port)
         await stop.wait()
@@ -309,7 +309,7 @@ class Coordinator:
         await self._nodes.stop()
         self._clients.stop()
         await serving
-        remove_socket(options.directory)
+        local_socket.close()
         await self._own_work.stop()
         if self._audit is not None:
             self._audit.close()

@@ -13,6 +13,7 @@ import os
 import socket
 import struct
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from peacefs.protocol.errors import StartupError
@@ -25,7 +26,23 @@ _BACKLOG = 16
 _CREDENTIALS = struct.Struct("3i")
 
 
-def listen_for_administrators(directory: Path) -> socket.socket:
+@dataclass(frozen=True)
+class LocalSocket:
+    """A listening socket, and what its file is known by."""
+
+    listener: socket.socket
+    path: Path
+    identity: tuple[int, int]
+
+    def close(self) -> None:
+        """Close it and remove its file, unless another coordinator has put its own there."""
+        self.listener.close()
+        with contextlib.suppress(OSError):
+            if _identity(self.path) == self.identity:
+                self.path.unlink()
+
+
+def listen_for_administrators(directory: Path) -> LocalSocket:
     """Return a listening socket in a coordinator's directory, which is ours alone. Raises StartupError."""
     path = socket_path(directory)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
@@ -37,16 +54,15 @@ def listen_for_administrators(directory: Path) -> socket.socket:
             listener.bind(name)
         path.chmod(0o600)
         listener.listen(_BACKLOG)
+        return LocalSocket(listener, path, _identity(path))
     except OSError as error:
         listener.close()
         raise StartupError(f"cannot listen on {path} for administrators: {error.strerror or error}") from None
-    return listener
 
 
-def remove_socket(directory: Path) -> None:
-    """At the end of the service."""
-    with contextlib.suppress(OSError):
-        socket_path(directory).unlink(missing_ok=True)
+def _identity(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_dev, found.st_ino
 
 
 def is_own_user(transport: asyncio.BaseTransport) -> bool:
