@@ -18,6 +18,7 @@ _ALL = (
     "authentication",
     "restart",
     "repair",
+    "dead_writers",
     "planning",
     "figure10",
     "staggered",
@@ -30,6 +31,7 @@ _WITH_FULL = ("figure10", "staggered", "snapshots")
 _WITH_CELLS = ("figure10",)
 _WITH_SIZE = ("repair", "io_service")
 _WITH_FILES = ("metadata_ops", "restart", "checkpoints")
+_WITH_KEPT = ("dead_writers",)
 _WITH_STATE = ("spark_batches",)
 
 
@@ -46,6 +48,7 @@ def main() -> None:
     parser.add_argument(
         "--state-mebibytes", type=int, metavar="N", help=f"how large the large state is, of {large}"
     )
+    parser.add_argument("--kept-seconds", type=float, metavar="S", help=f"of {' and '.join(_WITH_KEPT)}")
     options = parser.parse_args()
     unknown = set(options.names) - set(_ALL)
     if unknown:
@@ -57,9 +60,10 @@ def main() -> None:
         full = {"full": True} if options.full and name in _WITH_FULL else {}
         size = {"gigabytes": options.gigabytes} if options.gigabytes is not None and name in _WITH_SIZE else {}
         state = {"state_mebibytes": options.state_mebibytes} if name in _WITH_STATE else {}
+        kept = {"kept_s": options.kept_seconds} if name in _WITH_KEPT else {}
         cells = {"cells": options.cells} if options.cells and name in _WITH_CELLS else {}
         importlib.import_module(f"benchmarks.{name}").main(
-            quick=options.quick, **files, **full, **cells, **size, **state
+            quick=options.quick, **files, **full, **cells, **size, **state, **kept
         )
 
 

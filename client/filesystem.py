@@ -6,7 +6,6 @@ import os
 import socket
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -23,10 +22,10 @@ from peacefs.protocol.values.schedule import Schedule
 from .channels import Channels
 from .control.addresses import DEFAULT_ADDRESS, parse_address
 from .control.api import BalanceStatus, CoordinatorApi, ListingPage, user_of
-from .control.credentials import TokenSource
 from .control.http import CoordinatorHttp
 from .control.retry import Patience
 from .control.rpc import ControlCalls
+from .control.token_source import TokenSource
 from .control.values import (
     ContentSummary,
     CopiedTree,
@@ -44,6 +43,7 @@ from .trash import Trash
 _Entries = list[FileStatus]
 _Differences = list[SnapshotDifference]
 _Texts = list[str]
+_Objects = list[dict[str, Any]]
 
 
 class PeaceFileSystem:
@@ -77,7 +77,7 @@ class PeaceFileSystem:
         me = Identity(cluster="", role="client", name=name, signer=None)
         self._connections = ConnectionPool(me, local_sockets=local_sockets)
         # Datanodes are not shown who we are: what they are asked for bears a leave of the coordinator's.
-        to_coordinator = ConnectionPool(replace(me, credential=source.current))
+        to_coordinator = ConnectionPool(me, credential=source.current)
         self._calls = ControlCalls(where, to_coordinator, patience, source)
         self._driver = ThreadDriver(self._connections, self._calls.call)
         self._grants = GrantDesk(f"{name} {uuid.uuid4().hex[:8]}", pushed=False)
@@ -405,6 +405,14 @@ class PeaceFileSystem:
         Raises BadRequest for an unknown datanode.
         """
         return self._api.decide_about_datanode(node, decision, hours=hours)
+
+    def datanode_credentials(self) -> _Objects:
+        """See `CoordinatorApi`."""
+        return self._api.datanode_credentials()
+
+    def decide_about_credential(self, node: str, decision: str) -> dict[str, Any]:
+        """See `CoordinatorApi`."""
+        return self._api.decide_about_credential(node, decision)
 
     def start_balancing(self, run: str, threshold_percent: float, bytes_per_second: float) -> BalanceStatus:
         """See `CoordinatorApi`."""

@@ -7,7 +7,7 @@ import getpass
 import logging
 import os
 import random
-import signal
+import secrets
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -29,21 +29,25 @@ from peacefs.protocol.limits import (
     checkpoint_look_timeout_s,
     coordinator_http_port_default,
     coordinator_node_port_default,
+    proof_nonce_bytes,
+    read_token_lifetime_s,
     streams_per_node_default,
     thread_switch_interval_s,
+    unreferenced_chunk_kept_s,
 )
 from peacefs.protocol.messages import Trust
 from peacefs.protocol.secret import (
     find_secret_file,
     is_loopback,
-    read_or_make_secret,
-    read_secret,
+    read_again,
+    read_or_make_secrets,
+    read_secrets,
     require_secret_for,
 )
 from peacefs.protocol.service.browser_guard import BrowserGuard, OwnNames
 from peacefs.protocol.service.http_server import build_server, listen
 from peacefs.protocol.service.lifeline import announce
-from peacefs.protocol.service.process import log_to_stderr, raise_open_files_limit, stop_event
+from peacefs.protocol.service.process import log_to_stderr, raise_open_files_limit, stop_event, when_told_to_reload
 from peacefs.protocol.tokens import Signer
 from peacefs.protocol.values.authentication import AuthenticationMode
 from peacefs.topology.loader import load_topology
@@ -57,6 +61,7 @@ from .api.authentication import Authentication, Authenticator, LocalAdministrati
 from .api.rest.app import build_rest
 from .api.rest.balancer import add_balancer_routes
 from .api.rest.checkpoints import add_checkpoint_routes
+from .api.rest.credentials import add_credential_routes
 from .api.rest.metadata import add_metadata_routes
 from .api.rest.network import add_reload_route
 from .api.rest.oauth import add_token_endpoint
@@ -126,6 +131,8 @@ class CoordinatorOptions:
     check_permissions: bool = True
     #: Temporary files that have been left for so long are deleted; None for never.
     collect_temporary_hours: float | None = None
+    #: How long a reader goes on before its rights are looked at again.
+    read_token_lifetime_s: float = read_token_lifetime_s
     #: How long what users delete with `peacefs rm` stays in their trash; 0 for not at all.
     trash_minutes: int = 0
     #: The users of each group; those of `supergroup` are superusers.
@@ -138,6 +145,8 @@ class CoordinatorOptions:
     look_at_checkpoints: tuple[str, ...] = ()
     #: How many chunks a datanode takes at once, where nothing else says what it can.
     streams_per_node: int = streams_per_node_default
+    #: What is written for no file is deleted when its writer has been silent for so long.
+    unreferenced_kept_s: float = unreferenced_chunk_kept_s
     #: How callers show who they are; None: by names that are believed on loopback, by tokens elsewhere.
     authentication: AuthenticationMode | None = None
 
@@ -160,8 +169,10 @@ def run(options: CoordinatorOptions) -> None:
     _make_directory(options.directory)
     metadata = SqliteMetadata.open(_store(options.directory), owner=getpass.getuser())
     try:
-        secret = read_secret(secret_file) if secret_file else read_or_make_secret(options.directory / SECRET_NAME)
-        uvloop.run(Coordinator(options, metadata, Signer(secret), described).serve())
+        kept = options.directory / SECRET_NAME
+        signer = Signer(*(read_secrets(secret_file) if secret_file else read_or_make_secrets(kept)))
+        reload = partial(read_again, signer, secret_file or kept)
+        uvloop.run(Coordinator(options, metadata, signer, described).serve(reload))
     except (MetadataFull, MetadataFault) as fault:
         raise StartupError(f"cannot begin: {fault}. Nothing is lost; start again when that is mended") from None
     finally:
@@ -198,8 +209,10 @@ class Coordinator:
         self._signer = signer
         self._audit = None if options.audit_log is None else AuditLog(options.audit_log)
         audited = None if self._audit is None else AuditedCalls(self._audit, signer)
-        epochs = Epochs(metadata)
-        self._cluster = Cluster(time.monotonic(), random.Random(), described)
+        epochs = Epochs(metadata, time.monotonic(), settled_after_s=options.unreferenced_kept_s)
+        self._cluster = Cluster(
+            time.monotonic(), random.Random(), described, nonce=lambda: secrets.token_bytes(proof_nonce_bytes)
+        )
         self._commits = GroupCommit(metadata, self._stop_at_once, self._tell_of_room)
         self._reader = metadata.reader()
         self._advertised = options.advertise or options.host
@@ -231,6 +244,7 @@ class Coordinator:
             epochs.numbering,
             self._nodes.send,
             callers,
+            read_token_lifetime_s=options.read_token_lifetime_s,
         )
         self._files = Files(
             workplace,
@@ -263,6 +277,7 @@ class Coordinator:
             audited=audited,
         )
         self._files.administration.recall()
+        self._files.credentials.recall()
         self._own_work = OwnWork(
             self._reader,
             self._cluster,
@@ -275,12 +290,16 @@ class Coordinator:
             tokens=self._who.tokens if self._who is not None else None,
         )
 
-    async def serve(self) -> None:
-        """Until a signal, or the parent's death. Raises SystemExit when its own work has failed."""
+    async def serve(self, reload: Callable[[], None]) -> None:
+        """Until a signal, or the parent's death; `reload` at each SIGHUP.
+
+        Raises SystemExit when its own work has failed.
+        """
         options = self._options
         stop = stop_event(options.parent_fd)
+        when_told_to_reload(reload)
         if self._audit is not None:
-            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._audit.reopen)
+            when_told_to_reload(self._audit.reopen)
         # The loop is woken once for all that one commit brought.
         self._commits.deliver = asyncio.get_running_loop().call_soon_threadsafe
         if self._who is not None:
@@ -294,7 +313,7 @@ class Coordinator:
         local = LocalAdministration(app, getpass.getuser())
         local_server = build_server(local, lambda: self._clients.link_of(local.caller), is_own_user)
         try:
-            node_port = await self._nodes.start(options.host, options.node_port)
+            node_port = await self._nodes.start(options.host, options.node_port, self._advertised)
         except OSError as error:
             sock.close()
             local_socket.close()
@@ -338,6 +357,7 @@ class Coordinator:
         add_reload_route(rest, self._reload_topology, self._cluster, for_superusers)
         add_balancer_routes(rest, self._cluster, for_superusers)
         add_disk_balance_route(rest, self._nodes.ask, for_superusers)
+        add_credential_routes(rest, self._files.credentials, self._nodes.hang_up, for_superusers)
         add_checkpoint_routes(rest, self._files.fencing, self._files.reporting)
         here = f"http://{_LOOPBACK_OF.get(options.host, options.host)}:{http_port}"
         looks = CheckpointLooks(

@@ -15,15 +15,16 @@ import uuid
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import msgspec
 import uvloop
 
 from peacefs.client.transfer.write_grants import GrantDesk
-from peacefs.protocol.credentials.verifier import Verifier
+from peacefs.protocol.callers.verifier import Verifier
 from peacefs.protocol.errors import ChunkError, PeacefsError, PeerRefused, StartupError
-from peacefs.protocol.handshake import Identity
+from peacefs.protocol.handshake import COORDINATOR, Identity
 from peacefs.protocol.limits import (
     copy_bytes_per_second,
     datanode_data_port_default,
@@ -55,7 +56,13 @@ from peacefs.protocol.runtime.connections import open_connection
 from peacefs.protocol.runtime.effects import Address
 from peacefs.protocol.runtime.in_process_payloads import ServedHere
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
-from peacefs.protocol.secret import SECRET_FILE_VARIABLE, find_secret_file, read_secret, require_secret_for
+from peacefs.protocol.secret import (
+    SECRET_FILE_VARIABLE,
+    find_secret_file,
+    read_again,
+    read_secrets,
+    require_secret_for,
+)
 from peacefs.protocol.service.browser_guard import BrowserGuard, OwnNames
 from peacefs.protocol.service.http_server import build_server, listen
 from peacefs.protocol.service.lifeline import announce
@@ -64,6 +71,7 @@ from peacefs.protocol.service.process import (
     log_to_stderr,
     raise_open_files_limit,
     stop_event,
+    when_told_to_reload,
 )
 from peacefs.protocol.tokens import Signer
 from peacefs.topology.rate_curve import RateCurve
@@ -72,6 +80,7 @@ from .background import OwnWork
 from .cluster_clock import ClusterClock
 from .control.commands import Orders
 from .control.coordinator_session import CoordinatorLink, Respond
+from .control.prover import Prover
 from .control.replicator import Replicator
 from .disks.data_directories import Claimed, claim_directories, cluster_of, rooms_of
 from .disks.disk import Disk, DiskState
@@ -140,11 +149,13 @@ def run(options: DatanodeOptions) -> None:
             f"a datanode needs the cluster's secret: pass --secret-file or set {SECRET_FILE_VARIABLE} "
             f"(a coordinator on loopback keeps it as cluster.secret in its directory)"
         )
-    uvloop.run(_serve(options, Signer(read_secret(secret_file))))
+    uvloop.run(_serve(options, secret_file))
 
 
-async def _serve(options: DatanodeOptions, signer: Signer) -> None:
+async def _serve(options: DatanodeOptions, secret_file: Path) -> None:
     stop = stop_event(options.parent_fd)
+    signer = Signer(*read_secrets(secret_file))
+    when_told_to_reload(partial(read_again, signer, secret_file))
     cluster = cluster_of(options.directory)
     if cluster is None:
         cluster = await _learn_cluster(options, signer, stop)
@@ -161,7 +172,9 @@ async def _learn_cluster(options: DatanodeOptions, signer: Signer, stop: asyncio
     me = Identity("", "datanode", "a new datanode", signer)
     while not stop.is_set():
         try:
-            connection, peer = await asyncio.to_thread(open_connection, options.coordinator, "the coordinator", me)
+            connection, peer = await asyncio.to_thread(
+                open_connection, options.coordinator, "the coordinator", me, role=COORDINATOR
+            )
             connection.close()
             return peer.cluster
         except PeerRefused as refusal:
@@ -216,12 +229,13 @@ class Datanode:
         self._advertised = options.advertise or options.host
         self._me = Identity(directory.cluster, "datanode", self._node, signer)
         self._served_here = ServedHere()
-        self._pool = ConnectionPool(self._me, served_here=self._served_here)
+        # Only to addresses that the coordinator has named: a local socket has a name that its owner has given it.
+        self._pool = ConnectionPool(self._me, served_here=self._served_here, local_sockets=False)
         self._changes = Changes()
         self._paces = Paces()
         self._streams = StreamsUnderWay(self._node)
         self._grants = GrantDesk(f"{self._node}-{uuid.uuid4().hex[:8]}", pushed=True)
-        self._link = CoordinatorLink(options.coordinator, self._me, self, self._changes)
+        self._link = CoordinatorLink(options.coordinator, self._me, directory.credential(), self, self._changes)
         self._clock = ClusterClock()
         self._verifier = Verifier(directory.cluster)
         self._driver = ThreadDriver(self._pool, self._link.call, wall_clock=self._clock.now_s)
@@ -232,7 +246,12 @@ class Datanode:
             self._chunk_server,
         )
         budget = CopyBudget(options.copy_bytes_per_second)
-        self._orders = Orders(self._store, self._changes, Replicator(self._store, self._changes, budget=budget))
+        self._orders = Orders(
+            self._store,
+            self._changes,
+            Replicator(self._store, self._changes, budget=budget),
+            Prover(self._store, self._changes, budget=CopyBudget(options.copy_bytes_per_second)),
+        )
         self._scrubber = Scrubber(
             self._store,
             str(options.directory),
@@ -289,6 +308,7 @@ class Datanode:
             served_here=self._served_here,
             # Who reads a file cannot be paced.
             lends=options.emulated_disk is None,
+            advertised=self._advertised,
         )
         self._http_socket = listen(options.host, options.http_port)
         self._data_server.start()
@@ -305,8 +325,8 @@ class Datanode:
             own,
             own_chunks,
             first_chunks,
-            callers=CallerCheck(self._verifier, self._clock.now_s),
             wall_clock=self._clock.now_s,
+            check_bearer=CallerCheck(self._verifier, self._clock.now_s).check_bearer,
         )
         names = OwnNames(options.host, self._advertised, options.allowed_hosts)
         server = build_server(BrowserGuard(gateway, names))

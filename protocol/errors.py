@@ -23,6 +23,7 @@
     │       └── RunSuperseded        403  the same: HDFS's word for a writer that was fenced off
     ├── Unauthenticated              401  org.apache.hadoop.security.AccessControlException
     ├── AccessDenied                 403  org.apache.hadoop.security.AccessControlException
+    │   └── TokenExpired             403  the same: what was allowed is to be asked for again
     ├── BadRequest                   400  java.lang.IllegalArgumentException
     │   ├── InvalidTopology          400  java.lang.IllegalArgumentException
     │   └── IllegalChange            400  org.apache.hadoop.HadoopIllegalArgumentException
@@ -37,8 +38,10 @@
     │   ├── PeerUnreachable
     │   ├── PeerTimeout
     │   ├── PeerRefused
-    │   │   └── NodeIdTaken
+    │   │   ├── NodeIdTaken
+    │   │   └── CredentialRefused
     │   └── ProtocolViolation
+    │       └── BrokenSeal
     ├── ChunkError                   500
     │   ├── ChecksumMismatch
     │   ├── StaleVersion
@@ -203,6 +206,10 @@ class AccessDenied(PeacefsError):
     hadoop_class = "org.apache.hadoop.security.AccessControlException"
 
 
+class TokenExpired(AccessDenied):
+    """A token that was good once. Its bearer asks the coordinator for another."""
+
+
 class Unauthenticated(PeacefsError):
     """No credential where one is wanted, or one that does not verify, was revoked or has expired.
 
@@ -300,8 +307,16 @@ class NodeIdTaken(PeerRefused):
     retriable = True
 
 
+class CredentialRefused(PeerRefused):
+    """A datanode does not prove that it is the one to which its id belongs, or it was revoked."""
+
+
 class ProtocolViolation(PeerError):
     """Bytes that are no frame, or a frame that has no place here."""
+
+
+class BrokenSeal(ProtocolViolation):
+    """What came between two services is not what was sent, or not in its place: the way there is to blame."""
 
 
 class ChunkError(PeacefsError):

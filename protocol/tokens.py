@@ -2,8 +2,11 @@
 
 A token is a struct in MessagePack followed by 16 bytes of HMAC-SHA256, in URL-safe base64 without padding.
 Whoever knows the secret can sign; nobody else can change a bit. Keys for different purposes are derived from
-the secret by label, so that no token can pass for a receipt. Times are wall-clock seconds; lifetimes are so
-long (`limits`) that ordinary clock differences do not matter.
+the secret by label, so that no token can pass for a receipt. Times are seconds of the coordinator's wall clock, by
+which datanodes judge, too.
+
+A token names every address that its bearer may have a service dial: a gateway, or a hop of a pipeline, connects to
+no other (decision 29).
 """
 
 from __future__ import annotations
@@ -12,24 +15,26 @@ import base64
 import binascii
 import hashlib
 import hmac
+from collections.abc import Collection
 from math import inf
 from typing import TypeVar
 
 import msgspec
 
 from .decoding import UNREADABLE
-from .errors import AccessDenied
+from .errors import AccessDenied, TokenExpired
 from .ids import ChunkId, NodeId, Version
-from .messages import Receipt
+from .messages import ChunkLayout, Hop, Receipt
 
 _MAC_BYTES = 16
 _HASH_BLOCK_BYTES = 64
+_SECRET_NAME_BYTES = 8
 #: From the URL-safe alphabet to the one that `binascii` knows; what is in neither stays out.
 _STANDARD = bytes.maketrans(b"-_+/", b"+/!!")
 
 
-class Token(msgspec.Struct, frozen=True, tag=True):
-    """Base of all."""
+class Token(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Base of all; an array, for URLs are to be short."""
 
     expires_s: float
 
@@ -86,18 +91,22 @@ class FileVersion(msgspec.Struct, frozen=True, array_like=True):
 class FileRead(Token, frozen=True):
     """Leave to read one file as it was when it was opened: the inode, not the name, and that version of it.
 
-    With `at_tx` as it was when that transaction had taken effect, which a snapshot shows.
+    With `at_tx` as it was when that transaction had taken effect, which a snapshot shows. The coordinator saw that
+    `user` may read it and will look again when `expires_s` is over, if it is asked before `renewable_until_s`.
+    `chunks` says where the data of a small file is; their own tokens are left out.
     """
 
     path: str
     inode: int
     user: str
     opened: FileVersion
+    renewable_until_s: float = 0.0
     at_tx: int | None = None
+    chunks: list[ChunkLayout] | None = None
 
 
 class ChunkWrite(Token, frozen=True):
-    """Leave to write one version of one chunk through these nodes, in this order.
+    """Leave to write one version of one chunk through these nodes, at these addresses and in this order.
 
     A large chunk has a `grant` of the scheduling service, whose end the first node reports. It is to be used
     before `expires_s`.
@@ -105,8 +114,12 @@ class ChunkWrite(Token, frozen=True):
 
     chunk: ChunkId
     version: Version
-    nodes: list[NodeId]
+    pipeline: list[Hop]
     grant: int = 0
+
+    @property
+    def nodes(self) -> list[NodeId]:
+        return [hop.node for hop in self.pipeline]
 
 
 class FirstChunk(Token, frozen=True):
@@ -118,14 +131,15 @@ class FirstChunk(Token, frozen=True):
 
     chunk: ChunkId
     version: Version
-    nodes: list[NodeId]
+    pipeline: list[Hop]
     process: str
 
 
 class ChunkRead(Token, frozen=True):
-    """Leave to read one chunk wherever it is."""
+    """Leave to read one chunk wherever it is, for a reader of the file `inode`."""
 
     chunk: ChunkId
+    inode: int = 0
 
 
 AnyToken = FileWrite | FileAppend | FileLease | FileRead | ChunkWrite | FirstChunk | ChunkRead
@@ -170,29 +184,57 @@ class _Mac:
         return outer.digest()[:_MAC_BYTES]
 
 
-class Signer:
-    """Signs and verifies with one cluster secret."""
+class HelloSecret:
+    """One secret as the handshake uses it. Its name tells nothing of it but that two have the same."""
 
     def __init__(self, secret: bytes) -> None:
-        self._token_mac = _Mac(self._derive(secret, b"token"))
-        self._receipt_mac = _Mac(self._derive(secret, b"receipt"))
-        self._hello_key = self._derive(secret, b"hello")
+        self._key = _derive(secret, b"hello")
+        self.name = hmac.digest(self._key, b"name", hashlib.sha256)[:_SECRET_NAME_BYTES]
 
-    @staticmethod
-    def _derive(secret: bytes, label: bytes) -> bytes:
-        return hmac.digest(secret, b"peacefs " + label, hashlib.sha256)
+    def prove(self, label: bytes, transcript: bytes) -> bytes:
+        """What only those can make who know the secret, never the secret itself; of each label another."""
+        return hmac.digest(self._key, label + b"\0" + transcript, hashlib.sha256)
+
+
+def _derive(secret: bytes, label: bytes) -> bytes:
+    return hmac.digest(secret, b"peacefs " + label, hashlib.sha256)
+
+
+class Signer:
+    """Signs with the cluster secret; verifies with it and with those that are being replaced. Thread-safe."""
+
+    def __init__(self, secret: bytes, *others: bytes) -> None:
+        self.replace(secret, *others)
+
+    def replace(self, secret: bytes, *others: bytes) -> None:
+        """From now on these secrets are used; what was signed with one that is not among them is refused."""
+        secrets = (secret, *others)
+        self._token_macs = [_Mac(_derive(each, b"token")) for each in secrets]
+        self._receipt_macs = [_Mac(_derive(each, b"receipt")) for each in secrets]
+        self.hello_secrets = [HelloSecret(each) for each in secrets]
+
+    def hello_secret(self, names: Collection[bytes]) -> HelloSecret | None:
+        """The first of the secrets that bears one of these names."""
+        return next((secret for secret in self.hello_secrets if secret.name in names), None)
 
     def sign(self, token: Token) -> str:
         body = msgspec.msgpack.encode(token)
-        return base64.urlsafe_b64encode(body + self._token_mac.of(body)).rstrip(b"=").decode()
+        return base64.urlsafe_b64encode(body + self._token_macs[0].of(body)).rstrip(b"=").decode()
 
     def verify(self, text: str, kind: type[T], now_s: float) -> T:
-        """Raises AccessDenied for a token that is malformed, forged, of another kind or expired."""
+        """Raises AccessDenied for a token that is malformed, forged or of another kind; TokenExpired."""
         return _of_kind(self._verified(text, now_s), kind)
 
     def verify_even_late(self, text: str, kind: type[T]) -> T:
         """The same for whoever looks himself whether it has expired."""
         return _of_kind(self._verified(text, -inf), kind)
+
+    def verify_reader(self, text: str, now_s: float) -> FileRead:
+        """The token of an open file, to be renewed. Raises AccessDenied; TokenExpired if it is too old."""
+        token = self.verify_even_late(text, FileRead)
+        if token.renewable_until_s < now_s:
+            raise TokenExpired("the file was not read for so long that it has to be opened again")
+        return token
 
     def verify_for_writing(self, text: str, now_s: float) -> FileWrite | FileLease:
         """The token of whoever writes chunks, for a new file or for one that is extended. Raises AccessDenied."""
@@ -216,31 +258,28 @@ class Signer:
         except (binascii.Error, ValueError):
             raise AccessDenied("the token is malformed; ask the coordinator for a new one") from None
         body, mac = raw[:-_MAC_BYTES], raw[-_MAC_BYTES:]
-        if not hmac.compare_digest(self._token_mac.of(body), mac):
+        if not any(hmac.compare_digest(each.of(body), mac) for each in self._token_macs):
             raise AccessDenied("the token was not signed with this cluster's secret")
         try:
             token = _decoder.decode(body)
         except UNREADABLE:
             raise AccessDenied("the token is of another version of peacefs") from None
         if token.expires_s < now_s:
-            raise AccessDenied("the token has expired; ask the coordinator for a new one")
+            raise TokenExpired("the token has expired; ask the coordinator for a new one")
         return token
-
-    def _attest(self, node: NodeId, chunk: ChunkId, version: Version, length: int, checksum: int) -> bytes:
-        return self._receipt_mac.of(f"{node}\0{chunk}\0{version}\0{length}\0{checksum}".encode())
 
     def receipt(self, node: NodeId, chunk: ChunkId, version: Version, length: int, checksum: int) -> Receipt:
         """What a datanode gives once the replica is on its disk."""
-        return Receipt(node, self._attest(node, chunk, version, length, checksum))
+        return Receipt(node, self._receipt_macs[0].of(_attested(node, chunk, version, length, checksum)))
 
     def verify_receipt(
         self, receipt: Receipt, chunk: ChunkId, version: Version, length: int, checksum: int
     ) -> None:
         """Raises AccessDenied unless the datanode it names gave it for exactly this replica."""
-        expected = self._attest(receipt.node, chunk, version, length, checksum)
-        if not hmac.compare_digest(expected, receipt.mac):
+        attested = _attested(receipt.node, chunk, version, length, checksum)
+        if not any(hmac.compare_digest(each.of(attested), receipt.mac) for each in self._receipt_macs):
             raise AccessDenied(f"the receipt of datanode {receipt.node} does not verify")
 
-    def hello_proof(self, side: bytes, connector_nonce: bytes, acceptor_nonce: bytes) -> bytes:
-        """What a service shows to prove that it knows the secret, never the secret itself."""
-        return hmac.digest(self._hello_key, side + b"\0" + connector_nonce + acceptor_nonce, hashlib.sha256)
+
+def _attested(node: NodeId, chunk: ChunkId, version: Version, length: int, checksum: int) -> bytes:
+    return f"{node}\0{chunk}\0{version}\0{length}\0{checksum}".encode()

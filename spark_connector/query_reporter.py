@@ -26,8 +26,8 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
 
 from peacefs.client.control.addresses import CoordinatorAddress, split_uri
-from peacefs.client.control.credentials import TokenSource
 from peacefs.client.control.query_runs import CheckpointRuns
+from peacefs.client.control.token_source import TokenSource
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.limits import (
     report_interval_s,

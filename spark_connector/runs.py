@@ -14,8 +14,8 @@ import socket
 from dataclasses import dataclass, field
 
 from peacefs.client.control.addresses import split_uri
-from peacefs.client.control.credentials import TokenSource
 from peacefs.client.control.query_runs import CheckpointRuns
+from peacefs.client.control.token_source import TokenSource
 
 
 @dataclass(frozen=True, slots=True)

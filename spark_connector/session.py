@@ -19,7 +19,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from peacefs.client.control.addresses import parse_address
-from peacefs.client.control.credentials import TokenSource
+from peacefs.client.control.token_source import TokenSource
 from peacefs.protocol.errors import BadRequest
 
 if TYPE_CHECKING:

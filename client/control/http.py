@@ -34,8 +34,8 @@ from peacefs.protocol.runtime.idle_reaper import IdleReaper
 from peacefs.protocol.values.admin_socket import within_limit
 
 from .addresses import CoordinatorAddress, nobody_at
-from .credentials import TokenSource
 from .retry import NotReached, Patience, Unanswered
+from .token_source import TokenSource
 
 _UNAUTHORIZED = 401
 

@@ -16,8 +16,8 @@ from peacefs.protocol.values.query_runs import RunStatus
 
 from .addresses import CoordinatorAddress
 from .api import user_of
-from .credentials import TokenSource
 from .http import CoordinatorHttp
+from .token_source import TokenSource
 
 S = TypeVar("S")
 

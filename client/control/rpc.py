@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from peacefs.protocol.errors import PeerTimeout, PeerUnreachable, ProtocolViolation, from_wire
+from peacefs.protocol.handshake import COORDINATOR
 from peacefs.protocol.limits import client_answer_timeout_s, client_patience_s, control_call_timeout_s
 from peacefs.protocol.messages import Created, CreateFile, Failure, Message, Opened, OpenFile
 from peacefs.protocol.runtime.connection_pool import ConnectionPool
@@ -12,10 +13,11 @@ from peacefs.protocol.runtime.connections import SocketConnection
 from peacefs.protocol.runtime.local_sockets import socket_file
 
 from .addresses import CoordinatorAddress, nobody_at
-from .credentials import TokenSource
 from .retry import NotReached, Patience, Unanswered
+from .token_source import TokenSource
 
 M = TypeVar("M", bound=Message)
+_NAME = "the coordinator"
 
 
 class ControlCalls:
@@ -87,10 +89,10 @@ class ControlCalls:
     def _connected(self, token: str) -> SocketConnection:
         """One whose hello has shown this token; those that showed another are closed."""
         if token != self._shown:
-            while (kept := self._connections.kept(self._dialled)) is not None:
+            while (kept := self._connections.kept(self._dialled, _NAME)) is not None:
                 self._connections.close(kept)
             self._shown = token
         try:
-            return self._connections.connect(self._dialled, "the coordinator")
+            return self._connections.connect(self._dialled, _NAME, COORDINATOR)
         except (PeerUnreachable, PeerTimeout):
             raise NotReached(nobody_at(self._address)) from None

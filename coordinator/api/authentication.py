@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 from peacefs.coordinator.authentication.delegation import DelegationTokens
 from peacefs.protocol.asgi import App, Receive, Scope, Send
-from peacefs.protocol.credentials.caller import CALLER, Caller, Via
-from peacefs.protocol.credentials.requests import no_token, presented
-from peacefs.protocol.credentials.verifier import Verifier
+from peacefs.protocol.callers.caller import CALLER, Caller, Via
+from peacefs.protocol.callers.requests import no_token, presented
+from peacefs.protocol.callers.verifier import Verifier
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.webhdfs.answers import fault_answer, send_answer
 

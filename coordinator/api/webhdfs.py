@@ -20,8 +20,8 @@ from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.operations.read import FileLocations
 from peacefs.coordinator.operations.write import CreateFile
 from peacefs.protocol.asgi import App, Receive, Scope, Send, client_host, header
-from peacefs.protocol.credentials.caller import Via, caller_of
-from peacefs.protocol.credentials.requests import delegation_of
+from peacefs.protocol.callers.caller import Via, caller_of
+from peacefs.protocol.callers.requests import delegation_of
 from peacefs.protocol.errors import PathError, Unsupported
 from peacefs.protocol.limits import list_page_entries
 from peacefs.protocol.request_ids import new_request_id
@@ -265,7 +265,7 @@ class WebHdfs:
             raise PathError(
                 f"Offset={asked.offset} out of the range [0, {ticket.length}); OPEN, path={asked.path}"
             )
-        wanted = ReadFile(asked.path, ticket.token, asked.offset, asked.length, ticket.layout)
+        wanted = ReadFile(asked.path, ticket.token, asked.offset, asked.length)
         return _redirect(asked, scope, wanted, ticket)
 
     async def _get_checksum(self, asked: GetChecksum, scope: Scope) -> Answer:
@@ -288,7 +288,7 @@ class WebHdfs:
             is_shown=True,
         )
         ticket = await self._files.writing.create(wanted)
-        written = WriteFile(asked.path, ticket.token, ticket.allocated, header(scope, b"host") or "")
+        written = WriteFile(asked.path, ticket.token, ticket.allocated.token, header(scope, b"host") or "")
         return _redirect(asked, scope, written, ticket)
 
     async def _append(self, asked: Append, scope: Scope) -> Answer:

@@ -9,17 +9,17 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Protocol, TypeVar
 
-from peacefs.coordinator.metadata.credentials import (
-    Credential,
-    Credentials,
+from peacefs.coordinator.metadata.store import Transaction
+from peacefs.coordinator.metadata.token_records import (
     DelegationRecord,
     IssuedToken,
     KeyRecord,
     OAuthClient,
     RevokedToken,
+    TokenRecord,
+    TokenRecords,
 )
-from peacefs.coordinator.metadata.store import Transaction
-from peacefs.protocol.credentials.verifier import Verifier
+from peacefs.protocol.callers.verifier import Verifier
 from peacefs.protocol.messages import Trust, TrustedKey
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ class Commit(Protocol):
 class CredentialBook:
     """Used from one event loop only."""
 
-    def __init__(self, recorded: Credentials, commit: Commit, verifier: Verifier) -> None:
+    def __init__(self, recorded: TokenRecords, commit: Commit, verifier: Verifier) -> None:
         self._commit = commit
         self.verifier = verifier
         self.keys: dict[int, KeyRecord] = {}
@@ -42,13 +42,13 @@ class CredentialBook:
         self.revoked: dict[str, RevokedToken] = {}
         self.clients: dict[str, OAuthClient] = {}
         self.delegations: dict[int, DelegationRecord] = {}
-        everything: list[Credential] = [*recorded.keys, *recorded.issued, *recorded.revoked, *recorded.clients]
+        everything: list[TokenRecord] = [*recorded.keys, *recorded.issued, *recorded.revoked, *recorded.clients]
         for each in (*everything, *recorded.delegations):
             self._take_in(each)
         self.trust = Trust()
         self._tell()
 
-    def over(self, now_ms: int) -> list[Credential]:
+    def over(self, now_ms: int) -> list[TokenRecord]:
         """Return what has ended by itself."""
         ending: list[KeyRecord | IssuedToken | RevokedToken | DelegationRecord] = [
             *self.keys.values(),
@@ -58,19 +58,19 @@ class CredentialBook:
         ]
         return [each for each in ending if each.ends_ms is not None and each.ends_ms <= now_ms]
 
-    async def change(self, record: Sequence[Credential] = (), forget: Iterable[Credential] = ()) -> None:
+    async def change(self, record: Sequence[TokenRecord] = (), forget: Iterable[TokenRecord] = ()) -> None:
         """Commits all of it or nothing, and lets it count then. Raises ServiceUnready.
 
         It is carried through although whoever asked has gone: what is committed has to be known here.
         """
         await asyncio.shield(asyncio.ensure_future(self._carry_through(record, list(forget))))
 
-    async def _carry_through(self, record: Sequence[Credential], forget: list[Credential]) -> None:
+    async def _carry_through(self, record: Sequence[TokenRecord], forget: list[TokenRecord]) -> None:
         def change(tx: Transaction) -> None:
             for each in forget:
-                tx.forget_credential(each)
+                tx.forget_token(each)
             for each in record:
-                tx.record_credential(each)
+                tx.record_token(each)
 
         await self._commit(change)
         for each in forget:
@@ -79,7 +79,7 @@ class CredentialBook:
             self._take_in(each)
         self._tell()
 
-    def _take_in(self, credential: Credential) -> None:
+    def _take_in(self, credential: TokenRecord) -> None:
         match credential:
             case KeyRecord():
                 self.keys[credential.number] = credential
@@ -92,7 +92,7 @@ class CredentialBook:
             case DelegationRecord():
                 self.delegations[credential.sequence] = credential
 
-    def _take_out(self, credential: Credential) -> None:
+    def _take_out(self, credential: TokenRecord) -> None:
         match credential:
             case KeyRecord():
                 self.keys.pop(credential.number, None)

@@ -6,11 +6,11 @@ import secrets
 from collections.abc import Callable
 from dataclasses import replace
 
-from peacefs.coordinator.metadata.credentials import DelegationRecord
+from peacefs.coordinator.metadata.token_records import DelegationRecord
 from peacefs.coordinator.namespace.permissions import Callers
-from peacefs.protocol.credentials.caller import Caller, Via
-from peacefs.protocol.credentials.delegation import DelegationToken, Identifier
-from peacefs.protocol.credentials.verifier import delegation_id, sequence_of
+from peacefs.protocol.callers.caller import Caller, Via
+from peacefs.protocol.callers.delegation import DelegationToken, Identifier
+from peacefs.protocol.callers.verifier import delegation_id, sequence_of
 from peacefs.protocol.errors import AccessDenied, Overloaded, Unauthenticated
 from peacefs.protocol.limits import (
     delegation_token_max_s,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from peacefs.protocol.credentials.bearer import SigningKey
+from peacefs.protocol.callers.bearer import SigningKey
 from peacefs.protocol.errors import StartupError
 
 NAME = "token-signing.key"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peacefs.protocol.credentials.caller import Caller
+from peacefs.protocol.callers.caller import Caller
 from peacefs.protocol.errors import AccessDenied
 from peacefs.protocol.messages import Message
 from peacefs.protocol.tokens import user_named_in

@@ -16,8 +16,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
 
-from peacefs.coordinator.metadata.credentials import OAuthClient
-from peacefs.protocol.credentials.verifier import client_revocation
+from peacefs.coordinator.metadata.token_records import OAuthClient
+from peacefs.protocol.callers.verifier import client_revocation
 from peacefs.protocol.errors import BadRequest, FileNotFound, Overloaded, Unauthenticated
 from peacefs.protocol.limits import (
     granted_token_max_s,

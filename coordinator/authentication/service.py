@@ -9,7 +9,7 @@ from pathlib import Path
 
 from peacefs.coordinator.metadata.store import Reader
 from peacefs.coordinator.namespace.permissions import Callers
-from peacefs.protocol.credentials.verifier import Verifier
+from peacefs.protocol.callers.verifier import Verifier
 
 from .book import Commit, CredentialBook
 from .delegation import DelegationTokens
@@ -40,7 +40,7 @@ def who_is_who(
 ) -> WhoIsWho:
     """Build them over what the metadata holds; `directory` is the coordinator's, for its key."""
     verifier = Verifier(cluster)
-    book = CredentialBook(reader.credentials(), commit, verifier)
+    book = CredentialBook(reader.token_records(), commit, verifier)
     tokens = Tokens(book, KeyFile(directory), cluster, callers, wall_clock)
     return WhoIsWho(
         verifier,

@@ -13,10 +13,10 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from peacefs.coordinator.metadata.credentials import Credential, IssuedToken, KeyRecord, RevokedToken
+from peacefs.coordinator.metadata.token_records import IssuedToken, KeyRecord, RevokedToken, TokenRecord
 from peacefs.coordinator.namespace.permissions import Callers
-from peacefs.protocol.credentials.bearer import SigningKey
-from peacefs.protocol.credentials.verifier import delegation_id
+from peacefs.protocol.callers.bearer import SigningKey
+from peacefs.protocol.callers.verifier import delegation_id
 from peacefs.protocol.errors import BadRequest, FileNotFound, Overloaded, ServiceUnready, StartupError
 from peacefs.protocol.limits import (
     bearer_token_max_s,
@@ -131,7 +131,7 @@ class Tokens:
         elif token_id not in self.book.revoked:
             raise FileNotFound(f"there is no token {token_id}: `peacefs token list` shows those there are")
 
-    async def withdraw(self, token_id: str, ends_ms: int, *gone: Credential) -> None:
+    async def withdraw(self, token_id: str, ends_ms: int, *gone: TokenRecord) -> None:
         """Refuses from now on what bears this id; the records of it go with the same commit. Raises Overloaded."""
         if len(self.book.revoked) >= revoked_tokens_max:
             raise Overloaded(
@@ -162,8 +162,8 @@ class Tokens:
         """Whatever other key is there signs no more."""
         now_ms = self.now_ms()
         own = self.book.keys.get(key.number)
-        record: list[Credential] = []
-        forget: list[Credential] = []
+        record: list[TokenRecord] = []
+        forget: list[TokenRecord] = []
         if own is None or own.ends_ms is not None:
             record.append(KeyRecord(key.number, key.verification.public, now_ms))
         for other in self.book.keys.values():
@@ -173,7 +173,7 @@ class Tokens:
                 forget.append(other)
             elif other.ends_ms is None:
                 record.append(replace(other, ends_ms=self._last_end_ms(now_ms)))
-        over: list[Credential] = [*self.book.issued.values(), *self.book.delegations.values()] if end_all else []
+        over: list[TokenRecord] = [*self.book.issued.values(), *self.book.delegations.values()] if end_all else []
         if record or forget or over:
             await self.book.change(record, [*forget, *over])
         self._key = key

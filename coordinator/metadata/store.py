@@ -32,11 +32,11 @@ from typing import Any, NamedTuple
 
 from peacefs.protocol.ids import ChunkId, NodeId
 
-from .credentials import Credential, Credentials
 from .model import (
     ChunkRecord,
     Decision,
     Discarded,
+    Enrolment,
     FileChunk,
     Inode,
     InodeId,
@@ -49,6 +49,7 @@ from .model import (
     Snapshot,
     Usage,
 )
+from .token_records import TokenRecord, TokenRecords
 
 #: The root directory: it has an inode and no entry. All other inodes are numbers of an epoch from 1 on.
 ROOT: InodeId = 1
@@ -154,11 +155,15 @@ class Reader(ABC):
         """About the datanodes that are not in service, over ones included."""
 
     @abstractmethod
+    def enrolments(self) -> dict[NodeId, Enrolment]:
+        """The credentials of datanodes, revoked ones included."""
+
+    @abstractmethod
     def supervised_queries(self) -> list[QueryRecord]:
         """In order of their names."""
 
     @abstractmethod
-    def credentials(self) -> Credentials:
+    def token_records(self) -> TokenRecords:
         """All keys, tokens and OAuth2 clients."""
 
     @abstractmethod
@@ -212,7 +217,11 @@ class Reader(ABC):
 
     @abstractmethod
     def floor(self) -> ChunkId:
-        """Datanodes may delete chunks below this number that the metadata does not know."""
+        """Datanodes may delete chunks below this number that the metadata does not know and nobody keeps."""
+
+    @abstractmethod
+    def is_kept(self, chunk: ChunkId) -> bool:
+        """Return whether somebody still needs a chunk that no file refers to: see `Transaction.keep_chunk`."""
 
     @abstractmethod
     def floor_held(self) -> bool:
@@ -376,6 +385,18 @@ class Transaction(Reader):
         """Replaces what was decided about a datanode."""
 
     @abstractmethod
+    def enrol(self, node: NodeId, enrolment: Enrolment) -> None:
+        """Records the credential of a datanode, unless it has one."""
+
+    @abstractmethod
+    def replace_enrolment(self, node: NodeId, enrolment: Enrolment) -> None:
+        """Replaces the credential of a datanode that has one, or what is said of it."""
+
+    @abstractmethod
+    def forget_enrolment(self, node: NodeId) -> None:
+        """The datanode has no credential any more."""
+
+    @abstractmethod
     def record_query(self, record: QueryRecord) -> None:
         """Replaces what was recorded of the supervised query of this name."""
 
@@ -383,15 +404,27 @@ class Transaction(Reader):
     def forget_query(self, name: str) -> None: ...
 
     @abstractmethod
-    def record_credential(self, credential: Credential) -> None:
+    def record_token(self, record: TokenRecord) -> None:
         """Replaces what was recorded under its key."""
 
     @abstractmethod
-    def forget_credential(self, credential: Credential) -> None: ...
+    def forget_token(self, record: TokenRecord) -> None: ...
 
     @abstractmethod
     def raise_floor(self, floor: ChunkId) -> None:
         """Raises the floor unless it is held; never lowers it."""
+
+    @abstractmethod
+    def keep_chunk(self, chunk: ChunkId, for_ms: int) -> None:
+        """Keep a chunk that no file refers to from being garbage for so much served time from now on."""
+
+    @abstractmethod
+    def advance_floor(self, drawn: ChunkId, elapsed_ms: int, settled_after_ms: int) -> None:
+        """Count time in which a coordinator served; all numbers up to `drawn` have been drawn by now.
+
+        Raises the floor, unless it is held, to what had been drawn `settled_after_ms` of such time ago, and lets
+        go of chunks that have been kept for long enough.
+        """
 
     @abstractmethod
     def accept_lost_commits(self) -> bool:
@@ -399,7 +432,7 @@ class Transaction(Reader):
 
     @abstractmethod
     def release_floor(self) -> bool:
-        """Lets the floor rise again. Whether it was held."""
+        """Let the floor rise again, by what is drawn from now on; return whether it was held."""
 
 
 class Metadata(ABC):

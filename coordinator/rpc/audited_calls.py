@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from peacefs.coordinator.api.audit_log import AuditLog, AuditRecord
-from peacefs.protocol.credentials.caller import Caller
+from peacefs.protocol.callers.caller import Caller
 from peacefs.protocol.messages import Failure, Message
 from peacefs.protocol.tokens import Signer
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from peacefs.coordinator.authentication.leaves import check_bearer_of
 from peacefs.coordinator.operations import write as writing
 from peacefs.coordinator.operations.files import Files
-from peacefs.protocol.credentials.caller import Caller
+from peacefs.protocol.callers.caller import Caller
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.ids import NodeId
 from peacefs.protocol.messages import (
@@ -24,6 +24,7 @@ from peacefs.protocol.messages import (
     Failure,
     FlushFile,
     GetLayout,
+    KeepChunks,
     Message,
     Opened,
     OpenFile,
@@ -42,7 +43,9 @@ from .audited_calls import AuditedCalls
 log = logging.getLogger("peacefs.coordinator")
 N = TypeVar("N", CreateFile, OpenFile)
 
-_WITH_A_TOKEN = (AllocateChunk, CompleteFile, RenewLease, AbandonLease, GetLayout, ReportCorrupt, StateWriteSet)
+_WITH_A_TOKEN = (
+    *(AllocateChunk, CompleteFile, KeepChunks, RenewLease, AbandonLease, GetLayout, ReportCorrupt, StateWriteSet),
+)
 #: What datanodes ask, as clients that live in them.
 CALLS_OF_DATANODES = (*_WITH_A_TOKEN, TakeLease, StreamEnded, StreamsFound)
 #: What clients ask, who are who they say they are, as over HTTP.
@@ -137,6 +140,8 @@ async def _carry_out(files: Files, message: Message, host: str | None) -> Messag
             return await files.writing.flush(message, host)
         case TakeLease():
             return await files.appending.take_lease(message, host)
+        case KeepChunks():
+            return await files.writing.keep(message)
         case RenewLease():
             return await files.appending.renew(message)
         case AbandonLease():

@@ -7,6 +7,7 @@ and copies whose answers go back to the core, leave from here.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import time
 from collections.abc import Callable, Coroutine, Sequence
@@ -14,6 +15,7 @@ from typing import Any
 
 from peacefs.coordinator.cluster.commands import Order
 from peacefs.coordinator.cluster.core import Cluster
+from peacefs.coordinator.cluster.possession import Question
 from peacefs.coordinator.cluster.repair import Copy
 from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.supervision.service import Supervising
@@ -91,11 +93,14 @@ class NodeServer:
         #: Links that have more to do than fitted into their turn.
         self.turns = Turns()
 
-    async def start(self, host: str, port: int) -> int:
-        """Listens; gives the port. Raises OSError when the address cannot be had."""
+    async def start(self, host: str, port: int, advertised: str = "") -> int:
+        """Listens; gives the port. Datanodes may reach it by `advertised`, too. Raises OSError."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: NodeLink(self), host, port, backlog=hellos_waiting_max)
-        return int(self._server.sockets[0].getsockname()[1])
+        bound = int(self._server.sockets[0].getsockname()[1])
+        if advertised:
+            self.me = dataclasses.replace(self.me, addresses=(f"{advertised}:{bound}",))
+        return bound
 
     async def stop(self) -> None:
         if self._server is not None:
@@ -112,7 +117,7 @@ class NodeServer:
             if link is not None:
                 link.write(order.message)
 
-    def start_copy(self, copy: Copy, token: str) -> None:
+    def start_copy(self, copy: Copy) -> None:
         """Tells a source to copy a chunk; its answer goes back to the core."""
         target = self.cluster.hop(copy.target)
         link = self._links.get(copy.source)
@@ -121,10 +126,19 @@ class NodeServer:
             return
         log.info("copying chunk %s from %s to %s", show(copy.chunk), copy.source, copy.target)
         self.files.schedule.copy_begins(copy.chunk, copy.source, copy.target)
+        token = self.files.writing.write_token(copy.chunk, copy.version, [target])
         link.ask(
             ReplicateChunk(copy.chunk, copy.version, [target], token, copy.bytes_per_second),
             lambda reply: self._copied(copy, reply),
         )
+
+    def ask_for_proof(self, question: Question) -> None:
+        """Has a datanode show what it holds; its answer goes back to the core."""
+        link = self._links.get(question.node)
+        if link is None:
+            self.cluster.proven(question, Failure("PeerUnreachable", f"{question.node} is not connected"))
+        else:
+            link.ask(question.message, lambda reply: self.cluster.proven(question, reply))
 
     async def ask(self, node: NodeId, message: Message) -> Message:
         """What a datanode answers at once. Raises BadRequest if it is not connected, PeerTimeout, its Failure."""
@@ -140,6 +154,12 @@ class NodeServer:
         if isinstance(reply, Failure):
             raise from_wire(reply.code, reply.message, reply.culprit)
         return reply
+
+    def hang_up(self, node: NodeId) -> None:
+        """Ends the session of a datanode; it may come again if it is let in."""
+        link = self._links.get(node)
+        if link is not None:
+            link.close()
 
     def _copied(self, copy: Copy, reply: Message) -> None:
         copied = isinstance(reply, Done)

@@ -11,12 +11,14 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 from urllib.parse import quote
+
+from msgspec.structs import replace
 
 from peacefs.client.transfer.file_appender import append_file
 from peacefs.client.transfer.file_reader import FileReader
@@ -30,18 +32,17 @@ from peacefs.protocol.errors import (
     PeacefsError,
     PeerUnreachable,
 )
-from peacefs.protocol.messages import GetLayout, Layout, Leased, TakeLease
+from peacefs.protocol.messages import ChunkLayout, GetLayout, Layout, Leased, TakeLease
 from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
 from peacefs.protocol.service.client_shares import client_of
 from peacefs.protocol.service.metrics import CONTENT_TYPE, exposition
-from peacefs.protocol.tokens import FileAppend, FileRead, FileWrite, Signer
+from peacefs.protocol.tokens import ChunkRead, FileAppend, FileRead, FileWrite, Signer
 from peacefs.protocol.webhdfs.answers import Answer, empty_answer, fault_answer, json_answer, send_answer
 from peacefs.protocol.webhdfs.query import is_webhdfs
 from peacefs.protocol.webhdfs.redirects import ExtendFile, ReadFile, SumFile, WriteFile, parse_redirected
 
 from .buffer_budget import BufferBudget
-from .callers import CallerCheck
 from .client_slots import ClientSlots
 from .download import begin, send_pieces, send_whole
 from .hdfs_checksum import FileChecksum
@@ -52,6 +53,8 @@ from .upload import Upload, body_pieces
 
 log = logging.getLogger("peacefs.gateway")
 T = TypeVar("T")
+#: Raises AccessDenied if a request is not of the user whom its read token was given to.
+CheckBearer = Callable[[Scope, str], None]
 #: What takes an upload's bytes from its stream, on a thread.
 Writer = Callable[[Upload], fx.Steps[WriteStats]]
 
@@ -73,6 +76,10 @@ class GatewayLimits:
     patience_s: float = limits.gateway_patience_s
 
 
+def believe_bearer(scope: Scope, user: str) -> None:
+    """With simple authentication a token is good for whoever has it."""
+
+
 class Gateway:
     """One a datanode. To be made on the event loop that serves it, and closed after the server has ended."""
 
@@ -85,18 +92,18 @@ class Gateway:
         own_chunks: OwnChunks,
         first_chunks: FirstChunks,
         *,
-        callers: CallerCheck | None = None,
         wall_clock: Callable[[], float] = time.time,
         bounds: GatewayLimits | None = None,
+        check_bearer: CheckBearer = believe_bearer,
     ) -> None:
-        """Without `callers` whoever has a URL may use it."""
+        """`check_bearer` raises for a caller to whom the leave in the URL was not given."""
+        self._check_bearer = check_bearer
         self._signer = signer
         self._driver = driver
         self._grants = grants
         self._own = own
         self._own_chunks = own_chunks
         self._first_chunks = first_chunks
-        self._callers = callers
         self._wall_clock = wall_clock
         self._bounds = bounds = bounds or GatewayLimits()
         self._budget = BufferBudget(
@@ -140,15 +147,11 @@ class Gateway:
             await self._read(wanted, scope, receive, send)
             return None
 
-    def _check_caller(self, scope: Scope, token_user: str) -> None:
-        if self._callers is not None:
-            self._callers.check_bearer(scope, token_user)
-
     # -- writing -----------------------------------------------------------------------------------
 
     async def _write(self, wanted: WriteFile, scope: Scope, receive: Receive, client: str) -> Answer:
         token = self._signer.verify(wanted.token, FileWrite, self._wall_clock())
-        self._check_caller(scope, token.user)
+        self._check_bearer(scope, token.user)
         stats = await self._received(
             token, receive, client, lambda upload: self._new_file(wanted, upload, token.block_bytes)
         )
@@ -157,7 +160,7 @@ class Gateway:
 
     async def _append(self, wanted: ExtendFile, scope: Scope, receive: Receive, client: str) -> Answer:
         token = self._signer.verify(wanted.token, FileAppend, self._wall_clock())
-        self._check_caller(scope, token.user)
+        self._check_bearer(scope, token.user)
         holder = f"{token.user} {uuid.uuid4().hex}"
         take_lease = TakeLease(wanted.token, holder)
         stats = await self._received(
@@ -226,23 +229,36 @@ class Gateway:
     # -- reading -----------------------------------------------------------------------------------
 
     async def _read(self, wanted: ReadFile, scope: Scope, receive: Receive, send: Send) -> None:
-        token = self._signer.verify(wanted.token, FileRead, self._wall_clock())
-        self._check_caller(scope, token.user)
-        own = await self._own.read(wanted)
+        leave = self._reader(wanted.token, scope)
+        # Where a file is that a token has named for too long the coordinator says anew, if it still may be read.
+        chunks = leave.chunks if leave.chunks and leave.expires_s >= self._wall_clock() else []
+        own = await self._own.read(wanted, chunks)
         if own is not None:
             await send_whole(send, own)
             return
         run = partial(self._run, self._quick)
-        pieces = await begin(wanted, self._own_chunks, run)
+        known = self._layout(leave, chunks) if chunks else None
+        pieces = await begin(wanted, known, self._own_chunks, run, self._signer, self._wall_clock)
         try:
             await send_pieces(wanted, pieces, run, receive, send)
         finally:
             await pieces.close()
 
+    def _reader(self, token: str, scope: Scope) -> FileRead:
+        """The leave of a request, which may be old. Raises AccessDenied."""
+        leave = self._signer.verify_even_late(token, FileRead)
+        self._check_bearer(scope, leave.user)
+        return leave
+
+    def _layout(self, leave: FileRead, chunks: Sequence[ChunkLayout]) -> Layout:
+        """The layout that the coordinator has signed, with leave to read each chunk."""
+        tokens = [self._signer.sign(ChunkRead(leave.expires_s, chunk.chunk, leave.inode)) for chunk in chunks]
+        named = [replace(chunk, token=token) for chunk, token in zip(chunks, tokens, strict=True)]
+        return Layout(sum(chunk.length for chunk in chunks), named)
+
     async def _checksum(self, wanted: SumFile, scope: Scope, receive: Receive) -> Answer:
         """Piece by piece, so that others get their turn; for as long as the client waits."""
-        token = self._signer.verify(wanted.token, FileRead, self._wall_clock())
-        self._check_caller(scope, token.user)
+        self._reader(wanted.token, scope)
         checksum = FileChecksum(wanted.block_bytes)
         reader = await self._run(self._quick, _whole_file(wanted.token))
         try:

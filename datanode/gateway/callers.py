@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from peacefs.protocol.asgi import Scope
-from peacefs.protocol.credentials.caller import CALLER, Via
-from peacefs.protocol.credentials.requests import presented
-from peacefs.protocol.credentials.verifier import Verifier
+from peacefs.protocol.callers.caller import CALLER, Via
+from peacefs.protocol.callers.requests import presented
+from peacefs.protocol.callers.verifier import Verifier
 from peacefs.protocol.errors import AccessDenied
 
 

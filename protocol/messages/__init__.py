@@ -7,9 +7,10 @@
                  reader -> BorrowChunk; datanode -> ChunkLent
     datanodes    datanode -> Register, ReportChunks, Heartbeat;
                  coordinator -> the replies, ReplicateChunk, DeleteChunks, VerifyChunks, ReportAgain;
+                 coordinator -> ProveReplicas, datanode -> ReplicasProven;
                  coordinator -> BalanceDisks, datanode -> DiskBalance
     files        client -> CreateFile, PublishFile, OpenFile; client or gateway -> AllocateChunk, CompleteFile,
-                 FlushFile, GetLayout, ReportCorrupt, RenewLease, AbandonLease; gateway -> TakeLease
+                 FlushFile, GetLayout, ReportCorrupt, RenewLease, KeepChunks, AbandonLease; gateway -> TakeLease
     grants       writer -> StateWriteSet, StreamEnded; coordinator -> Scheduled, Granted, GrantRefused;
                  coordinator -> AskStreams, datanode -> StreamsFound
     reads        client -> StateReads; coordinator -> ReadsScheduled
@@ -40,9 +41,13 @@ from .datanodes import (
     Heartbeat,
     HeartbeatAck,
     Pace,
+    ProveReplicas,
     Register,
     Registered,
     Replica,
+    ReplicaChallenge,
+    ReplicaProof,
+    ReplicasProven,
     ReplicateChunk,
     ReportAgain,
     ReportChunks,
@@ -63,6 +68,7 @@ from .files import (
     Flushed,
     FlushFile,
     GetLayout,
+    KeepChunks,
     Layout,
     Leased,
     Opened,
@@ -85,7 +91,7 @@ from .grants import (
     StreamsFound,
     StreamUnderWay,
 )
-from .hello import PROTOCOL_VERSION, Challenge, Hello, Proof, Welcome
+from .hello import PROTOCOL_VERSION, Challenge, Hello, Proof, Target, Welcome
 from .reads import ReadsScheduled, StateReads
 from .supervision import AgentBeat, AgentCommand, AgentOrders, RunOrder, RunReport
 
@@ -124,6 +130,7 @@ __all__ = [
     "HeartbeatAck",
     "Hello",
     "Hop",
+    "KeepChunks",
     "Layout",
     "Leased",
     "Message",
@@ -132,6 +139,7 @@ __all__ = [
     "Pace",
     "Packet",
     "Proof",
+    "ProveReplicas",
     "PublishFile",
     "ReadChunk",
     "ReadsScheduled",
@@ -140,6 +148,9 @@ __all__ = [
     "Registered",
     "RenewLease",
     "Replica",
+    "ReplicaChallenge",
+    "ReplicaProof",
+    "ReplicasProven",
     "ReplicateChunk",
     "ReportAgain",
     "ReportChunks",
@@ -154,6 +165,7 @@ __all__ = [
     "StreamUnderWay",
     "StreamsFound",
     "TakeLease",
+    "Target",
     "Trust",
     "TrustedKey",
     "Usage",
@@ -196,6 +208,7 @@ AnyMessage = (
     | TakeLease
     | Leased
     | RenewLease
+    | KeepChunks
     | AbandonLease
     | GetLayout
     | Layout
@@ -204,6 +217,8 @@ AnyMessage = (
     | ReplicateChunk
     | DeleteChunks
     | VerifyChunks
+    | ProveReplicas
+    | ReplicasProven
     | BalanceDisks
     | DiskBalance
     | ReportAgain

@@ -55,6 +55,8 @@ class Register(Message, frozen=True):
 
     Followed by its ReportChunks frames.
 
+    `proof` is made for this connection, with the private half of `public_key`, the datanode's credential.
+
     `process` tells a process that comes back from another that has the same id, because its directory is a copy.
     """
 
@@ -70,6 +72,8 @@ class Register(Message, frozen=True):
     streams: list[StreamUnderWay] = []
     #: The highest `HeartbeatAck.commit` that the datanode has heard.
     commit_seen: int = 0
+    public_key: bytes = b""
+    proof: bytes = b""
 
 
 class TrustedKey(msgspec.Struct, frozen=True, array_like=True):
@@ -181,6 +185,38 @@ class VerifyChunks(Message, frozen=True):
     """Read these replicas back; the next heartbeat names those that are corrupt."""
 
     replicas: list[Replica]
+
+
+class ReplicaChallenge(msgspec.Struct, frozen=True, array_like=True):
+    """A replica, and a nonce that was drawn for this question."""
+
+    chunk: ChunkId
+    version: Version
+    nonce: bytes
+
+
+class ProveReplicas(Message, frozen=True):
+    """Show that you hold these replicas; answered by ReplicasProven."""
+
+    challenges: list[ReplicaChallenge]
+
+
+class ReplicaProof(msgspec.Struct, frozen=True, array_like=True):
+    """Digests of nonce and content, and of nonce and the checksums that are stored with it.
+
+    That of the content is empty if it cannot be read or fails its checksums; both, if there is nothing.
+    """
+
+    chunk: ChunkId
+    version: Version
+    content: bytes
+    sums: bytes
+
+
+class ReplicasProven(Message, frozen=True):
+    """A proof for each replica that was asked for and of which something is there, in that version."""
+
+    proofs: list[ReplicaProof]
 
 
 class ReportAgain(Message, frozen=True):

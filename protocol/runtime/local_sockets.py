@@ -25,9 +25,14 @@ _NO_PORT = -1
 _IN_FILE_SYSTEM = -2
 
 
+def local_address(name: str) -> Address:
+    """The address of the local socket of this name."""
+    return name, _NO_PORT
+
+
 def named(name: str) -> Address | None:
-    """The address of the local socket of this name; None for no name."""
-    return (name, _NO_PORT) if name else None
+    """The same; None for no name."""
+    return local_address(name) if name else None
 
 
 def socket_file(path: Path) -> Address:
@@ -36,9 +41,14 @@ def socket_file(path: Path) -> Address:
 
 
 def show_address(address: Address) -> str:
-    """For messages."""
+    """For messages, and as a handshake says whom it means."""
     is_local = address[1] in (_NO_PORT, _IN_FILE_SYSTEM)
     return f"its local socket {address[0]}" if is_local else f"{address[0]}:{address[1]}"
+
+
+def show_end(ends: tuple[Address, Address] | None, which: int) -> str:
+    """One of the two ends of a connection in the same form; empty for one that has no address."""
+    return "" if ends is None else show_address(ends[which])
 
 
 def listen_locally(backlog: int) -> tuple[socket.socket, str]:

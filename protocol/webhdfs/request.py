@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from peacefs.protocol.asgi import Scope
-from peacefs.protocol.credentials.caller import Via, caller_of
+from peacefs.protocol.callers.caller import Via, caller_of
 
 from .query import Query
 

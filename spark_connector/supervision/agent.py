@@ -28,7 +28,7 @@ from peacefs.protocol.errors import (
     StartupError,
     from_wire,
 )
-from peacefs.protocol.handshake import Identity
+from peacefs.protocol.handshake import COORDINATOR, Identity
 from peacefs.protocol.limits import (
     agent_answer_timeout_s,
     agent_beat_interval_s,
@@ -38,13 +38,14 @@ from peacefs.protocol.limits import (
 )
 from peacefs.protocol.messages import AgentBeat, AgentOrders, Failure, Message, RunOrder, RunReport
 from peacefs.protocol.runtime.connections import SocketConnection, open_connection
-from peacefs.protocol.secret import find_secret_file, read_secret
+from peacefs.protocol.secret import find_secret_file, read_again, read_secrets
 from peacefs.protocol.service.lifeline import announce, when_parent_dies
 from peacefs.protocol.service.process import log_to_stderr
 from peacefs.protocol.tokens import Signer
 
 from .command_list import CommandList, read_command_list, start_of
 from .reconciliation import Key, key_of, reconcile
+from .run_account import Accounts, hide_memory, home_of
 from .run_process import RunProcess
 from .run_tokens import RunTokens
 
@@ -74,16 +75,24 @@ class AgentOptions:
 def run(options: AgentOptions) -> None:
     """Serves until it is told to stop. Raises StartupError when it cannot start."""
     log_to_stderr()
+    hide_memory()
     listed = read_command_list(options.commands)
+    accounts = Accounts(listed.accounts, os.geteuid())
+    if warning := accounts.warning():
+        log.warning(warning)
     secret_file = find_secret_file(options.secret_file)
     if secret_file is None:
         raise StartupError("an agent needs the cluster's secret: pass --secret-file")
-    signer = Signer(read_secret(secret_file))
+    signer = Signer(*read_secrets(secret_file))
+    signal.signal(signal.SIGHUP, lambda *_: read_again(signer, secret_file))
     logs = options.directory / "logs"
     try:
         private_files.make_directory(options.directory)
         private_files.make_directory(logs)
         private_files.mend(options.directory, lambda entry: entry == logs)
+        if os.geteuid() == 0:
+            # Accounts of runs pass through to their directories and tokens, and see no names.
+            options.directory.chmod(0o711)
         tokens = RunTokens(options.directory.absolute() / "tokens")
     except OSError as error:
         raise StartupError(f"cannot use {options.directory}: {error.strerror}") from None
@@ -91,7 +100,7 @@ def run(options: AgentOptions) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     when_parent_dies(options.parent_fd, stop.set)
-    Agent(options, listed, logs.absolute(), tokens, signer, stop).serve()
+    Agent(options, listed, accounts, logs.absolute(), tokens, signer, stop).serve()
 
 
 class Agent:
@@ -101,6 +110,7 @@ class Agent:
         self,
         options: AgentOptions,
         listed: CommandList,
+        accounts: Accounts,
         logs: Path,
         tokens: RunTokens,
         signer: Signer,
@@ -108,6 +118,7 @@ class Agent:
     ) -> None:
         self._options = options
         self._listed = listed
+        self._accounts = accounts
         self._logs = logs
         self._tokens = tokens
         self._stop = stop
@@ -138,7 +149,7 @@ class Agent:
     def _speak(self) -> None:
         """Over one connection, for as long as it lasts."""
         try:
-            connection, _peer = open_connection(self._options.coordinator, "the coordinator", self._me)
+            connection = self._connected()
             with contextlib.closing(connection):
                 while not self._stop.is_set():
                     self._beat(connection)
@@ -149,6 +160,9 @@ class Agent:
             log.error("the coordinator refuses this agent: %s", refusal.message)
         except PeacefsError as fault:
             log.warning("%s; trying again", fault.message)
+
+    def _connected(self) -> SocketConnection:
+        return open_connection(self._options.coordinator, "the coordinator", self._me, role=COORDINATOR)[0]
 
     def _beat(self, connection: SocketConnection) -> None:
         asked_s = time.monotonic()
@@ -184,7 +198,7 @@ class Agent:
         if not self._was_answered:
             return
         with contextlib.suppress(PeerError):
-            connection, _peer = open_connection(self._options.coordinator, "the coordinator", self._me)
+            connection = self._connected()
             with contextlib.closing(connection):
                 connection.send(self._told(leaving=True), b"", agent_answer_timeout_s, 1)
                 connection.receive(agent_answer_timeout_s)
@@ -198,7 +212,7 @@ class Agent:
             del self._ended[key]
         for order in orders.runs:
             if key_of(order) in self._running:
-                self._tokens.keep(order)
+                self._tokens.keep(order, self._accounts.of(order.user))
         for order in steps.start:
             if time.monotonic() - asked_s > agent_answer_timeout_s:
                 # This process was held up; what was answered may not be so any more.
@@ -207,19 +221,17 @@ class Agent:
 
     def _start(self, order: RunOrder, coordinator: str) -> None:
         key = key_of(order)
-        start = start_of(order, self._listed, coordinator, dict(os.environ), self._tokens.keep(order))
-        if start is None:
-            self._tokens.drop(key)
-            self._ended[key] = RunReport(
-                *key, ended=True, last_words=f"this agent's list does not allow {order.command} so"
-            )
-            return
         if len(self._running) >= self._listed.runs_max:
             return  # one of them is to end first
         self._drop_old_logs(order.query)
         try:
+            account = self._accounts.of(order.user)
+            home = home_of(account, self._logs.parent)
+            shown = self._tokens.keep(order, account)
+            start = start_of(order, self._listed, coordinator, os.environ, account, home, shown)
             self._running[key] = RunProcess(start, self._logs / f"{order.query}.{order.run}.log")
         except QueryFailed as fault:
+            self._tokens.drop(key)
             self._ended[key] = RunReport(*key, ended=True, last_words=fault.message)
             return
         log.info("query %s, run %s: %s was started", order.query, order.run, order.command)

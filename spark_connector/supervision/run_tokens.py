@@ -8,6 +8,7 @@ from pathlib import Path
 from peacefs.protocol.messages import RunOrder
 
 from .reconciliation import Key, key_of
+from .run_account import Account
 
 
 class RunTokens:
@@ -17,12 +18,13 @@ class RunTokens:
         """Raises OSError. What an agent before has left is deleted."""
         self._directory = directory
         self._kept: dict[Key, str] = {}
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        directory.chmod(0o700)
+        # Others pass through to what is theirs, and see no names.
+        directory.mkdir(mode=0o711, parents=True, exist_ok=True)
+        directory.chmod(0o711)
         for left in directory.iterdir():
             left.unlink(missing_ok=True)
 
-    def keep(self, order: RunOrder) -> dict[str, str]:
+    def keep(self, order: RunOrder, account: Account) -> dict[str, str]:
         """Put the order's token into the run's file. Return what its program's environment says of it."""
         if not order.token:
             return {}
@@ -32,6 +34,9 @@ class RunTokens:
             staged.unlink(missing_ok=True)
             with os.fdopen(os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as writing:
                 writing.write(order.token + "\n")
+            if account.groups is not None:
+                # What runs is another user of this machine.
+                os.chown(staged, account.uid, account.gid)
             staged.rename(file)
             self._kept[key_of(order)] = order.token
         return {"PEACEFS_TOKEN_FILE": str(file)}

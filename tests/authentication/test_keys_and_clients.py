@@ -16,7 +16,7 @@ from peacefs.coordinator.authentication.service import WhoIsWho, who_is_who
 from peacefs.coordinator.metadata.group_commit import run_now
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.namespace.permissions import Callers
-from peacefs.protocol.credentials.caller import Caller, Via
+from peacefs.protocol.callers.caller import Caller, Via
 from peacefs.protocol.errors import AccessDenied, BadRequest, FileNotFound, StartupError, Unauthenticated
 from peacefs.protocol.limits import (
     bearer_token_max_s,

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peacefs.protocol.credentials.bearer import SigningKey, key_id
-from peacefs.protocol.credentials.caller import Caller, Via
-from peacefs.protocol.credentials.delegation import DelegationToken, Identifier
-from peacefs.protocol.credentials.verifier import Verifier, client_revocation, delegation_id
+from peacefs.protocol.callers.bearer import SigningKey, key_id
+from peacefs.protocol.callers.caller import Caller, Via
+from peacefs.protocol.callers.delegation import DelegationToken, Identifier
+from peacefs.protocol.callers.verifier import Verifier, client_revocation, delegation_id
 from peacefs.protocol.errors import AccessDenied, ServiceUnready, Unauthenticated
 from peacefs.protocol.messages import Trust, TrustedKey
 

@@ -14,8 +14,9 @@ class Relay:
     after a hang-up the next connection gets as far again.
     """
 
-    def __init__(self, target: tuple[str, int]) -> None:
-        self._target = target
+    def __init__(self) -> None:
+        """Whoever connects before `target` is set is not served."""
+        self.target: tuple[str, int]
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._sockets: list[socket.socket] = []
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
@@ -45,7 +46,7 @@ class Relay:
                 near.close()
                 continue
             self.connections += 1
-            far = socket.create_connection(self._target)
+            far = socket.create_connection(self.target)
             self._sockets += [near, far]
             for end in (near, far):
                 end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -23,7 +23,7 @@ from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.protocol.limits import MIB
 
 pytestmark = pytest.mark.cluster
-_TIMEOUT_S = 30
+_TIMEOUT_S = 180
 
 
 def peacefs(*arguments: str) -> list[str]:

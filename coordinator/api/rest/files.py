@@ -14,7 +14,7 @@ from pydantic import Field
 from peacefs.coordinator.authentication.leaves import check_bearer_of
 from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.operations.write import CreateFile
-from peacefs.protocol.credentials.caller import caller_of
+from peacefs.protocol.callers.caller import caller_of
 from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import BadRequest
 from peacefs.protocol.limits import concat_sources_max
@@ -24,6 +24,7 @@ from peacefs.protocol.messages import (
     CompleteFile,
     FlushFile,
     GetLayout,
+    KeepChunks,
     Message,
     RenewLease,
     ReportCorrupt,
@@ -116,6 +117,10 @@ def file_routes(files: Files) -> APIRouter:
     @router.post("/renew", openapi_extra=_documented(RenewLease))
     async def renew(request: Request) -> Response:
         return _json(await files.appending.renew(await _message(request, RenewLease)))
+
+    @router.post("/keep", openapi_extra=_documented(KeepChunks))
+    async def keep(request: Request) -> Response:
+        return _json(await files.writing.keep(await _message(request, KeepChunks)))
 
     @router.post("/abandon", openapi_extra=_documented(AbandonLease))
     async def abandon(request: Request) -> Response:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 
 from peacefs.coordinator.namespace.permissions import Callers
-from peacefs.protocol.credentials.caller import caller_of, user_of
+from peacefs.protocol.callers.caller import caller_of, user_of
 from peacefs.protocol.errors import AccessDenied
 from peacefs.protocol.webhdfs.query import NOBODY
 

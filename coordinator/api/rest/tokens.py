@@ -9,9 +9,9 @@ from pydantic import BaseModel, Field
 
 from peacefs.coordinator.authentication.oauth import OAuthClients
 from peacefs.coordinator.authentication.tokens import Tokens
-from peacefs.coordinator.metadata.credentials import OAuthClient
-from peacefs.protocol.credentials.bearer import key_id
-from peacefs.protocol.credentials.verifier import delegation_id
+from peacefs.coordinator.metadata.token_records import OAuthClient
+from peacefs.protocol.callers.bearer import key_id
+from peacefs.protocol.callers.verifier import delegation_id
 from peacefs.protocol.errors import Unsupported
 from peacefs.protocol.limits import bearer_token_default_s, granted_token_default_s
 

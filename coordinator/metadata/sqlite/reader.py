@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from peacefs.coordinator.metadata.credentials import Credentials
 from peacefs.coordinator.metadata.model import (
     ChunkRecord,
     Decision,
     Discarded,
+    Enrolment,
     FileChunk,
     Inode,
     InodeId,
@@ -30,11 +30,12 @@ from peacefs.coordinator.metadata.model import (
     Usage,
 )
 from peacefs.coordinator.metadata.store import ROOT, Reader
+from peacefs.coordinator.metadata.token_records import TokenRecords
 from peacefs.protocol.ids import ChunkId, NodeId
 from peacefs.protocol.values.supervised_queries import Phase
 
-from .credentials import read_credentials
 from .schema import DIRECTORY_KIND, FILE_KIND, FLOOR_HELD_FOR_LOST_COMMITS, LIVE
+from .token_records import read_token_records
 
 _KINDS = {FILE_KIND: Kind.FILE, DIRECTORY_KIND: Kind.DIRECTORY}
 
@@ -292,11 +293,15 @@ class SqliteReader(Reader):
         rows = self._execute("SELECT node, mode, until_ms FROM datanode").fetchall()
         return {node: Decision(Mode(mode), until_ms) for node, mode, until_ms in rows}
 
+    def enrolments(self) -> dict[NodeId, Enrolment]:
+        rows = self._execute("SELECT node, public_key, enrolled_ms, revoked_ms FROM credential").fetchall()
+        return {node: Enrolment(*rest) for node, *rest in rows}
+
     def supervised_queries(self) -> list[QueryRecord]:
         return [_query(row) for row in self._execute(_SUPERVISED_QUERIES).fetchall()]
 
-    def credentials(self) -> Credentials:
-        return read_credentials(self._execute)
+    def token_records(self) -> TokenRecords:
+        return read_token_records(self._execute)
 
     def at(self, at_tx: int, root: InodeId) -> Reader:
         return PastReader(self._connection, self.view(), at_tx, root)
@@ -356,6 +361,9 @@ class SqliteReader(Reader):
 
     def floor_held(self) -> bool:
         return bool(self.meta("floor_held"))
+
+    def is_kept(self, chunk: ChunkId) -> bool:
+        return self._execute("SELECT 1 FROM kept_chunk WHERE chunk = ?", (chunk,)).fetchone() is not None
 
     def lacks_commits(self) -> bool:
         return bool(self.meta("floor_held") == FLOOR_HELD_FOR_LOST_COMMITS)

@@ -127,7 +127,23 @@ _SUPERVISED_QUERIES = (
         restarts INTEGER NOT NULL, reason TEXT NOT NULL, changed_ms INTEGER NOT NULL) WITHOUT ROWID""",
 )
 
+_KEPT_CHUNKS = (
+    # For how long coordinators have served, by which the following go.
+    "INSERT OR IGNORE INTO meta (key, value) VALUES ('served_ms', 0)",
+    # All numbers up to `number` were drawn by then.
+    "CREATE TABLE floor_mark (number INTEGER PRIMARY KEY, served_ms INTEGER NOT NULL)",
+    # Chunks of no file: their writers have said that they hold them, or readers may know them still.
+    "CREATE TABLE kept_chunk (chunk INTEGER PRIMARY KEY, until_ms INTEGER NOT NULL)",
+)
+
 _CREDENTIALS = (
+    # The key that each datanode id belongs to, since its first registration; `revoked_ms` may be NULL.
+    """CREATE TABLE credential (
+        node TEXT PRIMARY KEY, public_key BLOB NOT NULL, enrolled_ms INTEGER NOT NULL, revoked_ms INTEGER)
+        WITHOUT ROWID""",
+)
+
+_TOKENS = (
     # The public halves of keys that sign tokens; no private one is ever here. `ends_ms` is NULL while one signs.
     """CREATE TABLE token_key (
         number INTEGER PRIMARY KEY, public BLOB NOT NULL, made_ms INTEGER NOT NULL, ends_ms INTEGER)""",
@@ -158,7 +174,9 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _QUOTAS,
     _RUNS,
     _SUPERVISED_QUERIES,
+    _KEPT_CHUNKS,
     _CREDENTIALS,
+    _TOKENS,
 )
 
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from peacefs.coordinator.metadata.credentials import Credential
 from peacefs.coordinator.metadata.model import (
     ChunkRecord,
     Decision,
+    Enrolment,
     Inode,
     InodeId,
     Kind,
@@ -28,6 +28,7 @@ from peacefs.coordinator.metadata.model import (
     Usage,
 )
 from peacefs.coordinator.metadata.store import Transaction
+from peacefs.coordinator.metadata.token_records import TokenRecord
 from peacefs.protocol.ids import ChunkId, NodeId, Numbering, first_of_epoch
 from peacefs.protocol.limits import (
     directory_counts_max,
@@ -36,9 +37,9 @@ from peacefs.protocol.limits import (
     rights_changes_remembered_max,
 )
 
-from .credentials import forgotten, recorded
 from .schema import DIRECTORY_KIND, FILE_KIND, FLOOR_HELD, LIVE
 from .snapshot_rows import SnapshotRows
+from .token_records import forgotten, recorded
 
 _KIND_NUMBERS = {Kind.FILE: FILE_KIND, Kind.DIRECTORY: DIRECTORY_KIND}
 
@@ -72,6 +73,9 @@ _REMEMBER = "INSERT INTO request VALUES (NULL, ?, ?, ?) ON CONFLICT (request) DO
 _OLDEST_ANSWERS = """
     SELECT number, at_ms FROM request WHERE number <= (SELECT max(number) FROM request) - ?
     ORDER BY number LIMIT ?"""
+_LAST_MARK_AND_KEPT = """
+    SELECT (SELECT coalesce(max(number), 0) FROM floor_mark), EXISTS (SELECT 1 FROM kept_chunk)"""
+_SETTLED_MARK = "SELECT max(number) FROM floor_mark WHERE served_ms <= ?"
 _CHARGE_QUOTA = "UPDATE quota SET names = names + ?, bytes = bytes + ? WHERE directory = ?"
 
 
@@ -308,6 +312,19 @@ class SqliteTransaction(SnapshotRows, Transaction):
             values = (node, decision.mode.value, decision.until_ms)
             self._execute("INSERT OR REPLACE INTO datanode (node, mode, until_ms) VALUES (?, ?, ?)", values)
 
+    def enrol(self, node: NodeId, enrolment: Enrolment) -> None:
+        values = (node, enrolment.public_key, enrolment.enrolled_ms, enrolment.revoked_ms)
+        self._execute("INSERT OR IGNORE INTO credential VALUES (?, ?, ?, ?)", values)
+
+    def replace_enrolment(self, node: NodeId, enrolment: Enrolment) -> None:
+        values = (enrolment.public_key, enrolment.enrolled_ms, enrolment.revoked_ms, node)
+        self._execute(
+            "UPDATE credential SET public_key = ?, enrolled_ms = ?, revoked_ms = ? WHERE node = ?", values
+        )
+
+    def forget_enrolment(self, node: NodeId) -> None:
+        self._execute("DELETE FROM credential WHERE node = ?", (node,))
+
     def record_query(self, record: QueryRecord) -> None:
         values = (
             *(record.name, record.user, record.is_superuser, msgspec.json.encode(record.command).decode()),
@@ -320,11 +337,11 @@ class SqliteTransaction(SnapshotRows, Transaction):
     def forget_query(self, name: str) -> None:
         self._execute("DELETE FROM supervised_query WHERE name = ?", (name,))
 
-    def record_credential(self, credential: Credential) -> None:
-        self._execute(*recorded(credential))
+    def record_token(self, record: TokenRecord) -> None:
+        self._execute(*recorded(record))
 
-    def forget_credential(self, credential: Credential) -> None:
-        self._execute(*forgotten(credential))
+    def forget_token(self, record: TokenRecord) -> None:
+        self._execute(*forgotten(record))
 
     def floor(self) -> ChunkId:
         if self._floor is None:
@@ -335,9 +352,31 @@ class SqliteTransaction(SnapshotRows, Transaction):
         if not self.floor_held():
             self.set_meta("floor", max(floor, self.floor()))
 
+    def keep_chunk(self, chunk: ChunkId, for_ms: int) -> None:
+        until_ms = self.meta("served_ms") + for_ms
+        self._execute("INSERT OR REPLACE INTO kept_chunk (chunk, until_ms) VALUES (?, ?)", (chunk, until_ms))
+
+    def advance_floor(self, drawn: ChunkId, elapsed_ms: int, settled_after_ms: int) -> None:
+        marked, kept = self._execute(_LAST_MARK_AND_KEPT).fetchone()
+        is_new = drawn > max(marked, self.floor()) and not self.floor_held()
+        if not (is_new or marked or kept):
+            # Nothing waits for time to pass: an idle cluster commits nothing.
+            return
+        served_ms = self.meta("served_ms") + elapsed_ms
+        self.set_meta("served_ms", served_ms)
+        if is_new:
+            self._execute("INSERT INTO floor_mark (number, served_ms) VALUES (?, ?)", (drawn, served_ms))
+        settled = self._execute(_SETTLED_MARK, (served_ms - settled_after_ms,)).fetchone()[0]
+        if settled is not None:
+            self.raise_floor(settled)
+            self._execute("DELETE FROM floor_mark WHERE number <= ?", (settled,))
+        self._execute("DELETE FROM kept_chunk WHERE until_ms <= ?", (served_ms,))
+
     def release_floor(self) -> bool:
         held = self.floor_held()
         self.set_meta("floor_held", 0)
+        if held:
+            self._execute("DELETE FROM floor_mark")
         return held
 
     def accept_lost_commits(self) -> bool:

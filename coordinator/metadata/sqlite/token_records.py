@@ -1,4 +1,4 @@
-"""Credentials in SQL: a table for each kind of record, a column for each of its fields."""
+"""TokenRecords in SQL: a table for each kind of record, a column for each of its fields."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import sqlite3
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from peacefs.coordinator.metadata.credentials import (
-    Credential,
-    Credentials,
+from peacefs.coordinator.metadata.token_records import (
     DelegationRecord,
     IssuedToken,
     KeyRecord,
     OAuthClient,
     RevokedToken,
+    TokenRecord,
+    TokenRecords,
 )
 
 R = TypeVar("R")
 Execute = Callable[..., sqlite3.Cursor]
 
 #: The first field of each is its key.
-_TABLES: Final[dict[type[Credential], str]] = {
+_TABLES: Final[dict[type[TokenRecord], str]] = {
     KeyRecord: "token_key",
     IssuedToken: "issued_token",
     RevokedToken: "revoked_token",
@@ -30,13 +30,13 @@ _TABLES: Final[dict[type[Credential], str]] = {
 }
 
 
-def read_credentials(execute: Execute) -> Credentials:
+def read_token_records(execute: Execute) -> TokenRecords:
     """Return all of them, each kind in order of its keys."""
     issued = (
         dataclasses.replace(each, is_administrator=bool(each.is_administrator))
         for each in _rows(execute, IssuedToken)
     )
-    return Credentials(
+    return TokenRecords(
         keys=tuple(_rows(execute, KeyRecord)),
         issued=tuple(issued),
         revoked=tuple(_rows(execute, RevokedToken)),
@@ -45,7 +45,7 @@ def read_credentials(execute: Execute) -> Credentials:
     )
 
 
-def recorded(credential: Credential) -> tuple[str, tuple[Any, ...]]:
+def recorded(credential: TokenRecord) -> tuple[str, tuple[Any, ...]]:
     """Return the statement that records one, and its values."""
     kind = type(credential)
     names = _columns(kind)
@@ -54,7 +54,7 @@ def recorded(credential: Credential) -> tuple[str, tuple[Any, ...]]:
     return f"INSERT OR REPLACE INTO {_TABLES[kind]} ({', '.join(names)}) VALUES ({marks})", values
 
 
-def forgotten(credential: Credential) -> tuple[str, tuple[Any, ...]]:
+def forgotten(credential: TokenRecord) -> tuple[str, tuple[Any, ...]]:
     """Return the statement that forgets one, and its key."""
     kind = type(credential)
     key = _columns(kind)[0]

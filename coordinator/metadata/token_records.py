@@ -1,4 +1,4 @@
-"""Credentials as the metadata keeps them: values, no behaviour. Times are milliseconds since 1970.
+"""TokenRecords as the metadata keeps them: values, no behaviour. Times are milliseconds since 1970.
 
 No private key and no token is among them: a backup of the metadata lets nobody in.
 """
@@ -59,11 +59,11 @@ class DelegationRecord:
     max_ms: int
 
 
-Credential = KeyRecord | IssuedToken | RevokedToken | OAuthClient | DelegationRecord
+TokenRecord = KeyRecord | IssuedToken | RevokedToken | OAuthClient | DelegationRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Credentials:
+class TokenRecords:
     """All there are."""
 
     keys: tuple[KeyRecord, ...]
