@@ -21,10 +21,11 @@ from peacefs.protocol.values.schedule import Schedule
 
 from .channels import Channels
 from .control.addresses import DEFAULT_ADDRESS, parse_address
-from .control.api import BalanceStatus, CoordinatorApi, ListingPage, current_user
+from .control.api import BalanceStatus, CoordinatorApi, ListingPage, user_of
 from .control.http import CoordinatorHttp
 from .control.retry import Patience
 from .control.rpc import ControlCalls
+from .control.token_source import TokenSource
 from .control.values import (
     ContentSummary,
     CopiedTree,
@@ -50,20 +51,34 @@ class PeaceFileSystem:
     this host, threads that do so.
 
     `address` is `http://host:port` (or the `webhdfs://host:port` that Spark is given) of the coordinator, `user`
-    who owns what is written: by default HADOOP_USER_NAME, else the operating system's user. Paths are absolute.
-    All methods raise classes of `peacefs.protocol.errors`.
+    who owns what is written: by default whose the token is, without one HADOOP_USER_NAME, else the operating
+    system's user. Paths are absolute. All methods raise classes of `peacefs.protocol.errors`.
     """
 
     def __init__(
-        self, address: str = DEFAULT_ADDRESS.http, user: str | None = None, *, local_sockets: bool = True
+        self,
+        address: str = DEFAULT_ADDRESS.http,
+        user: str | None = None,
+        *,
+        token: str | None = None,
+        token_file: str | os.PathLike[str] | None = None,
+        local_sockets: bool = True,
     ) -> None:
-        """Without `local_sockets` datanodes of this host lend no files: all data comes over TCP."""
+        """`token` shows the coordinator who we are; one in a `token_file` is read again when it has changed.
+
+        With neither, the environment says: PEACEFS_TOKEN_FILE, else PEACEFS_TOKEN. Without `local_sockets`
+        datanodes of this host lend no files: all data comes over TCP.
+        """
         where, patience = parse_address(address), Patience()
-        self._api = CoordinatorApi(CoordinatorHttp(where, patience), user or current_user())
+        source = TokenSource.of(token, token_file)
+        http = CoordinatorHttp(where, patience, token=source)
+        self._api = CoordinatorApi(http, user_of(http, user))
         name = f"client {socket.gethostname()}/{os.getpid()}"
         me = Identity(cluster="", role="client", name=name, signer=None)
         self._connections = ConnectionPool(me, local_sockets=local_sockets)
-        self._calls = ControlCalls(where, self._connections, patience)
+        # Datanodes are not shown who we are: what they are asked for bears a leave of the coordinator's.
+        to_coordinator = ConnectionPool(me, credential=source.current)
+        self._calls = ControlCalls(where, to_coordinator, patience, source)
         self._driver = ThreadDriver(self._connections, self._calls.call)
         self._grants = GrantDesk(f"{name} {uuid.uuid4().hex[:8]}", pushed=False)
         self._small_writes = SmallWrites(self._grants)
@@ -85,6 +100,7 @@ class PeaceFileSystem:
 
     def close(self) -> None:
         """Closes all connections; files that are still open end with an error."""
+        self._calls.close()
         self._connections.close_all()
         self._driver.close()
         self._api.close()

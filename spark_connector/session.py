@@ -4,6 +4,8 @@ Nothing is added to Spark: no jar, no class of ours. Each setting is a row of on
 the Spark version that knows it, so that the table can be printed and argued about. A Spark that does not know a
 setting is not given it.
 
+Where the cluster asks who you are, a token is shown (PEACEFS_TOKEN_FILE), or Spark fetches its own (`client`).
+
     spark = configure(SparkSession.builder.appName("orders"), "coordinator:9870").getOrCreate()
     stream.writeStream.option("checkpointLocation", "webhdfs://coordinator:9870/checkpoints/orders")
 """
@@ -12,11 +14,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from peacefs.client.control.addresses import parse_address
+from peacefs.client.control.token_source import TokenSource
 from peacefs.protocol.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -47,6 +50,50 @@ class Setting:
     value: str
     since: str
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class OAuth2Client:
+    """A program as `peacefs token client create` made it."""
+
+    id: str
+    secret: str = field(repr=False)
+
+
+#: What shows Hadoop's WebHDFS client to the cluster: a bearer token, or a client that fetches some.
+Credential = str | OAuth2Client
+
+
+def credential_settings(address: str, credential: Credential) -> list[Setting]:
+    """The settings with which Hadoop's own OAuth2 providers show a credential; they hold it. Raises BadRequest."""
+    oauth2, provider = _HADOOP + "dfs.webhdfs.oauth2.", "org.apache.hadoop.hdfs.web.oauth2.Conf"
+    if isinstance(credential, OAuth2Client):
+        of_kind = {
+            "access.token.provider": provider + "CredentialBasedAccessTokenProvider",
+            "client.id": credential.id,
+            "credential": credential.secret,
+        }
+    else:
+        of_kind = {
+            "access.token.provider": provider + "RefreshTokenBasedAccessTokenProvider",
+            "client.id": "peacefs",
+            "refresh.token": credential,
+            "refresh.token.expires.ms.since.epoch": "0",
+        }
+    where = parse_address(address).http + "/v1/oauth2/token"
+    reason = "the cluster asks who reads and writes"
+    return [
+        *(
+            Setting(oauth2 + key, value, ANY_SPARK, reason)
+            for key, value in ({"enabled": "true", "refresh.url": where} | of_kind).items()
+        ),
+        Setting(
+            "spark.redaction.regex",
+            "(?i)secret|password|token|access[.]?key|oauth2[.]credential",
+            "2.1.2",
+            "Spark's pages and logs do not show the client's secret",
+        ),
+    ]
 
 
 def settings(
@@ -161,9 +208,22 @@ def installed_spark() -> str | None:
 
 
 def configure(
-    builder: SparkSession.Builder, address: str, checkpoint_root: str = "/checkpoints"
+    builder: SparkSession.Builder,
+    address: str,
+    checkpoint_root: str = "/checkpoints",
+    *,
+    token: str | None = None,
+    client: OAuth2Client | None = None,
 ) -> SparkSession.Builder:
-    """Apply what this Spark knows of the table to `builder` before `getOrCreate`; what is set afterwards wins."""
-    for setting in settings(address, checkpoint_root, installed_spark()):
+    """Apply what this Spark knows of the table to `builder` before `getOrCreate`; what is set afterwards wins.
+
+    With a `client` Spark fetches its tokens itself, for as long as it runs; with a `token` it goes on until that
+    ends. With neither, PEACEFS_TOKEN_FILE and PEACEFS_TOKEN say the token, if there is one.
+    """
+    table = settings(address, checkpoint_root, installed_spark())
+    credential: Credential = client or TokenSource.of(token).current()
+    if credential:
+        table += credential_settings(address, credential)
+    for setting in table:
         builder = builder.config(setting.key, setting.value)
     return builder

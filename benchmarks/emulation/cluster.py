@@ -212,6 +212,7 @@ class EmulatedCluster:
             f"--dir={self._directory / 'coordinator'}",
             f"--host={self.network.coordinator.address}",
             f"--secret-file={self._directory / 'secret'}",
+            "--authentication=simple",
             f"--topology={self.topology_file}",
         ]
 

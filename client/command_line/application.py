@@ -5,7 +5,9 @@ Nothing heavy is imported before a command is chosen: `peacefs ls` pays for no c
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -14,7 +16,7 @@ from typer.core import TyperGroup
 import peacefs
 from peacefs.protocol.errors import PeacefsError
 
-from . import cluster_commands, directory_commands, file_commands
+from . import cluster_commands, directory_commands, file_commands, token_commands
 from .complaints import complain, complain_of_system
 
 
@@ -57,8 +59,32 @@ def _options(
     _version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--token-file",
+            metavar="FILE",
+            help="The token that says who you are, where the cluster asks. [env var: PEACEFS_TOKEN_FILE]",
+            show_default=False,
+        ),
+    ] = None,
+    directory: Annotated[
+        Path | None,
+        typer.Option(
+            "--directory",
+            metavar="DIR",
+            help="Ask the coordinator of this directory as its administrator, over its local socket: the same as "
+            "-c unix:DIR. Its user and root may.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Options of the program itself."""
+    # For whatever the command starts, too.
+    if token_file is not None:
+        os.environ["PEACEFS_TOKEN_FILE"] = str(token_file.absolute())
+    if directory is not None:
+        os.environ["PEACEFS_COORDINATOR"] = f"unix:{directory.absolute()}"
 
 
 for _command in (
@@ -92,3 +118,4 @@ application.command()(file_commands.chgrp)
 application.add_typer(directory_commands.quotas, name="quota")
 application.add_typer(directory_commands.snapshots, name="snapshot")
 application.add_typer(cluster_commands.datanodes, name="datanodes")
+application.add_typer(token_commands.tokens, name="token")

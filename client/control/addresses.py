@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from peacefs.protocol.errors import BadRequest, PeerUnreachable
 from peacefs.protocol.limits import coordinator_http_port_default
+from peacefs.protocol.values.admin_socket import find_socket
 
 #: All of them mean the coordinator's HTTP port; `webhdfs` is what Spark is given.
+#: What begins the address of a local socket, or of a coordinator's directory, which has one.
+UNIX = "unix:"
 _SCHEMES = ("http", "webhdfs", "peace")
 
 
 @dataclass(frozen=True)
 class CoordinatorAddress:
-    """Host (without the brackets of IPv6) and HTTP port of a coordinator."""
+    """Host (without the brackets of IPv6) and HTTP port of a coordinator, or its local socket."""
 
     host: str
     port: int
+    #: The administrators' local socket, in place of host and port.
+    socket: Path | None = None
 
     @property
     def netloc(self) -> str:
@@ -25,7 +31,7 @@ class CoordinatorAddress:
 
     @property
     def http(self) -> str:
-        return f"http://{self.netloc}"
+        return f"http://{self.netloc}" if self.socket is None else f"{UNIX}{self.socket}"
 
     @property
     def webhdfs(self) -> str:
@@ -34,6 +40,11 @@ class CoordinatorAddress:
 
 def nobody_at(address: CoordinatorAddress) -> PeerUnreachable:
     """What is said to a user whose coordinator cannot be reached."""
+    if address.socket is not None:
+        return PeerUnreachable(
+            f"no coordinator listens on {address.socket}, or another user's does: is its directory the one of its "
+            "--dir, and do you run as its user?"
+        )
     return PeerUnreachable(
         f"no coordinator at {address.http}: is `peacefs up` running? "
         "Another address is given with --coordinator or PEACEFS_COORDINATOR"
@@ -44,7 +55,9 @@ DEFAULT_ADDRESS = CoordinatorAddress("127.0.0.1", coordinator_http_port_default)
 
 
 def parse_address(text: str) -> CoordinatorAddress:
-    """Reads `host`, `host:port` or a URI without a path. Raises BadRequest."""
+    """Reads `host`, `host:port`, a URI without a path, or `unix:PATH`. Raises BadRequest."""
+    if text.startswith(UNIX):
+        return CoordinatorAddress("localhost", coordinator_http_port_default, find_socket(Path(text[len(UNIX) :])))
     address, path = split_uri(text if "://" in text else f"http://{text}")
     if path.strip("/"):
         raise BadRequest(f"{text!r} has a path; the address of a coordinator is http://host:port")

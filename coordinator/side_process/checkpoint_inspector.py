@@ -6,7 +6,7 @@ Which command that process is, is given from above: the coordinator knows nothin
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -38,7 +38,10 @@ class CheckpointLooks:
         reporting: Reporting,
         timeout_s: float = checkpoint_look_timeout_s,
         patience_s: float = checkpoint_look_patience_s,
+        token_of: Callable[[str], str] = lambda _user: "",
     ) -> None:
+        """`token_of` makes a token for a user, with which the process asks; an empty one where none is wanted."""
+        self._token_of = token_of
         self._command = command
         self._address = address
         self._fencing = fencing
@@ -75,6 +78,7 @@ class CheckpointLooks:
             "user": user,
             "path": "/" + "/".join(parse_path(path).components),
             "all_below": all_below,
+            "token": self._token_of(user),
         }
         try:
             said = await self._process.ask(msgspec.json.encode(question))

@@ -22,6 +22,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 
@@ -103,11 +104,12 @@ def start_of(
     environment: Mapping[str, str],
     account: Account,
     home: Path,
+    credentials: Mapping[str, str] = MappingProxyType({}),
 ) -> Start:
     """How an order is carried out. Raise QueryFailed if the list does not allow it.
 
     `environment` is the agent's own, of which little goes on; `home` is the account's. To the cluster it is the
-    user who has registered the query.
+    user who has registered the query: by name, and where it asks by what `credentials` say.
     """
     command = listed.commands.get(order.command)
     if command is None or (order.arguments and not command.extra_arguments):
@@ -128,6 +130,7 @@ def start_of(
             **of_account,
             **command.environment,
             **variables,
+            **credentials,
             "HADOOP_USER_NAME": order.user,
         },
         account,
