@@ -57,7 +57,7 @@ class Script:
     def _sleep(self, seconds: float) -> None:
         self.now_s += seconds
 
-    def connect(self, address: tuple[str, int], _name: str) -> Script:
+    def connect(self, address: tuple[str, int], _name: str, _role: str = "datanode") -> Script:
         assert address == ("c.example", 9870)
         if self._reactions[0] is ABSENT:
             self._take()
