@@ -12,12 +12,15 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from support.waiting import wait_until
 
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.protocol.errors import StartupError
+from peacefs.spark_connector.supervision.command_list import Start
+from peacefs.spark_connector.supervision.run_account import Account
 
 pytestmark = pytest.mark.cluster
 _LARGE = os.urandom(3 << 20)
@@ -184,17 +187,23 @@ def test_modes_of_an_agent_s_directory_and_its_logs_are_private(place: Path) -> 
     agent = [sys.executable, "-P", "-m", "peacefs", "agent", f"--dir={directory}", f"--commands={commands}"]
     reading, writing = os.pipe()
     guard = [sys.executable, "-P", "-m", "peacefs.spark_connector.supervision.run_guard"]
+    # Runs of an agent of root have accounts of their own, which pass through to what is theirs.
+    passed = [directory, directory / "tokens"] if os.geteuid() == 0 else []
+    expected = {str(path): "0711" for path in passed}
     with umask(0):
         running = subprocess.Popen([*agent, f"--secret-file={secret}", "--coordinator=127.0.0.1:1"])
         try:
-            wait_until((directory / "logs").is_dir, "the agent makes its directory")
+            made = directory / "tokens"
+            wait_until(lambda: made.is_dir() and open_to_others(directory) == expected, "they are made")
         finally:
             running.kill()
             running.wait()
         log = directory / "logs" / "run.log"
-        command = [*guard, str(reading), str(log), sys.executable, "-c", "print('said')"]
-        done = subprocess.run(command, pass_fds=[reading], timeout=60, check=False, process_group=0)
+        account = Account("me", os.geteuid(), os.getegid(), None)
+        start = Start([sys.executable, "-c", "print('said')"], str(place), {}, account)
+        command, told = [*guard, str(reading), str(log)], msgspec.json.encode(start)
+        done = subprocess.run(command, input=told, pass_fds=[reading], timeout=60, check=False, process_group=0)
     os.close(reading)
     os.close(writing)
     assert done.returncode == 0 and log.read_text() == "said\n"
-    assert open_to_others(directory) == {}
+    assert open_to_others(directory) == expected
