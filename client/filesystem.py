@@ -6,6 +6,7 @@ import os
 import socket
 import uuid
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -16,6 +17,7 @@ from peacefs.protocol.messages import CreateFile
 from peacefs.protocol.request_ids import new_request_id
 from peacefs.protocol.runtime.connection_pool import ConnectionPool
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
+from peacefs.protocol.service.tls import TlsIdentity
 from peacefs.protocol.values.fsck_findings import FsckPage
 from peacefs.protocol.values.schedule import Schedule
 
@@ -51,18 +53,26 @@ class PeaceFileSystem:
 
     `address` is `http://host:port` (or the `webhdfs://host:port` that Spark is given) of the coordinator, `user`
     who owns what is written: by default HADOOP_USER_NAME, else the operating system's user. Paths are absolute.
+    With `https://` (or `swebhdfs://`) all that goes over the network is encrypted, and services have to show
+    certificates of the CA in `ca_file`: by default what PEACEFS_CA_FILE names, else the CAs of the system.
     All methods raise classes of `peacefs.protocol.errors`.
     """
 
     def __init__(
-        self, address: str = DEFAULT_ADDRESS.http, user: str | None = None, *, local_sockets: bool = True
+        self,
+        address: str = DEFAULT_ADDRESS.http,
+        user: str | None = None,
+        *,
+        local_sockets: bool = True,
+        ca_file: str | os.PathLike[str] | None = None,
     ) -> None:
         """Without `local_sockets` datanodes of this host lend no files: all data comes over TCP."""
         where, patience = parse_address(address), Patience()
-        self._api = CoordinatorApi(CoordinatorHttp(where, patience), user or current_user())
+        tls = TlsIdentity.of_client(Path(ca_file) if ca_file else None) if where.tls else None
+        self._api = CoordinatorApi(CoordinatorHttp(where, patience, tls=tls), user or current_user())
         name = f"client {socket.gethostname()}/{os.getpid()}"
         me = Identity(cluster="", role="client", name=name, signer=None)
-        self._connections = ConnectionPool(me, local_sockets=local_sockets)
+        self._connections = ConnectionPool(me, local_sockets=local_sockets, tls=tls)
         self._calls = ControlCalls(where, self._connections, patience)
         self._driver = ThreadDriver(self._connections, self._calls.call)
         self._grants = GrantDesk(f"{name} {uuid.uuid4().hex[:8]}", pushed=False)

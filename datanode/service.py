@@ -62,6 +62,7 @@ from peacefs.protocol.service.process import (
     raise_open_files_limit,
     stop_event,
 )
+from peacefs.protocol.service.tls import TlsFiles, TlsIdentity, describe_tls, require_tls_for
 from peacefs.protocol.tokens import Signer
 from peacefs.topology.rate_curve import RateCurve
 
@@ -108,6 +109,9 @@ class DatanodeOptions:
     advertise: str | None = None
     rack: str = "/default-rack"
     secret_file: Path | None = None
+    tls: TlsFiles | None = None
+    #: Whether an address beyond loopback may be served without TLS.
+    no_tls: bool = False
     reserved_bytes: int = reserved_bytes_default
     #: How long a round of scrubbing may take; 0 for no scrubbing.
     scrub_period_s: float = scrub_period_s
@@ -129,33 +133,40 @@ def run(options: DatanodeOptions) -> None:
     sys.setswitchinterval(thread_switch_interval_s)
     secret_file = find_secret_file(options.secret_file)
     require_secret_for(options.host, secret_file)
+    addresses = [options.host, options.advertise or options.host]
+    require_tls_for([*addresses, options.coordinator[0]], options.tls, no_tls=options.no_tls)
+    tls = None if options.tls is None else TlsIdentity(options.tls, addresses[1])
     if secret_file is None:
         raise StartupError(
             f"a datanode needs the cluster's secret: pass --secret-file or set {SECRET_FILE_VARIABLE} "
             f"(a coordinator on loopback keeps it as cluster.secret in its directory)"
         )
-    uvloop.run(_serve(options, Signer(read_secret(secret_file))))
+    uvloop.run(_serve(options, Signer(read_secret(secret_file)), tls))
 
 
-async def _serve(options: DatanodeOptions, signer: Signer) -> None:
+async def _serve(options: DatanodeOptions, signer: Signer, tls: TlsIdentity | None) -> None:
     stop = stop_event(options.parent_fd)
     cluster = cluster_of(options.directory)
     if cluster is None:
-        cluster = await _learn_cluster(options, signer, stop)
+        cluster = await _learn_cluster(options, signer, stop, tls)
         if cluster is None:
             return
     with claim_directories(
         options.directory, options.data_directories, cluster, f"dn-{uuid.uuid4().hex[:12]}"
     ) as claimed:
-        await Datanode(options, claimed, signer).serve(stop)
+        await Datanode(options, claimed, signer, tls).serve(stop)
 
 
-async def _learn_cluster(options: DatanodeOptions, signer: Signer, stop: asyncio.Event) -> str | None:
+async def _learn_cluster(
+    options: DatanodeOptions, signer: Signer, stop: asyncio.Event, tls: TlsIdentity | None
+) -> str | None:
     """The cluster that the coordinator belongs to, however long it takes to come up; None when told to stop."""
     me = Identity("", "datanode", "a new datanode", signer)
     while not stop.is_set():
         try:
-            connection, peer = await asyncio.to_thread(open_connection, options.coordinator, "the coordinator", me)
+            connection, peer = await asyncio.to_thread(
+                open_connection, options.coordinator, "the coordinator", me, tls
+            )
             connection.close()
             return peer.cluster
         except PeerRefused as refusal:
@@ -201,8 +212,11 @@ def _no_room() -> int:
 class Datanode:
     """All parts of a running datanode."""
 
-    def __init__(self, options: DatanodeOptions, claimed: Claimed, signer: Signer) -> None:
+    def __init__(
+        self, options: DatanodeOptions, claimed: Claimed, signer: Signer, tls: TlsIdentity | None = None
+    ) -> None:
         self._options = options
+        self._tls = tls
         self._directory = directory = claimed.directory
         self._signer = signer
         self._node = directory.node
@@ -210,12 +224,12 @@ class Datanode:
         self._advertised = options.advertise or options.host
         self._me = Identity(directory.cluster, "datanode", self._node, signer)
         self._served_here = ServedHere()
-        self._pool = ConnectionPool(self._me, served_here=self._served_here)
+        self._pool = ConnectionPool(self._me, served_here=self._served_here, tls=tls)
         self._changes = Changes()
         self._paces = Paces()
         self._streams = StreamsUnderWay(self._node)
         self._grants = GrantDesk(f"{self._node}-{uuid.uuid4().hex[:8]}", pushed=True)
-        self._link = CoordinatorLink(options.coordinator, self._me, self, self._changes)
+        self._link = CoordinatorLink(options.coordinator, self._me, self, self._changes, tls)
         self._clock = ClusterClock()
         self._driver = ThreadDriver(self._pool, self._link.call, wall_clock=self._clock.now_s)
         self._store = self._disks(claimed)
@@ -282,8 +296,12 @@ class Datanode:
             served_here=self._served_here,
             # Who reads a file cannot be paced.
             lends=options.emulated_disk is None,
+            tls=self._tls,
         )
         self._http_socket = listen(options.host, options.http_port)
+        log.info("%s", describe_tls(self._tls, [options.host, self._advertised]))
+        if self._tls is not None:
+            self._tls.start_watch()
         self._data_server.start()
         StoreMetrics(
             self._store, self.paces, lambda: self._scrubber.progress, self._disk_balancer, lambda: self._pool.idle
@@ -294,7 +312,7 @@ class Datanode:
         gateway = Gateway(
             self._signer, self._driver, self._grants, own, own_chunks, first_chunks, wall_clock=self._clock.now_s
         )
-        server = build_server(gateway)
+        server = build_server(gateway, tls=self._tls)
         serving = asyncio.create_task(server.serve(sockets=[self._http_socket]))
         own_work = OwnWork(
             self._driver,
@@ -312,6 +330,8 @@ class Datanode:
         finally:
             server.should_exit = True
             self._stopping.set()
+            if self._tls is not None:
+                self._tls.stop_watch()
             own_work.stop()
             self._disk_balancer.stop()
             await asyncio.to_thread(self._link.stop)

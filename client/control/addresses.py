@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from peacefs.protocol.errors import BadRequest, PeerUnreachable
 from peacefs.protocol.limits import coordinator_http_port_default
 
-#: All of them mean the coordinator's HTTP port; `webhdfs` is what Spark is given.
+#: All of them mean the coordinator's HTTP port; `webhdfs` and `swebhdfs` are what Spark is given.
 _SCHEMES = ("http", "webhdfs", "peace")
+_TLS_SCHEMES = ("https", "swebhdfs")
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,8 @@ class CoordinatorAddress:
 
     host: str
     port: int
+    #: Whether it is spoken to over TLS.
+    tls: bool = False
 
     @property
     def netloc(self) -> str:
@@ -25,11 +28,11 @@ class CoordinatorAddress:
 
     @property
     def http(self) -> str:
-        return f"http://{self.netloc}"
+        return f"{'https' if self.tls else 'http'}://{self.netloc}"
 
     @property
     def webhdfs(self) -> str:
-        return f"webhdfs://{self.netloc}"
+        return f"{'swebhdfs' if self.tls else 'webhdfs'}://{self.netloc}"
 
 
 def nobody_at(address: CoordinatorAddress) -> PeerUnreachable:
@@ -57,15 +60,15 @@ def split_uri(text: str) -> tuple[CoordinatorAddress, str]:
     Raises BadRequest. The path is `/` where the URI has none.
     """
     scheme, mark, rest = text.partition("://")
-    if not mark or scheme.lower() not in _SCHEMES:
+    if not mark or scheme.lower() not in (*_SCHEMES, *_TLS_SCHEMES):
         raise BadRequest(f"{text!r} is no address of a coordinator: http://host:port or webhdfs://host:port/path")
     netloc, slash, path = rest.partition("/")
-    return _parse_netloc(netloc, text), slash + path or "/"
+    return replace(_parse_netloc(netloc, text), tls=scheme.lower() in _TLS_SCHEMES), slash + path or "/"
 
 
 def is_uri(text: str) -> bool:
     """Whether a path names its coordinator too."""
-    return text.partition("://")[0].lower() in _SCHEMES and "://" in text
+    return text.partition("://")[0].lower() in (*_SCHEMES, *_TLS_SCHEMES) and "://" in text
 
 
 def _parse_netloc(netloc: str, text: str) -> CoordinatorAddress:

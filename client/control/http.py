@@ -7,6 +7,7 @@ nothing, or because it carries a request id that the coordinator recognises.
 from __future__ import annotations
 
 import contextlib
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -31,6 +32,8 @@ from peacefs.protocol.limits import (
     connect_timeout_s,
 )
 from peacefs.protocol.runtime.idle_reaper import IdleReaper
+from peacefs.protocol.service.tls import TlsIdentity
+from peacefs.protocol.service.tls_faults import explain, is_about_certificates
 
 from .addresses import CoordinatorAddress, nobody_at
 from .retry import NotReached, Patience, Unanswered
@@ -46,10 +49,13 @@ class CoordinatorHttp:
         *,
         transport: httpx.BaseTransport | None = None,
         idle_s_max: float = client_http_idle_s,
+        tls: TlsIdentity | None = None,
     ) -> None:
+        """Over TLS `tls` says who is trusted; by default what PEACEFS_CA_FILE names, or the system's CAs."""
         self.address = address
         self._patience = patience or Patience()
         self._transport = transport
+        self._tls = tls
         self._idle_s_max = idle_s_max
         self._lock = threading.Lock()
         #: Its connections lie idle together: a client of its own looks after them only when it is asked again.
@@ -84,12 +90,16 @@ class CoordinatorHttp:
             self._reaper.watch()
 
     def _make_client(self) -> httpx.Client:
-        # Neither a proxy from the environment (it would not reach 127.0.0.1 of this machine) nor certificates
-        # (20 ms to load, and there is no https here) are of use.
+        verify: ssl.SSLContext | bool = False
+        if self.address.tls:
+            self._tls = self._tls or TlsIdentity.of_client()
+            verify = self._tls.connector_context()
+        # Neither a proxy from the environment (it would not reach 127.0.0.1 of this machine) nor, for plain http,
+        # certificates (20 ms to load) are of use.
         return httpx.Client(
             base_url=self.address.http,
             trust_env=False,
-            verify=False,
+            verify=verify,
             transport=self._transport,
             # All may lie idle, until the reaper closes them together: httpcore 1.0.9 closes one that is too many,
             # or too old, also when it has given it to a request already, which then waits for nothing.
@@ -153,8 +163,8 @@ class CoordinatorHttp:
                     take(piece)
                     come += len(piece)
                     progress(come, whole)
-        except (httpx.ConnectError, httpx.ConnectTimeout):
-            raise nobody_at(self.address) from None
+        except (httpx.ConnectError, httpx.ConnectTimeout) as fault:
+            raise self._not_connected(fault) from None
         except httpx.TimeoutException:
             raise self._silent(answer_timeout_s) from None
         except httpx.TransportError as broken:
@@ -173,8 +183,9 @@ class CoordinatorHttp:
                     headers={"Content-Type": "application/json"} if body else None,
                     timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, connect_timeout_s)),
                 )
-        except (httpx.ConnectError, httpx.ConnectTimeout):
-            raise NotReached(nobody_at(self.address)) from None
+        except (httpx.ConnectError, httpx.ConnectTimeout) as fault:
+            absence = self._not_connected(fault)
+            raise (absence if isinstance(absence, PeerRefused) else NotReached(absence)) from None
         except httpx.TimeoutException:
             raise Unanswered(self._silent(timeout_s)) from None
         except httpx.TransportError as broken:
@@ -182,6 +193,13 @@ class CoordinatorHttp:
         if response.is_success:
             return response.content
         raise self._refusal(response)
+
+    def _not_connected(self, fault: httpx.TransportError) -> PeacefsError:
+        of_tls = _tls_fault(fault)
+        if of_tls is None:
+            return nobody_at(self.address)
+        kind = PeerRefused if is_about_certificates(of_tls) else PeerUnreachable
+        return kind(f"the coordinator at {self.address.http} {explain(of_tls, self.address.host)}")
 
     def _silent(self, timeout_s: float) -> PeerTimeout:
         return PeerTimeout(f"the coordinator at {self.address.http} said nothing for {timeout_s:g} s")
@@ -202,3 +220,12 @@ class CoordinatorHttp:
         return PeerRefused(
             f"{self.address.http} does not answer like a peacefs coordinator (HTTP status {response.status_code})"
         )
+
+
+def _tls_fault(fault: BaseException | None) -> ssl.SSLError | None:
+    """The fault of TLS that a connection came to nothing by, if it was one."""
+    while fault is not None:
+        if isinstance(fault, ssl.SSLError):
+            return fault
+        fault = fault.__cause__ or fault.__context__
+    return None

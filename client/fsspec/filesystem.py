@@ -33,7 +33,8 @@ _SCHEME = "peace://"
 
 
 class PeaceFsspecFileSystem(AbstractFileSystem):  # type: ignore[misc]
-    """Storage options: the coordinator's `host` and `port`, which a URL names; `user`; `replication` of new files.
+    """Storage options: the coordinator's `host` and `port`, which a URL names; `user`; `replication` of new files;
+    `tls`, whether all is encrypted, as it is by default with a `ca_file`, the CA to trust.
 
     Instances are cached by fsspec, can be pickled, and may be used after a fork. What fails raises OSError's
     classes. `created` is not known to the cluster.
@@ -48,10 +49,13 @@ class PeaceFsspecFileSystem(AbstractFileSystem):  # type: ignore[misc]
         port: int = coordinator_http_port_default,
         user: str | None = None,
         replication: int | None = None,
+        tls: bool | None = None,
+        ca_file: str | None = None,
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        self._address = CoordinatorAddress(host, int(port))
+        self._address = CoordinatorAddress(host, int(port), tls if tls is not None else ca_file is not None)
+        self._ca_file = ca_file
         self._user = user
         self._replication = replication
         self._files: PeaceFileSystem | None = None
@@ -62,7 +66,8 @@ class PeaceFsspecFileSystem(AbstractFileSystem):  # type: ignore[misc]
         """The client beneath. A forked process makes its own: connections cannot be shared."""
         if self._files is None or self._process != os.getpid():
             with os_errors():
-                self._files, self._process = PeaceFileSystem(self._address.http, self._user), os.getpid()
+                self._files = PeaceFileSystem(self._address.http, self._user, ca_file=self._ca_file)
+                self._process = os.getpid()
             # Nobody closes a file system of fsspec.
             weakref.finalize(self, _close, self._files, self._process)
         return self._files

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
@@ -39,6 +40,9 @@ from peacefs.protocol.messages import (
     Register,
     ReplicateChunk,
 )
+from peacefs.protocol.service.http_server import listen
+from peacefs.protocol.service.tls import TlsIdentity
+from peacefs.protocol.service.tls_listener import TlsListener
 
 from .datanode_session import NodeLink
 from .fair_turns import Turns
@@ -74,16 +78,27 @@ class NodeServer:
         self._strangers: dict[NodeLink, None] = {}
         #: Links on which datanodes wait to be registered, with what they said.
         self._to_register: dict[NodeLink, tuple[Register, int]] = {}
-        self._server: asyncio.Server | None = None
+        self._server: asyncio.Server | TlsListener | None = None
         self._running: set[asyncio.Task[None]] = set()
         #: Links that have more to do than fitted into their turn.
         self.turns = Turns()
 
-    async def start(self, host: str, port: int) -> int:
-        """Listens; gives the port. Raises OSError when the address cannot be had."""
+    async def start(self, host: str, port: int, tls: TlsIdentity | None = None) -> int:
+        """Listens; gives the port. Raises OSError or StartupError when the address cannot be had.
+
+        With `tls` only services that show a certificate get further than that.
+        """
+        if tls is not None:
+            listener = listen(host, port)
+            self._server = server = TlsListener(
+                listener, lambda: NodeLink(self), lambda: tls.server_context(ssl.CERT_REQUIRED)
+            )
+            server.start()
+            return int(listener.getsockname()[1])
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: NodeLink(self), host, port, backlog=hellos_waiting_max)
-        return int(self._server.sockets[0].getsockname()[1])
+        plain = await loop.create_server(lambda: NodeLink(self), host, port, backlog=hellos_waiting_max)
+        self._server = plain
+        return int(plain.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
         if self._server is not None:

@@ -61,6 +61,7 @@ from peacefs.protocol.messages import (
 )
 from peacefs.protocol.runtime.connections import SocketConnection, open_connection
 from peacefs.protocol.runtime.effects import Address
+from peacefs.protocol.service.tls import TlsIdentity
 
 log = logging.getLogger("peacefs.datanode")
 
@@ -88,8 +89,11 @@ class Datanode(Protocol):
 class CoordinatorLink:
     """Keeps one connection to the coordinator for as long as the service runs."""
 
-    def __init__(self, address: Address, me: Identity, datanode: Datanode, changes: Changes) -> None:
+    def __init__(
+        self, address: Address, me: Identity, datanode: Datanode, changes: Changes, tls: TlsIdentity | None = None
+    ) -> None:
         self._address = address
+        self._tls = tls
         self._me = me
         self._datanode = datanode
         self._changes = changes
@@ -201,7 +205,7 @@ class CoordinatorLink:
             backoff_s = min(2 * backoff_s, reregister_backoff_max_s)
 
     def _live_through_one_connection(self) -> None:
-        connection, _peer = open_connection(self._address, "the coordinator", self._me)
+        connection, _peer = open_connection(self._address, "the coordinator", self._me, self._tls)
         with self._state:
             self._connection = connection
             if self._stopping:

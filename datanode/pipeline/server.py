@@ -21,6 +21,7 @@ from peacefs.protocol.runtime.in_process_payloads import ServedHere
 from peacefs.protocol.runtime.local_sockets import listen_locally
 from peacefs.protocol.runtime.reactor import Reactor
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
+from peacefs.protocol.service.tls import TlsIdentity
 
 from .dispatch import DataRequests
 
@@ -46,8 +47,13 @@ class DataServer:
         served_here: ServedHere | None = None,
         connections_max: int = data_connections_max,
         lends: bool = False,
+        tls: TlsIdentity | None = None,
     ) -> None:
-        """Port 0 chooses a free one; `lends` is whether there is a local socket, too. Raises StartupError."""
+        """Port 0 chooses a free one; `lends` is whether there is a local socket, too. Raises StartupError.
+
+        With `tls` all but the local socket speak TLS.
+        """
+        self._tls = tls
         self._requests = requests
         self._served_here = served_here or ServedHere()
         self._connections_max = connections_max
@@ -133,14 +139,16 @@ class DataServer:
 
     def _turn_away(self, connection: SocketConnection) -> None:
         refusal = Overloaded(f"{self._me.name} has {self._connections_max} data connections, its limit")
-        with contextlib.suppress(PeacefsError):
-            connection.send(Failure(refusal.code, refusal.message), b"", last_word_timeout_s)
+        # In plain text it would be taken for a service that speaks no TLS, and a handshake costs too much here.
+        if self._tls is None or connection.is_local:
+            with contextlib.suppress(PeacefsError):
+                connection.send(Failure(refusal.code, refusal.message), b"", last_word_timeout_s)
         connection.close()
 
     def _greet(self, connection: SocketConnection) -> None:
         self._served_here.add(connection)
         try:
-            connection.peer = accept_connection(connection, self._me).name
+            connection.peer = accept_connection(connection, self._me, self._tls).name
             with self._lock:
                 self._silent.pop(connection, None)
         except Exception as fault:

@@ -14,6 +14,7 @@ from peacefs.protocol.limits import (
     idle_connections_max,
     trusted_connection_s,
 )
+from peacefs.protocol.service.tls import TlsIdentity
 
 from . import effects as fx
 from .connections import SocketConnection, open_connection
@@ -33,9 +34,14 @@ class ConnectionPool:
         idle_max: int = idle_connections_max,
         idle_s_max: float = idle_connection_kept_s,
         local_sockets: bool = True,
+        tls: TlsIdentity | None = None,
     ) -> None:
-        """Without `local_sockets` peers of this host are reached by TCP alone, as those of others."""
+        """Without `local_sockets` peers of this host are reached by TCP alone, as those of others.
+
+        With `tls` all that goes over TCP is encrypted.
+        """
         self._me = me
+        self._tls = tls
         self._served_here = served_here
         self._clock = clock
         self._idle_max = idle_max
@@ -68,7 +74,7 @@ class ConnectionPool:
     def connect(self, address: fx.Address, name: str) -> SocketConnection:
         if (kept := self.kept(address)) is not None:
             return kept
-        connection, _peer = open_connection(address, name, self._me)
+        connection, _peer = open_connection(address, name, self._me, self._tls)
         if not self._local_sockets:
             connection.local_address = None
         if self._served_here is not None:

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Sequence
@@ -35,10 +36,14 @@ from peacefs.protocol.limits import (
     frame_buffer_bytes_min,
     hello_frame_bytes_max,
     hello_timeout_s,
+    last_word_timeout_s,
     packet_bytes,
+    tls_handshake_timeout_s,
 )
 from peacefs.protocol.messages import Failure, Message, Welcome
 from peacefs.protocol.service.metrics import frames_sent
+from peacefs.protocol.service.tls import TlsIdentity
+from peacefs.protocol.service.tls_faults import PLAIN_REFUSED, TLS_FIRST_BYTE, plain_refusal
 
 from . import effects as fx
 from .disk_files import DiskFile
@@ -51,6 +56,7 @@ from .local_sockets import (
     send_with_file,
     show_address,
 )
+from .tls_socket import TlsSocket, require_certificate
 
 # struct timeval, as setsockopt takes it.
 _TIMEVAL = struct.Struct("@ll")
@@ -80,7 +86,9 @@ class SocketConnection(fx.Connection):
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.settimeout(None)
-        self._socket = sock
+        self._socket: socket.socket | TlsSocket = sock
+        #: What bytes that are encrypted already are sent through.
+        self._wire = sock
         self._timeouts_s = {socket.SO_RCVTIMEO: 0.0, socket.SO_SNDTIMEO: 0.0}
         self._buffer = bytearray()
         #: What has come from `_at` to `_end` and is no frame's yet.
@@ -100,6 +108,59 @@ class SocketConnection(fx.Connection):
 
     def fileno(self) -> int:
         return self._socket.fileno()
+
+    def secure(self, context: ssl.SSLContext, host: str | None = None) -> None:
+        """Goes on over TLS, before anything was said. `host` is whom a connector has dialled.
+
+        Raises PeerRefused, PeerTimeout, PeerUnreachable.
+        """
+        tls = TlsSocket(self._wire, context, self.peer, server_hostname=host)
+        try:
+            tls.shake_hands(tls_handshake_timeout_s)
+        except BlockingIOError:
+            raise PeerTimeout(f"{self.peer} did not finish the TLS handshake in time") from None
+        except OSError as error:
+            raise PeerUnreachable(f"the connection to {self.peer} broke: {error.strerror or error}") from None
+        self._socket = tls
+        # The handshake has left others.
+        self._timeouts_s = dict.fromkeys(self._timeouts_s, 0.0)
+
+    def await_tls(self) -> None:
+        """Waits for the beginning of a TLS handshake. Answers anything else, and raises PeerRefused."""
+        try:
+            self._limit(socket.SO_RCVTIMEO, hello_timeout_s)
+            first = self._wire.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            raise PeerTimeout(f"{self.peer} said nothing for {hello_timeout_s:g} s") from None
+        except OSError as error:
+            raise PeerUnreachable(f"the connection to {self.peer} broke: {error.strerror or error}") from None
+        if first == TLS_FIRST_BYTE:
+            return
+        if not first:
+            raise PeerUnreachable(f"{self.peer} closed the connection")
+        with contextlib.suppress(OSError):
+            self._limit(socket.SO_SNDTIMEO, last_word_timeout_s)
+            self._limit(socket.SO_RCVTIMEO, last_word_timeout_s)
+            self._wire.send(plain_refusal(first))
+            self._wire.shutdown(socket.SHUT_WR)
+            # With something unread the answer would be lost.
+            self._wire.recv(frame_ahead_bytes)
+        raise PeerRefused(f"{self.peer} does not speak TLS, and {PLAIN_REFUSED}")
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is one between processes of this host, by a local socket."""
+        return self._wire.family == socket.AF_UNIX
+
+    @property
+    def channel(self) -> bytes:
+        """The SHA-256 of the acceptor's certificate; empty without TLS."""
+        return self._socket.channel if isinstance(self._socket, TlsSocket) else b""
+
+    @property
+    def has_peer_certificate(self) -> bool:
+        """Whether the peer has shown a certificate of our CA."""
+        return isinstance(self._socket, TlsSocket) and self._socket.has_peer_certificate
 
     def send(self, message: Message, payload: Bytes, timeout_s: float, tag: int = 0) -> None:
         frames_sent.inc()
@@ -129,11 +190,16 @@ class SocketConnection(fx.Connection):
         deadline_s = time.monotonic() + timeout_s
         try:
             self._limit(socket.SO_SNDTIMEO, timeout_s)
-            self._send_rest(head[self._socket.send(head, socket.MSG_MORE) :], deadline_s)
+            if not isinstance(self._socket, TlsSocket):
+                self._send_rest(head[self._socket.send(head, socket.MSG_MORE) :], deadline_s)
             while length:
                 # The kernel gives every few pages so much time; a call that then ends early has waited in vain.
                 deadline_s = time.monotonic() + timeout_s
-                sent = os.sendfile(self._socket.fileno(), file.descriptor, offset, length)
+                if isinstance(self._socket, TlsSocket):
+                    sent = self._socket.send_file(head, file.descriptor, offset, length)
+                    head = head[:0]
+                else:
+                    sent = os.sendfile(self._socket.fileno(), file.descriptor, offset, length)
                 if not sent:
                     raise OSError(errno.EIO, "the file has become shorter")
                 offset, length = offset + sent, length - sent
@@ -151,14 +217,14 @@ class SocketConnection(fx.Connection):
 
         Raises OSError for a fault of the file, BadRequest where none can come with a frame.
         """
-        if self._socket.family != socket.AF_UNIX:
+        if self._wire.family != socket.AF_UNIX:
             raise BadRequest("files are lent over local sockets alone")
         head = memoryview(encode(message, 0))
         with file_for_reading(file.descriptor) as descriptor:
             frames_sent.inc()
             try:
                 self._limit(socket.SO_SNDTIMEO, timeout_s)
-                sent = send_with_file(self._socket, head, descriptor)
+                sent = send_with_file(self._wire, head, descriptor)
                 self._send_rest(head[sent:], time.monotonic() + timeout_s)
             except BlockingIOError:
                 raise PeerTimeout(f"{self.peer} took nothing for {timeout_s:g} s") from None
@@ -171,7 +237,7 @@ class SocketConnection(fx.Connection):
         try:
             self._limit(socket.SO_RCVTIMEO, timeout_s)
             self._at = 0
-            self._end, descriptor = receive_with_file(self._socket, self._ahead)
+            self._end, descriptor = receive_with_file(self._wire, self._ahead)
         except BlockingIOError:
             raise PeerTimeout(f"{self.peer} said nothing for {timeout_s:g} s") from None
         except OSError as error:
@@ -199,6 +265,9 @@ class SocketConnection(fx.Connection):
         )
         frames_sent.inc()
         head = encode(message, len(payload))
+        if isinstance(self._socket, TlsSocket):
+            sealed = self._socket.seal((head, payload))
+            return memoryview(sealed)[self._send_without_waiting((sealed,)) :]
         sent = self._send_without_waiting((head, payload))
         return memoryview(b"".join((head, payload)))[sent:] if sent < len(head) + len(payload) else _NOTHING
 
@@ -207,7 +276,7 @@ class SocketConnection(fx.Connection):
 
     def _send_without_waiting(self, buffers: Sequence[Bytes]) -> int:
         try:
-            return self._socket.sendmsg(buffers, (), socket.MSG_DONTWAIT)
+            return self._wire.sendmsg(buffers, (), socket.MSG_DONTWAIT)
         except BlockingIOError:
             return 0
         except OSError as error:
@@ -216,7 +285,7 @@ class SocketConnection(fx.Connection):
     @property
     def has_bytes_ahead(self) -> bool:
         """Whether more has been taken from the socket than came out."""
-        return self._at < self._end
+        return self._at < self._end or (isinstance(self._socket, TlsSocket) and self._socket.has_pending)
 
     def receive_now(self) -> Frame | None:
         """A frame that has come, without waiting; None while it is not whole, or when it `is_large_ahead`."""
@@ -378,7 +447,7 @@ class SocketConnection(fx.Connection):
 
     @property
     def ends(self) -> Ends | None:
-        if self._socket.family == socket.AF_UNIX:
+        if self.is_local:
             return None
         try:
             return self._socket.getsockname()[:2], self._socket.getpeername()[:2]
@@ -412,8 +481,13 @@ class SocketConnection(fx.Connection):
         self._socket.close()
 
 
-def open_connection(address: fx.Address, name: str, me: Identity) -> tuple[SocketConnection, Peer]:
-    """Connects and says hello as `me`. Raises PeerUnreachable, PeerTimeout or PeerRefused."""
+def open_connection(
+    address: fx.Address, name: str, me: Identity, tls: TlsIdentity | None = None
+) -> tuple[SocketConnection, Peer]:
+    """Connects, with `tls` over TLS, and says hello as `me`.
+
+    Raises PeerUnreachable, PeerTimeout or PeerRefused.
+    """
     try:
         sock = dial(address, connect_timeout_s)
     except TimeoutError:
@@ -424,6 +498,8 @@ def open_connection(address: fx.Address, name: str, me: Identity) -> tuple[Socke
         ) from None
     connection = SocketConnection(sock, name)
     try:
+        if tls is not None and sock.family != socket.AF_UNIX:
+            connection.secure(tls.connector_context(), address[0])
         steps = connecting(me, os.urandom(16))
         message = next(steps)
         while True:
@@ -439,10 +515,19 @@ def open_connection(address: fx.Address, name: str, me: Identity) -> tuple[Socke
         raise
 
 
-def accept_connection(connection: SocketConnection, me: Identity) -> Peer:
-    """Answers a connector's hello as `me`. Raises PeerRefused after it has told the connector why."""
+def accept_connection(connection: SocketConnection, me: Identity, tls: TlsIdentity | None = None) -> Peer:
+    """Answers a connector's hello as `me`. Raises PeerRefused after it has told the connector why.
+
+    With `tls` over TLS, unless it has come by a local socket; services have to show a certificate then.
+    """
+    if tls is not None and not connection.is_local:
+        connection.await_tls()
+        connection.secure(tls.server_context(ssl.CERT_OPTIONAL))
     try:
-        steps = accepting(me, os.urandom(16), connection.receive(hello_timeout_s).message)
+        first = connection.receive(hello_timeout_s).message
+        if connection.channel:
+            require_certificate(first, is_shown=connection.has_peer_certificate)
+        steps = accepting(me, os.urandom(16), first)
         reply = next(steps)
         while not isinstance(reply, Welcome):
             connection.send(reply, b"", hello_timeout_s)

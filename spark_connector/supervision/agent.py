@@ -40,6 +40,7 @@ from peacefs.protocol.runtime.connections import SocketConnection, open_connecti
 from peacefs.protocol.secret import find_secret_file, read_secret
 from peacefs.protocol.service.lifeline import announce, when_parent_dies
 from peacefs.protocol.service.process import log_to_stderr
+from peacefs.protocol.service.tls import TlsFiles, TlsIdentity, describe_tls, require_tls_for
 from peacefs.protocol.tokens import Signer
 
 from .command_list import CommandList, read_command_list, start_of
@@ -65,6 +66,9 @@ class AgentOptions:
     host: str | None = None
     rack: str = ""
     secret_file: Path | None = None
+    tls: TlsFiles | None = None
+    #: Whether a coordinator on another machine may be spoken to without TLS.
+    no_tls: bool = False
     ready_fd: int | None = None
     parent_fd: int | None = None
 
@@ -73,6 +77,8 @@ def run(options: AgentOptions) -> None:
     """Serves until it is told to stop. Raises StartupError when it cannot start."""
     log_to_stderr()
     listed = read_command_list(options.commands)
+    require_tls_for([options.coordinator[0]], options.tls, no_tls=options.no_tls)
+    tls = None if options.tls is None else TlsIdentity(options.tls)
     secret_file = find_secret_file(options.secret_file)
     if secret_file is None:
         raise StartupError("an agent needs the cluster's secret: pass --secret-file")
@@ -86,15 +92,29 @@ def run(options: AgentOptions) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     when_parent_dies(options.parent_fd, stop.set)
-    Agent(options, listed, logs.absolute(), signer, stop).serve()
+    log.info("%s", describe_tls(tls, [options.coordinator[0]]))
+    if tls is not None:
+        tls.start_watch()
+    try:
+        Agent(options, listed, logs.absolute(), signer, stop, tls).serve()
+    finally:
+        if tls is not None:
+            tls.stop_watch()
 
 
 class Agent:
     """Used from one thread, but for the event that stops it."""
 
     def __init__(
-        self, options: AgentOptions, listed: CommandList, logs: Path, signer: Signer, stop: threading.Event
+        self,
+        options: AgentOptions,
+        listed: CommandList,
+        logs: Path,
+        signer: Signer,
+        stop: threading.Event,
+        tls: TlsIdentity | None = None,
     ) -> None:
+        self._tls = tls
         self._options = options
         self._listed = listed
         self._logs = logs
@@ -126,7 +146,7 @@ class Agent:
     def _speak(self) -> None:
         """Over one connection, for as long as it lasts."""
         try:
-            connection, _peer = open_connection(self._options.coordinator, "the coordinator", self._me)
+            connection, _peer = open_connection(self._options.coordinator, "the coordinator", self._me, self._tls)
             with contextlib.closing(connection):
                 while not self._stop.is_set():
                     self._beat(connection)
@@ -172,7 +192,7 @@ class Agent:
         if not self._was_answered:
             return
         with contextlib.suppress(PeerError):
-            connection, _peer = open_connection(self._options.coordinator, "the coordinator", self._me)
+            connection, _peer = open_connection(self._options.coordinator, "the coordinator", self._me, self._tls)
             with contextlib.closing(connection):
                 connection.send(self._told(leaving=True), b"", agent_answer_timeout_s, 1)
                 connection.receive(agent_answer_timeout_s)
@@ -192,7 +212,8 @@ class Agent:
 
     def _start(self, order: RunOrder, coordinator: str) -> None:
         key = key_of(order)
-        start = start_of(order, self._listed, coordinator, dict(os.environ))
+        ca_file = None if self._tls is None else self._tls.files.ca
+        start = start_of(order, self._listed, coordinator, dict(os.environ), ca_file)
         if start is None:
             self._ended[key] = RunReport(
                 *key, ended=True, last_words=f"this agent's list does not allow {order.command} so"

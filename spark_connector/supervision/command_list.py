@@ -25,6 +25,10 @@ from peacefs.protocol.errors import StartupError
 from peacefs.protocol.limits import agent_list_bytes_max, agent_runs_max, agent_runs_max_default
 from peacefs.protocol.messages import AgentCommand, RunOrder
 from peacefs.protocol.secret import SECRET_FILE_VARIABLE
+from peacefs.protocol.service.tls import CA_FILE_VARIABLE, SERVICE_VARIABLES
+
+#: Of the agent's environment, what is no query's business.
+_OWN_VARIABLES = (SECRET_FILE_VARIABLE, *SERVICE_VARIABLES)
 
 
 class Command(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -85,23 +89,32 @@ def _check(path: Path, found: CommandList) -> None:
             )
 
 
-def start_of(order: RunOrder, listed: CommandList, coordinator: str, environment: dict[str, str]) -> Start | None:
+def start_of(
+    order: RunOrder,
+    listed: CommandList,
+    coordinator: str,
+    environment: dict[str, str],
+    ca_file: Path | None = None,
+) -> Start | None:
     """How an order is carried out; None if the list does not allow it.
 
-    `environment` is the agent's own; what says where the cluster's secret is does not go on. To the cluster it is
-    the user who has registered the query.
+    `environment` is the agent's own; what says where the cluster's secret and the agent's key are does not go on.
+    To the cluster it is the user who has registered the query. With the cluster's `ca_file` it speaks TLS.
     """
     command = listed.commands.get(order.command)
     if command is None or (order.arguments and not command.extra_arguments):
         return None
+    http, webhdfs = ("http", "webhdfs") if ca_file is None else ("https", "swebhdfs")
     facts = {
-        "checkpoint": f"webhdfs://{coordinator}{order.location}" if order.location else "",
-        "coordinator": f"http://{coordinator}",
+        "checkpoint": f"{webhdfs}://{coordinator}{order.location}" if order.location else "",
+        "coordinator": f"{http}://{coordinator}",
         "query": order.query,
         "run": order.run,
     }
     variables = {f"PEACEFS_{name.upper()}": value for name, value in facts.items()}
-    inherited = {name: value for name, value in environment.items() if name != SECRET_FILE_VARIABLE}
+    inherited = {name: value for name, value in environment.items() if name not in _OWN_VARIABLES}
+    if ca_file is not None:
+        variables[CA_FILE_VARIABLE] = str(ca_file.absolute())
     return Start(
         [command.program, *(_filled(word, facts) for word in (*command.arguments, *order.arguments))],
         command.directory,
