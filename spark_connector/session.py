@@ -10,6 +10,7 @@ setting is not given it.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from peacefs.client.control.addresses import parse_address
 from peacefs.protocol.errors import BadRequest
+from peacefs.protocol.tls_variables import TRUSTSTORE_PASSWORD, TRUSTSTORE_VARIABLE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,13 +52,20 @@ class Setting:
 
 
 def settings(
-    address: str, checkpoint_root: str = "/checkpoints", spark_version: str | None = None
+    address: str,
+    checkpoint_root: str = "/checkpoints",
+    spark_version: str | None = None,
+    truststore: str | None = None,
 ) -> list[Setting]:
     """The table for the coordinator at `address` (`host:port` of its HTTP side, or a URI). Raises BadRequest.
 
-    Without a version of Spark, what the newest knows.
+    Without a version of Spark, what the newest knows. For `https://` or `swebhdfs://` with the `truststore` of the
+    cluster's CA, by default what PEACEFS_TRUSTSTORE names; without one Java trusts what it trusts otherwise.
     """
     table = _table(address, checkpoint_root)
+    truststore = truststore or os.environ.get(TRUSTSTORE_VARIABLE)
+    if parse_address(address).tls and truststore:
+        table += truststore_settings(truststore)
     if spark_version is None:
         return table
     wanted = _version(spark_version)[:2]
@@ -65,6 +74,26 @@ def settings(
         raise BadRequest(f"Spark {spark_version} writes no change logs of state: {oldest} is the oldest that does")
     # "4.1" stands for all of 4.1.x.
     return [setting for setting in table if setting.since == ANY_SPARK or _version(setting.since)[:2] <= wanted]
+
+
+def truststore_settings(location: str) -> list[Setting]:
+    """What Hadoop's client must be told of a PKCS12 truststore, which has to be there on every machine."""
+    prefix = _HADOOP + "ssl.client.truststore."
+    return [
+        Setting(
+            prefix + "location",
+            location,
+            ANY_SPARK,
+            "the CA of the services' certificates, on every machine of the job",
+        ),
+        Setting(prefix + "type", "PKCS12", ANY_SPARK, "Hadoop takes it for Java's older format otherwise"),
+        Setting(
+            prefix + "password",
+            TRUSTSTORE_PASSWORD,
+            ANY_SPARK,
+            "Java wants one; nothing in a truststore is secret",
+        ),
+    ]
 
 
 def _version(text: str) -> tuple[int, ...]:
@@ -161,9 +190,12 @@ def installed_spark() -> str | None:
 
 
 def configure(
-    builder: SparkSession.Builder, address: str, checkpoint_root: str = "/checkpoints"
+    builder: SparkSession.Builder,
+    address: str,
+    checkpoint_root: str = "/checkpoints",
+    truststore: str | None = None,
 ) -> SparkSession.Builder:
     """Apply what this Spark knows of the table to `builder` before `getOrCreate`; what is set afterwards wins."""
-    for setting in settings(address, checkpoint_root, installed_spark()):
+    for setting in settings(address, checkpoint_root, installed_spark(), truststore):
         builder = builder.config(setting.key, setting.value)
     return builder

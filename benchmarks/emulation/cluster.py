@@ -213,6 +213,7 @@ class EmulatedCluster:
             "coordinator",
             f"--dir={self._directory / 'coordinator'}",
             f"--host={self.network.coordinator.address}",
+            "--no-tls",
             f"--secret-file={self._directory / 'secret'}",
             f"--topology={self.topology_file}",
         ]
@@ -225,6 +226,7 @@ class EmulatedCluster:
                 f"--dir={self._directory / host.name}",
                 f"--coordinator={self._members[0].readiness.node_host}:{self._members[0].readiness.node_port}",
                 f"--host={host.address}",
+                "--no-tls",
                 f"--secret-file={self._directory / 'secret'}",
                 f"--rack={host.rack}",
                 "--scrub-days=0",

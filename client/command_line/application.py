@@ -5,7 +5,9 @@ Nothing heavy is imported before a command is chosen: `peacefs ls` pays for no c
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,6 +15,7 @@ from typer.core import TyperGroup
 
 import peacefs
 from peacefs.protocol.errors import PeacefsError
+from peacefs.protocol.tls_variables import CA_FILE_VARIABLE
 
 from . import cluster_commands, directory_commands, file_commands
 from .complaints import complain, complain_of_system
@@ -57,8 +60,21 @@ def _options(
     _version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
+    ca_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--ca-file",
+            metavar="FILE",
+            envvar=CA_FILE_VARIABLE,
+            help="The CA to trust where the coordinator is https:// or swebhdfs://. [default: the system's CAs]",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Options of the program itself."""
+    if ca_file is not None:
+        # All clients of this process read it, and those of processes that it starts.
+        os.environ[CA_FILE_VARIABLE] = str(ca_file.absolute())
 
 
 for _command in (

@@ -61,6 +61,9 @@ def up(
         ),
     ] = 0,
     trash_minutes: TrashMinutes = 0,
+    tls: Annotated[
+        bool, typer.Option("--tls", help="Encrypt all connections, with certificates that are made in DIR.")
+    ] = False,
 ) -> None:
     """Run a whole cluster on this machine.
 
@@ -71,7 +74,8 @@ def up(
     from .cluster import default_directory, run_until_stopped
 
     options = [f"--trash-minutes={trash_minutes}"]
-    run_until_stopped(LocalCluster(directory or default_directory(), datanodes, port, datanode_port, options))
+    where = directory or default_directory()
+    run_until_stopped(LocalCluster(where, datanodes, port, datanode_port, options, tls=tls))
 
 
 def fsck(

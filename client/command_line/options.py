@@ -21,7 +21,8 @@ Coordinator = Annotated[
         "-c",
         envvar="PEACEFS_COORDINATOR",
         metavar="URL",
-        help="Where the coordinator is: http://host:port. Paths that are webhdfs:// URIs name their own.",
+        help="Where the coordinator is: http://host:port, or https:// over TLS. Paths that are webhdfs:// or "
+        "swebhdfs:// URIs name their own.",
     ),
 ]
 DEFAULT_COORDINATOR = DEFAULT_ADDRESS.http

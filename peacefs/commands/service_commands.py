@@ -27,10 +27,15 @@ from .service_options import (
     Advertise,
     Host,
     NodePort,
+    NoTls,
     ParentDescriptor,
     ReadyDescriptor,
     SecretFile,
+    TlsCa,
+    TlsCertificate,
+    TlsKey,
     node_address,
+    tls_files_of,
 )
 
 _DAY_S = 86_400.0
@@ -104,6 +109,10 @@ def coordinator(
             help="Chunks that a datanode receives at once, where no topology file says what its disk can.",
         ),
     ] = streams_per_node_default,
+    tls_certificate: TlsCertificate = None,
+    tls_key: TlsKey = None,
+    tls_ca: TlsCa = None,
+    no_tls: NoTls = False,
     ready_fd: ReadyDescriptor = None,
     parent_fd: ParentDescriptor = None,
 ) -> None:
@@ -121,6 +130,8 @@ def coordinator(
             node_port=node_port,
             advertise=advertise,
             secret_file=secret_file,
+            tls=tls_files_of(tls_certificate, tls_key, tls_ca),
+            no_tls=no_tls,
             ready_fd=ready_fd,
             parent_fd=parent_fd,
             check_permissions=permissions,
@@ -195,6 +206,10 @@ def datanode(
             "at once.",
         ),
     ] = None,
+    tls_certificate: TlsCertificate = None,
+    tls_key: TlsKey = None,
+    tls_ca: TlsCa = None,
+    no_tls: NoTls = False,
     ready_fd: ReadyDescriptor = None,
     parent_fd: ParentDescriptor = None,
 ) -> None:
@@ -218,6 +233,8 @@ def datanode(
             copy_bytes_per_second=copy_rate,
             data_directories=tuple(data_directories or ()),
             emulated_disk=None if emulate_disk is None else parse_curve(emulate_disk),
+            tls=tls_files_of(tls_certificate, tls_key, tls_ca),
+            no_tls=no_tls,
             ready_fd=ready_fd,
             parent_fd=parent_fd,
         )

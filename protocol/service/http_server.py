@@ -327,8 +327,8 @@ def build_server(
 ) -> Server:
     """A server for `await server.serve(sockets=[listen(...)])`, on a uvloop loop; ends by `should_exit = True`.
 
-    With `framed` a connection whose first byte is that of a frame gets the protocol that this makes; with `tls` all
-    speak TLS first.
+    With `framed` a connection whose first byte is that of a frame gets the protocol that this makes.
+    With `tls` all speak TLS first.
     """
     config = BoundedConfig(
         app,

@@ -26,18 +26,13 @@ from peacefs.protocol.limits import (
     tls_renewal_warning_pause_s,
 )
 from peacefs.protocol.secret import is_loopback
+from peacefs.protocol.tls_variables import CA_FILE_VARIABLE, CA_VARIABLE, CERTIFICATE_VARIABLE, KEY_VARIABLE
 
 from .metrics import tls_days_left
 from .tls_faults import explain_own
 
 log = logging.getLogger("peacefs.tls")
 
-CA_FILE_VARIABLE = "PEACEFS_CA_FILE"
-CERTIFICATE_VARIABLE = "PEACEFS_TLS_CERTIFICATE"
-KEY_VARIABLE = "PEACEFS_TLS_KEY"
-CA_VARIABLE = "PEACEFS_TLS_CA"
-#: What says where a service's own files are: nothing that it starts for others inherits them.
-SERVICE_VARIABLES = (CERTIFICATE_VARIABLE, KEY_VARIABLE, CA_VARIABLE)
 # Of TLS 1.2; those of 1.3 are all of this kind.
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 _DAY_S = 86_400.0

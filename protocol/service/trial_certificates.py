@@ -25,11 +25,10 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from peacefs.protocol.errors import StartupError
 from peacefs.protocol.limits import trial_authority_days, trial_certificate_days_default
+from peacefs.protocol.tls_variables import TRUSTSTORE_PASSWORD
 
 from .tls import TlsFiles
 
-#: A truststore holds nothing that is secret; Java wants a password to know that it is whole.
-TRUSTSTORE_PASSWORD = "peacefs"
 #: By these a machine reaches its own services.
 _OWN_NAMES = ("localhost", "127.0.0.1", "::1")
 # Clocks of other machines may be a little behind.

@@ -25,7 +25,7 @@ from peacefs.protocol.errors import StartupError
 from peacefs.protocol.limits import agent_list_bytes_max, agent_runs_max, agent_runs_max_default
 from peacefs.protocol.messages import AgentCommand, RunOrder
 from peacefs.protocol.secret import SECRET_FILE_VARIABLE
-from peacefs.protocol.service.tls import CA_FILE_VARIABLE, SERVICE_VARIABLES
+from peacefs.protocol.tls_variables import CA_FILE_VARIABLE, SERVICE_VARIABLES
 
 #: Of the agent's environment, what is no query's business.
 _OWN_VARIABLES = (SECRET_FILE_VARIABLE, *SERVICE_VARIABLES)
