@@ -50,6 +50,7 @@ class TlsSocket:
             self._incoming, self._outgoing, server_side=is_server, server_hostname=server_hostname
         )
         self._is_over = False
+        self._has_received = False
         self._timeouts_s = {socket.SO_RCVTIMEO: 0.0, socket.SO_SNDTIMEO: 0.0}
 
     # -- the handshake -------------------------------------------------------------------------------
@@ -104,6 +105,18 @@ class TlsSocket:
 
     def recv_into(self, view: memoryview, _count: int, flags: int) -> int:
         """As a socket's, with MSG_DONTWAIT or MSG_WAITALL or neither; 0 is the end."""
+        filled = self._receive_into(view, flags)
+        if filled:
+            self._has_received = True
+        elif not self._has_received and not isinstance(self._context, ServerContext):
+            # In TLS 1.3 an acceptor judges our certificate when we have finished, and not all say what they found.
+            raise PeerUnreachable(
+                f"{self._peer} closed the connection after the TLS handshake: its log says why. Does it trust the "
+                "CA of this side's certificate?"
+            )
+        return filled
+
+    def _receive_into(self, view: memoryview, flags: int) -> int:
         filled = self._open_into(view)
         if flags & socket.MSG_DONTWAIT:
             while not filled and not self._is_over:
