@@ -29,6 +29,7 @@ _WITH_FULL = ("figure10", "staggered", "snapshots")
 _WITH_CELLS = ("figure10",)
 _WITH_SIZE = ("repair", "io_service")
 _WITH_FILES = ("metadata_ops", "restart", "checkpoints")
+_WITH_TLS = ("write_stream", "read_stream", "small_files", "small_reads")
 _WITH_STATE = ("spark_batches",)
 
 
@@ -45,6 +46,7 @@ def main() -> None:
     parser.add_argument(
         "--state-mebibytes", type=int, metavar="N", help=f"how large the large state is, of {large}"
     )
+    parser.add_argument("--tls", action="store_true", help=f"over TLS besides, of {' and '.join(_WITH_TLS)}")
     options = parser.parse_args()
     unknown = set(options.names) - set(_ALL)
     if unknown:
@@ -57,8 +59,9 @@ def main() -> None:
         size = {"gigabytes": options.gigabytes} if options.gigabytes is not None and name in _WITH_SIZE else {}
         state = {"state_mebibytes": options.state_mebibytes} if name in _WITH_STATE else {}
         cells = {"cells": options.cells} if options.cells and name in _WITH_CELLS else {}
+        tls = {"tls": True} if options.tls and name in _WITH_TLS else {}
         importlib.import_module(f"benchmarks.{name}").main(
-            quick=options.quick, **files, **full, **cells, **size, **state
+            quick=options.quick, **files, **full, **cells, **size, **state, **tls
         )
 
 
