@@ -1,5 +1,5 @@
 # Everything a newcomer or a CI needs. `make demo` and `make test` do all the set-up themselves.
-.PHONY: help setup demo test check bench wheel clean
+.PHONY: help setup demo test check check-fast bench wheel clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -8,6 +8,7 @@ READY := $(VENV)/.ready
 help:
 	@echo 'make demo    install into .venv what is needed, then run the main job: a Spark query that is killed and comes back exact'
 	@echo 'make test    the same set-up, then style, types, architecture and all tests'
+	@echo 'make check-fast   style, types, architecture, pure cores and one seed, for the inner loop'
 	@echo 'make setup   only the set-up'
 	@echo 'make bench   all benchmarks: tables on the screen, JSON in benchmarks/results'
 	@echo 'make wheel   the package as a wheel, in dist'
@@ -31,6 +32,11 @@ check: $(READY)
 	@$(BIN)/mypy
 	@echo '== architecture'
 	@$(BIN)/lint-imports --no-logo
+
+check-fast: check
+	@echo '== pure cores, one seed'
+	@PEACEFS_SEEDS=1 $(BIN)/pytest -q -m 'not spark and not cluster' \
+	    tests/test_*.py tests/coordinator tests/metadata tests/peace tests/topology tests/store tests/simulation
 
 test: check
 	@echo '== tests'

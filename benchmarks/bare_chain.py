@@ -1,4 +1,4 @@
-"""What the machine gives at best: a chain of plain sockets and files, to hold the write pipeline against.
+"""The machine's limit for a write pipeline: a chain of plain sockets and files.
 
     writer -> head -> middle -> tail, a process each
 

@@ -1,4 +1,4 @@
-"""What the machine gives at best to a reader: `sendfile` at one end of a connection, `recv_into` at the other.
+"""The machine's limit for a reader: `sendfile` at one end of a connection, `recv_into` at the other.
 
 A process serves one file a connection, a thread each. No frames, no checksums, no tokens: a request is a number.
 """

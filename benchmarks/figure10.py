@@ -40,7 +40,7 @@ _AGREE = 1.25
 _SIMULATED_PER_RUN = 10
 _RUNS = {128: 12, 256: 6, 512: 4}
 
-#: What the paper says of 16 writers and 512 MB (section 1): the mean of a checkpoint, and all of them.
+#: The paper's figures for 16 writers and 512 MB (section 1): the mean of a checkpoint, and all of them.
 _PAPER_SAYS = {BASELINE.name: ("45", "55"), "paper": ("< 20", "75")}
 
 

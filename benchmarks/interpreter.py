@@ -1,4 +1,4 @@
-"""Which Python this is, and whether it was built with profile-guided optimisation, without which it is slower.
+"""Report which Python this is, and whether it was built with profile-guided optimisation.
 
 `python benchmarks/interpreter.py` says it in a line and exits with 1 for one that was not. So `setup.sh` asks what
 it finds, before anything is installed: imports nothing but the standard library.
@@ -12,7 +12,7 @@ import sysconfig
 
 
 def is_optimised() -> bool:
-    """Whether the build of this interpreter was steered by a profile (`configure --enable-optimizations`)."""
+    """Return whether a profile steered the build of this interpreter (`configure --enable-optimizations`)."""
     if "deb_system" in sysconfig.get_scheme_names():
         # Debian and who builds as it does: what `sysconfig` tells there is of the shared library's build, the
         # program's own is profiled.

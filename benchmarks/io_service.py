@@ -41,7 +41,7 @@ _PAPER = {
     8: (105.0, 104.0, 1.29, 6.03),
     16: (110.0, 105.0, 0.63, 2.57),
 }
-#: What is done, by how many at once: seconds of each round.
+#: The seconds of each round, by task and by how many do it at once.
 Seconds = dict[tuple[str, int], list[float]]
 
 
@@ -101,7 +101,7 @@ def _client(address: str, total: int, directory: Path, seconds: Seconds) -> None
             service = IOService(files, workers=count, chunk_bytes=chunk_bytes, replication=3)
             taken = _timed(partial(service.write, "bench", 1, pages))
             seconds.setdefault(("client writes", count), []).append(taken)
-            # What one leaves dirty must not be written at the next one's cost.
+            # Dirty pages of one round must not be written at the next one's cost.
             os.sync()
             restored, taken = _with_result(partial(service.read, "bench", 1))
             assert restored.pages == pages

@@ -1,4 +1,4 @@
-"""What the metadata store takes and gives on this machine: durable creates, status look-ups, pages of a listing.
+"""Measure the metadata store: durable creates, status look-ups, pages of a listing.
 
     python benchmarks/metadata.py [directory] [--files 100000] [--submitters 16]
 

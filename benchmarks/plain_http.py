@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Answered(NamedTuple):
-    """Of an answer what is looked at: where it leads, which may be empty, and how long its body was."""
+    """The part of an answer that is looked at: its Location, which may be empty, and its body's length."""
 
     location: str
     body_bytes: int

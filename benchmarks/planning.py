@@ -1,4 +1,4 @@
-"""How long policies take to plan 10,000 chunks of three replicas on 1,000 nodes, and how that grows with nodes;
+"""Measure how long policies take to plan 10,000 chunks of three replicas on 1,000 nodes, and how that grows;
 and what their plans are worth, on trees and where paths compete.
 
 Aims, on one core: 0.2 s on a tree, 1 s by `flow`. Growth is measured with one chunk a node. Seconds are those of
@@ -11,8 +11,7 @@ import time
 from random import Random
 from statistics import fmean
 
-from peacefs.peace.dry_run import Request, Task, plan_on
-from peacefs.peace.planning import plan_rounds
+from peacefs.peace.dry_run import Request, Task, plan_on, plan_rounds
 from peacefs.peace.policies.ledger import WriteSet
 from peacefs.peace.simulator.comparison import POLICIES
 from peacefs.peace.simulator.scenarios import CHUNK_BYTES, REPLICAS, paper_cluster, star
@@ -29,7 +28,7 @@ _POLICIES = ("random", "express", "flow", "paper")
 _SHAPES = ((2, 5), (5, 20), (25, 40), (100, 100))
 _PAPER_NODES_MAX = 1000
 
-#: Of the dry runs.
+#: Sizes of the dry runs.
 _SETS = 12
 _CHUNKS = 6
 _SEEDS = 5

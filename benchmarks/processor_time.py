@@ -1,4 +1,4 @@
-"""How long processes have been on a processor."""
+"""Measure the processor time of processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def cpu_s(pid: int) -> float:
 
 
 def cluster_cpu_s(cluster: LocalCluster, clients: str) -> dict[str, float]:
-    """Of all processes that have a part in it; those called `clients` are threads of this one."""
+    """The time of all processes that take part; those called `clients` are threads of this one."""
     return {
         clients: time.process_time(),
         "coordinator": cpu_s(cluster.coordinator.pid),

@@ -41,7 +41,7 @@ _KINDS = ("mkdirs", "write", "rename", "read", "delete")
 
 
 class Files(Protocol):
-    """What is needed of a front; paths begin with a slash."""
+    """The operations that a front must have; paths begin with a slash."""
 
     def mkdirs(self, path: str) -> None: ...
 
@@ -128,7 +128,7 @@ class _Replay:
         return {"s": seconds, **{kind: statistics.median(self._took[kind]) * 1000 for kind in _KINDS}}
 
     def _prepare(self) -> None:
-        """What the batches before have left."""
+        """Create what the batches before have left."""
         self._files.mkdirs(f"{self._root}/before")
         older = [f"{self._root}/before/{number}" for number in range(self._deleted + self._written)]
 

@@ -1,4 +1,4 @@
-"""How a benchmark shows what it measured: a table for people, JSON beside it for machines."""
+"""Show what a benchmark measured: a table for people, JSON beside it for machines."""
 
 from __future__ import annotations
 

@@ -141,6 +141,9 @@ class _Datanode:
     def clock_heard(self, clock_s: float) -> None:
         pass
 
+    def commit_heard(self, commit: int) -> None:
+        pass
+
     def granted(self, message: Granted | GrantRefused) -> None:
         pass
 

@@ -1,4 +1,4 @@
-"""What a micro-batch costs with its checkpoint on peacefs (r = 3) and on `file://`, alternating in one run.
+"""Measure a micro-batch with its checkpoint on peacefs (r = 3) and on `file://`, alternating in one run.
 
 A stateful query (a count per key) with 1, 8 and 32 shuffle partitions, with state in RocksDB with change logs or
 in Spark's HDFS-backed store, alone or four at once in one session. The variants take turns, a few batches each;
@@ -211,7 +211,7 @@ def _grow(query: StatefulQuery, mebibytes: int) -> dict[str, Any]:
 
 
 def _chain_mebibytes_a_s(mebibytes: int, directory: Path) -> float:
-    """What each of as many bare chains as there are stores gives, all at work at once."""
+    """Measure as many bare chains at once as there are stores."""
     share = mebibytes * _MIB // _CORES
     start = threading.Barrier(_CORES)
     seconds: list[float] = []

@@ -1,4 +1,4 @@
-"""What one datanode's chunk store does on one disk: small chunks a second, large ones in MB/s, and a start.
+"""Measure one datanode's chunk store on one disk: small chunks a second, large ones in MB/s, and a start.
 
 python benchmarks/store_small.py --directory /data --chunks 8000
 """

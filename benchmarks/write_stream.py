@@ -69,7 +69,7 @@ def _measure(who: str, total: int, replicas: int, writers: int, directory: Path)
     else:
         with tempfile.TemporaryDirectory(dir=directory) as data:
             taken = _write(total, replicas, writers, Path(data), tls=who.endswith(TLS))
-    # What one leaves dirty must not be written at the next one's cost.
+    # Dirty pages of one round must not be written at the next one's cost.
     os.sync()
     return taken
 

@@ -1,4 +1,4 @@
-"""How fast this machine is now: a fixed piece of the interpreter's work, and a fixed number of syncs of the disk.
+"""Measure how fast this machine is now: a fixed piece of interpreter work, a fixed number of disk syncs.
 
 Rented machines are not the same from hour to hour. Figures of two runs can be compared as far as these agree.
 """

@@ -1,4 +1,10 @@
-"""Files of the cluster as Python's file objects to read from; they run `file_reader` on the caller's thread."""
+"""Files of the cluster as Python file objects, for reading, writing and appending.
+
+Readers run `file_reader` on the caller's thread. A writer keeps what was written since the last flush: if it fits
+`limits.stream_buffer_bytes`, `hflush` or `close` sends it on the caller's thread; more is sent while it is
+written, by a thread that the object owns and that has ended when `hflush`, `close` or `discard` returns. Both run
+a `file_flusher` on a `ThreadDriver`.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +18,20 @@ from peacefs.protocol.runtime.thread_driver import ThreadDriver
 
 from .transfer.file_reader import FileReader, read_range
 from .transfer.loans import Loans
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+import threading
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from peacefs.protocol.errors import PeacefsError
+from peacefs.protocol.limits import stream_buffer_bytes
+from peacefs.protocol.messages import Created, Leased
+
+from .transfer.byte_stream import ByteStream
+from .transfer.file_flusher import FileFlusher
+from .transfer.write_grants import GrantDesk
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -125,3 +145,182 @@ class FileSource(io.BufferedReader):
     def read_at(self, offset: int, length: int) -> bytes:
         """Up to `length` bytes from `offset` on, wherever the position is; any number of threads at once."""
         return self._ranges.read_at(offset, length)
+
+
+class FileSink(io.BufferedIOBase):
+    """A file open for writing. What was not flushed cannot be seen until `close`, which publishes it whole.
+
+    A `with` block left by an exception discards what was not flushed, and so does forgetting to close it. `close`
+    returns once every byte is on the disks of datanodes, and raises what went wrong; what was not flushed is then
+    not there.
+
+    A file that is flushed appears with the first flush. From then on its writer is the only one who may extend
+    it, by a lease as when it is appended to; who has lost it is refused. When the writer dies the file ends where
+    its last flush ended.
+    """
+
+    def __init__(
+        self, driver: ThreadDriver, created: Created, block_bytes: int, holder: str, desk: GrantDesk
+    ) -> None:
+        self._driver = driver
+        self._flusher = FileFlusher(created.token, created.allocated, block_bytes, holder, desk)
+        self._gathered = bytearray()
+        self._position = 0
+        self._flushed_position = 0
+        self._thread: threading.Thread | None = None
+        self._fault: BaseException | None = None
+        self._stream = ByteStream()
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def write(self, data: Buffer) -> int:
+        """Raises what has gone wrong so far."""
+        self._check_open()
+        self._raise_fault()
+        if isinstance(data, bytes) and len(data) >= packet_bytes:
+            self._hand_over()
+            self._feed(data)
+            size = len(data)
+        else:
+            with memoryview(data).cast("B") as view:
+                size = len(view)
+                self._gathered += view
+            if len(self._gathered) >= packet_bytes:
+                self._hand_over()
+        self._position += size
+        return size
+
+    def flush(self) -> None:
+        """Promises nothing, as in HDFS: see `hflush`."""
+
+    def hflush(self) -> None:
+        """Makes what was written part of the file, on the disks of datanodes, for every reader that opens it now.
+
+        Raises LeaseExpired when somebody else has taken the file over, FileNotFound when it was deleted, and what
+        `close` would; nothing more can be written then. A file that is flushed often gets few chunks all the same
+        (`flushed_tail`), up to `limits.file_chunks_max`.
+        """
+        self._check_open()
+        self._raise_fault()
+        if self._flusher.has_lease and self._flushed_position == self._position:
+            return
+        try:
+            self._driver.run(self._flusher.flush(self._end_part()))
+        except BaseException as fault:
+            self._fault = self._fault or fault
+            raise
+        self._flushed_position = self._position
+        self._thread, self._stream = None, ByteStream()
+
+    def hsync(self) -> None:
+        """The same: what `hflush` has published is on disks, fsynced by every datanode of the pipeline."""
+        self.hflush()
+
+    def close(self) -> None:
+        """Publishes the file. Raises what went wrong; further calls do nothing."""
+        if self.closed:
+            return
+        try:
+            self._raise_fault()
+            self._driver.run(self._flusher.complete(self._end_part()))
+        except BaseException:
+            self.discard()
+            raise
+        finally:
+            super().close()
+
+    def discard(self) -> None:
+        """Gives up what was not flushed; of a file that never was, what was there under its name stays."""
+        if self.closed:
+            return
+        self._give_up()
+        self._driver.run(self._flusher.abandon())
+
+    def _give_up(self) -> None:
+        self._stream.abort(PeacefsError("the writer discarded the file"))
+        if self._thread is not None:
+            self._thread.join()
+        self._gathered.clear()
+        super().close()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close()
+        else:
+            self.discard()
+
+    def __enter__(self) -> Self:
+        self._check_open()
+        return self
+
+    def __del__(self) -> None:
+        # The inherited one closes, which would publish half a file. A lease is left to expire: nobody waits for
+        # calls in here.
+        if hasattr(self, "_stream") and not self.closed:
+            self._give_up()
+
+    def _end_part(self) -> bytes:
+        """What was not flushed; no bytes when it was more than fits the stream, and has been sent."""
+        self._hand_over()
+        if self._thread is not None:
+            self._stream.finish()
+            self._thread.join()
+            self._raise_fault()
+            return b""
+        return b"".join(iter(self._take, b""))
+
+    def _take(self) -> memoryview:
+        return self._stream.take(stream_buffer_bytes)
+
+    def _hand_over(self) -> None:
+        """What was gathered from small writes."""
+        if self._gathered:
+            gathered, self._gathered = bytes(self._gathered), bytearray()
+            self._feed(gathered)
+
+    def _feed(self, data: bytes) -> None:
+        """Waits while the stream is full; a thread empties it from the first time on."""
+        try:
+            room = self._stream.feed(data)
+        except PeacefsError:
+            self._raise_fault()
+            raise
+        if room is None:
+            return
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._send, name="peacefs-writer", daemon=True)
+            self._thread.start()
+        has_room = threading.Event()
+        room.when_fired(has_room.set)
+        # The thread fires it at its end at the latest, and every step of it has a deadline.
+        has_room.wait()
+
+    def _send(self) -> None:
+        try:
+            self._driver.run(self._flusher.write(self._stream))
+        except BaseException as fault:
+            self._fault = fault
+            self._stream.abort(PeacefsError(f"the writer failed: {fault}"))
+
+    def _raise_fault(self) -> None:
+        if self._fault is not None:
+            raise self._fault
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise ValueError("the file is closed")
+
+
+class AppendingSink(FileSink):
+    """A file that is being extended: its writer has the lease from the start. `tell` counts from its beginning."""
+
+    def __init__(self, driver: ThreadDriver, leased: Leased, holder: str, desk: GrantDesk) -> None:
+        super().__init__(driver, Created(leased.token, leased.allocated), leased.block_bytes, holder, desk)
+        self._flusher.has_lease = True
+        self._position = self._flushed_position = leased.length

@@ -34,8 +34,7 @@ from .control.values import (
     QuotaUsage,
     SnapshotDifference,
 )
-from .file_objects import FileSource
-from .file_sink import AppendingSink, FileSink
+from .file_objects import AppendingSink, FileSink, FileSource
 from .transfer.file_reader import read_whole
 from .transfer.small_writes import SmallWrites, is_small
 from .transfer.write_grants import GrantDesk

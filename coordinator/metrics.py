@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from peacefs.protocol.service.metrics import CountElsewhere, registry
 from peacefs.protocol.values.supervised_queries import Phase
 
 from .api.admission import Admission
+from .api.audit_log import AuditLog
 from .cluster.core import Cluster
 from .cluster.membership import State
 from .metadata.group_commit import GroupCommit
@@ -33,26 +34,25 @@ def watch(
     cluster: Cluster, group_commit: GroupCommit, admission: Admission, temporary_files: TemporaryFiles
 ) -> None:
     """Publishes gauges and counters that look at the parts whenever they are asked. Once a process."""
-    for state in State:
-        _gauge(
-            f"peacefs_datanodes_{state.value}",
-            f"Datanodes that are {state.value}",
-            partial(_count, cluster, state),
-        )
+    states = {state.value: partial(_count, cluster, state) for state in State}
+    _labelled("peacefs_datanodes", "Datanodes", "state", states)
+    for state, count in states.items():
+        _gauge(f"peacefs_datanodes_{state}", f'Deprecated: peacefs_datanodes{{state="{state}"}}', count)
     _gauge("peacefs_datanodes_slow", "Datanodes much slower than others", lambda: len(cluster.slow_hops.slow()))
     chunks = cluster.chunks
     _gauge("peacefs_chunks", "Chunks that files refer to", lambda: len(chunks))
     _gauge("peacefs_chunks_under_replicated", "Chunks with too few replicas", lambda: len(chunks.under))
-    for left, name in ((1, "1"), (2, "2")):
-        _gauge(
-            f"peacefs_chunks_with_{name}_replicas_left",
-            f"Of these, those with {name} good replicas",
-            partial(chunks.under.with_left, left),
-        )
+    low = {str(left): partial(chunks.under.with_left, left) for left in (1, 2)}
+    _labelled("peacefs_chunks_low_redundancy", "Of these, those with so many good replicas", "replicas", low)
+    for left, count in low.items():
+        name = f"peacefs_chunks_with_{left}_replicas_left"
+        _gauge(name, f'Deprecated: peacefs_chunks_low_redundancy{{replicas="{left}"}}', count)
     _gauge("peacefs_chunks_over_replicated", "Chunks with replicas in excess or corrupt", lambda: len(chunks.over))
     _gauge("peacefs_chunks_abandoned", "Chunks given up by their writers", lambda: len(cluster.abandonment))
     _gauge("peacefs_moves_under_way", "Replicas being moved for balance", lambda: cluster.balancer.under_way)
     _gauge("peacefs_chunks_missing", "Chunks without any good replica", lambda: len(chunks.missing))
+    transient = cluster.transient
+    _gauge("peacefs_chunks_freed", "Freed chunks kept for readers", lambda: transient.freed_count)
     unclaimed = chunks.unclaimed
     _gauge("peacefs_chunks_unclaimed", "Chunks on datanodes that no file refers to", lambda: len(unclaimed))
     _gauge("peacefs_http_requests_in_flight", "HTTP requests under way", lambda: admission.in_flight)
@@ -79,12 +79,37 @@ def watch(
     _counter("peacefs_changes_made", "Changes of the metadata that they carried", lambda: group_commit.requests)
 
 
+def watch_audit(audit: AuditLog | None) -> None:
+    """Publishes counters of the audit log, which stay at 0 without one. Once a process."""
+    _counter(
+        "peacefs_audit_records",
+        "Requests told of in the audit log",
+        lambda: 0 if audit is None else audit.written,
+    )
+    _counter(
+        "peacefs_audit_records_lost",
+        "Requests that the audit log could not be written for",
+        lambda: 0 if audit is None else audit.lost,
+    )
+
+
 def watch_state(
-    cluster: Cluster, metadata: Path, floor_held: Callable[[], bool], clock: Callable[[], float] = time.monotonic
+    cluster: Cluster,
+    metadata: Path,
+    floor_held: Callable[[], bool],
+    lacks_commits: Callable[[], bool],
+    held: Callable[[], int],
+    clock: Callable[[], float] = time.monotonic,
 ) -> None:
     """The same for how the service itself stands; `metadata` is the store's file. Once a process."""
+    _gauge("peacefs_requests_held", "Requests that wait until it is ready", held)
     _gauge("peacefs_ready", "Whether it knows enough datanodes' chunks to serve", lambda: cluster.ready(clock()))
     _gauge("peacefs_floor_held", "Whether chunks that it does not know are kept, after a restore", floor_held)
+    _gauge(
+        "peacefs_commits_missing",
+        "Whether acknowledged commits are missing, so that nothing is changed until that is accepted",
+        lacks_commits,
+    )
     _gauge("peacefs_metadata_bytes", "What the metadata's file and log take", partial(_size_of_store, metadata))
     _gauge(
         "peacefs_metadata_room_bytes",
@@ -121,8 +146,12 @@ def watch_schedule(desk: ScheduleDesk, recovery: ReadDesk) -> None:
         "Grants whose end nobody reported, given back when every datanode denied them",
         lambda: scheduling.times.lapsed_total,
     )
-    _gauge("peacefs_fast_lane_chunks", "Chunks too small to wait since the start", lambda: lane.chunks_total)
-    _gauge("peacefs_fast_lane_bytes", "Bytes in chunks too small to wait", lambda: lane.bytes_total)
+    _counter("peacefs_small_chunks", "Chunks too small to wait for a grant", lambda: lane.chunks_total)
+    _counter(
+        "peacefs_small_chunk_bytes", "Bytes in chunks too small to wait for a grant", lambda: lane.bytes_total
+    )
+    _gauge("peacefs_fast_lane_chunks", "Deprecated: peacefs_small_chunks_total", lambda: lane.chunks_total)
+    _gauge("peacefs_fast_lane_bytes", "Deprecated: peacefs_small_chunk_bytes_total", lambda: lane.bytes_total)
     _gauge(
         "peacefs_recovery_reads_in_flight",
         "Chunks of checkpoints that are being read under the coordinator's leave",
@@ -180,6 +209,12 @@ def _count(cluster: Cluster, state: State) -> int:
 
 def _gauge(name: str, meaning: str, value: Callable[[], float]) -> None:
     Gauge(name, meaning, registry=registry).set_function(value)
+
+
+def _labelled(name: str, meaning: str, label: str, values: Mapping[str, Callable[[], float]]) -> None:
+    gauge = Gauge(name, meaning, [label], registry=registry)
+    for value, look in values.items():
+        gauge.labels(value).set_function(look)
 
 
 def _counter(name: str, meaning: str, value: Callable[[], float]) -> None:

@@ -7,6 +7,7 @@ import getpass
 import logging
 import os
 import random
+import signal
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -18,6 +19,8 @@ from typing import NoReturn, TypeVar
 
 import uvloop
 
+from peacefs.protocol import private_files
+from peacefs.protocol.asgi import App
 from peacefs.protocol.errors import BadRequest, InvalidTopology, StartupError
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import (
@@ -32,6 +35,7 @@ from peacefs.protocol.secret import (
     read_secret,
     require_secret_for,
 )
+from peacefs.protocol.service.browser_guard import BrowserGuard, OwnNames
 from peacefs.protocol.service.http_server import build_server, listen
 from peacefs.protocol.service.lifeline import announce
 from peacefs.protocol.service.process import log_to_stderr, raise_open_files_limit, stop_event
@@ -41,6 +45,8 @@ from peacefs.topology.loader import load_topology
 from peacefs.topology.model import Topology
 
 from .api.admission import Admission
+from .api.audit_log import AuditLog
+from .api.audited_requests import AuditedRequests
 from .api.rest.app import build_rest
 from .api.rest.balancer import add_balancer_routes
 from .api.rest.checkpoints import add_checkpoint_routes
@@ -63,6 +69,7 @@ from .metadata.store import MetadataFault, MetadataFull, Transaction
 from .metrics import (
     room_of,
     watch,
+    watch_audit,
     watch_schedule,
     watch_state,
     watch_supervision,
@@ -70,6 +77,7 @@ from .metrics import (
 from .namespace.permissions import Callers
 from .operations.context import Workplace
 from .operations.files import Files
+from .rpc.audited_calls import AuditedCalls
 from .rpc.client_session import ClientLinks
 from .rpc.server import NodeServer
 from .scheduling.policies import POLICY_DEFAULT
@@ -80,6 +88,7 @@ from .supervision.service import Supervising
 log = logging.getLogger("peacefs.coordinator")
 T = TypeVar("T")
 
+SECRET_NAME = "cluster.secret"
 #: How an address that stands for all of a machine's is reached from there.
 _LOOPBACK_OF = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 _EXIT_AFTER_DISK_FAULT = 74  # EX_IOERR
@@ -95,7 +104,11 @@ class CoordinatorOptions:
     port: int = coordinator_http_port_default
     node_port: int = coordinator_node_port_default
     advertise: str | None = None
+    #: Other names by which clients over HTTP reach it.
+    allowed_hosts: tuple[str, ...] = ()
     secret_file: Path | None = None
+    #: Where requests are told of, a line each; None for nowhere.
+    audit_log: Path | None = None
     ready_fd: int | None = None
     parent_fd: int | None = None
     tls: TlsFiles | None = None
@@ -133,9 +146,7 @@ def run(options: CoordinatorOptions) -> None:
     _make_directory(options.directory)
     metadata = SqliteMetadata.open(_store(options.directory), owner=getpass.getuser())
     try:
-        secret = (
-            read_secret(secret_file) if secret_file else read_or_make_secret(options.directory / "cluster.secret")
-        )
+        secret = read_secret(secret_file) if secret_file else read_or_make_secret(options.directory / SECRET_NAME)
         uvloop.run(Coordinator(options, metadata, Signer(secret), described, tls).serve())
     except (MetadataFull, MetadataFault) as fault:
         raise StartupError(f"cannot begin: {fault}. Nothing is lost; start again when that is mended") from None
@@ -156,7 +167,8 @@ def _described_network(file: Path | None) -> Topology | None:
 
 def _make_directory(directory: Path) -> None:
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        private_files.make_directory(directory)
+        private_files.mend(directory, lambda entry: entry.name.startswith((STORE_NAME, SECRET_NAME)))
     except OSError as error:
         raise StartupError(f"cannot use {directory} for the metadata: {error.strerror}") from None
 
@@ -175,6 +187,9 @@ class Coordinator:
         self._tls = tls
         self._options = options
         self._metadata = metadata
+        self._signer = signer
+        self._audit = None if options.audit_log is None else AuditLog(options.audit_log)
+        audited = None if self._audit is None else AuditedCalls(self._audit, signer)
         epochs = Epochs(metadata)
         self._cluster = Cluster(time.monotonic(), random.Random(), described)
         self._commits = GroupCommit(metadata, self._stop_at_once, self._tell_of_room)
@@ -182,15 +197,17 @@ class Coordinator:
         self._advertised = options.advertise or options.host
         self._address = ""
         self._epochs = EpochDesk(
-            epochs, self._reader, self._commit, self._cluster.chunks.unclaimed, self._stop_at_once
+            epochs, self._reader, self._commit_anyway, self._cluster.chunks.unclaimed, self._stop_at_once
         )
         self._nodes = NodeServer(
             Identity(metadata.cluster_id, "coordinator", "coordinator", signer),
             self._cluster,
             epoch=self._epochs.epoch,
             on_epoch_seen=self._epochs.seen,
+            audited=audited,
+            commit=lambda: metadata.tx_durable,
         )
-        workplace = Workplace(
+        self._workplace = workplace = Workplace(
             self._reader,
             self._commit,
             self._cluster,
@@ -215,7 +232,7 @@ class Coordinator:
         self._supervising.recall()
         self._cluster.has_room = self._files.schedule.scheduling.has_room
         self._cluster.granted_pipelines = self._files.schedule.scheduling.pipelines
-        self._clients = ClientLinks(self._nodes.me, self._files)
+        self._clients = ClientLinks(self._nodes.me, self._files, audited=audited)
         self._files.administration.recall()
         self._own_work = OwnWork(
             self._reader,
@@ -224,6 +241,7 @@ class Coordinator:
             self._nodes,
             self._supervising,
             self._epochs,
+            self._sync_record,
             collect_temporary_hours=options.collect_temporary_hours,
         )
 
@@ -231,6 +249,8 @@ class Coordinator:
         """Until a signal, or the parent's death. Raises SystemExit when its own work has failed."""
         options = self._options
         stop = stop_event(options.parent_fd)
+        if self._audit is not None:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._audit.reopen)
         # The loop is woken once for all that one commit brought.
         self._commits.deliver = asyncio.get_running_loop().call_soon_threadsafe
         sock = listen(options.host, options.port)
@@ -257,6 +277,8 @@ class Coordinator:
         if self._tls is not None:
             self._tls.stop_watch()
         await self._own_work.stop()
+        if self._audit is not None:
+            self._audit.close()
         self._commits.close()
         self._reader.close()
         log.info("stopped")
@@ -273,11 +295,12 @@ class Coordinator:
             epoch=self._epochs.epoch,
             address=lambda: self._address,
             floor_held=self._reader.floor_held,
+            lacks_commits=self._reader.lacks_commits,
             metadata_room=partial(room_of, _store(options.directory)),
         )
         for_superusers = superusers_only(self._files.callers)
         backup = OnlineBackup(_store(options.directory))
-        add_metadata_routes(rest, backup, self._epochs.release_floor, for_superusers)
+        add_metadata_routes(rest, backup, self._epochs, for_superusers)
         add_reload_route(rest, self._reload_topology, self._cluster, for_superusers)
         add_balancer_routes(rest, self._cluster, for_superusers)
         add_disk_balance_route(rest, self._nodes.ask, for_superusers)
@@ -286,9 +309,20 @@ class Coordinator:
         looks = CheckpointLooks(options.look_at_checkpoints, here, self._files.fencing, self._files.reporting)
         add_checkpoint_look_routes(rest, looks)
         add_query_routes(rest, self._supervising)
-        admission = Admission(WebHdfs(self._files, rest))
+        names = OwnNames(options.host, self._advertised, options.allowed_hosts)
+        app: App = BrowserGuard(WebHdfs(self._files, rest), names)
+        if self._audit is not None:
+            app = AuditedRequests(app, self._audit, self._signer)
+        admission = Admission(app)
+        watch_audit(self._audit)
         watch(self._cluster, self._commits, admission, self._files.temporary_files)
-        watch_state(self._cluster, _store(options.directory), self._reader.floor_held)
+        watch_state(
+            self._cluster,
+            _store(options.directory),
+            self._reader.floor_held,
+            self._reader.lacks_commits,
+            lambda: self._workplace.held,
+        )
         watch_schedule(self._files.schedule, self._files.recovery)
         watch_supervision(self._supervising.core)
         return admission
@@ -325,6 +359,10 @@ class Coordinator:
         )
 
     async def _commit(self, change: Callable[[Transaction], T]) -> T:
+        self._epochs.refuse_without_commits()
+        return await self._commit_anyway(change)
+
+    async def _commit_anyway(self, change: Callable[[Transaction], T]) -> T:
         answered: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         submitted = self._commits.submit(change, in_any_case=is_own_work())
         submitted.add_done_callback(partial(_hand_on, answered))
@@ -334,6 +372,13 @@ class Coordinator:
             # Whoever asked has gone: it is not done, unless that has begun.
             submitted.cancel()
             raise
+
+    def _sync_record(self) -> None:
+        """From a thread of its own: commits do not wait for it."""
+        try:
+            self._metadata.sync_record()
+        except MetadataFault as fault:
+            self._stop_at_once(fault)
 
     async def _reload_topology(self) -> None:
         file = self._options.topology

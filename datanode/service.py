@@ -54,6 +54,7 @@ from peacefs.protocol.runtime.effects import Address
 from peacefs.protocol.runtime.in_process_payloads import ServedHere
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
 from peacefs.protocol.secret import SECRET_FILE_VARIABLE, find_secret_file, read_secret, require_secret_for
+from peacefs.protocol.service.browser_guard import BrowserGuard, OwnNames
 from peacefs.protocol.service.http_server import build_server, listen
 from peacefs.protocol.service.lifeline import announce
 from peacefs.protocol.service.process import (
@@ -107,6 +108,8 @@ class DatanodeOptions:
     http_port: int = datanode_http_port_default
     data_port: int = datanode_data_port_default
     advertise: str | None = None
+    #: Other names by which clients over HTTP reach it.
+    allowed_hosts: tuple[str, ...] = ()
     rack: str = "/default-rack"
     secret_file: Path | None = None
     tls: TlsFiles | None = None
@@ -312,7 +315,8 @@ class Datanode:
         gateway = Gateway(
             self._signer, self._driver, self._grants, own, own_chunks, first_chunks, wall_clock=self._clock.now_s
         )
-        server = build_server(gateway, tls=self._tls)
+        names = OwnNames(options.host, self._advertised, options.allowed_hosts)
+        server = build_server(BrowserGuard(gateway, names), tls=self._tls)
         serving = asyncio.create_task(server.serve(sockets=[self._http_socket]))
         own_work = OwnWork(
             self._driver,
@@ -381,6 +385,7 @@ class Datanode:
             epoch_seen=self._directory.epoch_seen,
             process=self._process,
             streams=list(self._streams.headed_here()),
+            commit_seen=self._directory.commit_seen,
         )
 
     def replicas(self) -> Sequence[Replica]:
@@ -411,6 +416,9 @@ class Datanode:
 
     def clock_heard(self, clock_s: float) -> None:
         self._clock.heard(clock_s)
+
+    def commit_heard(self, commit: int) -> None:
+        self._directory.remember_commit(commit)
 
     def granted(self, message: Granted | GrantRefused) -> None:
         self._grants.deliver(message)

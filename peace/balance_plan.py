@@ -1,6 +1,6 @@
-"""How full datanodes are beside each other, which moves bring them nearer, and how a run of moves ends. Pure.
+"""Plan a balancing run: compare how full datanodes are, choose moves that even them out, and find the end. Pure.
 
-Of the disks of one datanode it is as true: they are called by their directories then.
+The same plan serves the disks of one datanode, which are then named by their directories.
 
 As HDFS's balancer has it: a datanode is over-used when its share in use exceeds the mean of all by more than a
 threshold, under-used when it falls short of it by more. A move takes from one above the mean, gives to one below,
@@ -18,7 +18,7 @@ from peacefs.protocol.ids import NodeId
 
 
 class Phase(Enum):
-    """Where a run of balancing is, or how it ended."""
+    """The phase of a balancing run, or how it ended."""
 
     RUNNING = "running"
     BALANCED = "balanced"
@@ -32,7 +32,7 @@ class Phase(Enum):
 
 
 class Fill(NamedTuple):
-    """What a datanode's replicas need, of what it could hold."""
+    """The bytes that a datanode's replicas need, out of those that it could hold."""
 
     used_bytes: int
     capacity_bytes: int
@@ -50,7 +50,7 @@ class BalancePlan:
         self._mean = sum(self._used.values()) / capacity if capacity else 0.0
 
     def has(self, *nodes: NodeId) -> bool:
-        """Whether all of them take part."""
+        """Return whether all of them take part."""
         return all(node in self._used for node in nodes)
 
     def excess_bytes(self, node: NodeId) -> float:
@@ -69,24 +69,24 @@ class BalancePlan:
         return [node for node in self._used if self._beyond_bytes(node) > 0 and self.excess_bytes(node) < 0]
 
     def sources(self) -> list[NodeId]:
-        """Who may give, the fullest first."""
+        """The datanodes that may give, the fullest first."""
         above = self._used if self.under() else self.over()
         return sorted((node for node in above if self.excess_bytes(node) > 0), key=self._share, reverse=True)
 
     def targets(self, source: NodeId, size: int) -> list[NodeId]:
-        """Who may get `size` bytes from `source`, the emptiest first."""
+        """The datanodes that may receive `size` bytes from `source`, the emptiest first."""
         if self.excess_bytes(source) < size:
             return []
         below = self._used if self._beyond_bytes(source) > 0 else self.under()
         return sorted((node for node in below if -self.excess_bytes(node) >= size), key=self._share)
 
     def move(self, source: NodeId, target: NodeId, size: int) -> None:
-        """To be undone by the move back."""
+        """Count a move; the move back undoes it."""
         self._used[source] -= size
         self._used[target] += size
 
     def left_bytes(self) -> int:
-        """What has to be moved at least until nobody is outside the threshold."""
+        """The bytes that must at least be moved until no datanode is outside the threshold."""
         over, under = (sum(self._beyond_bytes(node) for node in nodes) for nodes in (self.over(), self.under()))
         return round(max(over, under))
 
@@ -95,7 +95,7 @@ class BalancePlan:
 
 
 def keeps_spread(before: Sequence[str], after: Sequence[str], share: int) -> bool:
-    """Whether replicas in the racks `after` are spread as well as in `before`.
+    """Return whether replicas in the racks `after` are spread as well as in `before`.
 
     No rack fewer, and none with more than before unless that is within its `share`.
     """

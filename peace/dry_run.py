@@ -1,12 +1,16 @@
-"""What a policy would do with some requests in an idle cluster: where each chunk would go, and when.
+"""Show what a policy would do with some requests in an idle cluster: where each chunk would go, and when.
 
 Nothing is reserved and nothing is known of what the cluster does meanwhile. Times are those of the model that
 judges policies (`simulate`), simplified: the chunks of a step start together and keep the rates that they share
 then; the next step begins when the last of them is done.
+
+`plan_rounds` runs a policy on write sets round by round, without a clock. A round lasts about as long as writing
+one chunk: all its chunks are granted together, and all of them end before the next round begins.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -26,13 +30,13 @@ from peacefs.topology.model import Topology
 from peacefs.topology.rate_curve import PAPER_CLIENT
 from peacefs.topology.toml_file import parse_structure, parse_toml
 
-from .planning import plan_rounds
+from .policies.interface import Event, Finished, Policy, Submitted
 from .policies.ledger import Grant, WriteSet
 from .simulator.comparison import POLICIES
 from .simulator.fluid import max_min_rates
 from .simulator.fluid_network import FluidNetwork
 
-#: How many servers a message names.
+#: The number of servers that a message names.
 _NAMED = 5
 _NO_ROOM = "the policy finds no room for it, even in an idle cluster"
 
@@ -173,3 +177,14 @@ def _assignments(topology: Topology, rounds: list[list[Grant]]) -> list[Assignme
         )
         start_s = max(ends_s)
     return assignments
+
+
+def plan_rounds(policy: Policy, write_sets: Iterable[WriteSet], round_s: float = 1.0) -> list[list[Grant]]:
+    """The grants of each round, until nothing more can be granted; `policy.chunks_waiting` then counts what
+    the cluster cannot take at all. The policy must be fresh: what it has in flight would never end."""
+    rounds: list[list[Grant]] = []
+    news: list[Event] = [Submitted(write_set) for write_set in write_sets]
+    while grants := policy.handle(news, len(rounds) * round_s):
+        rounds.append(grants)
+        news = [Finished(grant.number) for grant in grants]
+    return rounds

@@ -6,7 +6,8 @@
     │   ├── FileAlreadyExists        403  org.apache.hadoop.fs.FileAlreadyExistsException
     │   ├── ParentNotDirectory       403  org.apache.hadoop.fs.ParentNotDirectoryException
     │   ├── PathIsNotEmptyDirectory  403  org.apache.hadoop.fs.PathIsNotEmptyDirectoryException
-    │   ├── PathIsDirectory          403  java.io.FileNotFoundException is HDFS's word for it: see the class
+    │   ├── PathIsDirectory          404  java.io.FileNotFoundException is HDFS's word for it: see the class
+    │   ├── FileChanged              403  java.io.IOException
     │   ├── PathLimitExceeded        403  java.io.IOException is HDFS's word for it
     │   │   ├── NameTooLong          403  org.apache.hadoop.hdfs.protocol.FSLimitException$PathComponentTooLong...
     │   │   └── DirectoryFull        403  org.apache.hadoop.hdfs.protocol.FSLimitException$MaxDirectoryItems...
@@ -113,6 +114,10 @@ class PathIsDirectory(PathError):
 
     http_status = 404
     hadoop_class = "java.io.FileNotFoundException"
+
+
+class FileChanged(PathError):
+    """What was opened is not there any more: the file was replaced or changed since, and is to be opened again."""
 
 
 class PathLimitExceeded(PathError):

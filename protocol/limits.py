@@ -102,6 +102,11 @@ concat_sources_max: Final = 1000
 flush_merge_bytes_max: Final = 4 * MIB
 # Pieces that were written anew wait for readers that know them, a read token's lifetime, up to this many.
 superseded_chunks_max: Final = 1_000_000
+# The replicas of a file that was deleted or replaced stay for those who have it open, up to this many chunks.
+freed_chunks_kept_s: Final = 10.0
+freed_chunks_kept_max: Final = 200_000
+# A token to read names the chunks of its file, or gives a digest when there are more: it is part of a URL.
+read_token_chunks_max: Final = 64
 
 # -- frames --------------------------------------------------------------------------------------
 # A message may carry the chunks of a whole file between a client or gateway and the coordinator; between those who
@@ -397,6 +402,12 @@ gateway_downloads_max: Final = 256
 data_connections_max: Final = 1024
 commit_batch_max: Final = 256
 commit_queue_max: Final = 10_000
+# When no change has come for so long, what the log holds is copied into the store; in any case after the second.
+# Each time changes wait for two syncs; until then the log alone holds them.
+metadata_tend_interval_s: Final = 0.25
+metadata_log_age_max_s: Final = 5.0
+# How much older than the last commit the record of it may be after a power cut. Each time costs a sync of its own.
+commit_record_interval_s: Final = 1.0
 # Metadata up to this size is checked page by page when it is opened (about a second).
 metadata_full_check_bytes_max: Final = 256 * MIB
 # A backup copies this much at once, then pauses: 1 MiB, which the disk has written before a commit misses it.
@@ -421,7 +432,6 @@ rename_memory_s: Final = 3600.0
 list_remaining_max: Final = 10_000
 control_requests_in_flight_max: Final = 4096
 link_backlog_bytes_max: Final = 64 * MIB
-control_body_bytes_max: Final = 16 * MIB
 # How long such a body may take to come.
 control_body_timeout_s: Final = 60.0
 
@@ -559,6 +569,37 @@ startup_waiting_max: Final = 2048
 # What httptools can parse.
 http_url_bytes_max: Final = 64 * KIB - 1
 http_head_bytes_max: Final = 128 * KIB
+# A header costs a hundred bytes of memory however short it is. Hadoop's client sends six.
+http_headers_max: Final = 100
+# Requests that wait for an answer to the one before them on the same connection.
+http_pipelined_max: Final = 16
+# The audit log: how long lines are gathered before they are written together, what waits for a disk that is
+# slow or full before records are lost, how often it is tried again, how long an end waits for it, and how much
+# of a name is told.
+audit_gather_s: Final = 0.1
+audit_waiting_bytes_max: Final = 16 * MIB
+audit_retry_s: Final = 1.0
+audit_stop_timeout_s: Final = 5.0
+audit_field_characters_max: Final = path_characters_max
+# What one client, which is an address or a network of 64 bits of IPv6, may have of all: connections to one
+# service, requests in flight at the coordinator, uploads and downloads at a gateway, and what its uploads hold
+# there in memory. The rest is left to others.
+http_connections_per_client_max: Final = 2048
+http_requests_in_flight_per_client_max: Final = 2048
+gateway_transfers_per_client_max: Final = 192
+gateway_buffer_per_client_bytes_max: Final = 384 * MIB
+# What unfinished heads, and answers that nobody takes, hold in memory over all connections of one service. Over
+# that the connection goes that has been so for longest.
+http_heads_bytes_max: Final = 32 * MIB
+http_unsent_bytes_max: Final = 256 * MIB
+# Bodies of REST requests: of a route without a limit of its own, and over all requests under way together, and
+# what one client may have of that. What is parsed of JSON takes several times as much.
+rest_body_bytes_max: Final = 512 * KIB
+# The chunks of a whole file (over a terabyte), and lists of names.
+completion_body_bytes_max: Final = 8 * MIB
+names_body_bytes_max: Final = 2 * MIB
+rest_bodies_bytes_max: Final = 32 * MIB
+rest_bodies_per_client_bytes_max: Final = 24 * MIB
 # So many connections may be in a TLS handshake, each for so long: of too many the one goes that has been at it
 # for longest.
 tls_handshakes_max: Final = 512

@@ -72,8 +72,19 @@ class FileLease(Token, frozen=True):
     request_id: str
 
 
+class FileVersion(msgspec.Struct, frozen=True, array_like=True):
+    """The chunks of a file at one moment, each with its version and how much of it is used.
+
+    Where they are more than `limits.read_token_chunks_max` it is their `count` and a `digest` of them.
+    """
+
+    chunks: list[tuple[ChunkId, Version, int]]
+    count: int
+    digest: bytes = b""
+
+
 class FileRead(Token, frozen=True):
-    """Leave to read one file as it is now: the inode, not the name.
+    """Leave to read one file as it was when it was opened: the inode, not the name, and that version of it.
 
     With `at_tx` as it was when that transaction had taken effect, which a snapshot shows.
     """
@@ -81,6 +92,7 @@ class FileRead(Token, frozen=True):
     path: str
     inode: int
     user: str
+    opened: FileVersion
     at_tx: int | None = None
 
 
@@ -178,6 +190,14 @@ class Signer:
         if not isinstance(token, FileWrite | FileLease):
             raise AccessDenied(f"a token to write with is wanted, this is a {type(token).__name__}")
         return token
+
+    def named_in(self, text: str) -> tuple[str | None, str | None]:
+        """The path and the user that a genuine token names, for logs; None for what it does not name."""
+        try:
+            token = self._verified(text, -inf)
+        except AccessDenied:
+            return None, None
+        return getattr(token, "path", None), getattr(token, "user", None)
 
     def _verified(self, text: str, now_s: float) -> AnyToken:
         try:

@@ -50,6 +50,8 @@ def test_every_error_has_a_status_a_hadoop_class_and_survives_both_wires() -> No
 
 def test_the_tree_of_errors_is_drawn_in_full() -> None:
     drawn = set(re.findall(r"[├└]── (\w+)", errors.__doc__ or "")) | {"PeacefsError"}
+    for name, status in re.findall(r"^ *[│ ]*(?:[├└]── )?(\w+) +(\d{3})\b", errors.__doc__ or "", re.MULTILINE):
+        assert errors.BY_CODE[name].http_status == int(status), name
     defined = {name for name, kind in errors.BY_CODE.items() if kind.__module__ == errors.__name__}
     assert drawn == defined
 

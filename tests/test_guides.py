@@ -117,17 +117,19 @@ def test_the_page_of_commands_names_all_of_them() -> None:
     assert named == _commands(_PROGRAM, "peacefs")
 
 
-def test_the_figures_of_the_readme_are_those_of_the_page_of_benchmarks() -> None:
-    def rows(text: str, heading: str) -> list[list[str]]:
-        section = text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
-        lines = [line.strip("| ").split("|") for line in section.splitlines() if line.startswith("| ")]
-        return [[cell.strip() for cell in line] for line in lines if line[0].strip("- ") != ""][1:]
+def test_figures_of_the_readme_stand_in_one_row_of_the_page_of_benchmarks() -> None:
+    def rows(text: str) -> list[str]:
+        return [line for line in text.splitlines() if line.startswith("| ")]
 
-    all_figures = {row[0]: row[2:] for row in rows((ROOT / "docs" / "benchmarks.md").read_text(), "Figures")}
-    shown = rows((ROOT / "README.md").read_text(), "How fast")
-    assert len(shown) > 4
-    for what, *figures in shown:
-        assert figures == all_figures[what]
+    def numbers(row: str) -> set[str]:
+        return set(re.findall(r"\d[\d.,]*\d|\d", row.partition("|")[2].partition("|")[2]))
+
+    measured = [numbers(row) for row in rows((ROOT / "docs" / "benchmarks.md").read_text())]
+    section = (ROOT / "README.md").read_text().partition("\n## How fast\n")[2].partition("\n## ")[0]
+    shown = [numbers(row) for row in rows(section) if numbers(row)]
+    assert len(shown) == 3
+    for figures in shown:
+        assert any(figures <= row for row in measured), figures
 
 
 def test_a_command_that_does_not_exist_is_found() -> None:

@@ -23,7 +23,7 @@ NETWORK_BOUND_SLOTS = 3
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What the links and servers of one topology can carry.
+    """The capacities of the links and servers of one topology.
 
     `slots`: incoming streams a server; 0 where it is too slow to be of use.
     `bytes_s`: what a server stores at that many streams.

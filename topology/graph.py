@@ -22,7 +22,7 @@ from .routes import Hop
 
 
 class Role(Enum):
-    """What a vertex stands for."""
+    """The part of the network that a vertex stands for."""
 
     SEND = "SND"
     UP = "up"
@@ -67,11 +67,11 @@ class Streams:
     links: Mapping[Hop, int] | None = None
 
     def received_by(self, server: str) -> int:
-        """How many chunks a server receives at once."""
+        """The number of chunks that a server receives at once."""
         return self.receive if self.receive_of is None else self.receive_of.get(server, self.receive)
 
     def carried(self, tail: str, head: str, bytes_s: float) -> int:
-        """How many chunks a link of this rate carries at once in this direction; one at least."""
+        """The number of chunks that a link of this rate carries at once in this direction; at least one."""
         if self.links is not None and (tail, head) in self.links:
             return self.links[tail, head]
         return max(1, ceil(bytes_s / self.stream_bytes_s))

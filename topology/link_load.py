@@ -1,4 +1,4 @@
-"""What is on its way over a link, beside what it carries: for drawings."""
+"""The load of a link beside its capacity, for drawings."""
 
 from __future__ import annotations
 

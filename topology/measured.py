@@ -1,4 +1,4 @@
-"""What was measured, put into a topology: curves made steady, disks that are alike made one, rates made round."""
+"""Put measured rates into a topology: smooth the curves, merge disks that are alike, round the rates."""
 
 from __future__ import annotations
 

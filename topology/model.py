@@ -50,7 +50,7 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What is assumed of links and disks that nobody described: gigabit Ethernet and the paper's disks."""
+    """The assumptions about links and disks that nobody described: gigabit Ethernet and the paper's disks."""
 
     server_link_bytes_s: float = 125.0 * MB
     switch_link_bytes_s: float = 125.0 * MB
@@ -92,7 +92,7 @@ class Topology:
 
     @cached_property
     def is_tree(self) -> bool:
-        """Whether there is exactly one path between any two: the whole is connected, so counting will do."""
+        """Return whether one path at most joins any two: the whole is connected, so counting links will do."""
         return len(self.links) == len(self.switches) + len(self.servers) - 1
 
     def switch_links(self) -> Iterator[Link]:
@@ -105,7 +105,7 @@ class Topology:
         return tuple(sorted(self.links_at[name], key=lambda link: link.other(name) != rack))
 
     def network_bytes_s(self, name: str) -> float:
-        """What a server's network cards carry together, each way."""
+        """The bytes a second that a server's network cards carry together, each way."""
         return sum(link.bytes_s for link in self.links_at[name])
 
     # -- changes ---------------------------------------------------------------------------------

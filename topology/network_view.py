@@ -67,7 +67,7 @@ class NetworkView:
     links: list[LinkView]
 
     def topology(self) -> Topology:
-        """Of disks only the best rate is known, at as many streams as the server has slots."""
+        """Return it as a topology. Of a disk it has the best rate alone, at as many streams as slots."""
         return Topology(
             switches=tuple(self.switches),
             servers={

@@ -1,4 +1,4 @@
-"""How fast something is, depending on how many streams use it at once: a disk, a client."""
+"""The rate of a disk or a client, as a function of how many streams use it at once."""
 
 from __future__ import annotations
 
@@ -46,5 +46,5 @@ class RateCurve:
 #: A datanode's disk in the SGuard paper: the write column of its Table 8, smoothed.
 PAPER_DISK = RateCurve(((1, 30.0 * MB), (2, 45.0 * MB), (4, 41.0 * MB), (8, 41.0 * MB), (16, 41.0 * MB)))
 
-#: What one HDFS client sends with so many threads: they share the work of computing checksums (Table 8).
+#: The rate of one HDFS client with so many threads: they share the work of computing checksums (Table 8).
 PAPER_CLIENT = RateCurve(((1, 64.0 * MB), (2, 91.0 * MB), (4, 105.0 * MB)))

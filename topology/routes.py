@@ -1,4 +1,4 @@
-"""Which links data crosses between two racks, in which direction: the cheapest ways, all of them.
+"""Find the links that data crosses between two racks, and their direction: all of the cheapest ways.
 
 In a tree there is one. In a mesh a network spreads flows over those that cost the same; which one a flow will
 take depends on its ports, and nobody knows beforehand.

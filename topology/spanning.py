@@ -20,7 +20,7 @@ class Branch:
     cross: list[Link] = field(default_factory=list)
 
     def leaves(self) -> int:
-        """How many ends it has, itself if nothing hangs below."""
+        """The number of leaves below it; itself if there are none."""
         return sum(branch.leaves() for branch in self.below) or 1
 
 

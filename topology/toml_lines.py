@@ -1,4 +1,4 @@
-"""Where in a TOML file a table, a key or a value stands: what tomllib does not tell, and mistakes need."""
+"""Find the line of a table, key or value in a TOML file, which tomllib does not tell and error messages need."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _HEADER = re.compile(r"^\s*\[\[?\s*([A-Za-z_]+)\s*\]\]?\s*(?:#.*)?$")
 
 
 class NoLines:
-    """Of a description that never was a file: mistakes are told without a line."""
+    """The lines of a description that never was a file: mistakes are reported without a line."""
 
     def find(self, table: str | None, index: int, word: str | None = None, *, last: bool = False) -> int | None:
         return None

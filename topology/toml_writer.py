@@ -12,7 +12,7 @@ from typing import Any
 from .model import Link, Topology
 from .rate_curve import RateCurve
 
-#: What a server of a group may have of its own: rack, rate and cost of its link, disk.
+#: The attributes of a server that a group may share: rack, rate and cost of its link, disk.
 _Likeness = tuple[str, float, int, RateCurve]
 
 

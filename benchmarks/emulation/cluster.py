@@ -148,7 +148,7 @@ class EmulatedCluster:
         return answer
 
     def measure_link(self, seconds: float) -> float:
-        """What `calibrate` finds that the link between the two racks carries each way, in bytes a second."""
+        """Measure, as `calibrate` does, what the racks' link carries each way, in bytes a second."""
         one, other = (
             [self.node_of[host.name] for host in self.network.hosts if host.rack == rack]
             for rack in self.network.racks[:2]

@@ -17,7 +17,7 @@ from .ways import PARALLEL, Way
 
 @dataclass(frozen=True, slots=True)
 class SetTimes:
-    """Of one set, in seconds of the paper's cluster, from the moment at which the first could be asked for."""
+    """The times of one set, in seconds of the paper's cluster, from when the first could be requested."""
 
     asked_s: float
     granted_s: float

@@ -41,7 +41,7 @@ class Emulation:
 
     @property
     def conditions(self) -> str:
-        """What figures that are taken here have to be read with."""
+        """The conditions that figures taken here must be read with."""
         return (
             f"{len(self.cluster.network.hosts)} datanodes at {self.scale.rates:g} of the paper's rates, chunks of "
             f"{self.scale.chunk_bytes} B; congestion control {CONGESTION}, where there may be "

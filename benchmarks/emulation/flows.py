@@ -1,4 +1,4 @@
-"""What plain TCP carries over an emulated link, as the measure of what chunks can get.
+"""Measure what plain TCP carries over an emulated link, as the limit of what chunks can get.
 
 Only what arrives between two moments is counted, when all flows have been going for a while: nothing of it is the
 time in which pipelines fill and drain. A process of its own at either end of every flow:

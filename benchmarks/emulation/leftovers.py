@@ -1,4 +1,4 @@
-"""What an emulation makes on the machine bears its process's number: the next one can tell what is nobody's."""
+"""Find what dead emulations left: everything that one makes bears its process's number."""
 
 from __future__ import annotations
 

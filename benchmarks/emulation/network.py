@@ -36,7 +36,7 @@ class Host:
     namespace: str
 
     def inside(self) -> list[str]:
-        """What a command begins with that is to run on this host."""
+        """The words with which a command begins that is to run on this host."""
         return ["ip", "netns", "exec", self.namespace]
 
 
@@ -163,6 +163,6 @@ def _run(command: list[str], text: str = "") -> None:
 
 
 def memory_directory() -> Path:
-    """Where files cost no disk: what is slow is to be slow on purpose only."""
+    """A directory in memory: only what is slow on purpose may be slow."""
     shared = Path("/dev/shm")
     return shared if shared.is_dir() else Path("/tmp")

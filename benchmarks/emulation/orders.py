@@ -1,4 +1,4 @@
-"""What a writer on an emulated host is told to do, and what it answers."""
+"""The commands to a writer on an emulated host, and its answers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class DeleteOrder(msgspec.Struct, frozen=True, tag="delete"):
 
 
 class PolicyOrder(msgspec.Struct, frozen=True, tag="policy"):
-    """What is to grant chunks from now on."""
+    """Set the policy that grants chunks from now on."""
 
     policy: str
 
@@ -46,14 +46,14 @@ class Changed(msgspec.Struct, frozen=True, tag="changed"):
 
 
 class MeasureOrder(msgspec.Struct, frozen=True, tag="measure"):
-    """What this datanode's disk takes in, for so long with each number of streams."""
+    """Measure what this datanode's disk takes in, for so long with each number of streams."""
 
     datanode: str
     seconds: float
 
 
 class MeasureLinkOrder(msgspec.Struct, frozen=True, tag="measure-link"):
-    """What crosses between these datanodes and those, each way, measured for so long as `calibrate` does."""
+    """Measure what crosses between these datanodes and those, each way, for as long as `calibrate` does."""
 
     one: list[str]
     other: list[str]

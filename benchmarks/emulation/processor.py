@@ -1,4 +1,4 @@
-"""How busy the machine was, and how much of that was the emulation: whether its processor was the limit."""
+"""Measure how busy the machine was, and with what: whether the processor was the limit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ProcessorUse:
         self._begun_s = time.monotonic()
 
     def shares(self) -> tuple[float, float]:
-        """Of all cores: what these processes used, and what everything did, with the kernel's work on links."""
+        """The shares of all cores used by these processes, and by everything, the kernel's work on links too."""
         available_s = (time.monotonic() - self._begun_s) * (os.cpu_count() or 1)
         own_s = self._of_processes_s() - self._before_s
         return own_s / available_s, (_busy_s() - self._machine_before_s) / available_s

@@ -18,13 +18,13 @@ L = TypeVar("L")
 
 
 class Turns(ABC, Generic[L]):
-    """What is simulated has the rates that are measured when this is made."""
+    """The simulation has the rates that are measured when this is made."""
 
     def __init__(self, emulated: Emulation, ways: Sequence[Way]) -> None:
         self.scale = emulated.scale
         self.hosts = [host.name for host in emulated.cluster.network.hosts]
         self.contest = Contest(emulated)
-        #: What the figures have to be read with; all of it after `emulate`.
+        #: The conditions of the figures; complete after `emulate`.
         self.conditions = f"{emulated.conditions}; seconds of the paper's cluster"
         self._pids = emulated.cluster.pids
         self._ways = ways

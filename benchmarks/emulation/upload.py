@@ -26,7 +26,7 @@ def upload(coordinator: str, order: UploadOrder, user: str, piece: bytes) -> Non
 
 
 def _put(address: str, body: Iterator[bytes] | None, expected: int) -> str:
-    """Where the answer leads."""
+    """The URL that the answer leads to."""
     parts = urlsplit(address)
     assert parts.hostname is not None
     connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=_TIMEOUT_S)

@@ -43,5 +43,5 @@ WAYS = (
     Way("express", "express", True, ExpressPolicy),
 )
 
-#: What the others are compared with.
+#: The way that the others are compared with.
 BASELINE = WAYS[1]

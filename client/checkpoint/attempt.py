@@ -29,7 +29,7 @@ log = logging.getLogger("peacefs.client")
 
 @dataclass(frozen=True)
 class CheckpointTask:
-    """What is to be written, and how. `replication` None means the cluster's default."""
+    """A checkpoint to be written. `replication` None means the cluster's default."""
 
     root: str
     unit: str
@@ -41,7 +41,7 @@ class CheckpointTask:
 
     @property
     def path(self) -> str:
-        """Where the checkpoint will be."""
+        """The path that the checkpoint will have."""
         return f"{self.root}/{directory_name(self.unit, self.sequence)}"
 
 
@@ -105,7 +105,7 @@ class CheckpointAttempt:
             raise FileAlreadyExists(f"{self._task.path} exists; a checkpoint is never written over")
 
     def _write_small(self) -> None:
-        """What fits the fast lane waits for nobody."""
+        """A part that fits the fast lane waits for no grant."""
         pages = self._task.pages
         for part, chunk in zip(self._manifest.parts, self._planned, strict=True):
             with self._files.open_for_writing(
@@ -125,12 +125,12 @@ class CheckpointAttempt:
             [each.token for each in created],
             workers=self._task.workers,
             stop=self._stop,
-            # What each file got for its first bytes: those wait for their grant too.
+            # The first allocation of each file: its first bytes wait for their grant, too.
             abandoned=[each.allocated.chunk for each in created],
             asked_s=self._asked_s,
         )
         try:
-            # Who gave up before the parts were there has told nobody else.
+            # Whoever gave up before the parts existed has told nobody else.
             self._stop.check()
             with ThreadPoolExecutor(parts.workers, thread_name_prefix="peacefs-checkpoint") as threads:
                 workers = [threads.submit(self._work, parts) for _ in range(parts.workers)]

@@ -1,4 +1,4 @@
-"""What a checkpoint's directory is called, and what it says about itself in its file `manifest.json`.
+"""The names of checkpoint directories, and the file `manifest.json` that describes each.
 
     <root>/<unit>-<sequence>/manifest.json
     <root>/<unit>-<sequence>/part-00000, ...     the pages one after the other, cut between chunks
@@ -51,7 +51,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 def describe(unit: str, sequence: int, part_lengths: Sequence[int], page_sizes: Sequence[int]) -> Manifest:
-    """What will be written. Raises BadRequest for more pages than can be read."""
+    """Describe what will be written. Raises BadRequest for more pages than can be read."""
     if len(page_sizes) > checkpoint_pages_max:
         raise BadRequest(f"{len(page_sizes)} pages are too many: at most {checkpoint_pages_max}")
     parts = [Part(f"part-{number:05}", length) for number, length in enumerate(part_lengths)]
@@ -91,7 +91,7 @@ def directory_name(unit: str, sequence: int) -> str:
 
 
 def sequence_of(name: str, unit: str) -> int | None:
-    """Which checkpoint of the unit a directory of this name is."""
+    """Return the number of the unit's checkpoint that a directory of this name holds."""
     text = name.removeprefix(f"{unit}-")
     if text == name or not (text.isascii() and text.isdigit()) or str(int(text)) != text:
         return None
@@ -104,7 +104,7 @@ def unfinished_name(unit: str, sequence: int) -> str:
 
 
 def is_unfinished(name: str, unit: str) -> bool:
-    """Whether a directory of this name is an attempt to write a checkpoint of the unit."""
+    """Return whether a directory of this name is an attempt to write a checkpoint of the unit."""
     if not (name.startswith(".") and name.endswith(_WRITING)):
         return False
     checkpoint, _, _ = name.removeprefix(".").removesuffix(_WRITING).rpartition(".")

@@ -1,4 +1,4 @@
-"""How a checkpoint is split: chunks, and the files that they make up. Pure."""
+"""Split a checkpoint into chunks, and the files that they make up. Pure."""
 
 from __future__ import annotations
 

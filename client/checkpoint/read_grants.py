@@ -35,7 +35,7 @@ from peacefs.protocol.limits import (
 from peacefs.protocol.messages import ChunkLayout, Opened, ReadsScheduled, StateReads
 from peacefs.protocol.runtime import effects as fx
 
-#: Where questions are not held.
+#: For a coordinator that does not hold requests.
 _ASK_AGAIN_S = 0.5
 
 
@@ -54,7 +54,7 @@ class ChunkToRead:
 
     @property
     def nodes(self) -> list[NodeId]:
-        """Who has it, nearest first."""
+        """The datanodes that hold it, nearest first."""
         return [hop.node for hop in self.layout.replicas]
 
 
@@ -101,7 +101,7 @@ class ReadLeaves:
         self._asked_s: float | None = None
         self._stated_s = 0.0
         self._stating = self._statements = 0
-        #: Whether something has ended since.
+        #: True once something has ended since.
         self._unsaid = False
         #: Until then the coordinator, which did not answer, is not asked.
         self._alone_until_s = 0.0
@@ -109,7 +109,7 @@ class ReadLeaves:
 
     @property
     def chunks(self) -> int:
-        """How many there are in all."""
+        """The number of chunks in all."""
         return len(self._chunks)
 
     @property
@@ -187,8 +187,11 @@ class ReadLeaves:
         return None
 
     def _may_state(self, now_s: float, *, needs_to: bool | None) -> bool:
-        """Whether this thread is to make a statement, and the only one unless something has ended since the last:
-        a question that is held does not say that. `needs_to` None is a thread that has nothing else to do."""
+        """Return whether this thread must make a statement.
+
+        It is the only one that does, unless something has ended since the last, which a request that is held does
+        not say. `needs_to` None is a thread that has nothing else to do.
+        """
         if now_s < self._alone_until_s or needs_to is False or (self._stating and not self._unsaid):
             return False
         self._stating += 1

@@ -34,7 +34,7 @@ def change_owner(
 
 
 def change_replication(session: Session, replication: int, texts: Sequence[str]) -> None:
-    """Of files, and of all files below directories; prints which."""
+    """Set it for files, and for all files below directories; print which."""
 
     def change(files: PeaceFileSystem, status: FileStatus) -> None:
         if not status.is_directory:
@@ -54,7 +54,7 @@ def _change_each(session: Session, texts: Sequence[str], change: Change, *, recu
             entries = [
                 entry for _, directories, files in place.files.walk(place.path) for entry in (*directories, *files)
             ]
-            # What is below first: the change may take away the right to get there.
+            # Entries below come first: the change may take away the right to get there.
             for entry in (*reversed(entries), top):
                 with session.complaints.about(entry.path):
                     change(place.files, entry)

@@ -33,7 +33,7 @@ _ENDINGS = {
 
 @dataclass(frozen=True)
 class BalanceStyle:
-    """How near to the mean is near enough, how fast, and how the end is told."""
+    """The threshold and rate of balancing, and the form of its output."""
 
     threshold_percent: float
     bytes_per_second: int

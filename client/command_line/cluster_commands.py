@@ -137,7 +137,10 @@ def schedule(
     as_json: Annotated[bool, typer.Option("--json", help="A JSON object a line.")] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """Show which chunks wait to be written and which are being written, where, and for how long."""
+    """Show chunks that wait or are being written.
+
+    For each: where, and for how long.
+    """
     from .schedule import ScheduleStyle, show_schedule
 
     show_schedule(coordinator, ScheduleStyle(watch, as_json, policy))
@@ -173,7 +176,7 @@ def balance(
     as_json: Annotated[bool, typer.Option("--json", help="The result as a JSON object.")] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """Move replicas from datanodes that are fuller than others to emptier ones.
+    """Move replicas from fuller datanodes to emptier ones.
 
     Runs until all are within the threshold, nothing more can be moved, or Ctrl-C. Exit status as of
     `hdfs balancer`: 0 balanced, 255 another run is under way, 254 nothing can be moved, 253 moves fail, 250
@@ -196,7 +199,10 @@ def list_datanodes(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """List datanodes, whether they serve, and how much of those that leave is still to be copied."""
+    """List datanodes and their admin state.
+
+    For one that is decommissioning, also how much is still to be copied.
+    """
     from .datanodes import list_datanodes
 
     list_datanodes(coordinator, as_json=as_json)
@@ -204,9 +210,10 @@ def list_datanodes(
 
 @datanodes.command()
 def decommission(names: _Datanodes, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
-    """Copy what datanodes hold to others, and give them nothing new.
+    """Copy datanodes' replicas elsewhere and retire them.
 
-    Returns at once. A datanode that `ls` shows as decommissioned can be switched off for good.
+    They get nothing new. Returns at once. A datanode that `ls` shows as decommissioned can be switched off for
+    good.
     """
     from .datanodes import Decision, decide
 
@@ -230,7 +237,7 @@ def maintenance(
     ] = maintenance_hours_default,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """Let datanodes be away for a while without copying what they hold.
+    """Let datanodes be away without re-replication.
 
     Returns at once. A datanode that `ls` shows as in maintenance can be switched off; `recommission` ends it.
     """

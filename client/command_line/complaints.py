@@ -1,4 +1,4 @@
-"""What went wrong, said as `hdfs dfs` says it: one line on stderr for each path, and exit status 1 at the end."""
+"""Report errors as `hdfs dfs` does: one line on stderr for each path, and exit status 1 at the end."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _WORDS = 5
 
 
 class Decision(StrEnum):
-    """What can be decided about a datanode; the last part of the route."""
+    """A decision about a datanode; the last part of the route."""
 
     DECOMMISSION = "decommission"
     RECOMMISSION = "recommission"

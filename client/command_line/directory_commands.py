@@ -9,11 +9,11 @@ import typer
 from .options import DEFAULT_COORDINATOR, Coordinator, Paths, open_session
 
 quotas = typer.Typer(
-    help="How many names and bytes a directory may hold; for superusers.",
+    help="Limit names and bytes below a directory (superusers).",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-snapshots = typer.Typer(help="Directories as they were.", no_args_is_help=True)
+snapshots = typer.Typer(help="Keep and compare snapshots of directories.", no_args_is_help=True)
 
 _Directory = Annotated[str, typer.Argument(metavar="DIR", show_default=False)]
 _Snapshot = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
@@ -44,9 +44,9 @@ def du(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """Show how many bytes there are, and how many with all replicas.
+    """Show bytes used, and bytes with all replicas.
 
-    Of everything in a directory, unless --summary is given.
+    One line for each entry of a directory, unless --summary is given.
     """
     from .usage import UsageStyle, show_usage
 
@@ -146,7 +146,10 @@ def snapshot_diff(
 def snapshot_restore(
     directory: _Directory, name: _Snapshot, coordinator: Coordinator = DEFAULT_COORDINATOR
 ) -> None:
-    """Put DIR back to what a snapshot shows; what it holds now is deleted."""
+    """Restore DIR from a snapshot.
+
+    What DIR holds now is deleted.
+    """
     with open_session("snapshot restore", coordinator) as session, session.complaints.about(directory):
         place = session.place(directory)
         place.files.restore_snapshot(place.path, name)

@@ -208,9 +208,9 @@ def setrep(
     paths: Paths,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """Set how many replicas files have, and all files below directories.
+    """Set the replication of files.
 
-    Returns at once; replicas are made or dropped after that.
+    For a directory, that of all files below it. Returns at once; replicas are made or dropped after that.
     """
     from .attributes import change_replication
 

@@ -36,7 +36,7 @@ _UNREADABLE = (Finding.CORRUPT, Finding.MISSING)
 
 @dataclass(frozen=True)
 class FsckStyle:
-    """What is printed: healthy files too, only chunks that are corrupt or missing, one JSON object a line."""
+    """The options of the output: healthy files too, only corrupt or missing chunks, one JSON object a line."""
 
     every_file: bool
     only_corrupt: bool
@@ -178,10 +178,10 @@ def _share(count: int, total: int) -> str:
 
 
 class _Count:
-    """How far the inspection has come. This one shows nothing."""
+    """Progress of the inspection. This one shows nothing."""
 
     def show(self, total: Tally) -> None:
-        """That much has been inspected."""
+        """Report how much has been inspected."""
 
     def hide(self) -> None:
         """Something is about to be printed, perhaps to the same terminal; until the next `show`."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from peacefs.protocol.errors import BadRequest
 
-#: What a directory holds; empty for what is none.
+#: Lists a directory; empty for what is none.
 Names = Callable[[str], Iterable[str]]
 Exists = Callable[[str], bool]
 
@@ -19,7 +19,7 @@ _SPECIAL = frozenset("*?[{\\")
 
 
 def is_glob(path: str) -> bool:
-    """Whether a path is to be expanded; one with escapes alone is, too."""
+    """Return whether a path must be expanded; one with escapes alone must, too."""
     return not _SPECIAL.isdisjoint(path)
 
 

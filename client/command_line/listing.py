@@ -22,7 +22,7 @@ from .session import Place, Session
 
 @dataclass(frozen=True)
 class ListStyle:
-    """How `ls` goes about it: into directories, with readable sizes, as one JSON object a line."""
+    """The options of `ls`: into directories, readable sizes, one JSON object a line."""
 
     recursive: bool
     human: bool

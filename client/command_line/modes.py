@@ -15,7 +15,7 @@ _ANY_EXECUTE = 0o111
 
 
 def changed_mode(text: str, mode: int, is_directory: bool) -> int:
-    """What a mode becomes. Raises BadRequest for what is none."""
+    """Apply a change to a mode. Raises BadRequest for what is none."""
     if _OCTAL.fullmatch(text):
         return int(text, 8)
     for clause in text.split(","):

@@ -1,4 +1,4 @@
-"""What declarations of commands share: options, arguments, and the session that a command on files runs in."""
+"""Options and arguments that several commands declare, and the session that a command on files runs in."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Paths = Annotated[list[str], typer.Argument(metavar="PATH", show_default=False)]
 
 @contextlib.contextmanager
 def open_session(command: str, coordinator: str) -> Iterator[Session]:
-    """What `command` needs to work on files. Exit status 1 when a path made trouble."""
+    """Open the session that `command` works on files in. Exit status 1 when a path made trouble."""
     from .session import Session
 
     with Session(command, coordinator) as session:

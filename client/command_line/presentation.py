@@ -1,4 +1,4 @@
-"""How `hdfs dfs` shows a status: permission strings, sizes, dates, `-stat` formats."""
+"""Show a status as `hdfs dfs` does: permission strings, sizes, dates, `-stat` formats."""
 
 from __future__ import annotations
 

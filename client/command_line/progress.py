@@ -8,19 +8,19 @@ from collections.abc import Callable, Iterator
 
 
 class TransferProgress:
-    """What a transfer reports to. This one shows nothing."""
+    """Receives the progress of a transfer. This one shows nothing."""
 
-    #: Whether it is worth finding out beforehand how much there is.
+    #: True if it is worth finding out beforehand how much there is.
     shown = False
 
     def expect(self, size: int) -> None:
-        """That many bytes more are to come."""
+        """Expect so many bytes more."""
 
     def name(self, name: str) -> None:
-        """What is being transferred now."""
+        """Name the file that is being transferred now."""
 
     def advance(self, size: int) -> None:
-        """That many bytes have been transferred."""
+        """Count so many bytes as transferred."""
 
     def reach(self, done: int, total: int) -> None:
         """So many bytes have been transferred by now, of so many in all."""
@@ -81,7 +81,7 @@ def transfer_progress() -> Iterator[TransferProgress]:
 
 
 class StepProgress:
-    """What work in steps of about the same length reports to. This one shows nothing."""
+    """Receives the progress of work in steps of about the same length. This one shows nothing."""
 
     def expect(self, steps: int) -> None:
         """There will be so many in all."""

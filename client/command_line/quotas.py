@@ -24,7 +24,7 @@ _BYTES_MAX: Final = 2**63 - 2
 
 @dataclass(frozen=True)
 class CountStyle:
-    """How `count` shows a tree: with quotas, with readable sizes, as one JSON object a line."""
+    """The options of `count`: quotas, readable sizes, one JSON object a line."""
 
     quotas: bool
     human: bool

@@ -41,7 +41,7 @@ def report(coordinator: str, *, as_json: bool) -> None:
 
 
 def report_lines(status: dict[str, Any]) -> Iterator[str]:
-    """What people read of it."""
+    """Format it for people."""
     datanodes, chunks = status["datanodes"], status["chunks"]
     # A coordinator of before does not say.
     metadata_room = status.get("metadata_room_bytes", metadata_room_low_bytes)
@@ -65,6 +65,11 @@ def report_lines(status: dict[str, Any]) -> Iterator[str]:
         f"{sum(each['state'] == state for each in datanodes)} {state}" for state in ("alive", "suspect", "dead")
     )
     yield f"Datanodes: {counts}"
+    if status.get("commits_missing"):
+        yield (
+            "Commits of the coordinator's metadata are missing: names can be read and not changed, until a backup "
+            "is restored or `peacefs metadata accept-loss` is said"
+        )
     if metadata_room < metadata_room_low_bytes:
         yield f"Coordinator's disk: {_size(metadata_room)} left; without any, nothing can be changed"
     if datanodes:
@@ -85,7 +90,7 @@ def _bad_disk(node: str, disk: dict[str, Any]) -> str:
 
 
 def _lacks_room(datanode: dict[str, Any]) -> bool:
-    """Of one that no disk of which is said to be full."""
+    """Return whether a datanode that reports no full disk lacks room all the same."""
     return (
         datanode["state"] == "alive"
         and datanode["service"] == "in service"

@@ -1,4 +1,4 @@
-"""What one command works with: the file systems that its arguments name, and its complaints."""
+"""The session of one command: the file systems that its arguments name, and its complaints."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Place:
         return posixpath.basename(self.path)
 
     def names_below(self, directory: str) -> list[str]:
-        """Of a directory of the same file system; none where there is no directory."""
+        """List a directory of the same file system; nothing where there is no directory."""
         try:
             return [entry.name for entry in self.files.list(directory) if entry.path != directory]
         except FileNotFound:
@@ -67,7 +67,7 @@ class Session:
         self._open: dict[CoordinatorAddress, PeaceFileSystem] = {}
 
     def place(self, text: str) -> Place:
-        """What a path argument names: a URI with its own coordinator, or a path, relative to /user/<name>.
+        """Resolve a path argument: a URI with its own coordinator, or a path, relative to /user/<name>.
 
         Raises BadRequest, also for an empty one: a script whose variable is not set does not mean its home.
         """
@@ -83,7 +83,7 @@ class Session:
         return Place(files, "/" + absolute.lstrip("/"), text)
 
     def each(self, texts: Sequence[str]) -> Iterator[Place]:
-        """What path arguments name that may be patterns; complains of a pattern that stands for nothing."""
+        """Resolve path arguments that may be patterns; complain of a pattern that matches nothing."""
         for text in texts:
             places: list[Place] = []
             with self.complaints.about(text):
@@ -91,8 +91,8 @@ class Session:
             yield from places
 
     def goal_of(self, places: Sequence[Place], text: str) -> tuple[Place | None, bool]:
-        """Where `places` are to go, and whether it is a directory that takes them in. None, with a complaint, for
-        several that no directory takes in."""
+        """Resolve the target of `places`, and whether it is a directory that takes them in. None, with a
+        complaint, for several that no directory takes in."""
         goal = self.place(text)
         status = goal.status()
         into = status is not None and status.is_directory

@@ -16,7 +16,7 @@ from .session import Place, Session
 
 @dataclass(frozen=True)
 class CopyStyle:
-    """How `cp` copies. `force` replaces files, never directories."""
+    """The options of `cp`. `force` replaces files, never directories."""
 
     recursive: bool
     force: bool

@@ -14,7 +14,7 @@ from .session import Place, Session
 
 @dataclass(frozen=True)
 class UsageStyle:
-    """How `du` shows sizes: of each path as a whole, readable, as one JSON object a line."""
+    """The options of `du`: each path as a whole, readable sizes, one JSON object a line."""
 
     summary: bool
     human: bool

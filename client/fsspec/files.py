@@ -14,7 +14,7 @@ from peacefs.protocol.errors import FileNotFound
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from peacefs.client.file_sink import FileSink
+    from peacefs.client.file_objects import FileSink
 
     from .filesystem import PeaceFsspecFileSystem
 

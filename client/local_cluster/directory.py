@@ -17,6 +17,7 @@ import os
 import time
 from pathlib import Path
 
+from peacefs.protocol import private_files
 from peacefs.protocol.errors import StartupError
 from peacefs.protocol.limits import local_datanodes_default, local_datanodes_max, local_stop_timeout_s
 
@@ -43,7 +44,7 @@ class ClusterDirectory:
         """
         path = path.expanduser().absolute()
         try:
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_files.make_directory(path)
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         except OSError as error:
             raise StartupError(f"cannot use the directory {path}: {error.strerror}") from None
@@ -53,7 +54,8 @@ class ClusterDirectory:
             wanted = _decide(path, had, datanodes)
             if wanted != had:
                 _mark(path, wanted, descriptor)
-            (path / "logs").mkdir(exist_ok=True)
+            private_files.make_directory(path / "logs")
+            private_files.mend(path, _is_ours)
         except OSError as error:
             os.close(descriptor)
             raise StartupError(f"cannot use the directory {path}: {error.strerror}") from None
@@ -115,6 +117,11 @@ def _recognise(path: Path) -> int | None:
             raise StartupError(f"{mark} is damaged: restore it, or say another --dir")
 
 
+def _is_ours(entry: Path) -> bool:
+    # Members mend what is in their own directories.
+    return entry.name in ("cluster.json", "logs")
+
+
 def _decide(path: Path, had: int | None, asked: int | None) -> int:
     wanted = asked if asked is not None else had or local_datanodes_default
     if not 1 <= wanted <= local_datanodes_max:
@@ -129,7 +136,7 @@ def _decide(path: Path, had: int | None, asked: int | None) -> int:
 
 def _mark(path: Path, datanodes: int, directory: int) -> None:
     staged = path / _STAGED
-    with staged.open("w") as file:
+    with open(staged, "w", opener=private_files.opener) as file:
         json.dump({"format": _FORMAT, "datanodes": datanodes}, file)
         file.flush()
         os.fsync(file.fileno())

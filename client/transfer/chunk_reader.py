@@ -13,6 +13,7 @@ from peacefs.protocol.checksums import Bytes, split_sums, verify_blocks
 from peacefs.protocol.errors import (
     ChecksumMismatch,
     ChunkUnavailable,
+    PathError,
     PeacefsError,
     PeerUnreachable,
     ProtocolViolation,
@@ -75,7 +76,7 @@ class ChunkReader:
         If there is room for them they may lie in `into`, from its start: then `piece.obj is into.obj`. What a
         failed replica left there is overwritten, or stays behind when this raises.
         Raises ChunkUnavailable, which names every replica's fault, once all have failed
-        `limits.read_rounds_max` times at the same byte.
+        `limits.read_rounds_max` times at the same byte; FileNotFound or FileChanged for a file that has gone.
         """
         while self._position < self._end:
             replica = self._replica or (yield from self._next_replica())
@@ -123,6 +124,9 @@ class ChunkReader:
             # Repair may have moved replicas since the file was opened.
             try:
                 self._layout = yield from self._relocate()
+            except PathError:
+                # What was opened is not there any more.
+                raise
             except PeacefsError as fault:
                 self._faults.setdefault("coordinator", fault)
         self._rounds += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from peacefs.protocol.errors import FileNotFound
+from peacefs.protocol.errors import FileChanged
 from peacefs.protocol.ids import NodeId
 from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
 from peacefs.protocol.messages import ChunkLayout, GetLayout, Layout
@@ -77,11 +77,15 @@ class FileReader:
             begin += chunk.length
 
     def _relocate(self, index: int, known: ChunkLayout) -> fx.Steps[ChunkLayout]:
-        """Where the chunk is now. A file that has since changed still begins with the chunks it had."""
+        """Where the chunk is now. Raises FileChanged if it is not the chunk that was opened."""
         layout = yield from fx.call(GetLayout(self._token), Layout)
         found = layout.chunks[index] if index < len(layout.chunks) else None
-        if found is None or (found.chunk, found.version) != (known.chunk, known.version):
-            raise FileNotFound("the file was replaced while it was being read")
+        if found is None or (found.chunk, found.version, found.length) != (
+            known.chunk,
+            known.version,
+            known.length,
+        ):
+            raise FileChanged("the file was changed or replaced while it was being read; open it again")
         return found
 
 

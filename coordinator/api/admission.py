@@ -1,16 +1,18 @@
 """How many HTTP requests the coordinator works on at once; whoever comes then is told to come again.
 
 A connection more than `http_connections_max` is closed without a word; so many requests are far fewer, and each of
-them gets an answer that clients repeat after. What tells how the coordinator fares is always let in.
+them gets an answer that clients repeat after. One client, be it as busy as it likes, leaves some to others. What
+tells how the coordinator fares is always let in.
 """
 
 from __future__ import annotations
 
 import time
 
-from peacefs.protocol.asgi import App, Receive, Scope, Send
+from peacefs.protocol.asgi import App, Receive, Scope, Send, client_host
 from peacefs.protocol.errors import Overloaded
-from peacefs.protocol.limits import http_requests_in_flight_max
+from peacefs.protocol.limits import http_requests_in_flight_max, http_requests_in_flight_per_client_max
+from peacefs.protocol.service.client_shares import Shares, client_of
 from peacefs.protocol.webhdfs.answers import fault_answer, send_answer
 
 from .request_metrics import operation_of, request_seconds
@@ -21,22 +23,37 @@ _ALWAYS = ("/metrics", "/v1/status")
 class Admission:
     """Stands before another application. Used from one event loop only."""
 
-    def __init__(self, app: App, *, in_flight_max: int = http_requests_in_flight_max) -> None:
+    def __init__(
+        self,
+        app: App,
+        *,
+        in_flight_max: int = http_requests_in_flight_max,
+        per_client_max: int = http_requests_in_flight_per_client_max,
+    ) -> None:
         self._app = app
-        self._in_flight_max = in_flight_max
-        self.in_flight = 0
+        self._shares = Shares(in_flight_max, per_client_max)
         self.refused = 0
 
+    @property
+    def in_flight(self) -> int:
+        """How many requests are under way, without those that tell how the coordinator fares."""
+        return self._shares.total
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self.in_flight >= self._in_flight_max and scope.get("path") not in _ALWAYS:
+        client = client_of(client_host(scope))
+        is_counted = scope.get("path") not in _ALWAYS
+        if is_counted and not self._shares.take(client):
             self.refused += 1
-            refusal = Overloaded(f"{self.in_flight} requests are under way already; try again")
+            own = self._shares.of(client)
+            refusal = Overloaded(
+                f"{self.in_flight} requests are under way already, {own} of them yours; try again"
+            )
             await send_answer(scope, send, fault_answer(refusal, scope))
             return
-        self.in_flight += 1
         began_s = time.perf_counter()
         try:
             await self._app(scope, receive, send)
         finally:
-            self.in_flight -= 1
+            if is_counted:
+                self._shares.give_back(client)
             request_seconds.labels(operation_of(scope)).observe(time.perf_counter() - began_s)

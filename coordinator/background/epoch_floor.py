@@ -11,9 +11,15 @@ from peacefs.coordinator.metadata.epochs import Epochs
 from peacefs.coordinator.metadata.group_commit import no_room
 from peacefs.coordinator.metadata.store import MetadataFault, MetadataFull, Reader
 from peacefs.coordinator.operations.context import Commit
+from peacefs.protocol.errors import ServiceUnready
 from peacefs.protocol.ids import NodeId
 
 log = logging.getLogger("peacefs.coordinator")
+
+_ADVICE = (
+    "Restore a backup (`peacefs metadata restore`), or go on without them (`peacefs metadata accept-loss`); until "
+    "then names can be read and not changed, and datanodes delete nothing"
+)
 
 
 class EpochDesk:
@@ -27,26 +33,46 @@ class EpochDesk:
         unclaimed: Unclaimed,
         on_fault: Callable[[MetadataFault], NoReturn],
     ) -> None:
-        """`on_fault` is called when the metadata can no longer be written."""
+        """`on_fault` is called when the metadata can no longer be written; `commit` asks nobody."""
         self._epochs = epochs
         self._reader = reader
         self._commit = commit
         self._unclaimed = unclaimed
         self._on_fault = on_fault
+        #: Whether commits are missing, and nobody has accepted that yet: nothing may be changed then.
+        self.lacks_commits = reader.lacks_commits()
+        if self.lacks_commits:
+            log.error("commits of this metadata are missing. %s", _ADVICE)
 
     def epoch(self) -> int:
         return self._epochs.numbering.epoch
 
-    def seen(self, node: NodeId, epoch: int) -> None:
-        """A datanode, which is to be told our epoch, has seen this one. Raises ServiceUnready on a full disk."""
-        before = self.epoch()
+    def refuse_without_commits(self) -> None:
+        """Raise ServiceUnready while commits are missing: whatever is changed now would go another way."""
+        if self.lacks_commits:
+            raise ServiceUnready(
+                f"commits of the coordinator's metadata are missing: nothing is changed. {_ADVICE}"
+            )
+
+    def seen(self, node: NodeId, epoch: int, commit: int = 0) -> None:
+        """A datanode, which is to be told our epoch, has seen these. Raises ServiceUnready on a full disk."""
+        before, lacked = self.epoch(), self.lacks_commits
         try:
-            is_older = self._epochs.accept(node, epoch)
+            is_older = self._epochs.accept(node, epoch, commit)
         except MetadataFull:
             raise no_room() from None
         except MetadataFault as fault:
             self._on_fault(fault)
-        if is_older:
+        self.lacks_commits = self._reader.lacks_commits()
+        if self.lacks_commits and not lacked:
+            log.error(
+                "datanode %s has heard of commit %d, which this metadata lacks: names that were acknowledged are "
+                "missing. %s",
+                node,
+                commit,
+                _ADVICE,
+            )
+        if is_older and self.epoch() != before:
             log.warning(
                 "datanode %s has seen epoch %d, this metadata was of epoch %d: it was restored from a backup. "
                 "Chunks that it does not know are kept until the floor is released; the epoch is %d now",
@@ -58,12 +84,14 @@ class EpochDesk:
 
     async def raise_floor(self, now_s: float) -> None:
         """To be called now and then: commits that all numbers drawn a token's lifetime ago are settled."""
+        self.refuse_without_commits()
         floor = self._epochs.settled(now_s)
         if floor is not None and floor > self._reader.floor():
             await self._commit(lambda tx: tx.raise_floor(floor))
 
     async def release_floor(self) -> UnclaimedCounts | None:
-        """What may be deleted from now on; None when the floor was not held."""
+        """What may be deleted from now on; None when the floor was not held. Raises ServiceUnready."""
+        self.refuse_without_commits()
         if not await self._commit(lambda tx: tx.release_floor()):
             return None
         counts = self._unclaimed.counts(self.epoch())
@@ -73,3 +101,11 @@ class EpochDesk:
             counts.chunks_of_earlier_epochs,
         )
         return counts
+
+    async def accept_loss(self) -> bool:
+        """Go on without the commits that are missing; the floor stays held. Return whether any were."""
+        accepted = await self._commit(lambda tx: tx.accept_lost_commits())
+        self.lacks_commits = self._reader.lacks_commits()
+        if accepted:
+            log.warning("the loss of commits was accepted: names can be changed again. The floor stays held")
+        return accepted

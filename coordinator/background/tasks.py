@@ -24,6 +24,7 @@ from peacefs.coordinator.rpc.server import NodeServer
 from peacefs.coordinator.supervision.service import Supervising
 from peacefs.protocol.errors import ServiceUnready
 from peacefs.protocol.limits import (
+    commit_record_interval_s,
     load_chunks_per_turn,
     lost_replicas_per_turn,
     repair_tick_interval_s,
@@ -58,16 +59,21 @@ class OwnWork:
         nodes: NodeServer,
         supervising: Supervising,
         epochs: EpochDesk,
+        sync_record: Callable[[], None],
         *,
         collect_temporary_hours: float | None,
     ) -> None:
-        """Temporary files that have been left for so many hours are deleted; None for never."""
+        """`sync_record` makes the commit record durable, and may take its time.
+
+        Temporary files that have been left for so many hours are deleted; None for never.
+        """
         self._reader = reader
         self._cluster = cluster
         self._files = files
         self._nodes = nodes
         self._supervising = supervising
         self._epochs = epochs
+        self._sync_record = sync_record
         self._collect_temporary_hours = collect_temporary_hours
         self._tidy_at_s = 0.0
         self._tasks: list[asyncio.Task[None]] = []
@@ -91,6 +97,7 @@ class OwnWork:
             self._collect_temporary_files(),
             self._empty_trash(),
             self._supervise(),
+            self._keep_record(),
         ):
             task = asyncio.create_task(work, context=by_itself)
             task.add_done_callback(ended)
@@ -182,6 +189,11 @@ class OwnWork:
         while True:
             await asyncio.sleep(trash_look_interval_s)
             await self._files.trash.empty()
+
+    async def _keep_record(self) -> None:
+        while True:
+            await asyncio.sleep(commit_record_interval_s)
+            await asyncio.to_thread(self._sync_record)
 
     async def _supervise(self) -> None:
         while True:

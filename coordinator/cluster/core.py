@@ -42,6 +42,7 @@ from .safe_mode import Readiness
 from .slow_peers import SlowHops, Slowness
 from .standing import SERVICES, Service
 from .streams import Streams
+from .transient_chunks import TransientChunks
 
 
 @dataclass(slots=True)
@@ -72,6 +73,7 @@ class Cluster:
         self.replicas_lost_total = 0
         self._hearsay = Hearsay()
         self.abandonment = Abandonment()
+        self.transient = TransientChunks()
         self._ticked_s = now_s
         #: Whether chunks that clients write leave something of a datanode for copies.
         self.has_room: Callable[[NodeId], bool] = lambda node: True
@@ -121,13 +123,15 @@ class Cluster:
             for node_id in self.chunks.know(record, holders):
                 self._hearsay.confirm(node_id, record.chunk)
 
-    def freed(self, records: Sequence[ChunkRecord]) -> list[Order]:
-        """No file refers to these chunks any more."""
-        doomed: dict[NodeId, list[Replica]] = {}
+    def freed(self, now_s: float, records: Sequence[ChunkRecord]) -> list[Order]:
+        """No file refers to these chunks any more. Their replicas stay for a while: see `transient_chunks`."""
         for record in records:
-            for node in self.chunks.forget(record.chunk):
-                doomed.setdefault(node, []).append(Replica(record.chunk, record.version, record.length))
-        return delete_orders(doomed)
+            state = self.chunks.get(record.chunk)
+            corrupt = () if state is None else state.corrupt
+            holders = [node for node in self.chunks.forget(record.chunk) if node not in corrupt]
+            replica = Replica(record.chunk, record.version, record.length)
+            self.transient.free(now_s, replica, holders, corrupt)
+        return delete_orders(self.transient.take_excess())
 
     # -- what datanodes say ------------------------------------------------------------------------
 
@@ -157,9 +161,11 @@ class Cluster:
         orders = self._take_in(now_s, node_id, beat.added)
         for replica in beat.removed:
             self.chunks.drop(node_id, replica.chunk)
+            self.transient.drop(node_id, replica.chunk)
             self.repair.dropped(replica.chunk, node_id)
         for replica in beat.corrupt:
             self._hearsay.confirm(node_id, replica.chunk)
+            self.transient.drop(node_id, replica.chunk)
             self.chunks.spoil(node_id, replica.chunk)
         return orders
 
@@ -186,6 +192,10 @@ class Cluster:
     def _take_in(self, now_s: float, node_id: NodeId, replicas: Sequence[Replica]) -> list[Order]:
         doomed: dict[NodeId, list[Replica]] = {}
         for replica in replicas:
+            if self.transient.hold(node_id, replica.chunk):
+                self._hearsay.confirm(node_id, replica.chunk)
+                self.balancer.reported(node_id, replica, self.chunks, self.members)
+                continue
             if not self.chunks.hold(node_id, replica):
                 doomed.setdefault(node_id, []).append(replica)
                 continue
@@ -279,12 +289,13 @@ class Cluster:
         self._streams.close_overdue(now_s)
         self._placed.forget_old(now_s)
         ticked.slowness = self.slow_hops.judge(now_s)
+        ticked.orders = delete_orders(self.transient.take_due(now_s))
         if self.ready(now_s):
             ticked.copies = self.repair.plan(
                 now_s, self.chunks, self.members, self._placement.target_chooser(), self.has_room
             )
             ticked.copies += self.balancer.tick(now_s, self.chunks, self.members, self.repair)
-            ticked.orders = self._clean_up(now_s, floor)
+            ticked.orders += self._clean_up(now_s, floor)
         return ticked
 
     def _clean_up(self, now_s: float, floor: ChunkId) -> list[Order]:
@@ -365,9 +376,8 @@ class Cluster:
         Those that are to leave come after those that stay.
         """
         state = self.chunks.get(chunk)
-        if state is None:
-            return []
-        return self._placement.nearest_first(state.holders, near_host)
+        holders = self.transient.holders(chunk) if state is None else state.holders
+        return self._placement.nearest_first(holders, near_host)
 
     @property
     def chunks_with_leave(self) -> Set[ChunkId]:

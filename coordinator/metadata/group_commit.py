@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from peacefs.protocol.errors import Overloaded, ServiceUnready
-from peacefs.protocol.limits import commit_batch_max, commit_queue_max
+from peacefs.protocol.limits import commit_batch_max, commit_queue_max, metadata_tend_interval_s
 
 from .store import Metadata, MetadataFault, MetadataFull, Outcome, Transaction
 
@@ -102,6 +102,12 @@ class GroupCommit:
 
     def _run(self) -> None:
         while (batch := self._next_batch()) is not None:
+            try:
+                self._metadata.tend(idle=not batch)
+            except MetadataFault as fault:
+                self._fail([waiting for waiting in batch if waiting.future.set_running_or_notify_cancel()])
+                self._on_fatal(fault)
+                return
             # A caller may have given up while it waited; from here on its request is not taken back.
             batch = [waiting for waiting in batch if waiting.future.set_running_or_notify_cancel()]
             if not batch:
@@ -124,12 +130,12 @@ class GroupCommit:
             self.deliver(partial(_settle_all, batch, outcomes))
 
     def _next_batch(self) -> list[_Waiting] | None:
-        """What waits, up to the limit; None when all is done and the end was asked for."""
+        """What waits, up to a limit, nothing after a pause; None when the end was asked for and all is done."""
         with self._changed:
-            while not self._waiting:
+            if not self._waiting:
                 if self._closed:
                     return None
-                self._changed.wait()
+                self._changed.wait(metadata_tend_interval_s)
             return [self._waiting.popleft() for _ in range(min(len(self._waiting), self._batch_max))]
 
     def _tell_of_room(self) -> None:

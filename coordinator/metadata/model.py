@@ -1,4 +1,4 @@
-"""What the namespace is made of, as values: no SQL, no wire format, no behaviour."""
+"""The values that the namespace consists of: no SQL, no wire format, no decisions."""
 
 from __future__ import annotations
 
@@ -220,3 +220,20 @@ class Run(NamedTuple):
     pid: int
     since_ms: int
     ended_ms: int | None
+
+
+def status_as(name: str, inode: Inode) -> FileStatus:
+    """The status of an inode under a name; the name is empty for the path that was itself asked for."""
+    return FileStatus(
+        name,
+        inode.kind,
+        inode.length,
+        inode.owner,
+        inode.group,
+        inode.permission,
+        inode.modified_ms,
+        inode.accessed_ms,
+        inode.block_bytes,
+        inode.replication,
+        inode.inode,
+    )

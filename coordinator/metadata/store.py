@@ -213,6 +213,10 @@ class Reader(ABC):
         """Whether the floor stays where it is until it is released: see `Metadata.hold_floor`."""
 
     @abstractmethod
+    def lacks_commits(self) -> bool:
+        """Return whether commits are known to be missing, which nobody has accepted yet."""
+
+    @abstractmethod
     def close(self) -> None: ...
 
 
@@ -377,6 +381,10 @@ class Transaction(Reader):
         """Raises the floor unless it is held; never lowers it."""
 
     @abstractmethod
+    def accept_lost_commits(self) -> bool:
+        """Gives up the commits that are missing; the floor stays held. Whether there were any."""
+
+    @abstractmethod
     def release_floor(self) -> bool:
         """Lets the floor rise again. Whether it was held."""
 
@@ -388,20 +396,35 @@ class Metadata(ABC):
     cluster_id: str
     #: Whether the last commit that had something to write found room on the disk.
     has_room: bool = True
+    #: The number of the last commit that is durable.
+    tx_durable: int
 
     @abstractmethod
     def begin_epoch(self, above: int = 0) -> int:
         """Commits an epoch above the last one and above `above`; returns it. Inode numbers begin with it.
 
+        If it is not the next one, somebody else has had those between, and numbers of commits move above theirs.
         Every coordinator begins one before its first `commit`. Raises MetadataFault, MetadataFull.
         """
 
     @abstractmethod
-    def hold_floor(self) -> None:
+    def hold_floor(self, *, commits_are_missing: bool = False) -> None:
         """Commits that the floor stays where it is, now and after restarts: unknown chunks may be precious.
 
-        Raises MetadataFault, MetadataFull.
+        If commits are missing, that is kept as well until somebody accepts it. Raises MetadataFault, MetadataFull.
         """
+
+    @abstractmethod
+    def tend(self, *, idle: bool) -> None:
+        """Do what is due beside the commits, to be called often by the thread that commits.
+
+        The log is copied into the store when it has been waiting for that for long, or at once when the thread is
+        idle. Raises MetadataFault when that fails, or when the store is no longer where it was.
+        """
+
+    @abstractmethod
+    def sync_record(self) -> None:
+        """Make durable what is known of the last commit beside the store. Raises MetadataFault."""
 
     @abstractmethod
     def commit(self, requests: Sequence[Callable[[Transaction], Any]]) -> list[Outcome]:

@@ -1,4 +1,4 @@
-"""Making files: CREATE checks and commits nothing; completion makes the name and publishes, in one commit."""
+"""Create files: CREATE checks and commits nothing; completion creates the name and publishes it in one commit."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from peacefs.coordinator.metadata.model import ChunkRecord, Inode, InodeId, Kind, Usage
 from peacefs.coordinator.metadata.store import Reader, Transaction
 from peacefs.protocol.errors import AccessDenied, BadRequest, FileAlreadyExists, FileNotFound
+from peacefs.protocol.limits import replication_default, replication_max
 from peacefs.protocol.messages import WrittenChunk
 
 from .directories import make_directories, only_mode_bits
@@ -158,3 +159,10 @@ def _asked(file: FileToComplete) -> Asked:
     """Tells two completions apart by the file's data: a body that is sent again is written to other chunks."""
     chunks = [(chunk.length, chunk.checksum) for chunk in file.chunks]
     return Asked(file.request_id, (str(file.path), chunks))
+
+
+def checked_replication(wanted: int) -> int:
+    """The number asked for, the default for zero. Raises BadRequest."""
+    if not 0 <= wanted <= replication_max:
+        raise BadRequest(f"replication {wanted} is out of range: 1 to {replication_max}")
+    return wanted or replication_default

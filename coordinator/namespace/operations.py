@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Generator
 from dataclasses import dataclass
 
-from peacefs.coordinator.metadata.inode_status import status_as
 from peacefs.coordinator.metadata.model import (
     ChunkRecord,
     ContentSummary,
@@ -21,6 +20,7 @@ from peacefs.coordinator.metadata.model import (
     ListPage,
     Quota,
     Usage,
+    status_as,
 )
 from peacefs.coordinator.metadata.store import Reader, Transaction
 from peacefs.protocol.errors import BadRequest, FileAlreadyExists, FileNotFound, PathIsNotEmptyDirectory

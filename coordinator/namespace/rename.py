@@ -21,15 +21,20 @@ a directory.
 
 A source that is gone and a target that came from just there, not long ago, are a rename whose answer was lost:
 repeated, it succeeds again, in every mode.
+
+`exchange` swaps what two names of one directory refer to, for as many pairs as must change together: a tree that
+was prepared out of sight takes the place of another in one commit, and the other still exists. Both names of a
+pair are in one directory, so no tree crosses the boundary of a quota.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from peacefs.coordinator.metadata.model import ChunkRecord, Inode, Kind, Origin, RenameMode, Usage
+from peacefs.coordinator.metadata.model import ChunkRecord, Inode, InodeId, Kind, Origin, RenameMode, Usage
 from peacefs.coordinator.metadata.store import Transaction
-from peacefs.protocol.errors import FileAlreadyExists, FileNotFound, PathError, RenameRefused
+from peacefs.protocol.errors import FileAlreadyExists, FileNotFound, IllegalChange, PathError, RenameRefused
 from peacefs.protocol.limits import rename_memory_s
 
 from .paths import NamespacePath, check_creatable, check_name_length
@@ -146,3 +151,31 @@ def _charge(tx: Transaction, source: Way, target: Way, replaced: Inode | None) -
     given_up = Usage(0, 0) if replaced is None else tree_usage(tx, enters, replaced)
     moved = tree_usage(tx, set(leaves) ^ set(enters), source.deepest)
     charge(tx, (leaves, less(moved)), (enters, moved), (enters, less(given_up)))
+
+
+Pair = tuple[NamespacePath, NamespacePath]
+
+
+def exchange(tx: Transaction, pairs: Sequence[Pair], now_ms: int) -> None:
+    """Raises FileNotFound, IllegalChange for a pair that is not of one directory, SnapshotRefused."""
+    for one, other in pairs:
+        if one.is_root or other.is_root or one == other or one.components[:-1] != other.components[:-1]:
+            raise IllegalChange(f"{one} and {other} are not two names of one directory")
+    for one, other in pairs:
+        parent, first = _existing(tx, one)
+        _, second = _existing(tx, other)
+        refuse_snapshotted(tx, first, one)
+        refuse_snapshotted(tx, second, other)
+        tx.remove_entry(parent, one.name)
+        tx.remove_entry(parent, other.name)
+        tx.add_entry(parent, one.name, second)
+        tx.add_entry(parent, other.name, first)
+        tx.touch(parent, now_ms)
+
+
+def _existing(tx: Transaction, path: NamespacePath) -> tuple[InodeId, InodeId]:
+    """The directory of a path, and what it names."""
+    way: Way = find(tx, path)
+    if not way.is_whole:
+        raise FileNotFound(f"File does not exist: {path}")
+    return way.parent, way.last

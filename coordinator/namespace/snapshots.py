@@ -10,8 +10,7 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
-from peacefs.coordinator.metadata.inode_status import status_as
-from peacefs.coordinator.metadata.model import FileStatus, Inode, InodeId, Kind, ListPage, Snapshot
+from peacefs.coordinator.metadata.model import FileStatus, Inode, InodeId, Kind, ListPage, Snapshot, status_as
 from peacefs.coordinator.metadata.store import ROOT, Reader, Transaction
 from peacefs.protocol.errors import (
     BadRequest,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 from peacefs.coordinator.metadata.model import Inode, InodeId, Lease
@@ -196,6 +197,10 @@ class Appending:
         publication = await self._at.commit(lambda tx: namespace.complete_append(tx, wanted, self._at.now_ms()))
         self._at.free(self._superseded.add(self._at.monotonic(), publication.freed))
         return replace(publication, freed=[])
+
+    def beginning(self, lease: Lease) -> AbstractContextManager[None]:
+        """Until `hold`: the lease of a file that is being published while it is written."""
+        return self._leases.beginning(lease)
 
     def hold(self, inode: InodeId, lease: Lease) -> None:
         """The writer of a file that was published while it is being written."""

@@ -57,9 +57,19 @@ class Workplace:
         return await self.commit(lambda tx: once(tx, asked, self.now_ms(), change))
 
     def free(self, records: Sequence[ChunkRecord]) -> None:
-        """Has the replicas dropped of chunks that no file refers to any more."""
+        """Has the replicas dropped of chunks that no file refers to any more, once nobody reads them."""
         if records:
-            self.send(self.cluster.freed(records))
+            self.send(self.cluster.freed(self.monotonic(), records))
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether `until_ready` holds nobody."""
+        return self.cluster.ready(self.monotonic())
+
+    @property
+    def held(self) -> int:
+        """How many requests `until_ready` holds."""
+        return len(self._waiting)
 
     async def until_ready(self) -> None:
         """Holds a request while a coordinator that has just started waits for its datanodes. Raises SafeMode."""

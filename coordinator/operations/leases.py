@@ -10,6 +10,8 @@ A coordinator that has just started knows no lease. What the metadata has on rec
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from peacefs.coordinator.metadata.model import InodeId, Lease
@@ -29,6 +31,17 @@ class Leases:
     def __init__(self, now_s: float) -> None:
         self._started_s = now_s
         self._held: dict[InodeId, _Held] = {}
+        #: Under way into the metadata: seen there before `hold` says of which file they are.
+        self._begun: set[Lease] = set()
+
+    @contextmanager
+    def beginning(self, lease: Lease) -> Iterator[None]:
+        """Have a lease respected that is committed with a file that has no inode yet, until it is held."""
+        self._begun.add(lease)
+        try:
+            yield
+        finally:
+            self._begun.discard(lease)
 
     def check_free(self, now_s: float, inode: InodeId, recorded: Lease | None, holder: str, what: str) -> None:
         """Raises AlreadyBeingCreated when anybody but `holder` has the lease of `inode`.
@@ -37,7 +50,11 @@ class Leases:
         """
         self._forget_silent(now_s)
         held = self._held.get(inode)
-        lease = held.lease if held is not None else recorded if now_s - self._started_s < lease_s else None
+        if held is not None:
+            lease: Lease | None = held.lease
+        else:
+            is_respected = now_s - self._started_s < lease_s or recorded in self._begun
+            lease = recorded if is_respected else None
         if lease is not None and lease.holder != holder:
             raise AlreadyBeingCreated(
                 f"Failed to {what} because this file lease is currently owned by {lease.holder}"

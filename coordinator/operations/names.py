@@ -10,11 +10,11 @@ from peacefs.coordinator.metadata.store import Transaction
 from peacefs.coordinator.namespace import access_checks as checks
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace import snapshots
-from peacefs.coordinator.namespace.namespace_exchange import exchange
+from peacefs.coordinator.namespace.create import checked_replication
 from peacefs.coordinator.namespace.paths import NamespacePath, parse_path
 from peacefs.coordinator.namespace.permissions import Access, Caller
 from peacefs.coordinator.namespace.reclaim import forget_answers_step, reclaim_step
-from peacefs.coordinator.namespace.replication_bounds import checked_replication
+from peacefs.coordinator.namespace.rename import exchange
 from peacefs.coordinator.namespace.retry_cache import Applied, Asked, first_answer, once
 from peacefs.coordinator.namespace.snapshots import changeable_path
 from peacefs.protocol.errors import FileNotFound

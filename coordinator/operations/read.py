@@ -1,9 +1,16 @@
-"""Reading files: leave to read, and where the chunks are."""
+"""Reading files: leave to read, and where the chunks are.
+
+An open looks once: the chunks, and so the length, are those of one moment, and the token holds on to them. Nothing
+that is looked up later with the token can be another file, or another version of it.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+import msgspec
 
 from peacefs.coordinator.cluster.membership import Node, State
 from peacefs.coordinator.metadata.model import FileChunk, FileStatus, Kind
@@ -12,11 +19,11 @@ from peacefs.coordinator.namespace import access_checks, snapshots
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.permissions import Access
-from peacefs.protocol.errors import ChunkUnavailable, PathIsDirectory
+from peacefs.protocol.errors import ChunkUnavailable, FileChanged, FileNotFound, PathError, PathIsDirectory
 from peacefs.protocol.ids import ChunkId
-from peacefs.protocol.limits import read_token_lifetime_s
+from peacefs.protocol.limits import read_token_chunks_max, read_token_lifetime_s
 from peacefs.protocol.messages import ChunkLayout, Done, GetLayout, Hop, Layout, Replica, ReportCorrupt, Usage
-from peacefs.protocol.tokens import ChunkRead, FileRead
+from peacefs.protocol.tokens import ChunkRead, FileRead, FileVersion
 
 from .context import Workplace
 
@@ -56,19 +63,17 @@ class FileLocations:
 
 
 @dataclass(frozen=True, slots=True)
-class _ReadableFile:
-    """A file that the caller may read, and where it was found: now, or in a snapshot."""
+class _OpenedFile:
+    """A file that the caller may read and its chunks, of one moment: now, or when a snapshot was taken."""
 
     path: str
     status: FileStatus
-    place: snapshots.Place
-
-    def chunks(self) -> list[FileChunk]:
-        return namespace.layout(self.place.reader, self.status.inode)
+    chunks: list[FileChunk]
+    at_tx: int | None
 
 
 class Reading:
-    """A reader gets a token for the inode, so that what it opened stays what it reads, whatever is renamed."""
+    """A reader gets a token for what it opened: that stays what it reads, whatever is renamed or replaced."""
 
     def __init__(self, workplace: Workplace) -> None:
         self._at = workplace
@@ -82,9 +87,8 @@ class Reading:
         offset: int = 0,
     ) -> OpenTicket:
         """A datanode near the reader, and leave to read the file as it is now."""
-        file = self._readable_file(path, user)
-        await self._at.until_ready()
-        chunks = file.chunks()
+        file = await self._opened(path, user)
+        chunks = file.chunks
         node = self._gateway_for(file.path, chunks, client_host, exclude, offset)
         token = self._at.signer.sign(self._read_token(file, user))
         layout = self._layout(chunks, node.registration.data_host, first=node) if len(chunks) == 1 else None
@@ -94,18 +98,25 @@ class Reading:
 
     async def open_direct(self, path: str, user: str, client_host: str | None) -> tuple[str, Layout, FileStatus]:
         """For our own client, which reads from datanodes itself: the token, the layout, the status."""
-        file = self._readable_file(path, user)
-        await self._at.until_ready()
-        layout = self._layout(file.chunks(), client_host)
+        file = await self._opened(path, user)
+        layout = self._layout(file.chunks, client_host)
         return self._at.signer.sign(self._read_token(file, user)), layout, file.status
 
     async def layout(self, wanted: GetLayout, reader_host: str | None) -> Layout:
-        """Where the chunks of an open file are now."""
+        """Where the chunks of an open file are now: of the version that was opened, and of no other.
+
+        Raises FileNotFound for a file that was deleted, and FileChanged for one that was replaced or changed, once
+        nobody has that version any more.
+        """
         token = self._at.signer.verify(wanted.token, FileRead, self._at.wall_clock())
         await self._at.until_ready()
-        reader = self._at.reader if token.at_tx is None else self._at.reader.at(token.at_tx, ROOT)
-        namespace.status_of_inode(reader, token.inode)
-        return self._layout(namespace.layout(reader, token.inode), reader_host)
+        opened = token.opened
+        are_told = len(opened.chunks) == opened.count
+        chunks = [FileChunk(*each) for each in opened.chunks] if are_told else self._chunks_opened(token)
+        layout = self._layout(chunks, reader_host)
+        if are_told and not all(chunk.replicas for chunk in layout.chunks):
+            self._check_unchanged(token, chunks)
+        return layout
 
     async def report_corrupt(self, report: ReportCorrupt) -> Done:
         """A reader met bad bytes; the datanode is asked to check."""
@@ -115,11 +126,10 @@ class Reading:
 
     async def block_locations(self, path: str, user: str, offset: int, length: int) -> FileLocations:
         """The chunks that overlap a range of a file."""
-        file = self._readable_file(path, user)
-        await self._at.until_ready()
+        file = await self._opened(path, user)
         blocks = []
         at = 0
-        for chunk in file.chunks():
+        for chunk in file.chunks:
             if at < offset + length and at + chunk.length > offset:
                 blocks.append(BlockLocation(chunk, at, self._at.cluster.locations(chunk.chunk)))
             at += chunk.length
@@ -129,25 +139,74 @@ class Reading:
         """Of the whole cluster, replicas counted one by one."""
         return self._at.cluster.members.space()
 
-    def _readable_file(self, path: str, user: str) -> _ReadableFile:
+    async def _opened(self, path: str, user: str) -> _OpenedFile:
+        """The file as it is when this returns; nothing may be awaited before the replicas are looked up."""
+        if not self._at.is_ready:
+            # What cannot be opened is refused at once.
+            self._open(path, user)
+            await self._at.until_ready()
+        return self._open(path, user)
+
+    def _open(self, path: str, user: str) -> _OpenedFile:
         parsed, caller = parse_path(path), self._at.callers.of(user)
         with self._at.reader.view():
             access_checks.check_way_to_snapshots(self._at.reader, parsed, caller)
             place = snapshots.locate(self._at.reader, parsed)
             access_checks.check_access(place.reader, place.path, caller, Access.READ)
             status = namespace.status(place.reader, place.path)
+            chunks = namespace.layout(place.reader, status.inode)
         if status.kind is Kind.DIRECTORY:
             raise PathIsDirectory(f"Path is not a file: {path}")
-        return _ReadableFile(path, status, place)
+        assert sum(chunk.length for chunk in chunks) == status.length, f"{path} is not as long as its chunks"
+        return _OpenedFile(path, status, chunks, place.snapshot.at_tx if place.snapshot else None)
 
-    def _read_token(self, file: _ReadableFile, user: str) -> FileRead:
+    def _read_token(self, file: _OpenedFile, user: str) -> FileRead:
         return FileRead(
             expires_s=self._at.wall_clock() + read_token_lifetime_s,
             path=file.path,
             inode=file.status.inode,
             user=user,
-            at_tx=file.place.snapshot.at_tx if file.place.snapshot else None,
+            opened=_version(file.chunks),
+            at_tx=file.at_tx,
         )
+
+    def _chunks_opened(self, token: FileRead) -> list[FileChunk]:
+        """The chunks of a file that are too many for its token; of a file that was extended since, the first."""
+        with self._at.reader.view():
+            chunks = self._references(token)[: token.opened.count]
+            if _version(chunks) != token.opened:
+                raise self._changed(token)
+        return chunks
+
+    def _check_unchanged(self, token: FileRead, chunks: Sequence[FileChunk]) -> None:
+        """Tell a file whose replicas are lost from one that has changed since it was opened, by raising for it."""
+        with self._at.reader.view():
+            known = {reference.chunk for reference in self._references(token)}
+            if not known.issuperset(chunk.chunk for chunk in chunks):
+                raise self._changed(token)
+
+    def _references(self, token: FileRead) -> list[FileChunk]:
+        """The chunks that the file of a token has now. Raises FileNotFound, FileChanged. In a view."""
+        reader = self._at.reader if token.at_tx is None else self._at.reader.at(token.at_tx, ROOT)
+        try:
+            namespace.status_of_inode(reader, token.inode)
+        except FileNotFound:
+            self._check_not_replaced(token)
+            raise
+        return namespace.layout(reader, token.inode)
+
+    def _check_not_replaced(self, token: FileRead) -> None:
+        """Raise FileChanged if there is another file in the place of one that has gone."""
+        try:
+            place = snapshots.locate(self._at.reader, parse_path(token.path))
+            namespace.status(place.reader, place.path)
+        except PathError:
+            return
+        raise self._changed(token)
+
+    @staticmethod
+    def _changed(token: FileRead) -> FileChanged:
+        return FileChanged(f"{token.path} was changed or replaced since it was opened; open it again")
 
     def _layout(self, chunks: Sequence[FileChunk], reader_host: str | None, first: Node | None = None) -> Layout:
         """The chunks, of one look-up, tell the length too: the file may be extended or cut meanwhile.
@@ -193,3 +252,12 @@ class Reading:
                 if node.state is State.ALIVE and node.http_name not in exclude:
                     return node
         raise ChunkUnavailable(f"no datanode is alive to read {path} from")
+
+
+def _version(chunks: Sequence[FileChunk]) -> FileVersion:
+    """The chunks as a token has them."""
+    told = [(chunk.chunk, chunk.version, chunk.length) for chunk in chunks]
+    if len(told) <= read_token_chunks_max:
+        return FileVersion(told, len(told))
+    digest = hashlib.blake2b(msgspec.msgpack.encode(told), digest_size=16).digest()
+    return FileVersion([], len(told), digest)

@@ -11,8 +11,8 @@ from peacefs.coordinator.metadata.model import InodeId, Lease
 from peacefs.coordinator.metadata.store import Transaction
 from peacefs.coordinator.namespace import access_checks
 from peacefs.coordinator.namespace import operations as namespace
+from peacefs.coordinator.namespace.create import checked_replication
 from peacefs.coordinator.namespace.paths import parse_path
-from peacefs.coordinator.namespace.replication_bounds import checked_replication
 from peacefs.coordinator.namespace.resolution import check_writer
 from peacefs.coordinator.namespace.retry_cache import check_request_id
 from peacefs.coordinator.namespace.snapshots import changeable_path
@@ -221,8 +221,9 @@ class Writing:
             publication = self._publish(tx, file)
             return publication, *namespace.lease_published(tx, file.path, drawn, before=before)
 
-        publication, inode, lease = await self._at.commit(change)
-        self._appending.hold(inode, lease)
+        with self._appending.beginning(drawn):
+            publication, inode, lease = await self._at.commit(change)
+            self._appending.hold(inode, lease)
         completion = new_request_id()
         return (
             self._appending.lease_token(token.path, inode, lease, token.replication, completion),
@@ -231,10 +232,13 @@ class Writing:
 
     @contextmanager
     def _publishing(self, writer: str, written: Sequence[WrittenChunk]) -> Iterator[None]:
-        """What is refused for good is given up for the writer: nothing else would ever be made of it."""
-        chunks = [chunk.chunk for chunk in written]
+        """Announce verified chunks to readers, who may see their commit before it is taken in.
+
+        What is refused for good is given up for the writer: nothing else would ever be made of it.
+        """
+        chunks, cluster = [chunk.chunk for chunk in written], self._at.cluster
         try:
-            with self._at.cluster.abandonment.publishing(chunks):
+            with cluster.abandonment.publishing(chunks), cluster.transient.publishing(written):
                 yield
         except PeacefsError as refusal:
             if not refusal.retriable:

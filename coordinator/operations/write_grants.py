@@ -14,8 +14,8 @@ from zlib import crc32
 from peacefs.coordinator.cluster.commands import Order
 from peacefs.coordinator.namespace.checkpoint_root import checkpoint_root
 from peacefs.coordinator.scheduling.checkpoint_estimates import Source
-from peacefs.coordinator.scheduling.fast_lane import FastLane
 from peacefs.coordinator.scheduling.scheduler import Scheduling
+from peacefs.coordinator.scheduling.statistics import FastLane
 from peacefs.coordinator.scheduling.write_sets import Ask, Effect, Push, Refuse, Wish
 from peacefs.protocol.errors import NoDatanodes
 from peacefs.protocol.ids import ChunkId, NodeId, show

@@ -33,6 +33,7 @@ from peacefs.protocol.limits import (
 from peacefs.protocol.messages import Failure, Message
 from peacefs.protocol.service.metrics import frames_sent
 
+from .audited_calls import AuditedCalls
 from .dispatch import CALLS_OF_CLIENTS, answer
 
 log = logging.getLogger("peacefs.coordinator")
@@ -41,10 +42,17 @@ log = logging.getLogger("peacefs.coordinator")
 class ClientLinks:
     """All framed connections of clients."""
 
-    def __init__(self, me: Identity, files: Files, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        me: Identity,
+        files: Files,
+        clock: Callable[[], float] = time.monotonic,
+        audited: AuditedCalls | None = None,
+    ) -> None:
         self.me = me
         self.files = files
         self.clock = clock
+        self.audited = audited
         self._open: set[ClientLink] = set()
         #: Those without a call under way, longest first. Who finds its connection closed makes another.
         self._idle: dict[ClientLink, None] = {}
@@ -188,7 +196,9 @@ class ClientLink(asyncio.Protocol):
     async def _answer(self, message: Message, tag: int) -> None:
         assert self._peer is not None
         try:
-            self._write(await answer(self._links.files, message, self._host, self._peer.name), tag)
+            links = self._links
+            reply = await answer(links.files, message, self._host, self._peer.name, audited=links.audited)
+            self._write(reply, tag)
         finally:
             self._answering = False
             self._links.ended(self)

@@ -235,7 +235,7 @@ class NodeLink(asyncio.Protocol):
             self.write(Done(), tag)
         else:
             self._send_out(server.cluster.heartbeat(now_s, self.name, message))
-            self.write(HeartbeatAck(server.epoch(), server.wall_clock()), tag)
+            self.write(HeartbeatAck(server.epoch(), server.wall_clock(), server.commit()), tag)
 
     def register(self, message: Register, tag: int) -> None:
         """What the datanode asked for a while ago; it has been silent since, for want of an answer."""
@@ -251,7 +251,7 @@ class NodeLink(asyncio.Protocol):
             raise ProtocolViolation(f"{self.name} registers as {message.node}")
         server.check_alone(message)
         self.process = message.process
-        server.on_epoch_seen(message.node, message.epoch_seen)
+        server.on_epoch_seen(message.node, message.epoch_seen, message.commit_seen)
         server.cluster.register(server.clock(), message)
         server.registered(self)
         server.files.schedule.registered(message.node, message.streams)
@@ -274,6 +274,7 @@ class NodeLink(asyncio.Protocol):
                 self._server.send([order])
 
     async def _answer(self, message: Message, tag: int) -> None:
-        reply = await answer(self._server.files, message, self._host, self.name, link=self.name)
+        server = self._server
+        reply = await answer(server.files, message, self._host, self.name, link=self.name, audited=server.audited)
         with contextlib.suppress(RuntimeError):
             self.write(reply, tag)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 
 from peacefs.coordinator.operations import write as writing
 from peacefs.coordinator.operations.files import Files
@@ -30,6 +31,8 @@ from peacefs.protocol.messages import (
     TakeLease,
 )
 
+from .audited_calls import AuditedCalls
+
 log = logging.getLogger("peacefs.coordinator")
 
 _WITH_A_TOKEN = (AllocateChunk, CompleteFile, RenewLease, AbandonLease, GetLayout, ReportCorrupt, StateWriteSet)
@@ -40,12 +43,27 @@ CALLS_OF_CLIENTS = (*_WITH_A_TOKEN, CreateFile, PublishFile, OpenFile, FlushFile
 
 
 async def answer(
-    files: Files, message: Message, host: str | None, who: str, *, link: NodeId | None = None
+    files: Files,
+    message: Message,
+    host: str | None,
+    who: str,
+    *,
+    link: NodeId | None = None,
+    audited: AuditedCalls | None = None,
 ) -> Message:
     """The reply to a call of `who`, on `host`; raises nothing, for a Failure is a reply too.
 
     `link` is the datanode over whose link the call came, if it is one: what grants can be pushed over.
     """
+    if audited is None:
+        return await _reply(files, message, host, who, link)
+    began_s = time.perf_counter()
+    reply = await _reply(files, message, host, who, link)
+    audited.tell(message, reply, host, is_datanode=link is not None, seconds=time.perf_counter() - began_s)
+    return reply
+
+
+async def _reply(files: Files, message: Message, host: str | None, who: str, link: NodeId | None) -> Message:
     try:
         if link is not None and isinstance(message, StreamEnded):
             return files.schedule.ended(link, message)

@@ -44,6 +44,7 @@ from peacefs.protocol.service.http_server import listen
 from peacefs.protocol.service.tls import TlsIdentity
 from peacefs.protocol.service.tls_listener import TlsListener
 
+from .audited_calls import AuditedCalls
 from .datanode_session import NodeLink
 from .fair_turns import Turns
 
@@ -58,16 +59,21 @@ class NodeServer:
         me: Identity,
         cluster: Cluster,
         epoch: Callable[[], int],
-        on_epoch_seen: Callable[[NodeId, int], None],
+        on_epoch_seen: Callable[[NodeId, int, int], None],
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
+        audited: AuditedCalls | None = None,
+        commit: Callable[[], int] = lambda: 0,
     ) -> None:
+        """`on_epoch_seen` is told which epoch and commit a datanode has seen; `commit` gives the last durable."""
         self.me = me
         self.cluster = cluster
         self.clock = clock
         self.wall_clock = wall_clock
+        self.audited = audited
         self.epoch = epoch
         self.on_epoch_seen = on_epoch_seen
+        self.commit = commit
         #: Set by the service, which builds Files with this server's `send`.
         self.files: Files
         #: Set by the service, too.

@@ -1,11 +1,27 @@
-"""Grants that may have ended without anybody's word: whom to ask about them, and when enough have denied. Pure."""
+"""Watch the grants in flight: find those that lapsed unreported, and those whose writers are idle. Pure.
+
+**Lapsed grants.** A grant may end without anybody's word. The monitor says which datanodes to ask about it, and
+when enough of them have denied knowing the stream.
+
+**Idle grants.** While a writer stalls, its capacity is lent to others. The paper returns capacity on completion,
+abort, or when a chain denies the stream, never by a deadline; a producer that sends a byte now and then would
+hold a chunk open for hours. So heads are asked periodically how much has arrived and how long they have waited
+for it. A stream whose head mostly waits for its writer loads neither disks nor links; its capacity is returned
+while it goes on, and taken again as soon as the stream uses it, whether or not others have it by then.
+
+Only waiting for the writer counts: a stream that is slow because a disk or a link is slow uses all that there is,
+and another in its place would make that slower.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from peacefs.protocol.ids import ChunkId, NodeId
-from peacefs.protocol.limits import grant_ask_interval_s, grant_clock_slack_s, grant_open_s
+from peacefs.protocol.limits import grant_ask_interval_s, grant_clock_slack_s, grant_open_s, trickle_look_s
+from peacefs.protocol.messages import StreamProgress
+from peacefs.topology.calibration import calibrate
+from peacefs.topology.model import Topology
 
 from .write_sets import Ask, InFlight
 
@@ -54,3 +70,49 @@ class GrantDoubts:
 def is_lapsed(now_s: float, grant: InFlight) -> bool:
     """Whether nobody can begin to use it any more, wherever the clocks are."""
     return now_s - grant.granted_s > grant_open_s + 2 * grant_clock_slack_s
+
+
+#: A stream that gets less than this part of what it is granted for,
+_TRICKLES_BELOW = 0.1
+#: while its head waits for its writer for at least this part of the time.
+_WAITS_ABOVE = 0.9
+#: Two looks at it are at least so far apart.
+_APART_S = trickle_look_s / 2
+
+
+class Trickles:
+    """Whom to ask, and what the answers tell."""
+
+    def __init__(self) -> None:
+        self._bytes_s = 0.0
+
+    def use(self, topology: Topology) -> None:
+        """What a stream is granted for depends on disks and links."""
+        self._bytes_s = _TRICKLES_BELOW * calibrate(topology).stream_bytes_s
+
+    def questions(self, now_s: float, grants: Iterable[InFlight]) -> list[Ask]:
+        """To the heads of pipelines that are not quickly done, now and then; not to those that are asked
+        anyway."""
+        due = [
+            grant
+            for grant in grants
+            if now_s - max(grant.granted_s, grant.looked_s, grant.asked_s) >= trickle_look_s
+        ]
+        heads: dict[str, list[int]] = {}
+        for grant in due:
+            grant.looked_s = now_s
+            heads.setdefault(grant.nodes[0], []).append(grant.chunk)
+        return [Ask(head, tuple(chunks)) for head, chunks in heads.items()]
+
+    def trickles(self, grant: InFlight, seen: StreamProgress) -> bool:
+        """Whether it does, as the head sees it now. What comes late or twice changes nothing."""
+        before = grant.progress
+        if before is not None and seen.begun_s == before.begun_s and seen.seen_s < before.seen_s + _APART_S:
+            return grant.trickles
+        grant.progress = seen
+        if before is None or seen.begun_s != before.begun_s:
+            # The first word of it, or it was begun anew.
+            return False
+        elapsed_s = seen.seen_s - before.seen_s
+        waited_s = seen.waited_s - before.waited_s
+        return seen.received - before.received < self._bytes_s * elapsed_s and waited_s >= _WAITS_ABOVE * elapsed_s

@@ -33,15 +33,14 @@ from peacefs.protocol.limits import (
 from peacefs.protocol.messages import StreamProgress, StreamUnderWay
 from peacefs.topology.model import Topology
 
-from .cancelled_sets import CancelledSets
 from .checkpoint_estimates import CheckpointEstimates
 from .copy_slots import CopySlots
-from .grant_monitor import GrantDoubts, is_lapsed
+from .grant_monitor import GrantDoubts, Trickles, is_lapsed
 from .policies import POLICY_DEFAULT, AmpleNetwork, make_policy
 from .statistics import WaitingTimes
-from .trickles import Trickles
 from .write_sets import (
     TAKEN_OVER,
+    CancelledSets,
     Effect,
     InFlight,
     Push,

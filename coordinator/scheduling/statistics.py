@@ -1,9 +1,15 @@
-"""How long write sets waited for their first grant of late, and how long chunks took. Pure."""
+"""Statistics of the scheduling service: waiting times, chunk durations, and the fast lane. Pure.
+
+Chunks in the fast lane are so small that they wait for no grant; they are only counted.
+"""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+
+from peacefs.protocol.limits import fast_lane_bytes_max
 
 #: How much of the past counts: the last so many of each.
 _REMEMBERED = 1000
@@ -33,3 +39,18 @@ class WaitingTimes:
         """The waiting time that this share of the sets did not exceed; 0 before any was granted."""
         ordered = sorted(self._waited)
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
+
+
+@dataclass
+class FastLane:
+    """Since the start, counted when their file is published; bytes as their writers sent them, once."""
+
+    chunks_total: int = 0
+    bytes_total: int = 0
+
+    def published(self, lengths: Iterable[int]) -> None:
+        """Chunks of these lengths belong to a file now; larger ones were granted."""
+        for length in lengths:
+            if length <= fast_lane_bytes_max:
+                self.chunks_total += 1
+                self.bytes_total += length

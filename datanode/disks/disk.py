@@ -6,21 +6,24 @@
 
 A read-only disk, such as one that the kernel has mounted anew after a fault of its file system, takes nothing more
 in. What it holds counts and is read: to copy it all elsewhere at once is for the operator to decide, who is told.
+
+`probe` asks a disk to take a few bytes and to return them from the medium.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import itertools
+import os
 from enum import Enum
 from typing import Final
 
 from peacefs.datanode.store.chunk_store import ChunkStore
-from peacefs.datanode.store.disk_faults import is_no_room, is_read_only
+from peacefs.datanode.store.disk_faults import close_quietly, is_no_room, is_read_only
 from peacefs.protocol.limits import chunk_bytes_max
 from peacefs.protocol.messages import DiskReport, Usage
 from peacefs.protocol.runtime import effects as fx
-
-from .disk_probe import probe
 
 #: How a disk is shown that works and has no room.
 FULL: Final = "full"
@@ -94,3 +97,28 @@ class Disk:
         available_bytes = self.store.usage().available_bytes
         was_full, self.is_full = self.is_full, available_bytes < (chunk_bytes_max if self.is_full else 1)
         return self.is_full is not was_full
+
+
+_PATTERN = bytes(range(256)) * 16
+
+
+def probe(path: str) -> fx.Steps[None]:
+    """Makes, reads and removes a file at `path`. Raises OSError."""
+    file = yield from fx.open_file(path, create=True)
+    try:
+        yield from fx.append(file, _PATTERN)
+        yield from fx.sync(file)
+        yield from fx.drop_cached(file)
+        found = yield from fx.read_at(file, 0, len(_PATTERN))
+    except OSError:
+        yield from _clear_away(file, path)
+        raise
+    yield from _clear_away(file, path)
+    if found != _PATTERN:
+        raise OSError(errno.EIO, f"{os.strerror(errno.EIO)}: it gives back other bytes than it took", path)
+
+
+def _clear_away(file: fx.File, path: str) -> fx.Steps[None]:
+    yield from close_quietly(file)
+    with contextlib.suppress(OSError):
+        yield from fx.remove(path)

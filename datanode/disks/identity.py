@@ -8,21 +8,29 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import logging
 import os
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
+from crc32c import crc32c
 
 from peacefs.datanode.store.disk_faults import is_of_the_medium
+from peacefs.protocol import private_files
 from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import DiskFault, PeacefsError, StartupError
 from peacefs.protocol.ids import NodeId
+
+log = logging.getLogger("peacefs.datanode")
 
 LAYOUT_VERSION = 1
 _IDENTITY = "identity.json"
 _IDENTITY_IN_THE_MAKING = "identity.json.new"
 _LOCK = "lock"
+_COMMIT = "commit.seen"
+_COMMIT_RECORD = struct.Struct(">QI")
 # What a directory may hold that nobody has used yet: also the traces of a claim that was cut short.
 _HARMLESS = {_IDENTITY_IN_THE_MAKING, _LOCK, "lost+found"}
 
@@ -48,6 +56,7 @@ class StoreDirectory:
     def __init__(self, path: Path, identity: _Identity) -> None:
         self._path = path
         self._identity = identity
+        self._commit_seen = _read_commit(path)
 
     @property
     def node(self) -> NodeId:
@@ -67,6 +76,24 @@ class StoreDirectory:
         if epoch > self.epoch_seen:
             self._identity = msgspec.structs.replace(self._identity, epoch_seen=epoch)
             _write_identity(self._path, self._identity)
+
+    @property
+    def commit_seen(self) -> int:
+        """The highest number of a commit that a coordinator has said is durable."""
+        return self._commit_seen
+
+    def remember_commit(self, commit: int) -> None:
+        """Remember a commit that the coordinator has told of, unless a later one is known.
+
+        Written once a second at most and never synced: it survives the end of the process, and after a power cut
+        it may be older, which costs no more than a sign of what the coordinator has lost.
+        """
+        if commit > self._commit_seen:
+            self._commit_seen = commit
+            try:
+                _write_commit(self._path, commit)
+            except OSError as error:
+                log.warning("cannot remember the coordinator's last commit in %s: %s", self._path, error.strerror)
 
     @staticmethod
     def cluster_of(path: Path) -> str | None:
@@ -96,16 +123,26 @@ class StoreDirectory:
             raise _refusal(f"cannot use {path} as a datanode directory", error) from None
         try:
             _lock(lock, path)
-            yield StoreDirectory(path, _load_or_create(path, cluster, new_node))
+            identity = _load_or_create(path, cluster, new_node)
+            _close_to_others(path)
+            yield StoreDirectory(path, identity)
         finally:
             os.close(lock)
 
 
 def _make_durably(path: Path) -> None:
     missing = [each for each in (path, *path.parents) if not each.exists()]
-    path.mkdir(parents=True, exist_ok=True)
+    private_files.make_directory(path)
     for each in missing:
         _sync_directory(each.parent)
+
+
+def _close_to_others(path: Path) -> None:
+    """What lies deeper is out of reach with these, however much it is."""
+    try:
+        private_files.mend(path, lambda entry: entry.name != "lost+found")
+    except OSError as error:
+        raise _refusal(f"cannot use {path} as a datanode directory", error) from None
 
 
 def _open_lock(path: Path, *, may_be_read_only: bool) -> int:
@@ -183,12 +220,29 @@ def _refusal(what: str, error: OSError) -> PeacefsError:
 def _write_identity(path: Path, identity: _Identity) -> None:
     """Replaces identity.json, durably and whole."""
     temporary = path / _IDENTITY_IN_THE_MAKING
-    with temporary.open("wb") as file:
+    with open(temporary, "wb", opener=private_files.opener) as file:
         file.write(msgspec.json.format(msgspec.json.encode(identity)))
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path / _IDENTITY)
     _sync_directory(path)
+
+
+def _read_commit(path: Path) -> int:
+    """0 where nothing can be read of it: then this datanode is no witness."""
+    try:
+        commit, check = _COMMIT_RECORD.unpack((path / _COMMIT).read_bytes())
+    except (OSError, struct.error):
+        return 0
+    return int(commit) if check == crc32c(_COMMIT_RECORD.pack(commit, 0)) else 0
+
+
+def _write_commit(path: Path, commit: int) -> None:
+    descriptor = os.open(path / _COMMIT, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.pwrite(descriptor, _COMMIT_RECORD.pack(commit, crc32c(_COMMIT_RECORD.pack(commit, 0))), 0)
+    finally:
+        os.close(descriptor)
 
 
 def _sync_directory(path: Path) -> None:

@@ -8,11 +8,10 @@ its own, so that long uploads by slow clients are in nobody's way.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -24,17 +23,17 @@ from peacefs.client.transfer.file_reader import FileReader
 from peacefs.client.transfer.file_writer import WriteStats, write_file
 from peacefs.client.transfer.write_grants import GrantDesk
 from peacefs.protocol import limits
-from peacefs.protocol.asgi import Receive, Scope, Send, client_watch
+from peacefs.protocol.asgi import Receive, Scope, Send, client_host, client_watch
 from peacefs.protocol.errors import (
     AccessDenied,
     FileNotFound,
-    Overloaded,
     PeacefsError,
     PeerUnreachable,
 )
 from peacefs.protocol.messages import GetLayout, Layout, Leased, TakeLease
 from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
+from peacefs.protocol.service.client_shares import client_of
 from peacefs.protocol.service.metrics import CONTENT_TYPE, exposition
 from peacefs.protocol.tokens import FileAppend, FileRead, FileWrite, Signer
 from peacefs.protocol.webhdfs.answers import Answer, empty_answer, fault_answer, json_answer, send_answer
@@ -42,6 +41,7 @@ from peacefs.protocol.webhdfs.query import is_webhdfs
 from peacefs.protocol.webhdfs.redirects import ExtendFile, ReadFile, SumFile, WriteFile, parse_redirected
 
 from .buffer_budget import BufferBudget
+from .client_slots import ClientSlots
 from .download import begin, send_pieces, send_whole
 from .hdfs_checksum import FileChecksum
 from .local_large_reads import OwnChunks
@@ -66,6 +66,8 @@ class GatewayLimits:
     threads: int = limits.gateway_threads
     quick_threads: int = limits.gateway_quick_threads
     downloads_max: int = limits.gateway_downloads_max
+    transfers_per_client_max: int = limits.gateway_transfers_per_client_max
+    buffer_per_client_bytes_max: int = limits.gateway_buffer_per_client_bytes_max
     body_idle_timeout_s: float = limits.http_body_idle_timeout_s
     patience_s: float = limits.gateway_patience_s
 
@@ -93,9 +95,12 @@ class Gateway:
         self._first_chunks = first_chunks
         self._wall_clock = wall_clock
         self._bounds = bounds = bounds or GatewayLimits()
-        self._budget = BufferBudget(bounds.buffer_bytes_max, bounds.patience_s)
-        self._long_uploads = asyncio.Semaphore(bounds.threads)
-        self._downloads = asyncio.Semaphore(bounds.downloads_max)
+        self._budget = BufferBudget(
+            bounds.buffer_bytes_max, bounds.patience_s, per_client_max=bounds.buffer_per_client_bytes_max
+        )
+        each_max = bounds.transfers_per_client_max
+        self._long_uploads = ClientSlots(bounds.threads, each_max, bounds.patience_s)
+        self._downloads = ClientSlots(bounds.downloads_max, each_max, bounds.patience_s)
         self._long = ThreadPoolExecutor(bounds.threads, thread_name_prefix="gateway-long")
         self._quick = ThreadPoolExecutor(bounds.quick_threads, thread_name_prefix="gateway-quick")
 
@@ -120,11 +125,12 @@ class Gateway:
         if not is_webhdfs(scope):
             return _greeting(scope)
         wanted = parse_redirected(scope)
+        client = client_of(client_host(scope))
         if isinstance(wanted, WriteFile):
-            return await self._write(wanted, receive)
+            return await self._write(wanted, receive, client)
         if isinstance(wanted, ExtendFile):
-            return await self._append(wanted, receive)
-        async with self._slot(self._downloads, "too many files are being read here"):
+            return await self._append(wanted, receive, client)
+        async with self._downloads.slot(client, "too many files are being read here"):
             if isinstance(wanted, SumFile):
                 return await self._checksum(wanted, receive)
             await self._read(wanted, receive, send)
@@ -132,41 +138,43 @@ class Gateway:
 
     # -- writing -----------------------------------------------------------------------------------
 
-    async def _write(self, wanted: WriteFile, receive: Receive) -> Answer:
+    async def _write(self, wanted: WriteFile, receive: Receive, client: str) -> Answer:
         token = self._signer.verify(wanted.token, FileWrite, self._wall_clock())
         stats = await self._received(
-            token, receive, lambda upload: self._new_file(wanted, upload, token.block_bytes)
+            token, receive, client, lambda upload: self._new_file(wanted, upload, token.block_bytes)
         )
         headers = {"location": f"webhdfs://{wanted.namenode}{quote(token.path)}"}
         return empty_answer(201, **headers, **_shortage(stats, token))
 
-    async def _append(self, wanted: ExtendFile, receive: Receive) -> Answer:
+    async def _append(self, wanted: ExtendFile, receive: Receive, client: str) -> Answer:
         token = self._signer.verify(wanted.token, FileAppend, self._wall_clock())
         holder = f"{token.user} {uuid.uuid4().hex}"
         take_lease = TakeLease(wanted.token, holder)
         stats = await self._received(
-            token, receive, lambda upload: self._longer_file(take_lease, upload, token.block_bytes)
+            token, receive, client, lambda upload: self._longer_file(take_lease, upload, token.block_bytes)
         )
         return empty_answer(200, **_shortage(stats, token))
 
-    async def _received(self, token: FileWrite | FileAppend, receive: Receive, writer: Writer) -> WriteStats:
+    async def _received(
+        self, token: FileWrite | FileAppend, receive: Receive, client: str, writer: Writer
+    ) -> WriteStats:
         """Takes the body in and has it written by `writer`."""
         pieces = body_pieces(receive, self._bounds.body_idle_timeout_s)
-        upload = Upload(pieces, self._budget, token.block_bytes)
+        upload = Upload(pieces, self._budget, token.block_bytes, client)
         try:
             async with asyncio.timeout(token.expires_s - self._wall_clock()):
-                return await self._carry(upload, token.path, writer)
+                return await self._carry(upload, token.path, client, writer)
         except TimeoutError:
             raise AccessDenied(f"the leave to write {token.path} expired before its last byte came") from None
 
-    async def _carry(self, upload: Upload, path: str, writer: Writer) -> WriteStats:
+    async def _carry(self, upload: Upload, path: str, client: str, writer: Writer) -> WriteStats:
         """Until the file is published, or is certain not to be. Whatever ends this early ends the writer too."""
         writing: asyncio.Future[WriteStats] | None = None
         try:
             if await upload.receive_up_to(self._bounds.first_buffer_bytes):
                 writing = self._start(self._quick, upload, writer)
                 return await asyncio.shield(writing)
-            async with self._slot(self._long_uploads, "too many long files are being written here"):
+            async with self._long_uploads.slot(client, "too many long files are being written here"):
                 writing = self._start(self._long, upload, writer)
                 await upload.receive_rest()
                 return await asyncio.shield(writing)
@@ -239,22 +247,6 @@ class Gateway:
 
     def _run(self, pool: ThreadPoolExecutor, steps: fx.Steps[T]) -> asyncio.Future[T]:
         return asyncio.get_running_loop().run_in_executor(pool, self._driver.run, steps)
-
-    @contextlib.asynccontextmanager
-    async def _slot(self, slots: asyncio.Semaphore, trouble: str) -> AsyncIterator[None]:
-        if slots.locked():
-            try:
-                async with asyncio.timeout(self._bounds.patience_s):
-                    await slots.acquire()
-            except TimeoutError:
-                raise Overloaded(f"{trouble}; try again later") from None
-        else:
-            # There is one: no timer need be set.
-            await slots.acquire()
-        try:
-            yield
-        finally:
-            slots.release()
 
 
 def _closed(upload: Upload, writing: asyncio.Future[WriteStats]) -> None:

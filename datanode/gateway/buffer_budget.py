@@ -3,6 +3,9 @@
 A writer holds its chunk until the pipeline has acknowledged it, so uploads that grow side by side could use up
 the budget with none of them able to finish. Hence one upload at a time may overdraw, until it has given
 something back: it finishes its chunk, the others follow. The overdraft is at most one chunk.
+
+The uploads of one client may hold less than all, so that others find room. There, too, one may overdraw: as long
+as there is room in the whole.
 """
 
 from __future__ import annotations
@@ -16,10 +19,13 @@ from peacefs.protocol.errors import Overloaded
 class BufferBudget:
     """Belongs to one event loop."""
 
-    def __init__(self, bytes_max: int, patience_s: float) -> None:
+    def __init__(self, bytes_max: int, patience_s: float, *, per_client_max: int | None = None) -> None:
         self._free_bytes = bytes_max
         self._patience_s = patience_s
         self._overdrawing: BufferShare | None = None
+        self._per_client_max = bytes_max if per_client_max is None else per_client_max
+        self._of_client: dict[str, int] = {}
+        self._overdrawing_share: dict[str, BufferShare] = {}
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def take(self, share: BufferShare, count: int) -> None:
@@ -34,10 +40,19 @@ class BufferBudget:
             raise Overloaded("the datanode's memory is full of other uploads; try again later") from None
 
     def _grant(self, share: BufferShare, count: int) -> bool:
+        client = share.client
+        taken = self._of_client.get(client, 0) + count
+        # Who overdraws the whole goes on: it would wait here for who waits for it there.
+        overdraws_share = taken > self._per_client_max and self._overdrawing is not share
+        if overdraws_share and self._overdrawing_share.get(client, share) is not share:
+            return False
         if count > self._free_bytes:
             if self._overdrawing not in (None, share):
                 return False
             self._overdrawing = share
+        if overdraws_share:
+            self._overdrawing_share[client] = share
+        self._of_client[client] = taken
         self._free_bytes -= count
         return True
 
@@ -45,6 +60,12 @@ class BufferBudget:
         self._free_bytes += count
         if self._overdrawing is share:
             self._overdrawing = None
+        if self._overdrawing_share.get(share.client) is share:
+            del self._overdrawing_share[share.client]
+        if left := self._of_client.get(share.client, 0) - count:
+            self._of_client[share.client] = left
+        else:
+            self._of_client.pop(share.client, None)
         # All look again, in the order in which they came.
         while self._waiting:
             turn = self._waiting.popleft()
@@ -55,9 +76,10 @@ class BufferBudget:
 class BufferShare:
     """One upload's part of the budget."""
 
-    def __init__(self, budget: BufferBudget) -> None:
+    def __init__(self, budget: BufferBudget, client: str = "") -> None:
         self._budget = budget
         self._held_bytes = 0
+        self.client = client
 
     async def take(self, count: int) -> None:
         await self._budget.take(self, count)

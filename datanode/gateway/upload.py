@@ -37,9 +37,11 @@ async def body_pieces(receive: Receive, idle_timeout_s: float) -> AsyncIterator[
 class Upload:
     """Belongs to the event loop; `stream` is what the writing thread reads from."""
 
-    def __init__(self, pieces: AsyncIterator[bytes], budget: BufferBudget, block_bytes: int) -> None:
+    def __init__(
+        self, pieces: AsyncIterator[bytes], budget: BufferBudget, block_bytes: int, client: str = ""
+    ) -> None:
         self._pieces = pieces
-        self._share = BufferShare(budget)
+        self._share = BufferShare(budget, client)
         self._loop = asyncio.get_running_loop()
         self.stream = _MeteredStream(block_bytes, self)
 

@@ -19,7 +19,7 @@ Constraint = Callable[[str], bool]
 
 
 class Template(Enum):
-    """Where a replica may go, seen from the replicas before it."""
+    """The constraint on a replica's place, relative to the replicas before it."""
 
     #: On the writer itself: no link is used.
     SAME_NODE = "same node"

@@ -1,4 +1,4 @@
-"""Where the replicas of one chunk go, and what their pipeline reserves: all of it or nothing.
+"""Place the replicas of one chunk and reserve what their pipeline needs: all of it or nothing.
 
 A chain goes from the writer through nodes of its own rack to nodes of one other rack, so that every chunk is
 on two racks and crosses between them once. It reserves a slot on each node, a stream on each switch link that
@@ -38,7 +38,7 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Loads:
-    """What chunks on their way take, each as (taken, of how many): slots of nodes, streams of switch links."""
+    """The load of the chunks in flight, each as (taken, of how many): slots of nodes, streams of switch links."""
 
     slots: dict[str, tuple[int, int]]
     links: dict[Hop, tuple[int, int]]
@@ -78,7 +78,7 @@ class ChainPlacement:
             for a in topology.racks
         ]
         self._reaches = Reaches(self.racks, self.nodes, self._recruit_slow_nodes)
-        #: How often slow nodes were given a slot after all.
+        #: Times that a slow node was given a slot after all.
         self.recruited = 0
 
     def _recruit_slow_nodes(self) -> bool:
@@ -93,11 +93,11 @@ class ChainPlacement:
     # -- finding ---------------------------------------------------------------------------------
 
     def can_place(self, exclude: frozenset[str]) -> bool:
-        """Whether the cluster at rest has any node for a chunk that avoids these."""
+        """Return whether the cluster at rest has any node for a chunk that avoids these."""
         return not self.nodes.keys() <= exclude
 
     def is_hopeless(self, writer: str | None, replicas: int) -> bool:
-        """Whether there is no room now for a chunk of any writer in this one's rack that excludes nothing. Told
+        """Return whether there is no room now for a chunk of any writer in this rack that excludes nothing. Judged
         from what is free in racks alone: where it is false there may be no room either; where it is
         true `place` draws no chances."""
         free = self._free_nodes()
@@ -161,7 +161,7 @@ class ChainPlacement:
         return None
 
     def _one_rack_takes(self, count: int, home: RackLoad, other: RackLoad | None) -> bool:
-        """Whether a rack but `home` has so many free nodes and is open; `other`, which is open, is looked at
+        """Return whether a rack but `home` has so many free nodes and is open; `other`, which is open, is tried
         first."""
         if other is not None and _takes_last(other) >= count:
             return True
@@ -183,7 +183,7 @@ class ChainPlacement:
         return at_writer.receiving < at_writer.slots and at_writer.name not in exclude
 
     def _roomiest_other(self, home: RackLoad) -> RackLoad | None:
-        """Of the racks that the links let a chunk reach now, that with the largest share of free slots."""
+        """The rack with the largest share of free slots among those that the links let a chunk reach now."""
         best, best_share = None, 0.0
         for rack in self.racks:
             if rack.share > best_share and rack is not home and self._open_way(home, rack) is not None:
@@ -191,8 +191,8 @@ class ChainPlacement:
         return best
 
     def _open_way(self, source: RackLoad, target: RackLoad, used: Sequence[int] = ()) -> list[int] | None:
-        """Of the ways whose links all have a stream to spare, beyond those already `used`, that whose tightest
-        link has the most."""
+        """Return the way whose tightest link has the most streams to spare, beyond those already `used`, if every
+        link has one."""
         best, most = None, 0
         for way in self._ways[source.index][target.index]:
             spare = _NO_LIMIT
@@ -279,7 +279,7 @@ class ChainPlacement:
             self._link_free[link] += 1
 
     def loads(self) -> Loads:
-        """What is reserved now."""
+        """The loads that are reserved now."""
         streams = zip(self._link_streams.items(), self._link_free, strict=True)
         return Loads(
             slots={name: (node.receiving, node.slots) for name, node in self.nodes.items()},
@@ -308,5 +308,5 @@ class ChainPlacement:
 
 
 def _takes_last(rack: RackLoad) -> int:
-    """How many of the rack's nodes may be the last of a chain: all but the last of them send."""
+    """The number of the rack's nodes that may end a chain: all but the last node of a chain send."""
     return min(rack.free_nodes, rack.free_senders + 1)

@@ -98,7 +98,7 @@ class ExpressPolicy(Policy):
         )
 
     def loads(self) -> Loads:
-        """What is taken of all capacities."""
+        """The share of each capacity that is taken."""
         return self._placement.loads()
 
     # -- what the policy is told -------------------------------------------------------------------
@@ -182,8 +182,8 @@ class ExpressPolicy(Policy):
         self._changed.clear()
 
     def _ahead_bytes(self) -> dict[str | None, int]:
-        """What the sets of each rack's writers count less: as if each had waited for as long as the links out of
-        the rack need for all that its writers have not finished."""
+        """The head start of the sets of each rack's writers, in bytes: as if each set had waited for as long as
+        the links out of the rack need for all that its writers have not finished."""
         leaves = self._bytes_s_out_of_rack
         return {
             rack: round(AGE_BYTES_S * total / leaves[rack])
@@ -196,7 +196,7 @@ class ExpressPolicy(Policy):
         return node.rack.name if node is not None else None
 
     def _wants_more(self, pending: Pending) -> bool:
-        """Whether the set has a chunk that only lacks room."""
+        """Return whether the set has a chunk that lacks nothing but room."""
         return (
             bool(pending.waiting)
             and self._in_flight.get(_writer_of(pending), 0) < self._chunks_per_writer
@@ -208,7 +208,7 @@ class ExpressPolicy(Policy):
         return self._placement.place(write_set.writer, write_set.replication, pending.exclude)
 
     def _is_hopeless(self, pending: Pending) -> bool:
-        """Whether there is no room for any set of this kind."""
+        """Return whether there is no room for any set of this kind."""
         write_set = pending.write_set
         return self._placement.is_hopeless(write_set.writer, write_set.replication)
 
@@ -242,12 +242,12 @@ class ExpressPolicy(Policy):
 
 
 def _value(pending: Pending) -> int:
-    """What a set counts, but for what all have in common, or all of a rack's writers: the least is served
-    first."""
+    """The rank of a set, less the terms that all sets, or all of a rack's writers, have in common: the least is
+    served first."""
     asked_s = pending.asked_s - (BEGUN_S if pending.started else 0.0)
     return pending.unfinished_bytes + round(AGE_BYTES_S * asked_s)
 
 
 def _writer_of(pending: Pending) -> str:
-    """Whose chunks in flight are counted together: a server's, or those of a set from elsewhere."""
+    """Name the writer whose chunks in flight are counted together: a server, or a set from elsewhere."""
     return pending.write_set.writer or pending.write_set.name

@@ -220,7 +220,7 @@ class _Step:
         return arrived
 
     def _room(self, batch: Sequence[_Chunk], template: Template, level: int) -> dict[str, Room]:
-        """What each rack can take: each chunk brings those of its later replicas that stay with it; and where
+        """The room of each rack: each chunk brings those of its later replicas that stay with it; and where
         none may stay in its rack, a rack gets no more than the others have to send."""
         following = self._templates[level + 1 : max(chunk.request.r for chunk in batch)]
         stay = next((n for n, later in enumerate(following) if later is not Template.SAME_RACK), len(following))

@@ -1,4 +1,4 @@
-"""Which racks many chunks go to at once, and over which links, as a minimum cost flow.
+"""Send many chunks at once from rack to rack, as a minimum cost flow over the links between switches.
 
 Each chunk leaves the rack it is in and arrives in one that has room; the flow decides who goes where, so that
 as many as possible find a place, over the cheapest ways. What finds none flows over an arc of its own: a hop
@@ -30,7 +30,7 @@ _UNPLACED_COST = 10**9
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How many chunks a rack can take on servers that receive nothing yet, and how many on all."""
+    """The number of chunks that a rack can take on servers that receive nothing yet, and on all."""
 
     idle: int
     total: int
@@ -38,7 +38,7 @@ class Room:
 
 @dataclass(slots=True)
 class Way:
-    """How one chunk gets from one rack to another: the vertices it passes, each with the edge of the graph that
+    """The way of one chunk from a rack to another: the vertices it passes, each with the edge of the graph that
     it takes to get there, or -1."""
 
     start: str
@@ -113,7 +113,7 @@ class RackFlow:
     def _optimum(
         self, racks: Sequence[str], residual: Sequence[int], room: Mapping[str, Room]
     ) -> tuple[list[bool], dict[int, list[list[int]]]]:
-        """Which chunks are sent, and the flow: by vertex, its leaving arcs as [arc, chunks]."""
+        """Return the chunks that are sent, and the flow: by vertex, its leaving arcs as [arc, chunks]."""
         count = len(racks)
         capacities = [count if edge < 0 else residual[edge] for edge in self._edges]
         tails, heads, costs = list(self._tails), list(self._heads), list(self._costs)
@@ -171,7 +171,7 @@ def _part_those_that_came_back(ways: Sequence[Way]) -> None:
 
 
 def _exchange_ends(one: Way, other: Way) -> bool:
-    """Where both pass the same vertex; False if there is none."""
+    """Exchange the ends of two ways where both pass the same vertex; return False if there is none."""
     places = {vertex: place for place, (vertex, _) in enumerate(other.steps)}
     for here, (vertex, _) in enumerate(one.steps):
         there = places.get(vertex)

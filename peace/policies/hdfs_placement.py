@@ -55,7 +55,7 @@ class StillCandidate(NamedTuple):
 
 
 class PlacementRequest(NamedTuple):
-    """What a chunk wants: `replication` replicas in all, `already` among them (a repair), none on `exclude`.
+    """The request of a chunk: `replication` replicas in all, `already` among them (a repair), none on `exclude`.
 
     `writer_host` is None for a writer that is nowhere near a datanode. A node with less room than
     `chunk_bytes` is passed over.
@@ -163,7 +163,7 @@ class _Choice:
         return None
 
     def _preferred(self) -> list[_Scope]:
-        """Where the next replica should go, best first."""
+        """Rank the candidates for the next replica, best first."""
         by_rack = self._index.by_rack
         if not self._holders:
             at_writer = self._index.by_host.get(self._request.writer_host or "", [])

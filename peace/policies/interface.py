@@ -1,4 +1,4 @@
-"""What a policy is: events and the time go in, leaves to write come out.
+"""The interface of a policy: events and the time go in, grants come out.
 
 A policy decides which nodes receive each chunk and when its writing may start. It is deterministic: chance is
 a `random.Random` given at construction, time a number given with each event. Whoever drives it (the
@@ -78,12 +78,12 @@ class Policy(ABC):
         return grant
 
     def has_room(self, node: str) -> bool:
-        """Whether the chunks on their way leave something of the node for what is less urgent."""
+        """Return whether the chunks in flight leave some of the node's capacity for less urgent work."""
         return True
 
     @property
     def has_more(self) -> bool:
-        """Whether `handle` stopped before its work was done, for others' sake, and is to be called again."""
+        """Whether `handle` yielded to other work before it was done, and must be called again."""
         return False
 
     def _hear(self, event: Event, now_s: float) -> None:
@@ -108,7 +108,7 @@ class Policy(ABC):
 
     @property
     def chunks_waiting(self) -> int:
-        """How many chunks have been asked for and not been granted."""
+        """The number of chunks that have been requested and not granted."""
         return sum(len(pending.waiting) for pending in self._ledger.pending())
 
     def waiting(self) -> list[tuple[str, int]]:

@@ -99,7 +99,7 @@ class PaperPolicy(Policy):
         self._residual = plan.residual
         grants = [self._ledger.grant(feasible[index][0], nodes) for index, nodes in plan.paths]
         self._scheduled.update(grant.number for grant in grants)
-        # Where nothing is under way, no step would ever end, and begin anew with the others.
+        # With nothing in flight no step would ever end and let the others begin anew.
         self._has_more = cut and bool(self._scheduled)
         self._told_not_now.update(pending for pending, _ in feasible if pending.waiting)
         return grants

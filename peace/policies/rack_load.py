@@ -1,4 +1,4 @@
-"""How busy nodes and racks are: free slots, found in a few steps however large the rack.
+"""Index nodes and racks by load, so that free slots are found in a few steps however large the rack is.
 
 The nodes of a rack that have a free slot lie in buckets by the number of streams they receive; a node moves
 from one to the next by swapping places with the bucket's last.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from random import Random
 
-#: How many nodes of a large bucket are looked at to find one with few bytes.
+#: Sample size when a large bucket is searched for a node with few bytes.
 _LOOKS = 8
 
 

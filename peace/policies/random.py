@@ -1,4 +1,4 @@
-"""What HDFS does: random placement, and as many chunks at once as each writer cares to send."""
+"""HDFS's policy: random placement, and as many chunks at once as each writer cares to send."""
 
 from __future__ import annotations
 

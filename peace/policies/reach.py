@@ -1,4 +1,4 @@
-"""What a cluster at rest has for one chunk: how its replicas can be split between racks at all.
+"""Find how the replicas of one chunk can be split between the racks of a cluster at rest.
 
 Kept apart from load: whether there is room now is asked for every chunk, what could be there only when nodes
 come and go.
@@ -29,13 +29,13 @@ class Reach:
     needs_writer: bool
 
     def splits(self, own: bool, more_here: bool) -> tuple[int, ...]:
-        """How many replicas may stay in the writer's rack, `own` (the one on its own node) among them: the
+        """The numbers of replicas that may stay in the writer's rack, `own` (on its own node) among them: the
         best first. Two racks hold the chunk if the cluster has two."""
         return _splits(self, own, more_here)
 
     @property
     def one_rack_is_enough(self) -> bool:
-        """Whether all that leaves the writer's rack fits on one other."""
+        """Return whether all that leaves the writer's rack fits on one other."""
         return self.replicas <= self.here + self.needs_writer + self.widest
 
 

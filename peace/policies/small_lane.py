@@ -16,7 +16,7 @@ from .random_chains import RandomChains
 
 
 class SmallLane:
-    """Of two random chains, the one whose busiest node has fewer small bytes on their way to it."""
+    """Draw two random chains and take the one whose busiest node has fewer small bytes in flight."""
 
     def __init__(self, topology: Topology, rng: Random, *, writer_holds_replica: bool) -> None:
         self._rng = rng

@@ -94,7 +94,7 @@ class Walk:
         self._less = {kind: less.get(kind.rack, 0) for kind in lists}
         self._dropped: list[Kind] = []
         kinds = list(lists)
-        #: Where each list goes on: what its next counts, its order, the number of its kind, and its place.
+        #: The cursor of each list: the value of its next entry, its order, the number of its kind, its place.
         self._kinds = kinds
         self._heads = [self._head(number, 0) for number in range(len(kinds))]
         heapify(self._heads)
@@ -125,7 +125,7 @@ class Walk:
         self._is_dropped = True
 
     def take_up_again(self) -> None:
-        """What was dropped is given after all, from here on."""
+        """Yield the entries that were dropped after all, from here on."""
         assert self._current is not None
         for kind in self._dropped:
             listed, less = self._lists[kind], self._less[kind]

@@ -1,4 +1,4 @@
-"""What no policy can beat: lower bounds on the mean time from request and on the makespan.
+"""Lower bounds that no policy can beat, on the mean time from request and on the makespan.
 
 Each looks at one thing alone and gives it the best of schedules: what a rack's writers must send out over its
 links, all disks pooled, and every set as if it were alone in the cluster.
@@ -81,7 +81,7 @@ def _jobs_out_of_racks(topology: Topology, arrivals: Sequence[Arrival], client: 
 
 
 def _alone_s(topology: Topology, write_set: WriteSet, client: RateCurve) -> float:
-    """How long the set takes in a cluster that does nothing else."""
+    """The time that the set takes in a cluster that does nothing else."""
     stream = min(client.rate(1), max(server.disk.rate(1) for server in topology.servers.values()))
     together = min(client.best_rate, len(write_set.chunks) * stream)
     if write_set.writer is not None:

@@ -1,4 +1,4 @@
-"""What a chunk on its way uses of a network: the resources of the model that judges policies (`simulate`)."""
+"""The resources that a chunk in flight uses, for the model that judges policies (`simulate`)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class FluidNetwork:
         return used
 
     def _way(self, sender: str, receiver: str, flow: int) -> list[int]:
-        """Of equally cheap ways, one that depends on the flow alone, as in networks that hash its ports."""
+        """Choose one of equally cheap ways by the flow alone, as networks do that hash its ports."""
         servers = self._topology.servers
         ways = self._routes.between_racks(servers[sender].rack, servers[receiver].rack)
         hops = ways[flow % len(ways)]

@@ -38,12 +38,12 @@ class SetTimes:
 
     @property
     def from_request_s(self) -> float:
-        """What the writer waits: asked for to done."""
+        """The time that the writer waits, from request to done."""
         return self.done_s - self.asked_s
 
     @property
     def span_s(self) -> float:
-        """How long the writing itself takes: first granted to done."""
+        """The time of the writing itself, from the first grant to done."""
         return self.done_s - self.granted_s
 
 

@@ -54,7 +54,9 @@ def create(
             f"services on {', '.join(names)}:\n"
             f"  --tls-certificate {files.certificate} --tls-key {files.key} --tls-ca {files.ca}\n"
         )
-    sys.stdout.write(f"clients:\n  PEACEFS_CA_FILE={authority.ca}, or peacefs --ca-file {authority.ca} COMMAND\nSpark:\n")
+    sys.stdout.write(
+        f"clients:\n  PEACEFS_CA_FILE={authority.ca}, or peacefs --ca-file {authority.ca} COMMAND\nSpark:\n"
+    )
     for line in _spark_settings(authority):
         sys.stdout.write(f"  --conf {line}\n")
     sys.stdout.write(

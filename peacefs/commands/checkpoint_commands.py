@@ -11,8 +11,7 @@ from peacefs.client.command_line.options import DEFAULT_COORDINATOR, Coordinator
 from peacefs.protocol.limits import checkpoint_idle_s, checkpoint_orphan_age_s
 
 checkpoint = typer.Typer(
-    help="Look into, verify, move and roll back Spark's streaming checkpoints. "
-    "A PATH may be file:///... on this machine.",
+    help="Inspect, verify, move and roll back Spark checkpoints. A PATH may be file:///... on this machine.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -28,7 +27,10 @@ def list_(
     as_json: Json = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """List the checkpoints at and below paths: their batches, sizes and queries."""
+    """List checkpoints at and below paths.
+
+    For each: its batches, size and query.
+    """
     from peacefs.client.command_line.session import Session
     from peacefs.spark_connector.checkpoints.commands.inspect import list_checkpoints
 
@@ -45,7 +47,10 @@ def show(
     as_json: Json = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """Show what a checkpoint holds: query, batches, sources, operators and their state."""
+    """Show what a checkpoint holds.
+
+    Its query, batches, sources, operators and their state.
+    """
     from peacefs.client.command_line.session import Session
     from peacefs.spark_connector.checkpoints.commands.inspect import show_checkpoint
 
@@ -63,11 +68,11 @@ def verify(
     as_json: Json = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """Verify that a query could go on from a checkpoint, and say which batch is the last good one.
+    """Verify that a query could resume from a checkpoint.
 
-    Reads every file that a restart from the batch needs, and verifies checksums, contents, and that they fit
-    together. Exit status: 0 whole; 3 something is wrong that a restart survives; 4 an earlier batch is good;
-    5 none is.
+    Names the last good batch. Reads every file that a restart from the batch needs, and verifies checksums,
+    contents, and that they fit together. Exit status: 0 whole; 3 something is wrong that a restart survives; 4 an
+    earlier batch is good; 5 none is.
     """
     from peacefs.client.command_line.session import Session
     from peacefs.spark_connector.checkpoints.commands.inspect import verify_checkpoint
@@ -83,9 +88,10 @@ NewRoot = Annotated[str, typer.Argument(metavar="PATH", help="A root where nothi
 
 @checkpoint.command()
 def fork(path: Root, new: NewRoot, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
-    """Copy a checkpoint to another root of its cluster, to try things out: names alone, never data, all at once.
+    """Copy a checkpoint to another root of its cluster.
 
-    Of a query that runs it is the checkpoint of one moment. The copy needs nothing of the original.
+    Copies names, never data, in one commit; of a running query, the checkpoint of one moment. The copy needs
+    nothing of the original.
     """
     from peacefs.client.command_line.session import Session
     from peacefs.spark_connector.checkpoints.commands.move import fork_checkpoint
@@ -101,7 +107,10 @@ def export(
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace FILE if it is there.")] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """Write a checkpoint into an archive, a zip with a SHA-256 of every file; from a cluster, of one moment."""
+    """Write a checkpoint into a zip archive.
+
+    With a SHA-256 of every file; from a cluster, the checkpoint of one moment.
+    """
     from peacefs.client.command_line.session import Session
     from peacefs.spark_connector.checkpoints.commands.move import export_checkpoint
 
@@ -132,7 +141,10 @@ def begin(
     as_json: Json = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """Begin a run of a query: print the checkpointLocation for it, and refuse what earlier runs write."""
+    """Begin a run and print its checkpointLocation.
+
+    What earlier runs write is refused from then on.
+    """
     from peacefs.client.command_line.session import Session
     from peacefs.spark_connector.checkpoints.commands.runs import begin_run_of
 
@@ -146,7 +158,10 @@ def runs(
     as_json: Json = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """List who may write to the checkpoints at and below paths: the latest run of each."""
+    """List the latest runs of checkpoints.
+
+    The latest run is the one that may write to the checkpoint.
+    """
     from peacefs.client.command_line.session import Session
     from peacefs.spark_connector.checkpoints.commands.runs import list_runs
 
@@ -178,9 +193,10 @@ def rollback(
     as_json: Json = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """Make an earlier batch the latest, all at once; what was there before is kept beside it.
+    """Make an earlier batch the latest.
 
-    Stop the query first. Sinks other than a file sink are not undone.
+    In one commit; what was there before is kept beside it. Stop the query first. Sinks other than a file sink are
+    not undone.
     """
     from peacefs.client.command_line.session import Session
     from peacefs.spark_connector.checkpoints.commands.change import roll_back_checkpoint
@@ -221,9 +237,10 @@ def prune(
     ] = checkpoint_idle_s,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """Find what no batch that is to be kept needs, and orphans; delete both with --delete.
+    """Find files that no kept batch needs.
 
-    The latest batch is always kept, and before it as many as all that is asked for allows.
+    Orphans, too; --delete deletes both. The latest batch is always kept, and before it as many as all that is
+    asked for allows.
     """
     import time
 
@@ -251,9 +268,9 @@ def rehearse(
     as_json: Json = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """Load a batch's state with Spark's own reader, on this machine: proof that a restart could.
+    """Load a batch's state with Spark's own reader.
 
-    Prints rows and seconds. Needs Spark and Java.
+    Proves, on this machine, that a restart could. Prints rows and seconds. Needs Spark and Java.
     """
     from peacefs.client.command_line.session import Session
     from peacefs.spark_connector.checkpoints.commands.rehearse import rehearse_checkpoint

@@ -63,7 +63,7 @@ def drawn(rows: Sequence[Row], title: str) -> Figure:
         axis.set_title(f"{mb} MB a writer" if mb else "mixed sizes")
         axis.set_xlabel("writers")
         axis.set_xticks(sorted({writers for line in panel.values() for writers, _ in line}))
-    # Of all panels together, and only now: a limit that is set ends the search for the other.
+    # One limit for all panels, and only now: a limit that is set ends the search for the other.
     axes[0].set_ylim(bottom=0)
     axes[0].set_ylabel("seconds from request, mean")
     axes[-1].legend()

@@ -65,10 +65,15 @@ def _back_up_from(coordinator: str, file: Path, force: bool) -> None:
     from peacefs.client.control.http import CoordinatorHttp
     from peacefs.coordinator.metadata.sqlite.backup import staged
     from peacefs.protocol.limits import backup_timeout_s
+    from peacefs.protocol.private_files import opener
 
     http = CoordinatorHttp(parse_address(coordinator))
     try:
-        with staged(file, replace=force) as copying, copying.open("wb") as sink, transfer_progress() as progress:
+        with (
+            staged(file, replace=force) as copying,
+            open(copying, "wb", opener=opener) as sink,
+            transfer_progress() as progress,
+        ):
             progress.name("waiting for the coordinator's copy")
             path = f"/v1/metadata/backup?user={quote(current_user())}"
             http.download(path, sink.write, progress.reach, answer_timeout_s=backup_timeout_s)
@@ -84,9 +89,10 @@ def restore(
         bool, typer.Option("--force", "-f", help="Set the metadata aside that is there, as *.replaced.")
     ] = False,
 ) -> None:
-    """Make a backup the metadata of the coordinator in DIR, which must not run.
+    """Restore DIR's metadata from a backup.
 
-    Chunks that datanodes hold and the backup does not know are kept until `release-floor`.
+    The coordinator must not run. Chunks that datanodes hold and the backup does not know are kept until
+    `release-floor`.
     """
     from peacefs.client.command_line.progress import transfer_progress
     from peacefs.coordinator.metadata.sqlite.backup import restore as restore_backup
@@ -105,9 +111,10 @@ def restore(
 
 @metadata.command()
 def check(directory: Directory) -> None:
-    """Check the metadata in DIR: every page, then what must be true of names, files and chunks.
+    """Check the metadata in DIR.
 
-    The coordinator may run. Exit status 1 when something is wrong.
+    Every page, then the invariants of names, files and chunks. The coordinator may run. Exit status 1 when
+    something is wrong.
     """
     from peacefs.client.command_line.progress import transfer_progress
     from peacefs.coordinator.metadata.sqlite.check import check as check_store
@@ -130,14 +137,71 @@ def check(directory: Directory) -> None:
         raise typer.Exit(1)
 
 
+@metadata.command("accept-loss")
+def accept_loss(
+    directory: Annotated[
+        Path | None,
+        typer.Option("--dir", metavar="DIR", help="Of a coordinator that does not start; it must not run."),
+    ] = None,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Go on without changes that were acknowledged and that the metadata has lost.
+
+    What datanodes hold of them is kept until `release-floor`. A damaged log is kept as *.lost-log.
+    """
+    if not yes:
+        typer.confirm(
+            "Names that were lost do not come back, not even from a backup later. Go on?", abort=True, err=True
+        )
+    if directory is not None:
+        _accept_in(directory)
+    else:
+        _accept_at(coordinator)
+
+
+def _accept_in(directory: Path) -> None:
+    from peacefs.coordinator.metadata.sqlite.file import STORE_NAME
+    from peacefs.coordinator.metadata.sqlite.lost_commits import accept
+
+    accepted = accept(directory / STORE_NAME, random.SystemRandom())
+    if accepted is None:
+        _say("nothing is missing; nothing was changed")
+        return
+    if accepted.log is not None:
+        _say(f"the damaged log was copied to {accepted.log}")
+    _say(
+        f"accepted: {accepted.loss}. The coordinator starts again; datanodes delete nothing until `release-floor`"
+    )
+
+
+def _accept_at(coordinator: str) -> None:
+    import msgspec
+
+    from peacefs.client.control.addresses import parse_address
+    from peacefs.client.control.api import current_user
+    from peacefs.client.control.http import CoordinatorHttp
+
+    http = CoordinatorHttp(parse_address(coordinator))
+    try:
+        answer = http.ask("POST", "/v1/metadata/accept-loss", params={"user": current_user()})
+    finally:
+        http.close()
+    if msgspec.json.decode(answer)["accepted"]:
+        _say("accepted: names can be changed again; datanodes delete nothing until `release-floor`")
+    else:
+        _say("nothing is missing; nothing was changed")
+
+
 @metadata.command("release-floor")
 def release_floor(
     coordinator: Coordinator = DEFAULT_COORDINATOR,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """After a restore: give up what datanodes hold that the backup did not know.
+    """Release the GC floor that a restore holds.
 
-    It is deleted for good, once the coordinator has run for as long as a token to write lives.
+    What datanodes hold and the backup did not know is deleted for good, once the coordinator has run for as long
+    as a token to write lives.
     """
     import msgspec
 

@@ -145,11 +145,11 @@ def topology_calibrate(
         typer.Option("--seconds", metavar="S", min=0.1, max=60, help="How long each measurement lasts."),
     ] = calibration_s,
 ) -> None:
-    """Measure disks and links of the running cluster, and write what they carry into FILE.
+    """Measure the running cluster's disks and links.
 
-    Each datanode's disk with 1, 2, 4 and 8 streams, and each link between racks. Best when little else goes on,
-    and from a machine whose network card is no slower than the disks. What is written for it is deleted at once.
-    Of comments in FILE the one at its head stays.
+    Writes what they carry into FILE: each datanode's disk with 1, 2, 4 and 8 streams, and each link between
+    racks. Best when little else goes on, and from a machine whose network card is no slower than the disks. What
+    is written for it is deleted at once. Of comments in FILE the one at its head stays.
     """
     from .calibrate_command import calibrate
 

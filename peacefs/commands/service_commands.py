@@ -25,6 +25,7 @@ from peacefs.protocol.limits import (
 
 from .service_options import (
     Advertise,
+    AllowedHosts,
     Host,
     NodePort,
     NoTls,
@@ -34,6 +35,7 @@ from .service_options import (
     TlsCa,
     TlsCertificate,
     TlsKey,
+    allowed_hosts,
     node_address,
     tls_files_of,
 )
@@ -54,6 +56,7 @@ def coordinator(
     port: Annotated[int, _port("--port", "For WebHDFS and REST")] = coordinator_http_port_default,
     node_port: Annotated[int, _port("--node-port", "For datanodes")] = coordinator_node_port_default,
     advertise: Advertise = None,
+    allowed_host: AllowedHosts = None,
     secret_file: SecretFile = None,
     permissions: Annotated[
         bool,
@@ -99,6 +102,16 @@ def coordinator(
             "--policy", metavar="NAME", help="Who decides where and when: express, paper, random or flow."
         ),
     ] = "express",
+    audit_log: Annotated[
+        Path | None,
+        typer.Option(
+            "--audit-log",
+            metavar="FILE",
+            help="Tell there who asked for what, from where, and what came of it: a line of JSON a request, with "
+            "the names of HDFS's audit log. SIGHUP opens it anew. [default: nowhere]",
+            show_default=False,
+        ),
+    ] = None,
     streams_per_node: Annotated[
         int,
         typer.Option(
@@ -129,6 +142,7 @@ def coordinator(
             port=port,
             node_port=node_port,
             advertise=advertise,
+            allowed_hosts=allowed_hosts(allowed_host),
             secret_file=secret_file,
             tls=tls_files_of(tls_certificate, tls_key, tls_ca),
             no_tls=no_tls,
@@ -136,6 +150,7 @@ def coordinator(
             parent_fd=parent_fd,
             check_permissions=permissions,
             trash_minutes=trash_minutes,
+            audit_log=audit_log,
             collect_temporary_hours=collect_temporary,
             groups=dict(_group(text) for text in groups or ()),
             topology=topology_file,
@@ -160,6 +175,7 @@ def datanode(
     port: Annotated[int, _port("--port", "For WebHDFS")] = datanode_http_port_default,
     data_port: Annotated[int, _port("--data-port", "For data")] = datanode_data_port_default,
     advertise: Advertise = None,
+    allowed_host: AllowedHosts = None,
     rack: Annotated[str, typer.Option("--rack", metavar="PATH", help="Where it stands.")] = "/default-rack",
     reserved_bytes: Annotated[
         int, typer.Option("--reserved-bytes", min=0, help="What the disk keeps free for others.")
@@ -225,6 +241,7 @@ def datanode(
             http_port=port,
             data_port=data_port,
             advertise=advertise,
+            allowed_hosts=allowed_hosts(allowed_host),
             rack=rack,
             secret_file=secret_file,
             reserved_bytes=reserved_bytes,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from peacefs.protocol.service.browser_guard import is_host_name
 from peacefs.protocol.tls_variables import CA_VARIABLE, CERTIFICATE_VARIABLE, KEY_VARIABLE
 
 if TYPE_CHECKING:
@@ -58,6 +59,17 @@ ParentDescriptor = Annotated[
     int | None,
     typer.Option("--parent-fd", metavar="FD", help="Stop when this pipe comes to its end."),
 ]
+AllowedHosts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allowed-host",
+        metavar="HOST",
+        envvar="PEACEFS_ALLOWED_HOSTS",
+        help="Another name by which HTTP clients reach this service; may be repeated. Requests for others are "
+        "refused, but for addresses in numbers. [default: what --host and --advertise say]",
+        show_default=False,
+    ),
+]
 NodePort = Annotated[
     str, typer.Option("--coordinator", metavar="HOST:PORT", help="The coordinator's port for datanodes.")
 ]
@@ -68,6 +80,16 @@ def tls_files_of(certificate: Path | None, key: Path | None, ca: Path | None) ->
     from peacefs.protocol.service.tls import tls_files
 
     return tls_files(certificate, key, ca)
+
+
+def allowed_hosts(names: list[str] | None) -> tuple[str, ...]:
+    """The names of --allowed-host. Raises BadParameter for what is no name of a host."""
+    for name in names or ():
+        if not is_host_name(name):
+            raise typer.BadParameter(
+                f"{name!r} is not the name of a host; leave out scheme, port and path", param_hint="--allowed-host"
+            )
+    return tuple(names or ())
 
 
 def node_address(text: str) -> tuple[str, int]:

@@ -19,7 +19,7 @@ from peacefs.peace.simulator.scenarios import SCENARIOS
 if TYPE_CHECKING:
     from rich.table import Table
 
-#: What the others are compared with.
+#: The policy that the others are compared with.
 _BASELINE = "random"
 
 #: A table in a pipe or in a narrow terminal is never narrower than this: its figures must be seen.
@@ -28,7 +28,7 @@ _TABLE_CHARACTERS = 80
 
 @dataclass(frozen=True)
 class SimulateOptions:
-    """What to simulate: seeds from 0 on, the scenario's usual policies if none are named."""
+    """A simulation to run: seeds from 0 on, the scenario's usual policies if none are named."""
 
     scenario: str
     seeds: int

@@ -64,7 +64,9 @@ def agent(
     ready_fd: ReadyDescriptor = None,
     parent_fd: ParentDescriptor = None,
 ) -> None:
-    """Run an agent: it starts the queries on this node that are supervised, from a list of commands.
+    """Run an agent, which starts supervised queries here.
+
+    Queries are started by commands from a list.
 
     What it runs ends with it, and when the coordinator has not answered for a while.
     """
@@ -129,7 +131,9 @@ def supervise(
     as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout.")] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """Have a query started by an agent, and started again near its checkpoint when it or its node dies.
+    """Have agents keep a query running.
+
+    An agent starts it, and starts it again near its checkpoint when it or its node dies.
 
     At any time one run of it writes to the checkpoint. It is not started again when it ends with exit status 0.
     """

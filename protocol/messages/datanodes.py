@@ -68,6 +68,8 @@ class Register(Message, frozen=True):
     epoch_seen: int = 0
     process: str = ""
     streams: list[StreamUnderWay] = []
+    #: The highest `HeartbeatAck.commit` that the datanode has heard.
+    commit_seen: int = 0
 
 
 class Registered(Message, frozen=True):
@@ -96,10 +98,11 @@ class Heartbeat(Message, frozen=True):
 
 
 class HeartbeatAck(Message, frozen=True):
-    """Says that the coordinator is there, and what its clock shows."""
+    """Says that the coordinator is there, what its clock shows, and the number of its last durable commit."""
 
     epoch: int
     clock_s: float = 0.0
+    commit: int = 0
 
 
 class ReplicateChunk(Message, frozen=True):

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.messages import Message
+from peacefs.protocol.private_files import FILE_MODE, make_directories
 from peacefs.protocol.service.metrics import fsyncs_of_directories, fsyncs_of_files
 
 from . import effects as fx
@@ -86,7 +87,7 @@ class ThreadDriver:
             fx.Rename: lambda e: os.replace(e.source, e.target),  # noqa: PTH105
             fx.SyncDirectory: lambda e: self.sync_directory(e.path),
             fx.Remove: lambda e: Path(e.path).unlink(missing_ok=True),
-            fx.MakeDirectory: lambda e: os.makedirs(e.path, exist_ok=True),  # noqa: PTH103
+            fx.MakeDirectory: lambda e: make_directories(e.path),
             fx.ListDirectory: lambda e: list_directory(e.path),
             fx.Now: lambda e: time.monotonic(),
             fx.WallClock: lambda e: wall_clock(),
@@ -126,7 +127,7 @@ class ThreadDriver:
     def _open_file(self, effect: fx.OpenFile) -> DiskFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_TRUNC if effect.create else 0)
         try:
-            return DiskFile(os.open(effect.path, flags, 0o600))
+            return DiskFile(os.open(effect.path, flags, FILE_MODE))
         except OSError as error:
             # A disk that takes no change is still read; an append will say so.
             if error.errno != errno.EROFS or effect.create:

@@ -16,7 +16,6 @@ import logging
 import re
 import socket
 from collections.abc import Callable, Iterator
-from math import inf
 from typing import Any, Self
 
 import uvicorn
@@ -27,11 +26,12 @@ from peacefs.protocol.errors import BadRequest, StartupError
 from peacefs.protocol.frames import FIRST_BYTE
 from peacefs.protocol.limits import (
     http_connections_max,
-    http_crowd_log_pause_s,
     http_first_byte_timeout_s,
     http_head_bytes_max,
+    http_headers_max,
     http_keep_alive_s,
     http_linger_s,
+    http_pipelined_max,
     http_shutdown_grace_s,
     http_url_bytes_max,
     http_write_stall_timeout_s,
@@ -41,6 +41,8 @@ from peacefs.protocol.limits import (
 )
 from peacefs.protocol.webhdfs.answers import error_answer
 
+from .client_shares import client_of
+from .http_crowd import Crowd
 from .metrics import http_requests
 from .tls import TlsIdentity
 from .tls_faults import TLS_FIRST_BYTE
@@ -98,9 +100,7 @@ class BoundedConfig(uvicorn.Config):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        #: Connections without a whole request, longest first.
-        self.waiting: dict[BoundedProtocol, None] = {}
-        self.crowd_logged_s = -inf
+        self.crowd = Crowd()
         #: Makes what serves a connection on which frames come in place of HTTP, where they are served.
         self.framed: Callable[[], asyncio.Protocol] | None = None
 
@@ -108,8 +108,9 @@ class BoundedConfig(uvicorn.Config):
 class BoundedProtocol(HttpToolsProtocol):
     """One connection. Between requests, silence and slowness end it; within one, the application sets the pace.
 
-    Of too many connections the one goes that has been without a whole request for longest: those that connect and
-    say nothing keep nobody out who does. Only when all are being answered is a new one closed.
+    Of too many connections, of one client or of all, the one goes that has been without a whole request for
+    longest (`http_crowd`): those that connect and say nothing keep nobody out who does. Only when all are being
+    answered is a new one closed.
     """
 
     config: BoundedConfig
@@ -128,31 +129,19 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > http_connections_max and not self._make_room():
+        self.client_address = client_of(self.client[0] if self.client else None)
+        if not self.config.crowd.join(self, self.loop.time()):
             transport.abort()
             return
         self._set_deadline()
 
-    def _make_room(self) -> bool:
-        """Whether there was one to close."""
-        longest = next(iter(self.config.waiting), None)
-        now_s = self.loop.time()
-        if now_s - self.config.crowd_logged_s >= http_crowd_log_pause_s:
-            self.config.crowd_logged_s = now_s
-            log.warning(
-                "%d HTTP connections are open, which is the limit: closing %s",
-                http_connections_max,
-                "new ones, for all others are being answered" if longest is None else "those that ask nothing",
-            )
-        if longest is None:
-            return False
-        del self.config.waiting[longest]
-        longest.transport.abort()
-        return True
+    def abort(self) -> None:
+        """Closes the connection at once."""
+        self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._clear_deadline()
-        self.config.waiting.pop(self, None)
+        self.config.crowd.leave(self)
         self._clear_write_deadline()
         super().connection_lost(exc)
 
@@ -183,6 +172,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def _hand_over(self, framed: asyncio.Protocol, data: bytes) -> None:
         """The connection is no longer this server's."""
         self._clear_deadline()
+        self.config.crowd.leave(self)
         self.connections.discard(self)
         self.transport.set_protocol(framed)
         framed.connection_made(self.transport)
@@ -203,7 +193,16 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refuse(414, f"the URL is over {http_url_bytes_max} bytes")
             raise ValueError("the parser need not go on")
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        super().on_header(name, value)
+        if len(self.headers) > http_headers_max:
+            self._refuse(431, f"the request has more than {http_headers_max} headers")
+            raise ValueError("the parser need not go on")
+
     def on_headers_complete(self) -> None:
+        if len(self.pipeline) >= http_pipelined_max:
+            self.transport.abort()
+            raise ValueError("the parser need not go on")
         http_requests.inc()
         self._in_head = False
         self._head_bytes = 0
@@ -223,7 +222,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if not self.transport.is_closing() and not self._answering():
-            self.config.waiting[self] = None
+            self.config.crowd.waiting(self)
 
     def send_400_response(self, msg: str) -> None:
         if not self._refused:
@@ -235,10 +234,10 @@ class BoundedProtocol(HttpToolsProtocol):
         """For the rest of a head, or of a body that the answer did not wait for: slow bytes do not extend it."""
         if self._deadline is None:
             self._deadline = self.loop.call_later(http_first_byte_timeout_s, self.transport.abort)
-            self.config.waiting[self] = None
+        self.config.crowd.waiting(self, self._head_bytes)
 
     def _clear_deadline(self) -> None:
-        self.config.waiting.pop(self, None)
+        self.config.crowd.answering(self)
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
@@ -247,9 +246,11 @@ class BoundedProtocol(HttpToolsProtocol):
         super().pause_writing()
         self._clear_write_deadline()
         self._write_deadline = self.loop.call_later(http_write_stall_timeout_s, self.transport.abort)
+        self.config.crowd.not_taking(self, self.transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
         self._clear_write_deadline()
+        self.config.crowd.taken(self)
         super().resume_writing()
 
     def _clear_write_deadline(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import logging
+import re
 import resource
 import signal
 import sys
@@ -14,13 +15,25 @@ from peacefs.protocol.limits import heap_buffer_bytes_max, heap_kept_bytes, heap
 from .lifeline import when_parent_dies
 
 _FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 # Of glibc's malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 
 
+class LineFormatter(logging.Formatter):
+    """Escapes control characters: what a stranger sends, and a message repeats, is no line of its own."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return _CONTROL.sub(
+            lambda found: found[0].encode("unicode_escape").decode(), super().formatMessage(record)
+        )
+
+
 def log_to_stderr() -> None:
     """One line an event on standard error. Libraries speak from WARNING up."""
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format=_FORMAT)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LineFormatter(_FORMAT))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
     logging.getLogger("peacefs").setLevel(logging.INFO)
 
 

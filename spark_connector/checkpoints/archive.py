@@ -144,6 +144,6 @@ class ArchiveReader:
 
 
 def _is_inside(path: str) -> bool:
-    """Whether a path leads nowhere but down."""
+    """Return whether a path leads nowhere but down."""
     parts = PurePosixPath(path).parts
     return bool(parts) and not path.startswith("/") and ".." not in parts and str(PurePosixPath(path)) == path

@@ -15,7 +15,7 @@ from peacefs.protocol.errors import FileNotFound
 
 
 class Directories(Protocol):
-    """What is needed of a file system: `PeaceFileSystem` and `CoordinatorApi` both have it."""
+    """The calls that are needed of a file system: `PeaceFileSystem` and `CoordinatorApi` both have them."""
 
     def pages(self, path: str) -> Iterator[ListingPage]: ...
 

@@ -1,4 +1,4 @@
-"""What there is to know of a checkpoint at a glance, and which checkpoints a tree holds."""
+"""Summarise a checkpoint at a glance, and find the checkpoints in a tree."""
 
 from __future__ import annotations
 

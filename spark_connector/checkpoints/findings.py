@@ -1,4 +1,4 @@
-"""What is wrong with a checkpoint: the values of `peacefs checkpoint verify --json`."""
+"""The faults that a verification finds: the values of `peacefs checkpoint verify --json`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from peacefs.protocol.errors import CheckpointDamaged, CheckpointTooNew
 
 
 class Fault(StrEnum):
-    """Of what kind."""
+    """The kind of a fault."""
 
     MISSING = "missing"
     DAMAGED = "damaged"
     #: Whole in itself, and at odds with the rest.
     INCONSISTENT = "inconsistent"
-    #: Of a format that this program does not know.
+    #: A format that this program does not know.
     TOO_NEW = "too new"
 
 
@@ -30,14 +30,14 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Note(msgspec.Struct, frozen=True):
-    """What could not be verified, and nothing is wrong with: a file or directory, and why."""
+    """A file or directory that could not be verified, without being wrong, and why."""
 
     path: str
     reason: str
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What a verification found.
+    """The result of a verification.
 
     `batch` is the one judged: None where none was ever done. `last_good` is the latest batch, up to that one,
     that a query could go on from. `restarts`: it would, from the checkpoint as it is, as far as `notes` let one
@@ -58,6 +58,6 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 def damage(path: str, error: CheckpointDamaged, *, stops: bool = True) -> Finding:
-    """What a parser said of a file."""
+    """Make a finding of a parser's complaint about a file."""
     kind = Fault.TOO_NEW if isinstance(error, CheckpointTooNew) else Fault.DAMAGED
     return Finding(path, kind, error.message, stops)

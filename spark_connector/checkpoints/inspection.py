@@ -65,7 +65,7 @@ class Inspection:
         return self._once(entry, check_schema)
 
     def changes(self, entry: Entry) -> Changelog | Sealed:
-        """Of one that is sealed only checksums were verified."""
+        """Whether it is sealed: then only checksums were verified."""
         if entry.length > checkpoint_changelog_bytes_max:
             self._stream_once(entry, b"")
             return Sealed(f"larger than {checkpoint_changelog_bytes_max >> 20} MiB: too large to be looked into")

@@ -1,4 +1,4 @@
-"""Which file of a checkpoint root is what, by its name alone. Pure.
+"""Classify the files of a checkpoint root by their names alone. Pure.
 
     metadata                                            the query's id
     offsets/N  commits/N                                batch N was planned; was done
@@ -95,7 +95,7 @@ class LogFiles:
         return max((*self.deltas, *self.compacts), default=None)
 
     def needed(self) -> list[tuple[int, Entry | None]]:
-        """What Spark reads at a restart: from the last compaction on. None where a gap begins."""
+        """The entries that Spark reads at a restart: from the last compaction on. None where a gap begins."""
         first = expected = max(self.compacts, default=0)
         found: list[tuple[int, Entry | None]] = []
         for number in sorted({*self.deltas, *self.compacts}):
@@ -123,7 +123,7 @@ class Layout:
     checksums: dict[str, Entry] = field(default_factory=dict)
     temporary: list[Entry] = field(default_factory=list)
     foreign: list[Entry] = field(default_factory=list)
-    #: Where it will be, if that is not where it is.
+    #: Its future place, if that is not where it is.
     named: str = ""
 
     @property
@@ -149,7 +149,7 @@ class Layout:
 
 
 def is_root(names: Iterable[str]) -> bool:
-    """Whether a directory that holds these names is a checkpoint root, as far as names can tell."""
+    """Return whether a directory with these names is a checkpoint root, as far as names can tell."""
     held = set(names)
     return OFFSETS in held and (METADATA in held or COMMITS in held)
 

@@ -35,7 +35,7 @@ def staged(tree: Workspace, path: str) -> Iterator[str]:
 
 
 def staging_name(path: str) -> str:
-    """Of a hidden place beside `path`, where nothing is; `temporary_names` knows its form."""
+    """Name a hidden place beside `path`, where nothing is; `temporary_names` knows its form."""
     directory, name = posixpath.split(path)
     return posixpath.join(directory, f".{name}.{uuid.uuid4()}.tmp")
 
@@ -61,7 +61,7 @@ def _remove(tree: Workspace, staging: str) -> bool:
 
 
 def _last_change_ms(tree: Workspace, root: Entry) -> int:
-    """Of anything in a tree, by the clock of its file system."""
+    """The time of the latest change of anything in a tree, by the clock of its file system."""
     latest, pending = root.modified_ms, [root.path]
     while pending:
         with contextlib.suppress(FileNotFound):

@@ -32,7 +32,7 @@ class Question(msgspec.Struct, frozen=True):
 
 
 def carry_out(question: bytes) -> bytes:
-    """What the process does: its input to its output."""
+    """Answer the questions on standard input to standard output."""
     asked = msgspec.json.decode(question, type=Question)
     try:
         with PeaceFileSystem(asked.coordinator, asked.user) as files:
@@ -49,7 +49,7 @@ def carry_out(question: bytes) -> bytes:
 def _all(tree: PeaceTree, top: str) -> list[Any]:
     found = []
     for root in find_roots(tree, top):
-        # What vanishes between two looks is not there.
+        # A file that vanishes between two looks does not exist.
         with contextlib.suppress(FileNotFound, CheckpointDamaged):
             found.append(msgspec.to_builtins(summarise(Inspection(tree, read_layout(tree, root)))))
     return found

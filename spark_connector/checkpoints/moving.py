@@ -1,4 +1,4 @@
-"""What in a checkpoint names its own place, and must change when it is moved.
+"""Find what in a checkpoint names its own place, and rewrite it when the checkpoint is moved.
 
 Of all files of Spark 4.3 only operator metadata of version 2 (`state/O/_metadata/v2/N`, of `transformWithState`)
 does: it names the files of schemas by absolute URIs, and a restart reads them there. Logs of file sources, and the

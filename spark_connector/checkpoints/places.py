@@ -1,4 +1,4 @@
-"""Where a command's arguments say that a checkpoint is: in a cluster, or on this machine (`file:///...`)."""
+"""Resolve a command's arguments to checkpoints in a cluster or on this machine (`file:///...`)."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class CheckpointPlace:
     tree: Workspace
     root: str
     text: str
-    #: Whose file system it is: a coordinator's address, or nobody's.
+    #: The address of the coordinator whose file system it is, or None.
     owner: str = ""
 
     def shares_tree_with(self, other: CheckpointPlace) -> bool:
-        """Whether both are in the same file system."""
+        """Return whether both are in the same file system."""
         return self.owner == other.owner
 
 

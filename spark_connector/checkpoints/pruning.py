@@ -1,4 +1,4 @@
-"""What of a checkpoint may go: what no retained batch needs, and orphans, which no batch at all can reach.
+"""Find what may be pruned: files that no retained batch needs, and orphans, which no batch can reach.
 
 Never touched are the logs of sources, operator metadata and schemas, which are small, and whatever a batch after
 the latest may be writing.
@@ -21,7 +21,7 @@ from .verification import Judge
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """Which batches are kept: the latest one always, and before it as long as no bound is passed.
+    """The bounds on what is kept: the latest batch always, and those before it until a bound is passed.
 
     `bytes` bounds what they need together. Files that nothing refers to are orphans when they are older than
     `orphan_age_ms`: what is younger may be on its way.
@@ -77,7 +77,7 @@ def plan_pruning(inspection: Inspection, retention: Retention) -> Pruning:
 
 
 def _retained(judge: Judge, retention: Retention) -> tuple[set[str], int]:
-    """What the retained batches need, and the oldest of them."""
+    """The files that the retained batches need, and the oldest of the batches."""
     layout = judge.layout
     if not layout.commits:
         raise BadRequest(f"{layout.root}: no batch was done yet")

@@ -1,4 +1,4 @@
-"""What a query's driver last said of it, if the checkpoint is in a cluster and the driver reports."""
+"""Fetch a driver's last report on its query, if the checkpoint is in a cluster and the driver reports."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def last_report(owner: str, root: str) -> QueryReport | None:
 
 
 def report_of(runs: CheckpointRuns, root: str) -> QueryReport | None:
-    """That of a root itself."""
+    """Return the report on a root itself."""
     return next((said for said in runs.reports(root) if without_run(said.location) == root), None)
 
 

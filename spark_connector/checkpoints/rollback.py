@@ -36,7 +36,7 @@ _log = logging.getLogger("peacefs.checkpoints")
 
 @dataclass(frozen=True, slots=True)
 class Rollback:
-    """What was done: the latest batch before and after, where what was there before is kept, files gone."""
+    """The outcome: the latest batch before and after, the place of what was there before, the files gone."""
 
     root: str
     before: int
@@ -59,7 +59,7 @@ class RollbackWish:
 
 
 def beyond(layout: Layout, batch: int) -> list[str]:
-    """What later batches wrote, with its checksums: paths relative to the root."""
+    """The files that later batches wrote, with their checksum files: paths relative to the root."""
     entries = [
         entry for log in (layout.offsets, layout.commits) for number, entry in log.items() if number > batch
     ]
@@ -73,7 +73,7 @@ def beyond(layout: Layout, batch: int) -> list[str]:
 
 
 def beyond_in_sink(log: LogFiles, batch: int) -> list[Entry]:
-    """What of a sink's log later batches wrote. Raises BadRequest if what remains cannot stand alone."""
+    """The entries of a sink's log that later batches wrote. Raises BadRequest if the rest cannot stand alone."""
     kept = LogFiles(
         {number: entry for number, entry in log.deltas.items() if number <= batch},
         {number: entry for number, entry in log.compacts.items() if number <= batch},
@@ -114,7 +114,7 @@ def _cut_back(files: PeaceFileSystem, layout: Layout, wish: RollbackWish, latest
         (_, staging), *sinks = staged
         _exchange(files, [(location, staging), *sinks])
     except _Unknown as unknown:
-        # What was staged may be what was there before: it stays.
+        # The staged tree may be what was there before: it stays.
         raise unknown.error from None
     except BaseException:
         for _, staging in staged:
@@ -210,7 +210,7 @@ def _check_batch(tree: PeaceTree, layout: Layout, wish: RollbackWish, latest: in
 
 
 def _check_cut(tree: PeaceTree, staging: str, wish: RollbackWish) -> None:
-    """What was cut back must be what a restart goes on from."""
+    """Check that the result is what a restart goes on from."""
     cut = read_layout(tree, staging)
     cut.named = wish.root
     _refuse_bad(tree, cut, wish)

@@ -1,4 +1,4 @@
-"""How a version of a store's state comes about: a snapshot, and each changelog since, without a gap.
+"""Find the files that make up a version of a store's state: a snapshot, and each changelog since.
 
 Spark loads the newest snapshot that the version descends from. If that one is damaged, 4.1 and newer fall back on
 the one before.
@@ -24,7 +24,7 @@ _RECORDS_SUFFIX = ".snapshot"
 
 @dataclass(slots=True)
 class StateChain:
-    """What a version is loaded from: all `files`, the snapshot's SSTs too. `snapshot` None: from nothing on.
+    """The files that a version is loaded from, the snapshot's SSTs too. `snapshot` None: from nothing on.
 
     `partial`: a changelog whose lineage could not be read hides what lies before it.
     """

@@ -31,7 +31,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """How many files, and bytes of theirs."""
+    """The number of files and of their bytes."""
 
     files: int
     bytes: int
@@ -41,7 +41,7 @@ class FileTree(Protocol):
     """Paths are absolute, with slashes."""
 
     def entries(self, directory: str) -> list[Entry]:
-        """What a directory holds. Raises FileNotFound, also for a file."""
+        """List a directory. Raises FileNotFound, also for a file."""
         ...
 
     def open(self, path: str) -> BinaryIO:

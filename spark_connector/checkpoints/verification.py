@@ -42,7 +42,7 @@ _NOT_DESCRIBED = (
 
 @dataclass(slots=True)
 class Needs:
-    """What going on from a batch takes, what is wrong with that, and what of it could not be verified.
+    """The files that resuming from a batch needs, the faults in them, and those that could not be verified.
 
     `partial`: there may be more that it takes.
     """
@@ -108,7 +108,7 @@ def _last_good(judge: Judge, judged: int | None) -> int | None:
 
 
 class Judge:
-    """What each batch of one checkpoint needs. Files are read once, however many batches are judged."""
+    """Judges the batches of one checkpoint. Files are read once, however many batches are judged."""
 
     def __init__(self, inspection: Inspection) -> None:
         self._inspection = inspection
@@ -123,7 +123,7 @@ class Judge:
             return None
 
     def always(self) -> Needs:
-        """What a restart needs, from whichever batch."""
+        """Check what a restart needs, from whichever batch."""
         needs = Needs()
         if self.layout.metadata is None:
             needs.findings.append(Finding(METADATA, Fault.MISSING, "it holds the query's id"))
@@ -138,13 +138,13 @@ class Judge:
         return needs
 
     def batch(self, batch: int) -> Needs:
-        """What going on from a batch that was done needs besides."""
+        """Check what resuming from a completed batch needs besides."""
         if batch not in self._batches:
             self._batches[batch] = self._judge(batch)
         return self._batches[batch]
 
     def sequence(self, judged: int | None) -> list[Finding]:
-        """Whether offsets and commits follow each other as they should, and the batch that would be repeated."""
+        """Check that offsets and commits follow each other, and judge the batch that would be repeated."""
         offsets, commits = self.layout.offsets, self.layout.commits
         findings = [*_gaps(OFFSETS, offsets), *_gaps(COMMITS, commits)]
         planned, committed = max(offsets, default=None), max(commits, default=None)
@@ -270,12 +270,12 @@ class Judge:
         try:
             return self._inspection.operator(entry)
         except CheckpointDamaged as error:
-            # Of version 1 only readers of state need it, not a restart.
+            # In version 1 only readers of state need it, not a restart.
             needs.findings.append(damage(self.layout.relative(entry), error, stops=of_batch != FIRST_FORM))
             return None
 
     def _describes_none(self, batch: int) -> bool:
-        """Whether the batch was planned by a Spark that knows no metadata of operators."""
+        """Return whether the batch was planned by a Spark that knows no metadata of operators."""
         offsets = self._readable_offsets(batch)
         return offsets is not None and offsets.before_operator_metadata
 
@@ -293,7 +293,7 @@ class Judge:
                     reason = f"the operator's metadata names {elsewhere}, which is not below this root"
                     needs.findings.append(Finding(path, Fault.INCONSISTENT, reason))
                 elif entry is None:
-                    # Of the older versions Spark writes it anew, and no longer notices a query that does not fit.
+                    # Spark rewrites the older versions, and then no longer notices a query that does not fit.
                     reason = "it holds the schema of the state"
                     stops = bool(store.state_schema_file_paths)
                     needs.findings.append(Finding(path, Fault.MISSING, reason, stops))
@@ -320,7 +320,7 @@ class Judge:
         return found
 
     def _stores(self, number: int, operator: Operator | None, batch: int) -> list[StoreKey]:
-        """Of every partition.
+        """The operator's stores in every partition.
 
         Where no metadata of the operator can be read, the stores that there are, in as many partitions as the
         batch was shuffled into; an operator that has state in partition 0 alone may have no other.
@@ -341,7 +341,7 @@ class Judge:
 
     @staticmethod
     def _unique_ids(commit: Commit, key: StoreKey) -> list[str] | None:
-        """Of the operator's stores in this partition; None in format 1."""
+        """The ids of the operator's stores in this partition; None in format 1."""
         of_operator = (commit.state_unique_ids or {}).get(key.operator)
         if not of_operator:
             return None

@@ -29,6 +29,7 @@ from peacefs.client.control.http import CoordinatorHttp
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.protocol.errors import QueryFailed, StartupError
 from peacefs.protocol.limits import demo_repair_timeout_s
+from peacefs.protocol.private_files import DIRECTORY_MODE
 from peacefs.spark_connector.checkpoints.batches import Checkpoint
 from peacefs.spark_connector.java import JavaRuntime, find_java, java_environment
 from peacefs.spark_connector.query_progress import read_progress, spread
@@ -101,7 +102,7 @@ def _workplace(options: DemoOptions) -> Iterator[Path]:
     else:
         directory = options.directory.expanduser().absolute()
         try:
-            directory.mkdir(parents=True, exist_ok=True)
+            directory.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
             if any(directory.iterdir()):
                 raise StartupError(f"{directory} is not empty: name another directory")
         except OSError as error:

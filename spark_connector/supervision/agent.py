@@ -18,6 +18,7 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
+from peacefs.protocol import private_files
 from peacefs.protocol.errors import (
     PeacefsError,
     PeerError,
@@ -85,7 +86,9 @@ def run(options: AgentOptions) -> None:
     signer = Signer(read_secret(secret_file))
     logs = options.directory / "logs"
     try:
-        logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_files.make_directory(options.directory)
+        private_files.make_directory(logs)
+        private_files.mend(options.directory, lambda entry: entry == logs)
     except OSError as error:
         raise StartupError(f"cannot use {options.directory}: {error.strerror}") from None
     stop = threading.Event()

@@ -18,9 +18,11 @@ import signal
 import subprocess
 import sys
 import threading
+from io import FileIO
 from pathlib import Path
 
 from peacefs.protocol.limits import packet_bytes, run_guard_patience_s, run_log_bytes_max
+from peacefs.protocol.private_files import opener
 
 _SIGNALLED = 128
 _CANNOT_START = 127
@@ -41,7 +43,8 @@ def main(arguments: list[str]) -> int:
             stderr=subprocess.STDOUT,
         )
     except OSError as error:
-        log.write_text(f"{arguments[2]} cannot be started: {error.strerror}\n")
+        with _open(log) as file:
+            file.write(f"{arguments[2]} cannot be started: {error.strerror}\n".encode())
         return _CANNOT_START
     assert command.stdout is not None
     keeper = threading.Thread(target=_keep, args=(command.stdout.fileno(), log), name="log", daemon=True)
@@ -62,13 +65,17 @@ def _watch(lifeline: int) -> None:
 
 def _keep(output: int, log: Path) -> None:
     """Copies what the command says; a log that is full is put aside, in place of the one put aside before."""
-    file = log.open("ab", buffering=0)
+    file = _open(log)
     while piece := os.read(output, packet_bytes):
         if file.tell() >= run_log_bytes_max:
             file.close()
             log.replace(log.with_name(f"{log.name}.1"))
-            file = log.open("ab", buffering=0)
+            file = _open(log)
         file.write(piece)
+
+
+def _open(log: Path) -> FileIO:
+    return open(log, "ab", buffering=0, opener=opener)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from peacefs.client.file_sink import FileSink
+from peacefs.client.file_objects import FileSink
 from peacefs.client.transfer.write_grants import GrantDesk
 from peacefs.protocol.errors import NoDatanodes
 from peacefs.protocol.handshake import Identity

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from peacefs.client.command_line.application import application
 from peacefs.client.command_line.quotas import parse_size
-from peacefs.client.file_sink import FileSink
+from peacefs.client.file_objects import FileSink
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.protocol.errors import AccessDenied, BadRequest, BytesQuotaExceeded, NamesQuotaExceeded

@@ -13,7 +13,7 @@ from peacefs.client.control.api import CoordinatorApi
 from peacefs.client.control.http import CoordinatorHttp
 from peacefs.client.control.retry import Patience, Unanswered
 from peacefs.client.control.rpc import ControlCalls
-from peacefs.client.file_sink import FileSink
+from peacefs.client.file_objects import FileSink
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.client.transfer.small_writes import SmallWrites

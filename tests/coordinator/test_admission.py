@@ -27,8 +27,9 @@ class Client:
         self.body += message.get("body", b"")
 
 
-def scope(path: str) -> dict[str, Any]:
+def scope(path: str, client: str = "10.0.0.1") -> dict[str, Any]:
     return {
+        "client": (client, 40_000),
         "type": "http",
         "method": "GET",
         "path": path,
@@ -62,6 +63,29 @@ def test_the_one_too_many_is_told_to_come_again_and_is_let_in_then() -> None:
         await asyncio.gather(*waiting)
         await admission(scope("/again"), _receive, client.send)
         assert sorted(answered) == ["/0", "/1", "/again", "/metrics"]
+        assert (admission.in_flight, admission.refused) == (0, 1)
+
+    asyncio.run(story())
+
+
+def test_client_with_its_share_under_way_is_refused_and_others_are_let_in() -> None:
+    async def story() -> None:
+        go_on = asyncio.Event()
+
+        async def app(_scope: Scope, receive: Receive, send: Send) -> None:
+            await go_on.wait()
+
+        admission = Admission(app, in_flight_max=10, per_client_max=3)
+        hog, other = Client(), Client()
+        waiting = [asyncio.create_task(admission(scope("/"), _receive, hog.send)) for _ in range(3)]
+        await asyncio.sleep(0)
+        await admission(scope("/"), _receive, hog.send)
+        assert hog.status == 403 and b"3 of them yours" in hog.body
+        waiting.append(asyncio.create_task(admission(scope("/", client="10.0.0.2"), _receive, other.send)))
+        await asyncio.sleep(0)
+        assert (admission.in_flight, other.status) == (4, 0)
+        go_on.set()
+        await asyncio.gather(*waiting)
         assert (admission.in_flight, admission.refused) == (0, 1)
 
     asyncio.run(story())

@@ -39,19 +39,19 @@ def app() -> FastAPI:
     return app
 
 
+async def ask(app: FastAPI, path: str, body: AsyncIterator[bytes], client: str = "10.0.0.1") -> httpx.Response:
+    transport = httpx.ASGITransport(app, client=(client, 40_000))
+    async with httpx.AsyncClient(transport=transport, base_url="http://test") as asking, asyncio.timeout(20):
+        return await asking.post(path, content=body, headers={"content-type": "application/json"})
+
+
 def post(app: FastAPI, path: str, pieces: list[bytes], pause_s: float = 0.0) -> httpx.Response:
     async def body() -> AsyncIterator[bytes]:
         for piece in pieces:
             await asyncio.sleep(pause_s)
             yield piece
 
-    async def ask() -> httpx.Response:
-        transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client, asyncio.timeout(20):
-            headers = {"content-type": "application/json"}
-            return await client.post(path, content=body(), headers=headers)
-
-    return asyncio.run(ask())
+    return asyncio.run(ask(app, path, body()))
 
 
 @pytest.mark.parametrize("path", ["/raw", "/parsed"])
@@ -75,3 +75,37 @@ def test_what_is_done_with_a_body_may_take_as_long_as_it_takes(
 ) -> None:
     monkeypatch.setattr(body_limit, "control_body_timeout_s", 0.1)
     assert post(app, "/slow", [b"x"]).text == "7"
+
+
+def test_bodies_under_way_have_a_bound_together_and_one_client_leaves_room_to_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(body_limit, "rest_bodies_bytes_max", 250)
+    monkeypatch.setattr(body_limit, "rest_bodies_per_client_bytes_max", 150)
+    app = FastAPI()
+    app.add_middleware(BodyLimit, of_path={})
+
+    @app.post("/raw")
+    async def raw(request: Request) -> int:
+        return len(await request.body())
+
+    async def story() -> None:
+        go_on, begun = asyncio.Event(), asyncio.Event()
+
+        async def slow() -> AsyncIterator[bytes]:
+            yield b"x" * 100
+            begun.set()
+            await go_on.wait()
+
+        async def whole() -> AsyncIterator[bytes]:
+            yield b"x" * 100
+
+        first = asyncio.create_task(ask(app, "/raw", slow()))
+        await begun.wait()
+        assert (await ask(app, "/raw", whole())).status_code == 503
+        assert (await ask(app, "/raw", whole(), client="10.0.0.2")).text == "100"
+        go_on.set()
+        assert (await first).text == "100"
+        assert (await ask(app, "/raw", whole())).text == "100"
+
+    asyncio.run(story())

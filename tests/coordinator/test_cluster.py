@@ -8,14 +8,17 @@ from support.play import USAGE, Play, record, registration
 from peacefs.coordinator.cluster.repair import Copy
 from peacefs.protocol.errors import NoDatanodes
 from peacefs.protocol.ids import first_of_epoch
+from peacefs.protocol.limits import freed_chunks_kept_s
 from peacefs.protocol.messages import (
     DeleteChunks,
     Heartbeat,
+    Receipt,
     Replica,
     ReportAgain,
     ReportChunks,
     Usage,
     VerifyChunks,
+    WrittenChunk,
 )
 
 
@@ -183,12 +186,52 @@ class TestGarbage:
         play.open_for_business()
         assert deletions(play, 5.0) == [("dn-1", old)]
 
-    def test_freed_chunks_are_dropped_by_all_who_hold_them(self, play: Play) -> None:
-        play.join("dn-1", "dn-2")
+    def test_freed_chunks_stay_for_their_readers_and_are_dropped_then_by_all_who_hold_them(
+        self, play: Play
+    ) -> None:
+        play.join("dn-1", "dn-2", "dn-3")
         play.open_for_business()
         play.publish([record(7, hint=("dn-1", "dn-2"))])
-        assert {order.node for order in play.cluster.freed([record(7)])} == {"dn-1", "dn-2"}
+        play.cluster.heartbeat(play.now_s, "dn-2", Heartbeat(USAGE, corrupt=[Replica(7, 1, 1000)]))
+        assert play.cluster.freed(play.now_s, [record(7)]) == []
+        assert copies(play, freed_chunks_kept_s - 1.0) == [], "nobody repairs them"
+        assert [node.id for node in play.cluster.locations(7)] == ["dn-1"]
+        # A copy that was under way comes to its end; one that is reported anew is no garbage yet.
+        for node in ("dn-1", "dn-3"):
+            play.cluster.heartbeat(play.now_s, node, Heartbeat(USAGE, added=[Replica(7, 1, 1000)]))
+        play.floor = first_of_epoch(3)
+        assert deletions(play, 0.5) == []
+        assert sorted(node.id for node in play.cluster.locations(7)) == ["dn-1", "dn-3"]
+        assert sorted(deletions(play, 1.0)) == [("dn-1", 7), ("dn-2", 7), ("dn-3", 7)]
         assert play.cluster.locations(7) == []
+        assert deletions(play, 30.0) == []
+
+    def test_freed_chunks_that_are_too_many_are_dropped_early_those_freed_first(
+        self, play: Play, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("peacefs.coordinator.cluster.transient_chunks.freed_chunks_kept_max", 2)
+        play.join("dn-1")
+        play.open_for_business()
+        play.publish([record(chunk, hint=("dn-1",)) for chunk in (7, 8, 9)])
+        (order,) = play.cluster.freed(play.now_s, [record(7), record(8), record(9)])
+        assert order.message == DeleteChunks([Replica(7, 1, 1000)])
+        assert deletions(play, freed_chunks_kept_s) == [("dn-1", 8), ("dn-1", 9)]
+
+    def test_chunk_that_is_being_published_is_found_at_those_who_gave_receipts(self, play: Play) -> None:
+        """Its name may be seen before the map knows it; of a completion that comes twice either may be refused."""
+        play.join("dn-1", "dn-2")
+        play.open_for_business()
+        written = [WrittenChunk(7, 1, 1000, 0, [Receipt("dn-1", b""), Receipt("dn-2", b"")])]
+
+        def holders() -> list[str]:
+            return sorted(node.id for node in play.cluster.locations(7))
+
+        with play.cluster.transient.publishing(written):
+            with play.cluster.transient.publishing(written):
+                assert holders() == ["dn-1", "dn-2"]
+            assert holders() == ["dn-1", "dn-2"]
+            assert len(play.cluster.chunks) == 0
+        assert holders() == []
 
     def test_of_replicas_in_excess_one_goes_and_no_rack_is_left_out(self, play: Play) -> None:
         play.join("dn-1", "dn-2", rack="/rack-1")

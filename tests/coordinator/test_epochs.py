@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from peacefs.coordinator.metadata.epochs import Epochs
+from peacefs.coordinator.metadata.group_commit import run_now
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.metadata.store import MetadataFull
 from peacefs.protocol.ids import first_of_epoch
@@ -48,7 +49,7 @@ def test_a_datanode_that_comes_again_after_a_full_disk_still_shows_that_the_meta
 ) -> None:
     """It has seen our own epoch, from another coordinator: accepted in passing, that would be no sign any more."""
 
-    def refuse() -> None:
+    def refuse(**_missing: bool) -> None:
         raise MetadataFull
 
     metadata = SqliteMetadata.in_memory()
@@ -59,6 +60,35 @@ def test_a_datanode_that_comes_again_after_a_full_disk_still_shows_that_the_meta
             epochs.accept("dn-1", 1)
     assert epochs.accept("dn-1", 1)
     assert epochs.numbering.epoch == 2 and held(metadata)
+
+
+def test_commit_that_a_datanode_has_heard_of_and_we_lack_is_missed_until_that_is_accepted() -> None:
+    metadata = SqliteMetadata.in_memory()
+    metadata.begin_epoch()
+    epochs, reader = Epochs(metadata), metadata.reader()
+    found = metadata.tx_durable - 1
+    assert not epochs.accept("hears-what-is-there", 1, found)
+    assert not epochs.accept("knows-no-commits", 1) and not reader.lacks_commits()
+    assert epochs.accept("heard-more", 1, found + 5)
+    assert held(metadata) and reader.lacks_commits()
+    assert epochs.numbering.epoch == 2, "no number of ours was drawn by anybody else"
+    # It holds over restarts, and the floor with it, whoever comes first then.
+    again = Epochs(metadata)
+    metadata.hold_floor()
+    assert reader.lacks_commits() and not again.accept("hears-what-is-there", 2, found)
+    assert run_now(metadata, lambda tx: tx.accept_lost_commits())
+    assert held(metadata) and not reader.lacks_commits()
+    assert not Epochs(metadata).accept("heard-more", 3, found + 5)
+    assert not run_now(metadata, lambda tx: tx.accept_lost_commits())
+
+
+def test_commit_of_our_own_that_a_datanode_brings_back_is_not_missed() -> None:
+    metadata = SqliteMetadata.in_memory()
+    epochs = Epochs(metadata)
+    assert not epochs.accept("dn-1", 0)
+    run_now(metadata, lambda tx: tx.raise_floor(5))
+    assert not epochs.accept("dn-1", 1, metadata.tx_durable)
+    assert not metadata.reader().lacks_commits()
 
 
 def test_numbers_are_settled_when_no_token_that_was_given_for_them_lives() -> None:

@@ -89,7 +89,7 @@ class Tree:
 
     def delete(self, path: str) -> None:
         result = self.commit(lambda tx: namespace.delete(tx, parse_path(path), True, 1))
-        self.cluster.freed(result.freed)
+        self.cluster.freed(self.clock_s, result.freed)
 
     def page(self, path: str = "/", after: str | None = None, *, every_file: bool = True) -> FsckPage:
         return asyncio.run(self.inspection.page(path, "ann", after, every_file=every_file))

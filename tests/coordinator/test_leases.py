@@ -85,3 +85,15 @@ def test_who_is_not_on_record_cannot_renew_after_a_restart() -> None:
     for recorded in (None, BOB):
         with pytest.raises(LeaseExpired):
             Leases(0.0).renew(1.0, FILE, ANN, recorded)
+
+
+def test_lease_that_is_committed_with_its_file_is_respected_before_it_is_held(leases: Leases) -> None:
+    """It is seen in the metadata a moment before anybody says whose file it is."""
+    with leases.beginning(ANN):
+        assert not is_free(leases, 1.0)
+        assert is_free(leases, 1.0, recorded=Lease(3, "carl"))
+        leases.hold(1.0, FILE, ANN)
+    assert not is_free(leases, 1.0)
+    with leases.beginning(ANN):
+        leases.forget(FILE)
+    assert is_free(leases, 1.0), "one that was not committed is nobody's"

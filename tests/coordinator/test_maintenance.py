@@ -109,7 +109,7 @@ def test_what_it_does_not_bring_back_is_copied(play: Play) -> None:
 def test_chunks_that_are_deleted_meanwhile_are_forgotten(play: Play) -> None:
     play.beating.discard("dn-1")
     play.let_pass(15.0)
-    play.cluster.freed([record(1), record(2)])
+    play.cluster.freed(play.now_s, [record(1), record(2)])
     come_back(play, "dn-1", HOLDING)
     play.cluster.set_mode("dn-1", Mode.IN_SERVICE)
     assert copies(play, 10.0) == []

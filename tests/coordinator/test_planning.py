@@ -33,7 +33,9 @@ class Rest:
 
     def __init__(self, play: Play) -> None:
         nothing = cast(Files, Mock())
-        app = build_rest(nothing, play.cluster, "c", lambda: 1, lambda: "here:1", bool, int, lambda: play.now_s)
+        app = build_rest(
+            nothing, play.cluster, "c", lambda: 1, lambda: "here:1", bool, bool, int, lambda: play.now_s
+        )
         self._transport = httpx.ASGITransport(app, raise_app_exceptions=False)
 
     def ask(self, method: str, path: str, content: str | None = None) -> httpx.Response:

@@ -45,7 +45,9 @@ class Asked:
             monotonic=lambda: play.now_s,
         )
         files = Files(workplace, self.scheduling)
-        app = build_rest(files, play.cluster, "c", lambda: 1, lambda: "here:1", bool, int, lambda: play.now_s)
+        app = build_rest(
+            files, play.cluster, "c", lambda: 1, lambda: "here:1", bool, bool, int, lambda: play.now_s
+        )
         self._transport = httpx.ASGITransport(app, raise_app_exceptions=False)
 
     def ask(self, method: str, path: str, content: str = "") -> httpx.Response:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from peacefs.coordinator.namespace.namespace_exchange import exchange
 from peacefs.coordinator.namespace.paths import parse_path
+from peacefs.coordinator.namespace.rename import exchange
 from peacefs.protocol.errors import FileNotFound, IllegalChange, PeacefsError, SnapshotRefused
 
 from .conftest import Space

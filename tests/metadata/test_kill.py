@@ -52,6 +52,14 @@ def test_everything_acknowledged_survives_kill_9(tmp_path: Path) -> None:
         metadata.close()
 
 
+def test_kill_9_at_any_moment_is_never_taken_for_a_loss_of_commits(tmp_path: Path) -> None:
+    randomly = random.Random(20261122)
+    path = tmp_path / "metadata.sqlite"
+    for _ in range(12):
+        run_and_kill(path, randomly.randrange(1, 80))
+        SqliteMetadata.open(path, owner="root").close()
+
+
 def unacknowledged_deletes(said: dict[str, str]) -> set[str]:
     """Names whose delete may have been committed and not acknowledged: the oldest of each worker that is left."""
     left: dict[str, list[int]] = {}

@@ -61,7 +61,7 @@ def test_a_store_is_made_once_and_found_again(path: Path) -> None:
     assert len(space.names("/d")) == 300
     assert space.status("/").owner == "root"
     again.close()
-    assert sorted(file.name for file in path.parent.iterdir()) == ["metadata.sqlite", "metadata.sqlite.lock"]
+    assert sorted(file.name.removeprefix(path.name) for file in path.parent.iterdir()) == ["", ".commits", ".lock"]
 
 
 def test_two_stores_are_two_clusters(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_a_directory_that_is_not_there_is_not_made(path: Path) -> None:
 def test_what_an_interrupted_creation_left_is_cleared_away(path: Path) -> None:
     path.with_name("metadata.sqlite.new").write_bytes(b"half a store")
     fill(path, 1)
-    assert sorted(contents(path.parent)) == ["metadata.sqlite"]
+    assert sorted(contents(path.parent)) == ["metadata.sqlite", "metadata.sqlite.commits"]
 
 
 def overwrite_with_text(path: Path) -> None:
@@ -216,14 +216,15 @@ def test_each_epoch_is_above_the_last_and_above_what_was_seen(path: Path) -> Non
 
 def test_numbers_of_inodes_begin_with_the_epoch_so_that_a_restored_backup_repeats_none(path: Path) -> None:
     fill(path, 1)
-    backup = path.read_bytes()
+    backup = contents(path.parent)
     metadata = SqliteMetadata.open(path, owner="root")
     lost_epoch = metadata.begin_epoch()
     space = Space(metadata)
     space.create("/lost")
     lost = space.status("/lost").inode
     metadata.close()
-    path.write_bytes(backup)
+    for name, content in backup.items():
+        (path.parent / name).write_bytes(content)
     metadata = SqliteMetadata.open(path, owner="root")
     assert metadata.begin_epoch() == lost_epoch
     assert metadata.begin_epoch(lost_epoch) == lost_epoch + 1, "a datanode has told of the lost epoch"

@@ -14,8 +14,8 @@ from peacefs.coordinator.metadata.model import Run
 from peacefs.coordinator.metadata.sqlite.check import check_tables
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.namespace import query_runs as runs
-from peacefs.coordinator.namespace.namespace_exchange import exchange
 from peacefs.coordinator.namespace.paths import parse_path
+from peacefs.coordinator.namespace.rename import exchange
 from peacefs.protocol.errors import BadRequest, FileNotFound, ParentNotDirectory, RunSuperseded
 from peacefs.protocol.ids import first_of_epoch, read, show
 from peacefs.protocol.values.query_runs import component_of, run_of, without_run

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from peacefs.peace.planning import plan_rounds
+from peacefs.peace.dry_run import plan_rounds
 from peacefs.peace.policies.ledger import WriteSet
 from peacefs.peace.simulator.comparison import POLICIES
 from peacefs.peace.simulator.scenarios import star

@@ -14,13 +14,12 @@ import pytest
 from peacefs.client.file_objects import FileSource
 from peacefs.client.transfer.file_reader import FileReader
 from peacefs.datanode.control.commands import Orders
-from peacefs.protocol.errors import ChunkUnavailable, PeerUnreachable
+from peacefs.protocol.errors import ChunkUnavailable, FileChanged, PeerUnreachable
 from peacefs.protocol.frames import encode
 from peacefs.protocol.limits import MIB, checksum_block_bytes, packet_bytes, read_packet_bytes, read_rounds_max
 from peacefs.protocol.messages import (
     Done,
     Failure,
-    Layout,
     Opened,
     Packet,
     ReadChunk,
@@ -246,6 +245,18 @@ def test_a_chunk_without_replicas_is_unavailable_and_says_so(written):
         written.read()
 
 
+def test_file_that_has_gone_is_told_from_one_whose_replicas_are_lost(written, monkeypatch):
+    def replaced(message, timeout_s):
+        raise FileChanged("/f was changed or replaced since it was opened; open it again")
+
+    layout = written.layout()
+    for node in written.nodes:
+        node.relay.die()
+    monkeypatch.setattr(written, "driver", type(written.driver)(written.pool, replaced))
+    with pytest.raises(FileChanged, match="open it again"):
+        written.read(layout=layout)
+
+
 def test_a_replica_that_was_moved_since_the_file_was_opened_is_found(written):
     opened = written.layout_on("n0")
     written.nodes[0].relay.die()
@@ -263,10 +274,10 @@ def test_a_report_that_cannot_be_made_does_not_stop_the_read(written, monkeypatc
 
 
 def test_a_replica_that_is_shorter_than_the_file_knows_is_reported(written):
-    layout = written.layout_on("n0", "n1")
-    longer = [msgspec.structs.replace(chunk, length=chunk.length + 1000) for chunk in layout.chunks]
+    known = written.coordinator.completed[-1].chunks
+    known[:] = [msgspec.structs.replace(chunk, length=chunk.length + 1000) for chunk in known]
     with pytest.raises(ChunkUnavailable, match=f"n0: .*the replica ends at byte {len(DATA)}"):
-        written.read(layout=Layout(len(DATA) + 1000, longer))
+        written.read(layout=written.layout_on("n0", "n1"))
     assert [node for _, node in reported(written)] == ["n0"]
 
 

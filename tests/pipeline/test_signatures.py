@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peacefs.protocol.errors import AccessDenied
-from peacefs.protocol.tokens import ChunkRead, FileRead, Signer
+from peacefs.protocol.tokens import ChunkRead, FileRead, FileVersion, Signer
 
 
 @given(secret=st.binary(min_size=1, max_size=200), path=st.text(max_size=3000))
 def test_a_token_bears_hmac_sha256_under_a_key_of_its_own(secret, path):
-    text = Signer(secret).sign(FileRead(1e12, path, 7, "u"))
+    text = Signer(secret).sign(FileRead(1e12, path, 7, "u", FileVersion([], 0)))
     raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     key = hmac.digest(secret, b"peacefs token", hashlib.sha256)
     assert raw[-16:] == hmac.digest(key, raw[:-16], hashlib.sha256)[:16]

@@ -38,6 +38,8 @@ from peacefs.protocol.messages import (
     CompleteFile,
     CreateFile,
     Done,
+    GetLayout,
+    Layout,
     Leased,
     WrittenChunk,
 )
@@ -132,8 +134,19 @@ def truncate(path: str, length: int) -> fx.Steps[None]:
 
 def read(path: str, user: str = "simulated") -> fx.Steps[bytes]:
     """A client reads a file."""
-    opened = yield from fx.call(Open(path, user), Opened, timeout_s=CALL_TIMEOUT_S)
-    return (yield from read_whole(opened.token, opened.layout, hop_timeout_s=HOP_TIMEOUT_S))
+    return (yield from read_opened((yield from open_file(path, user))))
+
+
+def open_file(path: str, user: str = "simulated") -> fx.Steps[Opened]:
+    return (yield from fx.call(Open(path, user), Opened, timeout_s=CALL_TIMEOUT_S))
+
+
+def read_opened(opened: Opened, *, ask_again: bool = False) -> fx.Steps[bytes]:
+    """With `ask_again` as a gateway does, which has the token and asks where the data is."""
+    layout = opened.layout
+    if ask_again:
+        layout = yield from fx.call(GetLayout(opened.token), Layout, timeout_s=CALL_TIMEOUT_S)
+    return (yield from read_whole(opened.token, layout, hop_timeout_s=HOP_TIMEOUT_S))
 
 
 def delete(path: str) -> fx.Steps[None]:

@@ -30,6 +30,8 @@ async def make_change(files: Files, change: Change) -> None:
             await files.names.delete(path, True, user, asked)
         case "move":
             await files.names.rename(path, change.other, user, RenameMode.STRICT, asked)
+        case "replace":
+            await files.names.rename(path, change.other, user, RenameMode.OVERWRITE, asked)
         case "truncate":
             await files.reshaping.truncate(path, change.number, user, asked)
         case "allow snapshots":

@@ -1,14 +1,15 @@
 """The coordinator in the simulated world: `Cluster`, `Files` and the namespace over SQLite in memory.
 
-The metadata outlives its crashes. Only the shells are missing: sockets, uvicorn, group commit.
+The metadata outlives its crashes. Only the shells are missing: sockets, uvicorn, and the thread of group commit,
+for which `writer_thread` stands.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from random import Random
-from typing import Any, TypeVar
+from typing import Any
 
 from simulation.client_requests import (
     BeginRun,
@@ -31,16 +32,16 @@ from simulation.name_changes import Change, make_change
 from simulation.simulated_datanode import SimulatedDatanode
 from simulation.terms import CHUNK_BYTES, DESK, SIGNER
 from simulation.world import World
+from simulation.writer_thread import WriterThread
 
 from peacefs.coordinator.cluster.commands import Order
 from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.cluster.membership import State
 from peacefs.coordinator.cluster.repair import Copy
 from peacefs.coordinator.metadata.epochs import Epochs
-from peacefs.coordinator.metadata.group_commit import ImmediateCommit, run_now
+from peacefs.coordinator.metadata.group_commit import run_now
 from peacefs.coordinator.metadata.model import Kind, RenameMode
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
-from peacefs.coordinator.metadata.store import Transaction
 from peacefs.coordinator.namespace.permissions import Callers
 from peacefs.coordinator.operations.context import Workplace
 from peacefs.coordinator.operations.copy import TreeCopying
@@ -85,8 +86,6 @@ from peacefs.protocol.messages import (
 )
 from peacefs.protocol.runtime import effects as fx
 
-T = TypeVar("T")
-_COMMIT_S_MAX = 0.004
 #: So that copies of small trees take several commits.
 _COPIED_PER_COMMIT = 2
 _TRASH_LOOK_S = 10.0
@@ -109,11 +108,7 @@ async def _sleep(seconds: float) -> None:
 def _copy(metadata: SqliteMetadata) -> SqliteMetadata:
     connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     metadata._writer.backup(connection)
-    return SqliteMetadata(connection, None, None)
-
-
-def _fatal(fault: Exception) -> None:
-    raise AssertionError(f"SQLite in memory failed: {fault}")
+    return SqliteMetadata(connection)
 
 
 class SimulatedCoordinator:
@@ -138,29 +133,19 @@ class SimulatedCoordinator:
         world.restart(self.node)
         check_sound(self.metadata)
         self.quotas = QuotaWatch(self.metadata)
-        commits = ImmediateCommit(self.metadata, _fatal)
-        reader = self.metadata.reader()
+        writer = WriterThread(
+            self.metadata, Random(world.random.random()), lambda: world.now_s, _sleep, self.quotas.look
+        )
+        reader = writer.reader()
         self.cluster = Cluster(world.now_s, Random(world.random.random()))
         self.epochs = Epochs(self.metadata, settled_after_s=self.tokens_live_s)
         self._drops = DropWatch()
         self._links: dict[str, str] = {}
         self._tidy_at_s = 0.0
 
-        self._commit_at_s = world.now_s
-
-        async def commit(change: Callable[[Transaction], T]) -> T:
-            """In order, as the writer's thread does it; others act before it and before its outcome is heard."""
-            soonest_s = world.now_s + world.random.uniform(0.0, _COMMIT_S_MAX)
-            self._commit_at_s = max(self._commit_at_s + _COMMIT_S_MAX / 1000, soonest_s)
-            await _sleep(self._commit_at_s - world.now_s)
-            outcome = commits.submit(change)
-            self.quotas.look()
-            await _sleep(_COMMIT_S_MAX)
-            return outcome.result()
-
         workplace = Workplace(
             reader,
-            commit,
+            writer.commit,
             self.cluster,
             SIGNER,
             self.epochs.numbering,
@@ -202,7 +187,8 @@ class SimulatedCoordinator:
         """What `peacefs metadata restore` does, after the metadata was lost; `start` follows."""
         self.metadata = _copy(backup)
         self.metadata.hold_floor()
-        self.metadata.begin_epoch(self.world.random.randint(1, restore_epoch_jump_max))
+        drawn = self.metadata.begin_epoch()
+        self.metadata.begin_epoch(drawn + self.world.random.randint(1, restore_epoch_jump_max))
 
     def _keep_ticking(self) -> fx.Steps[None]:
         while True:
@@ -215,6 +201,7 @@ class SimulatedCoordinator:
             self.files.recovery.tick()
             for copy in ticked.copies:
                 self._start_copy(copy)
+            self.files.appending.drop_superseded()
             yield from self.files.names.reclaim().__await__()
             if self.world.now_s >= self._tidy_at_s:
                 self._tidy_at_s = self.world.now_s + tidy_interval_s
@@ -281,7 +268,7 @@ class SimulatedCoordinator:
                 await make_change(self.files, message)
                 return Done()
             case Register():
-                self.epochs.accept(message.node, message.epoch_seen)
+                self.epochs.accept(message.node, message.epoch_seen, message.commit_seen)
                 self.cluster.register(now_s, message)
                 self.files.schedule.registered(message.node, message.streams)
                 return Registered(self.epochs.numbering.epoch, self.world.wall_clock_s(self.node))
@@ -297,7 +284,9 @@ class SimulatedCoordinator:
                 self._send(orders)
                 if isinstance(message, ReportChunks):
                     return Done()
-                return HeartbeatAck(self.epochs.numbering.epoch, self.world.wall_clock_s(self.node))
+                return HeartbeatAck(
+                    self.epochs.numbering.epoch, self.world.wall_clock_s(self.node), self.metadata.tx_durable
+                )
             case StateReads():
                 return await self.files.recovery.state(message)
             case AllocateChunk():

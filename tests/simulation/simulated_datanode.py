@@ -67,6 +67,7 @@ class SimulatedDatanode:
         self.capacity_bytes = _ROOM_BYTES
         #: On its disk: what identity.json remembers.
         self.epoch_seen = 0
+        self.commit_seen = 0
         self.start()
 
     def start(self) -> None:
@@ -159,7 +160,7 @@ class SimulatedDatanode:
         """While it is off: its disks are replaced by new ones."""
         assert not self.node.up
         self.node.disk = SimulatedDisk(Random(self.world.random.random()))
-        self.epoch_seen = 0
+        self.epoch_seen = self.commit_seen = 0
 
     def order(self, order: Message, answered: Callable[[Message], None]) -> None:
         """Obeyed by the real `Orders`; an order for a node that is down is lost, and so may be any. Then the
@@ -203,6 +204,7 @@ class SimulatedDatanode:
             self.usage(),
             self.epoch_seen,
             streams=list(self.streams.headed_here()),
+            commit_seen=self.commit_seen,
         )
         link = f"{self.node.name}-{self.world.now_s}"
         registered = yield from fx.call(OnLink(link, registration), Registered, timeout_s=CALL_TIMEOUT_S)
@@ -218,4 +220,5 @@ class SimulatedDatanode:
             )
             ack = yield from fx.call(OnLink(link, beat), HeartbeatAck, timeout_s=CALL_TIMEOUT_S)
             clock.heard(ack.clock_s)
+            self.commit_seen = max(self.commit_seen, ack.commit)
             yield from fx.sleep(heartbeat_interval_s)

@@ -107,3 +107,20 @@ def test_a_directory_of_a_newer_peacefs_is_refused(tmp_path: Path) -> None:
     (tmp_path / "identity.json").write_text(json.dumps(identity))
     with pytest.raises(StartupError, match="newer peacefs"), StoreDirectory.claim(tmp_path, "c1", "dn-1"):
         pass
+
+
+def test_commit_that_was_heard_of_is_remembered_and_never_a_lower_one(tmp_path: Path) -> None:
+    for commits, remembered in (((), 0), ((7, 5), 7), ((6,), 7), ((1 << 62,), 1 << 62)):
+        with StoreDirectory.claim(tmp_path / "d", "c1", "dn-1") as claimed:
+            for commit in commits:
+                claimed.remember_commit(commit)
+            assert claimed.commit_seen == remembered
+
+
+def test_commit_that_cannot_be_read_any_more_is_none(tmp_path: Path) -> None:
+    with StoreDirectory.claim(tmp_path / "d", "c1", "dn-1") as claimed:
+        claimed.remember_commit(7)
+    for damaged in (b"", b"\xff" * 12, b"short"):
+        (tmp_path / "d" / "commit.seen").write_bytes(damaged)
+        with StoreDirectory.claim(tmp_path / "d", "c1", "dn-1") as claimed:
+            assert claimed.commit_seen == 0

@@ -24,7 +24,7 @@ class NodePort:
             Identity("c", "coordinator", "coordinator", SIGNER),
             cluster,
             epoch=lambda: 1,
-            on_epoch_seen=lambda _node, _seen: None,
+            on_epoch_seen=lambda _node, _epoch, _commit: None,
             clock=clock,
         )
         self._server.files = files_in_memory(cluster)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import http.client
 import json
+import math
 import random
 import socket
 import threading
@@ -224,6 +225,14 @@ class NameSide:
         named = "".join(f"&{name.replace('_', '.')}={quote(str(value))}" for name, value in query.items())
         return self.served.request(method, f"/webhdfs/v1{quote(path)}?op={op}{named}", headers=headers)
 
+    def drop_freed(self) -> None:
+        """Freed chunks have been kept for long enough: from now on nobody finds their replicas."""
+
+        async def drop() -> None:
+            self.cluster.transient.take_due(math.inf)
+
+        self.served.run(drop())
+
     def gives_up(self, chunk: int) -> bool:
         """Whether whoever holds a replica of it is told to delete that."""
         return chunk in self.cluster.abandonment
@@ -276,6 +285,12 @@ class DataSide:
         redirect = self.names.ask("PUT", path, "CREATE", **query)
         assert redirect.status == 307, redirect
         return self.follow("PUT", redirect, data)
+
+    def append(self, path: str, data: bytes) -> None:
+        """APPEND in its two steps."""
+        redirect = self.names.ask("POST", path, "APPEND")
+        assert redirect.status == 307, redirect
+        assert self.follow("POST", redirect, data).status == 200
 
     def read(self, path: str, **query: object) -> Reply:
         """OPEN in its two steps."""

@@ -207,16 +207,20 @@ def test_an_append_is_asked_with_post_and_without_a_datanode_there_is_none(data,
     assert direct.status == 200 and "op=APPEND" in direct.json["Location"]
 
 
-def test_a_reader_sees_one_state_of_a_file_that_is_cut_meanwhile(data, path, monkeypatch):
-    data.write(path, b"12345")
-    status_of_inode = namespace.status_of_inode
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_reader_sees_one_state_of_a_file_that_is_cut_while_it_is_opened(data, path, monkeypatch, blocks):
+    content = os.urandom(blocks * MIB)
+    data.write(path, content, blocksize=MIB)
+    layout = namespace.layout
 
     def cut_behind_its_back(reader, inode):
-        status = status_of_inode(reader, inode)
+        """On the connection of the writer: the reader's view stays as it was."""
         data.names.commit_now(lambda tx: namespace.truncate(tx, parse_path(path), 2, 0))
-        return status
+        return layout(reader, inode)
 
-    monkeypatch.setattr(namespace, "status_of_inode", cut_behind_its_back)
-    read = data.read(path)
-    # Either state, for it was cut while OPEN was answered; not the length of one and the bytes of the other.
-    assert (read.headers["content-length"], read.body) in [("5", b"12345"), ("2", b"12")]
+    with monkeypatch.context() as during_open:
+        during_open.setattr(namespace, "layout", cut_behind_its_back)
+        redirect = data.names.ask("GET", path, "OPEN")
+    read = data.follow("GET", redirect)
+    assert (read.headers["content-length"], read.body) == (f"{blocks * MIB}", content)
+    assert data.read(path).body == content[:2]

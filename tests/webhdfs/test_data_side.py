@@ -274,9 +274,45 @@ def test_a_token_that_is_forged_or_expired_or_of_another_kind_opens_nothing(data
     assert data.names.ask("GET", path + "-2", "GETFILESTATUS").status == 404
 
 
-def test_a_file_that_was_deleted_since_cannot_be_opened(data, path):
-    data.write(path, os.urandom(MIB + 1), blocksize=MIB)
+def test_deleted_file_is_read_by_who_has_opened_it_until_its_replicas_are_dropped(data, path):
+    content = os.urandom(MIB + 1)
+    data.write(path, content, blocksize=MIB)
     redirect = data.names.ask("GET", path, "OPEN")
+    data.names.ask("DELETE", path, "DELETE")
+    assert data.follow("GET", redirect).body == content
+    data.names.drop_freed()
+    assert data.follow("GET", redirect).error[:2] == (404, "java.io.FileNotFoundException")
+
+
+def test_replaced_file_is_read_by_who_has_opened_it_until_its_replicas_are_dropped(data, path):
+    content = os.urandom(MIB + 1)
+    data.write(path, content, blocksize=MIB)
+    opened = [data.names.ask("GET", path, op) for op in ("OPEN", "GETFILECHECKSUM")]
+    before = [data.follow("GET", redirect).body for redirect in opened]
+    assert before[0] == content
+    for replacement in (b"", os.urandom(MIB + 1)):
+        data.write(path, replacement, blocksize=MIB, overwrite="true")
+        assert [data.follow("GET", redirect).body for redirect in opened] == before
+        assert data.read(path).body == replacement
+    data.names.drop_freed()
+    for redirect in opened:
+        status, kind, message = data.follow("GET", redirect).error
+        assert (status, kind) == (403, "java.io.IOException")
+        assert "was changed or replaced since it was opened; open it again" in message
+    assert data.read(path).body == replacement
+
+
+def test_version_of_a_file_of_very_many_chunks_is_the_one_that_was_opened(data, path, monkeypatch):
+    """Its chunks are too many for the token."""
+    monkeypatch.setattr("peacefs.coordinator.operations.read.read_token_chunks_max", 2)
+    content = os.urandom(3 * MIB)
+    data.write(path, content, blocksize=MIB)
+    redirect = data.names.ask("GET", path, "OPEN")
+    data.append(path, b"more")
+    assert data.follow("GET", redirect).body == content, "of the length that it had"
+    assert data.names.ask("POST", path, "TRUNCATE", newlength=3 * MIB - 1).json["boolean"]
+    data.append(path, b"1")
+    assert data.follow("GET", redirect).error[:2] == (403, "java.io.IOException")
     data.names.ask("DELETE", path, "DELETE")
     assert data.follow("GET", redirect).error[:2] == (404, "java.io.FileNotFoundException")
 
@@ -291,6 +327,7 @@ def test_a_file_of_one_chunk_is_read_without_a_question_and_once_its_replicas_ar
     asked = {"method": "GET", "raw_path": url.path.encode(), "query_string": url.query.encode()}
     (chunk,) = parse_redirected(asked).layout.chunks
     assert data.driver.run(data.store.delete(chunk.chunk, chunk.version))
+    data.names.drop_freed()
     assert data.follow("GET", redirect).error[:2] == (404, "java.io.FileNotFoundException")
 
 

@@ -44,6 +44,25 @@ def test_who_waits_too_long_is_told_to_come_again():
     asyncio.run(story())
 
 
+def test_client_whose_uploads_hold_its_share_leaves_room_to_others():
+    async def story():
+        budget = BufferBudget(100, patience_s=0.05, per_client_max=60)
+        hogs = [BufferShare(budget, "hog") for _ in range(3)]
+        other = BufferShare(budget, "other")
+        await hogs[0].take(60)
+        await hogs[1].take(10)  # overdraws the share, so that one of them can finish
+        with pytest.raises(Overloaded):
+            await hogs[2].take(1)
+        await other.take(30)
+        hogs[0].close()
+        await hogs[2].take(20)
+        for share in (*hogs[1:], other):
+            share.close()
+        await other.take(100)
+
+    asyncio.run(story())
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_uploads_that_grow_side_by_side_all_finish_within_a_chunk_of_the_budget(seed):
     """Each holds its part of a chunk of 50 until that is full: a plain limit of 100 would stop them all."""
@@ -53,7 +72,7 @@ def test_uploads_that_grow_side_by_side_all_finish_within_a_chunk_of_the_budget(
 
     async def upload(budget, rng):
         nonlocal held, most
-        share = BufferShare(budget)
+        share = BufferShare(budget, rng.choice(("one client", "another")))
         for _ in range(3):
             filled = 0
             while filled < chunk:
@@ -68,7 +87,7 @@ def test_uploads_that_grow_side_by_side_all_finish_within_a_chunk_of_the_budget(
         share.close()
 
     async def story():
-        budget = BufferBudget(limit, patience_s=5)
+        budget = BufferBudget(limit, patience_s=5, per_client_max=limit * 3 // 4)
         async with asyncio.timeout(5):
             await asyncio.gather(*(upload(budget, random.Random(seed * 10 + n)) for n in range(8)))
 

@@ -15,7 +15,7 @@ from support.waiting import wait_until
 
 from peacefs.protocol.asgi import client_watch
 from peacefs.protocol.errors import StartupError
-from peacefs.protocol.service import http_server
+from peacefs.protocol.service import http_crowd, http_server
 from peacefs.protocol.service.http_server import listen
 from peacefs.protocol.webhdfs.answers import json_answer, send_answer
 
@@ -139,6 +139,27 @@ def test_endless_headers_are_refused_in_words(served):
         assert refusal(until_closed(wire)) == (431, "the head of the request is over 131072 bytes")
 
 
+def test_too_many_headers_are_refused_in_words_however_short_they_are(served):
+    with served.connect() as wire:
+        wire.sendall(b"GET / HTTP/1.1\r\n" + b"a:b\r\n" * 101 + b"\r\n")
+        assert refusal(until_closed(wire)) == (431, "the request has more than 100 headers")
+    with served.connect() as wire:
+        wire.sendall(b"GET / HTTP/1.1\r\n" + b"a:b\r\n" * 100 + b"\r\n")
+        assert wire.recv(65536).endswith(b"\r\n\r\n1")
+
+
+def test_requests_that_follow_without_end_on_one_connection_close_it(served):
+    ask_one = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
+    with served.connect() as wire:
+        wire.sendall(ask_one * http_server.http_pipelined_max)
+        received = b""
+        while received.count(b"HTTP/1.1 200 ") < http_server.http_pipelined_max:
+            received += wire.recv(65536)
+    with served.connect() as wire:
+        wire.sendall(ask_one * 6000)
+        assert until_closed(wire).count(b"HTTP/1.1 200 ") < 100
+
+
 @pytest.mark.parametrize(
     ("sent", "why"),
     [
@@ -174,7 +195,7 @@ def test_a_refusal_never_lands_in_another_answer(served):
 
 def test_of_too_many_connections_the_longest_silent_one_goes(served, monkeypatch):
     wait_until(lambda: served.connections() == 0, "connections are still there")
-    monkeypatch.setattr(http_server, "http_connections_max", 3)
+    monkeypatch.setattr(http_crowd, "http_connections_max", 3)
     with contextlib.ExitStack() as open_connections:
         answered, silent, in_a_head = (open_connections.enter_context(served.connect()) for _ in range(3))
         ask(answered)
@@ -189,7 +210,7 @@ def test_of_too_many_connections_the_longest_silent_one_goes(served, monkeypatch
 
 def test_who_is_being_answered_is_not_closed_for_a_new_one(served, monkeypatch):
     wait_until(lambda: served.connections() == 0, "connections are still there")
-    monkeypatch.setattr(http_server, "http_connections_max", 2)
+    monkeypatch.setattr(http_crowd, "http_connections_max", 2)
     with served.connect() as first, served.connect() as second:
         for wire in (first, second):
             wire.sendall(b"GET /stream HTTP/1.1\r\nhost: x\r\n\r\n")

@@ -16,17 +16,24 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 import peacefs
 from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.side_process.planner import Planner
-from peacefs.protocol.errors import BadRequest, PeacefsError, remote_exception
-from peacefs.protocol.limits import plan_body_bytes_max, schedule_body_bytes_max
+from peacefs.protocol.errors import BadRequest, Overloaded, PeacefsError, remote_exception
+from peacefs.protocol.limits import (
+    completion_body_bytes_max,
+    names_body_bytes_max,
+    plan_body_bytes_max,
+    schedule_body_bytes_max,
+)
 from peacefs.protocol.service.metrics import CONTENT_TYPE, exposition
 from peacefs.protocol.webhdfs.query import NOBODY
 
 from .body_limit import BodyLimit
+from .docs_page import add_docs_page
 from .files import file_routes
 from .network import network_routes, probing_routes
 from .openapi import complete_description
@@ -54,12 +61,13 @@ def build_rest(
     epoch: Callable[[], int],
     address: Callable[[], str],
     floor_held: Callable[[], bool],
+    lacks_commits: Callable[[], bool],
     metadata_room: Callable[[], int],
     clock: Callable[[], float] = time.monotonic,
 ) -> FastAPI:
     """The application with the routes that need no more than files and the cluster; `service` adds others."""
     app = FastAPI(
-        title="peacefs", version=peacefs.__version__, docs_url="/v1/docs", openapi_url="/v1/openapi.json"
+        title="peacefs", version=peacefs.__version__, docs_url=None, redoc_url=None, openapi_url="/v1/openapi.json"
     )
     for_superusers = superusers_only(files.callers)
     inspecting = asyncio.Lock()
@@ -82,7 +90,9 @@ def build_rest(
     async def metrics() -> Response:
         return Response(exposition(), media_type=CONTENT_TYPE)
 
-    app.include_router(status_routes(cluster, cluster_id, epoch, address, floor_held, metadata_room, clock))
+    app.include_router(
+        status_routes(cluster, cluster_id, epoch, address, floor_held, lacks_commits, metadata_room, clock)
+    )
     app.include_router(datanode_routes(cluster, files.administration, for_superusers))
     app.include_router(file_routes(files))
     app.include_router(tree_routes(files))
@@ -90,8 +100,17 @@ def build_rest(
     app.include_router(network_routes(cluster, Planner()))
     app.include_router(probing_routes(files.probing, for_superusers))
     app.add_middleware(
-        BodyLimit, of_path={"/v1/plan": plan_body_bytes_max, "/v1/files/schedule": schedule_body_bytes_max}
+        BodyLimit,
+        of_path={
+            "/v1/plan": plan_body_bytes_max,
+            "/v1/files/schedule": schedule_body_bytes_max,
+            "/v1/files/complete": completion_body_bytes_max,
+            "/v1/files/flush": completion_body_bytes_max,
+            "/v1/files/concat": names_body_bytes_max,
+            "/v1/exchanges": names_body_bytes_max,
+        },
     )
+    add_docs_page(app)
     _answer_errors(app)
     complete_description(app)
     return app
@@ -110,8 +129,15 @@ def _answer_errors(app: FastAPI) -> None:
         where = ".".join(str(part) for part in first["loc"])
         return JSONResponse(remote_exception(BadRequest(f"{where}: {first['msg']}")), 400)
 
+    @app.exception_handler(ClientDisconnect)
+    async def gone(_request: Request, _error: ClientDisconnect) -> JSONResponse:
+        """In the middle of a body. Nobody reads the answer, and the log need not tell."""
+        return JSONResponse(remote_exception(BadRequest("the body has no end")), 400)
+
     @app.exception_handler(HTTPException)
     async def routing(request: Request, error: HTTPException) -> JSONResponse:
+        if error.status_code == 503:
+            return JSONResponse(remote_exception(Overloaded(error.detail)), Overloaded.http_status)
         what = f"{error.detail}: {request.method} {request.url.path[:_SHOWN_CHARACTERS]}; / says what is here"
         return JSONResponse(remote_exception(BadRequest(what)), error.status_code)
 

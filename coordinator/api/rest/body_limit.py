@@ -1,4 +1,5 @@
-"""Bounds on the bodies of REST requests, before anybody parses them: how long they are, and how long in coming."""
+"""Bounds on the bodies of REST requests, before anybody parses them: how long each is, all together, and how long
+one may be in coming."""
 
 from __future__ import annotations
 
@@ -8,26 +9,35 @@ from collections.abc import Mapping
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from peacefs.protocol.limits import control_body_bytes_max, control_body_timeout_s
+from peacefs.protocol.limits import (
+    control_body_timeout_s,
+    rest_bodies_bytes_max,
+    rest_bodies_per_client_bytes_max,
+    rest_body_bytes_max,
+)
+from peacefs.protocol.service.client_shares import Shares, client_of
 
 
 class BodyLimit:
-    """Refuses with status 400 what is longer than `control_body_bytes_max`, or than its path's own limit.
+    """Refuses with status 400 what is longer than `rest_body_bytes_max`, or than its path's own limit.
 
+    Refuses with 503, which is told as a fault that passes, what there is no room for beside other bodies.
     And with 408 what is not there after `control_body_timeout_s`, however steadily it drips.
     """
 
     def __init__(self, app: ASGIApp, of_path: Mapping[str, int]) -> None:
         self._app = app
         self._of_path = of_path
+        self._shares = Shares(rest_bodies_bytes_max, rest_bodies_per_client_bytes_max)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        limit = self._of_path.get(scope.get("path", ""), control_body_bytes_max)
-        received, is_whole = 0, False
+        limit = self._of_path.get(scope.get("path", ""), rest_body_bytes_max)
+        client = client_of(scope["client"][0] if scope.get("client") else None)
+        received, is_whole, held = 0, False, 0
         deadline_s = asyncio.get_running_loop().time() + control_body_timeout_s
 
         async def bounded() -> Message:
-            nonlocal received, is_whole
+            nonlocal received, is_whole, held
             try:
                 # After the body only the client's leave can come.
                 async with asyncio.timeout_at(None if is_whole else deadline_s):
@@ -39,6 +49,13 @@ class BodyLimit:
             received += len(message.get("body", b""))
             if received > limit:
                 raise HTTPException(400, f"a body of more than {limit} bytes is over the limit")
+            if not self._shares.take(client, received - held):
+                raise HTTPException(503, "other bodies take all memory that there is for them; try again")
+            held = received
             return message
 
-        await self._app(scope, bounded, send)
+        try:
+            await self._app(scope, bounded, send)
+        finally:
+            if held:
+                self._shares.give_back(client, held)

@@ -15,6 +15,7 @@ from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.operations.write import CreateFile
 from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import BadRequest
+from peacefs.protocol.limits import concat_sources_max
 from peacefs.protocol.messages import (
     AbandonLease,
     AllocateChunk,
@@ -66,7 +67,7 @@ class ConcatBody(Body):
     """Files whose contents go to the end of another."""
 
     target: str
-    sources: list[str]
+    sources: list[str] = Field(max_length=concat_sources_max, fail_fast=True)
     user: str
     request_id: str = ""
 

@@ -1,15 +1,14 @@
-"""REST for who looks after the metadata: a backup of it, and the release of a held floor."""
+"""REST for who looks after the metadata: a backup of it, what to do about lost commits and a held floor."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
-from peacefs.coordinator.cluster.unreferenced_chunks import UnclaimedCounts
+from peacefs.coordinator.background.epoch_floor import EpochDesk
 from peacefs.coordinator.metadata.backup import BackupMaker
 
 
@@ -21,12 +20,13 @@ class ReleasedFloor(BaseModel):
     bytes: int
 
 
-def add_metadata_routes(
-    app: FastAPI,
-    backup: BackupMaker,
-    release_floor: Callable[[], Awaitable[UnclaimedCounts | None]],
-    for_superusers: Any,
-) -> None:
+class AcceptedLoss(BaseModel):
+    """Whether commits were missing; their loss is accepted now."""
+
+    accepted: bool
+
+
+def add_metadata_routes(app: FastAPI, backup: BackupMaker, epochs: EpochDesk, for_superusers: Any) -> None:
     """Adds `/v1/metadata/...` to the application."""
 
     @app.post("/v1/metadata/backup", response_class=StreamingResponse, dependencies=[for_superusers])
@@ -40,9 +40,14 @@ def add_metadata_routes(
     @app.post("/v1/metadata/release-floor", dependencies=[for_superusers])
     async def release() -> ReleasedFloor:
         """Gives up what datanodes hold from the time after the backup that this metadata was restored from."""
-        counts = await release_floor()
+        counts = await epochs.release_floor()
         if counts is None:
             return ReleasedFloor(released=False, chunks=0, bytes=0)
         return ReleasedFloor(
             released=True, chunks=counts.chunks_of_earlier_epochs, bytes=counts.bytes_of_earlier_epochs
         )
+
+    @app.post("/v1/metadata/accept-loss", dependencies=[for_superusers])
+    async def accept_loss() -> AcceptedLoss:
+        """Goes on without commits that datanodes have heard of and the metadata lacks; the floor stays held."""
+        return AcceptedLoss(accepted=await epochs.accept_loss())

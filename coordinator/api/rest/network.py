@@ -49,7 +49,7 @@ class PlanBody(BaseModel):
 
     policy: str = Field("express", description="random, paper, paper-3, paper-5, flow or express.")
     seed: int = Field(0, ge=0, lt=1 << 63)
-    requests: list[PlanRequest] = Field(min_length=1, max_length=plan_requests_max)
+    requests: list[PlanRequest] = Field(min_length=1, max_length=plan_requests_max, fail_fast=True)
     topology: str | dict[str, Any] | None = Field(
         None, description="TOML as text, or its tables as a structure; the cluster's own network without it."
     )
@@ -58,13 +58,13 @@ class PlanBody(BaseModel):
 class ProbeBody(Body):
     """Datanodes by id, in the order of the pipeline."""
 
-    pipeline: list[str] = Field(min_length=1, max_length=replication_max)
+    pipeline: list[str] = Field(min_length=1, max_length=replication_max, fail_fast=True)
 
 
 class ProbesBody(Body):
     """Chunks that were allocated as probes; others are passed over."""
 
-    chunks: list[int] = Field(max_length=probes_max)
+    chunks: list[int] = Field(max_length=probes_max, fail_fast=True)
 
 
 def network_routes(cluster: Cluster, planner: Planner) -> APIRouter:

@@ -24,9 +24,9 @@ class QueryBody(Body):
 
     name: str
     user: str
-    command: Annotated[list[str], Field(min_length=1)]
+    command: Annotated[list[str], Field(min_length=1, fail_fast=True)]
     checkpoint: str = ""
-    nodes: Annotated[list[str], Field(default_factory=list)]
+    nodes: Annotated[list[str], Field(default_factory=list, fail_fast=True)]
     restarts_max: int = supervised_restarts_default
 
 

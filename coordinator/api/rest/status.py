@@ -95,6 +95,8 @@ class ClusterStatus(BaseModel):
     replicas_lost_total: int
     #: What the disk of the metadata has left; without any nothing can be changed.
     metadata_room_bytes: int
+    #: Whether acknowledged changes of the metadata are missing; nothing can be changed until that is accepted.
+    commits_missing: bool
 
 
 def status_routes(
@@ -103,6 +105,7 @@ def status_routes(
     epoch: Callable[[], int],
     address: Callable[[], str],
     floor_held: Callable[[], bool],
+    lacks_commits: Callable[[], bool],
     metadata_room: Callable[[], int],
     clock: Callable[[], float],
 ) -> APIRouter:
@@ -129,6 +132,7 @@ def status_routes(
             repaired_total=cluster.repair.repaired_total,
             replicas_lost_total=cluster.replicas_lost_total,
             metadata_room_bytes=metadata_room(),
+            commits_missing=lacks_commits(),
         )
 
     return router

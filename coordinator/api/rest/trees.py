@@ -54,7 +54,8 @@ class ExchangeBody(Body):
 
     #: Lists, of two: JSON has no tuples.
     pairs: Annotated[
-        list[Annotated[tuple[str, str], Strict(False)]], Field(min_length=1, max_length=exchange_pairs_max)
+        list[Annotated[tuple[str, str], Strict(False)]],
+        Field(min_length=1, max_length=exchange_pairs_max, fail_fast=True),
     ]
     user: str
     request_id: str = ""

@@ -16,12 +16,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
+from peacefs.protocol import private_files
 from peacefs.protocol.errors import FileAlreadyExists, PeacefsError, StartupError
-from peacefs.protocol.ids import EPOCH_MAX
+from peacefs.protocol.ids import EPOCH_MAX, first_of_epoch
 from peacefs.protocol.limits import backup_pages_per_step, backup_pause_s, restore_epoch_jump_max
 
+from . import commit_record, lost_commits
 from . import file as metadata_file
 from .check import damage
+from .commit_record import RecordDamaged
+from .schema import FLOOR_HELD
+from .store_place import StorePlace
 
 #: Told of bytes copied and bytes in all, after each step; what it raises ends the copying.
 Progress = Callable[[int, int], None]
@@ -42,6 +47,8 @@ def back_up(store: Path, target: Path, progress: Progress, *, replace: bool = Fa
     replaced, PeacefsError when it cannot be written.
     """
     metadata_file.verify_identity(store)
+    if loss := lost_commits.find_behind_record(store):
+        raise StartupError(f"{store} has lost changes that were acknowledged: {loss}. {target} was not made")
     with staged(target, replace=replace) as copying:
         copy(store, copying, progress)
 
@@ -68,8 +75,8 @@ def staged(target: Path, *, replace: bool) -> Iterator[Path]:
 
 def copy(store: Path, target: Path, progress: Progress) -> None:
     """Writes a copy that is whole when this returns, but not yet durable. Raises PeacefsError."""
-    target.unlink(missing_ok=True)
     try:
+        private_files.create_file(target)
         with (
             contextlib.closing(metadata_file.connect_read_only(store)) as source,
             contextlib.closing(sqlite3.connect(target, isolation_level=None)) as sink,
@@ -97,7 +104,7 @@ def _paced(progress: Progress, page_bytes: int) -> Callable[[int, int, int], Non
 
 
 def _hold_floor(copied: Path) -> None:
-    _alter(copied, [("UPDATE meta SET value = 1 WHERE key = 'floor_held'", ())])
+    _alter(copied, [("UPDATE meta SET value = ? WHERE key = 'floor_held'", (FLOOR_HELD,))])
 
 
 def _alter(copied: Path, statements: list[tuple[str, tuple[int, ...]]]) -> None:
@@ -117,25 +124,29 @@ def restore(backup: Path, store: Path, progress: Progress, rng: Random, *, repla
     """Makes the store what `backup` was. The store that was there is set aside as `<name>.replaced`.
 
     Its epoch is above those of both, by a number drawn at random: a backup that is restored a second time then
-    repeats no number of the first time, not even of datanodes that are away. Asked again after a crash it goes on
-    where it stopped; until then no coordinator starts there.
-    Raises StartupError when a coordinator has the store open, when the backup is none or damaged, and when there
-    is a store that is not to be replaced.
+    repeats no number of the first time, not even of datanodes that are away. The numbers of its changes go on from
+    there, so that what was committed after the backup is not taken for missing. Asked again after a crash it goes
+    on where it stopped; until then no coordinator starts there. Raises StartupError when a coordinator has the
+    store open, when the backup is none or damaged, and when there is a store that is not to be replaced.
     """
     metadata_file.verify_backup(backup)
     if fault := damage(backup):
         raise StartupError(f"{backup} is damaged ({fault}); nothing was changed. Restore another backup")
     if backup.resolve() == store.resolve():
         raise StartupError(f"{backup} is the store itself; nothing was changed")
-    store.parent.mkdir(parents=True, exist_ok=True)
-    lock = metadata_file.lock(store)
+    try:
+        private_files.make_directory(store.parent)
+        private_files.mend(store.parent, lambda entry: entry.name.startswith(store.name))
+    except OSError as error:
+        raise StartupError(f"cannot use {store.parent} for the metadata: {error.strerror}") from None
+    place = StorePlace.claim(store)
     try:
         if store.exists() and not replace:
             raise StartupError(f"{store} is there already; nothing was changed. --force sets it aside")
         restoring = metadata_file.restoring(store)
         copying = restoring.with_name(restoring.name + ".part")
         copy(backup, copying, progress)
-        epoch = _raise_epoch(copying, _epoch_of(store), rng)
+        epoch = _raise_epoch(copying, max(_epoch_of(store), _epoch_recorded(store, copying)), rng)
         metadata_file.sync(copying, os.O_RDWR)
         # From here on a crash leaves a trace that keeps coordinators from starting.
         copying.replace(restoring)
@@ -146,14 +157,18 @@ def restore(backup: Path, store: Path, progress: Progress, rng: Random, *, repla
     except OSError as error:
         raise StartupError(f"cannot restore {store}: {error.strerror or error}") from None
     finally:
-        os.close(lock)
+        place.close()
     return Restored(epoch, replaced)
 
 
 def _raise_epoch(copied: Path, epoch_there: int, rng: Random) -> int:
     jump = rng.randint(1, restore_epoch_jump_max)
     epoch = min(max(_epoch_of(copied), epoch_there) + jump, EPOCH_MAX - 1)
-    _alter(copied, [("UPDATE meta SET value = ? WHERE key = 'epoch'", (epoch,))])
+    changes: list[tuple[str, tuple[int, ...]]] = [
+        ("UPDATE meta SET value = ? WHERE key = 'epoch'", (epoch,)),
+        ("UPDATE meta SET value = max(value, ?) WHERE key = 'last_tx'", (first_of_epoch(epoch),)),
+    ]
+    _alter(copied, changes)
     return epoch
 
 
@@ -168,13 +183,24 @@ def _epoch_of(store: Path) -> int:
         return 0
 
 
+def _epoch_recorded(store: Path, copied: Path) -> int:
+    """The epoch of the last commit that was acknowledged there: the store may have lost it."""
+    with contextlib.closing(metadata_file.connect_read_only(copied)) as connection:
+        (cluster_id,) = connection.execute("SELECT value FROM meta WHERE key = 'cluster_id'").fetchone()
+    try:
+        recorded = commit_record.read(store, cluster_id)
+    except RecordDamaged:
+        return 0
+    return 0 if recorded is None else recorded.epoch
+
+
 def _set_aside(store: Path) -> Path | None:
-    """Moves a store away with its log: the log of one store beside another would be taken for its own."""
+    """Moves a store away with its log and its record: those of one store are not to be taken for another's."""
     replaced = store.with_name(store.name + ".replaced")
     found = store.exists()
     if found:
         store.replace(replaced)
-    for ending in ("-wal", "-shm"):
+    for ending in ("-wal", "-shm", ".commits"):
         beside = store.with_name(store.name + ending)
         if beside.exists():
             beside.replace(replaced.with_name(replaced.name + ending))

@@ -18,6 +18,7 @@ from peacefs.protocol.ids import EPOCH_MAX, first_of_epoch
 from peacefs.protocol.limits import check_examples_max
 
 from . import file as metadata_file
+from . import lost_commits
 from .schema import DIRECTORY_KIND, FILE_KIND, LIVE
 
 
@@ -183,6 +184,7 @@ def check(path: Path, begun: Callable[[str, int, int], None]) -> Findings:
         _check_pages(connection, findings)
         if findings.problems:
             return findings
+        loss = lost_commits.find_behind_record(path)
         try:
             for name, columns in _LATER_TABLES:
                 if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)).fetchone():
@@ -192,6 +194,7 @@ def check(path: Path, begun: Callable[[str, int, int], None]) -> Findings:
             connection.execute("COMMIT")
         except sqlite3.Error as error:
             findings.problems.append(Problem("the tables can be read", 1, [str(error)]))
+    _note(findings, "all that was acknowledged is there", [loss] if loss else [])
     return findings
 
 

@@ -1,4 +1,4 @@
-"""The file that the SQLite store lies in: made whole or not at all, locked, and checked before it is touched.
+"""The file that the SQLite store lies in: made whole or not at all, and checked before it is touched.
 
 Everything that could overwrite a file comes after it was found to be ours, whole, and not newer than we are.
 All refusals are StartupError, and say what to do.
@@ -7,16 +7,17 @@ All refusals are StartupError, and say what to do.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import sqlite3
 import uuid
 from pathlib import Path
 
 from peacefs.coordinator.metadata.store import ROOT
+from peacefs.protocol import private_files
 from peacefs.protocol.errors import StartupError
 from peacefs.protocol.limits import metadata_full_check_bytes_max
 
+from . import commit_record
 from .schema import (
     APPLICATION_ID,
     LIVE,
@@ -33,42 +34,24 @@ STORE_NAME = "metadata.sqlite"
 _MAGIC = b"SQLite format 3\0"
 _ADVICE = (
     "Nothing was changed. Restore the file from a backup; or, to give up everything in this cluster and begin "
-    "an empty one, move it away together with the -wal file next to it"
+    "an empty one, move it away together with the files next to it whose names begin as its own does"
 )
 _ADVICE_ON_BACKUP = "Nothing was changed. A backup is a file that `peacefs metadata backup` has made"
-
-
-def lock(path: Path) -> int:
-    """Keeps every other coordinator away from the file until the descriptor is closed."""
-    lock_path = path.with_name(path.name + ".lock")
-    try:
-        descriptor = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise StartupError(
-            f"cannot open {lock_path}: {error.strerror}. Is its directory there, and ours?"
-        ) from None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise StartupError(
-            f"{path} is in use by another coordinator. Stop that one first, or give this one another directory"
-        ) from None
-    return descriptor
 
 
 def create(path: Path, owner: str) -> None:
     """Makes a new store with an empty root directory; a crash leaves either the whole of it or none."""
     write_ahead = path.with_name(path.name + "-wal")
-    if write_ahead.exists():
-        raise StartupError(f"{write_ahead} is there but {path} is not: the metadata was lost. {_ADVICE}")
+    for left in (write_ahead, commit_record.path_of(path)):
+        if left.exists():
+            raise StartupError(f"{left} is there but {path} is not: the metadata was lost. {_ADVICE}")
     if restoring(path).exists():
         raise StartupError(
             f"a restore of {path} was cut short. Nothing was changed. Run `peacefs metadata restore` again"
         )
     unfinished = path.with_name(path.name + ".new")
     try:
-        unfinished.unlink(missing_ok=True)
+        private_files.create_file(unfinished)
         with contextlib.closing(sqlite3.connect(unfinished, isolation_level=None)) as connection:
             # What a crash leaves of it is thrown away: it needs no journal, and one sync at the end.
             connection.execute("PRAGMA journal_mode = OFF")

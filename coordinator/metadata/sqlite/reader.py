@@ -32,7 +32,7 @@ from peacefs.coordinator.metadata.store import ROOT, Reader
 from peacefs.protocol.ids import ChunkId, NodeId
 from peacefs.protocol.values.supervised_queries import Phase
 
-from .schema import DIRECTORY_KIND, FILE_KIND, LIVE
+from .schema import DIRECTORY_KIND, FILE_KIND, FLOOR_HELD_FOR_LOST_COMMITS, LIVE
 
 _KINDS = {FILE_KIND: Kind.FILE, DIRECTORY_KIND: Kind.DIRECTORY}
 
@@ -351,6 +351,9 @@ class SqliteReader(Reader):
 
     def floor_held(self) -> bool:
         return bool(self.meta("floor_held"))
+
+    def lacks_commits(self) -> bool:
+        return bool(self.meta("floor_held") == FLOOR_HELD_FOR_LOST_COMMITS)
 
     def meta(self, key: str) -> Any:
         """A value of the table of single values."""

@@ -7,20 +7,24 @@ of their own. Statements are compiled once, by Python's statement cache.
 from __future__ import annotations
 
 import contextlib
-import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from peacefs.coordinator.metadata.store import Metadata, MetadataFault, MetadataFull, Outcome, Transaction
 from peacefs.protocol.errors import StartupError
-from peacefs.protocol.ids import Numbering
+from peacefs.protocol.ids import Numbering, first_of_epoch
+from peacefs.protocol.limits import metadata_log_age_max_s
 
 from . import file as metadata_file
+from . import lost_commits
+from .commit_record import Acknowledged, CommitRecord
 from .reader import SqliteReader
-from .schema import fill, migrate
+from .schema import FLOOR_HELD, FLOOR_HELD_FOR_LOST_COMMITS, fill, migrate
+from .store_place import Moved, StorePlace
 from .transaction import SqliteTransaction
 
 _CACHE_KIB = 64 * 1024
@@ -45,31 +49,53 @@ def _is_want_of_room(error: BaseException) -> bool:
 class SqliteMetadata(Metadata):
     """The store; made by `open` or, as the twin for simulations, by `in_memory`."""
 
-    def __init__(self, writer: sqlite3.Connection, path: Path | None, lock: int | None) -> None:
+    def __init__(
+        self,
+        writer: sqlite3.Connection,
+        path: Path | None = None,
+        place: StorePlace | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
         self._writer = writer
         self._path = path
-        self._lock = lock
+        self._place = place
+        self._clock = clock
+        self._wall_clock = wall_clock
         self._transaction = SqliteTransaction(writer)
         self._guard = threading.Lock()
         self._fault: BaseException | None = None
         self._readers: list[SqliteReader] = []
+        #: When the oldest commit that may still be in the log alone was made; None when there is none.
+        self._logged_since_s: float | None = clock()
         self.cluster_id = self._transaction.meta("cluster_id")
+        self.tx_durable = self._transaction.tx
+        self._epoch: int = self._transaction.meta("epoch")
+        self._record = None if path is None else CommitRecord.open(path, self.cluster_id, self._acknowledged())
 
     @classmethod
     def open(cls, path: Path, *, owner: str) -> SqliteMetadata:
         """Opens the store at `path`, or makes one there with an empty root directory that belongs to `owner`.
 
         Raises StartupError, and has changed nothing, when another coordinator has it open, or when the file is
-        foreign, damaged or of a newer peacefs.
+        foreign, damaged, of a newer peacefs, or lacks commits that were acknowledged.
         """
-        lock = metadata_file.lock(path)
+        place = StorePlace.claim(path)
         try:
             if not path.exists():
                 metadata_file.create(path, owner)
             metadata_file.verify(path)
-            return cls(_connect_writer(path), path, lock)
+            lost_commits.refuse(path)
+            place.hold_database()
+            writer = _connect_writer(path)
+            try:
+                return cls(writer, path, place)
+            except BaseException:
+                writer.close()
+                raise
         except BaseException:
-            os.close(lock)
+            place.close()
             raise
 
     @classmethod
@@ -78,21 +104,29 @@ class SqliteMetadata(Metadata):
         writer = _connect(":memory:")
         migrate(writer)
         fill(writer, cluster_id, owner)
-        return cls(writer, None, None)
+        return cls(writer)
 
     def begin_epoch(self, above: int = 0) -> int:
         with self._guard:
             with self._commit():
-                epoch: int = max(self._transaction.meta("epoch"), above) + 1
+                self._transaction.begin()
+                last: int = self._transaction.meta("epoch")
+                epoch = max(last, above) + 1
+                if epoch > last + 1:
+                    self._transaction.move_above(first_of_epoch(epoch))
                 self._transaction.set_meta("epoch", epoch)
                 if self._transaction.numbering is None:
                     self._transaction.discard_unfinished()
+                self._epoch = epoch
             self._transaction.numbering = Numbering(epoch)
         return epoch
 
-    def hold_floor(self) -> None:
+    def hold_floor(self, *, commits_are_missing: bool = False) -> None:
         with self._guard, self._commit():
-            self._transaction.set_meta("floor_held", 1)
+            if commits_are_missing or not self._transaction.floor_held():
+                self._transaction.begin()
+                value = FLOOR_HELD_FOR_LOST_COMMITS if commits_are_missing else FLOOR_HELD
+                self._transaction.set_meta("floor_held", value)
 
     def commit(self, requests: Sequence[Callable[[Transaction], Any]]) -> list[Outcome]:
         with self._guard, self._commit():
@@ -100,8 +134,7 @@ class SqliteMetadata(Metadata):
 
     @contextlib.contextmanager
     def _commit(self) -> Iterator[None]:
-        if self._fault is not None:
-            raise MetadataFault(f"the metadata failed before: {self._fault!r}")
+        self._refuse_after_fault()
         try:
             self._writer.execute("BEGIN IMMEDIATE")
             changes_before = self._writer.total_changes
@@ -111,6 +144,7 @@ class SqliteMetadata(Metadata):
                 return
             self._transaction.set_meta("last_tx", self._transaction.tx)
             self._writer.execute("COMMIT")
+            self._committed()
             self.has_room = True
         except BaseException as error:
             if _is_want_of_room(error) and self._take_back():
@@ -120,6 +154,62 @@ class SqliteMetadata(Metadata):
             self._fault = error
             self._take_back()
             raise MetadataFault(f"the metadata cannot be written: {error!r}") from error
+
+    def _committed(self) -> None:
+        """Before anybody hears of a commit: it lies where the path leads, and the record names it."""
+        if self._logged_since_s is None:
+            self._logged_since_s = self._clock()
+        self._check_place()
+        self.tx_durable = self._transaction.tx
+        if self._record is not None:
+            self._record.note(self._acknowledged())
+
+    def _check_place(self) -> None:
+        if self._place is None:
+            return
+        try:
+            self._place.check()
+        except Moved:
+            # Our descriptors still lead to the store, and a log that was deleted would take its commits with it.
+            with contextlib.suppress(sqlite3.Error):
+                self._copy_log()
+            raise
+
+    def _acknowledged(self) -> Acknowledged:
+        return Acknowledged(self.tx_durable, self._epoch, int(self._wall_clock() * 1000))
+
+    def tend(self, *, idle: bool) -> None:
+        if self._place is None:
+            return
+        with self._guard:
+            self._refuse_after_fault()
+            try:
+                if idle:
+                    self._check_place()
+                since_s = self._logged_since_s
+                if since_s is not None and (idle or self._clock() - since_s >= metadata_log_age_max_s):
+                    self._copy_log()
+            except (OSError, sqlite3.Error, Moved) as error:
+                # What has no room in the store stays in the log.
+                if not _is_want_of_room(error):
+                    self._fault = error
+                    raise MetadataFault(f"the metadata cannot be kept: {error}") from error
+
+    def _copy_log(self) -> None:
+        """Copies the log into the store, and syncs that; all but what a reader's view still needs from the log."""
+        _is_busy, logged, copied = self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        self._logged_since_s = None if copied == logged else self._clock()
+
+    def sync_record(self) -> None:
+        if self._record is not None:
+            try:
+                self._record.sync()
+            except OSError as error:
+                raise MetadataFault(f"the commit record cannot be written: {error}") from error
+
+    def _refuse_after_fault(self) -> None:
+        if self._fault is not None:
+            raise MetadataFault(f"the metadata failed before: {self._fault!r}")
 
     def _take_back(self) -> bool:
         """Undoes what was under way, no commit of which is in the log yet. Whether that could be done."""
@@ -162,9 +252,12 @@ class SqliteMetadata(Metadata):
                 reader.close()
             self._readers.clear()
             self._writer.close()
-            if self._lock is not None:
-                os.close(self._lock)
-                self._lock = None
+            if self._record is not None:
+                self._record.close()
+                self._record = None
+            if self._place is not None:
+                self._place.close()
+                self._place = None
 
 
 def _connect_writer(path: Path) -> sqlite3.Connection:

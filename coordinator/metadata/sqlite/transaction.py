@@ -27,7 +27,7 @@ from peacefs.coordinator.metadata.model import (
     Usage,
 )
 from peacefs.coordinator.metadata.store import Transaction
-from peacefs.protocol.ids import ChunkId, NodeId, Numbering
+from peacefs.protocol.ids import ChunkId, NodeId, Numbering, first_of_epoch
 from peacefs.protocol.limits import (
     directory_counts_max,
     directory_entries_max,
@@ -35,7 +35,7 @@ from peacefs.protocol.limits import (
     rights_changes_remembered_max,
 )
 
-from .schema import DIRECTORY_KIND, FILE_KIND, LIVE
+from .schema import DIRECTORY_KIND, FILE_KIND, FLOOR_HELD, LIVE
 from .snapshot_rows import SnapshotRows
 
 _KIND_NUMBERS = {Kind.FILE: FILE_KIND, Kind.DIRECTORY: DIRECTORY_KIND}
@@ -97,6 +97,10 @@ class SqliteTransaction(SnapshotRows, Transaction):
         self.forget_places()
         self._counted.clear()
         self._made.clear()
+
+    def move_above(self, tx: int) -> None:
+        """Give what is under way a number that is not below `tx`."""
+        self.tx = max(self.tx, tx)
 
     def view(self) -> AbstractContextManager[None]:
         return contextlib.nullcontext()
@@ -327,6 +331,14 @@ class SqliteTransaction(SnapshotRows, Transaction):
         held = self.floor_held()
         self.set_meta("floor_held", 0)
         return held
+
+    def accept_lost_commits(self) -> bool:
+        lacked = self.lacks_commits()
+        if lacked:
+            self.set_meta("floor_held", FLOOR_HELD)
+            # No datanode shows those again that are given up.
+            self.move_above(first_of_epoch(self.meta("epoch")))
+        return lacked
 
     def set_meta(self, key: str, value: int) -> None:
         """Replaces a value of the table of single values."""

@@ -78,7 +78,7 @@ def _spark(address: str) -> Iterator[SparkSession]:
 
 @contextlib.contextmanager
 def _errors_in(log: Path) -> Iterator[None]:
-    """What is started meanwhile has this file for its standard error, for as long as it lives.
+    """Give processes that are started meanwhile this file as their standard error, for as long as they live.
 
     Java and Spark's launcher greet there before any setting of the log counts.
     """

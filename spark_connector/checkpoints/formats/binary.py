@@ -36,5 +36,5 @@ class DataInput:
         return number
 
     def text(self) -> str:
-        """What `writeUTF` wrote; Java's spelling of NUL and of what lies beyond the BMP is kept as it is."""
+        """Read what `writeUTF` wrote; Java's spelling of NUL and of what lies beyond the BMP is kept as it is."""
         return self.take(struct.unpack(">H", self.take(2))[0]).decode("utf-8", "surrogateescape")

@@ -30,7 +30,7 @@ class Checker(Protocol):
 
 
 class SparkChecksum(msgspec.Struct, frozen=True, rename="camel"):
-    """What Spark itself writes beside a file, in JSON: CRC32C of the whole, and its length in bytes."""
+    """The checksum file that Spark itself writes beside a file, in JSON: CRC32C of the whole, length in bytes."""
 
     algorithm: str
     value: int
@@ -38,7 +38,7 @@ class SparkChecksum(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def parse_checksum(data: bytes) -> Checker:
-    """What a checksum file of either kind demands. Raises CheckpointDamaged."""
+    """Parse a checksum file of either kind. Raises CheckpointDamaged."""
     if data.startswith(_HADOOP_MAGIC):
         return HadoopChecker(data)
     try:

@@ -99,7 +99,7 @@ def _snappy(data: bytes) -> Iterator[bytes]:
 
 
 def _snappy_length(block: bytes) -> int:
-    """How many bytes a block says that it holds: it begins with that, seven bits a byte."""
+    """Read the length with which a block begins, seven bits a byte."""
     length = 0
     for place, byte in enumerate(block[:5]):
         length |= (byte & 0x7F) << 7 * place

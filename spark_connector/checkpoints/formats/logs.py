@@ -50,7 +50,7 @@ class Offsets:
 
     @property
     def before_operator_metadata(self) -> bool:
-        """Whether a Spark older than 4.0 wrote it, going by which settings it recorded."""
+        """Whether a Spark older than 4.0 wrote it, judged by the settings that it recorded."""
         return _SHUFFLE_PARTITIONS in self.conf and _SINCE_4_0 not in self.conf
 
     def file_log_end(self, source: int) -> int | None:
@@ -127,7 +127,7 @@ def parse_file_log(data: bytes) -> list[FileLogEntry]:
 
 
 def parse_version(data: bytes) -> int:
-    """Of a log file whose lines mean something to its source alone. Kafka's begins with a NUL."""
+    """Parse a log file whose lines mean something to its source alone. Kafka's begins with a NUL."""
     text = _text(data.removeprefix(b"\x00"))
     return _version(text.split("\n", 1)[0])
 

@@ -1,4 +1,4 @@
-"""What a stateful operator says of itself: its stores and partitions, and the schemas of its state. Pure parsers.
+"""Parse a stateful operator's metadata: its stores and partitions, and the schemas of its state. Pure.
 
 `state/<operator>/_metadata/metadata` is of version 1; version 2, of `transformWithState`, is in
 `_metadata/v2/<batch>` and names the files of its schemas by absolute URIs. Schemas are in
@@ -35,7 +35,7 @@ class StoreInfo(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class OperatorInfo(msgspec.Struct, frozen=True, rename="camel"):
-    """Which of the query's stateful operators it is."""
+    """The number of the operator among the query's stateful ones."""
 
     operator_id: int
     operator_name: str
@@ -46,7 +46,7 @@ class Operator(msgspec.Struct, frozen=True, rename="camel"):
 
     operator_info: OperatorInfo
     state_store_info: list[StoreInfo]
-    #: Of `transformWithState`: JSON, which names its state variables.
+    #: For `transformWithState`: JSON, which names its state variables.
     operator_properties_json: str = ""
 
 

@@ -24,7 +24,7 @@ _FAULTS = (
     ValueError,
     KeyError,
 )
-#: How every SST file of block-based tables ends.
+#: The magic number at the end of every SST file of block-based tables.
 SST_END = bytes.fromhex("f7cff485b741e288")
 
 

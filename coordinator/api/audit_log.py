@@ -1,0 +1,227 @@
+"""The audit log: a line of JSON for each request, with who asked for what, from where, and what came of it.
+
+The names of the fields are those of HDFS's audit log where it has them. A line is ASCII without control
+characters, whatever names are in it, so that nobody can forge another; tokens and secrets are in none.
+
+Lines are made where requests are answered, and written together by a thread of this log's own, which gathers
+them for a moment: a disk that is slow holds nobody up, and who is killed loses the lines of that moment. What
+cannot be written is kept for a while, up to a bound, and then lost; the service goes on, its own log says so,
+and a metric and a later line of this log say how many were lost. A file that was moved away is left and made
+anew, and SIGHUP does so at once, as logrotate expects with either of its ways.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from peacefs.protocol.errors import StartupError
+from peacefs.protocol.limits import (
+    audit_field_characters_max,
+    audit_gather_s,
+    audit_retry_s,
+    audit_stop_timeout_s,
+    audit_waiting_bytes_max,
+)
+
+log = logging.getLogger("peacefs.audit")
+
+_MODE = 0o600
+# ASCII alone: of everything else, control characters included, the escape.
+_encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRecord:
+    """One request. `user` is None where nobody was named or believed; `error` is a class of our tree, or Hadoop's.
+
+    `allowed` is False for a refusal of the right to do it, and for no other failure.
+    """
+
+    user: str | None
+    auth: str
+    address: str | None
+    operation: str
+    source: str | None
+    destination: str | None
+    permission: str | None
+    protocol: str
+    allowed: bool
+    error: str | None
+    request_id: str | None
+    seconds: float
+
+    def line(self, now_s: float) -> bytes:
+        """The record as it is written."""
+        outcome = "denied" if not self.allowed else "allowed" if self.error is None else "error"
+        fields = {
+            "time": datetime.fromtimestamp(now_s, UTC).isoformat(timespec="milliseconds"),
+            "allowed": self.allowed,
+            "outcome": outcome,
+            "error": self.error,
+            "ugi": _short(self.user),
+            "auth": self.auth,
+            "ip": self.address,
+            "cmd": _short(self.operation),
+            "src": _short(self.source),
+            "dst": _short(self.destination),
+            "perm": self.permission,
+            "proto": self.protocol,
+            "id": _short(self.request_id),
+            "ms": round(self.seconds * 1000, 3),
+        }
+        return _encode(fields).encode("ascii") + b"\n"
+
+
+def _short(text: str | None) -> str | None:
+    return text if text is None else text[:audit_field_characters_max]
+
+
+class AuditLog:
+    """Takes records from one event loop. Has a thread from its making until `close`."""
+
+    def __init__(self, path: Path, wall_clock: Callable[[], float] = time.time) -> None:
+        """Raises StartupError where the file cannot be there at all. A full disk is no reason not to start."""
+        self._path = path
+        self._wall_clock = wall_clock
+        self._changed = threading.Condition()
+        self._waiting: deque[bytes] = deque()
+        self._waiting_bytes = 0
+        self._is_closing = False
+        self._wants_reopening = False
+        self._descriptor: int | None = None
+        self._identity: tuple[int, int] | None = None
+        self._is_failing = False
+        self._unsaid = 0
+        self.written = 0
+        self.lost = 0
+        try:
+            self._open()
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError) as error:
+            raise StartupError(f"cannot open the audit log {path}: {error.strerror}") from None
+        except OSError as error:
+            self._failed(error)
+        self._thread = threading.Thread(target=self._run, name="audit-log", daemon=True)
+        self._thread.start()
+
+    def record(self, record: AuditRecord) -> None:
+        """Have a record written, soon. Never waits and never fails."""
+        line = record.line(self._wall_clock())
+        with self._changed:
+            if self._waiting_bytes + len(line) > audit_waiting_bytes_max:
+                self.lost += 1
+                self._unsaid += 1
+                return
+            self._waiting.append(line)
+            self._waiting_bytes += len(line)
+            if len(self._waiting) == 1:
+                self._changed.notify()
+
+    def reopen(self) -> None:
+        """Leave the file and open what is at its path."""
+        with self._changed:
+            self._wants_reopening = True
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Write what waits, if that goes on, and end."""
+        with self._changed:
+            self._is_closing = True
+            self._changed.notify()
+        self._thread.join(audit_stop_timeout_s)
+
+    # -- the thread ----------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not (self._waiting or self._is_closing or self._wants_reopening):
+                    self._changed.wait()
+                # Others follow, as a rule: to be woken for each costs more than to write it.
+                self._changed.wait_for(lambda: self._is_closing or self._wants_reopening, audit_gather_s)
+                lines, self._waiting = self._waiting, deque()
+                unsaid, self._unsaid = self._unsaid, 0
+                wants_reopening, self._wants_reopening = self._wants_reopening, False
+            left, unsaid = self._write(lines, unsaid, wants_reopening)
+            with self._changed:
+                self._waiting_bytes -= sum(map(len, lines)) - sum(map(len, left))
+                self._waiting.extendleft(reversed(left))
+                self._unsaid += unsaid
+                if self._is_closing and (left or not self._waiting):
+                    self.lost += len(left)
+                    break
+                if left:
+                    self._changed.wait_for(lambda: self._is_closing, audit_retry_s)
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+
+    def _write(self, lines: deque[bytes], unsaid: int, wants_reopening: bool) -> tuple[deque[bytes], int]:
+        """What could not be written, of lines and of the number of lost ones that no line says yet."""
+        try:
+            if wants_reopening or self._is_moved():
+                self._open()
+            if unsaid:
+                note = {"time": datetime.fromtimestamp(self._wall_clock(), UTC).isoformat(), "lost": unsaid}
+                self._append(_encode(note).encode("ascii") + b"\n")
+                unsaid = 0
+            self._append(b"".join(lines))
+        except OSError as error:
+            self._failed(error)
+            return lines, unsaid
+        self.written += len(lines)
+        if self._is_failing:
+            self._is_failing = False
+            log.warning(
+                "the audit log %s can be written again; %d records were lost so far", self._path, self.lost
+            )
+        return deque(), 0
+
+    def _append(self, data: bytes) -> None:
+        """All or nothing: half a line would spoil the one that follows."""
+        assert self._descriptor is not None
+        before = os.fstat(self._descriptor).st_size
+        rest = memoryview(data)
+        try:
+            while rest:
+                rest = rest[os.write(self._descriptor, rest) :]
+        except OSError:
+            if len(rest) < len(data):
+                os.ftruncate(self._descriptor, before)
+            raise
+
+    def _is_moved(self) -> bool:
+        if self._descriptor is None:
+            return True
+        try:
+            found = self._path.stat()
+        except FileNotFoundError:
+            return True
+        return (found.st_dev, found.st_ino) != self._identity
+
+    def _open(self) -> None:
+        opened = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _MODE)
+        found = os.fstat(opened)
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+        self._descriptor, self._identity = opened, (found.st_dev, found.st_ino)
+        if found.st_mode & 0o077:
+            log.warning("others than its owner may read or write the audit log %s: chmod 600", self._path)
+
+    def _failed(self, error: OSError) -> None:
+        if not self._is_failing:
+            self._is_failing = True
+            log.error(
+                "the audit log %s cannot be written (%s): requests are served and their records kept for a while, "
+                "up to %d bytes, then lost; see peacefs_audit_records_lost_total",
+                self._path,
+                error.strerror,
+                audit_waiting_bytes_max,
+            )

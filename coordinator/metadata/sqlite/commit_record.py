@@ -1,0 +1,162 @@
+"""The commit record: beside the store, outside its log, the number of the last commit that was acknowledged.
+
+It is written after each commit and before the answer, so it never names a commit that was not durable. That write
+is not synced: it survives the end of the process at any instruction. `sync` makes it durable, once a second: after
+a power cut it may be older by that, and never newer. Two slots are written in turn, each in a block of its own, so
+that one that is torn or damaged leaves the one before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+import threading
+from pathlib import Path
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from peacefs.protocol import private_files
+from peacefs.protocol.errors import StartupError
+
+_MAGIC = b"pfscommt"
+_BODY = struct.Struct(">8s16sQQQQ")
+_CRC = struct.Struct(">I")
+_RECORD_BYTES = _BODY.size + _CRC.size
+_SLOT_BYTES = 4096
+_SLOTS = 2
+
+
+class Acknowledged(NamedTuple):
+    """The last commit: its number, its epoch, and when it was made by the wall clock."""
+
+    tx: int
+    epoch: int
+    at_ms: int
+
+
+def path_of(store: Path) -> Path:
+    """Return where the record of a store lies."""
+    return store.with_name(store.name + ".commits")
+
+
+def read(store: Path, cluster_id: str) -> Acknowledged | None:
+    """Return what the record says; None where there is none, or another cluster's.
+
+    Raises RecordDamaged, StartupError.
+    """
+    found = _newest(_read_slots(store))
+    return None if found is None or found[1] != _identity(cluster_id) else found[2]
+
+
+class CommitRecord:
+    """The record of a store that is open. `note` is for one thread at a time, `sync` for any other."""
+
+    def __init__(self, descriptor: int, cluster_id: str, written: int) -> None:
+        self._descriptor = descriptor
+        self._identity = _identity(cluster_id)
+        self._written = written
+        self._synced = -1
+        self._closing = threading.Lock()
+        self._is_open = True
+
+    @classmethod
+    def open(cls, store: Path, cluster_id: str, now: Acknowledged) -> CommitRecord:
+        """Open the record, made anew where it is missing or another cluster's, and note `now`.
+
+        Raises StartupError.
+        """
+        path = path_of(store)
+        try:
+            found = _newest(_read_slots(store))
+            if found is None or found[1] != _identity(cluster_id):
+                _create(path, cluster_id, now)
+                found = _newest(_read_slots(store))
+                assert found is not None
+            record = cls(os.open(path, os.O_RDWR | os.O_CLOEXEC), cluster_id, found[0])
+            record.note(now)
+        except OSError as error:
+            raise StartupError(f"cannot write {path}: {error.strerror or error}") from None
+        return record
+
+    def note(self, commit: Acknowledged) -> None:
+        """Write that a commit is durable. Raises OSError."""
+        self._written += 1
+        data = _pack(self._identity, self._written, commit)
+        if os.pwrite(self._descriptor, data, self._written % _SLOTS * _SLOT_BYTES) != len(data):
+            raise OSError("the commit record was not written in full")
+
+    def sync(self) -> None:
+        """Make durable what was noted before; nothing once it is closed. Raises OSError."""
+        with self._closing:
+            written = self._written
+            if self._is_open and written != self._synced:
+                os.fdatasync(self._descriptor)
+                self._synced = written
+
+    def close(self) -> None:
+        """Make it durable and close it. Raises OSError."""
+        try:
+            self.sync()
+        finally:
+            with self._closing:
+                self._is_open = False
+                os.close(self._descriptor)
+
+
+def _create(path: Path, cluster_id: str, now: Acknowledged) -> None:
+    """Make a record whole or not at all; later writes need no more room."""
+    staged = path.with_name(path.name + ".new")
+    private_files.create_file(staged)
+    with staged.open("r+b") as file:
+        for written in range(_SLOTS):
+            file.write(_pack(_identity(cluster_id), written, now).ljust(_SLOT_BYTES, b"\0"))
+        file.flush()
+        os.fsync(file.fileno())
+    staged.rename(path)
+    directory = os.open(path.absolute().parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _identity(cluster_id: str) -> bytes:
+    return hashlib.blake2b(str(cluster_id).encode(), digest_size=16).digest()
+
+
+def _pack(identity: bytes, written: int, commit: Acknowledged) -> bytes:
+    body = _BODY.pack(_MAGIC, identity, written, *commit)
+    return body + _CRC.pack(crc32c(body))
+
+
+def _read_slots(store: Path) -> list[bytes] | None:
+    path = path_of(store)
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StartupError(f"cannot read {path}: {error.strerror}") from None
+    return [content[at : at + _RECORD_BYTES] for at in range(0, _SLOTS * _SLOT_BYTES, _SLOT_BYTES)]
+
+
+def _newest(slots: list[bytes] | None) -> tuple[int, bytes, Acknowledged] | None:
+    """The slot that was written last: how many were before it, whose it is, and what it says."""
+    if slots is None:
+        return None
+    found = []
+    for slot in slots:
+        if len(slot) != _RECORD_BYTES or _CRC.unpack(slot[_BODY.size :])[0] != crc32c(slot[: _BODY.size]):
+            continue
+        magic, identity, written, *commit = _BODY.unpack(slot[: _BODY.size])
+        if magic == _MAGIC:
+            found.append((written, identity, Acknowledged(*commit)))
+    if not found:
+        raise RecordDamaged
+    return max(found)
+
+
+class RecordDamaged(Exception):
+    """Neither slot of the record can be read: what was acknowledged is not known."""

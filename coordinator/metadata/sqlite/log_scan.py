@@ -1,0 +1,115 @@
+"""SQLite's write-ahead log, read without SQLite: whether commits follow a frame that is damaged.
+
+SQLite takes the log to end at its first frame whose checksum is wrong, and cannot tell a commit that was cut short
+by a power failure from one that was damaged later. But a frame is only written after the commit before it was
+synced. So a sound frame that follows a commit frame, behind the place where SQLite stops, proves that a durable
+commit is lost.
+
+A frame's checksum is carried on from that of the frame before, and both lie in the frames' heads: a frame behind
+the damage is judged by what its predecessor says. The format is described at
+sqlite.org/fileformat2.html#walformat.
+"""
+
+from __future__ import annotations
+
+import array
+import struct
+import sys
+from functools import lru_cache
+from operator import mul
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+_LOG_HEAD = struct.Struct(">8I")
+_FRAME_HEAD = struct.Struct(">6I")
+_MAGIC_LITTLE, _MAGIC_BIG = 0x377F0682, 0x377F0683
+_SUMMED_HEAD_BYTES = 8
+_WORD = 0xFFFFFFFF
+
+Sums = tuple[int, int]
+
+
+class LostTail(NamedTuple):
+    """The first frame that is damaged, counted from 1, and a frame behind it that proves a commit between them."""
+
+    damaged: int
+    proof: int
+
+
+class _Frame(NamedTuple):
+    salts: tuple[int, int]
+    ends_commit: bool
+    sums: Sums
+
+
+def find_lost_tail(log: Path) -> LostTail | None:
+    """Return what proves that commits are lost, if anything does. Raises OSError.
+
+    A log whose head is damaged proves nothing: its frames may all be in the store.
+    """
+    try:
+        with log.open("rb") as file:
+            return _scan(file)
+    except FileNotFoundError:
+        return None
+
+
+def _scan(file: BinaryIO) -> LostTail | None:
+    head = file.read(_LOG_HEAD.size)
+    if len(head) < _LOG_HEAD.size:
+        return None
+    magic, _version, page_bytes, _sequence, salt_1, salt_2, *sums = _LOG_HEAD.unpack(head)
+    order = {_MAGIC_LITTLE: "little", _MAGIC_BIG: "big"}.get(magic)
+    if order is None or checksum(head[:24], (0, 0), order) != tuple(sums):
+        return None
+    salts, last, number = (salt_1, salt_2), _Frame((salt_1, salt_2), False, (sums[0], sums[1])), 0
+    damaged = 0
+    while len(packed := file.read(_FRAME_HEAD.size)) == _FRAME_HEAD.size:
+        number += 1
+        frame = _unpack(packed)
+        if frame.salts != salts:
+            # Of an earlier round of the log, or damaged itself: its page need not be read.
+            file.seek(page_bytes, 1)
+            is_sound = False
+        else:
+            page = file.read(page_bytes)
+            data = packed[:_SUMMED_HEAD_BYTES] + page
+            is_sound = (
+                len(page) == page_bytes and last.salts == salts and checksum(data, last.sums, order) == frame.sums
+            )
+        if not is_sound and not damaged:
+            damaged = number
+        elif is_sound and damaged and last.ends_commit:
+            return LostTail(damaged, number)
+        last = frame
+    return None
+
+
+def _unpack(head: bytes) -> _Frame:
+    _page, pages_after_commit, salt_1, salt_2, sum_1, sum_2 = _FRAME_HEAD.unpack(head)
+    return _Frame((salt_1, salt_2), pages_after_commit != 0, (sum_1, sum_2))
+
+
+def checksum(data: bytes, before: Sums, order: str) -> Sums:
+    """Return SQLite's checksum of `data`, whose length is a multiple of 8, carried on from `before`.
+
+    It is a linear recurrence whose powers are Fibonacci numbers, so that two sums of products take the place of a
+    loop.
+    """
+    words = array.array("I", data)
+    if order != sys.byteorder:
+        words.byteswap()
+    numbers = _fibonacci(len(words) + 2)
+    count = len(words)
+    falling = numbers[count::-1]
+    first = sum(map(mul, words, falling[1:])) + numbers[count - 1] * before[0] + numbers[count] * before[1]
+    second = sum(map(mul, words, falling)) + numbers[count] * before[0] + numbers[count + 1] * before[1]
+    return first & _WORD, second & _WORD
+
+
+@lru_cache(maxsize=4)
+def _fibonacci(count: int) -> list[int]:
+    numbers = [0, 1]
+    while len(numbers) < count:
+        numbers.append((numbers[-1] + numbers[-2]) & _WORD)
+    return numbers

@@ -1,0 +1,151 @@
+"""Commits that were acknowledged and that a store lacks: found before it is opened, given up by an operator alone.
+
+There are two signs. The commit record names a later commit than the last in the store: whatever took the log's
+end, that shows it. And the log itself may have sound commits behind a frame that is damaged.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import shutil
+import sqlite3
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+from peacefs.protocol import private_files
+from peacefs.protocol.errors import StartupError
+from peacefs.protocol.ids import EPOCH_MAX, first_of_epoch
+from peacefs.protocol.limits import restore_epoch_jump_max
+
+from . import commit_record
+from . import file as metadata_file
+from .commit_record import RecordDamaged
+from .log_scan import find_lost_tail
+from .schema import FLOOR_HELD
+from .store_place import StorePlace
+
+
+class Accepted(NamedTuple):
+    """The loss in words, the epoch that the store has now, and where the damaged log was kept, if any."""
+
+    loss: str
+    epoch: int
+    log: Path | None
+
+
+class _Numbers(NamedTuple):
+    cluster_id: str
+    tx: int
+    epoch: int
+
+
+def refuse(store: Path) -> None:
+    """Raise StartupError when the store, which nobody has open, lacks commits."""
+    loss = find(store)
+    if loss is not None:
+        raise StartupError(
+            f"{store} has lost changes that were acknowledged: {loss}. Nothing was changed. Restore a backup "
+            "(`peacefs metadata restore`); or go on without them "
+            f"(`peacefs metadata accept-loss --dir {store.parent}`), which deletes nothing that datanodes hold"
+        )
+
+
+def find(store: Path) -> str | None:
+    """Return what the store, which nobody has open, lacks, in words. Raises StartupError."""
+    behind = find_behind_record(store)
+    if behind is not None:
+        return behind
+    try:
+        tail = find_lost_tail(_log_of(store))
+    except OSError as error:
+        raise StartupError(f"cannot read {_log_of(store)}: {error.strerror}") from None
+    if tail is None:
+        return None
+    return (
+        f"its log is damaged at frame {tail.damaged}, where it is taken to end, and frame {tail.proof} shows that "
+        "changes behind the damage were committed"
+    )
+
+
+def find_behind_record(store: Path) -> str | None:
+    """Return what the store lacks of what its commit record says. A coordinator may have it open."""
+    try:
+        # The record before the numbers that it is compared with: a store that is open goes on meanwhile.
+        found = commit_record.read(store, _numbers(store).cluster_id)
+        numbers = _numbers(store)
+    except RecordDamaged:
+        return (
+            f"{commit_record.path_of(store)}, which says what was acknowledged, is damaged: nobody knows whether "
+            "all of it is there"
+        )
+    except sqlite3.Error as error:
+        raise StartupError(f"{store} cannot be read ({error})") from None
+    if found is None or found.tx <= numbers.tx:
+        return None
+    when = datetime.datetime.fromtimestamp(found.at_ms / 1000, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return f"it ends with change {numbers.tx}, and change {found.tx} was acknowledged on {when}"
+
+
+def accept(store: Path, rng: Random) -> Accepted | None:
+    """Make a store that lacks commits one that can be opened, without them; None where nothing is missing.
+
+    The floor is held, so that no chunk of a file that was lost is deleted, and the epoch and the numbers of
+    changes move above all that were drawn. A log that was damaged is copied first. Raises StartupError.
+    """
+    place = StorePlace.claim(store)
+    try:
+        if not store.exists():
+            raise StartupError(f"{store} is not there: restore a backup (`peacefs metadata restore`)")
+        metadata_file.verify(store)
+        loss = find(store)
+        if loss is None:
+            return None
+        kept = _keep_log(store)
+        epoch = _go_on_without(store, rng)
+        commit_record.path_of(store).unlink(missing_ok=True)
+        return Accepted(loss, epoch, kept)
+    except (OSError, sqlite3.Error) as error:
+        raise StartupError(f"cannot write {store}: {error}") from None
+    finally:
+        place.close()
+
+
+def _go_on_without(store: Path, rng: Random) -> int:
+    numbers = _numbers(store)
+    try:
+        recorded = commit_record.read(store, numbers.cluster_id)
+    except RecordDamaged:
+        recorded = None
+    drawn = max(numbers.epoch, recorded.epoch if recorded else 0)
+    epoch = min(drawn + rng.randint(1, restore_epoch_jump_max), EPOCH_MAX - 1)
+    values = {"floor_held": FLOOR_HELD, "epoch": epoch, "last_tx": max(numbers.tx, first_of_epoch(epoch))}
+    with contextlib.closing(sqlite3.connect(store, isolation_level=None)) as connection:
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("BEGIN IMMEDIATE")
+        for key, value in values.items():
+            connection.execute("UPDATE meta SET value = ? WHERE key = ?", (value, key))
+        connection.execute("COMMIT")
+        # What lies behind the damage would be found again.
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return epoch
+
+
+def _keep_log(store: Path) -> Path | None:
+    log, kept = _log_of(store), store.with_name(store.name + ".lost-log")
+    if not log.exists() or not log.stat().st_size:
+        return None
+    private_files.create_file(kept)
+    shutil.copyfile(log, kept)
+    return kept
+
+
+def _numbers(store: Path) -> _Numbers:
+    with contextlib.closing(metadata_file.connect_read_only(store)) as connection:
+        meta = dict(connection.execute("SELECT key, value FROM meta"))
+    return _Numbers(meta["cluster_id"], meta["last_tx"], meta["epoch"])
+
+
+def _log_of(store: Path) -> Path:
+    return store.with_name(store.name + "-wal")

@@ -1,0 +1,109 @@
+"""The place of a store while a coordinator has it: locked by what cannot be taken away, and looked at again and
+again.
+
+Locks are on the directory and on the database file themselves, by descriptor: whoever deletes a file, or moves or
+mounts the directory elsewhere, meets them there. A path that names another directory or file than at the start is
+found by `check`, which is cheap enough for every commit. The lock file of earlier versions is held as well.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from peacefs.protocol import private_files
+from peacefs.protocol.errors import StartupError
+
+_LOG_ENDINGS = ("-wal", "-shm")
+Identity = tuple[int, int]
+
+
+class Moved(Exception):
+    """A path of the store names something else than when the coordinator started."""
+
+
+class StorePlace:
+    """The locks of one store, held until `close`."""
+
+    def __init__(self, store: Path) -> None:
+        self._store = store
+        self._descriptors: list[int] = []
+        self._identities: dict[Path, Identity] = {}
+
+    @classmethod
+    def claim(cls, store: Path) -> StorePlace:
+        """Lock the directory of a store, which need not be there yet. Raises StartupError."""
+        place = cls(store.absolute())
+        try:
+            place._hold(place._store.parent, os.O_RDONLY | os.O_DIRECTORY)
+            place._hold(store.with_name(store.name + ".lock"), os.O_RDWR | os.O_CREAT)
+            # An operator may remove the lock file; the directory is what counts.
+            place._identities.pop(store.absolute().with_name(store.name + ".lock"))
+            if store.exists():
+                place.hold_database()
+        except BaseException:
+            place.close()
+            raise
+        return place
+
+    def hold_database(self) -> None:
+        """Lock the database file. Raises StartupError.
+
+        To be called while this process has no connection to it, and to be closed after all of them: POSIX gives up
+        SQLite's locks on a file when any descriptor of that file is closed.
+        """
+        if self._store not in self._identities:
+            self._hold(self._store, os.O_RDONLY)
+
+    def _hold(self, path: Path, flags: int) -> None:
+        path = path.absolute()
+        try:
+            descriptor = os.open(path, flags | os.O_CLOEXEC, private_files.FILE_MODE)
+        except OSError as error:
+            raise StartupError(
+                f"cannot open {path}: {error.strerror}. Is its directory there, and ours?"
+            ) from None
+        self._descriptors.append(descriptor)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StartupError(
+                f"{self._store} is in use by another coordinator. Stop that one first, or give this one another "
+                "directory"
+            ) from None
+        except OSError as error:
+            raise StartupError(f"cannot lock {path}: {error.strerror}") from None
+        self._identities[path] = _identity(os.fstat(descriptor))
+
+    def check(self) -> None:
+        """Raise Moved unless all paths name what they named at the start, the log's since it was there."""
+        for path, identity in self._identities.items():
+            if _look(path) != identity:
+                raise Moved(f"{path} was moved, deleted or replaced while this coordinator had it open")
+        if len(self._identities) < len(_LOG_ENDINGS) + 2:
+            self._find_log()
+
+    def _find_log(self) -> None:
+        for ending in _LOG_ENDINGS:
+            path = self._store.with_name(self._store.name + ending)
+            found = _look(path)
+            if found is None:
+                raise Moved(f"{path} was deleted while this coordinator had it open")
+            self._identities[path] = found
+
+    def close(self) -> None:
+        """Give up all locks."""
+        while self._descriptors:
+            os.close(self._descriptors.pop())
+
+
+def _look(path: Path) -> Identity | None:
+    try:
+        return _identity(os.stat(path))  # noqa: PTH116
+    except OSError:
+        return None
+
+
+def _identity(status: os.stat_result) -> Identity:
+    return status.st_dev, status.st_ino

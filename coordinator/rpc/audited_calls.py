@@ -1,0 +1,47 @@
+"""Tells the audit log of calls that come in frames, from clients and from gateways."""
+
+from __future__ import annotations
+
+from peacefs.coordinator.api.audit_log import AuditLog, AuditRecord
+from peacefs.protocol.messages import Failure, Message
+from peacefs.protocol.tokens import Signer
+
+
+class AuditedCalls:
+    """Used from one event loop only."""
+
+    def __init__(self, log: AuditLog, signer: Signer) -> None:
+        self._log = log
+        self._signer = signer
+
+    def tell(
+        self, message: Message, reply: Message, host: str | None, *, is_datanode: bool, seconds: float
+    ) -> None:
+        """Have a call recorded. A call with a token is its user's, whoever brings it."""
+        # What is published at once bears the file within.
+        asked = getattr(message, "file", message)
+        path, user = getattr(asked, "path", None), getattr(asked, "user", None)
+        auth = "simple"
+        if path is None and (token := getattr(message, "token", "")):
+            path, user = self._signer.named_in(token)
+            auth = "token"
+        elif is_datanode:
+            auth = "datanode"
+        permission = getattr(asked, "permission", None)
+        code = reply.code if isinstance(reply, Failure) else None
+        self._log.record(
+            AuditRecord(
+                user=user,
+                auth=auth,
+                address=host,
+                operation=type(message).__name__,
+                source=path,
+                destination=None,
+                permission=f"{permission:04o}" if isinstance(permission, int) and permission >= 0 else None,
+                protocol="datanode" if is_datanode else "rpc",
+                allowed=code != "AccessDenied",
+                error=code,
+                request_id=getattr(asked, "request_id", "") or None,
+                seconds=seconds,
+            )
+        )

@@ -1,0 +1,168 @@
+"""Keep web pages from acting through a browser: which hosts are ours, and which requests come from other sites.
+
+A page that a developer opens can send requests to this service, and reach addresses that its author cannot. Three
+rules hold it off. The Host header must name this service, because a page whose own name is made to lead here (DNS
+rebinding) bears that name. An Origin, or what the browser says of the site that a request comes from
+(Sec-Fetch-Site), must be our own; only a plain visit of an address may begin elsewhere. And a browser that changes
+something must send a header that a form cannot send: Hadoop's `dfs.webhdfs.rest-csrf.*` with its defaults.
+
+An address written in numbers is accepted as a Host, whichever it is: a name is what can be made to lead elsewhere,
+and behind a mapped port a service does not know its own address. Programs send no Origin, and are not asked for
+the header: Hadoop's client, curl, and ours.
+
+No answer ever bears a header that lets another origin read it (`Access-Control-Allow-...`), whatever is asked.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+from collections.abc import Iterable
+from typing import Final
+
+from peacefs.protocol.asgi import App, Message, Receive, Scope, Send
+from peacefs.protocol.errors import AccessDenied, BadRequest, PeacefsError
+from peacefs.protocol.secret import is_loopback
+from peacefs.protocol.webhdfs.answers import Headers, error_answer, send_answer
+
+#: Hadoop's `dfs.webhdfs.rest-csrf.custom-header`, `.methods-to-ignore` and `.browser-useragents-regex`.
+CUSTOM_HEADER: Final = b"x-xsrf-header"
+_METHODS_THAT_CHANGE_NOTHING: Final = ("GET", "OPTIONS", "HEAD", "TRACE")
+_BROWSER = re.compile(rb"Mozilla|Opera")
+_DEFAULT_PORTS = ("80", "443")
+_SHOWN_CHARACTERS = 100
+_NAME = re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?")
+_PROTECTION: Final[Headers] = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"referrer-policy", b"no-referrer"),
+]
+_POLICY: Final = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
+
+
+class OwnNames:
+    """The host names that lead here: those that the service binds and tells others, and those in addition."""
+
+    def __init__(self, bound: str, advertised: str, allowed: Iterable[str] = ()) -> None:
+        names = {_canonical(name) for name in (bound, advertised, *allowed)}
+        if not is_loopback(bound):
+            names.add(_canonical(socket.gethostname()))
+        self._names = frozenset(names)
+
+    def include(self, host: str) -> bool:
+        """Return whether a Host header's name is ours. An address in numbers, or a name of loopback, always is."""
+        name = _canonical(host)
+        return name in self._names or _is_address(name) or name == "localhost" or name.endswith(".localhost")
+
+
+class BrowserGuard:
+    """Stands before another application. Refuses in words; adds the headers that browsers obey to every answer."""
+
+    def __init__(self, app: App, names: OwnNames) -> None:
+        self._app = app
+        self._names = names
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def protected(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = with_protection(list(message.get("headers", ())))
+            await send(message)
+
+        try:
+            check(scope, self._names)
+        except PeacefsError as refusal:
+            await send_answer(scope, protected, error_answer(refusal))
+            return
+        await self._app(scope, receive, protected)
+
+
+def check(scope: Scope, names: OwnNames) -> None:
+    """Raise AccessDenied for a foreign host or site, BadRequest for a change by a browser without the header."""
+    hosts: list[bytes] = []
+    origin = site = mode = None
+    is_browser = has_custom_header = False
+    for name, value in scope["headers"]:
+        if name == b"host":
+            hosts.append(value)
+        elif name == b"origin":
+            origin = value
+        elif name == b"sec-fetch-site":
+            site = value
+        elif name == b"sec-fetch-mode":
+            mode = value
+        elif name == b"user-agent":
+            is_browser = is_browser or _BROWSER.match(value) is not None
+        elif name == CUSTOM_HEADER:
+            has_custom_header = True
+    host = _the_host(hosts, scope)
+    if host and not names.include(_split(host)[0]):
+        raise AccessDenied(
+            f"{host[:_SHOWN_CHARACTERS]!r} is not a name of this service; if it leads here on purpose, start the "
+            f"service with --allowed-host {_split(host)[0][:_SHOWN_CHARACTERS]}"
+        )
+    changes = scope["method"] not in _METHODS_THAT_CHANGE_NOTHING
+    if origin is not None and not _is_of(origin.decode("latin-1"), host):
+        raise AccessDenied("the request comes from a web page of another origin; such requests are refused")
+    is_visit = mode == b"navigate" and not changes
+    if site is not None and site not in (b"same-origin", b"none") and not is_visit:
+        raise AccessDenied("the request comes from a web page of another site; such requests are refused")
+    if changes and not has_custom_header and (is_browser or origin is not None or site is not None):
+        # Hadoop's words.
+        raise BadRequest(
+            "Missing Required Header for CSRF Vulnerability Protection: a browser that changes something sends "
+            "X-XSRF-HEADER, with any value"
+        )
+
+
+def with_protection(headers: Headers) -> Headers:
+    """Add what keeps a browser from guessing types, framing, embedding and telling others the URL."""
+    headers += _PROTECTION
+    if not any(name == _POLICY[0] for name, _value in headers):
+        headers.append(_POLICY)
+    return headers
+
+
+def _the_host(hosts: list[bytes], scope: Scope) -> str:
+    """HTTP/1.0 may leave it out, which no browser does."""
+    if len(hosts) > 1 or (not hosts and scope.get("http_version") != "1.0"):
+        raise BadRequest("the request has no Host header" if not hosts else "the request has several Host headers")
+    return hosts[0].decode("latin-1") if hosts else ""
+
+
+def _split(authority: str) -> tuple[str, str]:
+    """Host and port of `host`, `host:port`, `[v6]` or `[v6]:port`."""
+    host, colon, port = authority.rpartition(":")
+    if not colon or not port.isdecimal():
+        host, port = authority, ""
+    return host.removeprefix("[").removesuffix("]"), port
+
+
+def _canonical(host: str) -> str:
+    return host.lower().removesuffix(".")
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_of(origin: str, host: str) -> bool:
+    """Return whether an Origin is the one that `host`, which is ours, has in a browser; "null" is nobody's."""
+    scheme, separator, authority = origin.partition("://")
+    if not separator or scheme not in ("http", "https") or not host:
+        return False
+    (name, port), (own_name, own_port) = _split(authority), _split(host)
+    ports = {port, own_port}
+    return _canonical(name) == _canonical(own_name) and (
+        len(ports) == 1 or ("" in ports and any(default in ports for default in _DEFAULT_PORTS))
+    )
+
+
+def is_host_name(text: str) -> bool:
+    """Return whether an option names a host, without scheme, port or path."""
+    return _is_address(text) or _NAME.fullmatch(_canonical(text)) is not None

@@ -1,0 +1,100 @@
+"""The ports of a running cluster as somebody of ill will finds them, and how he connects.
+
+`connect` is the one place where connections are made: with TLS it is another function.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+from dataclasses import dataclass
+from typing import Any
+
+from peacefs.protocol.frames import FrameReader, encode
+from peacefs.protocol.handshake import Identity, connecting
+from peacefs.protocol.messages import Message
+from peacefs.protocol.runtime.connections import open_connection
+from peacefs.protocol.tokens import Signer
+
+_PATIENCE_S = 10.0
+
+
+@dataclass(frozen=True)
+class Door:
+    """Where a service listens; `port` is None for a local socket. `serves_http` besides or instead of frames."""
+
+    name: str
+    host: str
+    port: int | None
+    serves_http: bool
+    serves_frames: bool
+
+
+def connect(door: Door) -> socket.socket:
+    """A connection without TLS."""
+    if door.port is not None:
+        return socket.create_connection((door.host, door.port), timeout=_PATIENCE_S)
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.settimeout(_PATIENCE_S)
+    connection.connect(f"\0{door.host}")
+    return connection
+
+
+def doors_of(cluster: Any) -> list[Door]:
+    """Every port of a local cluster's coordinator and of its first datanode."""
+    coordinator, datanode = cluster.coordinator.readiness, cluster.datanodes[0].readiness
+    host = coordinator.http_host
+    stranger = Identity("", "client", "a stranger", None)
+    connection, peer = open_connection((datanode.http_host, datanode.data_port), "datanode", stranger)
+    connection.close()
+    return [
+        Door("coordinator HTTP", host, coordinator.http_port, True, True),
+        Door("coordinator nodes", coordinator.node_host, coordinator.node_port, False, True),
+        Door("datanode HTTP", datanode.http_host, datanode.http_port, True, False),
+        Door("datanode data", datanode.http_host, datanode.data_port, False, True),
+        Door("datanode local socket", peer.local_socket, None, False, True),
+    ]
+
+
+def throw(connection: socket.socket, data: bytes, rng: random.Random) -> bytes:
+    """Send, in one piece or several, and take what comes: until the end, or for a moment."""
+    received = b""
+    with connection, contextlib.suppress(OSError):
+        connection.settimeout(_PATIENCE_S)
+        for piece in _pieces(data, rng):
+            connection.sendall(piece)
+        if rng.random() < 0.7:
+            connection.shutdown(socket.SHUT_WR)
+        else:
+            connection.settimeout(0.02)
+        while len(received) < 1 << 20 and (piece := connection.recv(1 << 16)):
+            received += piece
+    return received
+
+
+def _pieces(data: bytes, rng: random.Random) -> list[bytes]:
+    if len(data) < 2 or rng.random() < 0.7:
+        return [data]
+    cut = rng.randrange(1, len(data))
+    return [data[:cut], data[cut:]]
+
+
+def say_hello(connection: socket.socket, role: str, signer: Signer | None) -> bool:
+    """The handshake of a client, or of a service that knows the secret; False where it is not let in."""
+    reader = FrameReader()
+    talk = connecting(Identity("", role, "dn-hostile", signer), b"h" * 16)
+    try:
+        message: Message = next(talk)
+        while True:
+            connection.sendall(encode(message))
+            while (frame := reader.next()) is None:
+                received = connection.recv(1 << 16)
+                if not received:
+                    return False
+                reader.take(received)
+            message = talk.send(frame.message)
+    except StopIteration:
+        return True
+    except Exception:
+        return False
