@@ -603,6 +603,8 @@ rest_bodies_per_client_bytes_max: Final = 24 * MIB
 # So many connections may be in a TLS handshake, each for so long: of too many the one goes that has been at it
 # for longest.
 tls_handshakes_max: Final = 512
+# One client has so many of these, and loses its own when it wants more.
+tls_handshakes_client_max: Final = 256
 tls_handshake_timeout_s: Final = 10.0
 # Whoever does not answer the end of a TLS connection is not waited for any longer.
 tls_shutdown_timeout_s: Final = 2.0

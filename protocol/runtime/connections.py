@@ -36,14 +36,12 @@ from peacefs.protocol.limits import (
     frame_buffer_bytes_min,
     hello_frame_bytes_max,
     hello_timeout_s,
-    last_word_timeout_s,
     packet_bytes,
     tls_handshake_timeout_s,
 )
 from peacefs.protocol.messages import Failure, Message, Welcome
 from peacefs.protocol.service.metrics import frames_sent
 from peacefs.protocol.service.tls import TlsIdentity
-from peacefs.protocol.service.tls_faults import PLAIN_REFUSED, TLS_FIRST_BYTE, plain_refusal
 
 from . import effects as fx
 from .disk_files import DiskFile
@@ -56,7 +54,7 @@ from .local_sockets import (
     send_with_file,
     show_address,
 )
-from .tls_socket import TlsSocket, require_certificate
+from .tls_socket import TlsSocket, await_tls, require_certificate
 
 # struct timeval, as setsockopt takes it.
 _TIMEVAL = struct.Struct("@ll")
@@ -116,6 +114,8 @@ class SocketConnection(fx.Connection):
         """
         tls = TlsSocket(self._wire, context, self.peer, server_hostname=host)
         try:
+            if host is None:
+                await_tls(self._wire, self.peer, tls_handshake_timeout_s)
             tls.shake_hands(tls_handshake_timeout_s)
         except BlockingIOError:
             raise PeerTimeout(f"{self.peer} did not finish the TLS handshake in time") from None
@@ -124,28 +124,6 @@ class SocketConnection(fx.Connection):
         self._socket = tls
         # The handshake has left others.
         self._timeouts_s = dict.fromkeys(self._timeouts_s, 0.0)
-
-    def await_tls(self) -> None:
-        """Waits for the beginning of a TLS handshake. Answers anything else, and raises PeerRefused."""
-        try:
-            self._limit(socket.SO_RCVTIMEO, hello_timeout_s)
-            first = self._wire.recv(1, socket.MSG_PEEK)
-        except BlockingIOError:
-            raise PeerTimeout(f"{self.peer} said nothing for {hello_timeout_s:g} s") from None
-        except OSError as error:
-            raise PeerUnreachable(f"the connection to {self.peer} broke: {error.strerror or error}") from None
-        if first == TLS_FIRST_BYTE:
-            return
-        if not first:
-            raise PeerUnreachable(f"{self.peer} closed the connection")
-        with contextlib.suppress(OSError):
-            self._limit(socket.SO_SNDTIMEO, last_word_timeout_s)
-            self._limit(socket.SO_RCVTIMEO, last_word_timeout_s)
-            self._wire.send(plain_refusal(first))
-            self._wire.shutdown(socket.SHUT_WR)
-            # With something unread the answer would be lost.
-            self._wire.recv(frame_ahead_bytes)
-        raise PeerRefused(f"{self.peer} does not speak TLS, and {PLAIN_REFUSED}")
 
     @property
     def is_local(self) -> bool:
@@ -521,7 +499,6 @@ def accept_connection(connection: SocketConnection, me: Identity, tls: TlsIdenti
     With `tls` over TLS, unless it has come by a local socket; services have to show a certificate then.
     """
     if tls is not None and not connection.is_local:
-        connection.await_tls()
         connection.secure(tls.server_context(ssl.CERT_OPTIONAL))
     try:
         first = connection.receive(hello_timeout_s).message

@@ -20,10 +20,17 @@ from typing import cast
 
 from peacefs.protocol.checksums import Bytes
 from peacefs.protocol.errors import PeerRefused, PeerUnreachable
-from peacefs.protocol.limits import tls_sealed_bytes_max
+from peacefs.protocol.limits import frame_ahead_bytes, last_word_timeout_s, tls_sealed_bytes_max
 from peacefs.protocol.messages import Hello, Message
 from peacefs.protocol.service.tls import ServerContext, channel_of_certificate
-from peacefs.protocol.service.tls_faults import SERVICE_OPTIONS, explain, is_about_certificates
+from peacefs.protocol.service.tls_faults import (
+    PLAIN_REFUSED,
+    SERVICE_OPTIONS,
+    TLS_FIRST_BYTE,
+    explain,
+    is_about_certificates,
+    plain_refusal,
+)
 
 _TIMEVAL = struct.Struct("@ll")
 # The most that a record holds, and what it may have besides.
@@ -80,9 +87,7 @@ class TlsSocket:
         left_s = deadline_s - time.monotonic()
         if left_s <= 0:
             raise BlockingIOError
-        seconds, microseconds = divmod(max(int(left_s * 1_000_000), 1), 1_000_000)
-        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
-            self._socket.setsockopt(socket.SOL_SOCKET, option, _TIMEVAL.pack(seconds, microseconds))
+        _limit(self._socket, left_s)
 
     @property
     def channel(self) -> bytes:
@@ -245,6 +250,32 @@ class TlsSocket:
     def _explained(self, fault: ssl.SSLError) -> PeerRefused | PeerUnreachable:
         kind = PeerRefused if is_about_certificates(fault) else PeerUnreachable
         return kind(f"{self._peer} {explain(fault, self._host)}")
+
+
+def await_tls(sock: socket.socket, peer: str, timeout_s: float) -> None:
+    """Waits for the beginning of a handshake. Answers anything else, and raises PeerRefused.
+
+    Raises BlockingIOError when the time is over, and OSError.
+    """
+    _limit(sock, timeout_s)
+    first = sock.recv(1, socket.MSG_PEEK)
+    if first == TLS_FIRST_BYTE:
+        return
+    if not first:
+        raise PeerUnreachable(f"{peer} closed the connection")
+    with contextlib.suppress(OSError):
+        _limit(sock, last_word_timeout_s)
+        sock.send(plain_refusal(first))
+        sock.shutdown(socket.SHUT_WR)
+        # With something unread the answer would be lost.
+        sock.recv(frame_ahead_bytes)
+    raise PeerRefused(f"{peer} does not speak TLS, and {PLAIN_REFUSED}")
+
+
+def _limit(sock: socket.socket, timeout_s: float) -> None:
+    seconds, microseconds = divmod(max(int(timeout_s * 1_000_000), 1), 1_000_000)
+    for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+        sock.setsockopt(socket.SOL_SOCKET, option, _TIMEVAL.pack(seconds, microseconds))
 
 
 def require_certificate(hello: Message, *, is_shown: bool) -> None:

@@ -12,16 +12,19 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable
+from functools import partial
 from math import inf
 
 from peacefs.protocol.limits import (
     http_linger_s,
     tls_fault_log_pause_s,
     tls_handshake_timeout_s,
+    tls_handshakes_client_max,
     tls_handshakes_max,
     tls_shutdown_timeout_s,
 )
 
+from .client_shares import client_of
 from .tls import ServerContext
 from .tls_faults import TLS_FIRST_BYTE, explain, plain_refusal
 
@@ -46,6 +49,7 @@ class TlsListener:
         context: Callable[[], ServerContext],
         *,
         handshakes_max: int = tls_handshakes_max,
+        handshakes_client_max: int = tls_handshakes_client_max,
         handshake_timeout_s: float = tls_handshake_timeout_s,
     ) -> None:
         listener.setblocking(False)
@@ -53,9 +57,10 @@ class TlsListener:
         self._factory = factory
         self._context = context
         self._handshakes_max = handshakes_max
+        self._handshakes_client_max = handshakes_client_max
         self._handshake_timeout_s = handshake_timeout_s
-        #: Those who have not shaken hands yet, longest first.
-        self._strangers: dict[asyncio.Task[None], None] = {}
+        #: Those who have not shaken hands yet, longest first, and whose share each belongs to.
+        self._strangers: dict[asyncio.Task[None], str] = {}
         self._accepting: asyncio.Task[None] | None = None
         self._logged_s = -inf
         self._unlogged = 0
@@ -83,13 +88,29 @@ class TlsListener:
                 log.warning("cannot accept a connection: %s", error.strerror or error)
                 await asyncio.sleep(_ACCEPT_RETRY_S)
                 continue
-            if len(self._strangers) >= self._handshakes_max:
-                longest = next(iter(self._strangers))
-                del self._strangers[longest]
-                longest.cancel()
+            client = client_of(address[0])
+            self._make_room(client)
             task = loop.create_task(self._greet(sock, f"{address[0]}:{address[1]}"))
-            self._strangers[task] = None
-            task.add_done_callback(lambda task: self._strangers.pop(task, None))
+            self._strangers[task] = client
+            task.add_done_callback(partial(self._greeted, sock))
+
+    def _greeted(self, sock: socket.socket, task: asyncio.Task[None]) -> None:
+        self._strangers.pop(task, None)
+        if task.cancelled():
+            # It may not have begun.
+            sock.close()
+
+    def _make_room(self, client: str) -> None:
+        """Of too many strangers the longest goes: a client's own, if it has its share."""
+        crowd = list(self._strangers)
+        if len(crowd) >= self._handshakes_client_max:
+            own = [task for task in crowd if self._strangers[task] == client]
+            if len(own) >= self._handshakes_client_max:
+                crowd = own
+            elif len(crowd) < self._handshakes_max:
+                return
+            del self._strangers[crowd[0]]
+            crowd[0].cancel()
 
     async def _greet(self, sock: socket.socket, name: str) -> None:
         try:

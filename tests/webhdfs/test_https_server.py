@@ -22,6 +22,7 @@ from peacefs.protocol.service.trial_certificates import TrialAuthority
 from peacefs.protocol.webhdfs.answers import json_answer, send_answer
 
 HANDSHAKES_MAX = 4
+HANDSHAKES_CLIENT_MAX = 3
 HANDSHAKE_S = 1.0
 
 
@@ -45,6 +46,8 @@ def served(serve: Any, authority: TrialAuthority) -> Iterator[Any]:
         quicker.setattr(tls_listener, "http_linger_s", 0.5)
         quicker.setattr(tls_listener, "tls_fault_log_pause_s", 0.0)
         quicker.setitem(tls_listener.TlsListener.__init__.__kwdefaults__, "handshakes_max", HANDSHAKES_MAX)
+        share = "handshakes_client_max"
+        quicker.setitem(tls_listener.TlsListener.__init__.__kwdefaults__, share, HANDSHAKES_CLIENT_MAX)
         quicker.setitem(tls_listener.TlsListener.__init__.__kwdefaults__, "handshake_timeout_s", HANDSHAKE_S)
         identity = TlsIdentity(authority.issue(["127.0.0.1"]), "127.0.0.1")
         with serve(lambda: application, identity) as served:
@@ -130,6 +133,18 @@ def test_of_too_many_strangers_the_longest_goes_and_others_are_served(served, tr
         with httpx.Client(base_url=f"https://127.0.0.1:{served.port}", verify=trusting, trust_env=False) as client:
             assert client.get("/").json() == ["https", 0]
         assert until_closed(silent[0]) == b""
+
+
+def test_client_with_its_share_of_handshakes_loses_its_own_and_no_other(served):
+    with contextlib.ExitStack() as opened:
+        other = opened.enter_context(
+            socket.create_connection(("127.0.0.1", served.port), timeout=20, source_address=("127.0.0.2", 0))
+        )
+        crowd = [opened.enter_context(served.connect()) for _ in range(HANDSHAKES_CLIENT_MAX + 1)]
+        assert until_closed(crowd[0]) == b""
+        other.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            other.recv(1)
 
 
 def test_tls_client_of_a_plain_server_finds_that_it_is_plain(serve, trusting):
