@@ -175,26 +175,31 @@ def test_file_is_sent_as_the_payload_of_a_frame(pair, tmp_path):
     os.close(descriptor)
 
 
-def test_one_thread_sends_while_another_receives(pair):
-    connection, other = pair()
-    ours, theirs = os.urandom(3 * MIB), os.urandom(3 * MIB)
-    threads = [
-        threading.Thread(target=connection.send, args=(Packet(0, b""), ours, PATIENCE_S)),
-        threading.Thread(target=other.sendall, args=(framed(theirs),)),
-    ]
-    received = bytearray()
-
-    def drain() -> None:
-        while len(received) < len(framed(ours)):
-            received.extend(other.recv(65536))
-
-    threads.append(threading.Thread(target=drain))
+def test_one_thread_sends_while_another_receives(tls):
+    """At both ends, and none waits for the other to be done."""
+    near, far = (SocketConnection(end, "the other end") for end in socket.socketpair())
+    shaking = threading.Thread(target=near.secure, args=(tls.server_context(),))
+    shaking.start()
+    far.secure(tls.connector_context(), "127.0.0.1")
+    shaking.join()
+    payloads = {near: os.urandom(3 * MIB), far: os.urandom(3 * MIB)}
+    received: dict[SocketConnection, bytes] = {}
+    threads = []
+    for connection, data in payloads.items():
+        connection.greeted()
+        threads.append(threading.Thread(target=connection.send, args=(Packet(0, b""), data, PATIENCE_S)))
+        threads.append(threading.Thread(target=_receive_one, args=(connection, received)))
     for thread in threads:
         thread.start()
-    assert bytes(connection.receive(PATIENCE_S).payload) == theirs
     for thread in threads:
         thread.join()
-    assert received == framed(ours)
+    assert received == {near: payloads[far], far: payloads[near]}
+    near.close()
+    far.close()
+
+
+def _receive_one(connection: SocketConnection, received: dict[SocketConnection, bytes]) -> None:
+    received[connection] = bytes(connection.receive(PATIENCE_S).payload)
 
 
 class TestSilence:
