@@ -17,6 +17,7 @@ _ALL = (
     "metadata_ops",
     "restart",
     "repair",
+    "dead_writers",
     "planning",
     "figure10",
     "staggered",
@@ -29,6 +30,7 @@ _WITH_FULL = ("figure10", "staggered", "snapshots")
 _WITH_CELLS = ("figure10",)
 _WITH_SIZE = ("repair", "io_service")
 _WITH_FILES = ("metadata_ops", "restart", "checkpoints")
+_WITH_KEPT = ("dead_writers",)
 _WITH_TLS = ("write_stream", "read_stream", "small_files", "small_reads")
 _WITH_STATE = ("spark_batches",)
 
@@ -46,6 +48,7 @@ def main() -> None:
     parser.add_argument(
         "--state-mebibytes", type=int, metavar="N", help=f"how large the large state is, of {large}"
     )
+    parser.add_argument("--kept-seconds", type=float, metavar="S", help=f"of {' and '.join(_WITH_KEPT)}")
     parser.add_argument("--tls", action="store_true", help=f"over TLS besides, of {' and '.join(_WITH_TLS)}")
     options = parser.parse_args()
     unknown = set(options.names) - set(_ALL)
@@ -58,10 +61,11 @@ def main() -> None:
         full = {"full": True} if options.full and name in _WITH_FULL else {}
         size = {"gigabytes": options.gigabytes} if options.gigabytes is not None and name in _WITH_SIZE else {}
         state = {"state_mebibytes": options.state_mebibytes} if name in _WITH_STATE else {}
+        kept = {"kept_s": options.kept_seconds} if name in _WITH_KEPT else {}
         cells = {"cells": options.cells} if options.cells and name in _WITH_CELLS else {}
         tls = {"tls": True} if options.tls and name in _WITH_TLS else {}
         importlib.import_module(f"benchmarks.{name}").main(
-            quick=options.quick, **files, **full, **cells, **size, **state, **tls
+            quick=options.quick, **files, **full, **cells, **size, **state, **kept, **tls
         )
 
 

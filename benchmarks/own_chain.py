@@ -93,7 +93,7 @@ class _Allocations:
 
     def __call__(self, pipeline: list[Hop]) -> Allocated:
         number = next(self._numbers)
-        token = _SIGNER.sign(ChunkWrite(time.time() + 600, number, number, [hop.node for hop in pipeline]))
+        token = _SIGNER.sign(ChunkWrite(time.time() + 600, number, number, pipeline))
         return Allocated(number, number, pipeline, token)
 
 

@@ -16,7 +16,7 @@ from peacefs.protocol.limits import checksum_block_bytes, chunk_bytes_max, loans
 from peacefs.protocol.messages import Opened
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
 
-from .transfer.file_reader import FileReader, read_range
+from .transfer.file_reader import FileReader, read_rest
 from .transfer.loans import Loans
 
 if TYPE_CHECKING:
@@ -110,13 +110,14 @@ class _RangeReader(io.RawIOBase):
             piece = self._driver.run(self._reader.next_piece(into))
             if piece is not None:
                 return piece
-            self._reader = None
+            self._opened, self._reader = self._reader.opened, None
         return memoryview(b"")
 
     def _leave_range(self) -> None:
         self._piece = memoryview(b"")
         if self._reader is not None:
             reader, self._reader = self._reader, None
+            self._opened = reader.opened
             self._driver.run(reader.close())
 
     def close(self) -> None:
@@ -126,8 +127,12 @@ class _RangeReader(io.RawIOBase):
         super().close()
 
     def read_at(self, offset: int, length: int) -> bytes:
-        token, layout = self._opened.token, self._opened.layout
-        return self._driver.run(read_range(token, layout, offset, length, loans=self._loans))
+        opened = self._opened
+        reader = FileReader(opened.token, opened.layout, offset, length, loans=self._loans)
+        data = self._driver.run(read_rest(reader))
+        # Of several threads that renew something at once one is remembered: the others' is renewed again.
+        self._opened = reader.opened
+        return data
 
 
 class FileSource(io.BufferedReader):

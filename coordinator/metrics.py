@@ -48,6 +48,11 @@ def watch(
         name = f"peacefs_chunks_with_{left}_replicas_left"
         _gauge(name, f'Deprecated: peacefs_chunks_low_redundancy{{replicas="{left}"}}', count)
     _gauge("peacefs_chunks_over_replicated", "Chunks with replicas in excess or corrupt", lambda: len(chunks.over))
+    _gauge(
+        "peacefs_chunks_doubted",
+        "Chunks whose holders did not all show the same content when they were asked last",
+        lambda: cluster.possession.doubted,
+    )
     _gauge("peacefs_chunks_abandoned", "Chunks given up by their writers", lambda: len(cluster.abandonment))
     _gauge("peacefs_moves_under_way", "Replicas being moved for balance", lambda: cluster.balancer.under_way)
     _gauge("peacefs_chunks_missing", "Chunks without any good replica", lambda: len(chunks.missing))

@@ -7,6 +7,7 @@ import getpass
 import logging
 import os
 import random
+import secrets
 import signal
 import sys
 import time
@@ -26,8 +27,11 @@ from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import (
     coordinator_http_port_default,
     coordinator_node_port_default,
+    proof_nonce_bytes,
+    read_token_lifetime_s,
     streams_per_node_default,
     thread_switch_interval_s,
+    unreferenced_chunk_kept_s,
 )
 from peacefs.protocol.secret import (
     find_secret_file,
@@ -118,6 +122,8 @@ class CoordinatorOptions:
     check_permissions: bool = True
     #: Temporary files that have been left for so long are deleted; None for never.
     collect_temporary_hours: float | None = None
+    #: How long a reader goes on before its rights are looked at again.
+    read_token_lifetime_s: float = read_token_lifetime_s
     #: How long what users delete with `peacefs rm` stays in their trash; 0 for not at all.
     trash_minutes: int = 0
     #: The users of each group; those of `supergroup` are superusers.
@@ -130,6 +136,8 @@ class CoordinatorOptions:
     look_at_checkpoints: tuple[str, ...] = ()
     #: How many chunks a datanode takes at once, where nothing else says what it can.
     streams_per_node: int = streams_per_node_default
+    #: What is written for no file is deleted when its writer has been silent for so long.
+    unreferenced_kept_s: float = unreferenced_chunk_kept_s
 
 
 def run(options: CoordinatorOptions) -> None:
@@ -190,8 +198,10 @@ class Coordinator:
         self._signer = signer
         self._audit = None if options.audit_log is None else AuditLog(options.audit_log)
         audited = None if self._audit is None else AuditedCalls(self._audit, signer)
-        epochs = Epochs(metadata)
-        self._cluster = Cluster(time.monotonic(), random.Random(), described)
+        epochs = Epochs(metadata, time.monotonic(), settled_after_s=options.unreferenced_kept_s)
+        self._cluster = Cluster(
+            time.monotonic(), random.Random(), described, nonce=lambda: secrets.token_bytes(proof_nonce_bytes)
+        )
         self._commits = GroupCommit(metadata, self._stop_at_once, self._tell_of_room)
         self._reader = metadata.reader()
         self._advertised = options.advertise or options.host
@@ -215,6 +225,7 @@ class Coordinator:
             epochs.numbering,
             self._nodes.send,
             Callers(getpass.getuser() if options.check_permissions else None, options.groups),
+            read_token_lifetime_s=options.read_token_lifetime_s,
         )
         self._files = Files(
             workplace,

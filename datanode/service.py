@@ -71,6 +71,7 @@ from .background import OwnWork
 from .cluster_clock import ClusterClock
 from .control.commands import Orders
 from .control.coordinator_session import CoordinatorLink, Respond
+from .control.prover import Prover
 from .control.replicator import Replicator
 from .disks.data_directories import Claimed, claim_directories, cluster_of, rooms_of
 from .disks.disk import Disk, DiskState
@@ -227,7 +228,8 @@ class Datanode:
         self._advertised = options.advertise or options.host
         self._me = Identity(directory.cluster, "datanode", self._node, signer)
         self._served_here = ServedHere()
-        self._pool = ConnectionPool(self._me, served_here=self._served_here, tls=tls)
+        # Only to addresses that the coordinator has named: a local socket has a name that its owner has given it.
+        self._pool = ConnectionPool(self._me, served_here=self._served_here, local_sockets=False, tls=tls)
         self._changes = Changes()
         self._paces = Paces()
         self._streams = StreamsUnderWay(self._node)
@@ -242,7 +244,12 @@ class Datanode:
             self._chunk_server,
         )
         budget = CopyBudget(options.copy_bytes_per_second)
-        self._orders = Orders(self._store, self._changes, Replicator(self._store, self._changes, budget=budget))
+        self._orders = Orders(
+            self._store,
+            self._changes,
+            Replicator(self._store, self._changes, budget=budget),
+            Prover(self._store, self._changes, budget=CopyBudget(options.copy_bytes_per_second)),
+        )
         self._scrubber = Scrubber(
             self._store,
             str(options.directory),

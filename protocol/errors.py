@@ -22,6 +22,7 @@
     │   └── LeaseExpired             403  org.apache.hadoop.hdfs.server.namenode.LeaseExpiredException
     │       └── RunSuperseded        403  the same: HDFS's word for a writer that was fenced off
     ├── AccessDenied                 403  org.apache.hadoop.security.AccessControlException
+    │   └── TokenExpired             403  the same: what was allowed is to be asked for again
     ├── BadRequest                   400  java.lang.IllegalArgumentException
     │   ├── InvalidTopology          400  java.lang.IllegalArgumentException
     │   └── IllegalChange            400  org.apache.hadoop.HadoopIllegalArgumentException
@@ -200,6 +201,10 @@ class AccessDenied(PeacefsError):
 
     http_status = 403
     hadoop_class = "org.apache.hadoop.security.AccessControlException"
+
+
+class TokenExpired(AccessDenied):
+    """A token that was good once. Its bearer asks the coordinator for another."""
 
 
 class BadRequest(PeacefsError):

@@ -100,7 +100,7 @@ file_chunks_max: Final = 2000
 concat_sources_max: Final = 1000
 # A writer that flushes writes its last pieces anew with what follows, until they are together so long.
 flush_merge_bytes_max: Final = 4 * MIB
-# Pieces that were written anew wait for readers that know them, a read token's lifetime, up to this many.
+# Pieces that were written anew wait for readers that know them, while their tokens are renewed, up to this many.
 superseded_chunks_max: Final = 1_000_000
 # The replicas of a file that was deleted or replaced stay for those who have it open, up to this many chunks.
 freed_chunks_kept_s: Final = 10.0
@@ -192,9 +192,28 @@ disk_timeout_s: Final = 30.0
 control_call_timeout_s: Final = 50.0
 # The coordinator answers every heartbeat; a link that is silent for this long is broken and made anew.
 link_silence_timeout_s: Final = 8.0
-# A Spark task may write one file for hours. What a failed write left behind is garbage only after this time.
+# A Spark task may write one file for hours.
 write_token_lifetime_s: Final = 6 * 3600.0
-read_token_lifetime_s: Final = 3600.0
+# A reader's rights are looked at again this often, so that rights that were taken away are gone after this time. A
+# reader that has been silent for the longer time opens the file again.
+read_token_lifetime_s: Final = 60.0
+read_token_renewable_s: Final = 3600.0
+# When a file is being sent and the coordinator does not say whether it still may be, it is asked again so soon.
+read_renewal_retry_s: Final = 5.0
+# A chunk that was placed is begun within this time, or another is placed.
+chunk_begin_s: Final = 45.0
+# A chunk that no file refers to is garbage after this time without a word of its writer, who says so often that it
+# still holds its chunks, from the first such interval on. Counted is time in which a coordinator served.
+unreferenced_chunk_kept_s: Final = 120.0
+unreferenced_kept_s_min: Final = 1.0
+keep_chunks_interval_s: Final = 30.0
+keep_chunks_retry_s: Final = 5.0
+# A call names so many of them at most.
+kept_chunks_per_call: Final = 1000
+# How often the coordinator notes which numbers have been drawn by then.
+floor_mark_interval_s: Final = 2.0
+# Of a longer pause between two of its ticks no more counts as time in which it served.
+floor_step_s_max: Final = 20.0
 # How long a hop that broke off has to say why.
 last_word_timeout_s: Final = 1.0
 # A producer that brings no byte of its file for this long is given up: its token has expired by then.
@@ -261,6 +280,18 @@ copy_bytes_per_second: Final = 100 * MIB
 copy_bytes_per_second_min: Final = 4 * MIB
 copy_burst_bytes: Final = 4 * MIB
 compaction_interval_s: Final = 30.0
+# Before a replica in excess goes, those that stay show that they hold it. What a datanode is asked at a time, and
+# how long it may take; after answers that differ the chunk is left alone, each time for twice as long.
+proofs_per_node_max: Final = 512
+proof_bytes_per_node_max: Final = 128 * MIB
+proof_timeout_s: Final = repair_timeout_s
+proof_backoff_s: Final = 5.0
+proof_backoff_max_s: Final = 600.0
+proofs_refused_remembered_max: Final = 100_000
+proof_nonce_bytes: Final = 32
+# Chunks with a replica too many that are looked at before others get their turn, and such of them as have to wait.
+surplus_chunks_per_tick: Final = 300
+surplus_misses_per_tick: Final = 50
 
 # -- taken out of service --------------------------------------------------------------------------
 # How long a datanode may be away on purpose, at most, with its replicas waited for.
@@ -324,6 +355,10 @@ tidy_interval_s: Final = 60.0
 # Below this a report says what the disk of the metadata has left: the log alone may take a quarter of it.
 metadata_room_low_bytes: Final = 64 * MIB
 
+# -- processes that are waited for ------------------------------------------------------------------
+# A process that uses less of a processor has nothing to do: a JVM, say, whose query hangs.
+idle_processor_fraction: Final = 0.02
+
 # -- the event loop and threads --------------------------------------------------------------------
 # How long the coordinator works on what one datanode has sent before others get their turn; while one has not
 # finished, others with more than this wait for a turn of their own.
@@ -335,8 +370,9 @@ summary_entries_per_turn: Final = 500
 loop_watch_interval_s: Final = 0.02
 loop_hold_logged_s: Final = 0.1
 loop_log_pause_s: Final = 1.0
-# A datanode works on two copies for repair and two for balancing, and still deletes and verifies.
-order_threads: Final = 6
+# A datanode works on two copies for repair and two for balancing, proves what it holds, and still deletes and
+# verifies.
+order_threads: Final = 7
 # Buffers up to this size come from so many heaps, each of which keeps so much of what was freed.
 heap_buffer_bytes_max: Final = 4 * MIB
 heap_kept_bytes: Final = 16 * MIB
@@ -457,19 +493,24 @@ ranges_read_at_once_max: Final = 8
 # -- local cluster ---------------------------------------------------------------------------------
 local_datanodes_default: Final = 4
 local_datanodes_max: Final = 64
+# A member that starts is given up when it has done nothing at all for so long, or is not ready after the longer.
 local_start_timeout_s: Final = 20.0
+local_start_longest_s: Final = 300.0
 local_stop_timeout_s: Final = 5.0
 
 # -- spark -----------------------------------------------------------------------------------------
-java_probe_timeout_s: Final = 30.0
+java_probe_timeout_s: Final = 120.0
 java_version_min: Final = 17
-# A query that finishes no batch in this long is given up; the first one starts a JVM besides.
+# A query that does nothing at all for so long is given up, and one that finishes no batch in the longer time.
 query_silence_s: Final = 90.0
+query_stall_s: Final = 1800.0
 query_kill_timeout_s: Final = 3.0
 query_restarts_max: Final = 4
-# How often the demo tries to hit a batch in the middle, and how long it waits for all repairs.
+# How often the demo tries to hit a batch in the middle; how long it waits for repairs of which there is no news,
+# and for all of them.
 demo_kills_max: Final = 3
 demo_repair_timeout_s: Final = 60.0
+demo_repair_longest_s: Final = 900.0
 
 # -- runs, reports and checkpoints -----------------------------------------------------------------
 # Runs of queries: of how many roots one answer tells, how many are looked at in a turn, how long a host's name is.

@@ -2,8 +2,11 @@
 
 A token is a struct in MessagePack followed by 16 bytes of HMAC-SHA256, in URL-safe base64 without padding.
 Whoever knows the secret can sign; nobody else can change a bit. Keys for different purposes are derived from
-the secret by label, so that no token can pass for a receipt. Times are wall-clock seconds; lifetimes are so
-long (`limits`) that ordinary clock differences do not matter.
+the secret by label, so that no token can pass for a receipt. Times are seconds of the coordinator's wall clock, by
+which datanodes judge, too.
+
+A token names every address that its bearer may have a service dial: a gateway, or a hop of a pipeline, connects to
+no other (decision 29).
 """
 
 from __future__ import annotations
@@ -18,9 +21,9 @@ from typing import TypeVar
 import msgspec
 
 from .decoding import UNREADABLE
-from .errors import AccessDenied
+from .errors import AccessDenied, TokenExpired
 from .ids import ChunkId, NodeId, Version
-from .messages import Receipt
+from .messages import ChunkLayout, Hop, Receipt
 
 _MAC_BYTES = 16
 _HASH_BLOCK_BYTES = 64
@@ -28,8 +31,8 @@ _HASH_BLOCK_BYTES = 64
 _STANDARD = bytes.maketrans(b"-_+/", b"+/!!")
 
 
-class Token(msgspec.Struct, frozen=True, tag=True):
-    """Base of all."""
+class Token(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Base of all; an array, for URLs are to be short."""
 
     expires_s: float
 
@@ -86,18 +89,22 @@ class FileVersion(msgspec.Struct, frozen=True, array_like=True):
 class FileRead(Token, frozen=True):
     """Leave to read one file as it was when it was opened: the inode, not the name, and that version of it.
 
-    With `at_tx` as it was when that transaction had taken effect, which a snapshot shows.
+    With `at_tx` as it was when that transaction had taken effect, which a snapshot shows. The coordinator saw that
+    `user` may read it and will look again when `expires_s` is over, if it is asked before `renewable_until_s`.
+    `chunks` says where the data of a small file is; their own tokens are left out.
     """
 
     path: str
     inode: int
     user: str
     opened: FileVersion
+    renewable_until_s: float = 0.0
     at_tx: int | None = None
+    chunks: list[ChunkLayout] | None = None
 
 
 class ChunkWrite(Token, frozen=True):
-    """Leave to write one version of one chunk through these nodes, in this order.
+    """Leave to write one version of one chunk through these nodes, at these addresses and in this order.
 
     A large chunk has a `grant` of the scheduling service, whose end the first node reports. It is to be used
     before `expires_s`.
@@ -105,8 +112,12 @@ class ChunkWrite(Token, frozen=True):
 
     chunk: ChunkId
     version: Version
-    nodes: list[NodeId]
+    pipeline: list[Hop]
     grant: int = 0
+
+    @property
+    def nodes(self) -> list[NodeId]:
+        return [hop.node for hop in self.pipeline]
 
 
 class FirstChunk(Token, frozen=True):
@@ -118,14 +129,15 @@ class FirstChunk(Token, frozen=True):
 
     chunk: ChunkId
     version: Version
-    nodes: list[NodeId]
+    pipeline: list[Hop]
     process: str
 
 
 class ChunkRead(Token, frozen=True):
-    """Leave to read one chunk wherever it is."""
+    """Leave to read one chunk wherever it is, for a reader of the file `inode`."""
 
     chunk: ChunkId
+    inode: int = 0
 
 
 AnyToken = FileWrite | FileAppend | FileLease | FileRead | ChunkWrite | FirstChunk | ChunkRead
@@ -177,12 +189,19 @@ class Signer:
         return base64.urlsafe_b64encode(body + self._token_mac.of(body)).rstrip(b"=").decode()
 
     def verify(self, text: str, kind: type[T], now_s: float) -> T:
-        """Raises AccessDenied for a token that is malformed, forged, of another kind or expired."""
+        """Raises AccessDenied for a token that is malformed, forged or of another kind; TokenExpired."""
         return _of_kind(self._verified(text, now_s), kind)
 
     def verify_even_late(self, text: str, kind: type[T]) -> T:
         """The same for whoever looks himself whether it has expired."""
         return _of_kind(self._verified(text, -inf), kind)
+
+    def verify_reader(self, text: str, now_s: float) -> FileRead:
+        """The token of an open file, to be renewed. Raises AccessDenied; TokenExpired if it is too old."""
+        token = self.verify_even_late(text, FileRead)
+        if token.renewable_until_s < now_s:
+            raise TokenExpired("the file was not read for so long that it has to be opened again")
+        return token
 
     def verify_for_writing(self, text: str, now_s: float) -> FileWrite | FileLease:
         """The token of whoever writes chunks, for a new file or for one that is extended. Raises AccessDenied."""
@@ -213,7 +232,7 @@ class Signer:
         except UNREADABLE:
             raise AccessDenied("the token is of another version of peacefs") from None
         if token.expires_s < now_s:
-            raise AccessDenied("the token has expired; ask the coordinator for a new one")
+            raise TokenExpired("the token has expired; ask the coordinator for a new one")
         return token
 
     def _attest(self, node: NodeId, chunk: ChunkId, version: Version, length: int, checksum: int) -> bytes:

@@ -15,7 +15,7 @@ _PAGES = sorted((Path(__file__).parent.parent / "docs" / "decisions").glob("0*.m
 @pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.stem)
 def test_the_tracer_of_a_decision_runs(page: Path) -> None:
     (tracer,) = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
-    done = subprocess.run([sys.executable, "-c", tracer], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", tracer], capture_output=True, text=True, timeout=180)
     assert done.returncode == 0, done.stderr
 
 

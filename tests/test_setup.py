@@ -41,7 +41,7 @@ class Machine:
         """What is said, up to where packages are installed."""
         environment = {"PATH": f"{self.bin}:{os.environ['PATH']}", "PYTHON": str(python or "")}
         done = subprocess.run(
-            [SETUP, self._environment], env=environment, capture_output=True, text=True, timeout=60, check=False
+            [SETUP, self._environment], env=environment, capture_output=True, text=True, timeout=180, check=False
         )
         assert done.returncode == 1
         return done.stdout + done.stderr

@@ -43,7 +43,6 @@ from .orders import (
 )
 
 _ROOT = Path(__file__).parents[2]
-_START_S = 120.0
 _STOP_S = 20.0
 
 
@@ -180,12 +179,11 @@ class EmulatedCluster:
         (self._directory / "secret").write_text(secrets.token_hex(32))
         (self._directory / "secret").chmod(0o600)
         self.topology_file.write_text(to_toml(self._topology))
-        deadline = time.monotonic() + _START_S
         coordinator = self._member(self.network.coordinator, self._coordinator_arguments)
-        coordinator.await_ready(deadline)
+        coordinator.await_ready()
         datanodes = [self._member(host, self._datanode_arguments(host)) for host in self.network.hosts]
         for host, datanode in zip(self.network.hosts, datanodes, strict=True):
-            datanode.await_ready(deadline)
+            datanode.await_ready()
             self.node_of[host.name] = datanode.node
 
     def _stop(self) -> None:

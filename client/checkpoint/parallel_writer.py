@@ -6,6 +6,7 @@ import threading
 from collections.abc import Sequence
 from itertools import islice
 
+from peacefs.client.transfer.chunk_keeper import ChunkKeeper, KeptPackets
 from peacefs.client.transfer.chunk_writer import write_chunk
 from peacefs.client.transfer.write_grants import GrantDesk, GrantedSet, NextChunk
 from peacefs.protocol.errors import PeacefsError
@@ -48,6 +49,7 @@ class GrantedParts:
         self._lock = threading.Lock()
         self._written: dict[PlannedChunk, WrittenChunk] = {}
         self._to_come = iter(range(len(planned)))
+        self._keeper = ChunkKeeper(tokens[0])
         self.workers = min(workers, len(planned))
         first = {number: planned[number].length for number in self._next(self.workers)}
         self.grants = GrantedSet(
@@ -57,6 +59,7 @@ class GrantedParts:
             abandoned=abandoned,
             to_come_bytes=pages.length - sum(first.values()),
             asked_s=asked_s,
+            meanwhile=self._keeper.keep,
         )
 
     def work(self) -> fx.Steps[None]:
@@ -92,9 +95,13 @@ class GrantedParts:
         chunk = self._planned[granted.index]
 
         def again(failed: list[NodeId], abandoned: ChunkId) -> fx.Steps[Allocated]:
-            return (yield from self.grants.again(granted.index, chunk.length, failed, [abandoned]))
+            self._keeper.let_go(abandoned)
+            allocated = yield from self.grants.again(granted.index, chunk.length, failed, [abandoned])
+            self._keeper.hold(allocated.chunk)
+            return allocated
 
-        source = PageChunk(self._pages, chunk.offset, chunk.length, self._stop)
+        self._keeper.hold(granted.allocated.chunk)
+        source = KeptPackets(PageChunk(self._pages, chunk.offset, chunk.length, self._stop), self._keeper)
         written = yield from write_chunk(granted.allocated, source, again, [], hop_timeout_s=self._hop_timeout_s)
         with self._lock:
             self._written[chunk] = written

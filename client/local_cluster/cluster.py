@@ -16,7 +16,6 @@ from typing import Self
 from peacefs.client.control.addresses import CoordinatorAddress
 from peacefs.protocol.limits import (
     coordinator_http_port_default,
-    local_start_timeout_s,
     local_stop_timeout_s,
 )
 
@@ -105,8 +104,8 @@ class LocalCluster:
     def start(self) -> Self:
         """Starts all members and waits until they are of use.
 
-        Raises StartupError, and leaves nothing running, when one fails or none gets ready within
-        `limits.local_start_timeout_s` of the one before.
+        Raises StartupError, and leaves nothing running, when one fails, or does nothing at all for
+        `limits.local_start_timeout_s` and is not ready.
         """
         assert self._claimed is None, "the cluster is running"
         self._claimed = ClusterDirectory.claim(self._path, self._wanted_datanodes)
@@ -116,12 +115,12 @@ class LocalCluster:
             self._parent_pipe = os.pipe()
             self._coordinator = self._member("coordinator", self._coordinator_arguments)
             self._coordinator.start()
-            self._coordinator.await_ready(_start_deadline())
+            self._coordinator.await_ready()
             for number in range(1, self._claimed.datanodes + 1):
                 self.datanodes.append(self._member(f"datanode-{number}", self._datanode_arguments(number)))
                 self.datanodes[-1].start()
             for datanode in self.datanodes:
-                datanode.await_ready(_start_deadline())
+                datanode.await_ready()
         except BaseException:
             self.stop()
             raise
@@ -133,7 +132,7 @@ class LocalCluster:
         Raises StartupError.
         """
         member.start()
-        member.await_ready(_start_deadline())
+        member.await_ready()
 
     def stop(self) -> None:
         """Stops all members: asked first, killed when they have not ended in time. May be called twice."""
@@ -225,7 +224,3 @@ class LocalCluster:
             ]
 
         return arguments
-
-
-def _start_deadline() -> float:
-    return time.monotonic() + local_start_timeout_s

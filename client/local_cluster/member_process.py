@@ -21,11 +21,14 @@ from pathlib import Path
 import msgspec
 
 from peacefs.protocol.errors import StartupError
-from peacefs.protocol.limits import local_stop_timeout_s
+from peacefs.protocol.limits import local_start_longest_s, local_start_timeout_s, local_stop_timeout_s
 from peacefs.protocol.secret import SECRET_FILE_VARIABLE
+from peacefs.protocol.service.signs_of_life import SignsOfLife, processor_s
 from peacefs.protocol.tls_variables import SERVICE_VARIABLES
 
 _LOG_TAIL_BYTES = 4096
+# How often a start is looked at.
+_LOOK_S = 0.5
 _OTHERS_VARIABLES = (SECRET_FILE_VARIABLE, *SERVICE_VARIABLES)
 
 
@@ -148,10 +151,14 @@ class Member:
         finally:
             os.close(writing)
 
-    def await_ready(self, deadline: float) -> Readiness:
-        """Waits until `deadline` (monotonic seconds). Raises StartupError with the member's own last words."""
+    def await_ready(self) -> Readiness:
+        """Waits for as long as the process gets something done, within `limits.local_start_longest_s`.
+
+        Raises StartupError with the member's own last words.
+        """
         assert self._ready_pipe is not None, f"{self.name} was not started"
-        line = _read_line(self._ready_pipe, deadline)
+        life = SignsOfLife(time.monotonic(), silence_s=local_start_timeout_s, longest_s=local_start_longest_s)
+        line = _read_line(self._ready_pipe, lambda: self._gives_no_sign(life))
         self._drop_ready_pipe()
         if line is None:
             raise StartupError(f"{self.name} did not become ready in time: {self.log} says why")
@@ -161,6 +168,11 @@ class Member:
             raise StartupError(f"{self.name} did not start: {self._complaint() or 'it said nothing'}")
         self._readiness = msgspec.json.decode(line, type=Readiness)
         return self._readiness
+
+    def _gives_no_sign(self, life: SignsOfLife) -> bool:
+        now_s = time.monotonic()
+        life.seen(now_s, processor_s=processor_s(self.pid))
+        return life.is_given_up(now_s)
 
     def terminate(self) -> None:
         """Asks it to stop; `await_end` tells when it has."""
@@ -190,14 +202,16 @@ class Member:
             self._ready_pipe = None
 
 
-def _read_line(pipe: int, deadline: float) -> bytes | None:
-    """What the pipe brings up to a newline or its end; None when the time is over first."""
+def _read_line(pipe: int, is_over: Callable[[], bool]) -> bytes | None:
+    """What the pipe brings up to a newline or its end; None when `is_over`, asked now and then, says so first."""
     received = b""
     with selectors.DefaultSelector() as selector:
         selector.register(pipe, selectors.EVENT_READ)
         while not received.endswith(b"\n"):
-            if not selector.select(max(0.0, deadline - time.monotonic())):
-                return None
+            if not selector.select(_LOOK_S):
+                if is_over():
+                    return None
+                continue
             piece = os.read(pipe, 4096)
             if not piece:
                 break

@@ -11,12 +11,14 @@ from collections.abc import Callable
 
 from peacefs.protocol.checksums import Bytes, split_sums, verify_blocks
 from peacefs.protocol.errors import (
+    AccessDenied,
     ChecksumMismatch,
     ChunkUnavailable,
     PathError,
     PeacefsError,
     PeerUnreachable,
     ProtocolViolation,
+    TokenExpired,
     from_wire,
 )
 from peacefs.protocol.ids import NodeId, show
@@ -34,8 +36,8 @@ from peacefs.protocol.runtime import effects as fx
 from .loans import Loans
 from .short_circuit import LentReplica, LoanFailed, may_be_lent
 
-#: Asks where the chunk's replicas are now.
-Relocate = Callable[[], fx.Steps[ChunkLayout]]
+#: Asks where the replicas of a chunk are now, whose layout is known; gives it with a new token.
+Relocate = Callable[[ChunkLayout], fx.Steps[ChunkLayout]]
 
 
 class ChunkReader:
@@ -69,6 +71,8 @@ class ChunkReader:
         self._faults: dict[NodeId, PeacefsError] = {}
         self._replica: LentReplica | _ReplicaStream | None = None
         self._borrows = True
+        #: Whether the token has been renewed since the last byte came.
+        self._is_renewed = False
 
     def next_piece(self, into: memoryview | None = None) -> fx.Steps[memoryview | None]:
         """The next bytes, valid until the next call; None at the end.
@@ -76,7 +80,8 @@ class ChunkReader:
         If there is room for them they may lie in `into`, from its start: then `piece.obj is into.obj`. What a
         failed replica left there is overwritten, or stays behind when this raises.
         Raises ChunkUnavailable, which names every replica's fault, once all have failed
-        `limits.read_rounds_max` times at the same byte; FileNotFound or FileChanged for a file that has gone.
+        `limits.read_rounds_max` times at the same byte; FileNotFound or FileChanged for a file that has gone;
+        AccessDenied if the coordinator does not renew the token.
         """
         while self._position < self._end:
             replica = self._replica or (yield from self._next_replica())
@@ -86,11 +91,14 @@ class ChunkReader:
                 yield from replica.abandon()
                 self._replica, self._borrows = self._stream(replica.hop), False
             except PeacefsError as fault:
-                yield from self._leave(replica, fault)
+                if isinstance(fault, TokenExpired) and not self._is_renewed:
+                    yield from self._renew(replica)
+                else:
+                    yield from self._leave(replica, fault)
             else:
                 self._position += len(piece)
                 # Whoever gives something earns all replicas a new chance at what follows.
-                self._rounds, self._candidates = 0, []
+                self._rounds, self._candidates, self._is_renewed = 0, [], False
                 return piece
         yield from self.close()
         return None
@@ -119,13 +127,23 @@ class ChunkReader:
         wanted = self._end - self._position
         return _ReplicaStream(self._layout, hop, self._position, wanted, self._hop_timeout_s)
 
+    def _renew(self, replica: LentReplica | _ReplicaStream) -> fx.Steps[None]:
+        """The token was good for as long as a reader's rights are taken for granted: asks for another, then the
+        same replica once more."""
+        self._replica = None
+        yield from replica.abandon()
+        self._layout, self._is_renewed = (yield from self._relocate(self._layout)), True
+        self._candidates = sorted(
+            self._layout.replicas, key=lambda hop: (hop.node != replica.node, hop.node in self._avoided)
+        )
+
     def _begin_round(self) -> fx.Steps[None]:
         if self._rounds:
             # Repair may have moved replicas since the file was opened.
             try:
-                self._layout = yield from self._relocate()
-            except PathError:
-                # What was opened is not there any more.
+                self._layout = yield from self._relocate(self._layout)
+            except (AccessDenied, PathError):
+                # The rights were taken away, or what was opened is not there any more.
                 raise
             except PeacefsError as fault:
                 self._faults.setdefault("coordinator", fault)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+from msgspec.structs import replace
+
 from peacefs.protocol.errors import FileChanged
 from peacefs.protocol.ids import NodeId
 from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
-from peacefs.protocol.messages import ChunkLayout, GetLayout, Layout
+from peacefs.protocol.messages import ChunkLayout, GetLayout, Layout, Opened
 from peacefs.protocol.runtime import effects as fx
 
 from .chunk_reader import ChunkReader
@@ -18,9 +20,10 @@ from .loans import Loans
 class FileReader:
     """Gives the bytes from `offset` on, `length` of them or as many as there are; belongs to one participant.
 
-    `token` is the FileRead token with which `layout` was got. Whoever does not read to the end calls `close`, and
-    whoever gives `loans`, for several readers of one file, closes those. Who gives `avoided` to each of them has
-    nodes that failed one asked last by all.
+    `token` is the FileRead token with which `layout` was got; what both are by now, for the next reader of the
+    file, is in `opened`. Whoever does not read to the end calls `close`, and whoever gives `loans`, for several
+    readers of one file, closes those. Who gives `avoided` to each of them has nodes that failed one asked last by
+    all.
     """
 
     def __init__(
@@ -35,15 +38,22 @@ class FileReader:
         avoided: set[NodeId] | None = None,
     ) -> None:
         self._token = token
+        self._layout = layout
         self._loans = loans or Loans(kept_max=0)
         self._hop_timeout_s = hop_timeout_s
         self._avoided = set() if avoided is None else avoided
         self._readers = self._readers_of(layout, offset, min(offset + length, layout.length))
         self._reader: ChunkReader | None = next(self._readers, None)
 
-    def next_piece(self, into: memoryview | None = None) -> fx.Steps[memoryview | None]:
-        """The next bytes, verified, valid until the next call; None at the end. Raises ChunkUnavailable.
+    @property
+    def opened(self) -> Opened:
+        """The token and the layout, renewed where that was needed."""
+        return Opened(self._token, self._layout)
 
+    def next_piece(self, into: memoryview | None = None) -> fx.Steps[memoryview | None]:
+        """The next bytes, verified, valid until the next call; None at the end.
+
+        Raises ChunkUnavailable, and AccessDenied if the file may not be read any more.
         They may lie in `into`, as `ChunkReader` says.
         """
         while self._reader is not None:
@@ -69,7 +79,7 @@ class FileReader:
                     chunk,
                     first,
                     last - first,
-                    partial(self._relocate, index, chunk),
+                    partial(self._relocate, index),
                     self._avoided,
                     self._loans,
                     hop_timeout_s=self._hop_timeout_s,
@@ -77,16 +87,17 @@ class FileReader:
             begin += chunk.length
 
     def _relocate(self, index: int, known: ChunkLayout) -> fx.Steps[ChunkLayout]:
-        """Where the chunk is now. Raises FileChanged if it is not the chunk that was opened."""
-        layout = yield from fx.call(GetLayout(self._token), Layout)
-        found = layout.chunks[index] if index < len(layout.chunks) else None
-        if found is None or (found.chunk, found.version, found.length) != (
-            known.chunk,
-            known.version,
-            known.length,
-        ):
+        """Where the opened chunk is now, and leave to read it. Raises FileChanged if it is another chunk."""
+        found = yield from fx.call(GetLayout(self._token, known.token), Layout)
+        (chunk,) = found.chunks
+        if (chunk.chunk, chunk.version) != (known.chunk, known.version):
             raise FileChanged("the file was changed or replaced while it was being read; open it again")
-        return found
+        renewed = replace(known, token=chunk.token, replicas=chunk.replicas)
+        self._token = found.token
+        self._layout = replace(
+            self._layout, chunks=[*self._layout.chunks[:index], renewed, *self._layout.chunks[index + 1 :]]
+        )
+        return renewed
 
 
 def read_whole(token: str, layout: Layout, *, hop_timeout_s: float = default_hop_timeout_s) -> fx.Steps[bytes]:
@@ -105,6 +116,11 @@ def read_range(
 ) -> fx.Steps[bytes]:
     """The bytes from `offset` on, `length` of them or as many as there are."""
     reader = FileReader(token, layout, offset, length, hop_timeout_s=hop_timeout_s, loans=loans)
+    return (yield from read_rest(reader))
+
+
+def read_rest(reader: FileReader) -> fx.Steps[bytes]:
+    """All that a reader has not given yet."""
     pieces: list[bytes] = []
     while (piece := (yield from reader.next_piece())) is not None:
         pieces.append(bytes(piece))

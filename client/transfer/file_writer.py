@@ -13,8 +13,9 @@ from peacefs.protocol.runtime import effects as fx
 
 from .byte_stream import ByteStream
 from .chunk_buffer import ChunkBuffer
+from .chunk_keeper import ChunkKeeper, KeptPackets
 from .chunk_writer import AllocateAgain, write_chunk
-from .lease_renewal import LeasedBuffer, LeaseRenewal
+from .lease_renewal import LeaseRenewal
 from .write_grants import GrantDesk, GrantedSet
 
 
@@ -125,7 +126,7 @@ class _FileWriter:
         self._block_bytes = block_bytes
         self._desk = desk
         self._hop_timeout_s = hop_timeout_s
-        self._renewal = renewal
+        self._keeper = ChunkKeeper(token, renewal)
         self._failed: list[NodeId] = []
         self._written = 0
         #: What the file has got for itself and its grants do not give back.
@@ -143,22 +144,18 @@ class _FileWriter:
         yield from self._desk.give_up(self._token, self._chunks)
 
     def _more(self) -> fx.Steps[bool]:
-        if self._renewal is not None:
-            yield from self._renewal.until_readable(self._source)
+        yield from self._keeper.until_readable(self._source)
         return (yield from self._source.more())
 
     def _write_next_chunk(self) -> fx.Steps[WrittenChunk]:
-        if self._renewal is None:
-            buffer = ChunkBuffer(self._source, self._block_bytes)
-        else:
-            buffer = LeasedBuffer(self._source, self._block_bytes, self._renewal)
+        buffer = KeptPackets(ChunkBuffer(self._source, self._block_bytes), self._keeper)
         if (yield from self._is_large()):
             return (yield from self._write_granted(buffer))
         allocated, self._placed = self._placed, None
         if allocated is None:
             allocated = yield from self._allocate(self._failed, None)
         else:
-            self._chunks.append(allocated.chunk)
+            self._hold(allocated.chunk)
         return (yield from self._through(allocated, buffer, self._allocate))
 
     def _is_large(self) -> fx.Steps[bool]:
@@ -168,18 +165,24 @@ class _FileWriter:
                 if self._source.error is not None:
                     raise self._source.error
                 return self._source.waiting_bytes > fast_lane_bytes_max
-            if self._renewal is not None:
-                yield from self._renewal.keep(lease_renewal_s)
+            yield from self._keeper.keep(lease_renewal_s)
         raise self._source.silent()
 
-    def _write_granted(self, buffer: ChunkBuffer) -> fx.Steps[WrittenChunk]:
+    def _write_granted(self, buffer: KeptPackets) -> fx.Steps[WrittenChunk]:
         known = self._source.waiting_bytes if self._source.finished else self._block_bytes
         chunk_bytes = min(known, self._block_bytes)
-        grants = GrantedSet(self._desk, self._token, {0: chunk_bytes}, written_bytes=self._written)
+        grants = GrantedSet(
+            self._desk, self._token, {0: chunk_bytes}, written_bytes=self._written, meanwhile=self._keeper.keep
+        )
         placed, self._placed = self._placed, None
 
         def again(failed: list[NodeId], abandoned: ChunkId | None) -> fx.Steps[Allocated]:
-            return (yield from grants.again(0, chunk_bytes, failed, [abandoned] if abandoned is not None else []))
+            if abandoned is not None:
+                self._keeper.let_go(abandoned)
+            given_up = [abandoned] if abandoned is not None else []
+            granted = yield from grants.again(0, chunk_bytes, failed, given_up)
+            self._keeper.hold(granted.chunk)
+            return granted
 
         try:
             allocated = yield from again(self._failed, placed.chunk if placed is not None else None)
@@ -191,7 +194,11 @@ class _FileWriter:
         self._chunks.append(written.chunk)
         return written
 
-    def _through(self, allocated: Allocated, buffer: ChunkBuffer, again: AllocateAgain) -> fx.Steps[WrittenChunk]:
+    def _hold(self, chunk: ChunkId) -> None:
+        self._chunks.append(chunk)
+        self._keeper.hold(chunk)
+
+    def _through(self, allocated: Allocated, buffer: KeptPackets, again: AllocateAgain) -> fx.Steps[WrittenChunk]:
         written = yield from write_chunk(allocated, buffer, again, self._failed, hop_timeout_s=self._hop_timeout_s)
         self._written += written.length
         return written
@@ -199,5 +206,7 @@ class _FileWriter:
     def _allocate(self, failed: list[NodeId], abandoned: ChunkId | None) -> fx.Steps[Allocated]:
         wanted = AllocateChunk(self._token, list(failed), abandoned, self._written)
         allocated = yield from fx.call(wanted, Allocated)
-        self._chunks.append(allocated.chunk)
+        if abandoned is not None:
+            self._keeper.let_go(abandoned)
+        self._hold(allocated.chunk)
         return allocated

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from peacefs.protocol.errors import PeerError, ServiceUnready
-from peacefs.protocol.limits import lease_renewal_s, source_silence_s
+from peacefs.protocol.limits import lease_renewal_s
 from peacefs.protocol.messages import Done, RenewLease
 from peacefs.protocol.runtime import effects as fx
-
-from .byte_stream import ByteStream
-from .chunk_buffer import ChunkBuffer, OutgoingPacket
 
 
 class LeaseRenewal:
@@ -30,23 +27,3 @@ class LeaseRenewal:
         except (PeerError, ServiceUnready):
             return
         self._renewed_s = now_s
-
-    def until_readable(self, source: ByteStream) -> fx.Steps[None]:
-        """Keeps the lease while the source has nothing to give. Raises what `keep` does, or that it is silent."""
-        for _ in range(int(source_silence_s / lease_renewal_s)):
-            yield from self.keep(lease_renewal_s)
-            if (yield from source.readable(timeout_s=lease_renewal_s)):
-                return
-        raise source.silent()
-
-
-class LeasedBuffer(ChunkBuffer):
-    """A chunk of a file that is being extended: who sends its packets keeps the lease."""
-
-    def __init__(self, source: ByteStream, capacity_bytes: int, renewal: LeaseRenewal) -> None:
-        super().__init__(source, capacity_bytes)
-        self._renewal = renewal
-
-    def packet(self, index: int, *, patience_s: float) -> fx.Steps[OutgoingPacket | None]:
-        yield from self._renewal.keep(patience_s)
-        return (yield from super().packet(index, patience_s=patience_s))

@@ -57,7 +57,7 @@ class NextHop:
         self, token: str, chunk: ChunkId, version: Version, sums: bytes, data: Bytes, *, last: bool
     ) -> fx.Steps[None]:
         """Opens the chunk with its first packet."""
-        yield from self.send(WriteChunk(token, chunk, version, self._onward, sums, last), data)
+        yield from self.send(WriteChunk(token, chunk, version, sums, last), data)
 
     def send(self, message: Message, payload: Bytes = b"") -> fx.Steps[None]:
         assert self._connection is not None

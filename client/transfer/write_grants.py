@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from peacefs.protocol.errors import Overloaded, PeacefsError, ServiceUnready, from_wire
@@ -103,11 +103,13 @@ class GrantedSet:
         abandoned: Sequence[ChunkId] = (),
         to_come_bytes: int = -1,
         asked_s: float | None = None,
+        meanwhile: Callable[[float], fx.Steps[None]] | None = None,
     ) -> None:
         """`written_bytes` is what the file of `token` has already; nothing goes to nodes in `exclude`.
 
         `abandoned` were placed for the same data and will not be written. `to_come_bytes`, where it is known, is
         what `want` will add. `asked_s` is since when the writer waits, where that is before now: see `asked_s`.
+        `meanwhile` is done now and then by who waits, within the seconds that it is given.
         """
         self._desk = desk
         self._token = token
@@ -125,6 +127,7 @@ class GrantedSet:
         self._refusal: PeacefsError | None = None
         self._news = fx.Ticket()
         self._asked_s = asked_s
+        self._meanwhile = meanwhile
         self._stated_s: float | None = None
         self._stating = False
         self.expected_start_s = 0.0
@@ -226,7 +229,9 @@ class GrantedSet:
                 self._stating = self._stating or is_mine
             if is_mine:
                 yield from self._state(now_s)
-            else:
+            elif self._meanwhile is not None:
+                yield from self._meanwhile(write_set_restate_s)
+            if not is_mine:
                 yield from fx.wait(news, timeout_s=write_set_restate_s)
             now_s = yield from fx.now()
         raise Overloaded(f"no chunk was granted within {grant_patience_s:g} s; try again later")

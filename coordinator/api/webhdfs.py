@@ -246,7 +246,7 @@ class WebHdfs:
             raise PathError(
                 f"Offset={asked.offset} out of the range [0, {ticket.length}); OPEN, path={asked.path}"
             )
-        wanted = ReadFile(asked.path, ticket.token, asked.offset, asked.length, ticket.layout)
+        wanted = ReadFile(asked.path, ticket.token, asked.offset, asked.length)
         return _redirect(asked, location(wanted, scope["scheme"], ticket.http_host, ticket.http_port))
 
     async def _get_checksum(self, asked: GetChecksum, scope: Scope) -> Answer:
@@ -269,7 +269,7 @@ class WebHdfs:
             is_shown=True,
         )
         ticket = await self._files.writing.create(wanted)
-        written = WriteFile(asked.path, ticket.token, ticket.allocated, header(scope, b"host") or "")
+        written = WriteFile(asked.path, ticket.token, ticket.allocated.token, header(scope, b"host") or "")
         return _redirect(asked, location(written, scope["scheme"], ticket.http_host, ticket.http_port))
 
     async def _append(self, asked: Append, scope: Scope) -> Answer:

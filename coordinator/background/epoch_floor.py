@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import NoReturn
 
+from peacefs.coordinator.cluster.garbage import Garbage
 from peacefs.coordinator.cluster.unreferenced_chunks import Unclaimed, UnclaimedCounts
 from peacefs.coordinator.metadata.epochs import Epochs
 from peacefs.coordinator.metadata.group_commit import no_room
@@ -13,6 +14,7 @@ from peacefs.coordinator.metadata.store import MetadataFault, MetadataFull, Read
 from peacefs.coordinator.operations.context import Commit
 from peacefs.protocol.errors import ServiceUnready
 from peacefs.protocol.ids import NodeId
+from peacefs.protocol.limits import unreferenced_chunk_kept_s
 
 log = logging.getLogger("peacefs.coordinator")
 
@@ -82,12 +84,16 @@ class EpochDesk:
                 self.epoch(),
             )
 
+    def garbage(self) -> Garbage:
+        """Return which chunks that no file refers to may be deleted."""
+        return self._epochs.garbage
+
     async def raise_floor(self, now_s: float) -> None:
-        """To be called now and then: commits that all numbers drawn a token's lifetime ago are settled."""
+        """Commit, where it is time, that what was drawn a while ago is settled; to be called at every tick."""
         self.refuse_without_commits()
-        floor = self._epochs.settled(now_s)
-        if floor is not None and floor > self._reader.floor():
-            await self._commit(lambda tx: tx.raise_floor(floor))
+        change = self._epochs.advance(now_s)
+        if change is not None:
+            self._epochs.advanced(await self._commit(change))
 
     async def release_floor(self) -> UnclaimedCounts | None:
         """What may be deleted from now on; None when the floor was not held. Raises ServiceUnready."""
@@ -96,9 +102,10 @@ class EpochDesk:
             return None
         counts = self._unclaimed.counts(self.epoch())
         log.warning(
-            "the floor was released: %d chunks of earlier epochs that no file refers to will be deleted when all "
-            "tokens to write are older than this run",
+            "the floor was released: %d chunks of earlier epochs that no file refers to will be deleted in %.0f "
+            "minutes, but for those that writers say that they hold",
             counts.chunks_of_earlier_epochs,
+            unreferenced_chunk_kept_s / 60,
         )
         return counts
 

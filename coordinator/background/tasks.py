@@ -129,7 +129,7 @@ class OwnWork:
         was_ready = False
         while True:
             now_s = time.monotonic()
-            self._act(self._cluster.tick(now_s, self._reader.floor()))
+            self._act(self._cluster.tick(now_s, self._epochs.garbage()))
             self._schedule_in_turns()
             self._files.recovery.tick()
             await self._take_out_lost()
@@ -138,6 +138,8 @@ class OwnWork:
                 log.info("ready: %d datanodes alive", len(self._cluster.members.alive()))
             # What is refused while the disk is full is done when there is room.
             with contextlib.suppress(ServiceUnready):
+                await self._epochs.raise_floor(now_s)
+            with contextlib.suppress(ServiceUnready):
                 await self._tidy_up(now_s)
             self._files.appending.drop_superseded()
             await asyncio.sleep(repair_tick_interval_s if self._cluster.repair.under_way else tick_interval_s)
@@ -145,7 +147,6 @@ class OwnWork:
     async def _tidy_up(self, now_s: float) -> None:
         if now_s >= self._tidy_at_s:
             self._tidy_at_s = now_s + tidy_interval_s
-            await self._epochs.raise_floor(now_s)
             await self._files.names.forget_answers()
         await self._files.names.reclaim()
 
@@ -158,8 +159,10 @@ class OwnWork:
         for found in ticked.slowness:
             _log_slowness(found)
         self._nodes.send(ticked.orders)
+        for question in ticked.questions:
+            self._nodes.ask_for_proof(question)
         for copy in ticked.copies:
-            self._nodes.start_copy(copy, self._files.writing.write_token(copy.chunk, copy.version, [copy.target]))
+            self._nodes.start_copy(copy)
 
     def _schedule_in_turns(self) -> None:
         """What is due; a policy that plans for long gets another turn after all else that waits."""

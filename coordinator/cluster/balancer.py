@@ -1,11 +1,12 @@
 """Moves replicas from datanodes that are fuller than others to emptier ones, while somebody wants it. Pure.
 
-    copy ordered --target reports the replica--> source's replica dropped
+    copy ordered --target reports the replica--> both asked --they hold the same--> source's replica dropped
          `--refused, overdue, a datanode lost--> nothing has changed
 
-A replica is dropped only upon the word of the datanode that got the copy, and only if that leaves as many good
-replicas on living datanodes as are wanted, in no fewer racks. What looks doubtful then is left: it is one replica
-too many, which `repair` trims.
+A replica is dropped only when the datanode that got the copy has shown that it holds the same as the source: so
+there are as many as before, whatever the other holders say. And only if that leaves as many good replicas on
+living datanodes as are wanted, in no fewer racks. What looks doubtful is left: it is one replica too many, which
+`surplus` judges.
 
 A run belongs to who started it and keeps renewing it; when that ends, so does the run: no more copies are ordered,
 and those under way are carried through. One run at a time. The coordinator's restart ends it, too.
@@ -14,6 +15,7 @@ and those under way are carried through. One run at a time. The coordinator's re
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Set
 from dataclasses import dataclass
 
 from peacefs.peace.balance_plan import BalancePlan, Fill, Phase
@@ -25,7 +27,9 @@ from .balance_moves import MoveFinder, may_drop, weight
 from .balance_run import Run
 from .chunk_map import ChunkMap
 from .membership import Membership
-from .repair import Copy, Drop, Repair
+from .possession import Evidence, Possession
+from .repair import Copy, Repair
+from .surplus import Drop
 
 
 @dataclass(slots=True)
@@ -44,11 +48,18 @@ class Balancer:
     def __init__(self) -> None:
         self.run: Run | None = None
         self._moves: dict[ChunkId, _Move] = {}
+        #: Copies that their targets have reported and that are to be shown to be there.
+        self._arrived: dict[ChunkId, Copy] = {}
 
     @property
     def under_way(self) -> int:
         """How many replicas are being moved."""
-        return len(self._moves)
+        return len(self._moves) + len(self._arrived)
+
+    @property
+    def arrived(self) -> Set[ChunkId]:
+        """Chunks of which a copy is to be shown to be there."""
+        return self._arrived.keys()
 
     # -- what who runs it says ---------------------------------------------------------------------
 
@@ -103,14 +114,15 @@ class Balancer:
         return self._go_on(now_s, run, chunks, members, repair)
 
     def _go_on(self, now_s: float, run: Run, chunks: ChunkMap, members: Membership, repair: Repair) -> list[Copy]:
-        finder = MoveFinder(now_s, run, chunks, members, repair, self._moves.keys())
+        moving = self._moves.keys() | self._arrived.keys()
+        finder = MoveFinder(now_s, run, chunks, members, repair, moving)
         copies = list(finder.find(self._load()))
         for copy in copies:
             state = chunks.get(copy.chunk)
             assert state is not None, "it was found just now"
             deadline_s = now_s + repair_timeout_s + 2 * state.length / run.bytes_per_second
             self._moves[copy.chunk] = _Move(copy, state.length, deadline_s, run)
-        if finder.is_through and not self._moves:
+        if finder.is_through and not self.under_way:
             run.phase = Phase.STUCK if run.plan.over() or run.plan.under() else Phase.BALANCED
         return copies
 
@@ -133,26 +145,48 @@ class Balancer:
         if not copied:
             self._fail(move)
 
-    def reported(self, node: NodeId, replica: Replica, chunks: ChunkMap, members: Membership) -> Drop | None:
-        """A datanode holds a replica; what may be dropped for it."""
+    def reported(self, node: NodeId, replica: Replica) -> None:
+        """A datanode says that it holds a replica."""
         move = self._moves.get(replica.chunk)
         if move is None or (node, replica.version) != (move.copy.target, move.copy.version):
-            return None
+            return
         del self._moves[replica.chunk]
         run = move.run
         run.moved += 1
         run.failed_in_a_row = 0
         run.bytes_moved += move.length
-        state = chunks.get(replica.chunk)
-        if state is None or not may_drop(replica.chunk, state, move.copy, chunks, members):
+        self._arrived[replica.chunk] = move.copy
+
+    def ask(self, now_s: float, chunks: ChunkMap, members: Membership, possession: Possession) -> None:
+        """Has the sources and targets asked of what has arrived."""
+        for chunk, copy in list(self._arrived.items()):
+            state = chunks.get(chunk)
+            if state is None or not may_drop(chunk, state, copy, chunks, members):
+                del self._arrived[chunk]
+            elif chunk not in possession and not possession.ask(now_s, state, [copy.source, copy.target]):
+                return
+
+    def judge(
+        self, evidence: Evidence, chunks: ChunkMap, members: Membership, possession: Possession
+    ) -> Drop | None:
+        """What may be dropped for a copy, both of whose ends have answered."""
+        chunk = evidence.chunk
+        copy, state = self._arrived.pop(chunk), chunks.get(chunk)
+        if state is None or state.version != evidence.version or not may_drop(chunk, state, copy, chunks, members):
             return None
-        return Drop(replica.chunk, state.version, state.length, move.copy.source)
+        if len(evidence.agreeing([copy.source, copy.target])) < 2:
+            return None
+        possession.accept(chunk)
+        return Drop(chunk, state.version, state.length, copy.source)
 
     def node_lost(self, node: NodeId) -> None:
         """A datanode is dead or starts anew."""
         for move in list(self._moves.values()):
             if node in (move.copy.source, move.copy.target):
                 self._fail(move)
+        for chunk, copy in list(self._arrived.items()):
+            if node in (copy.source, copy.target):
+                del self._arrived[chunk]
 
     def _fail(self, move: _Move) -> None:
         del self._moves[move.copy.chunk]

@@ -10,6 +10,7 @@ Replicas on a datanode that is *leaving* can be read and copied, and count for n
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
 import msgspec
 
@@ -20,6 +21,8 @@ from peacefs.protocol.messages import Replica
 
 from .repair_queue import Urgency
 from .unreferenced_chunks import Unclaimed
+
+_ABSENT = object()
 
 
 class ChunkState(msgspec.Struct, gc=False):
@@ -62,7 +65,8 @@ class ChunkMap:
         self.unclaimed = Unclaimed()
         #: Chunks with fewer lasting replicas than wanted; those without any are `missing`, not here.
         self.under = Urgency()
-        self.over: set[ChunkId] = set()
+        #: With replicas in excess or corrupt, those first that have not been looked at for longest.
+        self.over: dict[ChunkId, None] = {}
         self.missing: set[ChunkId] = set()
 
     def __len__(self) -> int:
@@ -171,7 +175,7 @@ class ChunkMap:
         """A chunk is gone from the namespace; who still holds something of it."""
         state = self._chunks.pop(chunk, None)
         self.under.discard(chunk)
-        self.over.discard(chunk)
+        self.over.pop(chunk, None)
         self.missing.discard(chunk)
         if state is None:
             return []
@@ -219,6 +223,14 @@ class ChunkMap:
         self._take_out(chunk, state, node)
         state.corrupt += (node,)
         self._sort_in(state.chunk, state)
+
+    def first_over(self, limit: int) -> list[ChunkId]:
+        """Up to `limit` of those in `over`, which then stand behind all others."""
+        first = list(islice(self.over, limit))
+        for chunk in first:
+            del self.over[chunk]
+            self.over[chunk] = None
+        return first
 
     def lose(self, node: NodeId) -> int:
         """A datanode is dead or registers anew: nothing that it held counts. How many replicas that were.
@@ -323,9 +335,10 @@ class ChunkMap:
         elif self.missing:
             _discard(self.missing, chunk)
         if staying > state.replication or (good > 0 and state.corrupt):
-            self.over.add(chunk)
-        elif self.over:
-            _discard(self.over, chunk)
+            self.over.setdefault(chunk)
+        elif self.over and self.over.pop(chunk, _ABSENT) is None and not self.over:
+            # One that has become empty keeps the memory of what was in it.
+            self.over.clear()
 
 
 def _discard(chunks: set[ChunkId], chunk: ChunkId) -> None:

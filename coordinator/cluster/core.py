@@ -6,7 +6,7 @@ Events and `now` go in; orders (messages for datanodes) come out. No clock, no s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from math import inf
 from random import Random
@@ -16,10 +16,12 @@ from peacefs.protocol.ids import ChunkId, NodeId
 from peacefs.protocol.limits import (
     garbage_chunks_per_tick,
     lost_replicas_per_turn,
+    proof_nonce_bytes,
 )
 from peacefs.protocol.messages import (
     Heartbeat,
     Hop,
+    Message,
     Register,
     Replica,
     ReportAgain,
@@ -32,25 +34,30 @@ from .balancer import Balancer
 from .chunk_map import ChunkMap
 from .chunk_writes import Abandonment
 from .commands import Order, delete_orders
+from .garbage import Garbage
 from .hearsay import Hearsay
 from .membership import Membership, Node, State, Transition
 from .network import Network
 from .placed_lately import PlacedLately
 from .placement import ChunkPlacement
+from .possession import Possession, Question
 from .repair import Copy, Repair
 from .safe_mode import Readiness
 from .slow_peers import SlowHops, Slowness
 from .standing import SERVICES, Service
 from .streams import Streams
+from .surplus import Drop, Surplus
 from .transient_chunks import TransientChunks
 
 
 @dataclass(slots=True)
 class Ticked:
-    """What a tick brought: orders, copies to start (the shell mints their tokens), and news for the log."""
+    """What a tick brought: orders, copies to start (the shell mints their tokens), questions whose answers are for
+    `proven`, and news for the log."""
 
     orders: list[Order] = field(default_factory=list)
     copies: list[Copy] = field(default_factory=list)
+    questions: list[Question] = field(default_factory=list)
     transitions: list[Transition] = field(default_factory=list)
     slowness: list[Slowness] = field(default_factory=list)
 
@@ -58,8 +65,18 @@ class Ticked:
 class Cluster:
     """All soft state of the coordinator about datanodes and replicas."""
 
-    def __init__(self, now_s: float, rng: Random, described: Topology | None = None) -> None:
-        """`described` is the network as an administrator has it."""
+    def __init__(
+        self,
+        now_s: float,
+        rng: Random,
+        described: Topology | None = None,
+        *,
+        nonce: Callable[[], bytes] | None = None,
+    ) -> None:
+        """`described` is the network as an administrator has it.
+
+        `nonce` draws what no datanode can foresee; without it `rng` does, which is for simulations.
+        """
         self._readiness = Readiness(now_s)
         self._streams = Streams()
         self._placed = PlacedLately()
@@ -68,6 +85,8 @@ class Cluster:
         self.chunks = ChunkMap()
         self.repair = Repair()
         self.balancer = Balancer()
+        self.possession = Possession(nonce or (lambda: rng.randbytes(proof_nonce_bytes)))
+        self._surplus = Surplus(self.chunks, self.members, self.possession)
         self.slow_hops = SlowHops()
         self._placement = ChunkPlacement(self.members, self.slow_hops, self._placed, rng)
         self.replicas_lost_total = 0
@@ -189,12 +208,16 @@ class Cluster:
                 self._hearsay.tell(self._ticked_s, copy.target, chunk)
             self.chunks.hold(copy.target, Replica(chunk, copy.version, state.length))
 
+    def proven(self, question: Question, answer: Message) -> None:
+        """A datanode answered what it was asked, or did not, which is a Failure."""
+        self.possession.answered(question, answer)
+
     def _take_in(self, now_s: float, node_id: NodeId, replicas: Sequence[Replica]) -> list[Order]:
         doomed: dict[NodeId, list[Replica]] = {}
         for replica in replicas:
             if self.transient.hold(node_id, replica.chunk):
                 self._hearsay.confirm(node_id, replica.chunk)
-                self.balancer.reported(node_id, replica, self.chunks, self.members)
+                self.balancer.reported(node_id, replica)
                 continue
             if not self.chunks.hold(node_id, replica):
                 doomed.setdefault(node_id, []).append(replica)
@@ -204,10 +227,7 @@ class Cluster:
                 doomed.setdefault(node_id, []).append(replica)
                 continue
             self._hearsay.confirm(node_id, replica.chunk)
-            if (drop := self.balancer.reported(node_id, replica, self.chunks, self.members)) is not None:
-                self.repair.drop_ordered(now_s, drop.chunk, drop.node)
-                self.chunks.drop(drop.node, drop.chunk)
-                doomed.setdefault(drop.node, []).append(Replica(drop.chunk, drop.version, drop.length))
+            self.balancer.reported(node_id, replica)
         return delete_orders(doomed)
 
     def _drop_hearsay(self, now_s: float) -> None:
@@ -222,6 +242,7 @@ class Cluster:
     def _forget_copies(self, node_id: NodeId) -> None:
         self.repair.node_lost(node_id)
         self.balancer.node_lost(node_id)
+        self.possession.node_lost(node_id)
         self.slow_hops.forget(node_id)
 
     # -- what an operator says ---------------------------------------------------------------------
@@ -274,8 +295,8 @@ class Cluster:
 
     # -- time --------------------------------------------------------------------------------------
 
-    def tick(self, now_s: float, floor: ChunkId) -> Ticked:
-        """To be called several times a second. `floor`: unclaimed chunks below it are garbage."""
+    def tick(self, now_s: float, garbage: Garbage) -> Ticked:
+        """To be called several times a second. `garbage` says which unclaimed chunks are."""
         ticked = Ticked(transitions=self.members.tick(now_s))
         self._ticked_s = now_s
         for node in self.members.take_ended(now_s):
@@ -295,19 +316,30 @@ class Cluster:
                 now_s, self.chunks, self.members, self._placement.target_chooser(), self.has_room
             )
             ticked.copies += self.balancer.tick(now_s, self.chunks, self.members, self.repair)
-            ticked.orders += self._clean_up(now_s, floor)
+            ticked.orders += self._clean_up(now_s, garbage)
+            self.balancer.ask(now_s, self.chunks, self.members, self.possession)
+            self._surplus.ask(now_s, self.balancer.arrived)
+            ticked.questions = self.possession.take_questions(now_s)
         return ticked
 
-    def _clean_up(self, now_s: float, floor: ChunkId) -> list[Order]:
+    def _clean_up(self, now_s: float, garbage: Garbage) -> list[Order]:
         doomed: dict[NodeId, list[Replica]] = {}
-        for node, replica in self.chunks.unclaimed.below(floor, garbage_chunks_per_tick):
+        for node, replica in self.chunks.unclaimed.below(garbage, garbage_chunks_per_tick):
             doomed.setdefault(node, []).append(replica)
-        for drop in self.repair.trim(now_s, self.chunks, self.members):
+        for drop in self._proven_drops(now_s):
+            self.repair.drop_ordered(now_s, drop.chunk, drop.node)
             doomed.setdefault(drop.node, []).append(Replica(drop.chunk, drop.version, drop.length))
         for node, replicas in doomed.items():
             for replica in replicas:
                 self.chunks.drop(node, replica.chunk)
         return delete_orders(doomed)
+
+    def _proven_drops(self, now_s: float) -> Iterator[Drop]:
+        for evidence in self.possession.take_evidence(now_s):
+            if evidence.chunk not in self.balancer.arrived:
+                yield from self._surplus.judge(now_s, evidence)
+            elif drop := self.balancer.judge(evidence, self.chunks, self.members, self.possession):
+                yield drop
 
     def ready(self, now_s: float) -> bool:
         """Whether enough is known to judge replication, place chunks and say that data is missing.
@@ -378,6 +410,11 @@ class Cluster:
         state = self.chunks.get(chunk)
         holders = self.transient.holders(chunk) if state is None else state.holders
         return self._placement.nearest_first(holders, near_host)
+
+    def is_held(self, chunk: ChunkId) -> bool:
+        """Return whether a datanode has said that it holds something of a chunk, of a file or of none."""
+        state = self.chunks.get(chunk)
+        return chunk in self.chunks.unclaimed if state is None else bool(state.holders)
 
     @property
     def chunks_with_leave(self) -> Set[ChunkId]:

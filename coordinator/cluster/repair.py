@@ -1,9 +1,9 @@
 """What to copy and what to drop next. Pure: looks at membership and chunk map, gives orders.
 
 The chunk with the fewest good replicas comes first. A node takes part in a few copies at a time. A copy that
-is refused or overdue is planned again, elsewhere if there is an elsewhere. Replicas in excess are dropped so
-that no rack is left out; corrupt ones once a good one exists. What a datanode that is to leave holds is copied
-from it or from others, until nothing depends on it.
+is refused or overdue is planned again, elsewhere if there is an elsewhere. What a datanode that is to leave holds
+is copied from it or from others, until nothing depends on it. What may go `surplus` says; here is what was told to
+go, where no copy is sent meanwhile.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from peacefs.protocol.ids import ChunkId, NodeId
 from peacefs.protocol.limits import nodes_per_repair_floor, repair_timeout_s, repairs_in_flight_per_node
@@ -37,16 +36,6 @@ class Copy:
     target: NodeId
     #: With a rate it is one of the balancer's.
     bytes_per_second: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Drop:
-    """Drop a replica."""
-
-    chunk: ChunkId
-    version: int
-    length: int
-    node: NodeId
 
 
 class Repair:
@@ -159,26 +148,6 @@ class Repair:
         if not nodes:
             self._being_dropped.pop(chunk, None)
 
-    def trim(self, now_s: float, chunks: ChunkMap, members: Membership) -> list[Drop]:
-        """Replicas in excess, and corrupt ones that a good one stands in for."""
-        drops = []
-        for chunk in list(islice(chunks.over, _CONSIDERED_PER_PLAN)):
-            state = _state(chunks, chunk)
-            if any(chunks.is_lost(chunk, node) for node in state.holders):
-                continue
-            drops += [Drop(chunk, state.version, state.length, node) for node in state.corrupt]
-            staying = chunks.staying(state)
-            excess = len(staying) - state.replication
-            # While a holder is suspect, what looks like one replica too many may be one too few.
-            if excess > 0 and all(_is_alive(members, node) for node in staying):
-                drops += [
-                    Drop(chunk, state.version, state.length, node)
-                    for node in _dispensable(staying, members, excess)
-                ]
-        for drop in drops:
-            self.drop_ordered(now_s, drop.chunk, drop.node)
-        return drops
-
     def drop_ordered(self, now_s: float, chunk: ChunkId, node: NodeId) -> None:
         """A datanode is told to drop a replica; until it says so, no copy is sent there."""
         due_s = now_s + repair_timeout_s
@@ -214,24 +183,3 @@ def _state(chunks: ChunkMap, chunk: ChunkId) -> ChunkState:
 def _is_alive(members: Membership, node_id: NodeId) -> bool:
     node = members.get(node_id)
     return node is not None and node.state is State.ALIVE
-
-
-def _dispensable(holders: Sequence[NodeId], members: Membership, excess: int) -> list[NodeId]:
-    """Which holders to drop: from the rack with the most replicas first, the fullest node of it first."""
-    kept = list(holders)
-    dropped = []
-    for _ in range(excess):
-        racks = {node: found.rack for node in kept if (found := members.get(node)) is not None}
-        crowd = {rack: list(racks.values()).count(rack) for rack in racks.values()}
-
-        def burden(
-            node_id: NodeId, racks: dict[NodeId, str] = racks, crowd: dict[str, int] = crowd
-        ) -> tuple[int, int, str]:
-            node = members.get(node_id)
-            available = node.usage.available_bytes if node is not None else 0
-            return -crowd.get(racks.get(node_id, ""), 0), available, node_id
-
-        victim = min(kept, key=burden)
-        kept.remove(victim)
-        dropped.append(victim)
-    return dropped

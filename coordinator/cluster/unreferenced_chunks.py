@@ -14,6 +14,8 @@ from typing import NamedTuple
 from peacefs.protocol.ids import ChunkId, NodeId, epoch_of
 from peacefs.protocol.messages import Replica
 
+from .garbage import Garbage
+
 _SLACK = 1000
 
 
@@ -37,12 +39,17 @@ class Unclaimed:
         self._lost: dict[NodeId, set[ChunkId]] = {}
         #: All chunks of `_replicas`, some perhaps twice, and some that have gone.
         self._lowest: list[ChunkId] = []
+        #: Those that were below the floor and kept, by the round in which they were looked at.
+        self._set_aside: dict[ChunkId, int] = {}
         self._chunks_of_epoch: Counter[int] = Counter()
         self._bytes_of_epoch: Counter[int] = Counter()
         self._count = 0
 
     def __len__(self) -> int:
         return len(self._replicas)
+
+    def __contains__(self, chunk: ChunkId) -> bool:
+        return any(not self._is_lost(node, chunk) for node in self._replicas.get(chunk, ()))
 
     def hold(self, node: NodeId, replica: Replica) -> None:
         """A datanode holds it; what it held of the chunk before counts no more."""
@@ -111,13 +118,21 @@ class Unclaimed:
     def _is_lost(self, node: NodeId, chunk: ChunkId) -> bool:
         return chunk in self._lost.get(node, ())
 
-    def below(self, floor: ChunkId, limit: int) -> Iterator[tuple[NodeId, Replica]]:
-        """The replicas of up to `limit` chunks below `floor`, lowest first. To be dropped before the next call."""
-        taken: list[ChunkId] = []
-        while self._lowest and self._lowest[0] < floor and len(taken) < limit:
-            chunk = heappop(self._lowest)
-            if chunk in self._replicas and (not taken or taken[-1] != chunk):
-                taken.append(chunk)
+    def below(self, garbage: Garbage, limit: int) -> Iterator[tuple[NodeId, Replica]]:
+        """Return the replicas of up to `limit` chunks that are garbage, lowest first.
+
+        To be dropped before the next call. Of chunks that are kept no more than `limit` are looked at.
+        """
+        taken: dict[ChunkId, None] = {}
+        looks_left = limit
+        while looks_left and len(taken) < limit and (chunk := self._next_below(garbage)) is not None:
+            if chunk not in self._replicas or chunk in taken:
+                continue
+            if garbage.is_kept(chunk):
+                self._set_aside[chunk] = garbage.round
+                looks_left -= 1
+            else:
+                taken[chunk] = None
         for chunk in taken:
             heappush(self._lowest, chunk)
         return (
@@ -126,6 +141,16 @@ class Unclaimed:
             for node, replica in self._replicas[chunk].items()
             if not self._is_lost(node, chunk)
         )
+
+    def _next_below(self, garbage: Garbage) -> ChunkId | None:
+        """Take out the next one that is below the floor and was not kept in this round; it may have gone."""
+        if self._lowest and self._lowest[0] < garbage.floor:
+            return heappop(self._lowest)
+        aside = next(iter(self._set_aside), None)
+        if aside is None or self._set_aside[aside] == garbage.round:
+            return None
+        del self._set_aside[aside]
+        return aside
 
     def replicas(self) -> Iterator[tuple[NodeId, Replica]]:
         """All of them."""

@@ -6,29 +6,39 @@ an older backup. Then our numbers move above all that were ever drawn, and the f
 datanodes hold from the time after the backup is kept. It also remembers the last commit that it has heard of: a
 later one than the metadata had when this coordinator began is missing, and that is kept until an operator accepts
 it. No clock inside: `now_s` is monotonic.
+
+The floor follows what was drawn a while ago, in time that coordinators have served (decision 27): the marks are
+committed, so that it goes on where the coordinator before this one stopped. A writer that lives has its chunks
+kept from the floor; so what is below it and not kept is garbage for good, in whichever order things are heard.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Callable
 
+from peacefs.coordinator.cluster.garbage import Garbage
 from peacefs.protocol.ids import ChunkId, NodeId, Numbering, first_of_epoch
-from peacefs.protocol.limits import write_token_lifetime_s
+from peacefs.protocol.limits import floor_mark_interval_s, floor_step_s_max, unreferenced_chunk_kept_s
 
-from .store import Metadata
+from .store import Metadata, Transaction
 
 
 class Epochs:
     """The numbering of the epoch that this coordinator begins, and the floor that follows it."""
 
-    def __init__(self, metadata: Metadata, *, settled_after_s: float = write_token_lifetime_s) -> None:
+    def __init__(
+        self, metadata: Metadata, now_s: float, *, settled_after_s: float = unreferenced_chunk_kept_s
+    ) -> None:
         self._metadata = metadata
         self._settled_after_s = settled_after_s
+        self._interval_s = min(floor_mark_interval_s, settled_after_s / 4)
+        self._advanced_s = now_s
         #: The last commit of those before us.
         self._found_tx = metadata.tx_durable
         self.numbering = Numbering(metadata.begin_epoch())
         self._accepted: set[NodeId] = set()
-        self._drawn_at: deque[tuple[float, ChunkId]] = deque()
+        self._reader = metadata.reader()
+        self.garbage = Garbage(self._reader.floor(), self._is_needed)
 
     def accept(self, node: NodeId, epoch_seen: int, commit_seen: int = 0) -> bool:
         """To be called before a datanode is told our epoch. True when it shows that the metadata is older.
@@ -51,13 +61,30 @@ class Epochs:
         self._accepted.add(node)
         return True
 
-    def settled(self, now_s: float) -> ChunkId | None:
-        """To be called now and then: the number below which no token lives any more, where there is a new one.
+    def advance(self, now_s: float) -> Callable[[Transaction], ChunkId] | None:
+        """Return the change that lets the floor follow, to be called often; None where it is not due yet.
 
-        Every number drawn a token's lifetime ago is either in the namespace by now or never will be.
+        `advanced` is to be told the outcome when it is committed.
         """
-        self._drawn_at.append((now_s, first_of_epoch(self.numbering.epoch) | self.numbering.drawn))
-        floor = None
-        while self._drawn_at and self._drawn_at[0][0] <= now_s - self._settled_after_s:
-            floor = self._drawn_at.popleft()[1]
-        return floor
+        elapsed_s = now_s - self._advanced_s
+        if elapsed_s < self._interval_s:
+            return None
+        self._advanced_s = now_s
+        # Nobody was heard while this process was held up: that is no silence of writers.
+        elapsed_ms = int(min(elapsed_s, floor_step_s_max) * 1000)
+        drawn = first_of_epoch(self.numbering.epoch) | self.numbering.drawn
+        settled_after_ms = int(self._settled_after_s * 1000)
+
+        def change(tx: Transaction) -> ChunkId:
+            tx.advance_floor(drawn, elapsed_ms, settled_after_ms)
+            return tx.floor()
+
+        return change
+
+    def advanced(self, floor: ChunkId) -> None:
+        """The floor that was committed."""
+        self.garbage = Garbage(floor, self._is_needed, self.garbage.round + 1)
+
+    def _is_needed(self, chunk: ChunkId) -> bool:
+        """Return whether a chunk is kept, or a commit has made it part of a file of which nobody was told yet."""
+        return self._reader.is_kept(chunk) or self._reader.chunk(chunk) is not None

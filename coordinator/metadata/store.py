@@ -206,7 +206,11 @@ class Reader(ABC):
 
     @abstractmethod
     def floor(self) -> ChunkId:
-        """Datanodes may delete chunks below this number that the metadata does not know."""
+        """Datanodes may delete chunks below this number that the metadata does not know and nobody keeps."""
+
+    @abstractmethod
+    def is_kept(self, chunk: ChunkId) -> bool:
+        """Return whether somebody still needs a chunk that no file refers to: see `Transaction.keep_chunk`."""
 
     @abstractmethod
     def floor_held(self) -> bool:
@@ -381,12 +385,24 @@ class Transaction(Reader):
         """Raises the floor unless it is held; never lowers it."""
 
     @abstractmethod
+    def keep_chunk(self, chunk: ChunkId, for_ms: int) -> None:
+        """Keep a chunk that no file refers to from being garbage for so much served time from now on."""
+
+    @abstractmethod
+    def advance_floor(self, drawn: ChunkId, elapsed_ms: int, settled_after_ms: int) -> None:
+        """Count time in which a coordinator served; all numbers up to `drawn` have been drawn by now.
+
+        Raises the floor, unless it is held, to what had been drawn `settled_after_ms` of such time ago, and lets
+        go of chunks that have been kept for long enough.
+        """
+
+    @abstractmethod
     def accept_lost_commits(self) -> bool:
         """Gives up the commits that are missing; the floor stays held. Whether there were any."""
 
     @abstractmethod
     def release_floor(self) -> bool:
-        """Lets the floor rise again. Whether it was held."""
+        """Let the floor rise again, by what is drawn from now on; return whether it was held."""
 
 
 class Metadata(ABC):

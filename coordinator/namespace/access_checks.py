@@ -9,7 +9,7 @@ passes.
     status                         x
     list                           x             r and x on a directory
     content summary                x             r and x on every directory below
-    open, block locations          x             r
+    open, block locations          x             r, and again while the file is read
     create                         x             w on the deepest directory that exists; w on what it replaces
     mkdirs                         x             w on the deepest directory that exists, if anything is missing
     delete                         x             w on the parent, sticky bit; all on full directories below
@@ -27,7 +27,7 @@ from collections.abc import Generator, Sequence
 from typing import NamedTuple
 
 from peacefs.coordinator.metadata.model import Inode, InodeId, Kind, RenameMode
-from peacefs.coordinator.metadata.store import Reader, Transaction
+from peacefs.coordinator.metadata.store import ROOT, Reader, Transaction
 from peacefs.protocol.errors import AccessDenied
 from peacefs.protocol.limits import list_page_entries
 
@@ -106,6 +106,18 @@ def check_access(reader: Reader, path: NamespacePath, caller: Caller, access: Ac
     """For what is done to the inode itself."""
     if passed := _pass(reader, path, caller):
         passed.need_on_target(access)
+
+
+def check_open_file(reader: Reader, inode: InodeId, caller: Caller) -> None:
+    """To read on in a file that was opened: as its name is now. In a deleted tree only its own rights count."""
+    if caller.is_superuser:
+        return
+    entries = reader.ancestors(inode)
+    path = NamespacePath(tuple(name for _parent, name in entries))
+    if entries and entries[0][0] == ROOT:
+        check_access(reader, path, caller, Access.READ)
+    elif (found := reader.inode(inode)) is not None and not caller.may(found, Access.READ):
+        raise refusal(caller, Access.READ, path, found)
 
 
 def check_list(reader: Reader, path: NamespacePath, caller: Caller) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from peacefs.coordinator.metadata.model import ChunkRecord, Inode, InodeId, Kind, Usage
 from peacefs.coordinator.metadata.store import Reader, Transaction
 from peacefs.protocol.errors import AccessDenied, BadRequest, FileAlreadyExists, FileNotFound
+from peacefs.protocol.ids import ChunkId
 from peacefs.protocol.limits import replication_default, replication_max
 from peacefs.protocol.messages import WrittenChunk
 
@@ -113,15 +114,34 @@ def complete_file(tx: Transaction, file: FileToComplete, now_ms: int) -> Publica
 
 
 def check_not_garbage(reader: Reader, path: object, chunks: Sequence[WrittenChunk]) -> None:
-    """Raises AccessDenied for chunks below the floor: datanodes may have been told to delete them.
+    """Raise AccessDenied for chunks below the floor that are not kept: datanodes may have deleted them."""
+    if any(is_garbage(reader, chunk.chunk) for chunk in chunks):
+        raise _given_to_garbage(path)
 
-    A token that allows as much has expired, unless a clock was set back in its lifetime.
+
+def keep_chunks(tx: Transaction, path: object, chunks: Sequence[ChunkId], for_ms: int) -> None:
+    """Keep chunks that are being written, or were, for a file that is not published yet, for so much longer.
+
+    Raises AccessDenied when its writer was silent for so long that one of them counts as garbage.
     """
-    floor = reader.floor()
-    if any(chunk.chunk < floor for chunk in chunks):
-        raise AccessDenied(
-            f"the leave to write {path} has expired, and what was written for it counts as garbage; write it again"
-        )
+    for chunk in chunks:
+        if is_garbage(tx, chunk):
+            if tx.chunk(chunk) is not None:
+                continue
+            raise _given_to_garbage(path)
+        tx.keep_chunk(chunk, for_ms)
+
+
+def is_garbage(reader: Reader, chunk: ChunkId) -> bool:
+    """Return whether a chunk may be deleted, unless it is part of a file."""
+    return chunk < reader.floor() and not reader.is_kept(chunk)
+
+
+def _given_to_garbage(path: object) -> AccessDenied:
+    return AccessDenied(
+        f"the writer of {path} was not heard of for too long, and what was written for it counts as garbage; "
+        "write it again"
+    )
 
 
 def _given_up(replaced: Inode | None) -> Usage:

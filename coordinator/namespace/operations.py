@@ -47,6 +47,7 @@ from .create import (
     check_allocation,
     check_create,
     complete_file,
+    keep_chunks,
 )
 from .directories import make_directories, only_mode_bits
 from .paths import NamespacePath, check_creatable
@@ -85,6 +86,7 @@ __all__ = [
     "delete",
     "existing_file",
     "is_repeated_concat",
+    "keep_chunks",
     "layout",
     "lease_published",
     "list_page",

@@ -21,7 +21,7 @@ from peacefs.coordinator.namespace.resolution import check_writer
 from peacefs.coordinator.namespace.snapshots import changeable_path
 from peacefs.protocol.errors import NoDatanodes, PeacefsError
 from peacefs.protocol.ids import ChunkId
-from peacefs.protocol.limits import write_token_lifetime_s
+from peacefs.protocol.limits import read_token_renewable_s, write_token_lifetime_s
 from peacefs.protocol.messages import AbandonLease, Done, FlushFile, Leased, RenewLease, TakeLease, WrittenChunk
 from peacefs.protocol.request_ids import new_request_id
 from peacefs.protocol.tokens import FileAppend, FileLease, FileWrite
@@ -194,7 +194,14 @@ class Appending:
 
     async def _add(self, wanted: namespace.AppendToComplete) -> namespace.Publication:
         """What a reader may still read by a layout that it has goes when that has expired."""
-        publication = await self._at.commit(lambda tx: namespace.complete_append(tx, wanted, self._at.now_ms()))
+
+        def change(tx: Transaction) -> namespace.Publication:
+            publication = namespace.complete_append(tx, wanted, self._at.now_ms())
+            for record in publication.freed:
+                tx.keep_chunk(record.chunk, int(read_token_renewable_s * 1000))
+            return publication
+
+        publication = await self._at.commit(change)
         self._at.free(self._superseded.add(self._at.monotonic(), publication.freed))
         return replace(publication, freed=[])
 

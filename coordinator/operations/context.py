@@ -16,7 +16,7 @@ from peacefs.coordinator.namespace.permissions import Callers
 from peacefs.coordinator.namespace.retry_cache import A, Applied, Asked, once
 from peacefs.protocol.errors import SafeMode
 from peacefs.protocol.ids import Numbering
-from peacefs.protocol.limits import startup_hold_s, startup_waiting_max
+from peacefs.protocol.limits import read_token_lifetime_s, startup_hold_s, startup_waiting_max
 from peacefs.protocol.tokens import Signer
 
 T = TypeVar("T")
@@ -45,6 +45,8 @@ class Workplace:
     monotonic: Callable[[], float] = time.monotonic
     wall_clock: Callable[[], float] = time.time
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    #: How long a reader goes on before its rights are looked at again.
+    read_token_lifetime_s: float = read_token_lifetime_s
     waiting_max: int = startup_waiting_max
 
     _waiting: set[object] = field(default_factory=set, init=False)

@@ -1,8 +1,9 @@
 """Chunks that a writer has replaced by larger ones with the same bytes, until nobody can read them any more. Pure.
 
-A reader that has the layout of a file goes on reading by it. So their replicas are dropped a read token's lifetime
-after the commit that replaced them. A coordinator that restarts has forgotten them: datanodes hold them then for
-no file, and they go when they are below the floor.
+A reader that has the layout of a file goes on reading by it. So their replicas are dropped, after the commit that
+replaced them, as late as a token may be renewed that was given before. A coordinator that restarts has forgotten
+them: datanodes hold them then for no file, and they are kept by that commit for as long
+(`Transaction.keep_chunk`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from peacefs.coordinator.metadata.model import ChunkRecord
-from peacefs.protocol.limits import read_token_lifetime_s, superseded_chunks_max
+from peacefs.protocol.limits import read_token_renewable_s, superseded_chunks_max
 
 
 class Superseded:
@@ -28,6 +29,6 @@ class Superseded:
     def due(self, now_s: float) -> list[ChunkRecord]:
         """What has waited for long enough."""
         due = []
-        while self._waiting and now_s - self._waiting[0][0] >= read_token_lifetime_s:
+        while self._waiting and now_s - self._waiting[0][0] >= read_token_renewable_s:
             due.append(self._waiting.popleft()[1])
         return due

@@ -6,8 +6,8 @@ from peacefs.coordinator.cluster.membership import Node
 from peacefs.coordinator.scheduling.write_sets import InFlight
 from peacefs.protocol.errors import NoDatanodes
 from peacefs.protocol.ids import ChunkId, NodeId
-from peacefs.protocol.limits import grant_open_s, write_token_lifetime_s
-from peacefs.protocol.messages import Allocated, GrantedChunk
+from peacefs.protocol.limits import chunk_begin_s, grant_open_s, write_token_lifetime_s
+from peacefs.protocol.messages import Allocated, GrantedChunk, Hop
 from peacefs.protocol.tokens import ChunkWrite, FirstChunk
 
 from .context import Workplace
@@ -37,13 +37,14 @@ class Placing:
             self._at.monotonic(), chunk, writer_host, replication, exclude, write_token_lifetime_s
         )
         self._at.cluster.abandonment.hand(chunk, writer)
-        ids, head = [node.id for node in nodes], nodes[0]
+        # Who comes later is given another: this one may be garbage before its writer can say that it is kept.
+        begin_by_s = self._at.wall_clock() + chunk_begin_s
+        hops, head = [node.hop for node in nodes], nodes[0]
         if is_shown:
-            expires_s = self._at.wall_clock() + write_token_lifetime_s
-            token = self._at.signer.sign(FirstChunk(expires_s, chunk, version, ids, head.registration.process))
+            token = self._at.signer.sign(FirstChunk(begin_by_s, chunk, version, hops, head.registration.process))
         else:
-            token = self.write_token(chunk, version, ids)
-        return Allocated(chunk, version, [node.hop for node in nodes], token), head
+            token = self._at.signer.sign(ChunkWrite(begin_by_s, chunk, version, hops))
+        return Allocated(chunk, version, hops, token), head
 
     def place_ahead(self, replication: int, writer_host: str | None, writer: str) -> Allocated | None:
         """A chunk for a file that `writer` may come with soon; none where that cannot be now."""
@@ -61,14 +62,14 @@ class Placing:
         if len(hops) != len(grant.nodes):
             return None
         use_by_s = at.wall_clock() + grant.granted_s + grant_open_s - at.monotonic()
-        token = ChunkWrite(use_by_s, grant.chunk, grant.version, list(grant.nodes), grant.number)
+        token = ChunkWrite(use_by_s, grant.chunk, grant.version, hops, grant.number)
         allocated = Allocated(grant.chunk, grant.version, hops, at.signer.sign(token))
         return GrantedChunk(grant.index, at.numbering.epoch, grant.number, allocated)
 
-    def write_token(self, chunk: ChunkId, version: int, nodes: list[NodeId]) -> str:
-        """Leave to write a version of a chunk through these nodes."""
+    def write_token(self, chunk: ChunkId, version: int, pipeline: list[Hop]) -> str:
+        """Leave to copy a version of a chunk through these nodes as they are now, or to measure them with one."""
         expires_s = self._at.wall_clock() + write_token_lifetime_s
-        return self._at.signer.sign(ChunkWrite(expires_s=expires_s, chunk=chunk, version=version, nodes=nodes))
+        return self._at.signer.sign(ChunkWrite(expires_s, chunk, version, pipeline))
 
     def nodes_by_http_name(self, names: frozenset[str]) -> frozenset[NodeId]:
         """The datanodes that a client calls `host:port`."""

@@ -38,7 +38,7 @@ class Probing:
             raise Overloaded(f"{probes_max} chunks that measure the network are under way; try again in a while")
         if len(set(pipeline)) < len(pipeline):
             raise BadRequest("a datanode is in the pipeline twice")
-        hops = [self._at.cluster.hop(node) for node in pipeline if self._is_alive(node)]
+        hops = [hop for node in pipeline if self._is_alive(node) and (hop := self._at.cluster.hop(node))]
         if len(hops) < len(pipeline):
             dead = next(node for node in pipeline if not self._is_alive(node))
             raise NoDatanodes(f"no datanode {dead} is alive")
@@ -47,8 +47,8 @@ class Probing:
         return Allocated(
             chunk=chunk,
             version=version,
-            pipeline=[hop for hop in hops if hop is not None],
-            token=self._placing.write_token(chunk, version, list(pipeline)),
+            pipeline=hops,
+            token=self._placing.write_token(chunk, version, hops),
         )
 
     def _is_alive(self, node_id: NodeId) -> bool:

@@ -2,6 +2,9 @@
 
 An open looks once: the chunks, and so the length, are those of one moment, and the token holds on to them. Nothing
 that is looked up later with the token can be another file, or another version of it.
+
+Leave is short: a datanode takes a token for `read_token_lifetime_s`, then its bearer comes here, and the rights of
+the user to whom it was given are checked again (decision 29).
 """
 
 from __future__ import annotations
@@ -11,17 +14,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
+from msgspec.structs import replace
 
 from peacefs.coordinator.cluster.membership import Node, State
-from peacefs.coordinator.metadata.model import FileChunk, FileStatus, Kind
+from peacefs.coordinator.metadata.model import FileChunk, FileStatus, InodeId, Kind
 from peacefs.coordinator.metadata.store import ROOT
 from peacefs.coordinator.namespace import access_checks, snapshots
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.permissions import Access
-from peacefs.protocol.errors import ChunkUnavailable, FileChanged, FileNotFound, PathError, PathIsDirectory
+from peacefs.protocol.errors import (
+    AccessDenied,
+    ChunkUnavailable,
+    FileChanged,
+    FileNotFound,
+    PathError,
+    PathIsDirectory,
+)
 from peacefs.protocol.ids import ChunkId
-from peacefs.protocol.limits import read_token_chunks_max, read_token_lifetime_s
+from peacefs.protocol.limits import read_token_chunks_max, read_token_renewable_s
 from peacefs.protocol.messages import ChunkLayout, Done, GetLayout, Hop, Layout, Replica, ReportCorrupt, Usage
 from peacefs.protocol.tokens import ChunkRead, FileRead, FileVersion
 
@@ -34,10 +45,9 @@ class OpenTicket:
 
     http_host: str
     http_port: int
+    #: With the layout of a file of one chunk; the datanode would have to ask for it.
     token: str
     length: int
-    #: Of a file of one chunk; the datanode would have to ask for it.
-    layout: Layout | None
     block_bytes: int
 
 
@@ -90,33 +100,75 @@ class Reading:
         file = await self._opened(path, user)
         chunks = file.chunks
         node = self._gateway_for(file.path, chunks, client_host, exclude, offset)
-        token = self._at.signer.sign(self._read_token(file, user))
-        layout = self._layout(chunks, node.registration.data_host, first=node) if len(chunks) == 1 else None
-        http = node.registration
+        at_tx, http = file.at_tx, node.registration
+        places = self._places(chunks, http.data_host, first=node) if len(chunks) == 1 else None
+        token = self._read_token(file.path, file.status.inode, user, _version(chunks), at_tx, places)
         length, block_bytes = file.status.length, file.status.block_bytes
-        return OpenTicket(http.http_host, http.http_port, token, length, layout, block_bytes)
+        return OpenTicket(http.http_host, http.http_port, self._at.signer.sign(token), length, block_bytes)
 
     async def open_direct(self, path: str, user: str, client_host: str | None) -> tuple[str, Layout, FileStatus]:
         """For our own client, which reads from datanodes itself: the token, the layout, the status."""
         file = await self._opened(path, user)
-        layout = self._layout(file.chunks, client_host)
-        return self._at.signer.sign(self._read_token(file, user)), layout, file.status
+        token = self._read_token(file.path, file.status.inode, user, _version(file.chunks), file.at_tx)
+        layout = self._layout(token, self._places(file.chunks, client_host))
+        return self._at.signer.sign(token), layout, file.status
 
     async def layout(self, wanted: GetLayout, reader_host: str | None) -> Layout:
-        """Where the chunks of an open file are now: of the version that was opened, and of no other.
+        """Where the chunks of an open file are now, of the version that was opened alone, and its token renewed.
 
-        Raises FileNotFound for a file that was deleted, and FileChanged for one that was replaced or changed, once
-        nobody has that version any more.
+        With `wanted.held`, of that chunk only. Raises AccessDenied if its user may not read it any more,
+        TokenExpired, and FileNotFound for a file that was deleted or FileChanged for one that was replaced or
+        changed, once nobody has that version any more.
         """
-        token = self._at.signer.verify(wanted.token, FileRead, self._at.wall_clock())
+        token = self._at.signer.verify_reader(wanted.token, self._at.wall_clock())
         await self._at.until_ready()
-        opened = token.opened
-        are_told = len(opened.chunks) == opened.count
-        chunks = [FileChunk(*each) for each in opened.chunks] if are_told else self._chunks_opened(token)
-        layout = self._layout(chunks, reader_host)
-        if are_told and not all(chunk.replicas for chunk in layout.chunks):
+        renewed = self._renewed(token)
+        if wanted.held:
+            chunks = [self._held_chunk(token, wanted.held)]
+        elif len(token.opened.chunks) == token.opened.count:
+            chunks = [FileChunk(*each) for each in token.opened.chunks]
+        else:
+            chunks = self._chunks_opened(token)
+        places = self._places(chunks, reader_host)
+        if not all(place.replicas for place in places):
             self._check_unchanged(token, chunks)
-        return layout
+        return replace(self._layout(renewed, places), token=self._at.signer.sign(renewed))
+
+    def _renewed(self, token: FileRead) -> FileRead:
+        """The token with a new lifetime, after a look at its user's rights.
+
+        A file that was deleted or replaced has none any more; whoever has it open may read on for as long as the
+        token lives.
+        """
+        caller, reader = self._at.callers.of(token.user), self._at.reader
+        try:
+            with reader.view():
+                if token.at_tx is None:
+                    access_checks.check_open_file(reader, token.inode, caller)
+                else:
+                    # Rights in a snapshot never change; those on the way to it may.
+                    access_checks.check_way_to_snapshots(reader, parse_path(token.path), caller)
+                    reader = reader.at(token.at_tx, ROOT)
+                namespace.status_of_inode(reader, token.inode)
+        except FileNotFound:
+            if token.expires_s < self._at.wall_clock():
+                self._check_not_replaced(token)
+                raise
+            return token
+        return self._read_token(token.path, token.inode, token.user, token.opened, token.at_tx)
+
+    def _held_chunk(self, token: FileRead, held: str) -> FileChunk:
+        """A chunk that was opened, or belonged to the file when the reader was told of it."""
+        leave = self._at.signer.verify_even_late(held, ChunkRead)
+        if leave.inode != token.inode:
+            raise AccessDenied("the chunk was given to a reader of another file")
+        for each in token.opened.chunks:
+            if each[0] == leave.chunk:
+                return FileChunk(*each)
+        state = self._at.cluster.chunks.get(leave.chunk)
+        if state is None:
+            raise self._changed(token)
+        return FileChunk(state.chunk, state.version, state.length)
 
     async def report_corrupt(self, report: ReportCorrupt) -> Done:
         """A reader met bad bytes; the datanode is asked to check."""
@@ -160,15 +212,34 @@ class Reading:
         assert sum(chunk.length for chunk in chunks) == status.length, f"{path} is not as long as its chunks"
         return _OpenedFile(path, status, chunks, place.snapshot.at_tx if place.snapshot else None)
 
-    def _read_token(self, file: _OpenedFile, user: str) -> FileRead:
+    def _read_token(
+        self,
+        path: str,
+        inode: InodeId,
+        user: str,
+        opened: FileVersion,
+        at_tx: int | None,
+        chunks: list[ChunkLayout] | None = None,
+    ) -> FileRead:
+        now_s = self._at.wall_clock()
         return FileRead(
-            expires_s=self._at.wall_clock() + read_token_lifetime_s,
-            path=file.path,
-            inode=file.status.inode,
+            expires_s=now_s + self._at.read_token_lifetime_s,
+            path=path,
+            inode=inode,
             user=user,
-            opened=_version(file.chunks),
-            at_tx=file.at_tx,
+            opened=opened,
+            renewable_until_s=now_s + read_token_renewable_s,
+            at_tx=at_tx,
+            chunks=chunks,
         )
+
+    def _layout(self, token: FileRead, places: Sequence[ChunkLayout]) -> Layout:
+        """The chunks, of one look-up, tell the length too: the file may be extended or cut meanwhile."""
+        sign = self._at.signer.sign
+        chunks = [
+            replace(place, token=sign(ChunkRead(token.expires_s, place.chunk, token.inode))) for place in places
+        ]
+        return Layout(sum(chunk.length for chunk in chunks), chunks)
 
     def _chunks_opened(self, token: FileRead) -> list[FileChunk]:
         """The chunks of a file that are too many for its token; of a file that was extended since, the first."""
@@ -208,25 +279,14 @@ class Reading:
     def _changed(token: FileRead) -> FileChanged:
         return FileChanged(f"{token.path} was changed or replaced since it was opened; open it again")
 
-    def _layout(self, chunks: Sequence[FileChunk], reader_host: str | None, first: Node | None = None) -> Layout:
-        """The chunks, of one look-up, tell the length too: the file may be extended or cut meanwhile.
-
-        The replica on `first` comes first.
-        """
-        expires_s = self._at.wall_clock() + read_token_lifetime_s
-        return Layout(
-            sum(chunk.length for chunk in chunks),
-            [
-                ChunkLayout(
-                    chunk.chunk,
-                    chunk.version,
-                    chunk.length,
-                    self._at.signer.sign(ChunkRead(expires_s=expires_s, chunk=chunk.chunk)),
-                    self._hops(chunk.chunk, reader_host, first),
-                )
-                for chunk in chunks
-            ],
-        )
+    def _places(
+        self, chunks: Sequence[FileChunk], reader_host: str | None, first: Node | None = None
+    ) -> list[ChunkLayout]:
+        """Where the chunks are, without leave to read them; the replica on `first` comes first."""
+        return [
+            ChunkLayout(chunk.chunk, chunk.version, chunk.length, "", self._hops(chunk.chunk, reader_host, first))
+            for chunk in chunks
+        ]
 
     def _hops(self, chunk: ChunkId, reader_host: str | None, first: Node | None) -> list[Hop]:
         nodes = self._at.cluster.locations(chunk, reader_host)

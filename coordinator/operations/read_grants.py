@@ -9,7 +9,6 @@ from peacefs.coordinator.scheduling.read_scheduler import ReadWish, RecoveryRead
 from peacefs.coordinator.scheduling.scheduler import Scheduling
 from peacefs.protocol.limits import grant_hold_s
 from peacefs.protocol.messages import ReadsScheduled, StateReads
-from peacefs.protocol.tokens import FileRead
 
 from .context import Workplace
 
@@ -24,7 +23,7 @@ class ReadDesk:
 
     async def state(self, wanted: StateReads) -> ReadsScheduled:
         """Which of its chunks a reader may read now, and where. Raises AccessDenied, BadRequest, Overloaded."""
-        self._at.signer.verify(wanted.token, FileRead, self._at.wall_clock())
+        self._at.signer.verify_reader(wanted.token, self._at.wall_clock())
         alive = {node.id for node in self._at.cluster.members.alive()}
         wish = ReadWish(
             reader=wanted.reader,

@@ -16,11 +16,15 @@ from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.resolution import check_writer
 from peacefs.coordinator.namespace.retry_cache import check_request_id
 from peacefs.coordinator.namespace.snapshots import changeable_path
-from peacefs.protocol.errors import AccessDenied, BadRequest, NoDatanodes, PeacefsError
-from peacefs.protocol.ids import ChunkId, NodeId
+from peacefs.protocol.errors import AccessDenied, BadRequest, ChunkUnavailable, NoDatanodes, PeacefsError
+from peacefs.protocol.ids import ChunkId, NodeId, epoch_of, show
 from peacefs.protocol.limits import (
     checksum_block_bytes,
     chunk_bytes_max,
+    hearsay_believed_s,
+    heartbeat_interval_s,
+    kept_chunks_per_call,
+    unreferenced_chunk_kept_s,
     write_token_lifetime_s,
 )
 from peacefs.protocol.messages import (
@@ -28,8 +32,11 @@ from peacefs.protocol.messages import (
     Allocated,
     Completed,
     CompleteFile,
+    Done,
     Flushed,
     FlushFile,
+    Hop,
+    KeepChunks,
     PublishFile,
     WrittenChunk,
 )
@@ -134,11 +141,20 @@ class Writing:
         allocated, _head = self._placing.place(token.replication, writer_host, frozenset(wanted.exclude), writer)
         return allocated
 
+    async def keep(self, wanted: KeepChunks) -> Done:
+        """A writer still holds chunks that are part of no file yet. Raises AccessDenied, BadRequest."""
+        token = self._at.signer.verify_for_writing(wanted.token, self._at.wall_clock())
+        if len(wanted.chunks) > kept_chunks_per_call:
+            raise BadRequest(f"one call keeps {kept_chunks_per_call} chunks at most, not {len(wanted.chunks)}")
+        for_ms = int(unreferenced_chunk_kept_s * 1000)
+        await self._at.commit(lambda tx: namespace.keep_chunks(tx, token.path, wanted.chunks, for_ms))
+        return Done()
+
     async def complete(self, wanted: CompleteFile, writer_host: str | None) -> Completed:
         """Creates the name and publishes the file, or extends the one that is there, in one commit."""
         token = self._at.signer.verify_for_writing(wanted.token, self._at.wall_clock())
         check_request_id(wanted.ahead)
-        self._verify(wanted.chunks)
+        await self._verify(wanted.chunks)
         writer = writer_of(token)
         with self._publishing(writer, wanted.chunks):
             if isinstance(token, FileLease):
@@ -160,7 +176,7 @@ class Writing:
         leave = self._at.signer.verify(wanted.token, ChunkWrite, self._at.wall_clock())
         if (leave.chunk, leave.version) != (wanted.chunk.chunk, wanted.chunk.version):
             raise AccessDenied("the token is for another chunk than the one that is to be published")
-        self._verify(chunks)
+        await self._verify(chunks)
         writer = writer_with(file.request_id)
         with self._publishing(writer, chunks):
             made = namespace.FileToComplete(
@@ -198,7 +214,7 @@ class Writing:
     async def flush(self, wanted: FlushFile, writer_host: str | None) -> Flushed:
         """As `complete`, but the writer goes on, as the holder of the file's lease."""
         token = self._at.signer.verify_for_writing(wanted.token, self._at.wall_clock())
-        self._verify(wanted.chunks)
+        await self._verify(wanted.chunks)
         with self._publishing(writer_of(token), wanted.chunks):
             if isinstance(token, FileLease):
                 renewed, publication = await self._appending.flush(token, wanted)
@@ -252,12 +268,26 @@ class Writing:
         if spare:
             self._at.send(self._at.cluster.given_up(spare, writer))
 
-    def _verify(self, chunks: Sequence[WrittenChunk]) -> None:
+    async def _verify(self, chunks: Sequence[WrittenChunk]) -> None:
         for chunk in chunks:
             if not chunk.receipts:
                 raise BadRequest("a chunk without receipts is on no datanode; write it again")
             for receipt in chunk.receipts:
                 self._at.signer.verify_receipt(receipt, chunk.chunk, chunk.version, chunk.length, chunk.checksum)
+        if self._at.reader.floor_held():
+            await self._find_again([chunk.chunk for chunk in chunks])
+
+    async def _find_again(self, chunks: Sequence[ChunkId]) -> None:
+        """What a coordinator before a restore gave to garbage is not on record: its chunks have to be there.
+
+        Raises ChunkUnavailable.
+        """
+        before = [chunk for chunk in chunks if epoch_of(chunk) != self._at.numbering.epoch]
+        deadline_s = self._at.monotonic() + hearsay_believed_s
+        while missing := [chunk for chunk in before if not self._at.cluster.is_held(chunk)]:
+            if self._at.monotonic() >= deadline_s:
+                raise ChunkUnavailable(f"no datanode has chunk {show(missing[0])}; write its data again")
+            await self._at.sleep(heartbeat_interval_s / 4)
 
     def _take_in(
         self, path: str, replication: int, chunks: Sequence[WrittenChunk], publication: namespace.Publication
@@ -270,9 +300,9 @@ class Writing:
         if fewest < replication:
             log.warning("%s was written to %d of %d replicas; repair follows", path, fewest, replication)
 
-    def write_token(self, chunk: ChunkId, version: int, nodes: list[str]) -> str:
+    def write_token(self, chunk: ChunkId, version: int, pipeline: list[Hop]) -> str:
         """Leave to copy a version of a chunk to these nodes."""
-        return self._placing.write_token(chunk, version, nodes)
+        return self._placing.write_token(chunk, version, pipeline)
 
     def _publish(self, tx: Transaction, file: namespace.FileToComplete) -> namespace.Publication:
         """The caller's rights are looked at again: what the path leads through may be another's by now."""

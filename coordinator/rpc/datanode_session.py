@@ -41,6 +41,7 @@ from peacefs.protocol.messages import (
     Message,
     Register,
     Registered,
+    ReplicasProven,
     ReportAgain,
     ReportChunks,
 )
@@ -52,6 +53,10 @@ if TYPE_CHECKING:
     from .server import NodeServer
 
 log = logging.getLogger("peacefs.coordinator")
+
+
+#: What orders and questions are answered with.
+_ANSWERS = Done | Failure | DiskBalance | ReplicasProven
 
 
 class NodeLink(asyncio.Protocol):
@@ -173,7 +178,7 @@ class NodeLink(asyncio.Protocol):
         if self._peer.role == "agent" or isinstance(message, AgentBeat):
             self._hear_agent(message, frame.tag)
             return
-        answered = self._asked.pop(frame.tag, None) if isinstance(message, Done | Failure | DiskBalance) else None
+        answered = self._asked.pop(frame.tag, None) if isinstance(message, _ANSWERS) else None
         if answered is not None:
             answered(message)
         elif isinstance(message, Register | ReportChunks | Heartbeat):

@@ -18,6 +18,7 @@ from peacefs.protocol.messages import (
     Failure,
     FlushFile,
     GetLayout,
+    KeepChunks,
     Message,
     Opened,
     OpenFile,
@@ -35,7 +36,9 @@ from .audited_calls import AuditedCalls
 
 log = logging.getLogger("peacefs.coordinator")
 
-_WITH_A_TOKEN = (AllocateChunk, CompleteFile, RenewLease, AbandonLease, GetLayout, ReportCorrupt, StateWriteSet)
+_WITH_A_TOKEN = (
+    *(AllocateChunk, CompleteFile, KeepChunks, RenewLease, AbandonLease, GetLayout, ReportCorrupt, StateWriteSet),
+)
 #: What datanodes ask, as clients that live in them.
 CALLS_OF_DATANODES = (*_WITH_A_TOKEN, TakeLease, StreamEnded, StreamsFound)
 #: What clients ask, who are who they say they are, as over HTTP.
@@ -97,6 +100,8 @@ async def _carry_out(files: Files, message: Message, host: str | None) -> Messag
             return await files.writing.flush(message, host)
         case TakeLease():
             return await files.appending.take_lease(message, host)
+        case KeepChunks():
+            return await files.writing.keep(message)
         case RenewLease():
             return await files.appending.renew(message)
         case AbandonLease():

@@ -15,6 +15,7 @@ from typing import Any
 
 from peacefs.coordinator.cluster.commands import Order
 from peacefs.coordinator.cluster.core import Cluster
+from peacefs.coordinator.cluster.possession import Question
 from peacefs.coordinator.cluster.repair import Copy
 from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.supervision.service import Supervising
@@ -121,7 +122,7 @@ class NodeServer:
             if link is not None:
                 link.write(order.message)
 
-    def start_copy(self, copy: Copy, token: str) -> None:
+    def start_copy(self, copy: Copy) -> None:
         """Tells a source to copy a chunk; its answer goes back to the core."""
         target = self.cluster.hop(copy.target)
         link = self._links.get(copy.source)
@@ -130,10 +131,19 @@ class NodeServer:
             return
         log.info("copying chunk %s from %s to %s", show(copy.chunk), copy.source, copy.target)
         self.files.schedule.copy_begins(copy.chunk, copy.source, copy.target)
+        token = self.files.writing.write_token(copy.chunk, copy.version, [target])
         link.ask(
             ReplicateChunk(copy.chunk, copy.version, [target], token, copy.bytes_per_second),
             lambda reply: self._copied(copy, reply),
         )
+
+    def ask_for_proof(self, question: Question) -> None:
+        """Has a datanode show what it holds; its answer goes back to the core."""
+        link = self._links.get(question.node)
+        if link is None:
+            self.cluster.proven(question, Failure("PeerUnreachable", f"{question.node} is not connected"))
+        else:
+            link.ask(question.message, lambda reply: self.cluster.proven(question, reply))
 
     async def ask(self, node: NodeId, message: Message) -> Message:
         """What a datanode answers at once. Raises BadRequest if it is not connected, PeerTimeout, its Failure."""

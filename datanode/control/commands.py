@@ -1,4 +1,4 @@
-"""What the coordinator orders a datanode to do, as participants: copy, drop, verify."""
+"""What the coordinator orders a datanode to do, as participants: copy, drop, verify, prove."""
 
 from __future__ import annotations
 
@@ -10,22 +10,25 @@ from peacefs.protocol.messages import (
     Done,
     Failure,
     Message,
+    ProveReplicas,
     Replica,
     ReplicateChunk,
     VerifyChunks,
 )
 from peacefs.protocol.runtime import effects as fx
 
+from .prover import Prover
 from .replicator import Replicator
 
 
 class Orders:
     """Obeys orders; what comes of them is told by the answer and by the next heartbeat."""
 
-    def __init__(self, store: ReplicaStore, changes: Changes, replicator: Replicator) -> None:
+    def __init__(self, store: ReplicaStore, changes: Changes, replicator: Replicator, prover: Prover) -> None:
         self._store = store
         self._changes = changes
         self._replicator = replicator
+        self._prover = prover
 
     def obey(self, order: Message) -> fx.Steps[Message]:
         """The answer to an order; a fault becomes a Failure."""
@@ -35,6 +38,8 @@ class Orders:
                     yield from self._replicator.replicate(order)
                 case DeleteChunks():
                     yield from self._delete(order.replicas)
+                case ProveReplicas():
+                    return (yield from self._prover.prove(order))
                 case VerifyChunks():
                     yield from self._verify(order.replicas)
                 case _:

@@ -49,6 +49,7 @@ from peacefs.protocol.messages import (
     HeartbeatAck,
     Message,
     Pace,
+    ProveReplicas,
     Register,
     Registered,
     Replica,
@@ -66,7 +67,7 @@ from peacefs.protocol.service.tls import TlsIdentity
 log = logging.getLogger("peacefs.datanode")
 
 Respond = Callable[[Message], None]
-_ORDERS = ReplicateChunk | DeleteChunks | VerifyChunks
+_ORDERS = ReplicateChunk | DeleteChunks | VerifyChunks | ProveReplicas
 
 
 class Datanode(Protocol):

@@ -11,12 +11,14 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 from urllib.parse import quote
+
+from msgspec.structs import replace
 
 from peacefs.client.transfer.file_appender import append_file
 from peacefs.client.transfer.file_reader import FileReader
@@ -30,12 +32,12 @@ from peacefs.protocol.errors import (
     PeacefsError,
     PeerUnreachable,
 )
-from peacefs.protocol.messages import GetLayout, Layout, Leased, TakeLease
+from peacefs.protocol.messages import ChunkLayout, GetLayout, Layout, Leased, TakeLease
 from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
 from peacefs.protocol.service.client_shares import client_of
 from peacefs.protocol.service.metrics import CONTENT_TYPE, exposition
-from peacefs.protocol.tokens import FileAppend, FileRead, FileWrite, Signer
+from peacefs.protocol.tokens import ChunkRead, FileAppend, FileRead, FileWrite, Signer
 from peacefs.protocol.webhdfs.answers import Answer, empty_answer, fault_answer, json_answer, send_answer
 from peacefs.protocol.webhdfs.query import is_webhdfs
 from peacefs.protocol.webhdfs.redirects import ExtendFile, ReadFile, SumFile, WriteFile, parse_redirected
@@ -51,6 +53,8 @@ from .upload import Upload, body_pieces
 
 log = logging.getLogger("peacefs.gateway")
 T = TypeVar("T")
+#: Raises AccessDenied if a request is not of the user whom its read token was given to.
+CheckBearer = Callable[[Scope, str], None]
 #: What takes an upload's bytes from its stream, on a thread.
 Writer = Callable[[Upload], fx.Steps[WriteStats]]
 
@@ -72,6 +76,10 @@ class GatewayLimits:
     patience_s: float = limits.gateway_patience_s
 
 
+def believe_bearer(scope: Scope, user: str) -> None:
+    """With simple authentication a token is good for whoever has it."""
+
+
 class Gateway:
     """One a datanode. To be made on the event loop that serves it, and closed after the server has ended."""
 
@@ -86,7 +94,9 @@ class Gateway:
         *,
         wall_clock: Callable[[], float] = time.time,
         bounds: GatewayLimits | None = None,
+        check_bearer: CheckBearer = believe_bearer,
     ) -> None:
+        self._check_bearer = check_bearer
         self._signer = signer
         self._driver = driver
         self._grants = grants
@@ -132,8 +142,8 @@ class Gateway:
             return await self._append(wanted, receive, client)
         async with self._downloads.slot(client, "too many files are being read here"):
             if isinstance(wanted, SumFile):
-                return await self._checksum(wanted, receive)
-            await self._read(wanted, receive, send)
+                return await self._checksum(wanted, scope, receive)
+            await self._read(wanted, scope, receive, send)
             return None
 
     # -- writing -----------------------------------------------------------------------------------
@@ -215,22 +225,37 @@ class Gateway:
 
     # -- reading -----------------------------------------------------------------------------------
 
-    async def _read(self, wanted: ReadFile, receive: Receive, send: Send) -> None:
-        self._signer.verify(wanted.token, FileRead, self._wall_clock())
-        own = await self._own.read(wanted)
+    async def _read(self, wanted: ReadFile, scope: Scope, receive: Receive, send: Send) -> None:
+        leave = self._reader(wanted.token, scope)
+        # Where a file is that a token has named for too long the coordinator says anew, if it still may be read.
+        chunks = leave.chunks if leave.chunks and leave.expires_s >= self._wall_clock() else []
+        own = await self._own.read(wanted, chunks)
         if own is not None:
             await send_whole(send, own)
             return
         run = partial(self._run, self._quick)
-        pieces = await begin(wanted, self._own_chunks, run)
+        known = self._layout(leave, chunks) if chunks else None
+        pieces = await begin(wanted, known, self._own_chunks, run, self._signer, self._wall_clock)
         try:
             await send_pieces(wanted, pieces, run, receive, send)
         finally:
             await pieces.close()
 
-    async def _checksum(self, wanted: SumFile, receive: Receive) -> Answer:
+    def _reader(self, token: str, scope: Scope) -> FileRead:
+        """The leave of a request, which may be old. Raises AccessDenied."""
+        leave = self._signer.verify_even_late(token, FileRead)
+        self._check_bearer(scope, leave.user)
+        return leave
+
+    def _layout(self, leave: FileRead, chunks: Sequence[ChunkLayout]) -> Layout:
+        """The layout that the coordinator has signed, with leave to read each chunk."""
+        tokens = [self._signer.sign(ChunkRead(leave.expires_s, chunk.chunk, leave.inode)) for chunk in chunks]
+        named = [replace(chunk, token=token) for chunk, token in zip(chunks, tokens, strict=True)]
+        return Layout(sum(chunk.length for chunk in chunks), named)
+
+    async def _checksum(self, wanted: SumFile, scope: Scope, receive: Receive) -> Answer:
         """Piece by piece, so that others get their turn; for as long as the client waits."""
-        self._signer.verify(wanted.token, FileRead, self._wall_clock())
+        self._reader(wanted.token, scope)
         checksum = FileChecksum(wanted.block_bytes)
         reader = await self._run(self._quick, _whole_file(wanted.token))
         try:

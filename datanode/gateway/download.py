@@ -10,22 +10,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any
 
 from peacefs.client.transfer.file_reader import FileReader
 from peacefs.protocol.asgi import Receive, Send, client_watch
 from peacefs.protocol.errors import ChunkUnavailable, PathError, PeacefsError
 from peacefs.protocol.messages import GetLayout, Layout
 from peacefs.protocol.runtime import effects as fx
+from peacefs.protocol.tokens import Signer
 from peacefs.protocol.webhdfs.answers import octet_headers
 from peacefs.protocol.webhdfs.redirects import ReadFile
 
 from .local_large_reads import OwnChunk, OwnChunks
+from .read_leave import ReadLeave, Run
 
 log = logging.getLogger("peacefs.gateway")
 
-#: Runs a participant on a thread that is not the event loop's.
-Run = Callable[[fx.Steps[Any]], asyncio.Future[Any]]
 Piece = bytes | memoryview
 
 
@@ -35,8 +34,19 @@ class Pieces:
     Belongs to the event loop; whoever is done with it calls `close`.
     """
 
-    def __init__(self, token: str, layout: Layout, offset: int, length: int, own: OwnChunks, run: Run) -> None:
+    def __init__(
+        self,
+        token: str,
+        layout: Layout,
+        offset: int,
+        length: int,
+        own: OwnChunks,
+        run: Run,
+        leave: ReadLeave | None,
+    ) -> None:
+        """`leave` is that of the token, of a file that is not empty."""
         self._token = token
+        self._leave = leave
         self._layout = layout
         self._at = offset
         self._end = offset + length
@@ -56,6 +66,8 @@ class Pieces:
         """Some bytes, verified; None after the last. Raises what keeps them from being read."""
         if not self.unread:
             return None
+        if self._leave is not None:
+            self._leave.check()
         piece: Piece | None = None
         if self._reader is None and (piece := await self._next_own()) is None:
             self._reader = FileReader(self._token, self._layout, self._at, self.unread)
@@ -90,14 +102,23 @@ class Pieces:
             await self._run(_close(self._reader, read_to_end=not self.unread))
 
 
-async def begin(wanted: ReadFile, own: OwnChunks, run: Run) -> Pieces:
-    """Finds the file. Raises what keeps it from being found."""
-    layout = wanted.layout or await run(fx.call(GetLayout(wanted.token), Layout))
+async def begin(
+    wanted: ReadFile,
+    known: Layout | None,
+    own: OwnChunks,
+    run: Run,
+    signer: Signer,
+    wall_clock: Callable[[], float],
+) -> Pieces:
+    """Finds the file, unless where it is is `known`. Raises what keeps it from being found, or read."""
+    layout = known or await run(fx.call(GetLayout(wanted.token), Layout))
     if wanted.offset > layout.length:
         raise PathError(f"Offset={wanted.offset} out of the range [0, {layout.length}]; OPEN, path={wanted.path}")
     rest = layout.length - wanted.offset
     length = rest if wanted.length is None else min(rest, wanted.length)
-    return Pieces(wanted.token, layout, wanted.offset, length, own, run)
+    token = layout.token or wanted.token
+    leave = ReadLeave(signer, wall_clock, run, token, layout.chunks[0].token) if layout.chunks else None
+    return Pieces(token, layout, wanted.offset, length, own, run, leave)
 
 
 async def send_whole(send: Send, data: Piece) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -26,7 +27,7 @@ from peacefs.protocol.limits import (
     gateway_own_reads_max,
     small_chunk_bytes_max,
 )
-from peacefs.protocol.messages import ReadChunk
+from peacefs.protocol.messages import ChunkLayout, ReadChunk
 from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.runtime.disk_files import DiskFile
 from peacefs.protocol.runtime.page_cache_driver import PageCacheDriver, WouldWait
@@ -70,9 +71,12 @@ class OwnReads:
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._in_memory.close()
 
-    async def read(self, wanted: ReadFile) -> bytes | None:
-        """The whole answer, verified; None where it is not to be had here, or not at once."""
-        request = _request(wanted)
+    async def read(self, wanted: ReadFile, chunks: Sequence[ChunkLayout]) -> bytes | None:
+        """The whole answer, verified; None where it is not to be had here, or not at once.
+
+        `chunks` are those of the file, as far as its token names them.
+        """
+        request = _request(wanted, chunks)
         if request is None:
             return None
         try:
@@ -125,12 +129,11 @@ class OwnReads:
         return _Read(data)
 
 
-def _request(wanted: ReadFile) -> ReadChunk | None:
+def _request(wanted: ReadFile, chunks: Sequence[ChunkLayout]) -> ReadChunk | None:
     """What is asked of the only chunk of a small file; None for others, and where no byte is wanted."""
-    layout = wanted.layout
-    if layout is None or len(layout.chunks) != 1 or layout.length > small_chunk_bytes_max:
+    if len(chunks) != 1 or chunks[0].length > small_chunk_bytes_max:
         return None
-    (chunk,) = layout.chunks
-    rest = layout.length - wanted.offset
+    (chunk,) = chunks
+    rest = chunk.length - wanted.offset
     length = rest if wanted.length is None else min(rest, wanted.length)
     return ReadChunk(chunk.token, chunk.chunk, chunk.version, wanted.offset, length) if length > 0 else None

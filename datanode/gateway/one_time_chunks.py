@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import threading
 
-from msgspec.structs import replace
-
 from peacefs.protocol.ids import ChunkId
 from peacefs.protocol.limits import first_chunks_remembered_max
 from peacefs.protocol.messages import Allocated
@@ -30,16 +28,16 @@ class FirstChunks:
         #: As good as taken are all up to this one: it was forgotten.
         self._forgotten: ChunkId = 0
 
-    def take(self, first: Allocated) -> Allocated | None:
+    def take(self, first: str) -> Allocated | None:
         """The chunk with leave to write it; None if it is not this process's to write, or not any more.
 
         Raises AccessDenied for what the coordinator has not signed.
         """
-        given = self._signer.verify_even_late(first.token, FirstChunk)
+        given = self._signer.verify_even_late(first, FirstChunk)
         if given.process != self._process or not self._is_fresh(given.chunk):
             return None
-        leave = ChunkWrite(given.expires_s, given.chunk, given.version, given.nodes)
-        return replace(first, chunk=given.chunk, version=given.version, token=self._signer.sign(leave))
+        leave = ChunkWrite(given.expires_s, given.chunk, given.version, given.pipeline)
+        return Allocated(given.chunk, given.version, given.pipeline, self._signer.sign(leave))
 
     def _is_fresh(self, chunk: ChunkId) -> bool:
         """Once true; then never again."""

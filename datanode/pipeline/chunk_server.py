@@ -41,6 +41,7 @@ class ChunkServer:
         Raises AccessDenied, BadRequest, ChunkNotFound, StaleVersion, DiskFault, or ChecksumMismatch, upon which
         the next heartbeat tells the coordinator.
         """
+        yield from self._check(request.token, request.chunk)
         try:
             plan = yield from self._opened(request)
             yield from self._send_blocks(reader, plan)
@@ -54,6 +55,7 @@ class ChunkServer:
 
         Raises what `send_chunk` does, and BadRequest for a small one, whose file has other chunks in it.
         """
+        yield from self._check(request.token, request.chunk)
         plan = yield from self.open(ReadChunk(request.token, request.chunk, request.version, 0, 1))
         try:
             yield from self._lend(reader, plan)
@@ -72,9 +74,8 @@ class ChunkServer:
             raise named_fault(error, f"cannot lend {describe(plan.chunk, plan.version)}") from None
 
     def read_small(self, request: ReadChunk) -> fx.Steps[bytes]:
-        """The same for who is in this process: what is left of the range in one packet at most, verified.
-
-        Raises what `send_chunk` does.
+        """The same for who is in this process and has leave: what is left of the range in one packet at most,
+        verified. Raises what `send_chunk` does.
         """
         plan = yield from self.open(request)
         piece = yield from self.read_piece(plan, request, packet_bytes)
@@ -86,7 +87,10 @@ class ChunkServer:
         return self._store.find(chunk) is not None
 
     def open(self, request: ReadChunk) -> fx.Steps[ReadPlan]:
-        """A replica for who is in this process, for `read_piece` and `close`. Raises what `send_chunk` does."""
+        """A replica for who is in this process and has leave, for `read_piece` and `close`.
+
+        Raises what `send_chunk` does.
+        """
         try:
             plan = yield from self._opened(request)
         except ChecksumMismatch:
@@ -115,10 +119,12 @@ class ChunkServer:
         """For who wants no more of it; harmless when it is closed."""
         return self._store.close_read(plan)
 
-    def _opened(self, request: ReadChunk) -> fx.Steps[ReadPlan]:
-        token = self._signer.verify(request.token, ChunkRead, (yield from fx.wall_clock()))
-        if token.chunk != request.chunk:
+    def _check(self, text: str, chunk: ChunkId) -> fx.Steps[None]:
+        token = self._signer.verify(text, ChunkRead, (yield from fx.wall_clock()))
+        if token.chunk != chunk:
             raise AccessDenied("the token is for another chunk")
+
+    def _opened(self, request: ReadChunk) -> fx.Steps[ReadPlan]:
         return (yield from self._store.open_read(request.chunk, request.version, request.offset, request.length))
 
     def _report(self, chunk: ChunkId) -> None:

@@ -35,7 +35,7 @@ from peacefs.protocol.errors import (
 from peacefs.protocol.ids import NodeId
 from peacefs.protocol.limits import chunk_bytes_max, grant_clock_slack_s, stream_end_timeout_s
 from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
-from peacefs.protocol.messages import Done, Packet, Receipt, Replica, StreamEnded, WriteAck, WriteChunk
+from peacefs.protocol.messages import Done, Hop, Packet, Receipt, Replica, StreamEnded, WriteAck, WriteChunk
 from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.tokens import ChunkWrite, Signer
 
@@ -47,6 +47,8 @@ class _Place(NamedTuple):
     """Where this node stands in one chunk's pipeline."""
 
     upstream: NodeId | None
+    #: The hops after it.
+    route: list[Hop]
     link_timeout_s: float
 
 
@@ -100,7 +102,7 @@ class PipelineHop:
         if not token.grant:
             yield from self._receive(upstream, opening, data, Stream(token, 0.0))
             return
-        is_head = token.nodes[0] == self._node
+        is_head = token.pipeline[0].node == self._node
         stream = self._streams.begin(token, (yield from fx.now()))
         try:
             length = yield from self._receive(upstream, opening, data, stream)
@@ -116,7 +118,8 @@ class PipelineHop:
     def _receive(self, upstream: fx.Connection, opening: WriteChunk, data: Bytes, stream: Stream) -> fx.Steps[int]:
         """The chunk's length, once it is acknowledged."""
         place, watch = self._place(stream.token), _Stopwatch()
-        onward = NextHop(opening.onward, place.link_timeout_s) if opening.onward else None
+        # Nothing but the token says whom to connect to: this node proves to a stranger that it knows the secret.
+        onward = NextHop(place.route, place.link_timeout_s) if place.route else None
         try:
             sealed = yield from self._take_in(upstream, opening, data, onward, stream, watch)
             receipts = [
@@ -138,24 +141,21 @@ class PipelineHop:
         """Raises AccessDenied, and GrantLapsed for leave that was good once. A grant that was used in time may
         reach the next hop a little late."""
         token = self._signer.verify_even_late(opening.token, ChunkWrite)
-        if token.grant and token.expires_s < now_s - grant_clock_slack_s:
-            raise GrantLapsed("the chunk was not begun while its grant was good; ask for it again")
-        if not token.grant and token.expires_s < now_s:
-            raise AccessDenied("the token has expired; ask the coordinator for a new one")
+        if token.expires_s < now_s - grant_clock_slack_s:
+            raise GrantLapsed("the chunk was not begun while the leave to write it was good; ask for another")
         if (token.chunk, token.version) != (opening.chunk, opening.version):
             raise AccessDenied("the token is for another chunk")
         if self._node not in token.nodes:
             raise AccessDenied(f"the token is not for datanode {self._node}")
-        position = token.nodes.index(self._node)
-        if [hop.node for hop in opening.onward] != token.nodes[position + 1 :]:
-            raise AccessDenied("the token is for another pipeline")
         return token
 
     def _place(self, token: ChunkWrite) -> _Place:
-        position = token.nodes.index(self._node)
+        nodes = token.nodes
+        position = nodes.index(self._node)
         return _Place(
-            token.nodes[position - 1] if position else None,
-            link_timeout_s(position, len(token.nodes), self._hop_timeout_s),
+            nodes[position - 1] if position else None,
+            token.pipeline[position + 1 :],
+            link_timeout_s(position, len(nodes), self._hop_timeout_s),
         )
 
     def _take_in(

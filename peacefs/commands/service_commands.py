@@ -16,11 +16,16 @@ from peacefs.protocol.limits import (
     copy_bytes_per_second_min,
     datanode_data_port_default,
     datanode_http_port_default,
+    keep_chunks_interval_s,
+    read_token_lifetime_s,
+    read_token_renewable_s,
     reserved_bytes_default,
     scrub_bytes_per_second,
     scrub_period_s,
     streams_per_node_default,
     temporary_age_hours_min,
+    unreferenced_chunk_kept_s,
+    unreferenced_kept_s_min,
 )
 
 from .service_options import (
@@ -75,6 +80,17 @@ def coordinator(
         ),
     ] = None,
     trash_minutes: TrashMinutes = 0,
+    unreferenced_kept: Annotated[
+        float,
+        typer.Option(
+            "--unreferenced-kept",
+            metavar="SECONDS",
+            min=unreferenced_kept_s_min,
+            help="Delete what was written for no file when its writer has not said for so long that it holds it. "
+            f"Writers say so every {keep_chunks_interval_s:g} seconds: with less than four times that, slow ones "
+            "lose files.",
+        ),
+    ] = unreferenced_chunk_kept_s,
     collect_temporary: Annotated[
         float | None,
         typer.Option(
@@ -122,6 +138,16 @@ def coordinator(
             help="Chunks that a datanode receives at once, where no topology file says what its disk can.",
         ),
     ] = streams_per_node_default,
+    recheck_reads: Annotated[
+        float,
+        typer.Option(
+            "--recheck-reads",
+            metavar="SECONDS",
+            min=0.5,
+            max=read_token_renewable_s,
+            help="How long after its rights were taken away a reader of an open file may go on.",
+        ),
+    ] = read_token_lifetime_s,
     tls_certificate: TlsCertificate = None,
     tls_key: TlsKey = None,
     tls_ca: TlsCa = None,
@@ -152,10 +178,12 @@ def coordinator(
             trash_minutes=trash_minutes,
             audit_log=audit_log,
             collect_temporary_hours=collect_temporary,
+            unreferenced_kept_s=unreferenced_kept,
             groups=dict(_group(text) for text in groups or ()),
             topology=topology_file,
             policy=policy,
             streams_per_node=streams_per_node,
+            read_token_lifetime_s=recheck_reads,
             look_at_checkpoints=(sys.executable, "-P", "-m", "peacefs.spark_connector.checkpoints.look_process"),
         )
     )

@@ -7,9 +7,10 @@
                  reader -> BorrowChunk; datanode -> ChunkLent
     datanodes    datanode -> Register, ReportChunks, Heartbeat;
                  coordinator -> the replies, ReplicateChunk, DeleteChunks, VerifyChunks, ReportAgain;
+                 coordinator -> ProveReplicas, datanode -> ReplicasProven;
                  coordinator -> BalanceDisks, datanode -> DiskBalance
     files        client -> CreateFile, PublishFile, OpenFile; client or gateway -> AllocateChunk, CompleteFile,
-                 FlushFile, GetLayout, ReportCorrupt, RenewLease, AbandonLease; gateway -> TakeLease
+                 FlushFile, GetLayout, ReportCorrupt, RenewLease, KeepChunks, AbandonLease; gateway -> TakeLease
     grants       writer -> StateWriteSet, StreamEnded; coordinator -> Scheduled, Granted, GrantRefused;
                  coordinator -> AskStreams, datanode -> StreamsFound
     reads        client -> StateReads; coordinator -> ReadsScheduled
@@ -40,9 +41,13 @@ from .datanodes import (
     Heartbeat,
     HeartbeatAck,
     Pace,
+    ProveReplicas,
     Register,
     Registered,
     Replica,
+    ReplicaChallenge,
+    ReplicaProof,
+    ReplicasProven,
     ReplicateChunk,
     ReportAgain,
     ReportChunks,
@@ -61,6 +66,7 @@ from .files import (
     Flushed,
     FlushFile,
     GetLayout,
+    KeepChunks,
     Layout,
     Leased,
     Opened,
@@ -122,6 +128,7 @@ __all__ = [
     "HeartbeatAck",
     "Hello",
     "Hop",
+    "KeepChunks",
     "Layout",
     "Leased",
     "Message",
@@ -130,6 +137,7 @@ __all__ = [
     "Pace",
     "Packet",
     "Proof",
+    "ProveReplicas",
     "PublishFile",
     "ReadChunk",
     "ReadsScheduled",
@@ -138,6 +146,9 @@ __all__ = [
     "Registered",
     "RenewLease",
     "Replica",
+    "ReplicaChallenge",
+    "ReplicaProof",
+    "ReplicasProven",
     "ReplicateChunk",
     "ReportAgain",
     "ReportChunks",
@@ -192,6 +203,7 @@ AnyMessage = (
     | TakeLease
     | Leased
     | RenewLease
+    | KeepChunks
     | AbandonLease
     | GetLayout
     | Layout
@@ -200,6 +212,8 @@ AnyMessage = (
     | ReplicateChunk
     | DeleteChunks
     | VerifyChunks
+    | ProveReplicas
+    | ReplicasProven
     | BalanceDisks
     | DiskBalance
     | ReportAgain

@@ -29,7 +29,7 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True):
 
 
 class WriteChunk(Message, frozen=True):
-    """Opens a chunk at a hop; `onward` are the hops after it. The payload is the first packet's data.
+    """Opens a chunk at a hop; the hops after it are in the token. The payload is the first packet's data.
 
     With `last` the chunk ends here: a small chunk is one frame down and one frame up.
     """
@@ -37,7 +37,6 @@ class WriteChunk(Message, frozen=True):
     token: str
     chunk: ChunkId
     version: Version
-    onward: list[Hop]
     sums: bytes
     last: bool = False
 

@@ -158,5 +158,37 @@ class VerifyChunks(Message, frozen=True):
     replicas: list[Replica]
 
 
+class ReplicaChallenge(msgspec.Struct, frozen=True, array_like=True):
+    """A replica, and a nonce that was drawn for this question."""
+
+    chunk: ChunkId
+    version: Version
+    nonce: bytes
+
+
+class ProveReplicas(Message, frozen=True):
+    """Show that you hold these replicas; answered by ReplicasProven."""
+
+    challenges: list[ReplicaChallenge]
+
+
+class ReplicaProof(msgspec.Struct, frozen=True, array_like=True):
+    """Digests of nonce and content, and of nonce and the checksums that are stored with it.
+
+    That of the content is empty if it cannot be read or fails its checksums; both, if there is nothing.
+    """
+
+    chunk: ChunkId
+    version: Version
+    content: bytes
+    sums: bytes
+
+
+class ReplicasProven(Message, frozen=True):
+    """A proof for each replica that was asked for and of which something is there, in that version."""
+
+    proofs: list[ReplicaProof]
+
+
 class ReportAgain(Message, frozen=True):
     """Send a full block report: the coordinator has forgotten, or doubts, what you hold."""

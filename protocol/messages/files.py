@@ -143,6 +143,13 @@ class RenewLease(Message, frozen=True):
     token: str
 
 
+class KeepChunks(Message, frozen=True):
+    """The writer of `token` still holds these chunks, which are written, or being written, for no file yet."""
+
+    token: str
+    chunks: list[ChunkId]
+
+
 class AbandonLease(Message, frozen=True):
     """The holder of a lease gives it up; nothing of what it has written will be part of the file."""
 
@@ -157,9 +164,14 @@ class OpenFile(Message, frozen=True):
 
 
 class GetLayout(Message, frozen=True):
-    """Where the data of the file of a read token is."""
+    """Asks where the data of the file of a read token is, if its user may still read it; renews the token.
+
+    With `held`, the token of a chunk that the reader has come to know, only for that chunk, which the file may
+    have replaced by now.
+    """
 
     token: str
+    held: str = ""
 
 
 class ChunkLayout(msgspec.Struct, frozen=True, array_like=True):
@@ -173,10 +185,11 @@ class ChunkLayout(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Layout(Message, frozen=True):
-    """A file's chunks in order."""
+    """A file's chunks in order, and the read token renewed, where it was asked with one."""
 
     length: int
     chunks: list[ChunkLayout]
+    token: str = ""
 
 
 class Opened(Message, frozen=True):

@@ -28,7 +28,7 @@ from peacefs.client.control.api import CoordinatorApi, current_user
 from peacefs.client.control.http import CoordinatorHttp
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.protocol.errors import QueryFailed, StartupError
-from peacefs.protocol.limits import demo_repair_timeout_s
+from peacefs.protocol.limits import demo_repair_longest_s, demo_repair_timeout_s
 from peacefs.protocol.private_files import DIRECTORY_MODE
 from peacefs.spark_connector.checkpoints.batches import Checkpoint
 from peacefs.spark_connector.java import JavaRuntime, find_java, java_environment
@@ -251,13 +251,19 @@ class _Demo:
 
 
 def _await_repair(coordinator: CoordinatorApi, victim: str) -> dict[str, Any]:
-    """The cluster's status once the victim is given up and all is repaired, or when the time for it is over."""
-    deadline = time.monotonic() + demo_repair_timeout_s
+    """The cluster's status once the victim is given up and all is repaired, or when there is no more news."""
+    began_s = news_s = time.monotonic()
+    seen: object = None
     while True:
         status = coordinator.cluster_status()
         states = {datanode["node"]: datanode["state"] for datanode in status["datanodes"]}
         chunks = status["chunks"]
         whole = not chunks["under_replicated"] and not chunks["being_repaired"]
-        if (states.get(victim) == "dead" and whole) or time.monotonic() > deadline:
+        now_s = time.monotonic()
+        news = (states, chunks, status["repaired_total"])
+        if news != seen:
+            seen, news_s = news, now_s
+        is_over = now_s - news_s > demo_repair_timeout_s or now_s - began_s > demo_repair_longest_s
+        if (states.get(victim) == "dead" and whole) or is_over:
             return status
         time.sleep(_REPAIR_POLL_S)

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from peacefs.protocol.limits import query_kill_timeout_s
+from peacefs.protocol.service.signs_of_life import session_processor_s
 
 _LOG_TAIL_BYTES = 64 * 1024
 _POLL_S = 0.02
@@ -48,6 +49,16 @@ class QueryProcess:
     def status(self) -> int | None:
         """The exit status, negative for a signal; None while it runs."""
         return self._process.poll()
+
+    @property
+    def processor_s(self) -> float:
+        """The processor time that Python and its JVM have used."""
+        return session_processor_s(self._process.pid)
+
+    @property
+    def said_bytes(self) -> int:
+        """How long its log is."""
+        return self.log.stat().st_size
 
     def kill(self) -> None:
         """SIGKILL to the whole group; returns when nothing of it is left. That it has ended already is fine.

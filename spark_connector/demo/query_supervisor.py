@@ -11,13 +11,15 @@ from types import TracebackType
 from typing import Self
 
 from peacefs.protocol.errors import QueryFailed
-from peacefs.protocol.limits import demo_kills_max, query_restarts_max, query_silence_s
+from peacefs.protocol.limits import demo_kills_max, query_restarts_max, query_silence_s, query_stall_s
+from peacefs.protocol.service.signs_of_life import SignsOfLife
 from peacefs.spark_connector.checkpoints.batches import Checkpoint
 
 from .query_plan import STOPPED
 from .query_process import QueryProcess
 
 _POLL_S = 0.05
+_LIFE_POLL_S = 1.0
 # A rename that the coordinator had in hand when its client was killed is done by then.
 _SETTLE_S = 0.5
 _REASON_CHARACTERS_MAX = 160
@@ -28,7 +30,8 @@ class QuerySupervisor:
 
     `start` starts a process of the query, `observe` is told the number of committed batches whenever it changes,
     `said` what happens to the query. All methods raise QueryFailed when the query stops more than
-    `limits.query_restarts_max` times, or is silent for `limits.query_silence_s`.
+    `limits.query_restarts_max` times, or gives no sign of life: see `SignsOfLife`. On a busy machine a batch may
+    take minutes.
     """
 
     def __init__(
@@ -44,7 +47,8 @@ class QuerySupervisor:
         self._said = said
         self._process = start()
         self._ended = False
-        self._last_news = time.monotonic()
+        self._life = self._new_life()
+        self._looked_s = 0.0
         self._last_seen: tuple[int | None, int | None] = (None, None)
         #: A batch that a process before this one began, and this one will run again.
         self._inherited_batch: int | None = None
@@ -85,7 +89,7 @@ class QuerySupervisor:
         self.restarts.append(reason)
         self._inherited_batch = self._last_seen[0]
         self._process = self._start()
-        self._last_news = time.monotonic()
+        self._life = self._new_life()
 
     def run_to_end(self) -> None:
         """Returns when the query has read all its input and said its result."""
@@ -95,6 +99,9 @@ class QuerySupervisor:
     def last_words(self, lines: int) -> list[str]:
         """The last lines that the query wrote to its log."""
         return self._process.last_words(lines)
+
+    def _new_life(self) -> SignsOfLife:
+        return SignsOfLife(time.monotonic(), silence_s=query_silence_s, longest_s=query_stall_s)
 
     def _await_begun(self, first: int) -> int:
         """Waits until the running process has begun a batch from `first` on and not committed it."""
@@ -113,8 +120,12 @@ class QuerySupervisor:
         time.sleep(_POLL_S)
         status = self._process.status
         seen = (self._checkpoint.begun(), self._checkpoint.committed())
+        now_s = time.monotonic()
+        if now_s - self._looked_s >= _LIFE_POLL_S:
+            self._looked_s = now_s
+            self._life.seen(now_s, processor_s=self._process.processor_s, said_bytes=self._process.said_bytes)
         if seen != self._last_seen:
-            self._last_news = time.monotonic()
+            self._life.progressed(now_s)
             self._last_seen = seen
             self._observe(0 if seen[1] is None else seen[1] + 1)
         if status == 0:
@@ -124,9 +135,10 @@ class QuerySupervisor:
             reason = why_stopped(self._process.last_words(1)) or f"exit status {status}"
             self._said(STOPPED + reason)
             self.start_again(reason)
-        elif time.monotonic() - self._last_news > query_silence_s:
+        elif self._life.is_given_up(now_s):
             raise QueryFailed(
-                f"the query did nothing for {query_silence_s:.0f} s; try again when the machine has less to do"
+                f"the query gave no sign of life for {query_silence_s:.0f} s, or finished no batch in "
+                f"{query_stall_s / 60:.0f} minutes; its log says more"
             )
         return seen
 

@@ -46,6 +46,7 @@ from peacefs.protocol.tokens import Signer
 
 from .command_list import CommandList, read_command_list, start_of
 from .reconciliation import Key, key_of, reconcile
+from .run_account import Accounts, hide_memory, home_of
 from .run_process import RunProcess
 
 log = logging.getLogger("peacefs.agent")
@@ -77,9 +78,13 @@ class AgentOptions:
 def run(options: AgentOptions) -> None:
     """Serves until it is told to stop. Raises StartupError when it cannot start."""
     log_to_stderr()
+    hide_memory()
     listed = read_command_list(options.commands)
     require_tls_for([options.coordinator[0]], options.tls, no_tls=options.no_tls)
     tls = None if options.tls is None else TlsIdentity(options.tls)
+    accounts = Accounts(listed.accounts, os.geteuid())
+    if warning := accounts.warning():
+        log.warning(warning)
     secret_file = find_secret_file(options.secret_file)
     if secret_file is None:
         raise StartupError("an agent needs the cluster's secret: pass --secret-file")
@@ -99,7 +104,7 @@ def run(options: AgentOptions) -> None:
     if tls is not None:
         tls.start_watch()
     try:
-        Agent(options, listed, logs.absolute(), signer, stop, tls).serve()
+        Agent(options, listed, accounts, logs.absolute(), signer, stop, tls).serve()
     finally:
         if tls is not None:
             tls.stop_watch()
@@ -112,6 +117,7 @@ class Agent:
         self,
         options: AgentOptions,
         listed: CommandList,
+        accounts: Accounts,
         logs: Path,
         signer: Signer,
         stop: threading.Event,
@@ -120,6 +126,7 @@ class Agent:
         self._tls = tls
         self._options = options
         self._listed = listed
+        self._accounts = accounts
         self._logs = logs
         self._stop = stop
         host = options.host or socket.gethostname()
@@ -215,17 +222,14 @@ class Agent:
 
     def _start(self, order: RunOrder, coordinator: str) -> None:
         key = key_of(order)
-        ca_file = None if self._tls is None else self._tls.files.ca
-        start = start_of(order, self._listed, coordinator, dict(os.environ), ca_file)
-        if start is None:
-            self._ended[key] = RunReport(
-                *key, ended=True, last_words=f"this agent's list does not allow {order.command} so"
-            )
-            return
         if len(self._running) >= self._listed.runs_max:
             return  # one of them is to end first
         self._drop_old_logs(order.query)
         try:
+            account = self._accounts.of(order.user)
+            home = home_of(account, self._logs.parent)
+            ca_file = None if self._tls is None else self._tls.files.ca
+            start = start_of(order, self._listed, coordinator, os.environ, account, home, ca_file)
             self._running[key] = RunProcess(start, self._logs / f"{order.query}.{order.run}.log")
         except QueryFailed as fault:
             self._ended[key] = RunReport(*key, ended=True, last_words=fault.message)

@@ -10,25 +10,28 @@
     directory = "/srv"                                  # where it runs; default: the agent's directory
     environment = { JAVA_HOME = "/opt/java" }
 
+    [accounts]                                          # of an agent that runs as root: whose uid runs have
+    alice = "alice-jobs"                                # default: the account of the same name
+
 `{checkpoint}`, `{coordinator}`, `{query}` and `{run}` in arguments stand for what the environment variables
-PEACEFS_CHECKPOINT, PEACEFS_COORDINATOR, PEACEFS_QUERY and PEACEFS_RUN say.
+PEACEFS_CHECKPOINT, PEACEFS_COORDINATOR, PEACEFS_QUERY and PEACEFS_RUN say; see `placeholders` for what is refused.
 """
 
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
-from peacefs.protocol.errors import StartupError
+from peacefs.protocol.errors import QueryFailed, StartupError
 from peacefs.protocol.limits import agent_list_bytes_max, agent_runs_max, agent_runs_max_default
 from peacefs.protocol.messages import AgentCommand, RunOrder
-from peacefs.protocol.secret import SECRET_FILE_VARIABLE
-from peacefs.protocol.tls_variables import CA_FILE_VARIABLE, SERVICE_VARIABLES
+from peacefs.protocol.tls_variables import CA_FILE_VARIABLE
 
-#: Of the agent's environment, what is no query's business.
-_OWN_VARIABLES = (SECRET_FILE_VARIABLE, *SERVICE_VARIABLES)
+from .placeholders import check_extra, check_words, fill
+from .run_account import Account, inherited
 
 
 class Command(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -47,6 +50,7 @@ class CommandList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     commands: dict[str, Command]
     runs_max: int = agent_runs_max_default
+    accounts: dict[str, str] = {}
 
     def told(self) -> list[AgentCommand]:
         """What the coordinator is told of it."""
@@ -61,6 +65,7 @@ class Start(msgspec.Struct, frozen=True):
     arguments: list[str]
     directory: str
     environment: dict[str, str]
+    account: Account
 
 
 def read_command_list(path: Path) -> CommandList:
@@ -87,23 +92,28 @@ def _check(path: Path, found: CommandList) -> None:
             raise StartupError(
                 f"{path}: the program of {name} is {command.program!r}; it has to be an absolute path"
             )
+        check_words(name, [command.program, *command.arguments])
+        if command.extra_arguments:
+            check_extra(name, command.arguments)
 
 
 def start_of(
     order: RunOrder,
     listed: CommandList,
     coordinator: str,
-    environment: dict[str, str],
+    environment: Mapping[str, str],
+    account: Account,
+    home: Path,
     ca_file: Path | None = None,
-) -> Start | None:
-    """How an order is carried out; None if the list does not allow it.
+) -> Start:
+    """How an order is carried out. Raise QueryFailed if the list does not allow it.
 
-    `environment` is the agent's own; what says where the cluster's secret and the agent's key are does not go on.
-    To the cluster it is the user who has registered the query. With the cluster's `ca_file` it speaks TLS.
+    `environment` is the agent's own, of which little goes on; `home` is the account's. To the cluster it is the
+    user who has registered the query. With the cluster's `ca_file` it speaks TLS.
     """
     command = listed.commands.get(order.command)
     if command is None or (order.arguments and not command.extra_arguments):
-        return None
+        raise QueryFailed(f"this agent's list does not allow {order.command} so")
     http, webhdfs = ("http", "webhdfs") if ca_file is None else ("https", "swebhdfs")
     facts = {
         "checkpoint": f"{webhdfs}://{coordinator}{order.location}" if order.location else "",
@@ -111,18 +121,19 @@ def start_of(
         "query": order.query,
         "run": order.run,
     }
+    of_account = {"HOME": str(home), "TMPDIR": str(home), "USER": account.name, "LOGNAME": account.name}
     variables = {f"PEACEFS_{name.upper()}": value for name, value in facts.items()}
-    inherited = {name: value for name, value in environment.items() if name not in _OWN_VARIABLES}
-    if ca_file is not None:
-        variables[CA_FILE_VARIABLE] = str(ca_file.absolute())
+    trusted = {} if ca_file is None else {CA_FILE_VARIABLE: str(ca_file.absolute())}
     return Start(
-        [command.program, *(_filled(word, facts) for word in (*command.arguments, *order.arguments))],
-        command.directory,
-        {**inherited, **command.environment, **variables, "HADOOP_USER_NAME": order.user},
+        [command.program, *fill((*command.arguments, *order.arguments), facts)],
+        command.directory or str(home),
+        {
+            **inherited(environment),
+            **of_account,
+            **trusted,
+            **command.environment,
+            **variables,
+            "HADOOP_USER_NAME": order.user,
+        },
+        account,
     )
-
-
-def _filled(word: str, facts: dict[str, str]) -> str:
-    for name, value in facts.items():
-        word = word.replace(f"{{{name}}}", value)
-    return word

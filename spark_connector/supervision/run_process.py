@@ -10,10 +10,13 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
+
 from peacefs.protocol.errors import QueryFailed
 from peacefs.protocol.limits import query_kill_timeout_s, run_last_words_characters_max
 
 from .command_list import Start
+from .run_account import inherited
 
 _GUARD = "peacefs.spark_connector.supervision.run_guard"
 _LOG_TAIL_BYTES = 4096
@@ -31,20 +34,25 @@ class RunProcess:
         os.set_blocking(self._lifeline, False)
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", _GUARD, str(reading), str(log), *start.arguments],
-                stdin=subprocess.DEVNULL,
+                # -I: nothing that the run's account can write is imported by its guard, which keeps our uid.
+                [sys.executable, "-I", "-m", _GUARD, str(reading), str(log)],
+                stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                cwd=start.directory or log.parent,
-                env=start.environment,
+                cwd=start.directory,
+                env=inherited(os.environ),
                 pass_fds=[reading],
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
             os.close(self._lifeline)
-            raise QueryFailed(f"it cannot be started in {start.directory or log.parent}: {error}") from None
+            raise QueryFailed(f"it cannot be started in {start.directory}: {error}") from None
         finally:
             os.close(reading)
+        assert self._process.stdin is not None
+        # Not in arguments, which every user can see.
+        with contextlib.suppress(BrokenPipeError), self._process.stdin as stdin:
+            stdin.write(msgspec.json.encode(start))
 
     @property
     def status(self) -> int | None:

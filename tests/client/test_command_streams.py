@@ -61,7 +61,7 @@ def test_with_nobody_to_read_it_a_command_ends_as_coreutils_do(environment: dict
 @pytest.mark.parametrize("command", ["ls /", "report", "fsck --json"])
 def test_a_closed_standard_output_is_a_fault_in_one_line(environment: dict[str, str], command: str) -> None:
     shell = f'exec "{sys.executable}" -m peacefs {command} >&-'
-    done = subprocess.run(["sh", "-c", shell], capture_output=True, env=os.environ | environment, timeout=60)
+    done = subprocess.run(["sh", "-c", shell], capture_output=True, env=os.environ | environment, timeout=180)
     assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
     assert done.stderr == f"peacefs: {command.split()[0]}: standard output: Bad file descriptor\n".encode()
 
@@ -76,7 +76,7 @@ def test_a_full_standard_output_is_a_fault_in_one_line(
     files.write(f"{home}/file", b"line\n")
     files.write(f"{home}/big", bytes(3 * MIB))
     shell = f'exec "{sys.executable}" -m peacefs {command.format(home=home)} >/dev/full'
-    done = subprocess.run(["sh", "-c", shell], capture_output=True, env=os.environ | environment, timeout=60)
+    done = subprocess.run(["sh", "-c", shell], capture_output=True, env=os.environ | environment, timeout=180)
     said = f"peacefs: {command.split()[0]}: standard output: No space left on device\n"
     assert (done.returncode, done.stderr) == (1, said.encode())
 
@@ -87,7 +87,7 @@ def test_what_is_no_regular_file_is_not_replaced_by_one(
     files.write(f"{home}/file", b"line\n")
     os.mkfifo(tmp_path / "pipe")
     command = [sys.executable, "-m", "peacefs", "get", "-f", f"{home}/file", str(tmp_path / "pipe")]
-    done = subprocess.run(command, capture_output=True, env=os.environ | environment, timeout=60)
+    done = subprocess.run(command, capture_output=True, env=os.environ | environment, timeout=180)
     assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
     assert b"Not a regular file" in done.stderr
     assert (tmp_path / "pipe").is_fifo() and [each.name for each in tmp_path.iterdir()] == ["pipe"]
@@ -97,7 +97,7 @@ def test_a_closed_standard_input_makes_no_file(
     environment: dict[str, str], files: PeaceFileSystem, home: str
 ) -> None:
     shell = f'exec "{sys.executable}" -m peacefs put - {home}/none <&-'
-    done = subprocess.run(["sh", "-c", shell], capture_output=True, env=os.environ | environment, timeout=60)
+    done = subprocess.run(["sh", "-c", shell], capture_output=True, env=os.environ | environment, timeout=180)
     assert (done.returncode, done.stderr) == (1, b"peacefs: put: standard input: Bad file descriptor\n")
     assert not files.exists(f"{home}/none")
 
@@ -136,7 +136,7 @@ def _get_interrupted(
         with subprocess.Popen(command, env=os.environ | environment, stderr=subprocess.PIPE) as process:
             wait_until(lambda: any(target.iterdir()), "it begins")
             process.send_signal(number)
-            _, said = process.communicate(timeout=20)
+            _, said = process.communicate(timeout=180)
         if process.returncode != 0:
             break
         (target / "copy").unlink()
@@ -151,7 +151,7 @@ def test_a_signal_while_a_command_is_still_being_imported_shows_no_traceback(
     (tmp_path / "typer.py").write_text(sends)
     path = os.pathsep.join([str(tmp_path), *sys.path])
     command = [sys.executable, "-m", "peacefs", "ls"]
-    done = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, timeout=60)
+    done = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, timeout=180)
     assert (done.returncode, done.stdout, done.stderr) == (status, b"", b"")
 
 

@@ -62,7 +62,7 @@ def run_process(environment: dict[str, str], tmp_path: Path) -> Run:
             capture_output=True,
             cwd=tmp_path,
             env=os.environ | environment | changes,
-            timeout=60,
+            timeout=180,
             check=False,
         )
         return Outcome(done.returncode, done.stdout, done.stderr)

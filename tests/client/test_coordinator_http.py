@@ -188,7 +188,7 @@ def test_connections_that_nobody_uses_are_closed_by_time(server: ThreadingHTTPSe
     http = CoordinatorHttp(CoordinatorAddress("127.0.0.1", server.server_port), idle_s_max=0.2)
     for _ in range(2):
         assert http.ask("GET", "/") == b"ok"
-        assert server.hung_up.acquire(timeout=20.0), "nobody asks any more, and it is still open"  # type: ignore[attr-defined]
+        assert server.hung_up.acquire(timeout=180), "nobody asks any more, and it is still open"  # type: ignore[attr-defined]
     http.close()
     with pytest.raises(RuntimeError, match="was closed"):
         http.ask("GET", "/")
@@ -207,4 +207,4 @@ def test_a_conversation_that_is_closed_hangs_up(server: ThreadingHTTPServer) -> 
     http = CoordinatorHttp(CoordinatorAddress("127.0.0.1", server.server_port))
     assert http.ask("GET", "/") == b"ok"
     http.close()
-    assert server.hung_up.acquire(timeout=20.0)  # type: ignore[attr-defined]
+    assert server.hung_up.acquire(timeout=180)  # type: ignore[attr-defined]

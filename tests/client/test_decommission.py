@@ -56,11 +56,9 @@ def test_a_datanode_is_drained_and_switched_off_without_a_replica_lost(
         # The decision is in the metadata: it stands when the coordinator comes back.
         cluster.coordinator.kill()
         cluster.restart(cluster.coordinator)
-        wait_until(
-            lambda: is_listed(cluster, node=node, service="decommissioned"), "it is drained", timeout_s=30.0
-        )
+        wait_until(lambda: is_listed(cluster, node=node, service="decommissioned"), "it is drained")
         victim.kill()
-        wait_until(lambda: is_listed(cluster, node=node, state="dead"), "it is dead", timeout_s=30.0)
+        wait_until(lambda: is_listed(cluster, node=node, state="dead"), "it is dead")
         chunks = files.cluster_status()["chunks"]
         assert (chunks["under_replicated"], chunks["missing"], chunks["being_repaired"]) == (0, 0, 0)
         assert {path: files.read(path) for path in contents} == contents
@@ -75,7 +73,7 @@ def test_one_that_can_never_be_drained_says_so_until_it_can(tmp_path: Path, wait
         assert "1 chunks want more replicas than there are datanodes that stay" in said
         assert f"{node} cannot leave yet: 1 chunks" in run(cluster, "ls")[1]
         files.set_replication("/f", 1)
-        wait_until(lambda: is_listed(cluster, node=node, service="decommissioned"), "it may go", timeout_s=30.0)
+        wait_until(lambda: is_listed(cluster, node=node, service="decommissioned"), "it may go")
         assert "cannot leave" not in run(cluster, "ls")[1]
 
 
@@ -89,7 +87,7 @@ def test_a_datanode_in_maintenance_is_waited_for(tmp_path: Path, wait_until: Wai
         assert run(cluster, "maintenance", "--hours", "1.5", node)[0] == 0
         wait_until(lambda: is_listed(cluster, node=node, service="in maintenance"), "it may be switched off")
         victim.kill()
-        wait_until(lambda: is_listed(cluster, node=node, state="dead"), "it is dead", timeout_s=30.0)
+        wait_until(lambda: is_listed(cluster, node=node, state="dead"), "it is dead")
         status = files.cluster_status()
         assert (status["replicas_lost_total"], status["chunks"]["under_replicated"]) == (0, 0)
         cluster.restart(victim)

@@ -28,7 +28,7 @@ def test_a_block_of_python_runs(block: str, shared_cluster: LocalCluster) -> Non
     with PeaceFileSystem(shared_cluster.http_address) as files:
         before = {entry.name for entry in files.list("/")}
         try:
-            done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+            done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=180)
             assert done.returncode == 0, done.stderr
             made = {entry.name for entry in files.list("/")} - before
             assert made, "it left nothing"

@@ -139,7 +139,7 @@ def test_up_prints_the_uri_and_stops_cleanly_when_told_to(
         members = members_of(process)
         assert len(members) == 3
         process.send_signal(ending)
-        rest, said = process.communicate(timeout=20)
+        rest, said = process.communicate(timeout=180)
     assert (process.returncode, rest) == (0, "")
     assert said.splitlines()[-1] == "stopping"
     assert all(has_ended(pid) for pid in members)
@@ -152,7 +152,7 @@ def test_nothing_is_left_of_a_cluster_whose_launcher_was_killed(
         first_line(process)
         members = members_of(process)
         process.kill()
-        process.communicate(timeout=20)
+        process.communicate(timeout=180)
         wait_until(lambda: all(has_ended(pid) for pid in members), "the members end")
 
 
@@ -167,7 +167,7 @@ def test_up_reports_a_dead_datanode_and_ends_with_the_coordinator(tmp_path: Path
         assert reported.startswith("peacefs: up: datanode-1 was killed by SIGKILL")
         assert process.poll() is None
         os.kill(coordinator, signal.SIGKILL)
-        _rest, said = process.communicate(timeout=20)
+        _rest, said = process.communicate(timeout=180)
     assert process.returncode == 1
     assert said.startswith("peacefs: up: the coordinator was killed by SIGKILL")
     assert has_ended(survivor)

@@ -59,7 +59,7 @@ Told = dict[str, tuple[str, str]]
 
 def told(address: str) -> Told:
     """Type and meaning of every metric, by its name as one asks for it."""
-    with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=180) as answer:
         families = list(text_string_to_metric_families(answer.read().decode()))
     return {
         family.name + ("_total" if family.type == "counter" else ""): (family.type, family.documentation)

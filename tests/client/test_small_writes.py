@@ -24,13 +24,21 @@ from peacefs.protocol.errors import (
     QuotaExceeded,
     ServiceUnready,
 )
-from peacefs.protocol.limits import fast_lane_bytes_max, packet_bytes, stream_buffer_bytes
+from peacefs.protocol.limits import (
+    fast_lane_bytes_max,
+    packet_bytes,
+    stream_buffer_bytes,
+    unreferenced_chunk_kept_s,
+)
 from peacefs.protocol.messages import Message
 
 pytestmark = pytest.mark.cluster
 
 #: Of who has nothing in hand; of who has.
 TWO_CALLS, ONE_CALL = ["CreateFile", "CompleteFile"], ["PublishFile"]
+
+#: Long before what nobody says that he holds is garbage.
+SOON_S = unreferenced_chunk_kept_s / 2
 
 
 @pytest.fixture
@@ -216,7 +224,7 @@ def test_what_is_written_and_not_published_for_ctrl_c_or_want_of_an_answer_is_go
                 files.write("/file", b"of which nothing is to stay")
             assert not ends, f"{publication} was never sent"
             assert not files.exists("/file")
-            wait_until(lambda before=before: replicas() == before, "what was written is gone")
+            wait_until(lambda before=before: replicas() == before, "what was written is gone", SOON_S)
 
         # So it is with a file that is written bit by bit, whether a thread sends it meanwhile or not.
         for length in (1000, fast_lane_bytes_max + 1, stream_buffer_bytes + 1):
@@ -227,4 +235,4 @@ def test_what_is_written_and_not_published_for_ctrl_c_or_want_of_an_answer_is_go
             with pytest.raises(type(ended_by)):
                 sink.close()
             assert not ends and not files.exists("/file")
-            wait_until(lambda before=before: replicas() <= before, "what was written is gone")
+            wait_until(lambda before=before: replicas() <= before, "what was written is gone", SOON_S)

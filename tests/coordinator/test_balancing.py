@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.play import Play, registration
 
+from peacefs.coordinator.cluster.garbage import Garbage
 from peacefs.coordinator.cluster.repair import Copy
 from peacefs.coordinator.metadata.model import ChunkRecord, Mode
 from peacefs.peace.balance_plan import BalancePlan, Fill, Phase
@@ -71,9 +72,15 @@ class BalancedPlay(Play):
         """A quarter of a second in which nothing is obeyed; what is ordered to be copied."""
         self.now_s += 0.25
         self.cluster.balancer.renew(self.now_s, "run")
-        ticked = self.cluster.tick(self.now_s, 0)
+        ticked = self.cluster.tick(self.now_s, Garbage())
         self.obey_deletes(ticked.orders)
+        self.prove(ticked)
         return ticked.copies
+
+    def ask_and_hear(self) -> None:
+        """What has arrived is asked about with one tick, and judged with the next."""
+        self.tick()
+        self.tick()
 
     def beat(self, node: str, *added: Replica, removed: tuple[Replica, ...] = ()) -> None:
         beat = Heartbeat(self.usage(node), added=list(added), removed=list(removed))
@@ -211,11 +218,12 @@ class TestARun:
             for node in play.held:
                 play.beat(node)
             assert not [
-                copy for copy in play.cluster.tick(play.now_s, 0).copies if play.phase is not Phase.RUNNING
+                copy for copy in play.cluster.tick(play.now_s, Garbage()).copies if play.phase is not Phase.RUNNING
             ]
         assert play.phase is Phase.ABANDONED
         for copy in copies:
             play.copy(copy)
+        play.ask_and_hear()
         play.check()
         assert play.cluster.balancer.under_way == 0
         assert not play.cluster.chunks.over
@@ -253,7 +261,25 @@ class TestAMove:
         play.tick()
         assert copy.chunk in play.held[copy.source]
         play.copy(copy, answer=False)
+        assert copy.chunk in play.held[copy.source], "that the target says so is not enough"
+        play.ask_and_hear()
         assert copy.chunk not in play.held[copy.source]
+        play.check()
+
+    @pytest.mark.parametrize("content", ["something else", None], ids=["another content", "no answer"])
+    def test_the_source_keeps_its_replica_if_the_target_cannot_show_that_it_has_the_copy(
+        self, content: str | None
+    ) -> None:
+        play = uneven()
+        play.start()
+        copy, *_ = play.tick()
+        play.contents = {copy.target: content}
+        play.copy(copy)
+        for _ in range(200):
+            play.tick()
+            for node in play.held:
+                play.beat(node)
+        assert copy.chunk in play.held[copy.source]
         play.check()
 
     def test_the_target_s_word_may_come_before_the_source_s(self) -> None:
@@ -261,6 +287,7 @@ class TestAMove:
         play.start()
         copy, *_ = play.tick()
         play.copy(copy, answer=False)
+        play.ask_and_hear()
         assert copy.chunk not in play.held[copy.source]
         play.cluster.answered(copy, copied=True)
         play.cluster.answered(copy, copied=False)
@@ -287,7 +314,7 @@ class TestAMove:
             play.cluster.balancer.renew(play.now_s, "run")
             for node in set(play.held) - {other}:
                 play.beat(node)
-            play.cluster.tick(play.now_s, 0)
+            play.cluster.tick(play.now_s, Garbage())
         play.copy(copy)
         assert copy.chunk in play.held[copy.source]
 

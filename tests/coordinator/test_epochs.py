@@ -8,7 +8,21 @@ from peacefs.coordinator.metadata.epochs import Epochs
 from peacefs.coordinator.metadata.group_commit import run_now
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.metadata.store import MetadataFull
+from peacefs.coordinator.namespace import operations as namespace
+from peacefs.coordinator.namespace.paths import parse_path
+from peacefs.protocol.errors import AccessDenied
 from peacefs.protocol.ids import first_of_epoch
+from peacefs.protocol.messages import Receipt, WrittenChunk
+
+SETTLED_S = 100.0
+
+
+def advance(metadata: SqliteMetadata, epochs: Epochs, now_s: float) -> int:
+    """Do what the service does at a tick; return the floor."""
+    change = epochs.advance(now_s)
+    if change is not None:
+        epochs.advanced(run_now(metadata, change))
+    return epochs.garbage.floor
 
 
 def held(metadata: SqliteMetadata) -> bool:
@@ -18,7 +32,7 @@ def held(metadata: SqliteMetadata) -> bool:
 def test_datanodes_of_earlier_epochs_and_new_ones_are_as_they_should_be() -> None:
     metadata = SqliteMetadata.in_memory()
     metadata.begin_epoch(above=5)
-    epochs = Epochs(metadata)
+    epochs = Epochs(metadata, 0.0)
     assert not epochs.accept("new", 0)
     assert not epochs.accept("old", 6)
     # It comes again, over a new connection, and has seen us.
@@ -28,7 +42,7 @@ def test_datanodes_of_earlier_epochs_and_new_ones_are_as_they_should_be() -> Non
 
 def test_a_later_epoch_holds_the_floor_and_numbers_begin_above_it() -> None:
     metadata = SqliteMetadata.in_memory()
-    epochs = Epochs(metadata)
+    epochs = Epochs(metadata, 0.0)
     numbering = epochs.numbering
     numbering.next()
     assert epochs.accept("dn-1", 40)
@@ -39,7 +53,7 @@ def test_a_later_epoch_holds_the_floor_and_numbers_begin_above_it() -> None:
 
 def test_our_own_epoch_seen_by_one_that_we_have_not_accepted_was_somebody_else_s() -> None:
     metadata = SqliteMetadata.in_memory()
-    epochs = Epochs(metadata)
+    epochs = Epochs(metadata, 0.0)
     assert epochs.accept("dn-1", 1)
     assert epochs.numbering.epoch == 2 and held(metadata)
 
@@ -53,7 +67,7 @@ def test_a_datanode_that_comes_again_after_a_full_disk_still_shows_that_the_meta
         raise MetadataFull
 
     metadata = SqliteMetadata.in_memory()
-    epochs = Epochs(metadata)
+    epochs = Epochs(metadata, 0.0)
     with monkeypatch.context() as full:
         full.setattr(metadata, "hold_floor", refuse)
         with pytest.raises(MetadataFull):
@@ -65,7 +79,7 @@ def test_a_datanode_that_comes_again_after_a_full_disk_still_shows_that_the_meta
 def test_commit_that_a_datanode_has_heard_of_and_we_lack_is_missed_until_that_is_accepted() -> None:
     metadata = SqliteMetadata.in_memory()
     metadata.begin_epoch()
-    epochs, reader = Epochs(metadata), metadata.reader()
+    epochs, reader = Epochs(metadata, 0.0), metadata.reader()
     found = metadata.tx_durable - 1
     assert not epochs.accept("hears-what-is-there", 1, found)
     assert not epochs.accept("knows-no-commits", 1) and not reader.lacks_commits()
@@ -73,31 +87,107 @@ def test_commit_that_a_datanode_has_heard_of_and_we_lack_is_missed_until_that_is
     assert held(metadata) and reader.lacks_commits()
     assert epochs.numbering.epoch == 2, "no number of ours was drawn by anybody else"
     # It holds over restarts, and the floor with it, whoever comes first then.
-    again = Epochs(metadata)
+    again = Epochs(metadata, 0.0)
     metadata.hold_floor()
     assert reader.lacks_commits() and not again.accept("hears-what-is-there", 2, found)
     assert run_now(metadata, lambda tx: tx.accept_lost_commits())
     assert held(metadata) and not reader.lacks_commits()
-    assert not Epochs(metadata).accept("heard-more", 3, found + 5)
+    assert not Epochs(metadata, 0.0).accept("heard-more", 3, found + 5)
     assert not run_now(metadata, lambda tx: tx.accept_lost_commits())
 
 
 def test_commit_of_our_own_that_a_datanode_brings_back_is_not_missed() -> None:
     metadata = SqliteMetadata.in_memory()
-    epochs = Epochs(metadata)
+    epochs = Epochs(metadata, 0.0)
     assert not epochs.accept("dn-1", 0)
     run_now(metadata, lambda tx: tx.raise_floor(5))
     assert not epochs.accept("dn-1", 1, metadata.tx_durable)
     assert not metadata.reader().lacks_commits()
 
 
-def test_numbers_are_settled_when_no_token_that_was_given_for_them_lives() -> None:
-    epochs = Epochs(SqliteMetadata.in_memory(), settled_after_s=100.0)
-    assert epochs.settled(0.0) is None
+def test_floor_follows_what_was_drawn_a_while_ago() -> None:
+    metadata = SqliteMetadata.in_memory()
+    epochs = Epochs(metadata, 0.0, settled_after_s=SETTLED_S)
     first = epochs.numbering.next()
-    assert epochs.settled(60.0) is None
+    assert advance(metadata, epochs, 10.0) == 0
     second = epochs.numbering.next()
-    assert epochs.settled(100.0) == first_of_epoch(1)
-    assert epochs.settled(159.0) is None
-    assert epochs.settled(160.0) == first
-    assert epochs.settled(200.0) == second
+    assert [advance(metadata, epochs, 10.0 * turn) for turn in range(2, 11)] == [0] * 9
+    assert advance(metadata, epochs, 110.0) == first
+    assert advance(metadata, epochs, 120.0) == second
+
+
+def test_floor_counts_the_time_in_which_coordinators_served_across_their_restarts() -> None:
+    metadata = SqliteMetadata.in_memory()
+    epochs = Epochs(metadata, 0.0, settled_after_s=SETTLED_S)
+    drawn = epochs.numbering.next()
+    for turn in range(1, 6):
+        advance(metadata, epochs, 10.0 * turn)
+    # Killed, and started again much later: while nobody served nobody could be heard.
+    epochs = Epochs(metadata, 9000.0, settled_after_s=SETTLED_S)
+    floors = [advance(metadata, epochs, 9000.0 + 10.0 * turn) for turn in range(1, 8)]
+    assert floors[:5] == [0] * 5 and floors[5] == drawn
+
+
+def test_floor_does_not_follow_while_the_process_is_held_up() -> None:
+    metadata = SqliteMetadata.in_memory()
+    epochs = Epochs(metadata, 0.0, settled_after_s=SETTLED_S)
+    epochs.numbering.next()
+    advance(metadata, epochs, 10.0)
+    assert advance(metadata, epochs, 5000.0) == 0, "no writer could be heard meanwhile"
+
+
+def test_idle_coordinator_commits_nothing_for_its_floor() -> None:
+    metadata = SqliteMetadata.in_memory()
+    epochs = Epochs(metadata, 0.0, settled_after_s=SETTLED_S)
+    epochs.numbering.next()
+    for turn in range(1, 20):
+        advance(metadata, epochs, 10.0 * turn)
+    before = metadata.reader().last_tx()
+    for turn in range(20, 40):
+        advance(metadata, epochs, 10.0 * turn)
+    assert metadata.reader().last_tx() == before
+
+
+def test_kept_chunk_is_not_garbage_until_its_writer_has_been_silent() -> None:
+    metadata = SqliteMetadata.in_memory()
+    epochs = Epochs(metadata, 0.0, settled_after_s=SETTLED_S)
+    kept, lost, _version = (epochs.numbering.next() for _ in range(3))
+    for turn in range(1, 31):
+        if turn % 5 == 0:
+            run_now(metadata, lambda tx: namespace.keep_chunks(tx, "/f", [kept], int(SETTLED_S * 1000)))
+        advance(metadata, epochs, 10.0 * turn)
+    garbage = epochs.garbage
+    assert lost < garbage.floor and garbage.is_kept(kept) and not garbage.is_kept(lost)
+    with pytest.raises(AccessDenied, match="counts as garbage"):
+        run_now(metadata, lambda tx: namespace.keep_chunks(tx, "/g", [lost], 1000))
+    for turn in range(31, 42):
+        advance(metadata, epochs, 10.0 * turn)
+    assert not epochs.garbage.is_kept(kept)
+    with pytest.raises(AccessDenied, match="write it again"):
+        run_now(metadata, lambda tx: namespace.keep_chunks(tx, "/f", [kept], 1000))
+
+
+def test_held_floor_stays_and_when_it_is_released_the_time_begins_anew() -> None:
+    metadata = SqliteMetadata.in_memory()
+    epochs = Epochs(metadata, 0.0, settled_after_s=SETTLED_S)
+    drawn = epochs.numbering.next()
+    advance(metadata, epochs, 10.0)
+    metadata.hold_floor()
+    for turn in range(2, 40):
+        assert advance(metadata, epochs, 10.0 * turn) == 0
+    assert run_now(metadata, lambda tx: tx.release_floor())
+    floors = [advance(metadata, epochs, 10.0 * turn) for turn in range(40, 52)]
+    assert floors[:10] == [0] * 10 and floors[-1] == drawn
+
+
+def test_chunk_that_was_just_published_is_not_garbage_before_anybody_was_told() -> None:
+    metadata = SqliteMetadata.in_memory()
+    epochs = Epochs(metadata, 0.0, settled_after_s=SETTLED_S)
+    published, lost, _version = (epochs.numbering.next() for _ in range(3))
+    written = WrittenChunk(published, published, 10, 0, [Receipt("dn-1", b"")])
+    file = namespace.FileToComplete(parse_path("/f"), "ann", False, 0o644, 3, 1 << 26, True, "r", [written])
+    run_now(metadata, lambda tx: namespace.complete_file(tx, file, 1))
+    for turn in range(1, 15):
+        advance(metadata, epochs, 10.0 * turn)
+    assert published < lost < epochs.garbage.floor
+    assert epochs.garbage.is_kept(published) and not epochs.garbage.is_kept(lost)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from support.play import Play, record
 
 from peacefs.coordinator.cluster.chunk_map import ChunkMap
+from peacefs.coordinator.cluster.garbage import Garbage
 from peacefs.coordinator.cluster.standing import Service
 from peacefs.coordinator.cluster.unreferenced_chunks import Unclaimed
 from peacefs.coordinator.metadata.model import Mode
@@ -74,7 +75,7 @@ def test_what_is_lost_little_by_little_is_lost_at_once_to_all_who_ask(steps: lis
             case "t":
                 little.take_out_lost(1)
         assert set(little.replicas()) == {(holder, replica) for (holder, _), replica in model.items()}
-        assert set(little.below(9, 9)) == set(little.replicas())
+        assert set(little.below(Garbage(9), 9)) == set(little.replicas())
     while little.take_out_lost(2):
         pass
     counts = little.counts(0)

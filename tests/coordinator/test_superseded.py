@@ -6,15 +6,15 @@ import pytest
 from support.play import record
 
 from peacefs.coordinator.operations.deferred_deletes import Superseded
-from peacefs.protocol.limits import read_token_lifetime_s
+from peacefs.protocol.limits import read_token_renewable_s
 
 
 def test_they_go_when_the_last_leave_to_read_them_has_expired() -> None:
     superseded = Superseded()
     assert superseded.add(10.0, [record(1), record(2)]) == []
     assert superseded.add(20.0, [record(3)]) == []
-    assert superseded.due(9.9 + read_token_lifetime_s) == []
-    assert superseded.due(10.0 + read_token_lifetime_s) == [record(1), record(2)]
+    assert superseded.due(9.9 + read_token_renewable_s) == []
+    assert superseded.due(10.0 + read_token_renewable_s) == [record(1), record(2)]
     assert superseded.due(1e9) == [record(3)]
     assert superseded.due(1e9) == []
 

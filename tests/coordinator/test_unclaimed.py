@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.play import Play, record
 
+from peacefs.coordinator.cluster.garbage import Garbage
 from peacefs.coordinator.cluster.unreferenced_chunks import Unclaimed
 from peacefs.protocol.ids import epoch_of, first_of_epoch
 from peacefs.protocol.limits import garbage_chunks_per_tick
@@ -44,7 +45,7 @@ def test_it_is_what_a_plain_table_would_be(steps: list[tuple[str, str, int, int]
                 unclaimed.take_out_lost(1000)
                 table = {key: replica for key, replica in table.items() if key[0] != node}
             case "below":
-                found = list(unclaimed.below(chunk, 2))
+                found = list(unclaimed.below(Garbage(chunk), 2))
                 lowest = sorted({c for _n, c in table if c < chunk})[:2]
                 assert sorted(found, key=str) == sorted(
                     ((n, r) for (n, c), r in table.items() if c in lowest), key=str

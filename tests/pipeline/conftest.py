@@ -17,6 +17,7 @@ from peacefs.client.transfer.byte_stream import ByteStream
 from peacefs.client.transfer.file_reader import FileReader
 from peacefs.client.transfer.file_writer import WriteStats, write_file
 from peacefs.client.transfer.write_grants import GrantDesk
+from peacefs.datanode.control.prover import Prover
 from peacefs.datanode.control.replicator import Replicator
 from peacefs.datanode.pipeline.active_streams import StreamsUnderWay
 from peacefs.datanode.pipeline.chunk_server import ChunkServer
@@ -83,6 +84,7 @@ class Node:
         )
         server = ChunkServer(signer, self.store, self.changes, reader_timeout_s=hop_timeout_s)
         self.replicator = Replicator(self.store, self.changes, hop_timeout_s=hop_timeout_s)
+        self.prover = Prover(self.store, self.changes)
         self.requests = DataRequests(self.pipeline, server)
         self.server = DataServer(
             "127.0.0.1", 0, me, self.driver, self.requests, lends=cluster.lends, tls=cluster.tls
@@ -166,7 +168,7 @@ class Coordinator:
                         self.verify(chunk)
                     return Completed(sum(chunk.length for chunk in message.chunks))
                 case GetLayout():
-                    return self.layout(self.completed[-1].chunks)
+                    return self._renewed(message)
                 case ReportCorrupt():
                     self.corrupt.append(message)
                     return Done()
@@ -196,8 +198,17 @@ class Coordinator:
     def allocated(self, nodes: list[str], lifetime_s: float = 60.0, grant: int = 0) -> Allocated:
         self._drawn += 2
         chunk, version = self._drawn, self._drawn + 1
-        token = self.signer.sign(ChunkWrite(time.time() + lifetime_s, chunk, version, nodes, grant))
-        return Allocated(chunk, version, [self.nodes[node].hop for node in nodes], token)
+        hops = [self.nodes[node].hop for node in nodes]
+        token = self.signer.sign(ChunkWrite(time.time() + lifetime_s, chunk, version, hops, grant))
+        return Allocated(chunk, version, hops, token)
+
+    def _renewed(self, asked: GetLayout) -> Layout:
+        """Of the file written last, or only of the chunk that the reader holds a token of, good or not."""
+        layout = self.layout(self.completed[-1].chunks)
+        if not asked.held:
+            return layout
+        held = self.signer.verify_even_late(asked.held, ChunkRead).chunk
+        return Layout(layout.length, [chunk for chunk in layout.chunks if chunk.chunk == held], asked.token)
 
     def layout(self, chunks: list[WrittenChunk]) -> Layout:
         layouts = [
@@ -289,11 +300,10 @@ class Cluster:
             allocated.token,
             allocated.chunk,
             allocated.version,
-            allocated.pipeline[1:],
             block_checksums(data),
             last,
         )
-        self.driver.run(send(connection, opening, data, timeout_s=5.0))
+        self.driver.run(send(connection, opening, data, timeout_s=60.0))
 
     def connect(self, name: str) -> Connection:
         """To a node's data server, as a client that knows no secret."""
@@ -302,7 +312,7 @@ class Cluster:
         return connection
 
     def answer(self, connection: Connection) -> Message:
-        return self.driver.run(receive(connection, timeout_s=5.0)).message
+        return self.driver.run(receive(connection, timeout_s=60.0)).message
 
     def forget(self) -> None:
         for connection in self.by_hand:

@@ -93,7 +93,7 @@ def test_a_waiting_writer_is_woken_by_bytes_the_end_and_an_error(cluster):
         stream = ByteStream()
         timer = threading.Timer(0.02, wake, (stream,))
         timer.start()
-        assert cluster.driver.run(stream.readable(timeout_s=5.0))
+        assert cluster.driver.run(stream.readable(timeout_s=60.0))
         timer.join()
 
 

@@ -124,7 +124,7 @@ def test_what_was_changed_in_memory_is_refused_by_the_head(living_in_n0):
     rotten = bytearray(DATA[:packet_bytes])
     packet = Packet(packet_bytes, block_checksums(rotten), True)
     rotten[1000] ^= 1
-    living_in_n0.driver.run(fx.send(connection, packet, rotten, timeout_s=5.0))
+    living_in_n0.driver.run(fx.send(connection, packet, rotten, timeout_s=60.0))
     assert living_in_n0.answer(connection).code == "ChecksumMismatch"
 
 

@@ -13,7 +13,14 @@ import pytest
 
 from peacefs.client.transfer.file_reader import FileReader, read_range
 from peacefs.client.transfer.loans import Loans
-from peacefs.protocol.errors import AccessDenied, BadRequest, ChunkNotFound, ChunkUnavailable, from_wire
+from peacefs.protocol.errors import (
+    AccessDenied,
+    BadRequest,
+    ChunkNotFound,
+    ChunkUnavailable,
+    TokenExpired,
+    from_wire,
+)
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import MIB, checksum_block_bytes, packet_bytes, read_piece_bytes
 from peacefs.protocol.messages import BorrowChunk, ChunkLent, Failure, Packet, ReadChunk
@@ -54,8 +61,8 @@ def borrowed(cluster, name="n0", *, token=None):
     lender = cluster.driver.run(fx.connect(tcp.local_address, name))
     cluster.by_hand.append(lender)
     request = BorrowChunk(token or layout.token, layout.chunk, layout.version)
-    cluster.driver.run(fx.send(lender, request, timeout_s=5.0))
-    return cluster.driver.run(fx.borrow(lender, timeout_s=5.0))
+    cluster.driver.run(fx.send(lender, request, timeout_s=60.0))
+    return cluster.driver.run(fx.borrow(lender, timeout_s=60.0))
 
 
 def test_a_large_chunk_comes_from_its_file_and_not_through_a_socket(written, messages_sent):
@@ -193,7 +200,7 @@ def test_nothing_is_lent_without_the_chunks_own_token(written):
     for token, refusal in (
         ("nonsense", AccessDenied),
         (written.signer.sign(ChunkRead(4e9, 999)), AccessDenied),
-        (written.signer.sign(ChunkRead(1.0, written.layout().chunks[0].chunk)), AccessDenied),
+        (written.signer.sign(ChunkRead(1.0, written.layout().chunks[0].chunk)), TokenExpired),
     ):
         answer, file = borrowed(written, token=token)
         assert isinstance(answer, Failure)
@@ -224,7 +231,7 @@ def test_files_are_lent_over_local_sockets_alone(written):
     layout = written.layout().chunks[0]
     connection = written.connect("n0")
     request = BorrowChunk(layout.token, layout.chunk, layout.version)
-    written.driver.run(fx.send(connection, request, timeout_s=5.0))
+    written.driver.run(fx.send(connection, request, timeout_s=60.0))
     answer = written.answer(connection)
     assert isinstance(answer, Failure)
     assert type(from_wire(answer.code, answer.message)) is BadRequest
@@ -250,22 +257,29 @@ def test_a_file_that_has_become_shorter_costs_nobody_a_byte(written):
 
 
 def test_a_lent_file_whose_disk_hangs_is_left_and_what_comes_late_goes_nowhere(make_cluster, monkeypatch, until):
-    cluster = make_cluster(lends=True, hop_timeout_s=0.2)
+    """The files are borrowed beforehand: of what a busy machine holds up only the disk is waited for briefly."""
+    cluster = make_cluster(lends=True)
     cluster.write(DATA)
+    loans = Loans(kept_max=len(cluster.nodes))
+    for node in cluster.nodes:
+        reader = FileReader("file-token", cluster.layout_on(node.name), 0, len(DATA), loans=loans)
+        assert cluster.driver.run(reader.next_piece())
+        cluster.driver.run(reader.close())
     comes_back, late = threading.Event(), []
     monkeypatch.setattr("peacefs.protocol.runtime.bounded_reads.read_from_memory", lambda file, target, offset: 0)
 
     def hang(descriptor, room, offset):
-        comes_back.wait(30)
+        comes_back.wait(600)
         room[:] = b"x" * len(room)
         late.append(offset)
         return len(room)
 
     monkeypatch.setattr("peacefs.protocol.runtime.bounded_reads._read", hang)
     target = memoryview(bytearray(len(DATA)))
-    reader = FileReader("file-token", cluster.layout(), 0, len(DATA), hop_timeout_s=0.2)
-    with pytest.raises(ChunkUnavailable, match=r"the disk gave nothing for 0\.2 s"):
+    reader = FileReader("file-token", cluster.layout(), 0, len(DATA), hop_timeout_s=0.2, loans=loans)
+    with pytest.raises(ChunkUnavailable) as refusal:
         cluster.driver.run(reader.next_piece(target))
+    assert refusal.value.message.count("the disk gave nothing for 0.2 s") == len(cluster.nodes)
     comes_back.set()
     until(lambda: late, "the disk comes back")
     assert not any(target)

@@ -31,6 +31,8 @@ from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.tokens import ChunkRead, ChunkWrite, Signer
 
 DATA = os.urandom(4 * MIB + 5)
+#: A deadline of a reader that is the thing under test; what prepares it has the usual ones.
+_READER_S = 4.0
 
 
 @pytest.fixture
@@ -54,7 +56,8 @@ def test_a_bit_that_flipped_on_a_disk_is_never_read_and_its_replica_is_reported(
     assert reported(written) == [(chunk.chunk, "n0")]
     for node in written.nodes:
         order = VerifyChunks([Replica(chunk.chunk, chunk.version, chunk.length)])
-        assert isinstance(node.driver.run(Orders(node.store, node.changes, node.replicator).obey(order)), Done)
+        orders = Orders(node.store, node.changes, node.replicator, node.prover)
+        assert isinstance(node.driver.run(orders.obey(order)), Done)
     corrupt = [[replica.chunk for replica in node.changes.take()[2]] for node in written.nodes]
     assert corrupt == [[chunk.chunk], [], []], "who is told to look finds it where it is"
 
@@ -103,22 +106,22 @@ def test_a_disk_that_fails_while_it_is_read_costs_nobody_a_byte(written, message
 
 
 def test_what_has_come_of_a_frame_is_given_before_the_rest_and_a_server_that_hangs_in_it_is_left(make_cluster):
-    cluster = make_cluster(hop_timeout_s=1.0)
+    cluster = make_cluster()
     cluster.write(DATA)
     released = threading.Event()
     send_as_far_as(cluster.nodes[0], 2 * MIB + 100, released.wait)
     target = memoryview(bytearray(len(DATA)))
-    reader = FileReader("file-token", cluster.layout(), 0, len(DATA), hop_timeout_s=1.0)
+    reader = FileReader("file-token", cluster.layout(), 0, len(DATA), hop_timeout_s=_READER_S)
     began_s, at = time.monotonic(), 0
     try:
         while at < 2 * MIB:
             at += len(cluster.driver.run(reader.next_piece(target[at:])))
-        assert time.monotonic() - began_s < 1.0, "the rest is not waited for"
+        assert time.monotonic() - began_s < _READER_S, "the rest is not waited for"
         while (piece := cluster.driver.run(reader.next_piece())) is not None:
             target[at : at + len(piece)] = piece
             at += len(piece)
         assert target == DATA
-        assert time.monotonic() - began_s >= 1.0
+        assert time.monotonic() - began_s >= _READER_S
     finally:
         released.set()
 
@@ -288,7 +291,7 @@ def ask(cluster, **changed):
     (chunk,) = cluster.layout().chunks
     request = ReadChunk(chunk.token, chunk.chunk, chunk.version, 0, 10)
     connection = cluster.connect("n0")
-    cluster.driver.run(fx.send(connection, msgspec.structs.replace(request, **changed), timeout_s=5.0))
+    cluster.driver.run(fx.send(connection, msgspec.structs.replace(request, **changed), timeout_s=60.0))
     return cluster.answer(connection)
 
 
@@ -306,13 +309,14 @@ def test_tokens_that_are_forged_expired_foreign_or_of_another_kind_open_nothing(
         "forged": Signer(b"guessed").sign(ChunkRead(later, chunk.chunk)),
         "expired": cluster.signer.sign(ChunkRead(time.time() - 1, chunk.chunk)),
         "foreign": cluster.signer.sign(ChunkRead(later, chunk.chunk + 1)),
-        "of another kind": cluster.signer.sign(ChunkWrite(later, chunk.chunk, chunk.version, ["n0"])),
+        "of another kind": cluster.signer.sign(ChunkWrite(later, chunk.chunk, chunk.version, chunk.replicas)),
         "no token": "",
         "garbage": "%%%",
     }
     for what, token in tokens.items():
         answer = ask(cluster, token=token)
-        assert isinstance(answer, Failure) and answer.code == "AccessDenied", what
+        code = "TokenExpired" if what == "expired" else "AccessDenied"
+        assert isinstance(answer, Failure) and answer.code == code, what
 
 
 @pytest.mark.parametrize("range_", [(-1, 10), (0, -1), (0, 0), (len(DATA), 1), (1 << 62, 1 << 62)])
@@ -331,11 +335,11 @@ def test_a_chunk_that_is_not_here_is_not_found_and_the_connection_serves_on(clus
         (ReadChunk(token, 12345, chunk.version, 0, 10), "ChunkNotFound"),
         (ReadChunk(chunk.token, chunk.chunk, chunk.version + 1, 0, 10), "StaleVersion"),
     ):
-        cluster.driver.run(fx.send(connection, request, timeout_s=5.0))
+        cluster.driver.run(fx.send(connection, request, timeout_s=60.0))
         answer = cluster.answer(connection)
         assert isinstance(answer, Failure) and answer.code == expected
     cluster.driver.run(
-        fx.send(connection, ReadChunk(chunk.token, chunk.chunk, chunk.version, 0, 1), timeout_s=5.0)
+        fx.send(connection, ReadChunk(chunk.token, chunk.chunk, chunk.version, 0, 1), timeout_s=60.0)
     )
     assert isinstance(cluster.answer(connection), Packet)
 

@@ -18,8 +18,8 @@ DATA = os.urandom(3 * MIB + 1)
 
 def order(cluster, chunk, nodes, version=None, bytes_per_second=0.0):
     version = version or chunk.version
-    token = cluster.signer.sign(ChunkWrite(1e12, chunk.chunk, version, nodes))
     hops = [cluster.coordinator.nodes[node].hop for node in nodes]
+    token = cluster.signer.sign(ChunkWrite(1e12, chunk.chunk, version, hops))
     return ReplicateChunk(chunk.chunk, version, hops, token, bytes_per_second)
 
 

@@ -118,10 +118,10 @@ def test_bytes_that_trickle_in_are_written_as_well_as_bytes_that_come_at_once(cl
 
 
 def test_a_writer_whose_source_is_slower_than_the_hops_deadline_is_not_taken_for_dead(make_cluster):
-    cluster = make_cluster(hop_timeout_s=1.5)
+    cluster = make_cluster(hop_timeout_s=4.0)
     stream = ByteStream()
     stream.feed(os.urandom(fast_lane_bytes_max + packet_bytes))
-    rest = threading.Timer(2.2, lambda: (stream.feed(b"the rest"), stream.finish()))
+    rest = threading.Timer(5.0, lambda: (stream.feed(b"the rest"), stream.finish()))
     rest.start()
     _, stats = cluster.write(stream)
     rest.join()

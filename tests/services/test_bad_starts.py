@@ -24,7 +24,7 @@ from peacefs.protocol.limits import MIB
 from peacefs.protocol.service.trial_certificates import TrialAuthority
 
 pytestmark = pytest.mark.cluster
-_TIMEOUT_S = 30
+_TIMEOUT_S = 180
 
 
 def peacefs(*arguments: str) -> list[str]:

@@ -28,7 +28,7 @@ def command(cluster: LocalCluster, *options: str) -> list[str]:
 
 
 def run(cluster: LocalCluster, *options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(cluster, *options), capture_output=True, text=True, timeout=60)
+    return subprocess.run(command(cluster, *options), capture_output=True, text=True, timeout=180)
 
 
 def disks_of(files: PeaceFileSystem) -> tuple[str, list[dict[str, Any]]]:
@@ -65,7 +65,7 @@ def test_a_new_disk_is_filled_by_command_and_only_while_that_runs(tmp_path: Path
             other = run(cluster, near)
             assert other.returncode == 255 and "another run is under way" in other.stdout
             slow.send_signal(signal.SIGINT)
-            assert f"{node}: cancelled" in slow.communicate(timeout=20)[0] and slow.returncode == 250
+            assert f"{node}: cancelled" in slow.communicate(timeout=180)[0] and slow.returncode == 250
             wait_until(lambda: not list((disks[1] / "staging").iterdir()), "what was begun is given up")
             assert copies(disks) == [FILES, 0]
 

@@ -17,7 +17,7 @@ from peacefs.command import application
 from peacefs.topology.loader import load_topology
 
 pytestmark = pytest.mark.cluster
-_TIMEOUT_S = 30
+_TIMEOUT_S = 180
 _CURVES = {"n1": "1=20e6,2=40e6,4=30e6", "n2": "1=10e6"}
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import httpx
 import pytest
 from pipeline.relay import Relay
+from support.supervised_world import accounts_of_tests
 from support.waiting import wait_until
 
 from peacefs.client.filesystem import PeaceFileSystem
@@ -306,16 +307,17 @@ def test_agent_runs_queries_that_reach_the_cluster(cluster: LocalCluster, tmp_pa
     from peacefs.client.control.supervised_queries import SupervisedQueries
 
     script = (
-        "import os; from peacefs.client.filesystem import PeaceFileSystem; "
-        "files = PeaceFileSystem(os.environ['PEACEFS_COORDINATOR']); "
-        "files.write('/by-the-query', os.environ['PEACEFS_CHECKPOINT'].encode()); files.close()"
+        "import os\n"
+        "from peacefs.client.filesystem import PeaceFileSystem\n"
+        "with PeaceFileSystem(os.environ['PEACEFS_COORDINATOR']) as files:\n"
+        "    files.write('/by-the-query', os.environ['PEACEFS_CHECKPOINT'].encode())\n"
     )
     commands = tmp_path / "commands.toml"
     commands.write_text(
-        f'[commands.once]\nprogram = "{sys.executable}"\narguments = ["-P", "-c", {script!r}]\n'.replace(
-            "\\'", "'"
-        )
+        f'[commands.once]\nprogram = "{sys.executable}"\narguments = ["-P", {str(tmp_path / "query.py")!r}]\n'
+        + accounts_of_tests()
     )
+    (tmp_path / "query.py").write_text(script)
     pipe = os.pipe()
     ready = cluster.coordinator.readiness
     ca = cluster.ca_file
@@ -335,7 +337,7 @@ def test_agent_runs_queries_that_reach_the_cluster(cluster: LocalCluster, tmp_pa
     agent = Member("north", lambda _before: arguments, lambda: log, pipe[0], [])
     try:
         agent.start()
-        agent.await_ready(time.monotonic() + 30)
+        agent.await_ready()
         with pytest.MonkeyPatch.context() as patch, PeaceFileSystem(cluster.http_address, ca_file=ca) as files:
             patch.setenv("PEACEFS_CA_FILE", str(ca))
             with SupervisedQueries(cluster.http_address) as queries:

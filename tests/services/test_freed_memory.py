@@ -42,7 +42,7 @@ print(faults // 20 // 16, left_mib)
 def pieces(how: str) -> tuple[int, int]:
     """Page faults a piece, and how many of 200 MiB the process still has when they have gone."""
     ran = subprocess.run(
-        [sys.executable, "-c", _PIECES, how], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", _PIECES, how], capture_output=True, text=True, check=True, timeout=180
     )
     faults, left_mib = map(int, ran.stdout.split())
     return faults, left_mib

@@ -31,7 +31,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def mkdirs(cluster: LocalCluster, path: str) -> httpx.Response:
-    return httpx.put(f"{cluster.http_address}/webhdfs/v1{path}?op=MKDIRS&user.name=ann", timeout=30)
+    return httpx.put(f"{cluster.http_address}/webhdfs/v1{path}?op=MKDIRS&user.name=ann", timeout=180)
 
 
 def make_directories(cluster: LocalCluster, acknowledged: set[str], prefix: str) -> httpx.Response:

@@ -30,7 +30,7 @@ def silent_connections(host: str, port: int, count: int) -> Iterator[None]:
     with contextlib.ExitStack() as kept:
         kept.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
         for _ in range(count):
-            kept.enter_context(socket.create_connection((host, port), timeout=20))
+            kept.enter_context(socket.create_connection((host, port), timeout=180))
         yield
 
 

@@ -23,11 +23,11 @@ pytestmark = pytest.mark.cluster
 
 def metadata(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-P", "-m", "peacefs", "metadata", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
 
 
 def status(cluster: LocalCluster) -> dict[str, Any]:
-    with urllib.request.urlopen(f"{cluster.http_address}/v1/status", timeout=10) as answer:
+    with urllib.request.urlopen(f"{cluster.http_address}/v1/status", timeout=180) as answer:
         found: dict[str, Any] = json.load(answer)
     return found
 
@@ -123,7 +123,7 @@ def test_release_asks_first_and_takes_no_for_an_answer(tmp_path: Path) -> None:
         assert metadata("restore", tmp_path / "backup", "--dir", store, "--force").returncode == 0
         cluster.restart(cluster.coordinator)
         command = [sys.executable, "-m", "peacefs", "metadata", "release-floor", "-c", cluster.http_address]
-        done = subprocess.run(command, input="n\n", capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, input="n\n", capture_output=True, text=True, timeout=180, check=False)
         assert done.returncode == 1, done.stderr
         assert status(cluster)["unclaimed"]["floor_held"]
 

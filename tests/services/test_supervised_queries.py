@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from support.prometheus import scraped
-from support.supervised_world import World, runs
+from support.supervised_world import World, accounts_of_tests, runs
 from support.waiting import wait_until
 
 from peacefs.client.control.supervised_queries import SupervisedQueries
@@ -57,6 +57,7 @@ def commands(name: str) -> str:
         [commands.sleep]
         program = "/bin/sleep"
         extra_arguments = true
+        {accounts_of_tests()}
     """
 
 
@@ -82,7 +83,7 @@ def test_a_query_whose_node_dies_goes_on_elsewhere_and_its_old_run_writes_nothin
         wait_until(lambda: files.exists("/checkpoints/numbers/5"), "it makes progress")
 
         os.kill(world.agents["north"].pid, signal.SIGKILL)
-        wait_until(lambda: not runs(int(pid)), "nothing outlives its agent", timeout_s=5)
+        wait_until(lambda: not runs(int(pid)), "nothing outlives its agent")
         world.cluster.coordinator.kill()
         world.cluster.restart(world.cluster.coordinator)
         wait_until(lambda: len(world.said("numbers")) == 2, "it is started again")
@@ -107,7 +108,7 @@ def test_drivers_that_die_and_stop_and_what_is_refused(world: World) -> None:
             capture_output=True,
             text=True,
             check=True,
-            timeout=60,
+            timeout=180,
         )
         assert json.loads(done.stdout)["name"] == "naps"
         wait_until(lambda: queries.status("naps").phase == "running", "it runs")
@@ -133,7 +134,7 @@ def test_drivers_that_die_and_stop_and_what_is_refused(world: World) -> None:
         queries.register("reboots", ["reboot"])
         assert queries.status("reboots").phase == "waiting"
 
-        subprocess.run([*command, "--stop", "naps"], check=True, timeout=60, stdout=subprocess.DEVNULL)
+        subprocess.run([*command, "--stop", "naps"], check=True, timeout=180, stdout=subprocess.DEVNULL)
         wait_until(lambda: queries.status("naps").phase == "stopped", "it is stopped")
         assert _sleepers() == []
         assert [(each.name, each.commands) for each in queries.all().agents] == [("north", ["count", "sleep"])]

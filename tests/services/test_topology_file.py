@@ -15,7 +15,7 @@ from peacefs.command import application
 from peacefs.coordinator.service import CoordinatorOptions, run
 from peacefs.protocol.errors import StartupError
 
-_TIMEOUT_S = 30
+_TIMEOUT_S = 180
 
 _FILE = """
 [[switch]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from peacefs.coordinator.cluster.commands import Order
 from peacefs.coordinator.cluster.core import Cluster
@@ -12,9 +12,13 @@ from peacefs.protocol.messages import DeleteChunks
 
 
 class DropWatch:
-    """A good replica of a file's chunk goes only while as many as should be are at datanodes that are heard of."""
+    """A good replica of a file's chunk goes only while as many as should be are at datanodes that are heard of.
 
-    def __init__(self) -> None:
+    Those that lie count for nothing, and what they say that they hold may go.
+    """
+
+    def __init__(self, liars: Container[NodeId]) -> None:
+        self._liars = liars
         #: Who was said, by whomever, to have a corrupt replica of which chunk.
         self.corrupt: set[tuple[NodeId, ChunkId]] = set()
 
@@ -28,8 +32,11 @@ class DropWatch:
                 of_now = state is not None and (replica.version, replica.length) == (state.version, state.length)
                 if state is None or not of_now or (order.node, replica.chunk) in self.corrupt:
                     continue
+                if order.node in self._liars:
+                    continue
                 members = [cluster.members.get(node) for node in cluster.chunks.staying(state)]
-                heard = [node.id for node in members if node is not None and node.state is State.ALIVE]
+                alive = [node.id for node in members if node is not None and node.state is State.ALIVE]
+                heard = [node for node in alive if node not in self._liars]
                 assert len(set(heard) - {order.node}) >= state.replication, (
                     f"{order.node} drops {replica}: {state}"
                 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from simulation.lying_datanode import LyingDatanode
 from simulation.simulated_coordinator import SimulatedCoordinator
 from simulation.simulated_datanode import SimulatedDatanode
 from simulation.world import Network, Node, Task, World
@@ -12,6 +13,7 @@ from peacefs.coordinator.scheduling.policies import POLICY_DEFAULT
 from peacefs.protocol.limits import (
     copy_bytes_per_second,
 )
+from peacefs.protocol.messages import Replica
 from peacefs.protocol.runtime import effects as fx
 
 
@@ -42,6 +44,17 @@ class SimulatedCluster:
         datanode = SimulatedDatanode(self.world, name, f"/rack-{number % 2}", copy_rate)
         self.coordinator.datanodes[name] = datanode
         return datanode
+
+    def add_liar(self) -> LyingDatanode:
+        """One that knows the secret and says that it holds whatever others hold; racks by turns."""
+        number = len(self.coordinator.liars)
+        name = f"liar-{number + 1}"
+        liar = LyingDatanode(self.world, name, f"/rack-{number % 2}", self._all_replicas)
+        self.coordinator.liars[name] = liar
+        return liar
+
+    def _all_replicas(self) -> set[Replica]:
+        return {replica for datanode in self.datanodes for replica in datanode.store.replicas()}
 
     @property
     def datanodes(self) -> list[SimulatedDatanode]:

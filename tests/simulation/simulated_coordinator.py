@@ -27,6 +27,7 @@ from simulation.client_requests import (
     Truncate,
 )
 from simulation.drop_watch import DropWatch
+from simulation.lying_datanode import LyingDatanode
 from simulation.metadata_watch import QuotaWatch, check_sound
 from simulation.name_changes import Change, make_change
 from simulation.simulated_datanode import SimulatedDatanode
@@ -37,9 +38,9 @@ from simulation.writer_thread import WriterThread
 from peacefs.coordinator.cluster.commands import Order
 from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.cluster.membership import State
+from peacefs.coordinator.cluster.possession import Question
 from peacefs.coordinator.cluster.repair import Copy
 from peacefs.coordinator.metadata.epochs import Epochs
-from peacefs.coordinator.metadata.group_commit import run_now
 from peacefs.coordinator.metadata.model import Kind, RenameMode
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.namespace.permissions import Callers
@@ -56,7 +57,7 @@ from peacefs.protocol.limits import (
     restore_epoch_jump_max,
     tick_interval_s,
     tidy_interval_s,
-    write_token_lifetime_s,
+    unreferenced_chunk_kept_s,
 )
 from peacefs.protocol.messages import (
     AbandonLease,
@@ -70,6 +71,7 @@ from peacefs.protocol.messages import (
     GrantRefused,
     Heartbeat,
     HeartbeatAck,
+    KeepChunks,
     Message,
     PublishFile,
     Register,
@@ -121,8 +123,9 @@ class SimulatedCoordinator:
         self._streams_per_node = streams_per_node
         self.node = world.add_node("coordinator")
         self.metadata = SqliteMetadata.in_memory()
-        self.tokens_live_s = write_token_lifetime_s
+        self.tokens_live_s = unreferenced_chunk_kept_s
         self.datanodes: dict[str, SimulatedDatanode] = {}
+        self.liars: dict[str, LyingDatanode] = {}
         self.cluster: Cluster
         self.files: Files
         self.start()
@@ -138,11 +141,12 @@ class SimulatedCoordinator:
         )
         reader = writer.reader()
         self.cluster = Cluster(world.now_s, Random(world.random.random()))
-        self.epochs = Epochs(self.metadata, settled_after_s=self.tokens_live_s)
-        self._drops = DropWatch()
+        self.epochs = Epochs(self.metadata, world.now_s, settled_after_s=self.tokens_live_s)
+        self._drops = DropWatch(self.liars)
         self._links: dict[str, str] = {}
         self._tidy_at_s = 0.0
 
+        self._commit = writer.commit
         workplace = Workplace(
             reader,
             writer.commit,
@@ -192,7 +196,7 @@ class SimulatedCoordinator:
 
     def _keep_ticking(self) -> fx.Steps[None]:
         while True:
-            ticked = self.cluster.tick(self.world.now_s, self.metadata.reader().floor())
+            ticked = self.cluster.tick(self.world.now_s, self.epochs.garbage)
             self._send(ticked.orders)
             for transition in ticked.transitions:
                 if transition.after is State.DEAD:
@@ -201,18 +205,20 @@ class SimulatedCoordinator:
             self.files.recovery.tick()
             for copy in ticked.copies:
                 self._start_copy(copy)
-            self.files.appending.drop_superseded()
+            for question in ticked.questions:
+                self._ask_for_proof(question)
+            yield from self._raise_floor().__await__()
             yield from self.files.names.reclaim().__await__()
+            self.files.appending.drop_superseded()
             if self.world.now_s >= self._tidy_at_s:
                 self._tidy_at_s = self.world.now_s + tidy_interval_s
-                self._raise_floor()
                 yield from self.files.names.forget_answers().__await__()
             yield from fx.sleep(tick_interval_s)
 
-    def _raise_floor(self) -> None:
-        floor = self.epochs.settled(self.world.now_s)
-        if floor is not None:
-            run_now(self.metadata, lambda tx: tx.raise_floor(floor))
+    async def _raise_floor(self) -> None:
+        change = self.epochs.advance(self.world.now_s)
+        if change is not None:
+            self.epochs.advanced(await self._commit(change))
 
     def _keep_emptying_trash(self) -> fx.Steps[None]:
         yield from self.files.trash.prepare().__await__()
@@ -223,7 +229,7 @@ class SimulatedCoordinator:
     def _start_copy(self, copy: Copy) -> None:
         target = self.cluster.hop(copy.target)
         assert target is not None
-        token = self.files.writing.write_token(copy.chunk, copy.version, [copy.target])
+        token = self.files.writing.write_token(copy.chunk, copy.version, [target])
         order = ReplicateChunk(copy.chunk, copy.version, [target], token, copy.bytes_per_second)
         cluster, schedule = self.cluster, self.files.schedule
         schedule.copy_begins(copy.chunk, copy.source, copy.target)
@@ -232,7 +238,11 @@ class SimulatedCoordinator:
             schedule.copy_ended(copy.chunk)
             cluster.answered(copy, copied=isinstance(reply, Done))
 
-        self.datanodes[copy.source].order(order, finished)
+        self._link(copy.source).order(order, finished)
+
+    def _ask_for_proof(self, question: Question) -> None:
+        cluster = self.cluster
+        self._link(question.node).order(question.message, lambda reply: cluster.proven(question, reply))
 
     def _send(self, orders: Sequence[Order]) -> None:
         self._drops.look(self.cluster, orders)
@@ -240,7 +250,10 @@ class SimulatedCoordinator:
             if isinstance(order.message, Granted | GrantRefused):
                 self._push(order.message)
             else:
-                self.datanodes[order.node].order(order.message, lambda _reply: None)
+                self._link(order.node).order(order.message, lambda _reply: None)
+
+    def _link(self, node: str) -> SimulatedDatanode | LyingDatanode:
+        return self.liars.get(node) or self.datanodes[node]
 
     def _push(self, message: Granted | GrantRefused) -> None:
         """To a client; it may be lost, or come twice."""
@@ -308,6 +321,8 @@ class SimulatedCoordinator:
                 return await self.files.writing.flush(message, None)
             case Extend():
                 return await self.files.appending.extend(message.path, message.user, message.holder, None)
+            case KeepChunks():
+                return await self.files.writing.keep(message)
             case RenewLease():
                 return await self.files.appending.renew(message)
             case AbandonLease():

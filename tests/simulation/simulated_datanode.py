@@ -15,6 +15,7 @@ from store.simulated_disk import SimulatedDisk
 
 from peacefs.datanode.cluster_clock import ClusterClock
 from peacefs.datanode.control.commands import Orders
+from peacefs.datanode.control.prover import Prover
 from peacefs.datanode.control.replicator import Replicator
 from peacefs.datanode.disks.disk import Disk
 from peacefs.datanode.disks.disk_balancer import DiskBalancer
@@ -97,7 +98,8 @@ class SimulatedDatanode:
         requests = self._requests = DataRequests(hop, server)
         budget = CopyBudget(self._copy_rate)
         replicator = Replicator(self.store, changes, budget=budget, hop_timeout_s=HOP_TIMEOUT_S)
-        self._orders = Orders(self.store, changes, replicator)
+        prover = Prover(self.store, changes, budget=CopyBudget(self._copy_rate))
+        self._orders = Orders(self.store, changes, replicator, prover)
 
         def serve(connection: SimulatedConnection) -> fx.Steps[None]:
             return requests.serve_connection(connection)

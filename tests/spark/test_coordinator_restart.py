@@ -46,7 +46,7 @@ def test_a_query_survives_a_coordinator_that_is_killed_and_starts_again(
             .start()
         )
         checkpoint = Checkpoint(files, "/checkpoint")
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while (checkpoint.committed() or 0) < 2:
             assert query.isActive and time.monotonic() < deadline
             time.sleep(0.05)

@@ -90,7 +90,7 @@ def test_a_run_that_spark_stops_says_why_in_its_last_line(tmp_path: Path) -> Non
     variables = {**java_environment(find_java(), tmp_path / "java"), "SPARK_LOCAL_IP": "127.0.0.1"}
     module = "peacefs.spark_connector.demo.failed_logins"
     with QueryProcess(module, tmp_path / "plan.json", tmp_path / "query.log", variables) as query:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while query.status is None:
             assert time.monotonic() < deadline
             time.sleep(0.1)

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.spark]
 #: A query of README goes on for ever; here it ends after a batch.
 _END = """
 import time
-deadline = time.monotonic() + 60
+deadline = time.monotonic() + 180
 (query,) = spark.streams.active
 while query.lastProgress is None:
     assert query.exception() is None and time.monotonic() < deadline
@@ -43,7 +43,7 @@ def test_the_query_of_a_guide_commits_a_batch(name: str, tmp_path: Path) -> None
             "PYSPARK_SUBMIT_ARGS": "--master local[2] --conf spark.ui.enabled=false pyspark-shell",
         }
         done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, timeout=100, env=environment
+            [sys.executable, "-c", code], capture_output=True, text=True, timeout=180, env=environment
         )
         assert done.returncode == 0, done.stderr[-3000:]
         with PeaceFileSystem(cluster.http_address) as files:

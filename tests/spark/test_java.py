@@ -67,7 +67,7 @@ def test_a_trimmed_java_gets_a_wrapper_that_drops_the_module_it_lacks(tmp_path: 
     variables = java_environment(runtime, tmp_path / "wrapper")
     arguments = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "-cp", "a b", "Main", ""]
     done = subprocess.run(
-        [f"{variables['JAVA_HOME']}/bin/java", *arguments], capture_output=True, text=True, check=True, timeout=10
+        [f"{variables['JAVA_HOME']}/bin/java", *arguments], capture_output=True, text=True, check=True, timeout=180
     )
     assert done.stdout.split("\n")[:-1] == ["-Xmx1g", "--add-modules=java.base", "-cp", "a b", "Main", ""]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.waiting import wait_until
 
 from peacefs.spark_connector.demo.query_process import QueryProcess
 
@@ -32,10 +32,7 @@ time.sleep(60)
 
 
 def await_true(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 15
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(condition, "it is so")
 
 
 def runs(pid: int) -> bool:
@@ -100,3 +97,18 @@ def test_last_words_are_those_of_the_latest_run(tmp_path: Path, modules: str) ->
         assert query.last_words(10) == ["first", "last"]
         assert query.last_words(1) == ["last"]
     assert log.read_text().startswith("of the run before")
+
+
+def test_processor_time_is_that_of_the_whole_group_and_grows_while_it_works(tmp_path: Path, modules: str) -> None:
+    (Path(modules) / "busy.py").write_text(
+        "import subprocess, sys\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'while True: pass'])\n"
+        "print('begun', flush=True)\n"
+        "child.wait()\n"
+    )
+    log = tmp_path / "query.log"
+    with QueryProcess("busy", tmp_path / "plan", log, {"PYTHONPATH": modules}) as query:
+        await_true(lambda: query.said_bytes > 0)
+        before_s = query.processor_s
+        await_true(lambda: query.processor_s > before_s + 0.5)
+    assert query.processor_s == 0.0, "nothing of it is left"

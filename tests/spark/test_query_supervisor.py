@@ -27,12 +27,23 @@ class World:
         self.log = [STOPPED + "java.io.IOException: gateway gone"]
         self.observed: list[int] = []
         self.told: list[str] = []
+        #: Of a processor, and of its log.
+        self.share = 0.0
+        self.said_lines = 0
 
     # what the supervisor takes for a process
 
     @property
     def status(self) -> int | None:
         return self.turns[0][2]
+
+    @property
+    def processor_s(self) -> float:
+        return self.now * self.share
+
+    @property
+    def said_bytes(self) -> int:
+        return self.said_lines
 
     def kill(self) -> None:
         self.kills += 1
@@ -138,11 +149,53 @@ def test_a_query_that_stops_again_and_again_is_given_up(supervise: Supervise) ->
     assert world.starts == 1 + limits.query_restarts_max
 
 
-def test_a_query_that_does_nothing_is_given_up(supervise: Supervise) -> None:
+def test_query_that_does_nothing_is_given_up(supervise: Supervise) -> None:
     world, supervisor = supervise([(4, 3, None)])
-    with supervisor, pytest.raises(QueryFailed, match="did nothing"):
+    with supervisor, pytest.raises(QueryFailed, match="no sign of life"):
         supervisor.run_to_end()
     assert limits.query_silence_s <= world.now <= limits.query_silence_s + 1
+
+
+def test_query_whose_jvm_is_idle_is_given_up(supervise: Supervise) -> None:
+    world, supervisor = supervise([(4, 3, None)])
+    world.share = limits.idle_processor_fraction / 2
+    with supervisor, pytest.raises(QueryFailed, match="no sign of life"):
+        supervisor.run_to_end()
+    assert limits.query_silence_s <= world.now <= limits.query_silence_s + 1
+
+
+def test_query_that_is_slow_on_a_busy_machine_is_waited_for(supervise: Supervise) -> None:
+    """It gets a small share of the processors, and a batch takes several times what a hung query is given."""
+    turns = round(4 * limits.query_silence_s / 0.05)
+    world, supervisor = supervise([*[(4, 3, None)] * turns, (4, 4, None), (4, 4, 0)])
+    world.share = 2 * limits.idle_processor_fraction
+    with supervisor:
+        supervisor.run_to_end()
+    assert world.now > 4 * limits.query_silence_s and supervisor.restarts == []
+
+
+def test_query_that_writes_to_its_log_is_waited_for(supervise: Supervise) -> None:
+    turns = round(3 * limits.query_silence_s / 0.05)
+    world, supervisor = supervise([*[(4, 3, None)] * turns, (4, 4, 0)])
+
+    sleep = world.sleep
+
+    def sleep_and_log(seconds: float) -> None:
+        sleep(seconds)
+        world.said_lines = round(world.now // (limits.query_silence_s / 2))
+
+    world.sleep = sleep_and_log  # type: ignore[method-assign]
+    with supervisor:
+        supervisor.run_to_end()
+    assert world.now > 3 * limits.query_silence_s
+
+
+def test_query_that_is_busy_for_ever_is_given_up_in_the_end(supervise: Supervise) -> None:
+    world, supervisor = supervise([(4, 3, None)])
+    world.share = 1.0
+    with supervisor, pytest.raises(QueryFailed, match="finished no batch in 30 minutes"):
+        supervisor.run_to_end()
+    assert limits.query_stall_s <= world.now <= limits.query_stall_s + 1
 
 
 def test_the_reason_is_what_the_run_said_at_its_end() -> None:

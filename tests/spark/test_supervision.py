@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from support.supervised_world import World
+from support.supervised_world import World, accounts_of_tests
 from support.waiting import wait_until
 
 from peacefs.client.control.supervised_queries import SupervisedQueries
@@ -44,15 +44,16 @@ def test_a_spark_query_whose_node_dies_is_finished_elsewhere_with_the_exact_resu
         program = "{sys.executable}"
         arguments = ["-P", "{SCRIPT}", "--supervised", "{{checkpoint}}", "{source}", "{output}"]
         environment = {{ {environment} }}
+        {accounts_of_tests()}
     """
     with World.running(tmp_path) as world, SupervisedQueries(world.cluster.http_address) as queries:
         world.agent("north", commands)
         supervise(["words"], coordinator=world.cluster.http_address, checkpoint="/checkpoints/words")
-        wait_until(lambda: (output / "3").exists(), "the query makes progress", timeout_s=100)
+        wait_until(lambda: (output / "3").exists(), "the query makes progress")
         world.agent("south", commands)
         os.kill(world.agents["north"].pid, signal.SIGKILL)
-        wait_until(lambda: queries.status("words").agent == "south", "it goes on elsewhere", timeout_s=60)
-        wait_until(lambda: queries.status("words").phase == "ended", "it comes to its end", timeout_s=100)
+        wait_until(lambda: queries.status("words").agent == "south", "it goes on elsewhere")
+        wait_until(lambda: queries.status("words").phase == "ended", "it comes to its end")
         assert queries.status("words").restarts == 1
     batches = sorted(int(path.name) for path in output.iterdir() if path.suffix == "")
     assert batches == list(range(PARTS))

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
 from random import Random
+from types import MappingProxyType
 
 from peacefs.coordinator.cluster.core import Cluster, Ticked
+from peacefs.coordinator.cluster.garbage import Garbage
 from peacefs.coordinator.cluster.repair import Copy
 from peacefs.coordinator.metadata.model import ChunkRecord
-from peacefs.protocol.messages import Heartbeat, Register, Replica, ReportChunks, Usage
+from peacefs.protocol.messages import (
+    Heartbeat,
+    Register,
+    Replica,
+    ReplicaChallenge,
+    ReplicaProof,
+    ReplicasProven,
+    ReportChunks,
+    Usage,
+)
 
 USAGE = Usage(capacity_bytes=1 << 40, used_bytes=0, available_bytes=1 << 39)
 
@@ -29,8 +41,20 @@ def record(chunk: int, replication: int = 3, hint: tuple[str, ...] = (), version
     return ChunkRecord(chunk, version, 1000, replication, hint)
 
 
+def proof(challenge: ReplicaChallenge, content: str = "the content") -> ReplicaProof:
+    """Of a datanode that holds `content`; with "" of one whose replica fails its checksum."""
+    digests = [hashlib.sha256(challenge.nonce + text.encode()).digest() for text in (content, "its checksums")]
+    return ReplicaProof(challenge.chunk, challenge.version, digests[0] if content else b"", digests[1])
+
+
 class Play:
-    """A cluster and a clock that the test moves; nodes named in `beating` send heartbeats meanwhile."""
+    """A cluster and a clock that the test moves; nodes named in `beating` send heartbeats meanwhile.
+
+    What they say that they hold they do hold, but for those in `contents`: by datanode, what it holds in place of
+    it, with None for nothing that it could answer with.
+    """
+
+    contents: Mapping[str, str | None] = MappingProxyType({})
 
     def __init__(self) -> None:
         self.now_s = 100.0
@@ -68,7 +92,22 @@ class Play:
             self.now_s += 0.5
             for node in self.beating:
                 self.cluster.heartbeat(self.now_s, node, Heartbeat(USAGE))
-            yield self.cluster.tick(self.now_s, self.floor)
+            ticked = self.cluster.tick(self.now_s, Garbage(self.floor))
+            self.prove(ticked)
+            yield ticked
+
+    def prove(self, ticked: Ticked) -> None:
+        """Every datanode that is asked answers."""
+        for question in ticked.questions:
+            proofs = [self._proof(question.node, challenge) for challenge in question.message.challenges]
+            self.cluster.proven(question, ReplicasProven([proof for proof in proofs if proof is not None]))
+
+    def _proof(self, node: str, challenge: ReplicaChallenge) -> ReplicaProof | None:
+        state = self.cluster.chunks.get(challenge.chunk)
+        content = self.contents.get(node, "the content")
+        if state is None or content is None:
+            return None
+        return proof(challenge, "" if node in state.corrupt else content)
 
     def let_pass(self, seconds: float) -> list[Ticked]:
         return list(self.ticks(seconds))

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 def scraped(address: str) -> dict[tuple[str, str], float]:
     """Values by name and by the first label."""
-    with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=180) as answer:
         text = answer.read().decode()
     return {
         (sample.name, next(iter(sample.labels.values()), "")): sample.value

@@ -21,6 +21,11 @@ def runs(pid: int) -> bool:
     return state != "Z"
 
 
+def accounts_of_tests() -> str:
+    """What a list has to say so that queries of whoever runs the tests run under the tests' own uid."""
+    return '[accounts]\n"root" = "root"' if os.geteuid() == 0 else ""
+
+
 @dataclass
 class World:
     """A cluster, and agents that may start the counter and little else."""
@@ -49,7 +54,7 @@ class World:
         log.touch()
         member = Member(name, lambda _before: arguments, lambda: log, self.pipe[0], [])
         member.start()
-        member.await_ready(time.monotonic() + 20)
+        member.await_ready()
         self.agents[name] = member
         return member
 

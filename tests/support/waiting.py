@@ -6,9 +6,11 @@ import time
 from collections.abc import Callable
 
 _LOOK_S = 0.01
+#: Longer than anything takes on a machine that is busy with much else: only what never comes is given up.
+PATIENCE_S = 180.0
 
 
-def wait_until(condition: Callable[[], object], what: str, timeout_s: float = 60.0) -> None:
+def wait_until(condition: Callable[[], object], what: str, timeout_s: float = PATIENCE_S) -> None:
     """Returns as soon as it is so; an AssertionError says what was waited for in vain."""
     deadline_s = time.monotonic() + timeout_s
     while not condition():

@@ -43,12 +43,14 @@ from peacefs.datanode.store.replica_changes import Changes
 from peacefs.protocol.asgi import App, Receive, Scope, Send
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.ids import Numbering
+from peacefs.protocol.limits import read_token_lifetime_s
 from peacefs.protocol.messages import (
     AbandonLease,
     AllocateChunk,
     CompleteFile,
     Done,
     GetLayout,
+    KeepChunks,
     Message,
     Register,
     RenewLease,
@@ -119,7 +121,7 @@ class Served:
 
     def request(self, method: str, target: str, body: Any = None, headers: dict[str, str] | None = None) -> Reply:
         """One request on a connection of its own, exactly as given: nothing is encoded or followed."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=180)
         try:
             connection.request(method, target, body=body, headers=headers or {})
             response = connection.getresponse()
@@ -128,7 +130,7 @@ class Served:
             connection.close()
 
     def connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port), timeout=20)
+        return socket.create_connection(("127.0.0.1", self.port), timeout=180)
 
     def connections(self) -> int:
         """How many are open, in the eyes of the server."""
@@ -149,8 +151,14 @@ class NameSide:
     """A coordinator's namespace and cluster behind WebHDFS."""
 
     def __init__(
-        self, directory: Path, signer: Signer, callers: Callers | None = None, trash_minutes: int = 0
+        self,
+        directory: Path,
+        signer: Signer,
+        callers: Callers | None = None,
+        trash_minutes: int = 0,
+        read_token_lifetime_s: float = read_token_lifetime_s,
     ) -> None:
+        self._read_token_lifetime_s = read_token_lifetime_s
         self._callers = callers or Callers()
         self._trash_minutes = trash_minutes
         self._metadata = SqliteMetadata.open(directory / "metadata.sqlite", owner="hdfs")
@@ -173,6 +181,7 @@ class NameSide:
                 self._numbering,
                 lambda orders: None,
                 self._callers,
+                read_token_lifetime_s=self._read_token_lifetime_s,
             ),
             Scheduling(self._numbering, random.Random(1)),
             self._trash_minutes,
@@ -205,6 +214,7 @@ class NameSide:
             AllocateChunk: lambda m: self.files.writing.allocate(m, None),
             CompleteFile: lambda m: self.files.writing.complete(m, None),
             TakeLease: lambda m: self.files.appending.take_lease(m, None),
+            KeepChunks: lambda m: self.files.writing.keep(m),
             RenewLease: lambda m: self.files.appending.renew(m),
             AbandonLease: lambda m: self.files.appending.abandon(m),
             GetLayout: lambda m: self.files.reading.layout(m, None),

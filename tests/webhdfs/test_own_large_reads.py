@@ -167,7 +167,7 @@ def test_a_client_that_stops_reading_holds_three_pieces_at_most():
         return len(given), len(taken)
 
     async def stalled() -> None:
-        wanted, pieces = ReadFile("/large/endless", "token", 0, None, None), cast(Pieces, Endless())
+        wanted, pieces = ReadFile("/large/endless", "token", 0, None), cast(Pieces, Endless())
         sending = asyncio.ensure_future(send_pieces(wanted, pieces, cast(Any, None), receive, send))
         assert await settled() == (2, 0)
         for _ in range(10):

@@ -19,9 +19,10 @@ from peacefs.datanode.gateway.local_small_reads import OwnReads
 from peacefs.datanode.pipeline.chunk_server import ChunkServer
 from peacefs.protocol.errors import PeerUnreachable
 from peacefs.protocol.limits import gateway_kept_files_max, gateway_own_reads_max, small_chunk_bytes_max
-from peacefs.protocol.messages import ChunkLayout, Layout, ReadChunk
+from peacefs.protocol.messages import ChunkLayout, ReadChunk
 from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.runtime.page_cache_driver import PageCacheDriver, WouldWait
+from peacefs.protocol.tokens import FileRead
 from peacefs.protocol.webhdfs.redirects import ReadFile, parse_redirected
 
 
@@ -85,14 +86,16 @@ def own_reads(data: Any, **options: float) -> Iterator[OwnReads]:
         own.close()
 
 
-def wanted_of(data: Any, path: str) -> ReadFile:
-    """What the gateway is asked for."""
+def wanted_of(data: Any, path: str) -> tuple[ReadFile, list[ChunkLayout]]:
+    """What the gateway is asked for, and the chunks of the file that the coordinator has named."""
     redirect = data.names.ask("GET", path, "OPEN")
     target, _, query = data.target(redirect).partition("?")
     scope = {"method": "GET", "raw_path": target.encode(), "query_string": query.encode()}
     wanted = parse_redirected(scope)
     assert isinstance(wanted, ReadFile)
-    return wanted
+    chunks = data.signer.verify(wanted.token, FileRead, 0.0).chunks
+    assert chunks is not None
+    return wanted, chunks
 
 
 @pytest.fixture
@@ -129,12 +132,12 @@ def test_what_is_in_memory_is_read_by_no_thread_whatever_is_appended_beside_it(d
         with own_reads(data) as own:
             turns = threads_of(own, data)
             first, *others = contents
-            assert await own.read(wanted_of(data, first)) == contents[first]
+            assert await own.read(*wanted_of(data, first)) == contents[first]
             assert len(turns) == 1, "the segment had to be opened"
             for name in others[9:]:
                 data.write(name, contents[name])
             for name in others:
-                assert await own.read(wanted_of(data, name)) == contents[name]
+                assert await own.read(*wanted_of(data, name)) == contents[name]
             assert len(turns) == 1
 
     asyncio.run(read())
@@ -161,7 +164,7 @@ def test_what_memory_does_not_give_at_once_is_read_by_a_thread(data, path, pread
             turns = threads_of(own, data)
             monkeypatch.setattr(os, "preadv", preadv)
             for number in range(3):
-                assert await own.read(wanted_of(data, path)) == content
+                assert await own.read(*wanted_of(data, path)) == content
                 assert len(turns) == number + 1
 
     asyncio.run(read())
@@ -175,7 +178,7 @@ def test_what_rots_while_it_is_kept_is_reported_and_never_handed_out(data, path)
     async def read() -> None:
         with own_reads(data) as own:
             turns = threads_of(own, data)
-            assert await own.read(wanted_of(data, path)) == b"before " + mark + b" after"
+            assert await own.read(*wanted_of(data, path)) == b"before " + mark + b" after"
             (segment,) = (
                 each for each in data.directory.rglob("*") if each.is_file() and mark in each.read_bytes()
             )
@@ -184,7 +187,7 @@ def test_what_rots_while_it_is_kept_is_reported_and_never_handed_out(data, path)
                 rotting.seek(at)
                 rotting.write(bytes([mark[0] ^ 1]))
             data.changes.take()
-            assert await own.read(wanted_of(data, path)) is None
+            assert await own.read(*wanted_of(data, path)) is None
             assert len(turns) == 1, "it was looked at in memory"
 
     asyncio.run(read())
@@ -206,7 +209,7 @@ def test_a_segment_is_not_kept_open_for_long_nor_after_the_end(data, path):
     before = kept_open(data)
 
     async def read(own: OwnReads) -> None:
-        assert await own.read(wanted_of(data, path)) == b"x"
+        assert await own.read(*wanted_of(data, path)) == b"x"
         assert kept_open(data) == before + 1
 
     async def read_and_wait(own: OwnReads) -> None:
@@ -253,15 +256,15 @@ class HungDisk:
 def test_a_disk_that_hangs_keeps_a_few_readers_for_a_moment_and_others_not_at_all(data):
     disk = HungDisk()
     chunk = ChunkLayout(7, 1, 100, "token", [])
-    wanted = ReadFile("/own/hung", "token", 0, None, Layout(100, [chunk]))
+    wanted = ReadFile("/own/hung", "token", 0, None)
 
     async def read() -> None:
         own = OwnReads(cast(ChunkServer, disk), data.driver, timeout_s=0.05)
         try:
-            first = await asyncio.gather(*(own.read(wanted) for _ in range(gateway_own_reads_max)))
+            first = await asyncio.gather(*(own.read(wanted, [chunk]) for _ in range(gateway_own_reads_max)))
             assert first == [None] * gateway_own_reads_max, "they are read elsewhere"
             with pytest.raises(StopIteration) as at_once:
-                own.read(wanted).send(None)
+                own.read(wanted, [chunk]).send(None)
             assert at_once.value.value is None
             assert disk.asked == gateway_own_reads_max, "nobody else waits for the disk"
             disk.released.fire()
@@ -269,7 +272,7 @@ def test_a_disk_that_hangs_keeps_a_few_readers_for_a_moment_and_others_not_at_al
             given = None
             while given is None and time.monotonic() < until_s:
                 await asyncio.sleep(0.01)
-                given = await own.read(wanted)
+                given = await own.read(wanted, [chunk])
             assert given == bytes(100), "once it answers, it is asked again"
         finally:
             disk.released.fire()

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import re
 from urllib.parse import parse_qs, urlsplit
 
-import msgspec
 import pytest
 from support.waiting import wait_until
 
@@ -15,9 +13,11 @@ from peacefs.datanode.gateway.one_time_chunks import FirstChunks
 from peacefs.protocol.checksums import block_checksums
 from peacefs.protocol.errors import AccessDenied
 from peacefs.protocol.limits import MIB
-from peacefs.protocol.messages import Allocated, Failure, Hop, WriteChunk
+from peacefs.protocol.messages import Failure, Hop, WriteChunk
 from peacefs.protocol.runtime import effects as fx
-from peacefs.protocol.tokens import ChunkWrite, FirstChunk
+from peacefs.protocol.tokens import ChunkWrite, FirstChunk, Signer
+
+SIGNER = Signer(b"a secret of the tests")
 
 
 @pytest.fixture
@@ -32,10 +32,14 @@ def create(data, path, **query):
     return redirect
 
 
-def first_of(redirect) -> Allocated:
-    """The chunk in the URL."""
-    (packed,) = parse_qs(urlsplit(redirect.headers["location"]).query)["first"]
-    return msgspec.msgpack.decode(base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4)), type=Allocated)
+def leave_of(redirect) -> str:
+    """The leave to write the first chunk, in the URL."""
+    (token,) = parse_qs(urlsplit(redirect.headers["location"]).query)["first"]
+    return token
+
+
+def first_of(redirect) -> FirstChunk:
+    return SIGNER.verify(leave_of(redirect), FirstChunk, 0.0)
 
 
 def stored(data):
@@ -90,11 +94,12 @@ def test_a_url_that_was_made_for_an_earlier_process_of_the_datanode_is_as_good(d
 
 
 def test_no_data_server_takes_the_leave_in_the_url(data, path):
-    first = first_of(create(data, path))
+    redirect = create(data, path)
+    first = first_of(redirect)
     connection = data.driver.run(fx.connect(data.server.address, "dn-1"))
-    opening = WriteChunk(first.token, first.chunk, first.version, [], block_checksums(b"x"), last=True)
-    data.driver.run(fx.send(connection, opening, b"x", timeout_s=5.0))
-    answer = data.driver.run(fx.receive(connection, timeout_s=5.0)).message
+    opening = WriteChunk(leave_of(redirect), first.chunk, first.version, block_checksums(b"x"), last=True)
+    data.driver.run(fx.send(connection, opening, b"x", timeout_s=60.0))
+    answer = data.driver.run(fx.receive(connection, timeout_s=60.0)).message
     data.driver.run(fx.close(connection))
     assert isinstance(answer, Failure) and answer.code == "AccessDenied"
     assert first.chunk not in stored(data)
@@ -104,13 +109,12 @@ def test_a_gateway_remembers_so_many_and_takes_none_that_it_may_have_forgotten(s
     chunks = FirstChunks(signer, "p", remembered_max=3)
 
     def taken(number):
-        leave = signer.sign(FirstChunk(1e12, number, 7, ["n"], "p"))
-        return chunks.take(Allocated(number, 7, [Hop("n", "h", 1)], leave))
+        return chunks.take(signer.sign(FirstChunk(1e12, number, 7, [Hop("n", "h", 1)], "p")))
 
     for number in (10, 13, 11, 14, 12):
         got = taken(number)
-        assert signer.verify(got.token, ChunkWrite, 0.0) == ChunkWrite(1e12, number, 7, ["n"])
+        assert signer.verify(got.token, ChunkWrite, 0.0) == ChunkWrite(1e12, number, 7, [Hop("n", "h", 1)])
     assert [taken(number) for number in (10, 13, 11, 14, 12, 9)] == [None] * 6
     assert taken(15) is not None
     with pytest.raises(AccessDenied):
-        chunks.take(Allocated(16, 7, [Hop("n", "h", 1)], signer.sign(ChunkWrite(1e12, 16, 7, ["n"]))))
+        chunks.take(signer.sign(ChunkWrite(1e12, 16, 7, [Hop("n", "h", 1)])))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import re
 import string
@@ -13,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peacefs.protocol.errors import AccessDenied, BadRequest, PathLimitExceeded, Unsupported
-from peacefs.protocol.messages import Allocated, ChunkLayout, Hop, Layout
 from peacefs.protocol.webhdfs.query import is_webhdfs
 from peacefs.protocol.webhdfs.redirects import ReadFile, WriteFile, location, parse_redirected
 from peacefs.protocol.webhdfs.requests import (
@@ -98,19 +96,15 @@ def test_an_encoded_path_comes_back_as_it_was(path):
 @given(
     path=st.text(max_size=40).filter(lambda text: all(not 0xD800 <= ord(char) < 0xE000 for char in text)),
     token=st.text(string.ascii_letters + string.digits + "-_", min_size=1),
-    chunk=st.integers(0, 2**63 - 1),
-    hosts=st.lists(st.text(string.ascii_letters, min_size=1, max_size=10), min_size=1, max_size=4),
     offset=st.integers(0, 2**63 - 1),
     length=st.none() | st.integers(0, 2**63 - 1),
 )
-def test_what_the_name_side_writes_the_data_side_reads(path, token, chunk, hosts, offset, length):
-    hops = [Hop(f"node-{host}", host, 9866) for host in hosts]
+def test_what_the_name_side_writes_the_data_side_reads(path, token, offset, length):
     sent = (
-        WriteFile("/" + path, token, Allocated(chunk, 7, hops, "chunk-token"), "coordinator:9870"),
+        WriteFile("/" + path, token, "chunk-token", "coordinator:9870"),
         ReadFile("/" + path, token, offset, length),
-        ReadFile("/" + path, token, offset, length, Layout(9, [ChunkLayout(chunk, 7, 9, "chunk-token", hops)])),
     )
-    for wanted, method in zip(sent, ("PUT", "GET", "GET"), strict=True):
+    for wanted, method in zip(sent, ("PUT", "GET"), strict=True):
         url = urlsplit(location(wanted, "http", "datanode", 9864))
         assert url.netloc == "datanode:9864"
         assert url.query, "Hadoop's client appends &offset=N to whatever it got"
@@ -127,18 +121,7 @@ def test_a_redirect_that_no_server_would_take_is_refused_where_it_is_made():
 
 
 def test_an_odd_host_header_gets_into_no_url():
-    allocated = Allocated(1, 2, [Hop("n", "h", 1)], "t")
-    assert "evil" not in WriteFile("/f", "token", allocated, "evil/../?x=&op=DELETE").query
-
-
-_NESTED = base64.urlsafe_b64encode(b"\x91" * 30_000).decode()
-
-
-@pytest.mark.parametrize("first", ["", "AAAA", "!!!", "gA", "ä", "k5OTkw", _NESTED], ids=lambda first: first[:8])
-def test_a_damaged_first_chunk_is_refused(first):
-    query = f"op=CREATE&token=t&first={quote(first)}".encode()
-    with pytest.raises(BadRequest, match="first"):
-        parse_redirected(scope("PUT", b"/webhdfs/v1/f", query))
+    assert "evil" not in WriteFile("/f", "token", "first", "evil/../?x=&op=DELETE").query
 
 
 def test_defaults_are_those_of_hdfs():

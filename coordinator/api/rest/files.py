@@ -22,6 +22,7 @@ from peacefs.protocol.messages import (
     CompleteFile,
     FlushFile,
     GetLayout,
+    KeepChunks,
     Message,
     RenewLease,
     ReportCorrupt,
@@ -106,6 +107,10 @@ def file_routes(files: Files) -> APIRouter:
     @router.post("/renew", openapi_extra=_documented(RenewLease))
     async def renew(request: Request) -> Response:
         return _json(await files.appending.renew(await _message(request, RenewLease)))
+
+    @router.post("/keep", openapi_extra=_documented(KeepChunks))
+    async def keep(request: Request) -> Response:
+        return _json(await files.writing.keep(await _message(request, KeepChunks)))
 
     @router.post("/abandon", openapi_extra=_documented(AbandonLease))
     async def abandon(request: Request) -> Response:

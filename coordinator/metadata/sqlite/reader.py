@@ -352,6 +352,9 @@ class SqliteReader(Reader):
     def floor_held(self) -> bool:
         return bool(self.meta("floor_held"))
 
+    def is_kept(self, chunk: ChunkId) -> bool:
+        return self._execute("SELECT 1 FROM kept_chunk WHERE chunk = ?", (chunk,)).fetchone() is not None
+
     def lacks_commits(self) -> bool:
         return bool(self.meta("floor_held") == FLOOR_HELD_FOR_LOST_COMMITS)
 

@@ -127,6 +127,15 @@ _SUPERVISED_QUERIES = (
         restarts INTEGER NOT NULL, reason TEXT NOT NULL, changed_ms INTEGER NOT NULL) WITHOUT ROWID""",
 )
 
+_KEPT_CHUNKS = (
+    # For how long coordinators have served, by which the following go.
+    "INSERT OR IGNORE INTO meta (key, value) VALUES ('served_ms', 0)",
+    # All numbers up to `number` were drawn by then.
+    "CREATE TABLE floor_mark (number INTEGER PRIMARY KEY, served_ms INTEGER NOT NULL)",
+    # Chunks of no file: their writers have said that they hold them, or readers may know them still.
+    "CREATE TABLE kept_chunk (chunk INTEGER PRIMARY KEY, until_ms INTEGER NOT NULL)",
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _FIRST_SCHEMA,
     _DATANODES,
@@ -138,6 +147,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _QUOTAS,
     _RUNS,
     _SUPERVISED_QUERIES,
+    _KEPT_CHUNKS,
 )
 
 

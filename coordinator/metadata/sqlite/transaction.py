@@ -70,6 +70,9 @@ _REMEMBER = "INSERT INTO request VALUES (NULL, ?, ?, ?) ON CONFLICT (request) DO
 _OLDEST_ANSWERS = """
     SELECT number, at_ms FROM request WHERE number <= (SELECT max(number) FROM request) - ?
     ORDER BY number LIMIT ?"""
+_LAST_MARK_AND_KEPT = """
+    SELECT (SELECT coalesce(max(number), 0) FROM floor_mark), EXISTS (SELECT 1 FROM kept_chunk)"""
+_SETTLED_MARK = "SELECT max(number) FROM floor_mark WHERE served_ms <= ?"
 _CHARGE_QUOTA = "UPDATE quota SET names = names + ?, bytes = bytes + ? WHERE directory = ?"
 
 
@@ -327,9 +330,31 @@ class SqliteTransaction(SnapshotRows, Transaction):
         if not self.floor_held():
             self.set_meta("floor", max(floor, self.floor()))
 
+    def keep_chunk(self, chunk: ChunkId, for_ms: int) -> None:
+        until_ms = self.meta("served_ms") + for_ms
+        self._execute("INSERT OR REPLACE INTO kept_chunk (chunk, until_ms) VALUES (?, ?)", (chunk, until_ms))
+
+    def advance_floor(self, drawn: ChunkId, elapsed_ms: int, settled_after_ms: int) -> None:
+        marked, kept = self._execute(_LAST_MARK_AND_KEPT).fetchone()
+        is_new = drawn > max(marked, self.floor()) and not self.floor_held()
+        if not (is_new or marked or kept):
+            # Nothing waits for time to pass: an idle cluster commits nothing.
+            return
+        served_ms = self.meta("served_ms") + elapsed_ms
+        self.set_meta("served_ms", served_ms)
+        if is_new:
+            self._execute("INSERT INTO floor_mark (number, served_ms) VALUES (?, ?)", (drawn, served_ms))
+        settled = self._execute(_SETTLED_MARK, (served_ms - settled_after_ms,)).fetchone()[0]
+        if settled is not None:
+            self.raise_floor(settled)
+            self._execute("DELETE FROM floor_mark WHERE number <= ?", (settled,))
+        self._execute("DELETE FROM kept_chunk WHERE until_ms <= ?", (served_ms,))
+
     def release_floor(self) -> bool:
         held = self.floor_held()
         self.set_meta("floor_held", 0)
+        if held:
+            self._execute("DELETE FROM floor_mark")
         return held
 
     def accept_lost_commits(self) -> bool:

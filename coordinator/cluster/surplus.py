@@ -1,0 +1,127 @@
+"""Which replicas may go: those in excess, so that no rack is left out, and corrupt ones that others replace. Pure.
+
+None goes for others that are only said to be there: their datanodes are asked first (`possession`), and those that
+did not show that they hold what is to go count for nothing here. While they are asked, and while what they say
+differs, there is a replica too many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+
+from peacefs.protocol.ids import ChunkId, NodeId
+from peacefs.protocol.limits import surplus_chunks_per_tick, surplus_misses_per_tick
+
+from .chunk_map import ChunkMap, ChunkState
+from .membership import Membership, State
+from .possession import Evidence, Possession
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Drop a replica."""
+
+    chunk: ChunkId
+    version: int
+    length: int
+    node: NodeId
+
+
+class Surplus:
+    """Asks and judges, chunk by chunk; keeps nothing but what `possession` keeps."""
+
+    def __init__(self, chunks: ChunkMap, members: Membership, possession: Possession) -> None:
+        self._chunks = chunks
+        self._members = members
+        self._possession = possession
+
+    def ask(self, now_s: float, but: Container[ChunkId]) -> None:
+        """Has the holders asked of chunks of which replicas may go, unless they are among `but`."""
+        misses = 0
+        for chunk in self._chunks.first_over(surplus_chunks_per_tick):
+            state = _state(self._chunks, chunk)
+            self._forget_dead_corrupt(chunk, state)
+            nodes = self._holders_to_ask(chunk, state)
+            if not nodes or chunk in but or not self._possession.may_ask(now_s, chunk):
+                continue
+            if not self._possession.ask(now_s, state, nodes):
+                misses += 1
+                if misses == surplus_misses_per_tick:
+                    break
+
+    def _forget_dead_corrupt(self, chunk: ChunkId, state: ChunkState) -> None:
+        """What a dead datanode holds it says when it comes back."""
+        for node in state.corrupt:
+            found = self._members.get(node)
+            if found is None or found.state is State.DEAD:
+                self._chunks.drop(node, chunk)
+
+    def _holders_to_ask(self, chunk: ChunkId, state: ChunkState) -> list[NodeId]:
+        """None while what is to go cannot be told."""
+        if any(self._chunks.is_lost(chunk, node) for node in state.holders):
+            return []
+        corrupt = [node for node in state.corrupt if self._is_alive(node)]
+        staying = self._chunks.staying(state)
+        good = [node for node in state.holders if self._is_alive(node)]
+        # While a holder is suspect, what looks like one replica too many may be one too few.
+        has_excess = len(staying) > state.replication and all(self._is_alive(node) for node in staying)
+        if good and corrupt:
+            return [*good, *corrupt]
+        return staying if has_excess else []
+
+    def judge(self, now_s: float, evidence: Evidence) -> list[Drop]:
+        """What may go of a chunk whose holders have answered."""
+        chunk = evidence.chunk
+        state = self._chunks.get(chunk)
+        if state is None or chunk not in self._chunks.over or state.version != evidence.version:
+            self._possession.forget(chunk)
+            return []
+        if any(self._chunks.is_lost(chunk, node) for node in state.holders):
+            return []
+        nodes = [node for node in state.corrupt if evidence.outlives(node, state.holders)]
+        nodes += self._in_excess(state, evidence)
+        if nodes:
+            self._possession.accept(chunk)
+        else:
+            self._possession.refuse(now_s, chunk)
+        return [Drop(chunk, state.version, state.length, node) for node in nodes]
+
+    def _in_excess(self, state: ChunkState, evidence: Evidence) -> list[NodeId]:
+        """Of those that hold the same as they have shown, as many as are not wanted."""
+        staying = self._chunks.staying(state)
+        if not all(self._is_alive(node) for node in staying):
+            return []
+        proven = evidence.agreeing(staying)
+        return _dispensable(proven, self._members, max(0, len(proven) - state.replication))
+
+    def _is_alive(self, node_id: NodeId) -> bool:
+        node = self._members.get(node_id)
+        return node is not None and node.state is State.ALIVE
+
+
+def _state(chunks: ChunkMap, chunk: ChunkId) -> ChunkState:
+    state = chunks.get(chunk)
+    assert state is not None, "marked chunks are known"
+    return state
+
+
+def _dispensable(holders: Sequence[NodeId], members: Membership, excess: int) -> list[NodeId]:
+    """Which holders to drop: from the rack with the most replicas first, the fullest node of it first."""
+    kept = list(holders)
+    dropped = []
+    for _ in range(excess):
+        racks = {node: found.rack for node in kept if (found := members.get(node)) is not None}
+        crowd = {rack: list(racks.values()).count(rack) for rack in racks.values()}
+
+        def burden(
+            node_id: NodeId, racks: dict[NodeId, str] = racks, crowd: dict[str, int] = crowd
+        ) -> tuple[int, int, str]:
+            node = members.get(node_id)
+            available = node.usage.available_bytes if node is not None else 0
+            return -crowd.get(racks.get(node_id, ""), 0), available, node_id
+
+        victim = min(kept, key=burden)
+        kept.remove(victim)
+        dropped.append(victim)
+    return dropped

@@ -1,0 +1,102 @@
+"""Shows the coordinator that replicas are here: reads them and digests them under its nonce (see decision 29)."""
+
+from __future__ import annotations
+
+import hashlib
+
+from peacefs.datanode.rate_limiter import CopyBudget
+from peacefs.datanode.store.chunk_store import ReadPlan
+from peacefs.datanode.store.interface import ReplicaStore
+from peacefs.datanode.store.replica_changes import Changes
+from peacefs.protocol.errors import ChecksumMismatch, ChunkNotFound, DiskFault, StaleVersion
+from peacefs.protocol.ids import ChunkId
+from peacefs.protocol.limits import chunk_bytes_max, copy_bytes_per_second, scrub_cost_bytes_min
+from peacefs.protocol.messages import (
+    ProveReplicas,
+    Replica,
+    ReplicaChallenge,
+    ReplicaProof,
+    ReplicasProven,
+)
+from peacefs.protocol.runtime import effects as fx
+
+_DIGEST_BYTES = 16
+
+
+def digest_of_content(challenge: ReplicaChallenge) -> hashlib.blake2b:
+    """To be fed with all data of the replica; nobody who lacks a byte of it knows the outcome."""
+    return _digest(b"content", challenge)
+
+
+def digest_of_sums(challenge: ReplicaChallenge) -> hashlib.blake2b:
+    """The same for the packed checksums of its blocks, as they are stored."""
+    return _digest(b"sums", challenge)
+
+
+def _digest(of: bytes, challenge: ReplicaChallenge) -> hashlib.blake2b:
+    replica = f"{challenge.chunk}\0{challenge.version}\0".encode()
+    return hashlib.blake2b(replica, digest_size=_DIGEST_BYTES, key=challenge.nonce, person=of)
+
+
+class Prover:
+    """Reads at a rate of its own, as long as it takes. What it finds to be corrupt or gone it reports besides."""
+
+    def __init__(self, store: ReplicaStore, changes: Changes, *, budget: CopyBudget | None = None) -> None:
+        self._store = store
+        self._changes = changes
+        self._budget = budget or CopyBudget(copy_bytes_per_second)
+
+    def prove(self, order: ProveReplicas) -> fx.Steps[ReplicasProven]:
+        """Raises nothing that a replica can cause: what cannot be shown is not in the answer."""
+        proofs = []
+        for challenge in order.challenges:
+            proof = yield from self._prove(challenge)
+            if proof is not None:
+                proofs.append(proof)
+        return ReplicasProven(proofs)
+
+    def _prove(self, challenge: ReplicaChallenge) -> fx.Steps[ReplicaProof | None]:
+        held = self._store.find(challenge.chunk)
+        if held is None:
+            self._changes.removed(Replica(challenge.chunk, challenge.version, 0))
+            return None
+        yield from self._wait_for_turn(held.length)
+        try:
+            plan = yield from self._store.open_read(challenge.chunk, challenge.version, 0, chunk_bytes_max)
+        except ChecksumMismatch:
+            self._report_corrupt(challenge.chunk)
+            return ReplicaProof(challenge.chunk, challenge.version, b"", b"")
+        except (ChunkNotFound, StaleVersion, DiskFault):
+            return None
+        if plan.version != challenge.version:
+            yield from self._store.close_read(plan)
+            return None
+        sums = digest_of_sums(challenge)
+        sums.update(plan.sums)
+        try:
+            content = yield from self._digest_all(challenge, plan)
+        except ChecksumMismatch:
+            self._report_corrupt(challenge.chunk)
+            content = b""
+        except DiskFault:
+            return None
+        return ReplicaProof(challenge.chunk, challenge.version, content, sums.digest())
+
+    def _wait_for_turn(self, length: int) -> fx.Steps[None]:
+        now_s = yield from fx.now()
+        read_at_s = self._budget.reserve(now_s, max(length, scrub_cost_bytes_min))
+        if read_at_s > now_s:
+            yield from fx.sleep(read_at_s - now_s)
+
+    def _digest_all(self, challenge: ReplicaChallenge, plan: ReadPlan) -> fx.Steps[bytes]:
+        """A fault closes the plan, and so does the end."""
+        content = digest_of_content(challenge)
+        while (blocks := (yield from self._store.read_blocks(plan))) is not None:
+            content.update(blocks.data)
+        yield from self._store.close_read(plan)
+        return content.digest()
+
+    def _report_corrupt(self, chunk: ChunkId) -> None:
+        held = self._store.find(chunk)
+        if held is not None:
+            self._changes.corrupt(held)

@@ -1,0 +1,58 @@
+"""A member that is slow to start is waited for; one that hangs is given up."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from peacefs.client.local_cluster import member_process
+from peacefs.client.local_cluster.member_process import Member
+from peacefs.protocol.errors import StartupError
+from peacefs.protocol.service.signs_of_life import SignsOfLife
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture
+def coordinator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Member]:
+    """Not started yet; whoever starts it gives it less time than Python takes to import what it needs."""
+    monkeypatch.setattr(member_process, "local_start_timeout_s", 0.5)
+    reading, writing = os.pipe()
+    arguments = ["coordinator", f"--dir={tmp_path / 'data'}", "--host=127.0.0.1", "--port=0", "--node-port=0"]
+    log = tmp_path / "log"
+    log.touch()
+    # Of a processor it gets a small share, as on a machine that has much else to do.
+    member = Member("coordinator", lambda _before: arguments, lambda: log, reading, [], ["nice", "-n", "19"])
+    try:
+        yield member
+    finally:
+        member.kill()
+        os.close(reading)
+        os.close(writing)
+
+
+def test_member_that_is_slow_to_start_is_waited_for_while_it_gets_something_done(coordinator: Member) -> None:
+    began_s = time.monotonic()
+    coordinator.start()
+    assert coordinator.await_ready().http_port
+    assert time.monotonic() - began_s > 0.5
+
+
+def test_member_that_hangs_while_it_starts_is_given_up(coordinator: Member) -> None:
+    coordinator.start()
+    os.kill(coordinator.pid, signal.SIGSTOP)
+    with pytest.raises(StartupError, match="did not become ready in time"):
+        coordinator.await_ready()
+
+
+def test_member_that_is_busy_for_ever_is_given_up_in_the_end() -> None:
+    life = SignsOfLife(0.0, silence_s=10.0, longest_s=100.0)
+    for second in range(1, 100):
+        life.seen(float(second), processor_s=float(second))
+        assert not life.is_given_up(float(second))
+    assert life.is_given_up(100.0)

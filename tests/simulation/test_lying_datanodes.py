@@ -1,0 +1,84 @@
+"""Datanodes that know the secret and say what is not so, under a seed: nothing that others really hold is lost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+import pytest
+from simulation.client_steps import write
+from simulation.seeds import seeds
+from simulation.simulated_cluster import SimulatedCluster
+from simulation.terms import CHUNK_BYTES
+from simulation.test_cluster_under_a_seed import Model, check
+
+from peacefs.protocol.errors import PeacefsError
+
+_REPLICATION = 3
+
+
+def written_cluster(seed: int, lose: float) -> tuple[SimulatedCluster, Model]:
+    """Five datanodes and some files."""
+    cluster = SimulatedCluster(seed, datanodes=5, lose=lose)
+    cluster.until_ready()
+    client, model = cluster.client("client"), Model()
+    for number in range(5):
+        data = Random(number).randbytes((number % 3) * CHUNK_BYTES + 1000)
+        for attempt in range(10):
+            writing = cluster.start(client, "write", write(f"/f{number}", data, f"{number}-{attempt}"))
+            try:
+                cluster.world.run_task(writing, limit_s=100.0)
+                break
+            except PeacefsError:
+                model.failed += 1
+        model.settle(f"/f{number}", data)
+    return cluster, model
+
+
+def real_replicas(cluster: SimulatedCluster) -> Counter[int]:
+    """How many datanodes that live and do not lie have each chunk."""
+    chunks = cluster.coordinator.cluster.chunks
+    held = [replica for datanode in cluster.datanodes if datanode.node.up for replica in datanode.store.replicas()]
+    return Counter(replica.chunk for replica in held if chunks.get(replica.chunk) is not None)
+
+
+@pytest.mark.parametrize("seed", seeds(3))
+@pytest.mark.parametrize("lose", [0.0, 0.02], ids=["", "messages lost"])
+def test_what_only_liars_claim_never_causes_the_deletion_of_a_real_replica(seed: int, lose: float) -> None:
+    """`DropWatch` looks at each order to delete: enough that do not lie must hold the chunk besides."""
+    cluster, model = written_cluster(seed, lose)
+    world, random = cluster.world, Random(seed)
+    world.run(cluster.fully_replicated, limit_s=200.0)
+    before = real_replicas(cluster)
+    assert before and min(before.values()) >= _REPLICATION
+    for _ in range(random.randint(1, 3)):
+        cluster.add_liar()
+    world.run(lambda: False, limit_s=30.0)
+    chunks = cluster.coordinator.cluster.chunks
+    assert chunks.over, "the liars are believed, so far as it does no harm"
+    assert real_replicas(cluster) == before
+    # One that is away long enough has its replicas copied, and too many come back with it.
+    away = random.choice(cluster.datanodes)
+    away.crash()
+    world.run(lambda: False, limit_s=60.0)
+    away.start()
+    world.run(lambda: False, limit_s=300.0)
+    after = real_replicas(cluster)
+    assert after.keys() == before.keys()
+    assert min(after.values()) >= _REPLICATION
+    world.network.lose = 0.0  # what was written is to be read, and not how reads bear lost messages
+    reader = cluster.client("client-reader")
+    for path in sorted(model.possible):
+        world.run_task(cluster.start(reader, path, check(path, model)), limit_s=400.0)
+
+
+def test_the_world_notices_what_the_word_of_liars_would_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test of the test: a coordinator that takes every answer for a proof is caught in the act."""
+    monkeypatch.setattr(
+        "peacefs.coordinator.cluster.possession.Evidence.agreeing", lambda self, nodes: list(nodes)
+    )
+    cluster, _model = written_cluster(1, 0.0)
+    for _ in range(3):
+        cluster.add_liar()
+    with pytest.raises(AssertionError, match="drops"):
+        cluster.world.run(lambda: False, limit_s=300.0)
