@@ -11,6 +11,7 @@ asked for a thousand of them, so that its cache of the store's pages is what it 
 
 from __future__ import annotations
 
+import functools
 import http.client
 import json
 import os
@@ -26,6 +27,7 @@ from typing import Any
 
 from peacefs.datanode.control.coordinator_session import CoordinatorLink, Respond
 from peacefs.datanode.store.replica_changes import Changes
+from peacefs.protocol.credentials import Credential
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.messages import (
     AskStreams,
@@ -41,7 +43,7 @@ from peacefs.protocol.messages import (
     StreamsFound,
     Usage,
 )
-from peacefs.protocol.secret import read_secret
+from peacefs.protocol.secret import read_secrets
 from peacefs.protocol.tokens import Signer
 
 from .idle import resident_mb
@@ -111,6 +113,12 @@ class _Coordinator:
         return float(found[1])
 
 
+@functools.cache
+def _credential(_node: str) -> Credential:
+    """The same for a datanode that comes back."""
+    return Credential.make()
+
+
 class _Datanode:
     """Says that it holds chunks; does nothing that it is ordered to."""
 
@@ -118,7 +126,7 @@ class _Datanode:
         self._node = node
         self._replicas = replicas
         me = Identity(coordinator.cluster, "datanode", node, Signer(secret))
-        self.link = CoordinatorLink(("127.0.0.1", coordinator.node_port), me, self, Changes())
+        self.link = CoordinatorLink(("127.0.0.1", coordinator.node_port), me, _credential(node), self, Changes())
 
     def registration(self) -> Register:
         return Register(self._node, "127.0.0.1", 1, "127.0.0.1", 1, "/rack", _USAGE)
@@ -212,7 +220,7 @@ def _kill_and_restart(
     directory: Path, files: int, replicas: list[Replica], empty_mb: float, names_mb: float
 ) -> dict[str, Any]:
     coordinator = _Coordinator(directory)
-    secret = read_secret(directory / "cluster.secret")
+    [secret] = read_secrets(directory / "cluster.secret")
     datanodes = [_Datanode(coordinator, secret, node, replicas) for node in _NODES]
     asker = _Asker(coordinator, existing(files // 2))
     try:

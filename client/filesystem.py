@@ -44,6 +44,7 @@ from .trash import Trash
 _Entries = list[FileStatus]
 _Differences = list[SnapshotDifference]
 _Texts = list[str]
+_Objects = list[dict[str, Any]]
 
 
 class PeaceFileSystem:
@@ -398,6 +399,14 @@ class PeaceFileSystem:
         Raises BadRequest for an unknown datanode.
         """
         return self._api.decide_about_datanode(node, decision, hours=hours)
+
+    def datanode_credentials(self) -> _Objects:
+        """See `CoordinatorApi`."""
+        return self._api.datanode_credentials()
+
+    def decide_about_credential(self, node: str, decision: str) -> dict[str, Any]:
+        """See `CoordinatorApi`."""
+        return self._api.decide_about_credential(node, decision)
 
     def start_balancing(self, run: str, threshold_percent: float, bytes_per_second: float) -> BalanceStatus:
         """See `CoordinatorApi`."""

@@ -8,7 +8,6 @@ import logging
 import os
 import random
 import secrets
-import signal
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -35,14 +34,15 @@ from peacefs.protocol.limits import (
 )
 from peacefs.protocol.secret import (
     find_secret_file,
-    read_or_make_secret,
-    read_secret,
+    read_again,
+    read_or_make_secrets,
+    read_secrets,
     require_secret_for,
 )
 from peacefs.protocol.service.browser_guard import BrowserGuard, OwnNames
 from peacefs.protocol.service.http_server import build_server, listen
 from peacefs.protocol.service.lifeline import announce
-from peacefs.protocol.service.process import log_to_stderr, raise_open_files_limit, stop_event
+from peacefs.protocol.service.process import log_to_stderr, raise_open_files_limit, stop_event, when_told_to_reload
 from peacefs.protocol.service.tls import TlsFiles, TlsIdentity, describe_tls, require_tls_for
 from peacefs.protocol.tokens import Signer
 from peacefs.topology.loader import load_topology
@@ -54,6 +54,7 @@ from .api.audited_requests import AuditedRequests
 from .api.rest.app import build_rest
 from .api.rest.balancer import add_balancer_routes
 from .api.rest.checkpoints import add_checkpoint_routes
+from .api.rest.credentials import add_credential_routes
 from .api.rest.metadata import add_metadata_routes
 from .api.rest.network import add_reload_route
 from .api.rest.queries import add_query_routes
@@ -154,8 +155,10 @@ def run(options: CoordinatorOptions) -> None:
     _make_directory(options.directory)
     metadata = SqliteMetadata.open(_store(options.directory), owner=getpass.getuser())
     try:
-        secret = read_secret(secret_file) if secret_file else read_or_make_secret(options.directory / SECRET_NAME)
-        uvloop.run(Coordinator(options, metadata, Signer(secret), described, tls).serve())
+        kept = options.directory / SECRET_NAME
+        signer = Signer(*(read_secrets(secret_file) if secret_file else read_or_make_secrets(kept)))
+        reload = partial(read_again, signer, secret_file or kept)
+        uvloop.run(Coordinator(options, metadata, signer, described, tls).serve(reload))
     except (MetadataFull, MetadataFault) as fault:
         raise StartupError(f"cannot begin: {fault}. Nothing is lost; start again when that is mended") from None
     finally:
@@ -245,6 +248,7 @@ class Coordinator:
         self._cluster.granted_pipelines = self._files.schedule.scheduling.pipelines
         self._clients = ClientLinks(self._nodes.me, self._files, audited=audited)
         self._files.administration.recall()
+        self._files.credentials.recall()
         self._own_work = OwnWork(
             self._reader,
             self._cluster,
@@ -256,12 +260,16 @@ class Coordinator:
             collect_temporary_hours=options.collect_temporary_hours,
         )
 
-    async def serve(self) -> None:
-        """Until a signal, or the parent's death. Raises SystemExit when its own work has failed."""
+    async def serve(self, reload: Callable[[], None]) -> None:
+        """Until a signal, or the parent's death; `reload` at each SIGHUP.
+
+        Raises SystemExit when its own work has failed.
+        """
         options = self._options
         stop = stop_event(options.parent_fd)
+        when_told_to_reload(reload)
         if self._audit is not None:
-            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._audit.reopen)
+            when_told_to_reload(self._audit.reopen)
         # The loop is woken once for all that one commit brought.
         self._commits.deliver = asyncio.get_running_loop().call_soon_threadsafe
         sock = listen(options.host, options.port)
@@ -269,7 +277,7 @@ class Coordinator:
         self._address = f"{self._advertised}:{http_port}"
         server = build_server(self._http(http_port), self._clients.link, self._tls)
         try:
-            node_port = await self._nodes.start(options.host, options.node_port, self._tls)
+            node_port = await self._nodes.start(options.host, options.node_port, self._advertised, self._tls)
         except OSError as error:
             sock.close()
             raise StartupError(
@@ -277,6 +285,7 @@ class Coordinator:
             ) from None
         if self._tls is not None:
             self._tls.start_watch()
+            when_told_to_reload(self._tls.reload)
         serving = asyncio.create_task(server.serve(sockets=[sock]))
         self._own_work.start(on_failure=stop.set)
         self._announce(http_port, node_port)
@@ -315,6 +324,7 @@ class Coordinator:
         add_reload_route(rest, self._reload_topology, self._cluster, for_superusers)
         add_balancer_routes(rest, self._cluster, for_superusers)
         add_disk_balance_route(rest, self._nodes.ask, for_superusers)
+        add_credential_routes(rest, self._files.credentials, self._nodes.hang_up, for_superusers)
         add_checkpoint_routes(rest, self._files.fencing, self._files.reporting)
         here = self._own_address(http_port)
         looks = CheckpointLooks(options.look_at_checkpoints, here, self._files.fencing, self._files.reporting)

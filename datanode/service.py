@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -22,7 +23,7 @@ import uvloop
 
 from peacefs.client.transfer.write_grants import GrantDesk
 from peacefs.protocol.errors import ChunkError, PeacefsError, PeerRefused, StartupError
-from peacefs.protocol.handshake import Identity
+from peacefs.protocol.handshake import COORDINATOR, Identity
 from peacefs.protocol.limits import (
     copy_bytes_per_second,
     datanode_data_port_default,
@@ -53,7 +54,13 @@ from peacefs.protocol.runtime.connections import open_connection
 from peacefs.protocol.runtime.effects import Address
 from peacefs.protocol.runtime.in_process_payloads import ServedHere
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
-from peacefs.protocol.secret import SECRET_FILE_VARIABLE, find_secret_file, read_secret, require_secret_for
+from peacefs.protocol.secret import (
+    SECRET_FILE_VARIABLE,
+    find_secret_file,
+    read_again,
+    read_secrets,
+    require_secret_for,
+)
 from peacefs.protocol.service.browser_guard import BrowserGuard, OwnNames
 from peacefs.protocol.service.http_server import build_server, listen
 from peacefs.protocol.service.lifeline import announce
@@ -62,6 +69,7 @@ from peacefs.protocol.service.process import (
     log_to_stderr,
     raise_open_files_limit,
     stop_event,
+    when_told_to_reload,
 )
 from peacefs.protocol.service.tls import TlsFiles, TlsIdentity, describe_tls, require_tls_for
 from peacefs.protocol.tokens import Signer
@@ -145,11 +153,13 @@ def run(options: DatanodeOptions) -> None:
             f"a datanode needs the cluster's secret: pass --secret-file or set {SECRET_FILE_VARIABLE} "
             f"(a coordinator on loopback keeps it as cluster.secret in its directory)"
         )
-    uvloop.run(_serve(options, Signer(read_secret(secret_file)), tls))
+    uvloop.run(_serve(options, secret_file, tls))
 
 
-async def _serve(options: DatanodeOptions, signer: Signer, tls: TlsIdentity | None) -> None:
+async def _serve(options: DatanodeOptions, secret_file: Path, tls: TlsIdentity | None) -> None:
     stop = stop_event(options.parent_fd)
+    signer = Signer(*read_secrets(secret_file))
+    when_told_to_reload(partial(read_again, signer, secret_file))
     cluster = cluster_of(options.directory)
     if cluster is None:
         cluster = await _learn_cluster(options, signer, stop, tls)
@@ -169,7 +179,7 @@ async def _learn_cluster(
     while not stop.is_set():
         try:
             connection, peer = await asyncio.to_thread(
-                open_connection, options.coordinator, "the coordinator", me, tls
+                open_connection, options.coordinator, "the coordinator", me, tls, role=COORDINATOR
             )
             connection.close()
             return peer.cluster
@@ -234,7 +244,9 @@ class Datanode:
         self._paces = Paces()
         self._streams = StreamsUnderWay(self._node)
         self._grants = GrantDesk(f"{self._node}-{uuid.uuid4().hex[:8]}", pushed=True)
-        self._link = CoordinatorLink(options.coordinator, self._me, self, self._changes, tls)
+        self._link = CoordinatorLink(
+            options.coordinator, self._me, directory.credential(), self, self._changes, tls
+        )
         self._clock = ClusterClock()
         self._driver = ThreadDriver(self._pool, self._link.call, wall_clock=self._clock.now_s)
         self._store = self._disks(claimed)
@@ -306,12 +318,14 @@ class Datanode:
             served_here=self._served_here,
             # Who reads a file cannot be paced.
             lends=options.emulated_disk is None,
+            advertised=self._advertised,
             tls=self._tls,
         )
         self._http_socket = listen(options.host, options.http_port)
         log.info("%s", describe_tls(self._tls, [options.host, self._advertised]))
         if self._tls is not None:
             self._tls.start_watch()
+            when_told_to_reload(self._tls.reload)
         self._data_server.start()
         StoreMetrics(
             self._store, self.paces, lambda: self._scrubber.progress, self._disk_balancer, lambda: self._pool.idle

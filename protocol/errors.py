@@ -37,8 +37,10 @@
     │   ├── PeerUnreachable
     │   ├── PeerTimeout
     │   ├── PeerRefused
-    │   │   └── NodeIdTaken
+    │   │   ├── NodeIdTaken
+    │   │   └── CredentialRefused
     │   └── ProtocolViolation
+    │       └── BrokenSeal
     ├── ChunkError                   500
     │   ├── ChecksumMismatch
     │   ├── StaleVersion
@@ -294,8 +296,16 @@ class NodeIdTaken(PeerRefused):
     retriable = True
 
 
+class CredentialRefused(PeerRefused):
+    """A datanode does not prove that it is the one to which its id belongs, or it was revoked."""
+
+
 class ProtocolViolation(PeerError):
     """Bytes that are no frame, or a frame that has no place here."""
+
+
+class BrokenSeal(ProtocolViolation):
+    """What came between two services is not what was sent, or not in its place: the way there is to blame."""
 
 
 class ChunkError(PeacefsError):

@@ -23,6 +23,7 @@ from .decoding import UNREADABLE
 from .errors import ProtocolViolation
 from .limits import frame_header_bytes_max, frame_payload_bytes_max
 from .messages import AnyMessage, Message
+from .seals import Opener
 
 _PREFIX = struct.Struct(">2sBBIII")
 _CRC = struct.Struct(">I")
@@ -103,6 +104,8 @@ class FrameReader:
     def __init__(self, bytes_max: int = frame_bytes_max) -> None:
         #: The longest frame that is taken; may be changed between two.
         self.bytes_max = bytes_max
+        #: Verifies what comes, where it is sealed.
+        self.opener: Opener | None = None
         self._buffer = bytearray()
         self._prefix: Prefix | None = None
 
@@ -115,8 +118,8 @@ class FrameReader:
         return frames
 
     def take(self, data: Bytes) -> None:
-        """Takes bytes as they come, for `next`."""
-        self._buffer += data
+        """Takes bytes as they come, for `next`. Raises ProtocolViolation for those that are not sealed well."""
+        self._buffer += data if self.opener is None else self.opener.open(data)
 
     @property
     def buffered_bytes(self) -> int:
@@ -135,7 +138,8 @@ class FrameReader:
         if len(self._buffer) < frame_end:
             return None
         prefix, self._prefix = self._prefix, None
-        message = decode_message(prefix, bytes(self._buffer[:message_end]))
-        payload = bytes(self._buffer[message_end:frame_end])
+        with memoryview(self._buffer) as view:
+            message = decode_message(prefix, bytes(view[:message_end]))
+            payload = bytes(view[message_end:frame_end])
         del self._buffer[:frame_end]
         return Frame(message, payload, prefix.tag)

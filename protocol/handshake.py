@@ -1,22 +1,33 @@
-"""The hello: both sides of a new connection find out that they belong to one cluster, before anything else.
+"""The handshake: both sides of a new connection find out who the other one is, before anything else.
 
-    connector                                acceptor
-    Hello(version, cluster, role, nonce) ->
-                                          <- Challenge(version, cluster, nonce, proof)   or Failure
+    connector                                        acceptor
+    Hello(version, cluster, role, name, target, nonce) ->
+                                          <- Challenge(version, cluster, role, name, nonce, proof)  or Failure
     Proof(proof)                         ->
-                                          <- Welcome                                     or Failure
+                                          <- Welcome                                                or Failure
 
-Services prove with the cluster secret, each to the other, over both nonces. A client knows no secret: it sends
-an empty proof and may then only make requests that carry a token. Written once, without I/O: `connecting` and
-`accepting` are generators of messages to send, resumed with the message received.
+Services prove with the cluster secret, each to the other. A proof covers the whole of Hello and Challenge:
+protocol version, cluster, both roles and names, whom the connector means and by which address, both nonces; and
+the `channel`, if the connection is TLS. The acceptor refuses to be taken for another, and proves first: a
+connector shows its proof to the one alone that it means, and whoever passes the words of a handshake on gets
+nothing. From the same words keys are derived, with which all later frames are sealed (`seals`).
+
+A client knows no secret: it sends an empty proof and may then only make requests that carry a token.
+
+Written once, without I/O: `connecting` and `accepting` are generators of messages to send, resumed with the
+message received. Each ends with its `Peer`, whose `last_word` is still to be sent: a Proof as it is, after which
+all that comes is sealed; a Welcome sealed.
 """
 
 from __future__ import annotations
 
+import hashlib
 import hmac
-from collections.abc import Generator
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Collection, Generator
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+import msgspec
 
 from . import errors
 from .messages import (
@@ -26,19 +37,25 @@ from .messages import (
     Hello,
     Message,
     Proof,
+    Target,
     Welcome,
 )
-from .tokens import Signer
+from .seals import SEAL_KEY_BYTES, FrameKeys
+from .tokens import HelloSecret, Signer
 
 M = TypeVar("M", bound=Message)
 _ROLES = ("client", "datanode", "agent", "coordinator")
+#: The one that has no name but its role.
+COORDINATOR: Final = "coordinator"
 
 
 @dataclass(frozen=True)
 class Identity:
     """Who a participant is on the wire. `signer` is None for clients; `cluster` is empty until known.
 
-    `local_socket` is the name of the one by which processes of its host reach it besides.
+    `local_socket` is the name of the one by which processes of its host reach it besides; `addresses` are those by
+    which all others do, as host:port, besides the ones that its sockets are bound to. A client shows `credential`
+    for the user that it names.
     """
 
     cluster: str
@@ -46,6 +63,8 @@ class Identity:
     name: str
     signer: Signer | None
     local_socket: str = ""
+    addresses: Collection[str] = ()
+    credential: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True)
@@ -56,12 +75,50 @@ class Peer:
     role: str
     name: str
     trusted: bool
-    local_socket: str = ""
+    #: What is still to be sent to it.
+    last_word: Proof | Welcome
+    #: None where TLS protects what is sent, and for clients.
+    frame_keys: FrameKeys | None = None
+    #: Of all that was said: no other connection has the same.
+    transcript: bytes = b""
+    credential: str = field(default="", repr=False)
 
 
-def connecting(me: Identity, nonce: bytes) -> Generator[Message, Message, Peer]:
-    """The connector's side. Raises PeerRefused when the acceptor says no or is not who it should be."""
-    challenge = _expect(Challenge, (yield Hello(PROTOCOL_VERSION, me.cluster, me.role, me.name, nonce)))
+def connecting(
+    me: Identity, nonce: bytes, *, target: Target, channel: bytes = b""
+) -> Generator[Message, Message, Peer]:
+    """The connector's side. Raises PeerRefused when the acceptor says no or is not the one that is meant."""
+    secrets = [] if me.signer is None else [secret.name for secret in me.signer.hello_secrets]
+    hello = Hello(PROTOCOL_VERSION, me.cluster, me.role, me.name, nonce, target, secrets, me.credential)
+    challenge = _expect(Challenge, (yield hello))
+    _check_challenge(me, challenge, target)
+    transcript = _transcript(hello, challenge, channel)
+    keys, proof = None, b""
+    if me.signer is not None:
+        secret = me.signer.hello_secret([challenge.secret])
+        if secret is None or not hmac.compare_digest(secret.prove(b"acceptor", transcript), challenge.proof):
+            # Or the other end has another, but this one is more likely to have come later.
+            raise errors.PeerRefused(_without_secret(me.name, challenge.cluster))
+        proof = secret.prove(b"connector", transcript)
+        if not channel:
+            keys = FrameKeys(*_frame_keys(secret, transcript))
+    return Peer(
+        challenge.cluster,
+        challenge.role,
+        challenge.name,
+        trusted=me.signer is not None,
+        last_word=Proof(proof),
+        frame_keys=keys,
+        transcript=transcript,
+    )
+
+
+def welcomed(message: Message) -> Welcome:
+    """What the connector got for its Proof. Raises PeerRefused when the acceptor says no."""
+    return _expect(Welcome, message)
+
+
+def _check_challenge(me: Identity, challenge: Challenge, target: Target) -> None:
     if challenge.version != PROTOCOL_VERSION:
         raise errors.PeerRefused(
             f"{challenge.name} speaks protocol version {challenge.version}, this side {PROTOCOL_VERSION}"
@@ -70,42 +127,91 @@ def connecting(me: Identity, nonce: bytes) -> Generator[Message, Message, Peer]:
         raise errors.PeerRefused(
             f"{challenge.name} belongs to cluster {challenge.cluster}, this side to {me.cluster}"
         )
-    proof = b""
-    if me.signer is not None:
-        expected = me.signer.hello_proof(b"acceptor", nonce, challenge.nonce)
-        if not hmac.compare_digest(expected, challenge.proof):
-            # Or the other end has another, but this one is more likely to have come later.
-            raise errors.PeerRefused(_without_secret(me.name, challenge.cluster))
-        proof = me.signer.hello_proof(b"connector", nonce, challenge.nonce)
-    welcome = _expect(Welcome, (yield Proof(proof)))
-    trusted = me.signer is not None
-    return Peer(challenge.cluster, "", challenge.name, trusted, welcome.local_socket)
+    if (challenge.role, challenge.name) != (target.role, target.name):
+        raise errors.PeerRefused(
+            f"{target.role} {target.name} was meant, {challenge.role} {challenge.name} answers at {target.address}"
+        )
 
 
-def accepting(me: Identity, nonce: bytes, first: Message) -> Generator[Message, Message, Peer]:
-    """The acceptor's side, begun with the first message; yields the last `Welcome` without needing a reply.
+def accepting(
+    me: Identity, nonce: bytes, first: Message, *, channel: bytes = b"", reached: str = ""
+) -> Generator[Message, Message, Peer]:
+    """The acceptor's side, begun with the first message; `reached` is this end of the connection, as host:port.
 
     Raises PeerRefused, which the shell sends as Failure before it closes.
     """
     assert me.signer is not None, "acceptors are services and know the secret"
     hello = _expect(Hello, first)
+    _check_hello(me, hello, reached)
+    secret = me.signer.hello_secret(hello.secrets) if hello.role != "client" else None
+    if secret is None and hello.role != "client":
+        raise errors.PeerRefused(_without_secret(hello.name, me.cluster))
+    unproven = Challenge(
+        PROTOCOL_VERSION, me.cluster, me.name, nonce, b"", me.role, b"" if secret is None else secret.name
+    )
+    transcript = _transcript(hello, unproven, channel)
+    if secret is None:
+        _expect(Proof, (yield unproven))
+        return Peer(
+            hello.cluster,
+            hello.role,
+            hello.name,
+            trusted=False,
+            last_word=Welcome(me.local_socket),
+            transcript=transcript,
+            credential=hello.credential,
+        )
+    challenge = msgspec.structs.replace(unproven, proof=secret.prove(b"acceptor", transcript))
+    proof = _expect(Proof, (yield challenge))
+    if not hmac.compare_digest(secret.prove(b"connector", transcript), proof.proof):
+        raise errors.PeerRefused(_without_secret(hello.name, me.cluster))
+    keys = None if channel else FrameKeys(*reversed(_frame_keys(secret, transcript)))
+    return Peer(
+        hello.cluster,
+        hello.role,
+        hello.name,
+        trusted=True,
+        last_word=Welcome(me.local_socket),
+        frame_keys=keys,
+        transcript=transcript,
+    )
+
+
+def _check_hello(me: Identity, hello: Hello, reached: str) -> None:
     if hello.version != PROTOCOL_VERSION:
         raise errors.PeerRefused(
-            f"{me.name} speaks protocol version {PROTOCOL_VERSION}, {hello.name} {hello.version}"
+            f"{me.name} speaks protocol version {PROTOCOL_VERSION}, {hello.name} {hello.version}: "
+            "run the same version of peacefs on both"
         )
     if hello.role not in _ROLES:
         raise errors.PeerRefused(f"unknown role {hello.role!r}")
     if hello.cluster and me.cluster and hello.cluster != me.cluster:
         raise errors.PeerRefused(f"{me.name} belongs to cluster {me.cluster}, {hello.name} to {hello.cluster}")
-    challenge = Challenge(
-        PROTOCOL_VERSION, me.cluster, me.name, nonce, me.signer.hello_proof(b"acceptor", hello.nonce, nonce)
-    )
-    proof = _expect(Proof, (yield challenge))
-    trusted = hmac.compare_digest(me.signer.hello_proof(b"connector", hello.nonce, nonce), proof.proof)
-    if not trusted and hello.role != "client":
-        raise errors.PeerRefused(_without_secret(hello.name, me.cluster))
-    yield Welcome(me.local_socket)
-    return Peer(hello.cluster, hello.role, hello.name, trusted)
+    target = hello.target
+    if (target.role, target.name) != (me.role, me.name):
+        raise errors.PeerRefused(
+            f"{hello.name} means {target.role} {target.name}, this is {me.role} {me.name}: "
+            "another service has had this address, or what was said to another one was passed on"
+        )
+    # Clients prove nothing, and may come through a tunnel or another port.
+    if hello.role != "client" and not {target.address, target.reached} & {*me.addresses, reached}:
+        raise errors.PeerRefused(
+            f"{me.name} was reached as {target.address} ({target.reached}), which is not an address of it: "
+            f"start it with --advertise and the host by which others reach it"
+        )
+
+
+def _transcript(hello: Hello, challenge: Challenge, channel: bytes) -> bytes:
+    """All that was said, but for the proofs, in a form that only these words have."""
+    said = (b"peacefs handshake", hello, msgspec.structs.replace(challenge, proof=b""), channel)
+    return hashlib.sha256(msgspec.msgpack.encode(said)).digest()
+
+
+def _frame_keys(secret: HelloSecret, transcript: bytes) -> tuple[bytes, bytes]:
+    """For what the connector sends, and for what the acceptor does."""
+    to_acceptor = secret.prove(b"frames to acceptor", transcript)
+    to_connector = secret.prove(b"frames to connector", transcript)
+    return to_acceptor[:SEAL_KEY_BYTES], to_connector[:SEAL_KEY_BYTES]
 
 
 def _without_secret(name: str, cluster: str) -> str:

@@ -116,8 +116,18 @@ frame_payload_bytes_max: Final = 4 * MIB
 data_frame_bytes_max: Final = 5 * MIB
 # Of whoever has not said hello yet no longer frame is taken in.
 hello_frame_bytes_max: Final = 4 * KIB
+# What one seal covers between services: what a reader takes at once where it has to copy it.
+sealed_record_bytes_max: Final = packet_bytes
 # What a connection takes with one call before it knows how long the frame is: a small frame as a whole.
 frame_ahead_bytes: Final = 16 * KIB
+# Of a client a frame is as long as what it says of a file: its completion names the receipts of all its chunks.
+client_frame_bytes_max: Final = 2 * MIB
+# To a datanode a client sends packets.
+client_data_frame_bytes_max: Final = packet_bytes + 64 * KIB
+# What frames of clients that have begun and not ended hold of a service; of more, the longest begun goes.
+begun_frames_bytes_max: Final = 128 * MIB
+# A frame that has begun has ended after this, however its bytes drip.
+begun_frame_timeout_s: Final = 15.0
 # What lies handed over and not taken within one process: so little that it is still in the processor's cache.
 handover_bytes_max: Final = 1 * MIB
 # A connection's buffer begins with this and doubles when so much has come.
@@ -254,6 +264,8 @@ placed_ahead_kept_s: Final = 5.0
 placed_ahead_max: Final = 64
 # How long a replica counts that its datanode has not told of itself: longer than its heartbeat can be under way.
 hearsay_believed_s: Final = 10.0
+# A completion waits so long for a datanode that gave a receipt to register with a coordinator that has restarted.
+receipt_holder_timeout_s: Final = 20.0
 # Chunks of which the coordinator remembers who alone may write them, and those that were given up.
 handed_chunks_max: Final = 50_000
 abandoned_chunks_max: Final = 50_000
@@ -436,6 +448,8 @@ gateway_own_piece_bytes: Final = 512 * KIB
 gateway_patience_s: Final = 60.0
 gateway_downloads_max: Final = 256
 data_connections_max: Final = 1024
+# Of clients of one address: a machine with many tasks has some hundreds.
+data_connections_per_address_max: Final = 768
 commit_batch_max: Final = 256
 commit_queue_max: Final = 10_000
 # When no change has come for so long, what the log holds is copied into the store; in any case after the second.
@@ -603,6 +617,7 @@ http_linger_s: Final = 1.0
 http_shutdown_grace_s: Final = 3
 http_connections_max: Final = 4096
 client_links_max: Final = 4096
+client_links_per_address_max: Final = 2048
 http_crowd_log_pause_s: Final = 5.0
 # What the coordinator works on at once, and how many of these may wait for it to become ready.
 http_requests_in_flight_max: Final = 3072

@@ -1,15 +1,19 @@
-"""The cluster secret: a file of at least 32 characters that every service of a cluster has, and no client."""
+"""The cluster secret: a file with a line of at least 32 characters that every service has, and no client.
+
+While a secret is replaced the file has several lines: the first is signed with, all are accepted.
+"""
 
 from __future__ import annotations
 
 import ipaddress
 import logging
 import os
-import secrets
 import stat
 from pathlib import Path
+from secrets import token_urlsafe
 
 from .errors import StartupError
+from .tokens import Signer
 
 log = logging.getLogger("peacefs.secret")
 
@@ -42,18 +46,18 @@ def require_secret_for(host: str, secret_file: Path | None) -> None:
         )
 
 
-def read_secret(path: Path) -> bytes:
-    """The secret, without surrounding white space. Raises StartupError with what is wrong with the file.
+def read_secrets(path: Path) -> list[bytes]:
+    """The secrets, one at least, without surrounding white space. Raises StartupError with what is wrong.
 
     One that every user may read is warned of and not refused: in a container, which has no others, it may have to
     be so.
     """
     try:
-        secret = path.read_bytes().strip()
+        secrets = [line.strip() for line in path.read_bytes().splitlines() if line.strip()]
         mode = path.stat().st_mode
     except OSError as error:
         raise StartupError(f"cannot read the cluster secret {path}: {error.strerror}") from None
-    if len(secret) < _CHARACTERS_MIN:
+    if min(map(len, secrets), default=0) < _CHARACTERS_MIN:
         raise StartupError(f"the cluster secret in {path} is shorter than {_CHARACTERS_MIN} characters")
     if mode & stat.S_IROTH:
         log.warning(
@@ -61,17 +65,29 @@ def read_secret(path: Path) -> bytes:
             "Where its owner runs them: chmod 600",
             path,
         )
-    return secret
+    return secrets
 
 
-def read_or_make_secret(path: Path) -> bytes:
-    """The secret, made at random with mode 0600 when the file is not there yet. For one process at a time."""
+def read_again(signer: Signer, path: Path) -> None:
+    """Has the secrets of a file used from now on, in place of those that it had before."""
+    try:
+        secrets = read_secrets(path)
+    except StartupError as mistake:
+        log.error("%s: going on with the secrets of before", mistake.message)
+        return
+    signer.replace(*secrets)
+    names = ", ".join(secret.name.hex() for secret in signer.hello_secrets)
+    log.info("the cluster secret was read again: signing with the first, accepting all of %s", names)
+
+
+def read_or_make_secrets(path: Path) -> list[bytes]:
+    """The secrets; one is made at random with mode 0600 when there is no file yet. For one process at a time."""
     if not path.exists():
         try:
             _make_secret(path)
         except OSError as error:
             raise StartupError(f"cannot make the cluster secret {path}: {error.strerror}") from None
-    return read_secret(path)
+    return read_secrets(path)
 
 
 def _make_secret(path: Path) -> None:
@@ -79,7 +95,7 @@ def _make_secret(path: Path) -> None:
     staged = path.with_name(path.name + ".new")
     staged.unlink(missing_ok=True)
     with os.fdopen(os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(secrets.token_urlsafe(32) + "\n")
+        file.write(token_urlsafe(32) + "\n")
         file.flush()
         os.fsync(file.fileno())
     staged.rename(path)

@@ -15,6 +15,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+from collections.abc import Collection
 from math import inf
 from typing import TypeVar
 
@@ -27,6 +28,7 @@ from .messages import ChunkLayout, Hop, Receipt
 
 _MAC_BYTES = 16
 _HASH_BLOCK_BYTES = 64
+_SECRET_NAME_BYTES = 8
 #: From the URL-safe alphabet to the one that `binascii` knows; what is in neither stays out.
 _STANDARD = bytes.maketrans(b"-_+/", b"+/!!")
 
@@ -172,21 +174,42 @@ class _Mac:
         return outer.digest()[:_MAC_BYTES]
 
 
-class Signer:
-    """Signs and verifies with one cluster secret."""
+class HelloSecret:
+    """One secret as the handshake uses it. Its name tells nothing of it but that two have the same."""
 
     def __init__(self, secret: bytes) -> None:
-        self._token_mac = _Mac(self._derive(secret, b"token"))
-        self._receipt_mac = _Mac(self._derive(secret, b"receipt"))
-        self._hello_key = self._derive(secret, b"hello")
+        self._key = _derive(secret, b"hello")
+        self.name = hmac.digest(self._key, b"name", hashlib.sha256)[:_SECRET_NAME_BYTES]
 
-    @staticmethod
-    def _derive(secret: bytes, label: bytes) -> bytes:
-        return hmac.digest(secret, b"peacefs " + label, hashlib.sha256)
+    def prove(self, label: bytes, transcript: bytes) -> bytes:
+        """What only those can make who know the secret, never the secret itself; of each label another."""
+        return hmac.digest(self._key, label + b"\0" + transcript, hashlib.sha256)
+
+
+def _derive(secret: bytes, label: bytes) -> bytes:
+    return hmac.digest(secret, b"peacefs " + label, hashlib.sha256)
+
+
+class Signer:
+    """Signs with the cluster secret; verifies with it and with those that are being replaced. Thread-safe."""
+
+    def __init__(self, secret: bytes, *others: bytes) -> None:
+        self.replace(secret, *others)
+
+    def replace(self, secret: bytes, *others: bytes) -> None:
+        """From now on these secrets are used; what was signed with one that is not among them is refused."""
+        secrets = (secret, *others)
+        self._token_macs = [_Mac(_derive(each, b"token")) for each in secrets]
+        self._receipt_macs = [_Mac(_derive(each, b"receipt")) for each in secrets]
+        self.hello_secrets = [HelloSecret(each) for each in secrets]
+
+    def hello_secret(self, names: Collection[bytes]) -> HelloSecret | None:
+        """The first of the secrets that bears one of these names."""
+        return next((secret for secret in self.hello_secrets if secret.name in names), None)
 
     def sign(self, token: Token) -> str:
         body = msgspec.msgpack.encode(token)
-        return base64.urlsafe_b64encode(body + self._token_mac.of(body)).rstrip(b"=").decode()
+        return base64.urlsafe_b64encode(body + self._token_macs[0].of(body)).rstrip(b"=").decode()
 
     def verify(self, text: str, kind: type[T], now_s: float) -> T:
         """Raises AccessDenied for a token that is malformed, forged or of another kind; TokenExpired."""
@@ -225,7 +248,7 @@ class Signer:
         except (binascii.Error, ValueError):
             raise AccessDenied("the token is malformed; ask the coordinator for a new one") from None
         body, mac = raw[:-_MAC_BYTES], raw[-_MAC_BYTES:]
-        if not hmac.compare_digest(self._token_mac.of(body), mac):
+        if not any(hmac.compare_digest(each.of(body), mac) for each in self._token_macs):
             raise AccessDenied("the token was not signed with this cluster's secret")
         try:
             token = _decoder.decode(body)
@@ -235,21 +258,18 @@ class Signer:
             raise TokenExpired("the token has expired; ask the coordinator for a new one")
         return token
 
-    def _attest(self, node: NodeId, chunk: ChunkId, version: Version, length: int, checksum: int) -> bytes:
-        return self._receipt_mac.of(f"{node}\0{chunk}\0{version}\0{length}\0{checksum}".encode())
-
     def receipt(self, node: NodeId, chunk: ChunkId, version: Version, length: int, checksum: int) -> Receipt:
         """What a datanode gives once the replica is on its disk."""
-        return Receipt(node, self._attest(node, chunk, version, length, checksum))
+        return Receipt(node, self._receipt_macs[0].of(_attested(node, chunk, version, length, checksum)))
 
     def verify_receipt(
         self, receipt: Receipt, chunk: ChunkId, version: Version, length: int, checksum: int
     ) -> None:
         """Raises AccessDenied unless the datanode it names gave it for exactly this replica."""
-        expected = self._attest(receipt.node, chunk, version, length, checksum)
-        if not hmac.compare_digest(expected, receipt.mac):
+        attested = _attested(receipt.node, chunk, version, length, checksum)
+        if not any(hmac.compare_digest(each.of(attested), receipt.mac) for each in self._receipt_macs):
             raise AccessDenied(f"the receipt of datanode {receipt.node} does not verify")
 
-    def hello_proof(self, side: bytes, connector_nonce: bytes, acceptor_nonce: bytes) -> bytes:
-        """What a service shows to prove that it knows the secret, never the secret itself."""
-        return hmac.digest(self._hello_key, side + b"\0" + connector_nonce + acceptor_nonce, hashlib.sha256)
+
+def _attested(node: NodeId, chunk: ChunkId, version: Version, length: int, checksum: int) -> bytes:
+    return f"{node}\0{chunk}\0{version}\0{length}\0{checksum}".encode()

@@ -29,6 +29,7 @@ _Datanodes = Annotated[
         metavar="DATANODE", show_default=False, help="An id, its beginning, or HOST:PORT as `ls` shows them."
     ),
 ]
+_AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 
 
 def up(
@@ -226,6 +227,48 @@ def recommission(names: _Datanodes, coordinator: Coordinator = DEFAULT_COORDINAT
     from .datanodes import Decision, decide
 
     decide(coordinator, names, Decision.RECOMMISSION)
+
+
+@datanodes.command()
+def credentials(
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """Show which credential each datanode id belongs to."""
+    from .credentials import list_credentials
+
+    list_credentials(coordinator, as_json=as_json)
+
+
+@datanodes.command()
+def revoke(names: _Datanodes, as_json: _AsJson = False, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
+    """Trust datanodes no more: what they hold counts as lost.
+
+    Their sessions end, and they are not let in again before `readmit` or `forget`. A machine in wrong hands still
+    knows the cluster secret: replace that, too.
+    """
+    from .credentials import Change, change
+
+    change(coordinator, names, Change.REVOKE, as_json=as_json)
+
+
+@datanodes.command()
+def readmit(names: _Datanodes, as_json: _AsJson = False, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
+    """Let revoked datanodes in again, with the credentials they had."""
+    from .credentials import Change, change
+
+    change(coordinator, names, Change.READMIT, as_json=as_json)
+
+
+@datanodes.command()
+def forget(names: _Datanodes, as_json: _AsJson = False, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
+    """Have datanodes enrolled anew, with whatever credentials they show next.
+
+    For a datanode that has lost its credential.key, and for one that is gone for good.
+    """
+    from .credentials import Change, change
+
+    change(coordinator, names, Change.FORGET, as_json=as_json)
 
 
 @datanodes.command()

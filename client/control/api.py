@@ -279,6 +279,15 @@ class CoordinatorApi:
         answer = self._http.ask("POST", f"/v1/datanodes/{quote(node, safe='')}/{decision}", params=parameters)
         return self._read(answer, dict[str, Any])
 
+    def datanode_credentials(self) -> list[dict[str, Any]]:
+        """Which credential each datanode id belongs to, and when it was revoked, if it is."""
+        return self._read(self._http.ask("GET", "/v1/credentials", params=self._me), list[dict[str, Any]])
+
+    def decide_about_credential(self, node: str, decision: str) -> dict[str, Any]:
+        """`revoke`, `readmit` or `forget`; how the credential stands then, or stood. Raises BadRequest."""
+        answer = self._http.ask("POST", f"/v1/datanodes/{quote(node, safe='')}/{decision}", params=self._me)
+        return self._read(answer, dict[str, Any])
+
     def start_balancing(self, run: str, threshold_percent: float, bytes_per_second: float) -> BalanceStatus:
         """Starts a run by this name; the status is about another one if that is under way."""
         wish = {"run": run, "threshold_percent": threshold_percent, "bytes_per_second": bytes_per_second}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from peacefs.protocol.errors import PeerTimeout, PeerUnreachable, ProtocolViolation, from_wire
+from peacefs.protocol.handshake import COORDINATOR
 from peacefs.protocol.limits import client_answer_timeout_s, client_patience_s, control_call_timeout_s
 from peacefs.protocol.messages import Created, CreateFile, Failure, Message, Opened, OpenFile
 from peacefs.protocol.runtime.connection_pool import ConnectionPool
@@ -65,6 +66,8 @@ class ControlCalls:
 
     def _connected(self) -> SocketConnection:
         try:
-            return self._connections.connect((self._address.host, self._address.port), "the coordinator")
+            return self._connections.connect(
+                (self._address.host, self._address.port), "the coordinator", COORDINATOR
+            )
         except (PeerUnreachable, PeerTimeout):
             raise NotReached(nobody_at(self._address)) from None

@@ -269,6 +269,19 @@ class Cluster:
         self.members.set_mode(node_id, mode, ends_s)
         self._treat(node_id, mode)
 
+    def revoke(self, node_id: NodeId) -> None:
+        """A datanode is not to be trusted any more: whatever it held counts as lost, at once."""
+        if self.members.mode(node_id) is Mode.MAINTENANCE:
+            # Nobody waits for it any more.
+            self.set_mode(node_id, Mode.IN_SERVICE)
+        self.members.revoke(node_id)
+        self.replicas_lost_total += self.chunks.lose(node_id)
+        self._forget_copies(node_id)
+
+    def readmit(self, node_id: NodeId) -> None:
+        """It may come again, and then says what it holds."""
+        self.members.readmit(node_id)
+
     def _treat(self, node_id: NodeId, mode: Mode) -> None:
         given_up = self.chunks.set_mode(node_id, mode)
         node = self.members.get(node_id)

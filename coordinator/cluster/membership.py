@@ -68,6 +68,8 @@ class Membership:
 
     def __init__(self) -> None:
         self._nodes: dict[NodeId, Node] = {}
+        #: Those whose credentials are revoked, whether they are here or not.
+        self._revoked: set[NodeId] = set()
         self._modes: dict[NodeId, tuple[Mode, float]] = {}
         self._ticked_s: float | None = None
         #: None when it has to be found out anew.
@@ -81,6 +83,21 @@ class Membership:
         self._nodes[node.id] = node
         self._in_service = self._all = self._by_host = None
         return node
+
+    def revoke(self, node_id: NodeId) -> None:
+        """A datanode is dead whatever it says, until `readmit`."""
+        self._revoked.add(node_id)
+        node = self._nodes.get(node_id)
+        if node is not None:
+            node.state = State.DEAD
+            self._in_service = None
+
+    def readmit(self, node_id: NodeId) -> None:
+        """It may register again."""
+        self._revoked.discard(node_id)
+
+    def is_revoked(self, node_id: NodeId) -> bool:
+        return node_id in self._revoked
 
     def move(self, node_id: NodeId, rack: str) -> None:
         """A datanode stands elsewhere than was known."""

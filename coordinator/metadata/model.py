@@ -38,6 +38,16 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
+class Enrolment:
+    """The key that a datanode id belongs to; times in milliseconds since 1970."""
+
+    public_key: bytes
+    enrolled_ms: int
+    #: When an administrator revoked it, if that stands.
+    revoked_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class QueryRecord:
     """A supervised query. The first word of `command` is a name in the lists of agents; the rest are arguments.
 

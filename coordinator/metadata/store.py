@@ -35,6 +35,7 @@ from .model import (
     ChunkRecord,
     Decision,
     Discarded,
+    Enrolment,
     FileChunk,
     Inode,
     InodeId,
@@ -150,6 +151,10 @@ class Reader(ABC):
     @abstractmethod
     def decisions(self) -> dict[NodeId, Decision]:
         """About the datanodes that are not in service, over ones included."""
+
+    @abstractmethod
+    def enrolments(self) -> dict[NodeId, Enrolment]:
+        """The credentials of datanodes, revoked ones included."""
 
     @abstractmethod
     def supervised_queries(self) -> list[QueryRecord]:
@@ -372,6 +377,18 @@ class Transaction(Reader):
     @abstractmethod
     def decide(self, node: NodeId, decision: Decision) -> None:
         """Replaces what was decided about a datanode."""
+
+    @abstractmethod
+    def enrol(self, node: NodeId, enrolment: Enrolment) -> None:
+        """Records the credential of a datanode, unless it has one."""
+
+    @abstractmethod
+    def replace_enrolment(self, node: NodeId, enrolment: Enrolment) -> None:
+        """Replaces the credential of a datanode that has one, or what is said of it."""
+
+    @abstractmethod
+    def forget_enrolment(self, node: NodeId) -> None:
+        """The datanode has no credential any more."""
 
     @abstractmethod
     def record_query(self, record: QueryRecord) -> None:

@@ -11,6 +11,7 @@ from peacefs.coordinator.scheduling.scheduler import Scheduling
 from .append import Appending
 from .context import Workplace
 from .copy import TreeCopying
+from .credentials import Credentials
 from .datanode_admin import Administration
 from .fsck import Inspection
 from .leases import Leases
@@ -50,6 +51,7 @@ class Files:
         self.reading = Reading(workplace)
         self.recovery = ReadDesk(workplace, scheduling)
         self.administration = Administration(workplace)
+        self.credentials = Credentials(workplace)
         self.temporary_files = TemporaryFiles(workplace, leases)
         self.fencing = Fencing(workplace)
         self.reporting = Reporting(workplace)

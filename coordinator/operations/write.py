@@ -16,7 +16,14 @@ from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.resolution import check_writer
 from peacefs.coordinator.namespace.retry_cache import check_request_id
 from peacefs.coordinator.namespace.snapshots import changeable_path
-from peacefs.protocol.errors import AccessDenied, BadRequest, ChunkUnavailable, NoDatanodes, PeacefsError
+from peacefs.protocol.errors import (
+    AccessDenied,
+    BadRequest,
+    ChunkUnavailable,
+    NoDatanodes,
+    PeacefsError,
+    ServiceUnready,
+)
 from peacefs.protocol.ids import ChunkId, NodeId, epoch_of, show
 from peacefs.protocol.limits import (
     checksum_block_bytes,
@@ -24,6 +31,7 @@ from peacefs.protocol.limits import (
     hearsay_believed_s,
     heartbeat_interval_s,
     kept_chunks_per_call,
+    receipt_holder_timeout_s,
     unreferenced_chunk_kept_s,
     write_token_lifetime_s,
 )
@@ -274,8 +282,25 @@ class Writing:
                 raise BadRequest("a chunk without receipts is on no datanode; write it again")
             for receipt in chunk.receipts:
                 self._at.signer.verify_receipt(receipt, chunk.chunk, chunk.version, chunk.length, chunk.checksum)
+            if all(self._at.cluster.members.is_revoked(receipt.node) for receipt in chunk.receipts):
+                raise AccessDenied("only datanodes that were revoked have a chunk of this file; write it again")
+        await self._until_known(chunks)
         if self._at.reader.floor_held():
             await self._find_again([chunk.chunk for chunk in chunks])
+
+    async def _until_known(self, chunks: Sequence[WrittenChunk]) -> None:
+        """Wait until a datanode that gave a receipt for each chunk has registered with this coordinator.
+
+        After a restart a writer may come before its datanodes do, and no name may be seen before it can be read.
+        Raises ServiceUnready.
+        """
+        members, deadline_s = self._at.cluster.members, self._at.monotonic() + receipt_holder_timeout_s
+        for chunk in chunks:
+            while all(members.get(receipt.node) is None for receipt in chunk.receipts):
+                if self._at.monotonic() >= deadline_s:
+                    nodes = ", ".join(receipt.node for receipt in chunk.receipts)
+                    raise ServiceUnready(f"no datanode that holds chunk {show(chunk.chunk)} ({nodes}) is here yet")
+                await self._at.sleep(heartbeat_interval_s / 4)
 
     async def _find_again(self, chunks: Sequence[ChunkId]) -> None:
         """What a coordinator before a restore gave to garbage is not on record: its chunks have to be there.

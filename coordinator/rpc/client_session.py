@@ -17,12 +17,16 @@ from collections.abc import Callable, Coroutine, Generator
 from typing import Any, cast
 
 from peacefs.coordinator.operations.files import Files
-from peacefs.protocol.errors import Overloaded, PeacefsError, ProtocolViolation
+from peacefs.protocol.errors import Overloaded, PeacefsError, PeerRefused, PeerTimeout, ProtocolViolation
+from peacefs.protocol.frame_budget import Crowd, FrameBudget
 from peacefs.protocol.frames import FrameReader, encode
 from peacefs.protocol.handshake import Identity, Peer, accepting
 from peacefs.protocol.limits import (
+    begun_frame_timeout_s,
+    begun_frames_bytes_max,
+    client_frame_bytes_max,
     client_links_max,
-    frame_header_bytes_max,
+    client_links_per_address_max,
     hello_frame_bytes_max,
     hello_timeout_s,
     http_requests_in_flight_max,
@@ -30,12 +34,16 @@ from peacefs.protocol.limits import (
     link_at_once_bytes,
     link_backlog_bytes_max,
 )
-from peacefs.protocol.messages import Failure, Message
+from peacefs.protocol.messages import Failure, Hello, Message
 from peacefs.protocol.service.metrics import frames_sent
+from peacefs.protocol.service.tls_listener import channel_of
 
 from .audited_calls import AuditedCalls
 from .dispatch import CALLS_OF_CLIENTS, answer
 
+_WRONG_PORT = (
+    "this is the coordinator's port for clients (--port), datanodes and agents come to the one of --node-port"
+)
 log = logging.getLogger("peacefs.coordinator")
 
 
@@ -56,6 +64,9 @@ class ClientLinks:
         self._open: set[ClientLink] = set()
         #: Those without a call under way, longest first. Who finds its connection closed makes another.
         self._idle: dict[ClientLink, None] = {}
+        #: What they hold of frames that have begun, and how many of them come from one address.
+        self.frames: FrameBudget[ClientLink] = FrameBudget(begun_frames_bytes_max)
+        self.crowd: Crowd[str] = Crowd(client_links_per_address_max)
         #: Those with one, and what answers it.
         self._busy: dict[ClientLink, asyncio.Task[None]] = {}
 
@@ -110,6 +121,9 @@ class ClientLink(asyncio.Protocol):
         self._is_paused = False
         self._heard_s = 0.0
         self._deadline: asyncio.TimerHandle
+        #: For the rest of a frame that has begun.
+        self._frame_deadline: asyncio.TimerHandle | None = None
+        self._held_bytes = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -120,10 +134,16 @@ class ClientLink(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._deadline.cancel()
+        self._expect_rest(0)
         self._links.closed(self)
+        if self._peer is not None:
+            self._links.crowd.leave(self._peer_address)
+
+    @property
+    def _peer_address(self) -> str:
+        return self._host or "an unknown address"
 
     def data_received(self, data: bytes) -> None:
-        self._heard_s = self._links.clock()
         self._frames.take(data)
         self._work()
 
@@ -149,15 +169,44 @@ class ClientLink(asyncio.Protocol):
                 frame = self._frames.next()
                 if frame is None:
                     break
+                # Bytes alone are no sign of life.
+                self._heard_s = self._links.clock()
+                self._expect_rest(0)
                 if self._peer is None:
                     self._continue_hello(frame.message)
                 else:
                     self._begin(frame.message, frame.tag)
         except PeacefsError as error:
-            log.warning("the connection of a client on %s closed: %s", self._host, error.message)
-            self._write(Failure(error.code, error.message))
-            self._transport.close()
+            self.refuse(error)
+        self._expect_rest(0 if self._transport.is_closing() else self._frames.buffered_bytes)
         self._read_while_there_is_room()
+
+    def _expect_rest(self, begun_bytes: int) -> None:
+        """So much has come of a frame: it holds memory, and has to end in time, unless it waits for an answer."""
+        if not begun_bytes and not self._held_bytes:
+            return
+        is_awaited = begun_bytes > 0 and not self._answering
+        if not is_awaited and self._frame_deadline is not None:
+            self._frame_deadline.cancel()
+            self._frame_deadline = None
+        elif is_awaited and self._frame_deadline is None:
+            loop = asyncio.get_running_loop()
+            self._frame_deadline = loop.call_later(begun_frame_timeout_s, self._give_up)
+        self._held_bytes = begun_bytes
+        longest = self._links.frames.hold(self, begun_bytes)
+        if longest is not None:
+            longest.refuse(self._links.frames.overloaded())
+
+    def _give_up(self) -> None:
+        self.refuse(PeerTimeout(f"a frame has not ended {begun_frame_timeout_s:g} s after it began"))
+
+    def refuse(self, error: PeacefsError) -> None:
+        """Ends the connection, and says why."""
+        log.warning("the connection of a client on %s closed: %s", self._host, error.message)
+        self._write(Failure(error.code, error.message))
+        self._expect_rest(0)
+        self._frames = FrameReader(0)
+        self._transport.close()
 
     def _read_while_there_is_room(self) -> None:
         is_full = self._answering and self._frames.buffered_bytes > link_at_once_bytes
@@ -170,23 +219,23 @@ class ClientLink(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _continue_hello(self, message: Message) -> None:
+        if self._hello is None:
+            if isinstance(message, Hello) and message.role != "client":
+                raise PeerRefused(_WRONG_PORT)
+            self._hello = accepting(self._links.me, os.urandom(16), message, channel=channel_of(self._transport))
+            self._write(next(self._hello))
+            return
         try:
-            if self._hello is None:
-                self._hello = accepting(self._links.me, os.urandom(16), message)
-                self._write(next(self._hello))
-                return
-            self._write(self._hello.send(message))
-            next(self._hello)
+            self._hello.send(message)
         except StopIteration as stop:
+            self._links.crowd.enter(self._peer_address)
             self._peer = cast(Peer, stop.value)
-            self._frames.bytes_max = frame_header_bytes_max
+            self._write(self._peer.last_word)
+            self._frames.bytes_max = client_frame_bytes_max
 
     def _begin(self, message: Message, tag: int) -> None:
         if not isinstance(message, CALLS_OF_CLIENTS):
-            raise ProtocolViolation(
-                f"{type(message).__name__} is nothing for a client to say: this is the coordinator's port for "
-                "clients (--port), datanodes and agents come to the one of --node-port"
-            )
+            raise ProtocolViolation(f"{type(message).__name__} is nothing for a client to say: {_WRONG_PORT}")
         try:
             self._links.begin(self, self._answer(message, tag))
             self._answering = True

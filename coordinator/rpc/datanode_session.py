@@ -45,7 +45,9 @@ from peacefs.protocol.messages import (
     ReportAgain,
     ReportChunks,
 )
+from peacefs.protocol.seals import Opener, Sealer
 from peacefs.protocol.service.metrics import frames_sent
+from peacefs.protocol.service.tls_listener import channel_of
 
 from .dispatch import CALLS_OF_DATANODES, answer
 
@@ -68,6 +70,8 @@ class NodeLink(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._hello: Generator[Message, Message, Peer] | None = None
         self._peer: Peer | None = None
+        #: Seals what is sent, once the handshake has given keys.
+        self._sealer: Sealer | None = None
         self._asked: dict[int, Callable[[Message], None]] = {}
         self._next_tag = 1
         self._deadline: asyncio.TimerHandle
@@ -95,8 +99,11 @@ class NodeLink(asyncio.Protocol):
             answered(Failure("PeerUnreachable", f"the connection to {self.name} broke"))
 
     def data_received(self, data: bytes) -> None:
-        self._heard_s = self._server.clock()
-        self._frames.take(data)
+        try:
+            self._frames.take(data)
+        except PeacefsError as error:
+            self._refuse(error)
+            return
         if self._behind:
             return
         if (self._server.turns.busy and self._frames.buffered_bytes > link_at_once_bytes) or self.work():
@@ -106,9 +113,11 @@ class NodeLink(asyncio.Protocol):
 
     def work(self) -> bool:
         """Does what has come, for one turn, so that no long report holds others up. Whether there is more."""
+        # Bytes alone are no sign of life: whoever sends them one by one is as good as silent.
         turn_ends_s = self._server.clock() + link_turn_s
         try:
             while not self._transport.is_closing() and (frame := self._frames.next()) is not None:
+                self._heard_s = self._server.clock()
                 self._received(frame)
                 if self._server.clock() >= turn_ends_s:
                     return True
@@ -133,7 +142,8 @@ class NodeLink(asyncio.Protocol):
             self._transport.abort()
             return
         frames_sent.inc()
-        self._transport.write(encode(message, tag=tag))
+        frame = encode(message, tag=tag)
+        self._transport.write(frame if self._sealer is None else b"".join(self._sealer.seal(frame)))
 
     def ask(self, message: Message, answered: Callable[[Message], None]) -> None:
         """Sends an order; `answered` gets the reply, or a Failure when the connection breaks first."""
@@ -184,6 +194,8 @@ class NodeLink(asyncio.Protocol):
         elif isinstance(message, Register | ReportChunks | Heartbeat):
             self._tell_cluster(message, frame.tag)
         elif isinstance(message, CALLS_OF_DATANODES):
+            if not self._server.speaks_for_datanode(self):
+                raise ProtocolViolation(f"{self.name} asks before it has registered")
             try:
                 self._server.spawn(self._answer(message, frame.tag))
             except Overloaded as error:
@@ -192,20 +204,26 @@ class NodeLink(asyncio.Protocol):
             raise ProtocolViolation(f"{type(message).__name__} has no place here")
 
     def _continue_hello(self, message: Message) -> None:
+        if self._hello is None:
+            address = self._transport.get_extra_info("sockname")
+            reached = f"{address[0]}:{address[1]}"
+            channel = channel_of(self._transport)
+            self._hello = accepting(self._server.me, os.urandom(16), message, channel=channel, reached=reached)
+            self.write(next(self._hello))
+            return
         try:
-            if self._hello is None:
-                self._hello = accepting(self._server.me, os.urandom(16), message)
-                self.write(next(self._hello))
-                return
-            self.write(self._hello.send(message))
-            next(self._hello)
+            self._hello.send(message)
         except StopIteration as stop:
-            self._peer = cast(Peer, stop.value)
-            if not self._peer.trusted:
+            peer = cast(Peer, stop.value)
+            if not peer.trusted:
                 raise PeerRefused(
                     "only datanodes of this cluster connect here; clients use the port for HTTP"
                 ) from None
-            self.name = self._peer.name
+            self._peer = peer
+            if (keys := peer.frame_keys) is not None:
+                self._sealer, self._frames.opener = Sealer(keys.sending), Opener(keys.receiving)
+            self.write(peer.last_word)
+            self.name = peer.name
             self._frames.bytes_max = frame_bytes_max
             self._server.greeted(self)
 
@@ -254,6 +272,10 @@ class NodeLink(asyncio.Protocol):
         server = self._server
         if message.node != self.name:
             raise ProtocolViolation(f"{self.name} registers as {message.node}")
+        assert self._peer is not None
+        if not server.files.credentials.is_enrolled(message, self._peer.transcript):
+            server.spawn(self._enrol(message, tag))
+            return
         server.check_alone(message)
         self.process = message.process
         server.on_epoch_seen(message.node, message.epoch_seen, message.commit_seen)
@@ -269,6 +291,16 @@ class NodeLink(asyncio.Protocol):
             message.rack,
         )
         self.write(Registered(server.epoch(), server.wall_clock()), tag)
+
+    async def _enrol(self, message: Register, tag: int) -> None:
+        """The first registration under an id, which the cluster secret allows: it gets the id."""
+        try:
+            await self._server.files.credentials.enrol(message.node, message.public_key)
+        except PeacefsError as error:
+            self._refuse(error)
+            return
+        if not self._transport.is_closing():
+            self.register(message, tag)
 
     def _send_out(self, orders: Sequence[Order]) -> None:
         for order in orders:

@@ -7,6 +7,7 @@ and copies whose answers go back to the core, leave from here.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import ssl
 import time
@@ -90,22 +91,25 @@ class NodeServer:
         #: Links that have more to do than fitted into their turn.
         self.turns = Turns()
 
-    async def start(self, host: str, port: int, tls: TlsIdentity | None = None) -> int:
-        """Listens; gives the port. Raises OSError or StartupError when the address cannot be had.
+    async def start(self, host: str, port: int, advertised: str = "", tls: TlsIdentity | None = None) -> int:
+        """Listens; gives the port. Datanodes may reach it by `advertised`, too. Raises OSError, StartupError.
 
         With `tls` only services that show a certificate get further than that.
         """
-        if tls is not None:
+        if tls is None:
+            loop = asyncio.get_running_loop()
+            plain = await loop.create_server(lambda: NodeLink(self), host, port, backlog=hellos_waiting_max)
+            self._server, bound = plain, int(plain.sockets[0].getsockname()[1])
+        else:
             listener = listen(host, port)
-            self._server = server = TlsListener(
+            self._server = secured = TlsListener(
                 listener, lambda: NodeLink(self), lambda: tls.server_context(ssl.CERT_REQUIRED)
             )
-            server.start()
-            return int(listener.getsockname()[1])
-        loop = asyncio.get_running_loop()
-        plain = await loop.create_server(lambda: NodeLink(self), host, port, backlog=hellos_waiting_max)
-        self._server = plain
-        return int(plain.sockets[0].getsockname()[1])
+            secured.start()
+            bound = int(listener.getsockname()[1])
+        if advertised:
+            self.me = dataclasses.replace(self.me, addresses=(f"{advertised}:{bound}",))
+        return bound
 
     async def stop(self) -> None:
         if self._server is not None:
@@ -159,6 +163,12 @@ class NodeServer:
         if isinstance(reply, Failure):
             raise from_wire(reply.code, reply.message, reply.culprit)
         return reply
+
+    def hang_up(self, node: NodeId) -> None:
+        """Ends the session of a datanode; it may come again if it is let in."""
+        link = self._links.get(node)
+        if link is not None:
+            link.close()
 
     def _copied(self, copy: Copy, reply: Message) -> None:
         copied = isinstance(reply, Done)

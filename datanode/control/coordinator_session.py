@@ -17,7 +17,10 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Protocol
 
+import msgspec
+
 from peacefs.datanode.store.replica_changes import Changes
+from peacefs.protocol.credentials import Credential
 from peacefs.protocol.errors import (
     PeacefsError,
     PeerError,
@@ -27,7 +30,7 @@ from peacefs.protocol.errors import (
     from_wire,
 )
 from peacefs.protocol.frames import Frame
-from peacefs.protocol.handshake import Identity
+from peacefs.protocol.handshake import COORDINATOR, Identity, Peer
 from peacefs.protocol.limits import (
     dead_after_s,
     heartbeat_interval_s,
@@ -92,11 +95,18 @@ class CoordinatorLink:
     """Keeps one connection to the coordinator for as long as the service runs."""
 
     def __init__(
-        self, address: Address, me: Identity, datanode: Datanode, changes: Changes, tls: TlsIdentity | None = None
+        self,
+        address: Address,
+        me: Identity,
+        credential: Credential,
+        datanode: Datanode,
+        changes: Changes,
+        tls: TlsIdentity | None = None,
     ) -> None:
         self._address = address
         self._tls = tls
         self._me = me
+        self._credential = credential
         self._datanode = datanode
         self._changes = changes
         self._send_lock = threading.Lock()
@@ -207,20 +217,25 @@ class CoordinatorLink:
             backoff_s = min(2 * backoff_s, reregister_backoff_max_s)
 
     def _live_through_one_connection(self) -> None:
-        connection, _peer = open_connection(self._address, "the coordinator", self._me, self._tls)
+        connection, peer = open_connection(self._address, "the coordinator", self._me, self._tls, role=COORDINATOR)
         with self._state:
             self._connection = connection
             if self._stopping:
                 connection.shut_down()
         try:
-            self._register(connection)
+            self._register(connection, peer)
             while not self._stopping:
                 self._received(connection, connection.receive(link_silence_timeout_s))
         finally:
             self._disconnected(connection)
 
-    def _register(self, connection: SocketConnection) -> None:
-        self._send(connection, self._datanode.registration())
+    def _register(self, connection: SocketConnection, peer: Peer) -> None:
+        registration = self._datanode.registration()
+        proof = self._credential.sign_registration(registration.node, peer.transcript)
+        self._send(
+            connection,
+            msgspec.structs.replace(registration, public_key=self._credential.public_key, proof=proof),
+        )
         while not isinstance(reply := connection.receive(link_silence_timeout_s).message, Registered):
             if isinstance(reply, _ORDERS | Granted | GrantRefused | AskStreams | BalanceDisks):
                 continue

@@ -19,6 +19,7 @@ from crc32c import crc32c
 
 from peacefs.datanode.store.disk_faults import is_of_the_medium
 from peacefs.protocol import private_files
+from peacefs.protocol.credentials import Credential
 from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import DiskFault, PeacefsError, StartupError
 from peacefs.protocol.ids import NodeId
@@ -28,6 +29,7 @@ log = logging.getLogger("peacefs.datanode")
 LAYOUT_VERSION = 1
 _IDENTITY = "identity.json"
 _IDENTITY_IN_THE_MAKING = "identity.json.new"
+_CREDENTIAL = "credential.key"
 _LOCK = "lock"
 _COMMIT = "commit.seen"
 _COMMIT_RECORD = struct.Struct(">QI")
@@ -76,6 +78,21 @@ class StoreDirectory:
         if epoch > self.epoch_seen:
             self._identity = msgspec.structs.replace(self._identity, epoch_seen=epoch)
             _write_identity(self._path, self._identity)
+
+    def credential(self) -> Credential:
+        """The datanode's own, made when there is none yet. Raises StartupError, DiskFault."""
+        file = self._path / _CREDENTIAL
+        try:
+            if not file.exists():
+                _write_privately(file, Credential.make().to_pem())
+            return Credential.from_pem(file.read_bytes())
+        except OSError as error:
+            raise _refusal(f"cannot use the credential {file}", error) from None
+        except ValueError:
+            raise StartupError(
+                f"{file} is damaged: put it back from a copy, or remove it and have the datanode enrolled anew "
+                f"with `peacefs datanodes forget {self.node}`"
+            ) from None
 
     @property
     def commit_seen(self) -> int:
@@ -226,6 +243,18 @@ def _write_identity(path: Path, identity: _Identity) -> None:
         os.fsync(file.fileno())
     temporary.replace(path / _IDENTITY)
     _sync_directory(path)
+
+
+def _write_privately(file: Path, content: bytes) -> None:
+    """Durably and whole, and for nobody else to read."""
+    temporary = file.with_name(file.name + ".new")
+    temporary.unlink(missing_ok=True)
+    with open(temporary, "xb", opener=private_files.opener) as staged:
+        staged.write(content)
+        staged.flush()
+        os.fsync(staged.fileno())
+    temporary.replace(file)
+    _sync_directory(file.parent)
 
 
 def _read_commit(path: Path) -> int:

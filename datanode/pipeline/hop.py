@@ -25,6 +25,7 @@ from peacefs.protocol.checksums import Bytes
 from peacefs.protocol.errors import (
     AccessDenied,
     BadRequest,
+    BrokenSeal,
     ChunkError,
     GrantLapsed,
     PeacefsError,
@@ -256,9 +257,9 @@ class PipelineHop:
         """Names the culprit of a fault on this hop or before it; the next hop's have theirs already."""
         if fault.culprit is not None:
             return
-        if isinstance(fault, PeerError):
+        if isinstance(fault, PeerError) and not isinstance(fault, BrokenSeal):
             fault.culprit = place.upstream
-        elif isinstance(fault, ChunkError) and not isinstance(fault, StaleVersion):
+        elif isinstance(fault, ChunkError | BrokenSeal) and not isinstance(fault, StaleVersion):
             fault.culprit = self._node
 
 

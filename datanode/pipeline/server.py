@@ -12,13 +12,19 @@ import socket
 import threading
 
 from peacefs.protocol.errors import Overloaded, PeacefsError, StartupError
-from peacefs.protocol.handshake import Identity
-from peacefs.protocol.limits import data_connections_max, last_word_timeout_s
+from peacefs.protocol.frame_budget import Crowd, FrameBudget
+from peacefs.protocol.handshake import Identity, Peer
+from peacefs.protocol.limits import (
+    begun_frames_bytes_max,
+    data_connections_max,
+    data_connections_per_address_max,
+    last_word_timeout_s,
+)
 from peacefs.protocol.messages import Failure
 from peacefs.protocol.runtime.connections import SocketConnection, accept_connection
 from peacefs.protocol.runtime.effects import Address
 from peacefs.protocol.runtime.in_process_payloads import ServedHere
-from peacefs.protocol.runtime.local_sockets import listen_locally
+from peacefs.protocol.runtime.local_sockets import listen_locally, local_address, show_address
 from peacefs.protocol.runtime.reactor import Reactor
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
 from peacefs.protocol.service.tls import TlsIdentity
@@ -46,10 +52,13 @@ class DataServer:
         *,
         served_here: ServedHere | None = None,
         connections_max: int = data_connections_max,
+        per_address_max: int = data_connections_per_address_max,
         lends: bool = False,
+        advertised: Address | str = "",
         tls: TlsIdentity | None = None,
     ) -> None:
-        """Port 0 chooses a free one; `lends` is whether there is a local socket, too. Raises StartupError.
+        """Port 0 chooses a free one; `lends` is whether there is a local socket, too. Others reach it by
+        `advertised`, a host or an address, besides those that it listens on. Raises StartupError.
 
         With `tls` all but the local socket speak TLS.
         """
@@ -60,12 +69,18 @@ class DataServer:
         self._lock = threading.Lock()
         self._ended = threading.Condition(self._lock)
         self._serving: set[SocketConnection] = set()
+        #: What clients' frames hold that have begun, and how many clients' connections come from which host.
+        self._frames: FrameBudget[SocketConnection] = FrameBudget(begun_frames_bytes_max)
+        self._crowd: Crowd[str] = Crowd(per_address_max)
+        self._host_of: dict[SocketConnection, str] = {}
         #: Those that have not said hello yet, longest first.
         self._silent: dict[SocketConnection, None] = {}
         self._stopping = threading.Event()
         listener = _listen(host, port)
         self.address: Address = listener.getsockname()[:2]
         self._listeners = [listener]
+        others = (advertised, self.address[1]) if isinstance(advertised, str) else advertised
+        me = dataclasses.replace(me, addresses=(show_address(others),))
         self._me = self._listening_locally(me) if lends else me
         self._acceptors = [
             threading.Thread(target=self._accept, args=(listener,), name="data-acceptor", daemon=True)
@@ -80,7 +95,9 @@ class DataServer:
             log.info("no local socket here (%s): readers on this host read over TCP", error.strerror or error)
             return me
         self._listeners.append(listener)
-        return dataclasses.replace(me, local_socket=name)
+        return dataclasses.replace(
+            me, local_socket=name, addresses=(*me.addresses, show_address(local_address(name)))
+        )
 
     def start(self) -> None:
         self._reactor.start()
@@ -148,14 +165,26 @@ class DataServer:
     def _greet(self, connection: SocketConnection) -> None:
         self._served_here.add(connection)
         try:
-            connection.peer = accept_connection(connection, self._me, self._tls).name
+            peer = accept_connection(
+                connection, self._me, self._frames, lambda peer: self._count(connection, peer), tls=self._tls
+            )
             with self._lock:
                 self._silent.pop(connection, None)
+            connection.peer = peer.name
         except Exception as fault:
             self._over(connection, fault)
         else:
             requests = self._requests.serve_connection(connection)
             self._reactor.run(requests, lambda fault: self._over(connection, fault))
+
+    def _count(self, connection: SocketConnection, peer: Peer) -> None:
+        """Raises Overloaded when the host of a client has too many connections here."""
+        if peer.trusted:
+            return
+        host = connection.ends[1][0] if connection.ends is not None else "this host"
+        self._crowd.enter(host)
+        with self._lock:
+            self._host_of[connection] = host
 
     def _over(self, connection: SocketConnection, fault: Exception | None) -> None:
         if isinstance(fault, PeacefsError):
@@ -166,6 +195,9 @@ class DataServer:
         connection.close()
         with self._lock:
             self._silent.pop(connection, None)
+            host = self._host_of.pop(connection, None)
+            if host is not None:
+                self._crowd.leave(host)
             self._serving.discard(connection)
             self._ended.notify_all()
 

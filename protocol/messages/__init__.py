@@ -89,7 +89,7 @@ from .grants import (
     StreamsFound,
     StreamUnderWay,
 )
-from .hello import PROTOCOL_VERSION, Challenge, Hello, Proof, Welcome
+from .hello import PROTOCOL_VERSION, Challenge, Hello, Proof, Target, Welcome
 from .reads import ReadsScheduled, StateReads
 from .supervision import AgentBeat, AgentCommand, AgentOrders, RunOrder, RunReport
 
@@ -163,6 +163,7 @@ __all__ = [
     "StreamUnderWay",
     "StreamsFound",
     "TakeLease",
+    "Target",
     "Usage",
     "VerifyChunks",
     "Welcome",

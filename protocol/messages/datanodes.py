@@ -55,6 +55,8 @@ class Register(Message, frozen=True):
 
     Followed by its ReportChunks frames.
 
+    `proof` is made for this connection, with the private half of `public_key`, the datanode's credential.
+
     `process` tells a process that comes back from another that has the same id, because its directory is a copy.
     """
 
@@ -70,6 +72,8 @@ class Register(Message, frozen=True):
     streams: list[StreamUnderWay] = []
     #: The highest `HeartbeatAck.commit` that the datanode has heard.
     commit_seen: int = 0
+    public_key: bytes = b""
+    proof: bytes = b""
 
 
 class Registered(Message, frozen=True):

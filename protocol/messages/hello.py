@@ -1,13 +1,26 @@
 """The first words on a connection: each side proves that it knows the cluster's secret, or is a client.
 
-`protocol.hello` says them.
+`protocol.handshake` says them. Fields that were added have defaults, so that a peer of an earlier version is told
+so, and not that it makes no sense.
 """
 
 from __future__ import annotations
 
+import msgspec
+
 from .base import Message
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
+
+
+class Target(msgspec.Struct, frozen=True, array_like=True):
+    """Whom a connector means: the role and name that it was told, and the address that it dialled."""
+
+    role: str = ""
+    name: str = ""
+    #: As host:port, as it was told; and where that led, with a numeric host.
+    address: str = ""
+    reached: str = ""
 
 
 class Hello(Message, frozen=True):
@@ -18,16 +31,23 @@ class Hello(Message, frozen=True):
     role: str  # "client", "datanode", "agent" or "coordinator"
     name: str
     nonce: bytes
+    target: Target = Target()
+    #: The names of the secrets that it knows: none for a client.
+    secrets: list[bytes] = []
+    #: What a client shows for the user that it names, where names are not believed.
+    credential: str = ""
 
 
 class Challenge(Message, frozen=True):
-    """The acceptor's answer, with its proof that it knows the secret."""
+    """The acceptor's answer, with its proof that it knows the `secret` of this name; none for a client."""
 
     version: int
     cluster: str
     name: str
     nonce: bytes
     proof: bytes
+    role: str = ""
+    secret: bytes = b""
 
 
 class Proof(Message, frozen=True):
@@ -37,7 +57,7 @@ class Proof(Message, frozen=True):
 
 
 class Welcome(Message, frozen=True):
-    """The connection is open."""
+    """The connection is open. The first frame that is sealed, where frames are."""
 
     #: The name of the acceptor's local socket, for who is on its host; empty if there is none.
     local_socket: str = ""

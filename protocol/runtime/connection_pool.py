@@ -21,6 +21,9 @@ from .connections import SocketConnection, open_connection
 from .idle_reaper import IdleReaper
 from .in_process_payloads import ServedHere
 
+#: Where a connection leads, and to whom.
+_Place = tuple[fx.Address, str]
+
 
 class ConnectionPool:
     """Connections that lie idle between requests, so many at most and each for so long. Thread-safe."""
@@ -48,10 +51,10 @@ class ConnectionPool:
         self._idle_s_max = idle_s_max
         self._local_sockets = local_sockets
         self._lock = threading.Lock()
-        #: By address, in the order in which they came to lie idle; empty ones are left out.
-        self._idle: dict[fx.Address, deque[SocketConnection]] = {}
+        #: By address and name, in the order in which they came to lie idle; empty ones are left out.
+        self._idle: dict[_Place, deque[SocketConnection]] = {}
         self._idle_count = 0
-        self._address_of: dict[SocketConnection, fx.Address] = {}
+        self._place_of: dict[SocketConnection, _Place] = {}
         self._shut_down = False
         self._reaper = IdleReaper(self.reap, "idle connections", clock)
 
@@ -60,9 +63,9 @@ class ConnectionPool:
         """How many lie idle."""
         return self._idle_count
 
-    def kept(self, address: fx.Address) -> SocketConnection | None:
-        """One that lies idle, taken without waiting."""
-        while (kept := self._take(address)) is not None:
+    def kept(self, address: fx.Address, name: str) -> SocketConnection | None:
+        """One to this peer that lies idle, taken without waiting."""
+        while (kept := self._take((address, name))) is not None:
             idle_s = self._clock() - kept.idle_since
             if idle_s < trusted_connection_s:
                 return kept
@@ -71,40 +74,40 @@ class ConnectionPool:
             self.close(kept)
         return None
 
-    def connect(self, address: fx.Address, name: str) -> SocketConnection:
-        if (kept := self.kept(address)) is not None:
+    def connect(self, address: fx.Address, name: str, role: str = "datanode") -> SocketConnection:
+        if (kept := self.kept(address, name)) is not None:
             return kept
-        connection, _peer = open_connection(address, name, self._me, self._tls)
+        connection, _peer = open_connection(address, name, self._me, self._tls, role=role)
         if not self._local_sockets:
             connection.local_address = None
         if self._served_here is not None:
             self._served_here.join(connection)
         with self._lock:
             if not self._shut_down:
-                self._address_of[connection] = address
+                self._place_of[connection] = address, name
                 return connection
         connection.close()
         raise PeerUnreachable(f"cannot connect to {name}: {self._me.name} is stopping")
 
-    def _take(self, address: fx.Address) -> SocketConnection | None:
+    def _take(self, place: _Place) -> SocketConnection | None:
         with self._lock:
-            idle = self._idle.get(address)
+            idle = self._idle.get(place)
             if not idle:
                 return None
             connection = idle.pop()
-            self._took(address, idle)
+            self._took(place, idle)
             return connection
 
-    def _took(self, address: fx.Address, idle: deque[SocketConnection]) -> None:
+    def _took(self, place: _Place, idle: deque[SocketConnection]) -> None:
         self._idle_count -= 1
         if not idle:
-            del self._idle[address]
+            del self._idle[place]
 
     def release(self, connection: SocketConnection) -> None:
         connection.idle_since = self._clock()
         surplus = None
         with self._lock:
-            self._idle.setdefault(self._address_of[connection], deque()).append(connection)
+            self._idle.setdefault(self._place_of[connection], deque()).append(connection)
             self._idle_count += 1
             if self._idle_count > self._idle_max:
                 surplus = self._take_longest_idle()
@@ -113,20 +116,20 @@ class ConnectionPool:
         self._reaper.watch()
 
     def _take_longest_idle(self) -> SocketConnection:
-        address = min(self._idle, key=lambda each: self._idle[each][0].idle_since)
-        idle = self._idle[address]
+        place = min(self._idle, key=lambda each: self._idle[each][0].idle_since)
+        idle = self._idle[place]
         connection = idle.popleft()
-        self._took(address, idle)
+        self._took(place, idle)
         return connection
 
     def reap(self, now_s: float) -> float | None:
         """Closes what has lain idle for too long; when the next will have, if there is one."""
         overdue = []
         with self._lock:
-            for address, idle in list(self._idle.items()):
+            for place, idle in list(self._idle.items()):
                 while idle and now_s - idle[0].idle_since >= self._idle_s_max:
                     overdue.append(idle.popleft())
-                    self._took(address, idle)
+                    self._took(place, idle)
             due_s = min((idle[0].idle_since for idle in self._idle.values()), default=None)
         for connection in overdue:
             self.close(connection)
@@ -134,14 +137,14 @@ class ConnectionPool:
 
     def close(self, connection: SocketConnection) -> None:
         with self._lock:
-            self._address_of.pop(connection, None)
+            self._place_of.pop(connection, None)
         connection.close()
 
     def shut_down(self) -> None:
         """Wakes every participant that waits for a peer, with PeerUnreachable, and connects no more."""
         with self._lock:
             self._shut_down = True
-            opened = list(self._address_of)
+            opened = list(self._place_of)
         for connection in opened:
             connection.shut_down()
 

@@ -9,17 +9,19 @@ import socket
 import ssl
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 
 from peacefs.protocol.checksums import Bytes
 from peacefs.protocol.errors import (
     BadRequest,
+    Overloaded,
     PeacefsError,
     PeerRefused,
     PeerTimeout,
     PeerUnreachable,
     ProtocolViolation,
 )
+from peacefs.protocol.frame_budget import FrameBudget
 from peacefs.protocol.frames import (
     PREFIX_BYTES,
     Frame,
@@ -28,8 +30,9 @@ from peacefs.protocol.frames import (
     encode,
     frame_bytes_max,
 )
-from peacefs.protocol.handshake import Identity, Peer, accepting, connecting
+from peacefs.protocol.handshake import COORDINATOR, Identity, Peer, accepting, connecting, welcomed
 from peacefs.protocol.limits import (
+    client_data_frame_bytes_max,
     connect_timeout_s,
     data_frame_bytes_max,
     frame_ahead_bytes,
@@ -37,9 +40,11 @@ from peacefs.protocol.limits import (
     hello_frame_bytes_max,
     hello_timeout_s,
     packet_bytes,
+    sealed_record_bytes_max,
     tls_handshake_timeout_s,
 )
-from peacefs.protocol.messages import Failure, Message, Welcome
+from peacefs.protocol.messages import Failure, Message, Target
+from peacefs.protocol.seals import FrameKeys, Opener, Sealer
 from peacefs.protocol.service.metrics import frames_sent
 from peacefs.protocol.service.tls import TlsIdentity
 
@@ -53,7 +58,9 @@ from .local_sockets import (
     receive_with_file,
     send_with_file,
     show_address,
+    show_end,
 )
+from .sealed_source import SealedSource
 from .tls_socket import TlsSocket, await_tls, require_certificate
 
 # struct timeval, as setsockopt takes it.
@@ -96,6 +103,8 @@ class SocketConnection(fx.Connection):
         self.peer = peer
         self.local_address: fx.Address | None = None
         self.idle_since = 0.0
+        #: Whose account the buffer is on, if on anybody's.
+        self._budget: FrameBudget[SocketConnection] | None = None
         #: Whether a reactor has it among those that it polls.
         self.is_polled = False
         #: Whether a frame has begun to come that is too large for `receive_now`.
@@ -103,6 +112,9 @@ class SocketConnection(fx.Connection):
         #: Where large payloads go, and come from, when the peer is in this process.
         self._gives: Handover | None = None
         self._takes: Handover | None = None
+        #: What seals all that is sent, and verifies all that comes, once the handshake has given keys.
+        self._sealer: Sealer | None = None
+        self._source: SealedSource | None = None
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -140,6 +152,14 @@ class SocketConnection(fx.Connection):
         """Whether the peer has shown a certificate of our CA."""
         return isinstance(self._socket, TlsSocket) and self._socket.has_peer_certificate
 
+    def seal(self, keys: FrameKeys | None) -> None:
+        """From now on all that is sent is sealed, and all that comes has to be. Nothing for no keys."""
+        if keys is not None:
+            assert not self.has_bytes_ahead, "what came before the keys is not sealed"
+            assert not self.channel, "what TLS protects has no seals"
+            self._sealer = Sealer(keys.sending)
+            self._source = SealedSource(self._wire, Opener(keys.receiving))
+
     def send(self, message: Message, payload: Bytes, timeout_s: float, tag: int = 0) -> None:
         frames_sent.inc()
         head = encode(message, len(payload), tag)
@@ -149,13 +169,7 @@ class SocketConnection(fx.Connection):
             payload = b""
         try:
             self._limit(socket.SO_SNDTIMEO, timeout_s)
-            deadline_s = time.monotonic() + timeout_s
-            sent = self._socket.sendmsg((head, payload)) if len(payload) else self._socket.send(head)
-            if sent < len(head):
-                self._send_rest(memoryview(head)[sent:], deadline_s)
-                sent = len(head)
-            if sent < len(head) + len(payload):
-                self._send_rest(memoryview(payload)[sent - len(head) :], deadline_s)
+            self._send_all(self._sealed(head, payload), time.monotonic() + timeout_s)
         except BlockingIOError:
             raise PeerTimeout(f"{self.peer} took nothing for {timeout_s:g} s") from None
         except OSError as error:
@@ -168,16 +182,20 @@ class SocketConnection(fx.Connection):
         deadline_s = time.monotonic() + timeout_s
         try:
             self._limit(socket.SO_SNDTIMEO, timeout_s)
-            if not isinstance(self._socket, TlsSocket):
-                self._send_rest(head[self._socket.send(head, socket.MSG_MORE) :], deadline_s)
+            if self._sealer is not None:
+                self._send_file_sealed(self._sealer, head, file, offset, length, timeout_s)
+                return
+            tls = self._socket if isinstance(self._socket, TlsSocket) else None
+            if tls is None:
+                self._send_rest(head[self._wire.send(head, socket.MSG_MORE) :], deadline_s)
             while length:
                 # The kernel gives every few pages so much time; a call that then ends early has waited in vain.
                 deadline_s = time.monotonic() + timeout_s
-                if isinstance(self._socket, TlsSocket):
-                    sent = self._socket.send_file(head, file.descriptor, offset, length)
-                    head = head[:0]
+                if tls is None:
+                    sent = os.sendfile(self._wire.fileno(), file.descriptor, offset, length)
                 else:
-                    sent = os.sendfile(self._socket.fileno(), file.descriptor, offset, length)
+                    sent = tls.send_file(head, file.descriptor, offset, length)
+                    head = head[:0]
                 if not sent:
                     raise OSError(errno.EIO, "the file has become shorter")
                 offset, length = offset + sent, length - sent
@@ -190,14 +208,27 @@ class SocketConnection(fx.Connection):
                 raise
             raise PeerUnreachable(f"the connection to {self.peer} broke: {error.strerror or error}") from None
 
+    def _send_file_sealed(
+        self, sealer: Sealer, head: memoryview, file: DiskFile, offset: int, length: int, timeout_s: float
+    ) -> None:
+        """What is sealed has to be looked at: the bytes come through this process, a record's data at a time."""
+        self._send_all(sealer.seal(head), time.monotonic() + timeout_s)
+        buffer = memoryview(bytearray(min(length, sealed_record_bytes_max)))
+        while length:
+            data = buffer[:length]
+            if os.preadv(file.descriptor, [data], offset) < len(data):
+                raise OSError(errno.EIO, "the file has become shorter")
+            self._send_all(sealer.seal(b"", data), time.monotonic() + timeout_s)
+            offset, length = offset + len(data), length - len(data)
+
     def lend_file(self, message: Message, file: DiskFile, timeout_s: float) -> None:
         """A frame over a local socket, with which the file comes.
 
         Raises OSError for a fault of the file, BadRequest where none can come with a frame.
         """
-        if self._wire.family != socket.AF_UNIX:
+        if not self.is_local:
             raise BadRequest("files are lent over local sockets alone")
-        head = memoryview(encode(message, 0))
+        head = memoryview(b"".join(self._sealed(encode(message, 0))))
         with file_for_reading(file.descriptor) as descriptor:
             frames_sent.inc()
             try:
@@ -215,12 +246,16 @@ class SocketConnection(fx.Connection):
         try:
             self._limit(socket.SO_RCVTIMEO, timeout_s)
             self._at = 0
-            self._end, descriptor = receive_with_file(self._wire, self._ahead)
+            came, descriptor = receive_with_file(self._wire, self._ahead)
+            self._end = came
+            if self._source is not None and came:
+                self._source.came_with_file(self._ahead[:came])
+                self._end = self._receive_into(self._ahead, 0)
         except BlockingIOError:
             raise PeerTimeout(f"{self.peer} said nothing for {timeout_s:g} s") from None
         except OSError as error:
             raise PeerUnreachable(f"the connection to {self.peer} broke: {error.strerror or error}") from None
-        if not self._end:
+        if not came:
             raise PeerUnreachable(f"{self.peer} closed the connection")
         try:
             return self.receive(timeout_s).message, None if descriptor is None else DiskFile(descriptor)
@@ -228,6 +263,18 @@ class SocketConnection(fx.Connection):
             if descriptor is not None:
                 os.close(descriptor)
             raise
+
+    def _sealed(self, head: bytes, payload: Bytes = b"") -> Sequence[Bytes]:
+        if self._sealer is not None:
+            return self._sealer.seal(head, payload)
+        return (head, payload) if len(payload) else (head,)
+
+    def _send_all(self, buffers: Sequence[Bytes], deadline_s: float) -> None:
+        sent = self._socket.sendmsg(buffers) if len(buffers) > 1 else self._socket.send(buffers[0])
+        for buffer in buffers:
+            if sent < len(buffer):
+                self._send_rest(memoryview(buffer)[sent:], deadline_s)
+            sent = max(0, sent - len(buffer))
 
     def _send_rest(self, view: memoryview, deadline_s: float) -> None:
         while len(view):
@@ -242,12 +289,11 @@ class SocketConnection(fx.Connection):
             "who sends so much has a thread of its own"
         )
         frames_sent.inc()
-        head = encode(message, len(payload))
+        buffers = self._sealed(encode(message, len(payload)), payload)
         if isinstance(self._socket, TlsSocket):
-            sealed = self._socket.seal((head, payload))
-            return memoryview(sealed)[self._send_without_waiting((sealed,)) :]
-        sent = self._send_without_waiting((head, payload))
-        return memoryview(b"".join((head, payload)))[sent:] if sent < len(head) + len(payload) else _NOTHING
+            buffers = (self._socket.seal(buffers),)
+        sent = self._send_without_waiting(buffers)
+        return memoryview(b"".join(buffers))[sent:] if sent < sum(map(len, buffers)) else _NOTHING
 
     def send_rest_now(self, rest: memoryview) -> memoryview:
         return rest[self._send_without_waiting((rest,)) :]
@@ -263,6 +309,8 @@ class SocketConnection(fx.Connection):
     @property
     def has_bytes_ahead(self) -> bool:
         """Whether more has been taken from the socket than came out."""
+        if self._source is not None and self._source.has_more:
+            return True
         return self._at < self._end or (isinstance(self._socket, TlsSocket) and self._socket.has_pending)
 
     def receive_now(self) -> Frame | None:
@@ -336,9 +384,26 @@ class SocketConnection(fx.Connection):
         except OSError as error:
             raise PeerUnreachable(f"the connection to {self.peer} broke: {error.strerror or error}") from None
 
-    def greeted(self, bytes_max: int = frame_bytes_max) -> None:
-        """The hello is over: from now on frames up to this size are taken in."""
+    def greeted(
+        self, bytes_max: int = frame_bytes_max, budget: FrameBudget[SocketConnection] | None = None
+    ) -> None:
+        """The hello is over: from now on frames up to this size are taken in, on account of `budget`."""
         self._frame_bytes_max = bytes_max
+        self._budget = budget
+
+    def rest(self) -> None:
+        """Between two requests nothing is held that is on account of others."""
+        if self._budget is not None and self._buffer:
+            self._buffer = bytearray()
+            self._budget.hold(self, 0)
+
+    def _hold(self, count: int) -> bytearray:
+        """A new buffer: who got the frame before may still look at the old one."""
+        if self._budget is not None and (longest := self._budget.hold(self, count)) is not None:
+            if longest is self:
+                raise self._budget.overloaded()
+            longest.shut_down()
+        return bytearray(count)
 
     def _limit(self, option: int, timeout_s: float) -> None:
         # One that is as good is left as it is: most differ by the time that the step before took.
@@ -367,13 +432,12 @@ class SocketConnection(fx.Connection):
             return self._ahead[start : self._at]
         filled = self._end - self._at
         if len(self._buffer) < filled:
-            self._buffer = bytearray(min(total, frame_buffer_bytes_min))
+            self._buffer = self._hold(min(total, frame_buffer_bytes_min))
         self._buffer[:filled] = self._ahead[self._at : self._end]
         self._at = self._end = 0
         while filled < total:
             if filled == len(self._buffer):
-                # A new one: who got the frame before may still look at the old one.
-                larger = bytearray(min(total, max(2 * filled, frame_buffer_bytes_min)))
+                larger = self._hold(min(total, max(2 * filled, frame_buffer_bytes_min)))
                 larger[:filled] = self._buffer
                 self._buffer = larger
             end = min(total, len(self._buffer))
@@ -401,7 +465,13 @@ class SocketConnection(fx.Connection):
                 self._check(deadline_s)
 
     def _receive_into(self, view: memoryview, flags: int) -> int:
-        count = self._socket.recv_into(view, 0, flags)
+        if self._source is not None:
+            opened = self._source.recv_into(view, flags)
+            if opened is not None:
+                return opened
+            count = 0
+        else:
+            count = self._socket.recv_into(view, 0, flags)
         if count == 0:
             raise PeerUnreachable(f"{self.peer} closed the connection")
         return count
@@ -413,7 +483,7 @@ class SocketConnection(fx.Connection):
 
     def has_been_closed(self) -> bool:
         """Whether the peer hung up (or broke the silence) while the connection lay idle."""
-        if self._at < self._end:
+        if self.has_bytes_ahead:
             return True
         try:
             self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
@@ -457,12 +527,14 @@ class SocketConnection(fx.Connection):
     def close(self) -> None:
         self._end_handovers()
         self._socket.close()
+        if self._budget is not None:
+            self._budget.hold(self, 0)
 
 
 def open_connection(
-    address: fx.Address, name: str, me: Identity, tls: TlsIdentity | None = None
+    address: fx.Address, name: str, me: Identity, tls: TlsIdentity | None = None, *, role: str = "datanode"
 ) -> tuple[SocketConnection, Peer]:
-    """Connects, with `tls` over TLS, and says hello as `me`.
+    """Connects, with `tls` over TLS, and greets as `me` whom it means.
 
     Raises PeerUnreachable, PeerTimeout or PeerRefused.
     """
@@ -476,48 +548,65 @@ def open_connection(
         ) from None
     connection = SocketConnection(sock, name)
     try:
-        if tls is not None and sock.family != socket.AF_UNIX:
+        if tls is not None and not connection.is_local:
             connection.secure(tls.connector_context(), address[0])
-        steps = connecting(me, os.urandom(16))
-        message = next(steps)
-        while True:
-            connection.send(message, b"", hello_timeout_s)
-            message = steps.send(connection.receive(hello_timeout_s).message)
-    except StopIteration as stop:
-        peer: Peer = stop.value
+        means = COORDINATOR if role == COORDINATOR else name
+        target = Target(role, means, show_address(address), show_end(connection.ends, 1))
+        steps = connecting(me, os.urandom(16), target=target, channel=connection.channel)
+        connection.send(next(steps), b"", hello_timeout_s)
+        peer = _peer_after(steps, connection.receive(hello_timeout_s).message)
+        connection.send(peer.last_word, b"", hello_timeout_s)
+        connection.seal(peer.frame_keys)
+        welcome = welcomed(connection.receive(hello_timeout_s).message)
         connection.greeted()
-        connection.local_address = named(peer.local_socket)
+        connection.local_address = named(welcome.local_socket)
         return connection, peer
     except BaseException:
         connection.close()
         raise
 
 
-def accept_connection(connection: SocketConnection, me: Identity, tls: TlsIdentity | None = None) -> Peer:
-    """Answers a connector's hello as `me`. Raises PeerRefused after it has told the connector why.
+def accept_connection(
+    connection: SocketConnection,
+    me: Identity,
+    budget: FrameBudget[SocketConnection] | None = None,
+    admit: Callable[[Peer], None] = lambda _peer: None,
+    tls: TlsIdentity | None = None,
+) -> Peer:
+    """Answers a connector's hello as `me`; what clients send is then on account of `budget`.
 
     With `tls` over TLS, unless it has come by a local socket; services have to show a certificate then.
+    Raises PeerRefused, and Overloaded if `admit` does, after it has told the connector why.
     """
     if tls is not None and not connection.is_local:
         connection.secure(tls.server_context(ssl.CERT_OPTIONAL))
     try:
         first = connection.receive(hello_timeout_s).message
-        if connection.channel:
+        channel = connection.channel
+        if channel:
             require_certificate(first, is_shown=connection.has_peer_certificate)
-        steps = accepting(me, os.urandom(16), first)
-        reply = next(steps)
-        while not isinstance(reply, Welcome):
-            connection.send(reply, b"", hello_timeout_s)
-            reply = steps.send(connection.receive(hello_timeout_s).message)
-        connection.send(reply, b"", hello_timeout_s)
-        try:
-            next(steps)
-        except StopIteration as stop:
-            peer: Peer = stop.value
+        reached = show_end(connection.ends, 0)
+        steps = accepting(me, os.urandom(16), first, channel=channel, reached=reached)
+        connection.send(next(steps), b"", hello_timeout_s)
+        peer = _peer_after(steps, connection.receive(hello_timeout_s).message)
+        connection.seal(peer.frame_keys)
+        admit(peer)
+        connection.send(peer.last_word, b"", hello_timeout_s)
+        if peer.trusted:
             connection.greeted(data_frame_bytes_max)
-            return peer
-        raise AssertionError("the hello ends with Welcome")
-    except (PeerRefused, ProtocolViolation) as refusal:
+        else:
+            connection.greeted(client_data_frame_bytes_max, budget)
+        return peer
+    except (PeerRefused, ProtocolViolation, Overloaded) as refusal:
         with contextlib.suppress(PeacefsError):
             connection.send(Failure(refusal.code, refusal.message), b"", hello_timeout_s)
         raise
+
+
+def _peer_after(steps: Generator[Message, Message, Peer], message: Message) -> Peer:
+    try:
+        steps.send(message)
+    except StopIteration as stop:
+        peer: Peer = stop.value
+        return peer
+    raise AssertionError("a side of the handshake asks once")

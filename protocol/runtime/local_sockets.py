@@ -20,14 +20,24 @@ from .effects import Address
 _NO_PORT = -1
 
 
+def local_address(name: str) -> Address:
+    """The address of the local socket of this name."""
+    return name, _NO_PORT
+
+
 def named(name: str) -> Address | None:
-    """The address of the local socket of this name; None for no name."""
-    return (name, _NO_PORT) if name else None
+    """The same; None for no name."""
+    return local_address(name) if name else None
 
 
 def show_address(address: Address) -> str:
-    """For messages."""
+    """For messages, and as a handshake says whom it means."""
     return f"its local socket {address[0]}" if address[1] == _NO_PORT else f"{address[0]}:{address[1]}"
+
+
+def show_end(ends: tuple[Address, Address] | None, which: int) -> str:
+    """One of the two ends of a connection in the same form; empty for one that has no address."""
+    return "" if ends is None else show_address(ends[which])
 
 
 def listen_locally(backlog: int) -> tuple[socket.socket, str]:

@@ -31,7 +31,7 @@ from math import inf
 from typing import Any, Final
 
 from peacefs.protocol.errors import PeacefsError, PeerTimeout
-from peacefs.protocol.limits import quick_disk_s, reactor_stuck_s, reactor_turn_s
+from peacefs.protocol.limits import begun_frame_timeout_s, quick_disk_s, reactor_stuck_s, reactor_turn_s
 
 from . import effects as fx
 from .connections import SocketConnection
@@ -214,7 +214,7 @@ class Reactor:
         return threading.get_ident() == self._thread.ident
 
     def _connect(self, run: _Run, effect: fx.Connect) -> Any:
-        kept = self._driver.pool.kept(effect.address)
+        kept = self._driver.pool.kept(effect.address, effect.name)
         return kept if kept is not None else self._by_worker(run, effect)
 
     def _receive(self, run: _Run, effect: fx.Receive) -> Any:
@@ -226,12 +226,17 @@ class Reactor:
             return self._by_worker(run, effect)
         if effect.begins_request and run.effect is not effect and not connection.has_bytes_ahead:
             # It comes when this answer has been taken, not before.
+            connection.rest()
             return self._park(run, effect, effect.timeout_s, connection)
         if self._is_here() and time.monotonic() - self._busy_since_s > reactor_turn_s:
             return self._yield(run, effect)
         frame = connection.receive_now()
         if frame is not None:
             return frame
+        if effect.begins_request and connection.has_bytes_ahead and effect.timeout_s > begun_frame_timeout_s:
+            # The request may be long in coming, but not once it has begun.
+            effect.timeout_s = begun_frame_timeout_s
+            run.effect = None
         if connection.is_large_ahead:
             run.keeps_worker = True
             return self._by_worker(run, effect)

@@ -193,10 +193,10 @@ class TlsSocket:
         """Sends all, or raises BlockingIOError."""
         return self.sendmsg((b"", data))
 
-    def sendmsg(self, buffers: tuple[Bytes, Bytes]) -> int:
-        """Sends all, or raises BlockingIOError."""
+    def sendmsg(self, buffers: Sequence[Bytes]) -> int:
+        """Sends all, a head and its payload, or raises BlockingIOError."""
         deadline_s = time.monotonic() + self._timeouts_s[socket.SO_SNDTIMEO]
-        head, payload = buffers[0], memoryview(buffers[1])
+        head, payload = buffers[0], memoryview(b"".join(buffers[1:]) if len(buffers) != 2 else buffers[1])
         self._send_sealed(self.seal((head, payload[:tls_sealed_bytes_max])), deadline_s)
         for at in range(tls_sealed_bytes_max, len(payload), tls_sealed_bytes_max):
             self._send_sealed(self.seal((payload[at : at + tls_sealed_bytes_max],)), deadline_s)

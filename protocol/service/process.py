@@ -9,11 +9,14 @@ import re
 import resource
 import signal
 import sys
+from collections.abc import Callable
 
 from peacefs.protocol.limits import heap_buffer_bytes_max, heap_kept_bytes, heaps_max
 
 from .lifeline import when_parent_dies
 
+#: What is done at a SIGHUP.
+_reloads: list[Callable[[], None]] = []
 _FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 # Of glibc's malloc.h.
@@ -64,6 +67,17 @@ def stop_event(parent_fd: int | None) -> asyncio.Event:
         loop.add_signal_handler(number, stop.set)
     when_parent_dies(parent_fd, lambda: _set_from_thread(loop, stop))
     return stop
+
+
+def when_told_to_reload(action: Callable[[], None]) -> None:
+    """Has `action` done at every SIGHUP, after those that were asked for before. On the service's loop."""
+    _reloads.append(action)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _reload)
+
+
+def _reload() -> None:
+    for action in _reloads:
+        action()
 
 
 def _set_from_thread(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:

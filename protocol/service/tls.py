@@ -175,15 +175,22 @@ class TlsIdentity:
             state = _state_of(self.files)
             # Of several files that are replaced one after the other the first few make no sense alone.
             is_settled, self._seen_once = state == self._seen_once, state
-            if state == self._seen or not is_settled:
-                return
-            self._seen = state
-            try:
-                self._generation = _load(self.files, self._host)
-            except StartupError as fault:
-                log.error("the TLS files have changed, and those of before stay in use: %s", fault.message)
-                return
-        log.info("the TLS files have changed: new connections use them (%.0f days left)", self.days_left)
+            if state != self._seen and is_settled:
+                self._take(state)
+
+    def reload(self) -> None:
+        """Takes the files as they are, as somebody has asked for it."""
+        with self._lock:
+            self._take(_state_of(self.files))
+
+    def _take(self, state: tuple[object, ...]) -> None:
+        self._seen = self._seen_once = state
+        try:
+            self._generation = _load(self.files, self._host)
+        except StartupError as fault:
+            log.error("the TLS files have changed, and those of before stay in use: %s", fault.message)
+            return
+        log.info("the TLS files have been read: new connections use them (%.0f days left)", self.days_left)
         self._warned_s = None
 
     def warn_of_expiry(self) -> None:

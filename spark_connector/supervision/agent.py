@@ -28,7 +28,7 @@ from peacefs.protocol.errors import (
     StartupError,
     from_wire,
 )
-from peacefs.protocol.handshake import Identity
+from peacefs.protocol.handshake import COORDINATOR, Identity
 from peacefs.protocol.limits import (
     agent_answer_timeout_s,
     agent_beat_interval_s,
@@ -38,7 +38,7 @@ from peacefs.protocol.limits import (
 )
 from peacefs.protocol.messages import AgentBeat, AgentOrders, Failure, Message, RunOrder, RunReport
 from peacefs.protocol.runtime.connections import SocketConnection, open_connection
-from peacefs.protocol.secret import find_secret_file, read_secret
+from peacefs.protocol.secret import find_secret_file, read_again, read_secrets
 from peacefs.protocol.service.lifeline import announce, when_parent_dies
 from peacefs.protocol.service.process import log_to_stderr
 from peacefs.protocol.service.tls import TlsFiles, TlsIdentity, describe_tls, require_tls_for
@@ -88,7 +88,8 @@ def run(options: AgentOptions) -> None:
     secret_file = find_secret_file(options.secret_file)
     if secret_file is None:
         raise StartupError("an agent needs the cluster's secret: pass --secret-file")
-    signer = Signer(read_secret(secret_file))
+    signer = Signer(*read_secrets(secret_file))
+    signal.signal(signal.SIGHUP, lambda *_: read_again(signer, secret_file))
     logs = options.directory / "logs"
     try:
         private_files.make_directory(options.directory)
@@ -156,7 +157,7 @@ class Agent:
     def _speak(self) -> None:
         """Over one connection, for as long as it lasts."""
         try:
-            connection, _peer = open_connection(self._options.coordinator, "the coordinator", self._me, self._tls)
+            connection = self._connected()
             with contextlib.closing(connection):
                 while not self._stop.is_set():
                     self._beat(connection)
@@ -167,6 +168,10 @@ class Agent:
             log.error("the coordinator refuses this agent: %s", refusal.message)
         except PeacefsError as fault:
             log.warning("%s; trying again", fault.message)
+
+    def _connected(self) -> SocketConnection:
+        address = self._options.coordinator
+        return open_connection(address, "the coordinator", self._me, self._tls, role=COORDINATOR)[0]
 
     def _beat(self, connection: SocketConnection) -> None:
         asked_s = time.monotonic()
@@ -202,7 +207,7 @@ class Agent:
         if not self._was_answered:
             return
         with contextlib.suppress(PeerError):
-            connection, _peer = open_connection(self._options.coordinator, "the coordinator", self._me, self._tls)
+            connection = self._connected()
             with contextlib.closing(connection):
                 connection.send(self._told(leaving=True), b"", agent_answer_timeout_s, 1)
                 connection.receive(agent_answer_timeout_s)

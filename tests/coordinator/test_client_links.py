@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, cast
 
 import pytest
-from support.spoken_link import SIGNER
+from support.spoken_link import SIGNER, told_by
 
 from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.rpc import client_session as client_link
@@ -28,7 +28,9 @@ from peacefs.protocol.messages import (
     OpenFile,
     ReportChunks,
     TakeLease,
+    Target,
     Usage,
+    Welcome,
 )
 
 STRANGE: list[Message] = [
@@ -79,12 +81,11 @@ class Client:
         self.writer.write(encode(message, tag=tag))
 
     async def greet(self) -> Client:
-        steps = connecting(Identity("", "client", "test", None), b"n" * 16)
-        message = next(steps)
-        with suppress(StopIteration):
-            while True:
-                self.send(message)
-                message = steps.send((await self.receive()).message)
+        target = Target("coordinator", "coordinator", "coordinator:1", "")
+        steps = connecting(Identity("", "client", "test", None), b"n" * 16, target=target)
+        self.send(next(steps))
+        self.send(told_by(steps, (await self.receive()).message).last_word)
+        assert isinstance((await self.receive()).message, Welcome)
         return self
 
     async def ask(self, message: Message) -> Message:

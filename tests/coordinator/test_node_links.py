@@ -16,7 +16,6 @@ from support.spoken_link import Datanode
 
 from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.rpc import server as node_server
-from peacefs.protocol.frames import encode
 from peacefs.protocol.limits import hello_frame_bytes_max, suspect_after_s
 from peacefs.protocol.messages import (
     Done,
@@ -86,14 +85,14 @@ def test_who_connects_and_says_nothing_keeps_no_datanode_out(monkeypatch: pytest
 def test_a_stranger_costs_no_more_memory_than_a_hello() -> None:
     async def story(coordinator: Coordinator) -> None:
         stranger = await coordinator.datanode()
-        stranger.writer.write(encode(Hello(1, "c", "datanode", "x" * hello_frame_bytes_max, b"n" * 16)))
+        stranger.say(Hello(1, "c", "datanode", "x" * hello_frame_bytes_max, b"n" * 16))
         answer = (await stranger.receive()).message
         assert isinstance(answer, Failure) and "over the limit" in answer.message
         assert await stranger.has_ended()
         datanode = await coordinator.datanode()
         await datanode.register()
         many = [Replica(number, 1, 10) for number in range(1000, 1500)]
-        datanode.writer.write(encode(ReportChunks(many, last=True)))
+        datanode.say(ReportChunks(many, last=True))
         assert isinstance((await datanode.receive()).message, Done), "who is known may say more at once"
 
     tell(story)
@@ -106,13 +105,13 @@ def test_what_an_earlier_link_still_brings_changes_nothing() -> None:
         before, after = await coordinator.datanode(), await coordinator.datanode()
         await before.register("p")
         await after.register("p")
-        after.writer.write(encode(ReportChunks([], last=True)))
+        after.say(ReportChunks([], last=True))
         assert isinstance((await after.receive()).message, Done)
         with suppress(ConnectionError):
-            before.writer.write(encode(Heartbeat(USAGE, added=[Replica(_CHUNK, 1, 1000)])))
+            before.say(Heartbeat(USAGE, added=[Replica(_CHUNK, 1, 1000)]))
             await before.writer.drain()
         assert await before.has_ended()
-        after.writer.write(encode(Heartbeat(USAGE)))
+        after.say(Heartbeat(USAGE))
         assert isinstance((await after.receive()).message, HeartbeatAck)
         assert coordinator.replicas == 0
 
@@ -126,7 +125,7 @@ def test_what_is_said_before_registering_is_not_taken_in() -> None:
         await elsewhere.register("q")
         silent = await coordinator.datanode()
         await silent.say_hello()
-        silent.writer.write(encode(ReportChunks([Replica(_CHUNK, 1, 1000)], last=True)))
+        silent.say(ReportChunks([Replica(_CHUNK, 1, 1000)], last=True))
         assert isinstance((await silent.receive()).message, ReportAgain)
         assert coordinator.replicas == 0
 
@@ -141,7 +140,7 @@ def test_of_two_datanodes_with_one_id_the_second_is_told() -> None:
         assert isinstance(answer, Failure) and answer.code == "NodeIdTaken"
         assert "copy of another datanode's" in answer.message
         assert await second.has_ended()
-        first.writer.write(encode(ReportChunks([Replica(_CHUNK, 1, 1000)], last=True)))
+        first.say(ReportChunks([Replica(_CHUNK, 1, 1000)], last=True))
         assert isinstance((await first.receive()).message, Done)
         assert coordinator.replicas == 1, "the first goes on"
 
@@ -167,12 +166,12 @@ def test_a_datanode_that_sends_a_frame_byte_by_byte_holds_nobody_up() -> None:
         slow, quick = await coordinator.datanode("dn-2"), await coordinator.datanode()
         await slow.register("s")
         await quick.register("q")
-        frame = encode(Heartbeat(USAGE))
+        frame = slow.sealed(Heartbeat(USAGE))
         began_s = time.monotonic()
         for byte in frame:
             slow.writer.write(bytes([byte]))
             await slow.writer.drain()
-            quick.writer.write(encode(Heartbeat(USAGE)))
+            quick.say(Heartbeat(USAGE))
             assert isinstance((await quick.receive()).message, HeartbeatAck)
         assert isinstance((await slow.receive()).message, HeartbeatAck)
         assert time.monotonic() - began_s < 10
@@ -187,9 +186,9 @@ def test_what_is_no_frame_ends_the_link_and_no_other() -> None:
         await bad.register("b")
         bad.writer.write(b"\xff" * 100)
         answer = (await bad.receive()).message
-        assert isinstance(answer, Failure) and answer.code == "ProtocolViolation"
+        assert isinstance(answer, Failure) and answer.code == "BrokenSeal"
         assert await bad.has_ended()
-        good.writer.write(encode(Heartbeat(USAGE)))
+        good.say(Heartbeat(USAGE))
         assert isinstance((await good.receive()).message, HeartbeatAck)
 
     tell(story)
@@ -213,7 +212,7 @@ def test_who_comes_while_chunks_are_being_loaded_brings_his_report_when_all_are_
         assert isinstance(await registering, Registered)
         refused = await following
         assert isinstance(refused, Failure) and refused.code == "NodeIdTaken"
-        datanode.writer.write(encode(ReportChunks([Replica(_CHUNK, 1, 1000)], last=True)))
+        datanode.say(ReportChunks([Replica(_CHUNK, 1, 1000)], last=True))
         assert isinstance((await datanode.receive()).message, Done)
         assert coordinator.replicas == 1 and not len(coordinator.cluster.chunks.unclaimed)
         assert coordinator.port.waiting == 0

@@ -19,7 +19,6 @@ from peacefs.coordinator.metadata.model import ChunkRecord
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.operations.context import Workplace
 from peacefs.protocol.errors import SafeMode
-from peacefs.protocol.frames import encode
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.limits import link_turn_s, report_chunks_per_frame
 from peacefs.protocol.messages import Done, Replica, ReportChunks
@@ -55,7 +54,7 @@ def test_a_long_report_is_taken_in_whole_and_in_order_while_others_get_their_tur
         for at in range(0, len(chunks), report_chunks_per_frame):
             part = [Replica(chunk.chunk, 1, 10) for chunk in chunks[at : at + report_chunks_per_frame]]
             last = at + report_chunks_per_frame >= len(chunks)
-            datanode.writer.write(encode(ReportChunks(part, last=last), tag=at + 1))
+            datanode.say(ReportChunks(part, last=last), tag=at + 1)
         answered = [await datanode.receive() for _ in range(_FRAMES)]
         finished.set()
         await busy
@@ -81,7 +80,7 @@ def test_reports_of_several_datanodes_take_turns_and_none_is_forgotten() -> None
         await datanode.register()
         for at in range(0, len(chunks), report_chunks_per_frame):
             part = [Replica(chunk.chunk, 1, 10) for chunk in chunks[at : at + report_chunks_per_frame]]
-            datanode.writer.write(encode(ReportChunks(part, last=part[-1].chunk == chunks[-1].chunk), tag=1))
+            datanode.say(ReportChunks(part, last=part[-1].chunk == chunks[-1].chunk), tag=1)
         for _ in range(10):
             await datanode.receive()
 

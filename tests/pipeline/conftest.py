@@ -86,13 +86,21 @@ class Node:
         self.replicator = Replicator(self.store, self.changes, hop_timeout_s=hop_timeout_s)
         self.prover = Prover(self.store, self.changes)
         self.requests = DataRequests(self.pipeline, server)
-        self.server = DataServer(
-            "127.0.0.1", 0, me, self.driver, self.requests, lends=cluster.lends, tls=cluster.tls
-        )
-        self.server.start()
-        self.relay = Relay(self.server.address)
+        self.relay = Relay()
         #: Where it is reached.
         self.address = self.relay.address
+        self.server = DataServer(
+            "127.0.0.1",
+            0,
+            me,
+            self.driver,
+            self.requests,
+            lends=cluster.lends,
+            advertised=self.address,
+            tls=cluster.tls,
+        )
+        self.relay.target = self.server.address
+        self.server.start()
 
     @property
     def hop(self) -> Hop:

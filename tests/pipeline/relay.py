@@ -14,8 +14,9 @@ class Relay:
     after a hang-up the next connection gets as far again.
     """
 
-    def __init__(self, target: tuple[str, int], host: str = "127.0.0.1") -> None:
-        self._target = target
+    def __init__(self, host: str = "127.0.0.1") -> None:
+        """Whoever connects before `target` is set is not served."""
+        self.target: tuple[str, int]
         self._listener = socket.create_server((host, 0))
         self._sockets: list[socket.socket] = []
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
@@ -47,7 +48,7 @@ class Relay:
                 near.close()
                 continue
             self.connections += 1
-            far = socket.create_connection(self._target)
+            far = socket.create_connection(self.target)
             self._sockets += [near, far]
             for end in (near, far):
                 end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -75,10 +75,20 @@ def test_one_that_was_of_use_meanwhile_stays_longer(make_pool, address, clock):
     pool.close(kept)
 
 
+def test_what_leads_to_one_peer_is_not_given_for_another_at_its_address(make_pool, address):
+    """The handshake was with the one; the other, if it is there now, has not shown who it is."""
+    pool = make_pool()
+    connection = pool.connect(address, "n0")
+    pool.release(connection)
+    assert pool.kept(address, "n1") is None
+    assert pool.kept(address, "n0") is connection
+    pool.close(connection)
+
+
 def test_of_too_many_the_longest_idle_goes(make_pool, make_cluster, clock):
     addresses = [node.server.address for node in make_cluster().nodes[:2]]
     pool = make_pool(clock=clock, idle_max=2)
-    opened = [pool.connect(addresses[number % 2], "a node") for number in range(4)]
+    opened = [pool.connect(addresses[number % 2], f"n{number % 2}") for number in range(4)]
     for connection in opened:
         pool.release(connection)
         clock.now_s += 1.0

@@ -105,7 +105,7 @@ def test_a_damaged_frame_is_refused_and_the_connection_closed(make_cluster):
     connection = cluster.connect("n0")
     cluster.driver.run(fx.send(connection, Packet(0, b"x" * 100), timeout_s=60.0))
     assert isinstance(cluster.answer(connection), Failure)
-    cluster.nodes[0].relay.flip_down_at = 180
+    cluster.nodes[0].relay.flip_down_at = 300
     connection = cluster.connect("n0")
     cluster.driver.run(fx.send(connection, Packet(0, b"x" * 100), timeout_s=60.0))
     answer = cluster.answer(connection)
@@ -136,6 +136,29 @@ def test_connections_beyond_the_limit_are_told_why_and_closed(cluster, until):
         return True
 
     until(admitted, "a connection that ends makes room for another")
+    for connection in kept:
+        connection.close()
+    server.stop()
+
+
+def test_one_host_has_no_more_connections_of_clients_than_it_may_and_services_are_not_counted(cluster, until):
+    server = server_like(cluster.nodes[0], per_address_max=2)
+    client = Identity("test-cluster", "client", "test", None)
+    kept = [open_connection(server.address, "n0", client)[0] for _ in range(2)]
+    with pytest.raises(PeerRefused, match=r"127.0.0.1 has 2 connections here, its limit"):
+        open_connection(server.address, "n0", client)
+    service = Identity("test-cluster", "datanode", "n1", Signer(b"a secret of the tests"))
+    open_connection(server.address, "n0", service)[0].close()
+    kept.pop().close()
+
+    def admitted():
+        try:
+            kept.append(open_connection(server.address, "n0", client)[0])
+        except PeerRefused:
+            return False
+        return True
+
+    until(admitted, "one that ends makes room for another")
     for connection in kept:
         connection.close()
     server.stop()

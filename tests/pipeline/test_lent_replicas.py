@@ -302,6 +302,18 @@ def test_whoever_is_lent_nothing_reads_over_tcp(make_cluster, messages_sent, why
     assert asked_in_turn(messages_sent) == [ReadChunk]
 
 
+def test_a_datanode_borrows_from_another_on_its_host_over_a_sealed_connection(written, messages_sent):
+    """With keys of its own for the local socket, which is an address of the lender's as its port is."""
+    node = written.nodes[1]
+    reader = FileReader("file-token", written.layout_on("n0"), 0, len(DATA))
+    read = bytearray()
+    while (piece := node.driver.run(reader.next_piece())) is not None:
+        read += piece
+    node.driver.run(reader.close())
+    assert read == DATA
+    assert kinds(messages_sent, BorrowChunk, ChunkLent, ReadChunk) == [BorrowChunk, ChunkLent]
+
+
 def test_no_descriptor_is_left_open(written, until):
     before = open_descriptors()
     for _ in range(12):

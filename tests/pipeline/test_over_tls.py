@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import socket
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -120,6 +122,37 @@ def test_channel_is_the_same_at_both_ends_and_empty_without_tls(cluster, trustin
     plain.close()
 
 
+def test_channel_keeps_a_service_from_passing_on_what_is_meant_for_another(cluster, authority):
+    """Who sits at its address with a certificate of the same authority ends TLS, and passes on what is said in it."""
+    own = TlsIdentity(authority.issue(["127.0.0.1", "thief"]), "127.0.0.1")
+    node = cluster.nodes[0]
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        node.relay.target = door.getsockname()
+        passed: list[bytes] = []
+
+        def pass_on() -> None:
+            near, _ = door.accept()
+            far = socket.create_connection(node.server.address, timeout=20)
+            with (
+                own.server_context().wrap_socket(near, server_side=True) as victim,
+                own.connector_context().wrap_socket(far, server_hostname="127.0.0.1") as meant,
+            ):
+                for source, sink in ((victim, meant), (meant, victim), (victim, meant)):
+                    words = source.recv(65536)
+                    passed.append(words)
+                    if words:
+                        sink.sendall(words)
+
+        thief = threading.Thread(target=pass_on)
+        thief.start()
+        datanode = Identity("test-cluster", "datanode", "n1", cluster.signer)
+        with pytest.raises(PeerRefused, match="does not know the secret"):
+            open_connection(node.address, "n0", datanode, cluster.tls)
+        thief.join()
+    assert passed[0] and passed[1], "the handshake was under way"
+    assert passed[2] == b"", "no proof was shown to the thief"
+
+
 class TestRefusals:
     def test_service_without_a_certificate(self, cluster, trusting):
         datanode = Identity("test-cluster", "datanode", "n9", cluster.signer)
@@ -143,7 +176,8 @@ class TestRefusals:
             open_connection(cluster.nodes[0].address, "n0", client, other)
 
     def test_host_that_the_certificate_is_not_for(self, cluster, trusting):
-        relay = Relay(cluster.nodes[0].server.address, "127.0.0.2")
+        relay = Relay("127.0.0.2")
+        relay.target = cluster.nodes[0].server.address
         client = Identity("test-cluster", "client", "test", None)
         try:
             with pytest.raises(PeerRefused, match=r"n0 shows a certificate that is not for 127\.0\.0\.2"):

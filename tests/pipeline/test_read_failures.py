@@ -144,6 +144,31 @@ def test_a_bit_that_flips_on_the_way_is_found_by_the_reader(written):
     assert [node for _, node in reported(written)] == ["n0"]
 
 
+def read_by_a_datanode(cluster, name="n1"):
+    """As a gateway reads what lies elsewhere: over connections that are sealed."""
+    reader, read = FileReader("file-token", cluster.layout(), 0, len(DATA)), bytearray()
+    room = memoryview(bytearray(MIB))
+    while (piece := cluster.coordinator.nodes[name].driver.run(reader.next_piece(room))) is not None:
+        read += piece
+    cluster.coordinator.nodes[name].driver.run(reader.close())
+    return read
+
+
+def test_a_datanode_reads_what_lies_on_another_whole_and_leaves_one_whose_file_became_shorter(written):
+    assert read_by_a_datanode(written) == DATA
+    (file,) = (path for path in written.nodes[0].directory.rglob("*") if path.stat().st_size > len(DATA))
+    os.truncate(file, packet_bytes + packet_bytes // 2)
+    assert read_by_a_datanode(written) == DATA
+
+
+@pytest.mark.parametrize("at", [packet_bytes + 4000, 3 * MIB])
+def test_a_bit_that_flips_between_datanodes_costs_the_connection_and_blames_no_replica(written, at):
+    """The checksum may have been changed with it, by whoever changed it; the seal is not."""
+    written.nodes[0].relay.flip_up_at = at
+    assert read_by_a_datanode(written) == DATA
+    assert reported(written) == []
+
+
 @pytest.mark.parametrize("offset", [0, 100, checksum_block_bytes])
 def test_bytes_are_received_where_they_are_wanted_over_what_a_bad_replica_left_there(written, offset):
     written.nodes[0].relay.flip_up_at = packet_bytes + 4000

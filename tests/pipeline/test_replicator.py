@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from peacefs.protocol.errors import ChecksumMismatch, ChunkNotFound, PeerError, StaleVersion
+from peacefs.protocol.errors import BrokenSeal, ChecksumMismatch, ChunkNotFound, PeerError, StaleVersion
 from peacefs.protocol.limits import MIB
 from peacefs.protocol.messages import ReplicateChunk
 from peacefs.protocol.runtime import effects as fx
@@ -72,7 +72,7 @@ def test_a_bit_that_flips_on_the_way_is_not_held_against_the_source(make_cluster
     chunk = written_to_first_node(cluster)
     source = cluster.nodes[0]
     cluster.nodes[1].relay.flip_down_at = 300_000
-    with pytest.raises(ChecksumMismatch) as caught:
+    with pytest.raises(BrokenSeal) as caught:
         source.driver.run(source.replicator.replicate(order(cluster, chunk, ["n1"])))
     assert caught.value.culprit == "n1"
     assert source.changes.take() == ([], [], [])

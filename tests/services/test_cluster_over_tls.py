@@ -150,7 +150,8 @@ class TestKeptOut:
                 files.read("/x")
 
     def test_host_that_the_certificate_is_not_for(self, cluster):
-        relay = Relay(("127.0.0.1", cluster.address.port), "127.0.0.2")
+        relay = Relay("127.0.0.2")
+        relay.target = ("127.0.0.1", cluster.address.port)
         try:
             with PeaceFileSystem(f"https://127.0.0.2:{relay.address[1]}", ca_file=cluster.ca_file) as files:
                 for ask in (lambda: files.status("/"), lambda: files.read("/x")):

@@ -16,14 +16,16 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from simulation.greeting import greet
 from simulation.lending import Loan, local_address, port_beside
 from store.simulated_disk import DISK_EFFECTS, SimulatedDisk
 
-from peacefs.protocol.errors import BadRequest, PeacefsError, PeerTimeout, PeerUnreachable
+from peacefs.protocol.errors import BadRequest, PeacefsError, PeerRefused, PeerTimeout, PeerUnreachable
 from peacefs.protocol.frames import Frame, FrameReader, encode
 from peacefs.protocol.limits import connect_timeout_s
 from peacefs.protocol.messages import ChunkLent, Message
 from peacefs.protocol.runtime import effects as fx
+from peacefs.protocol.seals import FrameKeys, Opener, Sealer
 
 Steps = Generator[Any, Any, Any] | Coroutine[Any, Any, Any]
 #: Answers a control call of a node: (caller's name, message) -> a coroutine that gives the reply.
@@ -53,6 +55,7 @@ class SimulatedConnection(fx.Connection):
         self.address: fx.Address | None = None
         self.inbox: deque[Frame] = deque()
         self.reader = FrameReader()
+        self.sealer: Sealer | None = None
         #: Who waits for a message, in which of their turns: they may have given up since.
         self.receiver: tuple[Task, int] | None = None
         self.borrows = False
@@ -66,6 +69,14 @@ class SimulatedConnection(fx.Connection):
         #: Between processes of one host: files come along, each with the message that says so.
         self.is_local = False
         self.lent: deque[Loan] = deque()
+
+    def seal(self, keys: FrameKeys | None) -> None:
+        if keys is not None:
+            self.sealer, self.reader.opener = Sealer(keys.sending), Opener(keys.receiving)
+
+    def wire(self, message: Message, payload: bytes) -> bytes:
+        head = encode(message, len(payload))
+        return head + payload if self.sealer is None else b"".join(self.sealer.seal(head, payload))
 
     def begin(self, frame: Frame) -> Frame:
         """What of a frame that has come the receiver takes first."""
@@ -372,11 +383,24 @@ class World:
                 self._later(task, connect_timeout_s, error=PeerTimeout(f"{effect.name} did not answer in time"))
                 return
             if serve is not None and node.up:
+                try:
+                    known, knows = greet(
+                        task.node.name,
+                        is_service=bool(task.node.listeners),
+                        meant=effect.name,
+                        address=effect.address,
+                        acceptor=node.name,
+                    )
+                except PeerRefused as refusal:
+                    self._later(task, self._latency_s(), error=refusal)
+                    return
                 here, there = (
                     SimulatedConnection(task.node, effect.name),
                     SimulatedConnection(node, task.node.name),
                 )
                 here.other, there.other = there, here
+                here.seal(known.frame_keys)
+                there.seal(knows.frame_keys)
                 here.address = effect.address
                 there.is_local = is_local
                 if not is_local and self._happens(self.network.one_host):
@@ -393,7 +417,7 @@ class World:
         if connection.broken:
             self._later(task, 0.0, error=PeerUnreachable(f"the connection to {connection.peer} broke"))
             return
-        wire = encode(effect.message, len(effect.payload)) + bytes(effect.payload)
+        wire = connection.wire(effect.message, bytes(effect.payload))
         other = connection.other
         other.stalled = other.stalled or self.loses() or self.network.separates(task.node, other.node)
         if not other.stalled:

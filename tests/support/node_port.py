@@ -12,7 +12,9 @@ from support.files_in_memory import files_in_memory
 from support.spoken_link import SIGNER, Datanode
 
 from peacefs.coordinator.cluster.core import Cluster
+from peacefs.coordinator.operations.credentials import Credentials
 from peacefs.coordinator.rpc.server import NodeServer
+from peacefs.protocol.credentials import Credential
 from peacefs.protocol.handshake import Identity
 
 
@@ -29,6 +31,7 @@ class NodePort:
         )
         self._server.files = files_in_memory(cluster)
         self._port = 0
+        self._credentials: dict[str, Credential] = {}
         self._writers: list[asyncio.StreamWriter] = []
 
     @property
@@ -36,14 +39,22 @@ class NodePort:
         """How many links have datanodes that wait to be registered."""
         return len(self._server._to_register)
 
+    @property
+    def credentials(self) -> Credentials:
+        return self._server.files.credentials
+
+    def hang_up(self, node: str) -> None:
+        self._server.hang_up(node)
+
     def chunks_loaded(self) -> None:
         self._server.chunks_loaded()
 
-    async def datanode(self, name: str = "dn-1") -> Datanode:
-        """One that has connected and said nothing yet."""
+    async def datanode(self, name: str = "dn-1", credential: Credential | None = None) -> Datanode:
+        """One that has connected and said nothing yet; of each name all have one credential, or this one."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
         self._writers.append(writer)
-        return Datanode(reader, writer, name=name)
+        kept = self._credentials.setdefault(name, Credential.make())
+        return Datanode(reader, writer, name=name, credential=credential or kept)
 
     async def __aenter__(self) -> Self:
         self._port = await self._server.start("127.0.0.1", 0)

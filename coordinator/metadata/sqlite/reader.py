@@ -15,6 +15,7 @@ from peacefs.coordinator.metadata.model import (
     ChunkRecord,
     Decision,
     Discarded,
+    Enrolment,
     FileChunk,
     Inode,
     InodeId,
@@ -289,6 +290,10 @@ class SqliteReader(Reader):
     def decisions(self) -> dict[NodeId, Decision]:
         rows = self._execute("SELECT node, mode, until_ms FROM datanode").fetchall()
         return {node: Decision(Mode(mode), until_ms) for node, mode, until_ms in rows}
+
+    def enrolments(self) -> dict[NodeId, Enrolment]:
+        rows = self._execute("SELECT node, public_key, enrolled_ms, revoked_ms FROM credential").fetchall()
+        return {node: Enrolment(*rest) for node, *rest in rows}
 
     def supervised_queries(self) -> list[QueryRecord]:
         return [_query(row) for row in self._execute(_SUPERVISED_QUERIES).fetchall()]

@@ -136,6 +136,13 @@ _KEPT_CHUNKS = (
     "CREATE TABLE kept_chunk (chunk INTEGER PRIMARY KEY, until_ms INTEGER NOT NULL)",
 )
 
+_CREDENTIALS = (
+    # The key that each datanode id belongs to, since its first registration; `revoked_ms` may be NULL.
+    """CREATE TABLE credential (
+        node TEXT PRIMARY KEY, public_key BLOB NOT NULL, enrolled_ms INTEGER NOT NULL, revoked_ms INTEGER)
+        WITHOUT ROWID""",
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _FIRST_SCHEMA,
     _DATANODES,
@@ -148,6 +155,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _RUNS,
     _SUPERVISED_QUERIES,
     _KEPT_CHUNKS,
+    _CREDENTIALS,
 )
 
 

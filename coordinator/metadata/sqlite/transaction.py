@@ -14,6 +14,7 @@ import msgspec
 from peacefs.coordinator.metadata.model import (
     ChunkRecord,
     Decision,
+    Enrolment,
     Inode,
     InodeId,
     Kind,
@@ -308,6 +309,19 @@ class SqliteTransaction(SnapshotRows, Transaction):
         else:
             values = (node, decision.mode.value, decision.until_ms)
             self._execute("INSERT OR REPLACE INTO datanode (node, mode, until_ms) VALUES (?, ?, ?)", values)
+
+    def enrol(self, node: NodeId, enrolment: Enrolment) -> None:
+        values = (node, enrolment.public_key, enrolment.enrolled_ms, enrolment.revoked_ms)
+        self._execute("INSERT OR IGNORE INTO credential VALUES (?, ?, ?, ?)", values)
+
+    def replace_enrolment(self, node: NodeId, enrolment: Enrolment) -> None:
+        values = (enrolment.public_key, enrolment.enrolled_ms, enrolment.revoked_ms, node)
+        self._execute(
+            "UPDATE credential SET public_key = ?, enrolled_ms = ?, revoked_ms = ? WHERE node = ?", values
+        )
+
+    def forget_enrolment(self, node: NodeId) -> None:
+        self._execute("DELETE FROM credential WHERE node = ?", (node,))
 
     def record_query(self, record: QueryRecord) -> None:
         values = (

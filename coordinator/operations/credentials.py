@@ -1,0 +1,99 @@
+"""Which key each datanode id belongs to, and which of them were revoked: committed first, then acted upon."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from peacefs.coordinator.metadata.model import Enrolment
+from peacefs.protocol.credentials import PUBLIC_KEY_BYTES, fingerprint, proves_registration
+from peacefs.protocol.errors import BadRequest, CredentialRefused
+from peacefs.protocol.ids import NodeId
+from peacefs.protocol.messages import Register
+
+from .context import Workplace
+
+log = logging.getLogger("peacefs.coordinator")
+
+
+class Credentials:
+    """An id belongs to the key with which it was first registered. Used from one event loop only."""
+
+    def __init__(self, workplace: Workplace) -> None:
+        self._at = workplace
+        self._enrolled = workplace.reader.enrolments()
+
+    def recall(self) -> None:
+        """At a start: what was revoked before stays so."""
+        for node, enrolment in self._enrolled.items():
+            if enrolment.revoked_ms is not None:
+                self._at.cluster.revoke(node)
+
+    @property
+    def enrolled(self) -> Mapping[NodeId, Enrolment]:
+        return self._enrolled
+
+    def is_enrolled(self, registration: Register, transcript: bytes) -> bool:
+        """Whether the datanode has the key of its id; False if the id has none yet. Raises CredentialRefused."""
+        node, key = registration.node, registration.public_key
+        if not proves_registration(key, registration.proof, node, transcript):
+            raise CredentialRefused(f"datanode {node} does not prove that it has the credential that it shows")
+        enrolment = self._enrolled.get(node)
+        if enrolment is None:
+            return False
+        if enrolment.revoked_ms is not None:
+            raise CredentialRefused(
+                f"datanode {node} was revoked: `peacefs datanodes readmit {node}` lets it in again"
+            )
+        if enrolment.public_key != key:
+            raise CredentialRefused(
+                f"datanode {node} shows credential {fingerprint(key)}, its id belongs to "
+                f"{fingerprint(enrolment.public_key)}: put its credential.key back, or have it enrolled anew with "
+                f"`peacefs datanodes forget {node}`"
+            )
+        return True
+
+    async def enrol(self, node: NodeId, public_key: bytes) -> None:
+        """From now on the id belongs to this key, unless another one was first."""
+        assert len(public_key) == PUBLIC_KEY_BYTES
+        enrolment = Enrolment(public_key, self._at.now_ms())
+        await self._at.commit(lambda tx: tx.enrol(node, enrolment))
+        if self._enrolled.setdefault(node, enrolment) is enrolment:
+            log.info("datanode %s is enrolled with credential %s", node, fingerprint(public_key))
+
+    async def revoke(self, node: NodeId) -> Enrolment:
+        """What it holds counts as lost, and it registers no more. Raises BadRequest for an id that has no key."""
+        enrolment = self._of(node)
+        if enrolment.revoked_ms is None:
+            enrolment = Enrolment(enrolment.public_key, enrolment.enrolled_ms, self._at.now_ms())
+            await self._replace(node, enrolment)
+            log.warning("datanode %s is revoked: its replicas count as lost", node)
+        self._at.cluster.revoke(node)
+        return enrolment
+
+    async def readmit(self, node: NodeId) -> Enrolment:
+        """A revoked datanode may register again, with the key that it had. Raises BadRequest as `revoke`."""
+        enrolment = self._of(node)
+        if enrolment.revoked_ms is not None:
+            enrolment = Enrolment(enrolment.public_key, enrolment.enrolled_ms)
+            await self._replace(node, enrolment)
+        self._at.cluster.readmit(node)
+        return enrolment
+
+    async def forget(self, node: NodeId) -> Enrolment:
+        """The id belongs to the key with which it is registered next. Raises BadRequest as `revoke`."""
+        enrolment = self._of(node)
+        await self._at.commit(lambda tx: tx.forget_enrolment(node))
+        self._enrolled.pop(node, None)
+        self._at.cluster.readmit(node)
+        return enrolment
+
+    def _of(self, node: NodeId) -> Enrolment:
+        enrolment = self._enrolled.get(node)
+        if enrolment is None:
+            raise BadRequest(f"no datanode {node} is enrolled: see `peacefs datanodes credentials`")
+        return enrolment
+
+    async def _replace(self, node: NodeId, enrolment: Enrolment) -> None:
+        await self._at.commit(lambda tx: tx.replace_enrolment(node, enrolment))
+        self._enrolled[node] = enrolment

@@ -1,0 +1,60 @@
+"""What frames that have begun and not ended may hold of a service's memory, over all clients together. No I/O."""
+
+from __future__ import annotations
+
+import threading
+from typing import Generic, TypeVar
+
+from .errors import Overloaded
+
+K = TypeVar("K")
+
+
+class FrameBudget(Generic[K]):
+    """Bytes by connection, in the order in which they began to hold any. Thread-safe."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._held: dict[K, int] = {}
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    @property
+    def held_bytes(self) -> int:
+        return self._bytes
+
+    def hold(self, holder: K, count: int) -> K | None:
+        """From now on `holder` has `count` bytes. The longest holder, which has to go, if that is too much now."""
+        with self._lock:
+            self._bytes += count - self._held.get(holder, 0)
+            if count:
+                self._held[holder] = count
+            else:
+                self._held.pop(holder, None)
+            return next(iter(self._held)) if self._bytes > self._bytes_max else None
+
+    def overloaded(self) -> Overloaded:
+        return Overloaded(f"frames that have begun hold {self._bytes_max} bytes, the limit; try again")
+
+
+class Crowd(Generic[K]):
+    """How many there are of each kind, as connections by their address. Thread-safe."""
+
+    def __init__(self, of_a_kind_max: int) -> None:
+        self._max = of_a_kind_max
+        self._counts: dict[K, int] = {}
+        self._lock = threading.Lock()
+
+    def enter(self, kind: K) -> None:
+        """Raises Overloaded when there are too many of this kind."""
+        with self._lock:
+            count = self._counts.get(kind, 0)
+            if count >= self._max:
+                raise Overloaded(f"{kind} has {count} connections here, its limit; close some, or use them again")
+            self._counts[kind] = count + 1
+
+    def leave(self, kind: K) -> None:
+        with self._lock:
+            self._counts[kind] -= 1
+            if not self._counts[kind]:
+                del self._counts[kind]
