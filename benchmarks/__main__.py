@@ -15,6 +15,7 @@ _ALL = (
     "small_files",
     "small_reads",
     "metadata_ops",
+    "authentication",
     "restart",
     "repair",
     "dead_writers",

@@ -41,6 +41,7 @@ from peacefs.protocol.messages import (
     Register,
     Replica,
     StreamsFound,
+    Trust,
     Usage,
 )
 from peacefs.protocol.secret import read_secrets
@@ -144,6 +145,9 @@ class _Datanode:
         return ()
 
     def epoch_seen(self, epoch: int) -> None:
+        pass
+
+    def trust_told(self, trust: Trust) -> None:
         pass
 
     def clock_heard(self, clock_s: float) -> None:

@@ -15,15 +15,18 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import uvloop
+from fastapi import FastAPI
 
 from peacefs.protocol import private_files
 from peacefs.protocol.asgi import App
 from peacefs.protocol.errors import BadRequest, InvalidTopology, StartupError
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import (
+    bearer_token_min_s,
+    checkpoint_look_timeout_s,
     coordinator_http_port_default,
     coordinator_node_port_default,
     proof_nonce_bytes,
@@ -32,8 +35,10 @@ from peacefs.protocol.limits import (
     thread_switch_interval_s,
     unreferenced_chunk_kept_s,
 )
+from peacefs.protocol.messages import Trust
 from peacefs.protocol.secret import (
     find_secret_file,
+    is_loopback,
     read_again,
     read_or_make_secrets,
     read_secrets,
@@ -45,23 +50,29 @@ from peacefs.protocol.service.lifeline import announce
 from peacefs.protocol.service.process import log_to_stderr, raise_open_files_limit, stop_event, when_told_to_reload
 from peacefs.protocol.service.tls import TlsFiles, TlsIdentity, describe_tls, require_tls_for
 from peacefs.protocol.tokens import Signer
+from peacefs.protocol.values.authentication import AuthenticationMode
 from peacefs.topology.loader import load_topology
 from peacefs.topology.model import Topology
 
+from .api.admin_socket import is_own_user, listen_for_administrators
 from .api.admission import Admission
 from .api.audit_log import AuditLog
 from .api.audited_requests import AuditedRequests
+from .api.authentication import Authentication, Authenticator, LocalAdministration
 from .api.rest.app import build_rest
 from .api.rest.balancer import add_balancer_routes
 from .api.rest.checkpoints import add_checkpoint_routes
 from .api.rest.credentials import add_credential_routes
 from .api.rest.metadata import add_metadata_routes
 from .api.rest.network import add_reload_route
+from .api.rest.oauth import add_token_endpoint
 from .api.rest.queries import add_query_routes
 from .api.rest.rest_access import superusers_only
 from .api.rest.rest_checkpoint_looks import add_checkpoint_look_routes
 from .api.rest.rest_disk_balance import add_disk_balance_route
+from .api.rest.tokens import no_token_routes, token_routes
 from .api.webhdfs import WebHdfs
+from .authentication.service import WhoIsWho, who_is_who
 from .background.epoch_floor import EpochDesk
 from .background.tasks import OwnWork, is_own_work
 from .cluster.core import Cluster
@@ -96,6 +107,7 @@ T = TypeVar("T")
 SECRET_NAME = "cluster.secret"
 #: How an address that stands for all of a machine's is reached from there.
 _LOOPBACK_OF = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
+_NAMES_ARE_BELIEVED = Trust()
 _EXIT_AFTER_DISK_FAULT = 74  # EX_IOERR
 _EXIT_AFTER_FAILED_WORK = 70  # EX_SOFTWARE
 
@@ -139,6 +151,15 @@ class CoordinatorOptions:
     streams_per_node: int = streams_per_node_default
     #: What is written for no file is deleted when its writer has been silent for so long.
     unreferenced_kept_s: float = unreferenced_chunk_kept_s
+    #: How callers show who they are; None: by names that are believed on loopback, by tokens elsewhere.
+    authentication: AuthenticationMode | None = None
+
+    @property
+    def asks_for_tokens(self) -> bool:
+        """Whether callers are asked for one."""
+        if self.authentication is not None:
+            return self.authentication is AuthenticationMode.TOKEN
+        return not is_loopback(self.host) or not is_loopback(self.advertise or self.host)
 
 
 def run(options: CoordinatorOptions) -> None:
@@ -212,6 +233,13 @@ class Coordinator:
         self._epochs = EpochDesk(
             epochs, self._reader, self._commit_anyway, self._cluster.chunks.unclaimed, self._stop_at_once
         )
+        callers = Callers(getpass.getuser() if options.check_permissions else None, options.groups)
+        self._who: WhoIsWho | None = None
+        if options.asks_for_tokens:
+            # Also while commits are lacking: an administrator is to be let in who decides about that.
+            self._who = who_is_who(
+                self._reader, self._commit_anyway, options.directory, metadata.cluster_id, callers
+            )
         self._nodes = NodeServer(
             Identity(metadata.cluster_id, "coordinator", "coordinator", signer),
             self._cluster,
@@ -219,6 +247,7 @@ class Coordinator:
             on_epoch_seen=self._epochs.seen,
             audited=audited,
             commit=lambda: metadata.tx_durable,
+            trust=self._trust,
         )
         self._workplace = workplace = Workplace(
             self._reader,
@@ -227,7 +256,7 @@ class Coordinator:
             signer,
             epochs.numbering,
             self._nodes.send,
-            Callers(getpass.getuser() if options.check_permissions else None, options.groups),
+            callers,
             read_token_lifetime_s=options.read_token_lifetime_s,
         )
         self._files = Files(
@@ -241,12 +270,25 @@ class Coordinator:
             options.trash_minutes,
         )
         self._nodes.files = self._files
-        self._supervising = Supervising(workplace, self._files.fencing, lambda: self._address)
+        self._supervising = Supervising(
+            workplace,
+            self._files.fencing,
+            lambda: self._address,
+            token_of=self._mint if self._who is not None else None,
+        )
         self._nodes.supervising = self._supervising
         self._supervising.recall()
         self._cluster.has_room = self._files.schedule.scheduling.has_room
         self._cluster.granted_pipelines = self._files.schedule.scheduling.pipelines
-        self._clients = ClientLinks(self._nodes.me, self._files, audited=audited)
+        self._authenticator = (
+            Authenticator(self._who.verifier, self._who.delegation) if self._who is not None else None
+        )
+        self._clients = ClientLinks(
+            self._nodes.me,
+            self._files,
+            authenticate=self._authenticator.of_client if self._authenticator is not None else None,
+            audited=audited,
+        )
         self._files.administration.recall()
         self._files.credentials.recall()
         self._own_work = OwnWork(
@@ -258,6 +300,7 @@ class Coordinator:
             self._epochs,
             self._sync_record,
             collect_temporary_hours=options.collect_temporary_hours,
+            tokens=self._who.tokens if self._who is not None else None,
         )
 
     async def serve(self, reload: Callable[[], None]) -> None:
@@ -272,30 +315,38 @@ class Coordinator:
             when_told_to_reload(self._audit.reopen)
         # The loop is woken once for all that one commit brought.
         self._commits.deliver = asyncio.get_running_loop().call_soon_threadsafe
+        if self._who is not None:
+            await self._who.tokens.begin()
+        local_socket = listen_for_administrators(options.directory)
         sock = listen(options.host, options.port)
         http_port = sock.getsockname()[1]
         self._address = f"{self._advertised}:{http_port}"
-        server = build_server(self._http(http_port), self._clients.link, self._tls)
+        app = self._http(http_port)
+        server = build_server(app, self._clients.link, tls=self._tls)
+        local = LocalAdministration(app, getpass.getuser())
+        local_server = build_server(local, lambda: self._clients.link_of(local.caller), is_own_user)
         try:
             node_port = await self._nodes.start(options.host, options.node_port, self._advertised, self._tls)
         except OSError as error:
             sock.close()
+            local_socket.close()
             raise StartupError(
                 f"cannot listen on {options.host} port {options.node_port}: {error.strerror or error}"
             ) from None
         if self._tls is not None:
             self._tls.start_watch()
             when_told_to_reload(self._tls.reload)
-        serving = asyncio.create_task(server.serve(sockets=[sock]))
+        serving = asyncio.gather(server.serve(sockets=[sock]), local_server.serve(sockets=[local_socket.listener]))
         self._own_work.start(on_failure=stop.set)
         self._announce(http_port, node_port)
         await stop.wait()
-        server.should_exit = True
+        server.should_exit = local_server.should_exit = True
         await self._nodes.stop()
         self._clients.stop()
         await serving
         if self._tls is not None:
             self._tls.stop_watch()
+        local_socket.close()
         await self._own_work.stop()
         if self._audit is not None:
             self._audit.close()
@@ -327,11 +378,18 @@ class Coordinator:
         add_credential_routes(rest, self._files.credentials, self._nodes.hang_up, for_superusers)
         add_checkpoint_routes(rest, self._files.fencing, self._files.reporting)
         here = self._own_address(http_port)
-        looks = CheckpointLooks(options.look_at_checkpoints, here, self._files.fencing, self._files.reporting)
+        looks = CheckpointLooks(
+            options.look_at_checkpoints,
+            here,
+            self._files.fencing,
+            self._files.reporting,
+            token_of=self._look_token,
+            ca_file=None if self._tls is None else self._tls.files.ca,
+        )
         add_checkpoint_look_routes(rest, looks)
         add_query_routes(rest, self._supervising)
         names = OwnNames(options.host, self._advertised, options.allowed_hosts)
-        app: App = BrowserGuard(WebHdfs(self._files, rest), names)
+        app: App = BrowserGuard(self._authenticated(rest, for_superusers), names)
         if self._audit is not None:
             app = AuditedRequests(app, self._audit, self._signer)
         admission = Admission(app)
@@ -356,7 +414,37 @@ class Coordinator:
         host = self._options.host
         return f"http://{_LOOPBACK_OF.get(host, host)}:{http_port}"
 
+    def _authenticated(self, rest: FastAPI, for_superusers: Any) -> App:
+        """WebHDFS before REST, and before both, where names are not believed, what asks for credentials."""
+        who, authenticator = self._who, self._authenticator
+        if who is None or authenticator is None:
+            rest.include_router(no_token_routes())
+            return WebHdfs(self._files, rest)
+        rest.include_router(token_routes(who.tokens, who.clients, for_superusers))
+        add_token_endpoint(rest, who.clients)
+        return Authentication(WebHdfs(self._files, rest, delegation=who.delegation), authenticator)
+
+    def _trust(self) -> Trust:
+        return self._who.tokens.book.trust if self._who is not None else _NAMES_ARE_BELIEVED
+
+    def _look_token(self, user: str) -> str:
+        """A token for whom checkpoints are looked at, for as long as that may take."""
+        if self._who is None:
+            return ""
+        return self._mint(user, 2 * checkpoint_look_timeout_s + bearer_token_min_s)
+
+    def _mint(self, user: str, lifetime_s: float) -> str:
+        """A token that is not listed."""
+        assert self._who is not None
+        return self._who.tokens.mint(user, lifetime_s).token
+
     def _announce(self, http_port: int, node_port: int) -> None:
+        if self._who is not None:
+            log.info("authentication token (every caller shows who it is)")
+        elif is_loopback(self._options.host):
+            log.info("authentication simple (names are believed): this machine only")
+        else:
+            log.warning("authentication simple (names are believed): whoever reaches this port may be anybody")
         log.info(
             "cluster %s, epoch %d: HTTP on %s, datanodes on %s:%d; %s",
             self._metadata.cluster_id,

@@ -22,6 +22,7 @@ import msgspec
 import uvloop
 
 from peacefs.client.transfer.write_grants import GrantDesk
+from peacefs.protocol.callers.verifier import Verifier
 from peacefs.protocol.errors import ChunkError, PeacefsError, PeerRefused, StartupError
 from peacefs.protocol.handshake import COORDINATOR, Identity
 from peacefs.protocol.limits import (
@@ -47,6 +48,7 @@ from peacefs.protocol.messages import (
     Register,
     Replica,
     StreamsFound,
+    Trust,
     Usage,
 )
 from peacefs.protocol.runtime.connection_pool import ConnectionPool
@@ -89,6 +91,7 @@ from .disks.metrics import StoreMetrics
 from .disks.scrubber import Scrubber
 from .disks.throttled_disk import DiskArm, EmulatedDisk
 from .gateway.app import Gateway
+from .gateway.callers import CallerCheck
 from .gateway.local_large_reads import OwnChunks
 from .gateway.local_small_reads import OwnReads
 from .gateway.one_time_chunks import FirstChunks
@@ -248,6 +251,7 @@ class Datanode:
             options.coordinator, self._me, directory.credential(), self, self._changes, tls
         )
         self._clock = ClusterClock()
+        self._verifier = Verifier(directory.cluster)
         self._driver = ThreadDriver(self._pool, self._link.call, wall_clock=self._clock.now_s)
         self._store = self._disks(claimed)
         self._chunk_server = ChunkServer(signer, self._store, self._changes)
@@ -334,7 +338,14 @@ class Datanode:
         own_chunks = OwnChunks(self._chunk_server, self._driver)
         first_chunks = FirstChunks(self._signer, self._process)
         gateway = Gateway(
-            self._signer, self._driver, self._grants, own, own_chunks, first_chunks, wall_clock=self._clock.now_s
+            self._signer,
+            self._driver,
+            self._grants,
+            own,
+            own_chunks,
+            first_chunks,
+            wall_clock=self._clock.now_s,
+            check_bearer=CallerCheck(self._verifier, self._clock.now_s).check_bearer,
         )
         names = OwnNames(options.host, self._advertised, options.allowed_hosts)
         server = build_server(BrowserGuard(gateway, names), tls=self._tls)
@@ -440,6 +451,9 @@ class Datanode:
 
     def commit_heard(self, commit: int) -> None:
         self._directory.remember_commit(commit)
+
+    def trust_told(self, trust: Trust) -> None:
+        self._verifier.trust(trust)
 
     def granted(self, message: Granted | GrantRefused) -> None:
         self._grants.deliver(message)

@@ -21,6 +21,7 @@
     │   ├── AlreadyBeingCreated      403  org.apache.hadoop.hdfs.protocol.AlreadyBeingCreatedException
     │   └── LeaseExpired             403  org.apache.hadoop.hdfs.server.namenode.LeaseExpiredException
     │       └── RunSuperseded        403  the same: HDFS's word for a writer that was fenced off
+    ├── Unauthenticated              401  org.apache.hadoop.security.AccessControlException
     ├── AccessDenied                 403  org.apache.hadoop.security.AccessControlException
     │   └── TokenExpired             403  the same: what was allowed is to be asked for again
     ├── BadRequest                   400  java.lang.IllegalArgumentException
@@ -207,6 +208,16 @@ class AccessDenied(PeacefsError):
 
 class TokenExpired(AccessDenied):
     """A token that was good once. Its bearer asks the coordinator for another."""
+
+
+class Unauthenticated(PeacefsError):
+    """No credential where one is wanted, or one that does not verify, was revoked or has expired.
+
+    Hadoop's client makes an AccessControlException of the status alone, "Unauthorized".
+    """
+
+    http_status = 401
+    hadoop_class = "org.apache.hadoop.security.AccessControlException"
 
 
 class BadRequest(PeacefsError):

@@ -679,3 +679,40 @@ coordinator_http_port_default: Final = 9870
 coordinator_node_port_default: Final = 9820
 datanode_http_port_default: Final = 9864
 datanode_data_port_default: Final = 9866
+
+# -- credentials -----------------------------------------------------------------------------------
+# A bearer token travels in a head, and in a hello.
+bearer_token_characters_max: Final = 2048
+# A delegation token travels in URLs; owner and renewer are at most of `account_name_characters_max`.
+delegation_token_characters_max: Final = 2048
+bearer_token_default_s: Final = 12 * 3600.0
+bearer_token_min_s: Final = 60.0
+bearer_token_max_s: Final = 366 * 86_400.0
+# Granted to OAuth2 clients. Hadoop's client fetches another half a minute before one ends.
+granted_token_default_s: Final = 3600.0
+granted_token_min_s: Final = 31.0
+granted_token_max_s: Final = 86_400.0
+# Of a supervised query's run; its agent gets another when half of that is over.
+run_token_s: Final = 7 * 86_400.0
+# HDFS: dfs.namenode.delegation.token.max-lifetime and .renew-interval.
+delegation_token_max_s: Final = 7 * 86_400.0
+delegation_token_renewal_s: Final = 86_400.0
+delegation_tokens_max: Final = 100_000
+# Of one owner, so that one cannot take all.
+delegation_tokens_per_owner_max: Final = 1000
+# Tokens that were made by hand and are listed, and what is revoked: every datanode is told all of the latter.
+issued_tokens_max: Final = 10_000
+revoked_tokens_max: Final = 10_000
+oauth_clients_max: Final = 1000
+# Verified tokens that are remembered by their hash.
+verified_tokens_max: Final = 10_000
+# What is over is forgotten so often.
+credentials_tidy_interval_s: Final = 60.0
+# Guesses at a client's secret from one address before it is told to wait, and how long they count.
+wrong_secrets_max: Final = 10
+wrong_secrets_memory_s: Final = 60.0
+# Addresses whose guesses are remembered, secrets that are checked at once (each takes 16 MiB and 50 ms of a core),
+# and those that wait.
+guessing_addresses_max: Final = 10_000
+secret_checks_max: Final = 2
+secret_checks_waiting_max: Final = 64

@@ -153,6 +153,16 @@ def _of_kind(token: AnyToken, kind: type[T]) -> T:
     return token
 
 
+def user_named_in(text: str) -> str | None:
+    """Return the user that a token was given to; None where it names none, or cannot be read. Verifies nothing."""
+    try:
+        raw = binascii.a2b_base64(text.encode("ascii").translate(_STANDARD) + b"=" * (-len(text) % 4))
+        token = _decoder.decode(raw[:-_MAC_BYTES])
+    except (binascii.Error, ValueError, *UNREADABLE):
+        return None
+    return token.user if isinstance(token, FileWrite | FileAppend | FileRead) else None
+
+
 class _Mac:
     """HMAC-SHA256 (RFC 2104) under one key of at most 64 bytes.
 

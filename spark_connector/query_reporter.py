@@ -27,6 +27,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from peacefs.client.control.addresses import CoordinatorAddress, split_uri
 from peacefs.client.control.query_runs import CheckpointRuns
+from peacefs.client.control.token_source import TokenSource
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.limits import (
     report_interval_s,
@@ -54,13 +55,15 @@ class _Followed(NamedTuple):
 
 
 class QueryReporter(StreamingQueryListener):
-    """One for a session. `user` is Spark's; `send` is replaced in tests only.
+    """One for a session. `user` is Spark's; `send` is replaced in tests only. The `token` is the environment's
+    by default (PEACEFS_TOKEN_FILE, PEACEFS_TOKEN).
 
     `dropped` counts what was never sent.
     """
 
-    def __init__(self, user: str | None = None, send: Send | None = None) -> None:
+    def __init__(self, user: str | None = None, send: Send | None = None, *, token: str | None = None) -> None:
         self.dropped = 0
+        self._token = TokenSource.of(token)
         self._user = user
         self._send = send or self._to_coordinator
         self._clients: dict[CoordinatorAddress, CheckpointRuns] = {}
@@ -74,7 +77,7 @@ class QueryReporter(StreamingQueryListener):
     def follow(self, query: StreamingQuery, location: str) -> None:
         """Reports of a query that was started with this `checkpointLocation`. Raises BadRequest."""
         address, path = split_uri(location)
-        with CheckpointRuns(address, self._user) as runs:
+        with CheckpointRuns(address, self._user, self._token) as runs:
             user = runs.user
         name = (query.name or "")[:report_text_characters_max]
         report = QueryReport(
@@ -165,7 +168,7 @@ class QueryReporter(StreamingQueryListener):
     def _to_coordinator(self, address: CoordinatorAddress, report: QueryReport) -> None:
         client = self._clients.get(address)
         if client is None:
-            client = self._clients[address] = CheckpointRuns(address, self._user)
+            client = self._clients[address] = CheckpointRuns(address, self._user, self._token)
         client.report(report)
         if report.state is not QueryState.RUNNING and without_run(report.location) != report.location:
             client.end(report.location)

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import os
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from peacefs.client.control.addresses import split_uri
 from peacefs.client.control.query_runs import CheckpointRuns
+from peacefs.client.control.token_source import TokenSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,22 +29,32 @@ class QueryRun:
     location: str
     number: str
     user: str | None = None
+    token: TokenSource | None = field(default=None, repr=False, compare=False)
 
     def end(self) -> None:
         """Says that the query is over, so that nobody waits for it. Raises RunSuperseded, PeerUnreachable, ..."""
         address, path = split_uri(self.location)
-        with CheckpointRuns(address, self.user) as runs:
+        with CheckpointRuns(address, self.user, self.token) as runs:
             runs.end(path)
 
 
-def begin_run(root: str, *, user: str | None = None, host: str | None = None, pid: int | None = None) -> QueryRun:
+def begin_run(
+    root: str,
+    *,
+    user: str | None = None,
+    host: str | None = None,
+    pid: int | None = None,
+    token: str | None = None,
+) -> QueryRun:
     """Begins a run of the query whose checkpoint is at `root`, a `webhdfs://host:port/path`.
 
     The directory is made if it is not there, for `user`: by default HADOOP_USER_NAME, else the operating system's,
-    as Spark has it. `host` and `pid` say whose the run is, by default this process's. Raises
+    as Spark has it, and in any case whose the `token` is (by default PEACEFS_TOKEN_FILE or PEACEFS_TOKEN, if the
+    cluster asks for one). `host` and `pid` say whose the run is, by default this process's. Raises
     BadRequest, AccessDenied, PeerUnreachable, ...
     """
     address, path = split_uri(root)
-    with CheckpointRuns(address, user) as runs:
+    source = TokenSource.of(token)
+    with CheckpointRuns(address, user, source) as runs:
         begun = runs.begin(path, host=host or socket.gethostname(), pid=os.getpid() if pid is None else pid)
-    return QueryRun(address.webhdfs + begun.path, address.webhdfs + begun.location, begun.run, user)
+    return QueryRun(address.webhdfs + begun.path, address.webhdfs + begun.location, begun.run, user, source)

@@ -4,6 +4,8 @@ Nothing is added to Spark: no jar, no class of ours. Each setting is a row of on
 the Spark version that knows it, so that the table can be printed and argued about. A Spark that does not know a
 setting is not given it.
 
+Where the cluster asks who you are, a token is shown (PEACEFS_TOKEN_FILE), or Spark fetches its own (`client`).
+
     spark = configure(SparkSession.builder.appName("orders"), "coordinator:9870").getOrCreate()
     stream.writeStream.option("checkpointLocation", "webhdfs://coordinator:9870/checkpoints/orders")
 """
@@ -13,11 +15,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from peacefs.client.control.addresses import parse_address
+from peacefs.client.control.token_source import TokenSource
 from peacefs.protocol.errors import BadRequest
 from peacefs.protocol.tls_variables import TRUSTSTORE_PASSWORD, TRUSTSTORE_VARIABLE
 
@@ -49,6 +52,69 @@ class Setting:
     value: str
     since: str
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class OAuth2Client:
+    """A program as `peacefs token client create` made it."""
+
+    id: str
+    secret: str = field(repr=False)
+
+
+#: What shows Hadoop's WebHDFS client to the cluster: a bearer token, or a client that fetches some.
+Credential = str | OAuth2Client
+
+
+def credential_settings(address: str, credential: Credential, truststore: str | None = None) -> list[Setting]:
+    """The settings with which Hadoop's own OAuth2 providers show a credential; they hold it. Raises BadRequest.
+
+    Over TLS they fetch tokens with what the JVM trusts, whatever Hadoop is told: that is then the `truststore`, by
+    default what PEACEFS_TRUSTSTORE names.
+    """
+    oauth2, provider = _HADOOP + "dfs.webhdfs.oauth2.", "org.apache.hadoop.hdfs.web.oauth2.Conf"
+    if isinstance(credential, OAuth2Client):
+        of_kind = {
+            "access.token.provider": provider + "CredentialBasedAccessTokenProvider",
+            "client.id": credential.id,
+            "credential": credential.secret,
+        }
+    else:
+        of_kind = {
+            "access.token.provider": provider + "RefreshTokenBasedAccessTokenProvider",
+            "client.id": "peacefs",
+            "refresh.token": credential,
+            "refresh.token.expires.ms.since.epoch": "0",
+        }
+    where = parse_address(address).http + "/v1/oauth2/token"
+    reason = "the cluster asks who reads and writes"
+    return [
+        *(
+            Setting(oauth2 + key, value, ANY_SPARK, reason)
+            for key, value in ({"enabled": "true", "refresh.url": where} | of_kind).items()
+        ),
+        Setting(
+            "spark.redaction.regex",
+            "(?i)secret|password|token|access[.]?key|oauth2[.]credential",
+            "2.1.2",
+            "Spark's pages and logs do not show the client's secret",
+        ),
+        *_trust_of_jvms(address, truststore or os.environ.get(TRUSTSTORE_VARIABLE)),
+    ]
+
+
+def _trust_of_jvms(address: str, truststore: str | None) -> list[Setting]:
+    if truststore is None or not parse_address(address).tls:
+        return []
+    trust = {"": truststore, "Type": "PKCS12", "Password": TRUSTSTORE_PASSWORD}
+    options = [_KEPT_CONNECTIONS, *(f"-Djavax.net.ssl.trustStore{name}={value}" for name, value in trust.items())]
+    reason = (
+        "Hadoop fetches tokens with what the JVM trusts; to trust others besides, add the CA to Java's own file"
+    )
+    return [
+        Setting(f"spark.{side}.defaultJavaOptions", " ".join(options), "3.0.0", reason)
+        for side in ("driver", "executor")
+    ]
 
 
 def settings(
@@ -193,9 +259,20 @@ def configure(
     builder: SparkSession.Builder,
     address: str,
     checkpoint_root: str = "/checkpoints",
+    *,
+    token: str | None = None,
+    client: OAuth2Client | None = None,
     truststore: str | None = None,
 ) -> SparkSession.Builder:
-    """Apply what this Spark knows of the table to `builder` before `getOrCreate`; what is set afterwards wins."""
-    for setting in settings(address, checkpoint_root, installed_spark(), truststore):
+    """Apply what this Spark knows of the table to `builder` before `getOrCreate`; what is set afterwards wins.
+
+    With a `client` Spark fetches its tokens itself, for as long as it runs; with a `token` it goes on until that
+    ends. With neither, PEACEFS_TOKEN_FILE and PEACEFS_TOKEN say the token, if there is one.
+    """
+    table = settings(address, checkpoint_root, installed_spark(), truststore)
+    credential: Credential = client or TokenSource.of(token).current()
+    if credential:
+        table += credential_settings(address, credential, truststore)
+    for setting in table:
         builder = builder.config(setting.key, setting.value)
     return builder

@@ -39,7 +39,7 @@ def test_every_package_is_linked_into_the_distribution() -> None:
 
 def test_every_error_has_a_status_a_hadoop_class_and_survives_both_wires() -> None:
     for code, kind in errors.BY_CODE.items():
-        assert kind.http_status in (400, 403, 404, 414, 431, 500, 503), code
+        assert kind.http_status in (400, 401, 403, 404, 414, 431, 500, 503), code
         assert re.fullmatch(r"[a-z]+(\.[a-z]+)+\.[A-Z]\w+(\$\w+)?", kind.hadoop_class), code
         error = kind("what is wrong", culprit="dn-1")
         assert type(errors.from_wire(error.code, error.message, error.culprit)) is kind

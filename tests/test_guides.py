@@ -66,6 +66,10 @@ def _check_use(words: list[str]) -> str | None:
     path = "peacefs"
     rest = list(words)
     while rest and isinstance(command, TyperGroup):
+        if rest[0] in {option for parameter in command.params for option in parameter.opts} - {"--help"}:
+            # One of the program's own, with its value.
+            del rest[:2]
+            continue
         if rest[0] not in command.commands:
             return None if rest[0].isupper() or rest[0] == "--help" else f"{path} has no {rest[0]}"
         path, command = f"{path} {rest[0]}", command.commands[rest.pop(0)]

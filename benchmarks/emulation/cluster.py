@@ -213,6 +213,7 @@ class EmulatedCluster:
             f"--host={self.network.coordinator.address}",
             "--no-tls",
             f"--secret-file={self._directory / 'secret'}",
+            "--authentication=simple",
             f"--topology={self.topology_file}",
         ]
 

@@ -17,7 +17,7 @@ import peacefs
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.tls_variables import CA_FILE_VARIABLE
 
-from . import cluster_commands, directory_commands, file_commands
+from . import cluster_commands, directory_commands, file_commands, token_commands
 from .complaints import complain, complain_of_system
 
 
@@ -60,6 +60,15 @@ def _options(
     _version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--token-file",
+            metavar="FILE",
+            help="The token that says who you are, where the cluster asks. [env var: PEACEFS_TOKEN_FILE]",
+            show_default=False,
+        ),
+    ] = None,
     ca_file: Annotated[
         Path | None,
         typer.Option(
@@ -70,10 +79,24 @@ def _options(
             show_default=False,
         ),
     ] = None,
+    directory: Annotated[
+        Path | None,
+        typer.Option(
+            "--directory",
+            metavar="DIR",
+            help="Ask the coordinator of this directory as its administrator, over its local socket: the same as "
+            "-c unix:DIR. Its user and root may.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Options of the program itself."""
+    # For whatever the command starts, too.
+    if token_file is not None:
+        os.environ["PEACEFS_TOKEN_FILE"] = str(token_file.absolute())
+    if directory is not None:
+        os.environ["PEACEFS_COORDINATOR"] = f"unix:{directory.absolute()}"
     if ca_file is not None:
-        # All clients of this process read it, and those of processes that it starts.
         os.environ[CA_FILE_VARIABLE] = str(ca_file.absolute())
 
 
@@ -108,3 +131,4 @@ application.command()(file_commands.chgrp)
 application.add_typer(directory_commands.quotas, name="quota")
 application.add_typer(directory_commands.snapshots, name="snapshot")
 application.add_typer(cluster_commands.datanodes, name="datanodes")
+application.add_typer(token_commands.tokens, name="token")

@@ -18,7 +18,7 @@ from peacefs.protocol.limits import (
     temporary_age_hours_default,
 )
 
-from .options import DEFAULT_COORDINATOR, Coordinator, TrashMinutes, open_session
+from .options import DEFAULT_COORDINATOR, Authentication, Coordinator, TrashMinutes, open_session
 
 datanodes = typer.Typer(
     help="Show datanodes, take them out of service and back.", no_args_is_help=True, rich_markup_mode=None
@@ -62,6 +62,7 @@ def up(
         ),
     ] = 0,
     trash_minutes: TrashMinutes = 0,
+    authentication: Authentication = None,
     tls: Annotated[
         bool, typer.Option("--tls", help="Encrypt all connections, with certificates that are made in DIR.")
     ] = False,
@@ -75,6 +76,8 @@ def up(
     from .cluster import default_directory, run_until_stopped
 
     options = [f"--trash-minutes={trash_minutes}"]
+    if authentication is not None:
+        options.append(f"--authentication={authentication}")
     where = directory or default_directory()
     run_until_stopped(LocalCluster(where, datanodes, port, datanode_port, options, tls=tls))
 

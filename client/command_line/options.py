@@ -10,6 +10,7 @@ import typer
 
 from peacefs.client.control.addresses import DEFAULT_ADDRESS
 from peacefs.protocol.limits import trash_minutes_max
+from peacefs.protocol.values.authentication import AuthenticationMode
 
 if TYPE_CHECKING:
     from .session import Session
@@ -21,8 +22,8 @@ Coordinator = Annotated[
         "-c",
         envvar="PEACEFS_COORDINATOR",
         metavar="URL",
-        help="Where the coordinator is: http://host:port, or https:// over TLS. Paths that are webhdfs:// or "
-        "swebhdfs:// URIs name their own.",
+        help="Where the coordinator is: http://host:port, https:// for TLS, or unix:DIR for administrators on "
+        "its machine. Paths that are webhdfs:// or swebhdfs:// URIs name their own.",
     ),
 ]
 DEFAULT_COORDINATOR = DEFAULT_ADDRESS.http
@@ -34,6 +35,15 @@ TrashMinutes = Annotated[
         min=0,
         max=trash_minutes_max,
         help="How long what `peacefs rm` removes stays in its user's trash, at least; 0 for no trash.",
+    ),
+]
+Authentication = Annotated[
+    AuthenticationMode | None,
+    typer.Option(
+        "--authentication",
+        help="How callers show who they are: simple believes names, token asks for a token (`peacefs token`). "
+        "[default: simple where only this machine reaches it, else token]",
+        show_default=False,
     ),
 ]
 Paths = Annotated[list[str], typer.Argument(metavar="PATH", show_default=False)]

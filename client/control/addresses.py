@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from peacefs.protocol.errors import BadRequest, PeerUnreachable
 from peacefs.protocol.limits import coordinator_http_port_default
+from peacefs.protocol.values.admin_socket import find_socket
 
+#: What begins the address of a local socket, or of a coordinator's directory, which has one.
+UNIX = "unix:"
 #: All of them mean the coordinator's HTTP port; `webhdfs` and `swebhdfs` are what Spark is given.
 _SCHEMES = ("http", "webhdfs", "peace")
 _TLS_SCHEMES = ("https", "swebhdfs")
@@ -14,12 +18,14 @@ _TLS_SCHEMES = ("https", "swebhdfs")
 
 @dataclass(frozen=True)
 class CoordinatorAddress:
-    """Host (without the brackets of IPv6) and HTTP port of a coordinator."""
+    """Host (without the brackets of IPv6) and HTTP port of a coordinator, or its local socket."""
 
     host: str
     port: int
     #: Whether it is spoken to over TLS.
     tls: bool = False
+    #: The administrators' local socket, in place of host and port.
+    socket: Path | None = None
 
     @property
     def netloc(self) -> str:
@@ -28,6 +34,8 @@ class CoordinatorAddress:
 
     @property
     def http(self) -> str:
+        if self.socket is not None:
+            return f"{UNIX}{self.socket}"
         return f"{'https' if self.tls else 'http'}://{self.netloc}"
 
     @property
@@ -37,6 +45,11 @@ class CoordinatorAddress:
 
 def nobody_at(address: CoordinatorAddress) -> PeerUnreachable:
     """What is said to a user whose coordinator cannot be reached."""
+    if address.socket is not None:
+        return PeerUnreachable(
+            f"no coordinator listens on {address.socket}, or another user's does: is its directory the one of its "
+            "--dir, and do you run as its user?"
+        )
     return PeerUnreachable(
         f"no coordinator at {address.http}: is `peacefs up` running? "
         "Another address is given with --coordinator or PEACEFS_COORDINATOR"
@@ -47,7 +60,10 @@ DEFAULT_ADDRESS = CoordinatorAddress("127.0.0.1", coordinator_http_port_default)
 
 
 def parse_address(text: str) -> CoordinatorAddress:
-    """Reads `host`, `host:port` or a URI without a path. Raises BadRequest."""
+    """Reads `host`, `host:port`, a URI without a path, or `unix:PATH`. Raises BadRequest."""
+    if text.startswith(UNIX):
+        socket = find_socket(Path(text[len(UNIX) :]))
+        return CoordinatorAddress("localhost", coordinator_http_port_default, socket=socket)
     address, path = split_uri(text if "://" in text else f"http://{text}")
     if path.strip("/"):
         raise BadRequest(f"{text!r} has a path; the address of a coordinator is http://host:port")

@@ -5,6 +5,7 @@ Knows no datanode and moves no file data. Everything here is safe to repeat, and
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import os
 import socket
@@ -75,6 +76,16 @@ def current_user() -> str:
     except (KeyError, OSError):
         # A numeric user id without a name, as containers have them.
         return f"uid{os.getuid()}"
+
+
+def user_of(http: CoordinatorHttp, user: str | None) -> str:
+    """Return who we are: `user`, else the local socket's owner, whose the token is, or `current_user`."""
+    if user:
+        return user
+    if http.address.socket is not None:
+        with contextlib.suppress(OSError, KeyError):
+            return http.address.socket.owner()
+    return http.token.user or current_user()
 
 
 class CoordinatorApi:

@@ -10,7 +10,7 @@ from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import PeerRefused
 
 from .addresses import CoordinatorAddress
-from .api import current_user
+from .api import user_of
 from .http import CoordinatorHttp
 
 
@@ -38,7 +38,7 @@ class DiskBalancing:
         user: str | None = None,
     ) -> None:
         self._http = CoordinatorHttp(address)
-        self._user = user or current_user()
+        self._user = user_of(self._http, user)
         self._run = run
         self._threshold_percent = threshold_percent
         self._bytes_per_second = bytes_per_second

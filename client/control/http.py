@@ -34,9 +34,13 @@ from peacefs.protocol.limits import (
 from peacefs.protocol.runtime.idle_reaper import IdleReaper
 from peacefs.protocol.service.tls import TlsIdentity
 from peacefs.protocol.service.tls_faults import explain, is_about_certificates
+from peacefs.protocol.values.admin_socket import within_limit
 
 from .addresses import CoordinatorAddress, nobody_at
 from .retry import NotReached, Patience, Unanswered
+from .token_source import TokenSource
+
+_UNAUTHORIZED = 401
 
 
 class CoordinatorHttp:
@@ -49,11 +53,16 @@ class CoordinatorHttp:
         *,
         transport: httpx.BaseTransport | None = None,
         idle_s_max: float = client_http_idle_s,
+        token: TokenSource | None = None,
         tls: TlsIdentity | None = None,
     ) -> None:
-        """Over TLS `tls` says who is trusted; by default what PEACEFS_CA_FILE names, or the system's CAs."""
+        """`token` None means the one that the environment names, if it does.
+
+        Over TLS `tls` says who is trusted; by default what PEACEFS_CA_FILE names, or the CAs of the system.
+        """
         self.address = address
         self._patience = patience or Patience()
+        self.token = TokenSource.of(None) if token is None else token
         self._transport = transport
         self._tls = tls
         self._idle_s_max = idle_s_max
@@ -64,6 +73,7 @@ class CoordinatorHttp:
         self._in_use = 0
         self._idle_since_s = 0.0
         self._reaper = IdleReaper(self._reap, "idle HTTP connections")
+        self._held = contextlib.ExitStack()
 
     def close(self) -> None:
         """Nothing may be asked after it."""
@@ -73,6 +83,7 @@ class CoordinatorHttp:
             http, self._http = self._http, None
         if http is not None:
             http.close()
+        self._held.close()
 
     @contextlib.contextmanager
     def _client(self) -> Iterator[httpx.Client]:
@@ -96,11 +107,16 @@ class CoordinatorHttp:
             verify = self._tls.connector_context()
         # Neither a proxy from the environment (it would not reach 127.0.0.1 of this machine) nor, for plain http,
         # certificates (20 ms to load) are of use.
+        transport, base_url = self._transport, self.address.http
+        if self.address.socket is not None and transport is None:
+            self._held.close()
+            name = self._held.enter_context(within_limit(self.address.socket))
+            transport, base_url = httpx.HTTPTransport(uds=name), "http://localhost"
         return httpx.Client(
-            base_url=self.address.http,
+            base_url=base_url,
             trust_env=False,
             verify=verify,
-            transport=self._transport,
+            transport=transport,
             # All may lie idle, until the reaper closes them together: httpcore 1.0.9 closes one that is too many,
             # or too old, also when it has given it to a request already, which then waits for nothing.
             limits=httpx.Limits(
@@ -153,8 +169,9 @@ class CoordinatorHttp:
         early), PeerTimeout, PeerRefused.
         """
         timeout = httpx.Timeout(answer_timeout_s, connect=connect_timeout_s)
+        headers = self._authorization()
         try:
-            with self._client() as http, http.stream("POST", path, timeout=timeout) as response:
+            with self._client() as http, http.stream("POST", path, timeout=timeout, headers=headers) as response:
                 if not response.is_success:
                     response.read()
                     raise self._refusal(response)
@@ -173,14 +190,39 @@ class CoordinatorHttp:
     def _attempt(
         self, method: str, path: str, params: Mapping[str, str] | None, body: bytes, timeout_s: float
     ) -> bytes:
+        shown = self._authorization()
+        response = self._request(method, path, params, body, timeout_s, shown)
+        if response.status_code == _UNAUTHORIZED and (newer := self._authorization()) != shown:
+            # The token in the file has been replaced since it was read.
+            response = self._request(method, path, params, body, timeout_s, newer)
+        if response.is_success:
+            return response.content
+        raise self._refusal(response)
+
+    def _authorization(self) -> dict[str, str]:
+        token = self.token.current()
+        return {"Authorization": f"Bearer {token}"} if token else {}
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None,
+        body: bytes,
+        timeout_s: float,
+        headers: dict[str, str],
+    ) -> httpx.Response:
+        if self.address.socket is not None and not self.address.socket.is_socket():
+            # httpcore 1.0.9 leaves the socket open with which it tried.
+            raise NotReached(nobody_at(self.address))
         try:
             with self._client() as http:
-                response = http.request(
+                return http.request(
                     method,
                     path,
                     params=params,
                     content=body or None,
-                    headers={"Content-Type": "application/json"} if body else None,
+                    headers=headers | ({"Content-Type": "application/json"} if body else {}),
                     timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, connect_timeout_s)),
                 )
         except (httpx.ConnectError, httpx.ConnectTimeout) as fault:
@@ -190,9 +232,6 @@ class CoordinatorHttp:
             raise Unanswered(self._silent(timeout_s)) from None
         except httpx.TransportError as broken:
             raise Unanswered(self._broken(broken)) from None
-        if response.is_success:
-            return response.content
-        raise self._refusal(response)
 
     def _not_connected(self, fault: httpx.TransportError) -> PeacefsError:
         of_tls = _tls_fault(fault)

@@ -15,8 +15,9 @@ from peacefs.protocol.values.query_reports import QueryReport
 from peacefs.protocol.values.query_runs import RunStatus
 
 from .addresses import CoordinatorAddress
-from .api import current_user
+from .api import user_of
 from .http import CoordinatorHttp
+from .token_source import TokenSource
 
 S = TypeVar("S")
 
@@ -24,9 +25,11 @@ S = TypeVar("S")
 class CheckpointRuns:
     """Of one cluster. Thread-safe; owns its connections until `close`. Raises classes of `errors`."""
 
-    def __init__(self, address: CoordinatorAddress, user: str | None = None) -> None:
-        self._http = CoordinatorHttp(address)
-        self.user = user or current_user()
+    def __init__(
+        self, address: CoordinatorAddress, user: str | None = None, token: TokenSource | None = None
+    ) -> None:
+        self._http = CoordinatorHttp(address, token=token)
+        self.user = user_of(self._http, user)
 
     def __enter__(self) -> Self:
         return self

@@ -10,11 +10,14 @@ from peacefs.protocol.limits import client_answer_timeout_s, client_patience_s, 
 from peacefs.protocol.messages import Created, CreateFile, Failure, Message, Opened, OpenFile
 from peacefs.protocol.runtime.connection_pool import ConnectionPool
 from peacefs.protocol.runtime.connections import SocketConnection
+from peacefs.protocol.runtime.local_sockets import socket_file
 
 from .addresses import CoordinatorAddress, nobody_at
 from .retry import NotReached, Patience, Unanswered
+from .token_source import TokenSource
 
 M = TypeVar("M", bound=Message)
+_NAME = "the coordinator"
 
 
 class ControlCalls:
@@ -24,10 +27,22 @@ class ControlCalls:
     it is about, or changes nothing. Raises classes of `errors`.
     """
 
-    def __init__(self, address: CoordinatorAddress, connections: ConnectionPool, patience: Patience) -> None:
+    def __init__(
+        self,
+        address: CoordinatorAddress,
+        connections: ConnectionPool,
+        patience: Patience,
+        token: TokenSource | None = None,
+    ) -> None:
+        """`connections` are to no datanode: their hellos show `token`."""
         self._address = address
         self._connections = connections
         self._patience = patience
+        self._token = token
+        where = address.socket
+        self._dialled = (address.host, address.port) if where is None else socket_file(where)
+        #: What the connections that lie idle have shown.
+        self._shown = token.current() if token is not None else ""
 
     def create(self, file: CreateFile) -> Created:
         """Asks leave to write; the name appears only with completion. Raises FileAlreadyExists, ..."""
@@ -42,6 +57,9 @@ class ControlCalls:
         half_s = timeout_s / 2
         return self._patience.ask(lambda: self._attempt(message, half_s), half_s)
 
+    def close(self) -> None:
+        self._connections.close_all()
+
     def _ask(self, message: Message, answer: type[M]) -> M:
         reply = self._patience.ask(lambda: self._attempt(message, client_answer_timeout_s), client_patience_s)
         if not isinstance(reply, answer):
@@ -49,7 +67,8 @@ class ControlCalls:
         return reply
 
     def _attempt(self, message: Message, timeout_s: float) -> Message:
-        connection = self._connected()
+        token = self._token.current() if self._token is not None else ""
+        connection = self._connected(token)
         try:
             connection.send(message, b"", timeout_s)
             reply = connection.receive(timeout_s).message
@@ -59,15 +78,21 @@ class ControlCalls:
         except BaseException:
             self._connections.close(connection)
             raise
-        self._connections.release(connection)
+        if self._shown == token:
+            self._connections.release(connection)
+        else:
+            self._connections.close(connection)
         if isinstance(reply, Failure):
             raise from_wire(reply.code, reply.message, reply.culprit)
         return reply
 
-    def _connected(self) -> SocketConnection:
+    def _connected(self, token: str) -> SocketConnection:
+        """One whose hello has shown this token; those that showed another are closed."""
+        if token != self._shown:
+            while (kept := self._connections.kept(self._dialled, _NAME)) is not None:
+                self._connections.close(kept)
+            self._shown = token
         try:
-            return self._connections.connect(
-                (self._address.host, self._address.port), "the coordinator", COORDINATOR
-            )
+            return self._connections.connect(self._dialled, _NAME, COORDINATOR)
         except (PeerUnreachable, PeerTimeout):
             raise NotReached(nobody_at(self._address)) from None

@@ -15,7 +15,7 @@ from peacefs.protocol.limits import supervised_restarts_default
 from peacefs.protocol.values.supervised_queries import QueryStatus, Supervised
 
 from .addresses import DEFAULT_ADDRESS, parse_address
-from .api import current_user
+from .api import user_of
 from .http import CoordinatorHttp
 
 S = TypeVar("S")
@@ -26,7 +26,7 @@ class SupervisedQueries:
 
     def __init__(self, address: str = DEFAULT_ADDRESS.http, user: str | None = None) -> None:
         self._http = CoordinatorHttp(parse_address(address))
-        self._user = user or current_user()
+        self._user = user_of(self._http, user)
 
     def close(self) -> None:
         self._http.close()

@@ -36,6 +36,9 @@ class PeaceFsspecFileSystem(AbstractFileSystem):  # type: ignore[misc]
     """Storage options: the coordinator's `host` and `port`, which a URL names; `user`; `replication` of new files;
     `tls`, whether all is encrypted, as it is by default with a `ca_file`, the CA to trust.
 
+    `token_file`, which each process reads where it is, or a `token`, which goes wherever the options are sent.
+    Without them PEACEFS_TOKEN_FILE and PEACEFS_TOKEN of each process count.
+
     Instances are cached by fsspec, can be pickled, and may be used after a fork. What fails raises OSError's
     classes. `created` is not known to the cluster.
     """
@@ -49,6 +52,8 @@ class PeaceFsspecFileSystem(AbstractFileSystem):  # type: ignore[misc]
         port: int = coordinator_http_port_default,
         user: str | None = None,
         replication: int | None = None,
+        token: str | None = None,
+        token_file: str | None = None,
         tls: bool | None = None,
         ca_file: str | None = None,
         **options: Any,
@@ -58,6 +63,8 @@ class PeaceFsspecFileSystem(AbstractFileSystem):  # type: ignore[misc]
         self._ca_file = ca_file
         self._user = user
         self._replication = replication
+        self._token = token
+        self._token_file = token_file
         self._files: PeaceFileSystem | None = None
         self._process = 0
 
@@ -66,7 +73,13 @@ class PeaceFsspecFileSystem(AbstractFileSystem):  # type: ignore[misc]
         """The client beneath. A forked process makes its own: connections cannot be shared."""
         if self._files is None or self._process != os.getpid():
             with os_errors():
-                self._files = PeaceFileSystem(self._address.http, self._user, ca_file=self._ca_file)
+                self._files = PeaceFileSystem(
+                    self._address.http,
+                    self._user,
+                    token=self._token,
+                    token_file=self._token_file,
+                    ca_file=self._ca_file,
+                )
                 self._process = os.getpid()
             # Nobody closes a file system of fsspec.
             weakref.finalize(self, _close, self._files, self._process)

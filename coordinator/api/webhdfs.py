@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
+from peacefs.coordinator.authentication.delegation import DelegationTokens
 from peacefs.coordinator.metadata.model import ListPage, RenameMode
 from peacefs.coordinator.namespace.permissions import Access
 from peacefs.coordinator.operations.append import AppendFile
@@ -19,7 +20,9 @@ from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.operations.read import FileLocations
 from peacefs.coordinator.operations.write import CreateFile
 from peacefs.protocol.asgi import App, Receive, Scope, Send, client_host, header
-from peacefs.protocol.errors import PathError
+from peacefs.protocol.callers.caller import Via, caller_of
+from peacefs.protocol.callers.requests import delegation_of
+from peacefs.protocol.errors import PathError, Unsupported
 from peacefs.protocol.limits import list_page_entries
 from peacefs.protocol.request_ids import new_request_id
 from peacefs.protocol.values.trash import home_of, trash_of
@@ -33,8 +36,14 @@ from peacefs.protocol.webhdfs.answers import (
     send_answer,
     send_stream,
 )
+from peacefs.protocol.webhdfs.delegation_requests import (
+    CancelDelegationToken,
+    GetDelegationToken,
+    RenewDelegationToken,
+)
 from peacefs.protocol.webhdfs.query import is_webhdfs
-from peacefs.protocol.webhdfs.redirects import ExtendFile, ReadFile, SumFile, WriteFile, location
+from peacefs.protocol.webhdfs.redirects import ExtendFile, ReadFile, SumFile, Wanted, WriteFile, location
+from peacefs.protocol.webhdfs.request import Request
 from peacefs.protocol.webhdfs.requests import (
     AllowSnapshots,
     Append,
@@ -68,7 +77,6 @@ from peacefs.protocol.webhdfs.requests import (
     Redirected,
     Rename,
     RenameSnapshot,
-    Request,
     SetOwner,
     SetPermission,
     SetQuota,
@@ -101,10 +109,18 @@ Handler = Callable[[Any, Scope], Awaitable[Answer | JsonStream]]
 class WebHdfs:
     """Answers everything under `/webhdfs`; `fallback` answers the rest."""
 
-    def __init__(self, files: Files, fallback: App, new_request_id: Callable[[], str] = new_request_id) -> None:
+    def __init__(
+        self,
+        files: Files,
+        fallback: App,
+        new_request_id: Callable[[], str] = new_request_id,
+        delegation: DelegationTokens | None = None,
+    ) -> None:
+        """Without `delegation` names are believed, and nobody needs such a token."""
         self._files = files
         self._fallback = fallback
         self._new_request_id = new_request_id
+        self._delegation = delegation
         self._server_defaults = json_answer(server_defaults_shape(files.trash.kept_minutes))
         self._handlers: dict[type[Request], Handler] = {
             GetStatus: self._get_status,
@@ -144,6 +160,9 @@ class WebHdfs:
             GetSnapshottableDirectories: self._get_snapshottable_directories,
             GetSnapshots: self._get_snapshots,
             GetSnapshotDiff: self._get_snapshot_diff,
+            GetDelegationToken: self._get_delegation_token,
+            RenewDelegationToken: self._renew_delegation_token,
+            CancelDelegationToken: self._cancel_delegation_token,
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -247,12 +266,12 @@ class WebHdfs:
                 f"Offset={asked.offset} out of the range [0, {ticket.length}); OPEN, path={asked.path}"
             )
         wanted = ReadFile(asked.path, ticket.token, asked.offset, asked.length)
-        return _redirect(asked, location(wanted, scope["scheme"], ticket.http_host, ticket.http_port))
+        return _redirect(asked, scope, wanted, ticket)
 
     async def _get_checksum(self, asked: GetChecksum, scope: Scope) -> Answer:
         ticket = await self._files.reading.open(asked.path, asked.user, client_host(scope), asked.exclude)
         wanted = SumFile(asked.path, ticket.token, ticket.block_bytes)
-        return _redirect(asked, location(wanted, scope["scheme"], ticket.http_host, ticket.http_port))
+        return _redirect(asked, scope, wanted, ticket)
 
     async def _create(self, asked: Create, scope: Scope) -> Answer:
         wanted = CreateFile(
@@ -270,13 +289,13 @@ class WebHdfs:
         )
         ticket = await self._files.writing.create(wanted)
         written = WriteFile(asked.path, ticket.token, ticket.allocated.token, header(scope, b"host") or "")
-        return _redirect(asked, location(written, scope["scheme"], ticket.http_host, ticket.http_port))
+        return _redirect(asked, scope, written, ticket)
 
     async def _append(self, asked: Append, scope: Scope) -> Answer:
         wanted = AppendFile(asked.path, asked.user, client_host(scope), asked.exclude)
         ticket = await self._files.appending.append(wanted)
         extended = ExtendFile(asked.path, ticket.token)
-        return _redirect(asked, location(extended, scope["scheme"], ticket.http_host, ticket.http_port))
+        return _redirect(asked, scope, extended, ticket)
 
     # -- changing ----------------------------------------------------------------------------------
 
@@ -359,6 +378,46 @@ class WebHdfs:
         found = await self._files.snapshots.diff(asked.path, asked.user, asked.older, asked.newer)
         return json_answer(snapshot_diff_shape(asked.path, asked.older, asked.newer, found))
 
+    # -- delegation tokens -------------------------------------------------------------------------
 
-def _redirect(asked: Redirected, url: str) -> Answer:
+    async def _get_delegation_token(self, asked: GetDelegationToken, scope: Scope) -> Answer:
+        caller = caller_of(scope)
+        if self._delegation is None or caller is None:
+            # As HDFS without security: its clients go on without one.
+            return json_answer({"Token": None})
+        token = await self._delegation.give(caller, asked.user, asked.renewer, _service(scope))
+        return json_answer({"Token": {"urlString": token}})
+
+    async def _renew_delegation_token(self, asked: RenewDelegationToken, _scope: Scope) -> Answer:
+        return json_answer({"long": await self._delegation_tokens().renew(asked.user, asked.token)})
+
+    async def _cancel_delegation_token(self, asked: CancelDelegationToken, _scope: Scope) -> Answer:
+        await self._delegation_tokens().cancel(asked.user, asked.token)
+        return empty_answer()
+
+    def _delegation_tokens(self) -> DelegationTokens:
+        if self._delegation is None:
+            raise Unsupported("this coordinator believes names (--authentication simple): it has given no tokens")
+        return self._delegation
+
+
+class _Ticket(Protocol):
+    """Where the data side of an operation is."""
+
+    @property
+    def http_host(self) -> str: ...
+    @property
+    def http_port(self) -> int: ...
+
+
+def _redirect(asked: Redirected, scope: Scope, wanted: Wanted, ticket: _Ticket) -> Answer:
+    caller = caller_of(scope)
+    delegation = delegation_of(scope) if caller is not None and caller.via is Via.DELEGATION else None
+    url = location(wanted, scope["scheme"], ticket.http_host, ticket.http_port, delegation)
     return json_answer({"Location": url}) if asked.direct else empty_answer(307, location=url)
+
+
+def _service(scope: Scope) -> str:
+    """Return this coordinator as Hadoop's client names a token's service: the address that it connected to."""
+    host, port = scope["server"] or ("", None)
+    return f"{host}:{port}" if port is not None else ""

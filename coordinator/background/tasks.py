@@ -14,6 +14,7 @@ import logging
 import time
 from collections.abc import Callable
 
+from peacefs.coordinator.authentication.tokens import Tokens
 from peacefs.coordinator.cluster.core import Cluster, Ticked
 from peacefs.coordinator.cluster.membership import State
 from peacefs.coordinator.cluster.slow_peers import Part, Slowness
@@ -62,11 +63,13 @@ class OwnWork:
         sync_record: Callable[[], None],
         *,
         collect_temporary_hours: float | None,
+        tokens: Tokens | None = None,
     ) -> None:
         """`sync_record` makes the commit record durable, and may take its time.
 
         Temporary files that have been left for so many hours are deleted; None for never.
         """
+        self._tokens = tokens
         self._reader = reader
         self._cluster = cluster
         self._files = files
@@ -98,6 +101,7 @@ class OwnWork:
             self._empty_trash(),
             self._supervise(),
             self._keep_record(),
+            *([self._tokens.keep_tidy()] if self._tokens is not None else []),
         ):
             task = asyncio.create_task(work, context=by_itself)
             task.add_done_callback(ended)

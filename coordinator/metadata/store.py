@@ -14,6 +14,7 @@ Words of the schema:
     pin         the same for a short while, and for nobody to see
     quota       what a directory may hold, and what it holds: kept with every change
     run         the latest run of a query whose checkpoint root a directory is
+    credential  keys, tokens and OAuth2 clients: see `credentials`
 
 Inodes, entries and references are valid from one transaction to another. What is superseded goes at once,
 unless a snapshot shows it: then it is retired, until the last that does has gone. That is the store's business
@@ -48,6 +49,7 @@ from .model import (
     Snapshot,
     Usage,
 )
+from .token_records import TokenRecord, TokenRecords
 
 #: The root directory: it has an inode and no entry. All other inodes are numbers of an epoch from 1 on.
 ROOT: InodeId = 1
@@ -159,6 +161,10 @@ class Reader(ABC):
     @abstractmethod
     def supervised_queries(self) -> list[QueryRecord]:
         """In order of their names."""
+
+    @abstractmethod
+    def token_records(self) -> TokenRecords:
+        """All keys, tokens and OAuth2 clients."""
 
     @abstractmethod
     def at(self, at_tx: int, root: InodeId) -> Reader:
@@ -396,6 +402,13 @@ class Transaction(Reader):
 
     @abstractmethod
     def forget_query(self, name: str) -> None: ...
+
+    @abstractmethod
+    def record_token(self, record: TokenRecord) -> None:
+        """Replaces what was recorded under its key."""
+
+    @abstractmethod
+    def forget_token(self, record: TokenRecord) -> None: ...
 
     @abstractmethod
     def raise_floor(self, floor: ChunkId) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from peacefs.coordinator.api.audit_log import AuditLog, AuditRecord
+from peacefs.protocol.callers.caller import Caller
 from peacefs.protocol.messages import Failure, Message
 from peacefs.protocol.tokens import Signer
 
@@ -15,9 +16,16 @@ class AuditedCalls:
         self._signer = signer
 
     def tell(
-        self, message: Message, reply: Message, host: str | None, *, is_datanode: bool, seconds: float
+        self,
+        message: Message,
+        reply: Message,
+        host: str | None,
+        *,
+        caller: Caller | None = None,
+        is_datanode: bool,
+        seconds: float,
     ) -> None:
-        """Have a call recorded. A call with a token is its user's, whoever brings it."""
+        """Have a call recorded. Of whom is known from its `caller`; else a call with a token is its user's."""
         # What is published at once bears the file within.
         asked = getattr(message, "file", message)
         path, user = getattr(asked, "path", None), getattr(asked, "user", None)
@@ -27,8 +35,12 @@ class AuditedCalls:
             auth = "token"
         elif is_datanode:
             auth = "datanode"
-        permission = getattr(asked, "permission", None)
+        if caller is not None:
+            user, auth = caller.user, caller.via.value
         code = reply.code if isinstance(reply, Failure) else None
+        if code == "Unauthenticated":
+            user, auth = None, "none"
+        permission = getattr(asked, "permission", None)
         self._log.record(
             AuditRecord(
                 user=user,
@@ -39,7 +51,7 @@ class AuditedCalls:
                 destination=None,
                 permission=f"{permission:04o}" if isinstance(permission, int) and permission >= 0 else None,
                 protocol="datanode" if is_datanode else "rpc",
-                allowed=code != "AccessDenied",
+                allowed=code not in ("AccessDenied", "Unauthenticated"),
                 error=code,
                 request_id=getattr(asked, "request_id", "") or None,
                 seconds=seconds,

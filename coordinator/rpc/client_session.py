@@ -1,8 +1,8 @@
 """Clients' framed connections: control calls, which cost a tenth of what they do over REST.
 
 They come to the port for HTTP (`protocol/service/http_server.py` tells them apart by their first byte), so that a
-client needs no other address. A client knows no secret: it may ask what REST lets it ask, and is believed to be
-the user that it names, as there.
+client needs no other address. A client knows no secret: it may ask what REST lets it ask. Who it is says the token
+of its hello, which is looked at with each call; where names are believed, the call itself.
 
 Everything runs on the event loop. A connection has one call under way; what it sends meanwhile waits.
 """
@@ -17,6 +17,7 @@ from collections.abc import Callable, Coroutine, Generator
 from typing import Any, cast
 
 from peacefs.coordinator.operations.files import Files
+from peacefs.protocol.callers.caller import Caller
 from peacefs.protocol.errors import Overloaded, PeacefsError, PeerRefused, PeerTimeout, ProtocolViolation
 from peacefs.protocol.frame_budget import Crowd, FrameBudget
 from peacefs.protocol.frames import FrameReader, encode
@@ -55,9 +56,12 @@ class ClientLinks:
         me: Identity,
         files: Files,
         clock: Callable[[], float] = time.monotonic,
+        authenticate: Callable[[str], Caller] | None = None,
         audited: AuditedCalls | None = None,
     ) -> None:
+        """Without `authenticate`, which raises Unauthenticated, names are believed."""
         self.me = me
+        self.authenticate = authenticate
         self.files = files
         self.clock = clock
         self.audited = audited
@@ -73,6 +77,10 @@ class ClientLinks:
     def link(self) -> ClientLink:
         """What serves a connection that has just come."""
         return ClientLink(self)
+
+    def link_of(self, caller: Caller) -> ClientLink:
+        """The same for one of which it is known whose it is."""
+        return ClientLink(self, caller)
 
     def stop(self) -> None:
         for link in list(self._open):
@@ -110,8 +118,9 @@ class ClientLinks:
 class ClientLink(asyncio.Protocol):
     """One connection."""
 
-    def __init__(self, links: ClientLinks) -> None:
+    def __init__(self, links: ClientLinks, caller: Caller | None = None) -> None:
         self._links = links
+        self._caller = caller
         self._frames = FrameReader(hello_frame_bytes_max)
         self._transport: asyncio.Transport
         self._hello: Generator[Message, Message, Peer] | None = None
@@ -128,7 +137,7 @@ class ClientLink(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         address = transport.get_extra_info("peername")
-        self._host = address[0] if address else None
+        self._host = address[0] if isinstance(address, tuple) else None
         self._links.opened(self)
         self._deadline = asyncio.get_running_loop().call_later(hello_timeout_s, self._close_if_silent)
 
@@ -246,12 +255,21 @@ class ClientLink(asyncio.Protocol):
         assert self._peer is not None
         try:
             links = self._links
-            reply = await answer(links.files, message, self._host, self._peer.name, audited=links.audited)
+            reply = await answer(
+                links.files, message, self._host, self._peer.name, caller=self._who, audited=links.audited
+            )
             self._write(reply, tag)
         finally:
             self._answering = False
             self._links.ended(self)
         self._work()
+
+    def _who(self) -> Caller | None:
+        """Who calls, now: a token may have ended since the last call. Raises Unauthenticated."""
+        if self._caller is not None or self._links.authenticate is None:
+            return self._caller
+        assert self._peer is not None
+        return self._links.authenticate(self._peer.credential)
 
     def _write(self, message: Message, tag: int = 0) -> None:
         """A client that does not read its answers is cut off rather than waited for."""

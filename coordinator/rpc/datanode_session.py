@@ -44,6 +44,7 @@ from peacefs.protocol.messages import (
     ReplicasProven,
     ReportAgain,
     ReportChunks,
+    Trust,
 )
 from peacefs.protocol.seals import Opener, Sealer
 from peacefs.protocol.service.metrics import frames_sent
@@ -82,6 +83,8 @@ class NodeLink(asyncio.Protocol):
         #: As it registered.
         self.process = ""
         self._host: str | None = None
+        #: What it was told last.
+        self._trust: Trust | None = None
 
     # -- the connection ----------------------------------------------------------------------------
 
@@ -258,7 +261,9 @@ class NodeLink(asyncio.Protocol):
             self.write(Done(), tag)
         else:
             self._send_out(server.cluster.heartbeat(now_s, self.name, message))
-            self.write(HeartbeatAck(server.epoch(), server.wall_clock(), server.commit()), tag)
+            trust = server.trust()
+            changed, self._trust = None if trust is self._trust else trust, trust
+            self.write(HeartbeatAck(server.epoch(), server.wall_clock(), server.commit(), changed), tag)
 
     def register(self, message: Register, tag: int) -> None:
         """What the datanode asked for a while ago; it has been silent since, for want of an answer."""
@@ -290,7 +295,8 @@ class NodeLink(asyncio.Protocol):
             message.data_port,
             message.rack,
         )
-        self.write(Registered(server.epoch(), server.wall_clock()), tag)
+        self._trust = server.trust()
+        self.write(Registered(server.epoch(), server.wall_clock(), self._trust), tag)
 
     async def _enrol(self, message: Register, tag: int) -> None:
         """The first registration under an id, which the cluster secret allows: it gets the id."""

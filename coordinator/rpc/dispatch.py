@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
+from typing import TypeVar
 
+from msgspec.structs import replace
+
+from peacefs.coordinator.authentication.leaves import check_bearer_of
 from peacefs.coordinator.operations import write as writing
 from peacefs.coordinator.operations.files import Files
+from peacefs.protocol.callers.caller import Caller
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.ids import NodeId
 from peacefs.protocol.messages import (
@@ -35,6 +41,7 @@ from peacefs.protocol.messages import (
 from .audited_calls import AuditedCalls
 
 log = logging.getLogger("peacefs.coordinator")
+N = TypeVar("N", CreateFile, OpenFile)
 
 _WITH_A_TOKEN = (
     *(AllocateChunk, CompleteFile, KeepChunks, RenewLease, AbandonLease, GetLayout, ReportCorrupt, StateWriteSet),
@@ -45,6 +52,11 @@ CALLS_OF_DATANODES = (*_WITH_A_TOKEN, TakeLease, StreamEnded, StreamsFound)
 CALLS_OF_CLIENTS = (*_WITH_A_TOKEN, CreateFile, PublishFile, OpenFile, FlushFile, StateReads)
 
 
+def believed() -> Caller | None:
+    """Return nobody: the names in messages count."""
+    return None
+
+
 async def answer(
     files: Files,
     message: Message,
@@ -52,17 +64,24 @@ async def answer(
     who: str,
     *,
     link: NodeId | None = None,
+    caller: Callable[[], Caller | None] = believed,
     audited: AuditedCalls | None = None,
 ) -> Message:
     """The reply to a call of `who`, on `host`; raises nothing, for a Failure is a reply too.
 
-    `link` is the datanode over whose link the call came, if it is one: what grants can be pushed over.
+    `link` is the datanode over whose link the call came, if it is one: what grants can be pushed over. `caller`
+    authenticates who calls, or raises.
     """
-    if audited is None:
-        return await _reply(files, message, host, who, link)
     began_s = time.perf_counter()
-    reply = await _reply(files, message, host, who, link)
-    audited.tell(message, reply, host, is_datanode=link is not None, seconds=time.perf_counter() - began_s)
+    who_asks: Caller | None = None
+    try:
+        who_asks = caller()
+        reply = await _reply(files, _in_the_name_of(message, who_asks), host, who, link)
+    except PeacefsError as refusal:
+        reply = Failure(refusal.code, refusal.message)
+    if audited is not None:
+        seconds = time.perf_counter() - began_s
+        audited.tell(message, reply, host, caller=who_asks, is_datanode=link is not None, seconds=seconds)
     return reply
 
 
@@ -80,6 +99,27 @@ async def _reply(files: Files, message: Message, host: str | None, who: str, lin
     except Exception:
         log.exception("a %s of %s failed", type(message).__name__, who)
         return Failure("PeacefsError", "an internal error of the coordinator; its log says more")
+
+
+def _in_the_name_of(message: Message, caller: Caller | None) -> Message:
+    """The message with the user that it is carried out for. Raises AccessDenied where that is another."""
+    if caller is None:
+        return message
+    match message:
+        case CreateFile():
+            return _named(message, caller)
+        case OpenFile():
+            return _named(message, caller)
+        case PublishFile():
+            return replace(message, file=_named(message.file, caller))
+        case _:
+            check_bearer_of(message, caller)
+            return message
+
+
+def _named(message: N, caller: Caller) -> N:
+    user = caller.acting_as(message.user)
+    return message if message.user == user else replace(message, user=user)
 
 
 async def _carry_out(files: Files, message: Message, host: str | None) -> Message:

@@ -41,6 +41,7 @@ from peacefs.protocol.messages import (
     Message,
     Register,
     ReplicateChunk,
+    Trust,
 )
 from peacefs.protocol.service.http_server import listen
 from peacefs.protocol.service.tls import TlsIdentity
@@ -66,14 +67,19 @@ class NodeServer:
         wall_clock: Callable[[], float] = time.time,
         audited: AuditedCalls | None = None,
         commit: Callable[[], int] = lambda: 0,
+        trust: Callable[[], Trust] = Trust,
     ) -> None:
-        """`on_epoch_seen` is told which epoch and commit a datanode has seen; `commit` gives the last durable."""
+        """`on_epoch_seen` is told which epoch and commit a datanode has seen; `commit` gives the last durable.
+
+        `trust` gives what gateways verify their callers with: the same object until it changes.
+        """
         self.me = me
         self.cluster = cluster
         self.clock = clock
         self.wall_clock = wall_clock
         self.audited = audited
         self.epoch = epoch
+        self.trust = trust
         self.on_epoch_seen = on_epoch_seen
         self.commit = commit
         #: Set by the service, which builds Files with this server's `send`.

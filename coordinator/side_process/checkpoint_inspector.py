@@ -6,7 +6,8 @@ Which command that process is, is given from above: the coordinator knows nothin
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -38,7 +39,15 @@ class CheckpointLooks:
         reporting: Reporting,
         timeout_s: float = checkpoint_look_timeout_s,
         patience_s: float = checkpoint_look_patience_s,
+        token_of: Callable[[str], str] = lambda _user: "",
+        ca_file: Path | None = None,
     ) -> None:
+        """`token_of` makes a token for a user, with which the process asks; an empty one where none is wanted.
+
+        Over TLS it trusts `ca_file`.
+        """
+        self._ca_file = "" if ca_file is None else str(ca_file.absolute())
+        self._token_of = token_of
         self._command = command
         self._address = address
         self._fencing = fencing
@@ -75,6 +84,8 @@ class CheckpointLooks:
             "user": user,
             "path": "/" + "/".join(parse_path(path).components),
             "all_below": all_below,
+            "token": self._token_of(user),
+            "ca_file": self._ca_file,
         }
         try:
             said = await self._process.ask(msgspec.json.encode(question))

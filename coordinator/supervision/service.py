@@ -7,19 +7,22 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+import msgspec
+
 from peacefs.coordinator.metadata.model import QueryRecord
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.operations.context import Workplace
 from peacefs.protocol.errors import BadRequest, PeacefsError, ServiceUnready
 from peacefs.protocol.ids import show
 from peacefs.protocol.limits import (
+    run_token_s,
     supervised_arguments_max,
     supervised_command_characters_max,
     supervised_name_characters_max,
     supervised_nodes_max,
     supervised_restarts_max,
 )
-from peacefs.protocol.messages import AgentBeat, AgentOrders
+from peacefs.protocol.messages import AgentBeat, AgentOrders, RunOrder
 from peacefs.protocol.values.supervised_queries import OVER, AgentStatus, QueryStatus, Supervised
 
 from .checkpoint_locality import survey
@@ -46,9 +49,19 @@ class Fence(Protocol):
 
 
 class Supervising:
-    """Used from the event loop only. `address` is the coordinator's for HTTP."""
+    """Used from the event loop only. `address` is the coordinator's for HTTP, `token_of` makes a user's token."""
 
-    def __init__(self, workplace: Workplace, fence: Fence, address: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        workplace: Workplace,
+        fence: Fence,
+        address: Callable[[], str],
+        token_of: Callable[[str, float], str] | None = None,
+    ) -> None:
+        """Without `token_of` names are believed, and runs get none."""
+        self._token_of = token_of
+        #: Of each run that an agent is told of, and until when it is told this one.
+        self._tokens: dict[tuple[str, str], tuple[str, float]] = {}
         self._at = workplace
         self._fence = fence
         self._address = address
@@ -132,7 +145,19 @@ class Supervising:
         orders = [
             order for order in self._core.orders(beat.agent) if self._committed.get(order.query) == order.run
         ]
-        return AgentOrders(self._address(), orders)
+        return AgentOrders(self._address(), [self._with_token(order) for order in orders])
+
+    def _with_token(self, order: RunOrder) -> RunOrder:
+        if self._token_of is None:
+            return order
+        key, now_s = (order.query, order.run), self._at.monotonic()
+        token, until_s = self._tokens.get(key, ("", 0.0))
+        if now_s >= until_s:
+            token = self._token_of(order.user, run_token_s)
+            # One a query: of those before nobody is told any more.
+            self._tokens = {each: made for each, made in self._tokens.items() if each[0] != order.query}
+            self._tokens[key] = token, now_s + run_token_s / 2
+        return msgspec.structs.replace(order, token=token)
 
     # -- in the background ---------------------------------------------------------------------------
 

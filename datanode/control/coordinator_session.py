@@ -60,6 +60,7 @@ from peacefs.protocol.messages import (
     ReportAgain,
     ReportChunks,
     StreamsFound,
+    Trust,
     Usage,
     VerifyChunks,
 )
@@ -84,6 +85,7 @@ class Datanode(Protocol):
     def epoch_seen(self, epoch: int) -> None: ...
     def clock_heard(self, clock_s: float) -> None: ...
     def commit_heard(self, commit: int) -> None: ...
+    def trust_told(self, trust: Trust) -> None: ...
     def granted(self, message: Granted | GrantRefused) -> None: ...
     def streams_found(self, question: AskStreams) -> StreamsFound: ...
     def balance_disks(self, wanted: BalanceDisks) -> DiskBalance: ...
@@ -244,6 +246,7 @@ class CoordinatorLink:
             raise PeerRefused(f"registration was answered by {reply}")
         self._datanode.epoch_seen(reply.epoch)
         self._datanode.clock_heard(reply.clock_s)
+        self._datanode.trust_told(reply.trust)
         self._report(connection)
         with self._state:
             self._registered = self._was_registered = True
@@ -263,6 +266,8 @@ class CoordinatorLink:
         if isinstance(message, HeartbeatAck):
             self._datanode.clock_heard(message.clock_s)
             self._datanode.commit_heard(message.commit)
+            if message.trust is not None:
+                self._datanode.trust_told(message.trust)
             return
         if isinstance(message, ReportAgain):
             raise PeerUnreachable("the coordinator wants a new registration")

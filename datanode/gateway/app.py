@@ -96,6 +96,7 @@ class Gateway:
         bounds: GatewayLimits | None = None,
         check_bearer: CheckBearer = believe_bearer,
     ) -> None:
+        """`check_bearer` raises for a caller to whom the leave in the URL was not given."""
         self._check_bearer = check_bearer
         self._signer = signer
         self._driver = driver
@@ -137,9 +138,9 @@ class Gateway:
         wanted = parse_redirected(scope)
         client = client_of(client_host(scope))
         if isinstance(wanted, WriteFile):
-            return await self._write(wanted, receive, client)
+            return await self._write(wanted, scope, receive, client)
         if isinstance(wanted, ExtendFile):
-            return await self._append(wanted, receive, client)
+            return await self._append(wanted, scope, receive, client)
         async with self._downloads.slot(client, "too many files are being read here"):
             if isinstance(wanted, SumFile):
                 return await self._checksum(wanted, scope, receive)
@@ -148,16 +149,18 @@ class Gateway:
 
     # -- writing -----------------------------------------------------------------------------------
 
-    async def _write(self, wanted: WriteFile, receive: Receive, client: str) -> Answer:
+    async def _write(self, wanted: WriteFile, scope: Scope, receive: Receive, client: str) -> Answer:
         token = self._signer.verify(wanted.token, FileWrite, self._wall_clock())
+        self._check_bearer(scope, token.user)
         stats = await self._received(
             token, receive, client, lambda upload: self._new_file(wanted, upload, token.block_bytes)
         )
         headers = {"location": f"webhdfs://{wanted.namenode}{quote(token.path)}"}
         return empty_answer(201, **headers, **_shortage(stats, token))
 
-    async def _append(self, wanted: ExtendFile, receive: Receive, client: str) -> Answer:
+    async def _append(self, wanted: ExtendFile, scope: Scope, receive: Receive, client: str) -> Answer:
         token = self._signer.verify(wanted.token, FileAppend, self._wall_clock())
+        self._check_bearer(scope, token.user)
         holder = f"{token.user} {uuid.uuid4().hex}"
         take_lease = TakeLease(wanted.token, holder)
         stats = await self._received(

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from peacefs.client.command_line.options import TrashMinutes
+from peacefs.client.command_line.options import Authentication, TrashMinutes
 from peacefs.protocol.limits import (
     coordinator_http_port_default,
     coordinator_node_port_default,
@@ -148,6 +148,7 @@ def coordinator(
             help="How long after its rights were taken away a reader of an open file may go on.",
         ),
     ] = read_token_lifetime_s,
+    authentication: Authentication = None,
     tls_certificate: TlsCertificate = None,
     tls_key: TlsKey = None,
     tls_ca: TlsCa = None,
@@ -184,6 +185,7 @@ def coordinator(
             policy=policy,
             streams_per_node=streams_per_node,
             read_token_lifetime_s=recheck_reads,
+            authentication=authentication,
             look_at_checkpoints=(sys.executable, "-P", "-m", "peacefs.spark_connector.checkpoints.look_process"),
         )
     )

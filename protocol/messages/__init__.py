@@ -51,6 +51,8 @@ from .datanodes import (
     ReplicateChunk,
     ReportAgain,
     ReportChunks,
+    Trust,
+    TrustedKey,
     Usage,
     VerifyChunks,
 )
@@ -164,6 +166,8 @@ __all__ = [
     "StreamsFound",
     "TakeLease",
     "Target",
+    "Trust",
+    "TrustedKey",
     "Usage",
     "VerifyChunks",
     "Welcome",

@@ -76,11 +76,32 @@ class Register(Message, frozen=True):
     proof: bytes = b""
 
 
+class TrustedKey(msgspec.Struct, frozen=True, array_like=True):
+    """The public half of a key that signs callers' tokens. It verifies until `ends_s`; 0: without an end."""
+
+    number: int
+    public: bytes
+    ends_s: float = 0.0
+
+
+class Trust(msgspec.Struct, frozen=True):
+    """All that a gateway needs to verify its callers: it asks nobody.
+
+    Where `is_required` is False names are believed.
+    """
+
+    is_required: bool = False
+    keys: list[TrustedKey] = []
+    #: Ids of tokens that end before their time.
+    revoked: list[str] = []
+
+
 class Registered(Message, frozen=True):
     """The coordinator's epoch, which the datanode remembers, and its clock, by which tokens are judged."""
 
     epoch: int
     clock_s: float = 0.0
+    trust: Trust = Trust()
 
 
 class ReportChunks(Message, frozen=True):
@@ -102,11 +123,15 @@ class Heartbeat(Message, frozen=True):
 
 
 class HeartbeatAck(Message, frozen=True):
-    """Says that the coordinator is there, what its clock shows, and the number of its last durable commit."""
+    """Says that the coordinator is there, what its clock shows, and the number of its last durable commit.
+
+    `trust` is there when it has changed.
+    """
 
     epoch: int
     clock_s: float = 0.0
     commit: int = 0
+    trust: Trust | None = None
 
 
 class ReplicateChunk(Message, frozen=True):

@@ -42,7 +42,10 @@ class AgentBeat(Message, frozen=True):
 
 
 class RunOrder(msgspec.Struct, frozen=True):
-    """A run of a query that is to be: `command` of the agent's list, and the checkpoint's path for this run."""
+    """A run of a query that is to be: `command` of the agent's list, and the checkpoint's path for this run.
+
+    `token` shows the cluster who the run's user is, where it asks; another takes its place long before it ends.
+    """
 
     query: str
     run: str
@@ -50,6 +53,7 @@ class RunOrder(msgspec.Struct, frozen=True):
     command: str
     arguments: list[str]
     location: str
+    token: str = ""
 
 
 class AgentOrders(Message, frozen=True):

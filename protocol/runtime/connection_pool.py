@@ -6,6 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 
 from peacefs.protocol.errors import PeerUnreachable
 from peacefs.protocol.handshake import Identity
@@ -37,13 +38,16 @@ class ConnectionPool:
         idle_max: int = idle_connections_max,
         idle_s_max: float = idle_connection_kept_s,
         local_sockets: bool = True,
+        credential: Callable[[], str] | None = None,
         tls: TlsIdentity | None = None,
     ) -> None:
         """Without `local_sockets` peers of this host are reached by TCP alone, as those of others.
 
+        `credential` gives what each new connection shows: such a pool is for connections to the coordinator.
         With `tls` all that goes over TCP is encrypted.
         """
         self._me = me
+        self._credential = credential
         self._tls = tls
         self._served_here = served_here
         self._clock = clock
@@ -77,7 +81,8 @@ class ConnectionPool:
     def connect(self, address: fx.Address, name: str, role: str = "datanode") -> SocketConnection:
         if (kept := self.kept(address, name)) is not None:
             return kept
-        connection, _peer = open_connection(address, name, self._me, self._tls, role=role)
+        me = self._me if self._credential is None else replace(self._me, credential=self._credential())
+        connection, _peer = open_connection(address, name, me, self._tls, role=role)
         if not self._local_sockets:
             connection.local_address = None
         if self._served_here is not None:

@@ -13,11 +13,16 @@ import os
 import secrets
 import socket
 from collections.abc import Iterator
+from pathlib import Path
+
+from peacefs.protocol.values.admin_socket import within_limit
 
 from .effects import Address
 
 #: In place of a port: the host is then such a name.
 _NO_PORT = -1
+#: The host is then the path of a socket in the file system.
+_IN_FILE_SYSTEM = -2
 
 
 def local_address(name: str) -> Address:
@@ -30,9 +35,15 @@ def named(name: str) -> Address | None:
     return local_address(name) if name else None
 
 
+def socket_file(path: Path) -> Address:
+    """The address of a socket in the file system."""
+    return str(path), _IN_FILE_SYSTEM
+
+
 def show_address(address: Address) -> str:
     """For messages, and as a handshake says whom it means."""
-    return f"its local socket {address[0]}" if address[1] == _NO_PORT else f"{address[0]}:{address[1]}"
+    is_local = address[1] in (_NO_PORT, _IN_FILE_SYSTEM)
+    return f"its local socket {address[0]}" if is_local else f"{address[0]}:{address[1]}"
 
 
 def show_end(ends: tuple[Address, Address] | None, which: int) -> str:
@@ -55,12 +66,16 @@ def listen_locally(backlog: int) -> tuple[socket.socket, str]:
 
 def dial(address: Address, timeout_s: float) -> socket.socket:
     """A connected socket, of either kind. Raises OSError, TimeoutError."""
-    if address[1] != _NO_PORT:
+    if address[1] >= 0:
         return socket.create_connection(address, timeout=timeout_s)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         sock.settimeout(timeout_s)
-        sock.connect(f"\0{address[0]}")
+        if address[1] == _IN_FILE_SYSTEM:
+            with within_limit(Path(address[0])) as name:
+                sock.connect(name)
+        else:
+            sock.connect(f"\0{address[0]}")
     except BaseException:
         sock.close()
         raise

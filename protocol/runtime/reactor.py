@@ -69,6 +69,10 @@ class _Synced(fx.Effect):
     fault: OSError | None
 
 
+def _nobody_hears(_fault: Exception | None) -> None:
+    """The end of a run that has ended already."""
+
+
 _Performer = Callable[[_Run, Any], Any]
 
 
@@ -159,9 +163,15 @@ class Reactor:
                         return
                     effect = steps.send(result)
         except StopIteration:
-            run.ended(None)
+            self._end(run, None)
         except Exception as error:
-            run.ended(error)
+            self._end(run, error)
+
+    @staticmethod
+    def _end(run: _Run, fault: Exception | None) -> None:
+        # Its timer may be due in minutes: until then it keeps the run, which keeps nothing from here on.
+        ended, run.ended, run.effect, run.unsent = run.ended, _nobody_hears, None, None
+        ended(fault)
 
     def _time_out(self, run: _Run, effect: fx.Effect) -> None:
         if not isinstance(effect, fx.Receive | fx.Send):

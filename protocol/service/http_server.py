@@ -103,6 +103,8 @@ class BoundedConfig(uvicorn.Config):
         self.crowd = Crowd()
         #: Makes what serves a connection on which frames come in place of HTTP, where they are served.
         self.framed: Callable[[], asyncio.Protocol] | None = None
+        #: Whether who has connected is let in.
+        self.admits: Callable[[asyncio.BaseTransport], bool] | None = None
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -129,6 +131,9 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        if self.config.admits is not None and not self.config.admits(transport):
+            transport.abort()
+            return
         self.client_address = client_of(self.client[0] if self.client else None)
         if not self.config.crowd.join(self, self.loop.time()):
             transport.abort()
@@ -324,12 +329,16 @@ class Server(uvicorn.Server):
 
 
 def build_server(
-    app: App, framed: Callable[[], asyncio.Protocol] | None = None, tls: TlsIdentity | None = None
+    app: App,
+    framed: Callable[[], asyncio.Protocol] | None = None,
+    admits: Callable[[asyncio.BaseTransport], bool] | None = None,
+    *,
+    tls: TlsIdentity | None = None,
 ) -> Server:
     """A server for `await server.serve(sockets=[listen(...)])`, on a uvloop loop; ends by `should_exit = True`.
 
-    With `framed` a connection whose first byte is that of a frame gets the protocol that this makes.
-    With `tls` all speak TLS first.
+    With `framed` a connection whose first byte is that of a frame gets the protocol that this makes; with `admits`
+    one is closed at once that it does not admit. With `tls` all speak TLS first.
     """
     config = BoundedConfig(
         app,
@@ -348,6 +357,7 @@ def build_server(
         timeout_graceful_shutdown=http_shutdown_grace_s,
     )
     config.framed = framed
+    config.admits = admits
     server = Server(config)
     server.tls = tls
     return server

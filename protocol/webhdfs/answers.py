@@ -20,6 +20,7 @@ from peacefs.protocol.errors import PeacefsError, remote_exception
 log = logging.getLogger("peacefs.webhdfs")
 
 _JSON = b"application/json"
+_UNAUTHORIZED = 401
 _OCTETS = b"application/octet-stream"
 _encode_json = msgspec.json.Encoder().encode
 
@@ -65,7 +66,9 @@ def empty_answer(status: int = 200, **extra: str) -> Answer:
 
 def error_answer(error: PeacefsError, status: int | None = None) -> Answer:
     """The RemoteException for an error, with the error's own status unless HTTP has a better one."""
-    return json_answer(remote_exception(error), status or error.http_status)
+    status = status or error.http_status
+    extra = ((b"www-authenticate", b"Bearer"),) if status == _UNAUTHORIZED else ()
+    return Answer(status, _encode_json(remote_exception(error)), extra)
 
 
 def fault_answer(fault: Exception, scope: Scope) -> Answer:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from peacefs.protocol.asgi import Scope
@@ -17,9 +17,11 @@ from peacefs.protocol.errors import BadRequest, Unsupported
 from peacefs.protocol.limits import replication_default
 from peacefs.protocol.values.account_names import check_account_name
 
+from .delegation_requests import CancelDelegationToken, GetDelegationToken, RenewDelegationToken
 from .query import Query, find_operation, invalid, path_of
+from .request import Request, asker
 
-Reader = Callable[[str, str, Query], "Request"]
+Reader = Callable[[str, str, Query], Request]
 
 #: What HDFS gives when nobody says: files, directories.
 _FILE_PERMISSION: Final = 0o644
@@ -32,18 +34,6 @@ _CREATE_FLAG = re.compile(
 #: HDFS's number for a quota that is not to be set.
 _QUOTA_UNCHANGED: Final = 2**63 - 1
 _FS_ACTION = re.compile("[r-][w-][x-]")
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """Base of all: of which path, and who asks.
-
-    `request_id` is our own client's, given as `requestid`: a change that is asked again under it is done once.
-    """
-
-    path: str
-    user: str
-    request_id: str = field(default="", kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -458,6 +448,7 @@ OPERATIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
         "GETSNAPSHOTDIFF": GetSnapshotDiff.read,
         "GETFILECHECKSUM": GetChecksum.read,
         "OPEN": Open.read,
+        "GETDELEGATIONTOKEN": GetDelegationToken.read,
     },
     "PUT": {
         "CREATE": Create.read,
@@ -473,6 +464,8 @@ OPERATIONS: Final[Mapping[str, Mapping[str, Reader]]] = {
         "DISALLOWSNAPSHOT": _plain(DisallowSnapshots),
         "CREATESNAPSHOT": CreateSnapshot.read,
         "RENAMESNAPSHOT": RenameSnapshot.read,
+        "RENEWDELEGATIONTOKEN": RenewDelegationToken.read,
+        "CANCELDELEGATIONTOKEN": CancelDelegationToken.read,
     },
     "POST": {
         "APPEND": Append.read,
@@ -490,6 +483,6 @@ def parse_request(scope: Scope) -> Request:
     """What an HTTP request asks for. Raises BadRequest, Unsupported or AccessDenied, and nothing else."""
     query = Query(scope["query_string"])
     read = find_operation(scope["method"], query, OPERATIONS)
-    request = read(path_of(scope), query.user(), query)
+    request = read(path_of(scope), asker(scope, query), query)
     request_id = query.text("requestid")
     return request if request_id is None else replace(request, request_id=request_id)

@@ -24,7 +24,7 @@ from typing import Any
 
 import msgspec
 
-from peacefs.client.control.api import CoordinatorApi, current_user
+from peacefs.client.control.api import CoordinatorApi, user_of
 from peacefs.client.control.http import CoordinatorHttp
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.protocol.errors import QueryFailed, StartupError
@@ -141,7 +141,7 @@ class _Demo:
         with LocalCluster(self._directory / "cluster", _DATANODES, port=0) as cluster:
             self._screen.step("cluster", f"{_DATANODES} datanodes in 2 racks, 3 replicas, {cluster.webhdfs_uri}")
             http = CoordinatorHttp(cluster.address)
-            with contextlib.closing(CoordinatorApi(http, current_user())) as coordinator:
+            with contextlib.closing(CoordinatorApi(http, user_of(http, None))) as coordinator:
                 checkpoint = Checkpoint(coordinator, _CHECKPOINT)
                 ordeal = self._run_query(cluster, coordinator, checkpoint)
                 self._screen.step("repair", "waiting until every chunk has its replicas again")

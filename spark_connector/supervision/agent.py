@@ -48,6 +48,7 @@ from .command_list import CommandList, read_command_list, start_of
 from .reconciliation import Key, key_of, reconcile
 from .run_account import Accounts, hide_memory, home_of
 from .run_process import RunProcess
+from .run_tokens import RunTokens
 
 log = logging.getLogger("peacefs.agent")
 
@@ -95,6 +96,10 @@ def run(options: AgentOptions) -> None:
         private_files.make_directory(options.directory)
         private_files.make_directory(logs)
         private_files.mend(options.directory, lambda entry: entry == logs)
+        if os.geteuid() == 0:
+            # Accounts of runs pass through to their directories and tokens, and see no names.
+            options.directory.chmod(0o711)
+        tokens = RunTokens(options.directory.absolute() / "tokens")
     except OSError as error:
         raise StartupError(f"cannot use {options.directory}: {error.strerror}") from None
     stop = threading.Event()
@@ -105,7 +110,7 @@ def run(options: AgentOptions) -> None:
     if tls is not None:
         tls.start_watch()
     try:
-        Agent(options, listed, accounts, logs.absolute(), signer, stop, tls).serve()
+        Agent(options, listed, accounts, logs.absolute(), tokens, signer, stop, tls).serve()
     finally:
         if tls is not None:
             tls.stop_watch()
@@ -120,6 +125,7 @@ class Agent:
         listed: CommandList,
         accounts: Accounts,
         logs: Path,
+        tokens: RunTokens,
         signer: Signer,
         stop: threading.Event,
         tls: TlsIdentity | None = None,
@@ -129,6 +135,7 @@ class Agent:
         self._listed = listed
         self._accounts = accounts
         self._logs = logs
+        self._tokens = tokens
         self._stop = stop
         host = options.host or socket.gethostname()
         self._host = host
@@ -219,6 +226,9 @@ class Agent:
         self._unwanted = set(steps.stop)
         for key in steps.forget:
             del self._ended[key]
+        for order in orders.runs:
+            if key_of(order) in self._running:
+                self._tokens.keep(order, self._accounts.of(order.user))
         for order in steps.start:
             if time.monotonic() - asked_s > agent_answer_timeout_s:
                 # This process was held up; what was answered may not be so any more.
@@ -233,10 +243,12 @@ class Agent:
         try:
             account = self._accounts.of(order.user)
             home = home_of(account, self._logs.parent)
+            shown = dict(self._tokens.keep(order, account))
             ca_file = None if self._tls is None else self._tls.files.ca
-            start = start_of(order, self._listed, coordinator, os.environ, account, home, ca_file)
+            start = start_of(order, self._listed, coordinator, os.environ, account, home, shown, ca_file)
             self._running[key] = RunProcess(start, self._logs / f"{order.query}.{order.run}.log")
         except QueryFailed as fault:
+            self._tokens.drop(key)
             self._ended[key] = RunReport(*key, ended=True, last_words=fault.message)
             return
         log.info("query %s, run %s: %s was started", order.query, order.run, order.command)
@@ -254,6 +266,7 @@ class Agent:
         ended = [key for key, process in self._running.items() if process.status is not None]
         for key in ended:
             process = self._running.pop(key)
+            self._tokens.drop(key)
             self._ended[key] = RunReport(*key, ended=True, status=process.status, last_words=process.last_words())
             log.info("query %s, run %s ended with status %d", *key, process.status)
         return bool(ended)
@@ -265,8 +278,9 @@ class Agent:
                 process.stop(time.monotonic(), run_stop_grace_s)
             self._note_ended()
             time.sleep(_POLL_S)
-        for process in self._running.values():
+        for key, process in self._running.items():
             process.kill()
+            self._tokens.drop(key)
         self._running.clear()
         self._ended.clear()
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 
@@ -104,12 +105,14 @@ def start_of(
     environment: Mapping[str, str],
     account: Account,
     home: Path,
+    credentials: Mapping[str, str] = MappingProxyType({}),
     ca_file: Path | None = None,
 ) -> Start:
     """How an order is carried out. Raise QueryFailed if the list does not allow it.
 
     `environment` is the agent's own, of which little goes on; `home` is the account's. To the cluster it is the
-    user who has registered the query. With the cluster's `ca_file` it speaks TLS.
+    user who has registered the query: by name, and where it asks by what `credentials` say. With the cluster's
+    `ca_file` it speaks TLS.
     """
     command = listed.commands.get(order.command)
     if command is None or (order.arguments and not command.extra_arguments):
@@ -133,6 +136,7 @@ def start_of(
             **trusted,
             **command.environment,
             **variables,
+            **credentials,
             "HADOOP_USER_NAME": order.user,
         },
         account,

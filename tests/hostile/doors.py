@@ -8,13 +8,17 @@ from __future__ import annotations
 import contextlib
 import random
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from support.spoken_link import told_by
+
 from peacefs.protocol.frames import FrameReader, encode
-from peacefs.protocol.handshake import Identity, connecting
-from peacefs.protocol.messages import Message
+from peacefs.protocol.handshake import COORDINATOR, Identity, connecting
+from peacefs.protocol.messages import Message, Target, Welcome
 from peacefs.protocol.runtime.connections import open_connection
+from peacefs.protocol.seals import Opener, Sealer
 from peacefs.protocol.tokens import Signer
 
 _PATIENCE_S = 10.0
@@ -29,6 +33,9 @@ class Door:
     port: int | None
     serves_http: bool
     serves_frames: bool
+    #: Who answers there.
+    role: str
+    node: str
 
 
 def connect(door: Door) -> socket.socket:
@@ -46,14 +53,17 @@ def doors_of(cluster: Any) -> list[Door]:
     coordinator, datanode = cluster.coordinator.readiness, cluster.datanodes[0].readiness
     host = coordinator.http_host
     stranger = Identity("", "client", "a stranger", None)
-    connection, peer = open_connection((datanode.http_host, datanode.data_port), "datanode", stranger)
+    connection, _peer = open_connection((datanode.http_host, datanode.data_port), datanode.node, stranger)
     connection.close()
+    assert connection.local_address is not None
+    names = (COORDINATOR, COORDINATOR)
+    node = ("datanode", datanode.node)
     return [
-        Door("coordinator HTTP", host, coordinator.http_port, True, True),
-        Door("coordinator nodes", coordinator.node_host, coordinator.node_port, False, True),
-        Door("datanode HTTP", datanode.http_host, datanode.http_port, True, False),
-        Door("datanode data", datanode.http_host, datanode.data_port, False, True),
-        Door("datanode local socket", peer.local_socket, None, False, True),
+        Door("coordinator HTTP", host, coordinator.http_port, True, True, *names),
+        Door("coordinator nodes", coordinator.node_host, coordinator.node_port, False, True, *names),
+        Door("datanode HTTP", datanode.http_host, datanode.http_port, True, False, *node),
+        Door("datanode data", datanode.http_host, datanode.data_port, False, True, *node),
+        Door("datanode local socket", connection.local_address[0], None, False, True, *node),
     ]
 
 
@@ -80,21 +90,38 @@ def _pieces(data: bytes, rng: random.Random) -> list[bytes]:
     return [data[:cut], data[cut:]]
 
 
-def say_hello(connection: socket.socket, role: str, signer: Signer | None) -> bool:
-    """The handshake of a client, or of a service that knows the secret; False where it is not let in."""
+def say_hello(
+    connection: socket.socket, door: Door, role: str, signer: Signer | None
+) -> Callable[[bytes], bytes] | None:
+    """The handshake of a client, or of a service that knows the secret; None where it is not let in.
+
+    Gives what makes of bytes those that the other side takes: sealed, if it takes no others.
+    """
     reader = FrameReader()
-    talk = connecting(Identity("", role, "dn-hostile", signer), b"h" * 16)
+
+    def heard() -> Message:
+        while (frame := reader.next()) is None:
+            received = connection.recv(1 << 16)
+            if not received:
+                raise ConnectionError("it has hung up")
+            reader.take(received)
+        return frame.message
+
+    address = f"{door.host}:{door.port}"
+    talk = connecting(
+        Identity("", role, "dn-hostile", signer), b"h" * 16, target=Target(door.role, door.node, address, address)
+    )
     try:
-        message: Message = next(talk)
-        while True:
-            connection.sendall(encode(message))
-            while (frame := reader.next()) is None:
-                received = connection.recv(1 << 16)
-                if not received:
-                    return False
-                reader.take(received)
-            message = talk.send(frame.message)
-    except StopIteration:
-        return True
+        connection.sendall(encode(next(talk)))
+        peer = told_by(talk, heard())
+        connection.sendall(encode(peer.last_word))
+        if (keys := peer.frame_keys) is not None:
+            reader.opener = Opener(keys.receiving)
+        if not isinstance(heard(), Welcome):
+            return None
     except Exception:
-        return False
+        return None
+    if keys is None:
+        return lambda data: data
+    sealer = Sealer(keys.sending)
+    return lambda data: b"".join(sealer.seal(data))

@@ -19,7 +19,7 @@ from hostile.watch import Watch
 from simulation.seeds import seeds
 
 from peacefs.client.local_cluster.cluster import LocalCluster
-from peacefs.protocol.secret import read_secret
+from peacefs.protocol.secret import read_secrets
 from peacefs.protocol.tokens import Signer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
@@ -56,7 +56,8 @@ def test_hostile_client_after_its_handshake_harms_no_service(cluster: LocalClust
 
     def each(rng: random.Random) -> None:
         connection = connect(door)
-        admitted.append(say_hello(connection, "client", None))
+        as_agreed = say_hello(connection, door, "client", None)
+        admitted.append(as_agreed is not None)
         throw(connection, after_the_handshake(rng), rng)
 
     play(seed, f"client at {name}", _TIMES, each)
@@ -71,13 +72,16 @@ def test_hostile_service_that_knows_the_secret_crashes_no_service(
 ) -> None:
     """What it says may be believed; that it is nonsense must do no more than end its connection."""
     watch, door = Watch(cluster), door_of(cluster, name)
-    signer = Signer(read_secret(cluster.directory / "coordinator" / "cluster.secret"))
+    signer = Signer(*read_secrets(cluster.directory / "coordinator" / "cluster.secret"))
     admitted: list[bool] = []
 
     def each(rng: random.Random) -> None:
         connection = connect(door)
-        admitted.append(say_hello(connection, rng.choice(("datanode", "agent")), signer))
-        throw(connection, after_the_handshake(rng), rng)
+        as_agreed = say_hello(connection, door, rng.choice(("datanode", "agent")), signer)
+        admitted.append(as_agreed is not None)
+        data = after_the_handshake(rng)
+        # Now and then what nobody who knows the secret has sealed.
+        throw(connection, as_agreed(data) if as_agreed is not None and rng.random() < 0.8 else data, rng)
 
     play(seed, f"service at {name}", _TIMES, each)
     assert all(admitted), "the handshake is not the one that services have"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import socket
@@ -138,6 +139,23 @@ def test_connections_beyond_the_limit_are_told_why_and_closed(cluster, until):
     until(admitted, "a connection that ends makes room for another")
     for connection in kept:
         connection.close()
+    server.stop()
+
+
+def test_nothing_is_kept_of_connections_that_have_ended_however_long_they_might_have_been_silent(cluster, until):
+    """Whoever connects, greets and hangs up again and again would else fill the memory."""
+
+    def kept_closed():
+        gc.collect()
+        return sum(isinstance(each, SocketConnection) and each.is_closed for each in gc.get_objects())
+
+    server = server_like(cluster.nodes[0])
+    before = kept_closed()
+    service = Identity("test-cluster", "datanode", "n1", Signer(b"a secret of the tests"))
+    for me in (Identity("test-cluster", "client", "test", None), service):
+        for _ in range(10):
+            open_connection(server.address, "n0", me)[0].close()
+    until(lambda: kept_closed() <= before + 1, "nothing is kept of them")
     server.stop()
 
 

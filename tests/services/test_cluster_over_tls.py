@@ -120,6 +120,10 @@ class TestClients:
         with fsspec.open(url, ca_file=str(cluster.ca_file)) as source:
             assert source.read() == content(300_000)
 
+    def test_checkpoints_are_looked_at_by_the_process_beside_the_coordinator(self, http):
+        answer = http.get("/v1/checkpoints", params={"path": "/", "user": "ann"})
+        assert (answer.status_code, answer.json()) == (200, {"checkpoints": []})
+
     def test_metrics_say_how_long_the_certificate_lasts(self, cluster, http):
         for member in cluster.members:
             said = http.get(f"https://127.0.0.1:{member.readiness.http_port}/metrics").text

@@ -65,7 +65,7 @@ def test_commits_lost_from_the_log_keep_the_coordinator_from_starting_until_that
         cluster.coordinator.kill()
         whole = log.read_bytes()
         end = live_bytes(whole)
-        image = {path.name: path.read_bytes() for path in store.iterdir()}
+        image = {path.name: path.read_bytes() for path in store.iterdir() if path.is_file()}
         damages = [whole[: randomly.randrange(end)], b""]
         for _ in range(2):
             flipped = bytearray(whole)
@@ -116,7 +116,7 @@ def test_commits_that_only_datanodes_remember_stop_all_changes_until_that_is_acc
         store = cluster.directory / "coordinator"
         files.write("/before", _DATA, replication=1)
         cluster.coordinator.kill()
-        older = {path.name: path.read_bytes() for path in store.iterdir()}
+        older = {path.name: path.read_bytes() for path in store.iterdir() if path.is_file()}
         cluster.restart(cluster.coordinator)
         wait_until(lambda: bool(status(cluster)["ready"]), "the coordinator is ready")
         files.write("/after", _DATA, replication=1)

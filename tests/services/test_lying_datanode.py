@@ -13,8 +13,9 @@ from support.waiting import wait_until
 
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
+from peacefs.protocol.credentials import Credential
 from peacefs.protocol.errors import PeerError
-from peacefs.protocol.handshake import Identity
+from peacefs.protocol.handshake import COORDINATOR, Identity
 from peacefs.protocol.limits import MIB
 from peacefs.protocol.messages import (
     Heartbeat,
@@ -29,7 +30,7 @@ from peacefs.protocol.messages import (
     Usage,
 )
 from peacefs.protocol.runtime.connections import SocketConnection, open_connection
-from peacefs.protocol.secret import read_secret
+from peacefs.protocol.secret import read_secrets
 from peacefs.protocol.tokens import Signer
 
 _USAGE = Usage(1 << 50, 0, 1 << 50)
@@ -40,12 +41,15 @@ class Liar:
 
     def __init__(self, cluster: LocalCluster, name: str, claims: list[Replica]) -> None:
         readiness = cluster.coordinator.readiness
-        secret = read_secret(cluster.directory / "coordinator" / "cluster.secret")
-        me = Identity("", "datanode", name, Signer(secret))
+        secrets = read_secrets(cluster.directory / "coordinator" / "cluster.secret")
+        me = Identity("", "datanode", name, Signer(*secrets))
         self._connection: SocketConnection
-        self._connection, _peer = open_connection(
-            (readiness.node_host, readiness.node_port), "the coordinator", me
+        self._connection, peer = open_connection(
+            (readiness.node_host, readiness.node_port), "the coordinator", me, role=COORDINATOR
         )
+        credential = Credential.make()
+        self._key = credential.public_key
+        self._proof = credential.sign_registration(name, peer.transcript)
         self._name = name
         self._claims = claims
         self._over = threading.Event()
@@ -55,7 +59,8 @@ class Liar:
 
     def _live(self) -> None:
         with contextlib.suppress(PeerError):
-            self._send(Register(self._name, "127.0.0.1", 1, "127.0.0.1", 1, f"/{self._name}", _USAGE))
+            shown = {"public_key": self._key, "proof": self._proof}
+            self._send(Register(self._name, "127.0.0.1", 1, "127.0.0.1", 1, f"/{self._name}", _USAGE, **shown))
             self._receive_until(Registered)
             self._send(ReportChunks(self._claims, last=True))
             while not self._over.wait(0.2):

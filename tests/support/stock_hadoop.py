@@ -18,8 +18,8 @@ from peacefs.spark_connector.java import find_java, java_environment
 class Hadoop:
     """A JVM with Hadoop's classes, and its clients for one cluster."""
 
-    def __init__(self, uri: str, settings: Mapping[str, str]) -> None:
-        self.gateway = pyspark_gateway.launch_gateway()  # type: ignore[no-untyped-call]
+    def __init__(self, gateway: Any, uri: str, settings: Mapping[str, str]) -> None:
+        self.gateway = gateway
         self.jvm = self.gateway.jvm
         self.fs_package = self.jvm.org.apache.hadoop.fs
         self.conf = self.jvm.org.apache.hadoop.conf.Configuration()
@@ -73,9 +73,12 @@ def running_hadoop(uri: str, java_directory: Path, settings: Mapping[str, str] |
             patch.setenv(name, value)
         # A Spark session of an earlier test has py4j ask its own JVM about our JVM's exceptions.
         patch.setattr(java_gateway, "get_return_value", py4j_protocol.get_return_value)
-        hadoop = Hadoop(uri, settings or {})
-        yield hadoop
-    hadoop.fs.close()
-    hadoop.gateway.shutdown()
-    hadoop.gateway.proc.stdin.close()
-    hadoop.gateway.proc.wait(20)
+        gateway = pyspark_gateway.launch_gateway()  # type: ignore[no-untyped-call]
+        try:
+            hadoop = Hadoop(gateway, uri, settings or {})
+            yield hadoop
+            hadoop.fs.close()
+        finally:
+            gateway.shutdown()
+            gateway.proc.stdin.close()
+            gateway.proc.wait(20)

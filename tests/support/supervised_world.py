@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,10 +66,12 @@ class World:
 
     @classmethod
     @contextmanager
-    def running(cls, directory: Path) -> Iterator[World]:
+    def running(cls, directory: Path, coordinator_options: Sequence[str] = ()) -> Iterator[World]:
         """Nothing of it is left afterwards."""
         pipe = os.pipe()
-        with LocalCluster(directory / "c", datanodes=2, port=0) as cluster:
+        with LocalCluster(
+            directory / "c", datanodes=2, port=0, coordinator_options=coordinator_options
+        ) as cluster:
             world = cls(cluster, directory, pipe, {})
             try:
                 yield world

@@ -15,10 +15,16 @@ py4j_protocol = pytest.importorskip("py4j.protocol")
 
 from support.stock_hadoop import Hadoop, running_hadoop  # noqa: E402
 
+from peacefs.client.control.token_administration import TokenAdministration  # noqa: E402
 from peacefs.client.filesystem import PeaceFileSystem  # noqa: E402
 from peacefs.client.local_cluster.cluster import LocalCluster  # noqa: E402
 from peacefs.protocol.service.trial_certificates import TrialAuthority  # noqa: E402
-from peacefs.spark_connector.session import truststore_settings  # noqa: E402
+from peacefs.spark_connector.session import (  # noqa: E402
+    OAuth2Client,
+    as_dict,
+    credential_settings,
+    truststore_settings,
+)
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster]
 MIB = 1 << 20
@@ -119,3 +125,40 @@ def test_settings_are_printed_with_the_certificates(tmp_path):
     ).stdout
     assert "node1, localhost, 10.0.0.1" in shown
     assert "30 days left" in shown
+
+
+class TestTokens:
+    """Who asks shows a token, which Hadoop's own client fetches: over TLS, too."""
+
+    @pytest.fixture(scope="class")
+    def asking(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+        directory = tmp_path_factory.mktemp("asking")
+        options = ["--authentication=token"]
+        with LocalCluster(directory, datanodes=2, port=0, coordinator_options=options, tls=True) as cluster:
+            yield cluster
+
+    def test_swebhdfs_client_fetches_its_tokens_over_tls(self, asking, tmp_path, monkeypatch):
+        with TokenAdministration(f"unix:{asking.directory}") as administration:
+            made = administration.create_client("etl", 3600)
+        assert asking.truststore is not None
+        store = str(asking.truststore)
+        table = as_dict(credential_settings(asking.http_address, OAuth2Client(made.id, made.secret), store))
+        shown = {key.removeprefix("spark.hadoop."): value for key, value in table.items()}
+        # Spark gives these to the JVMs of its driver and its executors.
+        monkeypatch.setenv("JDK_JAVA_OPTIONS", table["spark.driver.defaultJavaOptions"])
+        data = random.Random(5).randbytes(3 * MIB)
+        with running_hadoop(asking.webhdfs_uri, tmp_path, trust(asking.truststore) | shown) as hadoop:
+            hadoop.write("/user/etl/data", data)
+            assert hadoop.read("/user/etl/data") == data
+            assert hadoop.fs.getFileStatus(hadoop.path("/user/etl/data")).getOwner() == "etl"
+
+    def test_our_client_shows_its_token_over_tls_alone(self, asking, monkeypatch):
+        with TokenAdministration(f"unix:{asking.directory}") as administration:
+            token = administration.create("ann", 3600).token
+        with PeaceFileSystem(asking.http_address, ca_file=asking.ca_file, token=token) as files:
+            files.write("/user/ann/notes", b"over TLS")
+            assert files.read("/user/ann/notes") == b"over TLS"
+            assert files.status("/user/ann/notes").owner == "ann"
+        monkeypatch.setenv("PEACEFS_CA_FILE", str(asking.ca_file))
+        with PeaceFileSystem(f"unix:{asking.directory}") as administrators:
+            assert administrators.read("/user/ann/notes") == b"over TLS"

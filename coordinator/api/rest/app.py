@@ -30,14 +30,13 @@ from peacefs.protocol.limits import (
     schedule_body_bytes_max,
 )
 from peacefs.protocol.service.metrics import CONTENT_TYPE, exposition
-from peacefs.protocol.webhdfs.query import NOBODY
 
 from .body_limit import BodyLimit
 from .docs_page import add_docs_page
 from .files import file_routes
 from .network import network_routes, probing_routes
 from .openapi import complete_description
-from .rest_access import superusers_only
+from .rest_access import User, superusers_only
 from .schedule import schedule_routes
 from .status import datanode_routes, status_routes
 from .trees import tree_routes
@@ -73,9 +72,7 @@ def build_rest(
     inspecting = asyncio.Lock()
 
     @app.get("/v1/fsck", responses={200: {"description": "An FsckPage; the walk goes on with its `after`."}})
-    async def fsck(
-        path: str = "/", after: str | None = None, every_file: bool = False, user: str = NOBODY
-    ) -> Response:
+    async def fsck(user: User, path: str = "/", after: str | None = None, every_file: bool = False) -> Response:
         """For whoever may list the directories and read the files."""
         # One at a time: however many ask, other requests get most of the event loop.
         async with inspecting:

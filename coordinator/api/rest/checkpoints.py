@@ -13,9 +13,9 @@ from peacefs.coordinator.operations.query_runs import Fencing
 from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import BadRequest
 from peacefs.protocol.values.query_reports import QueryReport
-from peacefs.protocol.webhdfs.query import NOBODY
 
 from .common import Body
+from .rest_access import User, named_user
 
 
 class BeginRunBody(Body):
@@ -43,21 +43,22 @@ def add_checkpoint_routes(app: FastAPI, fencing: Fencing, reporting: Reporting) 
     """Adds `/v1/checkpoints/...` to the application."""
 
     @app.post("/v1/checkpoints/runs", responses={200: {"description": "The RunStatus of the new run."}})
-    async def begin(body: BeginRunBody) -> Response:
+    async def begin(body: BeginRunBody, request: Request) -> Response:
         """Makes the caller the one writer of a checkpoint root: writes of earlier runs are refused from now on.
 
         The root is made if it is not there. Whatever is done below the answer's `location` is done to the root.
         """
-        return _json(await fencing.begin(body.path, body.user, body.host, body.pid, body.request_id))
+        user = named_user(request, body.user)
+        return _json(await fencing.begin(body.path, user, body.host, body.pid, body.request_id))
 
     @app.post("/v1/checkpoints/runs/end")
-    async def end(body: EndRunBody) -> dict[str, str]:
+    async def end(body: EndRunBody, request: Request) -> dict[str, str]:
         """Says that a run is over. It stays the latest: nobody else may write until another is begun."""
-        await fencing.end(body.location, body.user, body.request_id)
+        await fencing.end(body.location, named_user(request, body.user), body.request_id)
         return {}
 
     @app.get("/v1/checkpoints/runs", responses={200: {"description": "The latest RunStatus of each root."}})
-    async def latest(path: str = "/", user: str = NOBODY) -> Response:
+    async def latest(user: User, path: str = "/") -> Response:
         """The latest run of every checkpoint root at or below a path."""
         return _json({"runs": await fencing.latest(path, user)})
 
@@ -68,11 +69,11 @@ def add_checkpoint_routes(app: FastAPI, fencing: Fencing, reporting: Reporting) 
             said = msgspec.json.decode(await request.body(), type=QueryReport)
         except UNREADABLE as error:
             raise BadRequest(f"the body is no QueryReport: {error}") from None
-        reporting.report(said)
+        reporting.report(msgspec.structs.replace(said, user=named_user(request, said.user)))
         return {}
 
     @app.get("/v1/checkpoints/reports", responses={200: {"description": "The last QueryReport of each root."}})
-    async def reports(path: str = "/", user: str = NOBODY) -> Response:
+    async def reports(user: User, path: str = "/") -> Response:
         """The last report of every checkpoint root at or below a path."""
         return _json({"reports": reporting.below(path, user)})
 

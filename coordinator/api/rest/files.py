@@ -11,8 +11,10 @@ import msgspec
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
+from peacefs.coordinator.authentication.leaves import check_bearer_of
 from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.operations.write import CreateFile
+from peacefs.protocol.callers.caller import caller_of
 from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import BadRequest
 from peacefs.protocol.limits import concat_sources_max
@@ -30,6 +32,7 @@ from peacefs.protocol.messages import (
 )
 
 from .common import Body
+from .rest_access import named_user
 
 M = TypeVar("M", bound=Message)
 
@@ -86,22 +89,29 @@ def file_routes(files: Files) -> APIRouter:
 
     @router.post("/create")
     async def create(body: CreateBody, request: Request) -> Response:
-        wanted = CreateFile(**body.model_dump(), client_host=_client_host(request))
+        wanted = CreateFile(
+            **body.model_dump(exclude={"user"}),
+            user=named_user(request, body.user),
+            client_host=_client_host(request),
+        )
         ticket = await files.writing.create(wanted)
         return _json({"token": ticket.token, "allocated": ticket.allocated})
 
     @router.post("/extend")
     async def extend(body: ExtendBody, request: Request) -> Response:
-        return _json(await files.appending.extend(body.path, body.user, body.holder, _client_host(request)))
+        user = named_user(request, body.user)
+        return _json(await files.appending.extend(body.path, user, body.holder, _client_host(request)))
 
     @router.post("/truncate")
-    async def truncate(body: TruncateBody) -> Response:
-        done = await files.reshaping.truncate(body.path, body.length, body.user, body.request_id)
+    async def truncate(body: TruncateBody, request: Request) -> Response:
+        user = named_user(request, body.user)
+        done = await files.reshaping.truncate(body.path, body.length, user, body.request_id)
         return _json({"boolean": done})
 
     @router.post("/concat")
-    async def concat(body: ConcatBody) -> Response:
-        await files.reshaping.concat(body.target, body.sources, body.user, body.request_id)
+    async def concat(body: ConcatBody, request: Request) -> Response:
+        user = named_user(request, body.user)
+        await files.reshaping.concat(body.target, body.sources, user, body.request_id)
         return _json({})
 
     @router.post("/renew", openapi_extra=_documented(RenewLease))
@@ -118,7 +128,8 @@ def file_routes(files: Files) -> APIRouter:
 
     @router.post("/open")
     async def open_file(body: OpenBody, request: Request) -> Response:
-        token, layout, found = await files.reading.open_direct(body.path, body.user, _client_host(request))
+        user = named_user(request, body.user)
+        token, layout, found = await files.reading.open_direct(body.path, user, _client_host(request))
         status = {"length": found.length, "modified_ms": found.modified_ms, "replication": found.replication}
         return _json({"token": token, "layout": layout, "status": status})
 
@@ -136,9 +147,9 @@ def file_routes(files: Files) -> APIRouter:
         return _json(await files.writing.flush(await _message(request, FlushFile), _client_host(request)))
 
     @router.post("/recover-lease")
-    async def recover_lease(body: OpenBody) -> Response:
+    async def recover_lease(body: OpenBody, request: Request) -> Response:
         """Ends the lease of a writer that is dead, as HDFS's recoverLease; one that lives can write no more."""
-        return _json({"boolean": await files.appending.recover_lease(body.path, body.user)})
+        return _json({"boolean": await files.appending.recover_lease(body.path, named_user(request, body.user))})
 
     @router.post("/layout", openapi_extra=_documented(GetLayout))
     async def layout(request: Request) -> Response:
@@ -162,9 +173,11 @@ def _client_host(request: Request) -> str | None:
 
 async def _message(request: Request, kind: type[M]) -> M:
     try:
-        return msgspec.json.decode(await request.body(), type=kind)
+        message = msgspec.json.decode(await request.body(), type=kind)
     except UNREADABLE as error:
         raise BadRequest(f"the body is no {kind.__name__}: {error}") from None
+    check_bearer_of(message, caller_of(request.scope))
+    return message
 
 
 def _json(content: Any) -> Response:

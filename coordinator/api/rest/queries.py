@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
-from fastapi import FastAPI, Response
+from fastapi import FastAPI, Request, Response
 from pydantic import Field
 
 from peacefs.coordinator.metadata.model import QueryRecord
 from peacefs.coordinator.supervision.service import Supervising
 from peacefs.protocol.limits import supervised_restarts_default
-from peacefs.protocol.webhdfs.query import NOBODY
 
 from .common import Body
+from .rest_access import User, named_user
 
 
 class QueryBody(Body):
@@ -44,11 +44,11 @@ def add_query_routes(app: FastAPI, supervising: Supervising) -> None:
         return _json(supervising.status(name))
 
     @app.post("/v1/queries", responses={200: {"description": "The new query's QueryStatus."}})
-    async def register(body: QueryBody) -> Response:
+    async def register(body: QueryBody, request: Request) -> Response:
         """Durable when it is answered. In place of a query of this name that is over."""
         record = QueryRecord(
             name=body.name,
-            user=body.user,
+            user=named_user(request, body.user),
             is_superuser=False,
             command=tuple(body.command),
             checkpoint=body.checkpoint,
@@ -60,11 +60,11 @@ def add_query_routes(app: FastAPI, supervising: Supervising) -> None:
     @app.post(
         "/v1/queries/{name}/stop", responses={200: {"description": "Its QueryStatus, on the way to stopped."}}
     )
-    async def stop(name: str, user: str = NOBODY) -> Response:
+    async def stop(name: str, user: User) -> Response:
         return _json(await supervising.stop(name, user))
 
     @app.delete("/v1/queries/{name}", status_code=204)
-    async def forget(name: str, user: str = NOBODY) -> None:
+    async def forget(name: str, user: User) -> None:
         """Of a query that is over."""
         await supervising.forget(name, user)
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 import dataclasses
 from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field, Strict
 
 from peacefs.coordinator.operations.files import Files
 from peacefs.protocol.limits import exchange_pairs_max
 
 from .common import Body
+from .rest_access import named_user
 
 
 class RestoreBody(Body):
@@ -66,22 +67,26 @@ def tree_routes(files: Files) -> APIRouter:
     router = APIRouter(prefix="/v1")
 
     @router.post("/copies")
-    async def copy(body: CopyBody) -> CopiedTree:
+    async def copy(body: CopyBody, request: Request) -> CopiedTree:
         """Atomic, and of one moment, however long it takes: about a second for 10,000 files."""
         copied = await files.copying.copy(
-            body.source, body.target, body.user, preserve=body.preserve, request_id=body.request_id
+            body.source,
+            body.target,
+            named_user(request, body.user),
+            preserve=body.preserve,
+            request_id=body.request_id,
         )
         return CopiedTree(**dataclasses.asdict(copied))
 
     @router.post("/snapshots/restore")
-    async def restore(body: RestoreBody) -> dict[str, str]:
-        await files.snapshots.restore(body.path, body.user, body.snapshot, body.request_id)
+    async def restore(body: RestoreBody, request: Request) -> dict[str, str]:
+        await files.snapshots.restore(body.path, named_user(request, body.user), body.snapshot, body.request_id)
         return {}
 
     @router.post("/exchanges")
-    async def exchange(body: ExchangeBody) -> dict[str, str]:
+    async def exchange(body: ExchangeBody, request: Request) -> dict[str, str]:
         """Each name then names what the other of its pair did, files or trees; one commit."""
-        await files.names.exchange(body.pairs, body.user, body.request_id)
+        await files.names.exchange(body.pairs, named_user(request, body.user), body.request_id)
         return {}
 
     return router

@@ -30,10 +30,12 @@ from peacefs.coordinator.metadata.model import (
     Usage,
 )
 from peacefs.coordinator.metadata.store import ROOT, Reader
+from peacefs.coordinator.metadata.token_records import TokenRecords
 from peacefs.protocol.ids import ChunkId, NodeId
 from peacefs.protocol.values.supervised_queries import Phase
 
 from .schema import DIRECTORY_KIND, FILE_KIND, FLOOR_HELD_FOR_LOST_COMMITS, LIVE
+from .token_records import read_token_records
 
 _KINDS = {FILE_KIND: Kind.FILE, DIRECTORY_KIND: Kind.DIRECTORY}
 
@@ -297,6 +299,9 @@ class SqliteReader(Reader):
 
     def supervised_queries(self) -> list[QueryRecord]:
         return [_query(row) for row in self._execute(_SUPERVISED_QUERIES).fetchall()]
+
+    def token_records(self) -> TokenRecords:
+        return read_token_records(self._execute)
 
     def at(self, at_tx: int, root: InodeId) -> Reader:
         return PastReader(self._connection, self.view(), at_tx, root)

@@ -143,6 +143,26 @@ _CREDENTIALS = (
         WITHOUT ROWID""",
 )
 
+_TOKENS = (
+    # The public halves of keys that sign tokens; no private one is ever here. `ends_ms` is NULL while one signs.
+    """CREATE TABLE token_key (
+        number INTEGER PRIMARY KEY, public BLOB NOT NULL, made_ms INTEGER NOT NULL, ends_ms INTEGER)""",
+    # Tokens that an administrator made: to be listed, and revoked. The tokens themselves are not kept.
+    """CREATE TABLE issued_token (
+        id TEXT PRIMARY KEY, user TEXT NOT NULL, is_administrator INTEGER NOT NULL, issued_ms INTEGER NOT NULL,
+        ends_ms INTEGER NOT NULL) WITHOUT ROWID""",
+    # What does not count although it verifies; forgotten when it would have ended by itself.
+    "CREATE TABLE revoked_token (id TEXT PRIMARY KEY, ends_ms INTEGER NOT NULL) WITHOUT ROWID",
+    # `secret` is a salted hash.
+    """CREATE TABLE oauth_client (
+        id TEXT PRIMARY KEY, user TEXT NOT NULL, secret TEXT NOT NULL, token_s REAL NOT NULL,
+        made_ms INTEGER NOT NULL) WITHOUT ROWID""",
+    # Delegation tokens that count: `ends_ms` is until when one is renewed, `max_ms` until when it can be.
+    """CREATE TABLE delegation_token (
+        sequence INTEGER PRIMARY KEY, owner TEXT NOT NULL, renewer TEXT NOT NULL, ends_ms INTEGER NOT NULL,
+        max_ms INTEGER NOT NULL)""",
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _FIRST_SCHEMA,
     _DATANODES,
@@ -156,6 +176,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _SUPERVISED_QUERIES,
     _KEPT_CHUNKS,
     _CREDENTIALS,
+    _TOKENS,
 )
 
 

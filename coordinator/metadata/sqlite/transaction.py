@@ -28,6 +28,7 @@ from peacefs.coordinator.metadata.model import (
     Usage,
 )
 from peacefs.coordinator.metadata.store import Transaction
+from peacefs.coordinator.metadata.token_records import TokenRecord
 from peacefs.protocol.ids import ChunkId, NodeId, Numbering, first_of_epoch
 from peacefs.protocol.limits import (
     directory_counts_max,
@@ -38,6 +39,7 @@ from peacefs.protocol.limits import (
 
 from .schema import DIRECTORY_KIND, FILE_KIND, FLOOR_HELD, LIVE
 from .snapshot_rows import SnapshotRows
+from .token_records import forgotten, recorded
 
 _KIND_NUMBERS = {Kind.FILE: FILE_KIND, Kind.DIRECTORY: DIRECTORY_KIND}
 
@@ -334,6 +336,12 @@ class SqliteTransaction(SnapshotRows, Transaction):
 
     def forget_query(self, name: str) -> None:
         self._execute("DELETE FROM supervised_query WHERE name = ?", (name,))
+
+    def record_token(self, record: TokenRecord) -> None:
+        self._execute(*recorded(record))
+
+    def forget_token(self, record: TokenRecord) -> None:
+        self._execute(*forgotten(record))
 
     def floor(self) -> ChunkId:
         if self._floor is None:

@@ -1,0 +1,124 @@
+"""What an administrator asks of the coordinator about tokens, OAuth2 clients and keys: `/v1/tokens`."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from peacefs.protocol.decoding import UNREADABLE
+from peacefs.protocol.errors import PeerRefused
+
+from .addresses import parse_address
+from .http import CoordinatorHttp
+
+S = TypeVar("S")
+
+
+class MadeToken(msgspec.Struct, frozen=True):
+    """A token, shown this one time; times are milliseconds since 1970."""
+
+    token: str
+    id: str
+    user: str
+    administrator: bool
+    ends_ms: int
+
+
+class TokenStatus(msgspec.Struct, frozen=True):
+    """A token that counts."""
+
+    id: str
+    kind: str
+    user: str
+    administrator: bool
+    ends_ms: int
+
+
+class KeyStatus(msgspec.Struct, frozen=True):
+    """A key; `ends_ms` is None for the one that signs."""
+
+    id: str
+    made_ms: int
+    ends_ms: int | None
+
+
+class TokenList(msgspec.Struct, frozen=True):
+    """Tokens that count, ids that are revoked, and the keys that verify."""
+
+    tokens: list[TokenStatus]
+    revoked: list[str]
+    keys: list[KeyStatus]
+
+
+class ClientStatus(msgspec.Struct, frozen=True):
+    """An OAuth2 client."""
+
+    id: str
+    user: str
+    token_seconds: float
+    made_ms: int
+
+
+class MadeClient(ClientStatus, frozen=True, kw_only=True):
+    """A client and its secret, shown this one time."""
+
+    secret: str
+
+
+class TokenAdministration:
+    """Use as a context manager, or call `close`. Methods raise what the coordinator answers, and PeerError.
+
+    None of them is repeated under an id: what is made twice is listed, and can be revoked.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._http = CoordinatorHttp(parse_address(address))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http.close()
+
+    def create(self, user: str, seconds: float, *, administrator: bool = False) -> MadeToken:
+        """Raises BadRequest, AccessDenied, Overloaded."""
+        wish = {"user": user, "seconds": seconds, "administrator": administrator}
+        return self._read(self._http.ask("POST", "/v1/tokens", body=msgspec.json.encode(wish)), MadeToken)
+
+    def listed(self) -> TokenList:
+        return self._read(self._http.ask("GET", "/v1/tokens"), TokenList)
+
+    def revoke(self, token_id: str) -> None:
+        """Raises FileNotFound, Overloaded."""
+        self._http.ask("POST", f"/v1/tokens/revoke/{quote(token_id)}")
+
+    def rotate_keys(self, *, end_all: bool = False) -> TokenList:
+        body = msgspec.json.encode({"end_all": end_all})
+        return self._read(self._http.ask("POST", "/v1/tokens/rotate-keys", body=body), TokenList)
+
+    def create_client(self, user: str, token_seconds: float) -> MadeClient:
+        """Raises BadRequest, Overloaded."""
+        wish = {"user": user, "token_seconds": token_seconds}
+        return self._read(self._http.ask("POST", "/v1/tokens/clients", body=msgspec.json.encode(wish)), MadeClient)
+
+    def clients(self) -> list[ClientStatus]:
+        return self._read(self._http.ask("GET", "/v1/tokens/clients"), list[ClientStatus])
+
+    def delete_client(self, client_id: str) -> None:
+        """Raises FileNotFound, Overloaded."""
+        self._http.ask("DELETE", f"/v1/tokens/clients/{quote(client_id, safe='')}")
+
+    def _read(self, answer: bytes, kind: type[S]) -> S:
+        try:
+            return msgspec.json.decode(answer, type=kind)
+        except UNREADABLE as error:
+            where = self._http.address.http
+            raise PeerRefused(f"{where} does not answer like a peacefs coordinator: {error}") from None

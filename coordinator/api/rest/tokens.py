@@ -1,0 +1,183 @@
+"""REST for `peacefs token`: tokens, OAuth2 clients and keys, for administrators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+from pydantic import BaseModel, Field
+
+from peacefs.coordinator.authentication.oauth import OAuthClients
+from peacefs.coordinator.authentication.tokens import Tokens
+from peacefs.coordinator.metadata.token_records import OAuthClient
+from peacefs.protocol.callers.bearer import key_id
+from peacefs.protocol.callers.verifier import delegation_id
+from peacefs.protocol.errors import Unsupported
+from peacefs.protocol.limits import bearer_token_default_s, granted_token_default_s
+
+from .common import Body
+
+
+class TokenBody(Body):
+    """A token for a user; an administrator's is for superusers alone."""
+
+    user: str
+    seconds: float = Field(bearer_token_default_s, allow_inf_nan=False)
+    administrator: bool = False
+
+
+class ClientBody(Body):
+    """A program that is to fetch tokens for a user, each of so many seconds."""
+
+    user: str
+    token_seconds: float = Field(granted_token_default_s, allow_inf_nan=False)
+
+
+class RotateBody(Body):
+    """Whether all tokens from before end at once."""
+
+    end_all: bool = False
+
+
+class MadeToken(BaseModel):
+    """A token, shown this one time."""
+
+    token: str
+    id: str
+    user: str
+    administrator: bool
+    ends_ms: int
+
+
+class TokenStatus(BaseModel):
+    """A token that counts; `kind` is bearer or delegation."""
+
+    id: str
+    kind: str
+    user: str
+    administrator: bool
+    ends_ms: int
+
+
+class ClientStatus(BaseModel):
+    """An OAuth2 client, without its secret."""
+
+    id: str
+    user: str
+    token_seconds: float
+    made_ms: int
+
+
+class MadeClient(ClientStatus):
+    """A client and its secret, shown this one time."""
+
+    secret: str
+
+
+class KeyStatus(BaseModel):
+    """A key; `ends_ms` is None for the one that signs."""
+
+    id: str
+    made_ms: int
+    ends_ms: int | None
+
+
+class TokenList(BaseModel):
+    """All tokens that were made by hand and all delegation tokens, what is revoked, and the keys."""
+
+    tokens: list[TokenStatus]
+    revoked: list[str]
+    keys: list[KeyStatus]
+
+
+def token_routes(tokens: Tokens, clients: OAuthClients, for_administrators: Any) -> APIRouter:
+    """`/v1/tokens/...`"""
+    router = APIRouter(prefix="/v1/tokens", dependencies=[for_administrators])
+
+    @router.post("")
+    async def create(body: TokenBody) -> MadeToken:
+        made = await tokens.create(body.user, body.seconds, is_administrator=body.administrator)
+        return MadeToken(
+            token=made.token,
+            id=made.id,
+            user=made.user,
+            administrator=made.is_administrator,
+            ends_ms=made.ends_ms,
+        )
+
+    @router.get("")
+    async def listed() -> TokenList:
+        return _listed(tokens)
+
+    @router.post("/rotate-keys")
+    async def rotate(body: RotateBody) -> TokenList:
+        """Signs with a new key from now on; tokens from before stay good, unless all are to end."""
+        await tokens.rotate(end_all=body.end_all)
+        return _listed(tokens)
+
+    @router.post("/revoke/{token_id:path}", status_code=204)
+    async def revoke(token_id: str) -> None:
+        """Ends a token by its id, at once here, and within a second at the datanodes."""
+        await tokens.revoke(token_id)
+
+    @router.post("/clients")
+    async def create_client(body: ClientBody) -> MadeClient:
+        made = await clients.create(body.user, body.token_seconds)
+        return MadeClient(secret=made.secret, **_client(made.client).model_dump())
+
+    @router.get("/clients")
+    async def list_clients() -> list[ClientStatus]:
+        return [_client(each) for _, each in sorted(tokens.book.clients.items())]
+
+    @router.delete("/clients/{client_id}", status_code=204)
+    async def delete_client(client_id: str) -> None:
+        """What it was granted ends, too."""
+        await clients.delete(client_id)
+
+    return router
+
+
+def no_token_routes() -> APIRouter:
+    """The same where names are believed: a refusal that says why."""
+    router = APIRouter(prefix="/v1/tokens", include_in_schema=False)
+
+    @router.api_route("{rest:path}", methods=["GET", "POST", "DELETE"])
+    async def refused(rest: str) -> None:
+        raise Unsupported(
+            "this coordinator believes names and has no tokens: start it with --authentication token"
+        )
+
+    return router
+
+
+def _listed(tokens: Tokens) -> TokenList:
+    book = tokens.book
+    bearers = [
+        TokenStatus(
+            id=each.id, kind="bearer", user=each.user, administrator=each.is_administrator, ends_ms=each.ends_ms
+        )
+        for each in book.issued.values()
+    ]
+    delegations = [
+        TokenStatus(
+            id=delegation_id(each.sequence),
+            kind="delegation",
+            user=each.owner,
+            administrator=False,
+            ends_ms=each.ends_ms,
+        )
+        for each in book.delegations.values()
+    ]
+    keys = [
+        KeyStatus(id=key_id(each.number), made_ms=each.made_ms, ends_ms=each.ends_ms)
+        for each in book.keys.values()
+    ]
+    return TokenList(
+        tokens=sorted([*bearers, *delegations], key=lambda each: (each.user, each.ends_ms, each.id)),
+        revoked=sorted(book.revoked),
+        keys=sorted(keys, key=lambda each: each.made_ms),
+    )
+
+
+def _client(client: OAuthClient) -> ClientStatus:
+    return ClientStatus(id=client.id, user=client.user, token_seconds=client.token_s, made_ms=client.made_ms)

@@ -1,0 +1,117 @@
+"""The credentials of the metadata as they are in memory: what is committed, and nothing before it is.
+
+Whatever changes what is trusted is told to the coordinator's own verifier at once, and to datanodes by `trust`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Protocol, TypeVar
+
+from peacefs.coordinator.metadata.store import Transaction
+from peacefs.coordinator.metadata.token_records import (
+    DelegationRecord,
+    IssuedToken,
+    KeyRecord,
+    OAuthClient,
+    RevokedToken,
+    TokenRecord,
+    TokenRecords,
+)
+from peacefs.protocol.callers.verifier import Verifier
+from peacefs.protocol.messages import Trust, TrustedKey
+
+T = TypeVar("T")
+
+
+class Commit(Protocol):
+    """Runs a change in a transaction of the metadata; gives its result once that is on the disk."""
+
+    def __call__(self, change: Callable[[Transaction], T], /) -> Awaitable[T]: ...
+
+
+class CredentialBook:
+    """Used from one event loop only."""
+
+    def __init__(self, recorded: TokenRecords, commit: Commit, verifier: Verifier) -> None:
+        self._commit = commit
+        self.verifier = verifier
+        self.keys: dict[int, KeyRecord] = {}
+        self.issued: dict[str, IssuedToken] = {}
+        self.revoked: dict[str, RevokedToken] = {}
+        self.clients: dict[str, OAuthClient] = {}
+        self.delegations: dict[int, DelegationRecord] = {}
+        everything: list[TokenRecord] = [*recorded.keys, *recorded.issued, *recorded.revoked, *recorded.clients]
+        for each in (*everything, *recorded.delegations):
+            self._take_in(each)
+        self.trust = Trust()
+        self._tell()
+
+    def over(self, now_ms: int) -> list[TokenRecord]:
+        """Return what has ended by itself."""
+        ending: list[KeyRecord | IssuedToken | RevokedToken | DelegationRecord] = [
+            *self.keys.values(),
+            *self.issued.values(),
+            *self.revoked.values(),
+            *self.delegations.values(),
+        ]
+        return [each for each in ending if each.ends_ms is not None and each.ends_ms <= now_ms]
+
+    async def change(self, record: Sequence[TokenRecord] = (), forget: Iterable[TokenRecord] = ()) -> None:
+        """Commits all of it or nothing, and lets it count then. Raises ServiceUnready.
+
+        It is carried through although whoever asked has gone: what is committed has to be known here.
+        """
+        await asyncio.shield(asyncio.ensure_future(self._carry_through(record, list(forget))))
+
+    async def _carry_through(self, record: Sequence[TokenRecord], forget: list[TokenRecord]) -> None:
+        def change(tx: Transaction) -> None:
+            for each in forget:
+                tx.forget_token(each)
+            for each in record:
+                tx.record_token(each)
+
+        await self._commit(change)
+        for each in forget:
+            self._take_out(each)
+        for each in record:
+            self._take_in(each)
+        self._tell()
+
+    def _take_in(self, credential: TokenRecord) -> None:
+        match credential:
+            case KeyRecord():
+                self.keys[credential.number] = credential
+            case IssuedToken():
+                self.issued[credential.id] = credential
+            case RevokedToken():
+                self.revoked[credential.id] = credential
+            case OAuthClient():
+                self.clients[credential.id] = credential
+            case DelegationRecord():
+                self.delegations[credential.sequence] = credential
+
+    def _take_out(self, credential: TokenRecord) -> None:
+        match credential:
+            case KeyRecord():
+                self.keys.pop(credential.number, None)
+            case IssuedToken():
+                self.issued.pop(credential.id, None)
+            case RevokedToken():
+                self.revoked.pop(credential.id, None)
+            case OAuthClient():
+                self.clients.pop(credential.id, None)
+            case DelegationRecord():
+                self.delegations.pop(credential.sequence, None)
+
+    def _tell(self) -> None:
+        """`trust` is another object whenever it says something else."""
+        keys = [
+            TrustedKey(key.number, key.public, 0.0 if key.ends_ms is None else key.ends_ms / 1000)
+            for _, key in sorted(self.keys.items())
+        ]
+        trust = Trust(is_required=True, keys=keys, revoked=sorted(self.revoked))
+        if trust != self.trust:
+            self.trust = trust
+            self.verifier.trust(trust)

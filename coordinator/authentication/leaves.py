@@ -1,0 +1,21 @@
+"""Leaves that callers bring: what the coordinator signed for one user is of no use to another who has seen it."""
+
+from __future__ import annotations
+
+from peacefs.protocol.callers.caller import Caller
+from peacefs.protocol.errors import AccessDenied
+from peacefs.protocol.messages import Message
+from peacefs.protocol.tokens import user_named_in
+
+
+def check_bearer_of(message: Message, caller: Caller | None) -> None:
+    """Raises AccessDenied for a message whose leave names another user than its caller.
+
+    Whether the leave is genuine is checked where it is used.
+    """
+    if caller is None or caller.is_administrator:
+        return
+    leave = getattr(message, "token", None)
+    user = user_named_in(leave) if isinstance(leave, str) else None
+    if user is not None and user != caller.user:
+        raise AccessDenied(f"this leave was given to {user}, not to {caller.user}")

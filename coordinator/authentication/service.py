@@ -1,0 +1,50 @@
+"""The parts that say who is who, put together for one coordinator."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from peacefs.coordinator.metadata.store import Reader
+from peacefs.coordinator.namespace.permissions import Callers
+from peacefs.protocol.callers.verifier import Verifier
+
+from .book import Commit, CredentialBook
+from .delegation import DelegationTokens
+from .key_file import KeyFile
+from .oauth import OAuthClients
+from .tokens import Tokens
+
+
+@dataclass(frozen=True)
+class WhoIsWho:
+    """All of it. Used from one event loop only; `tokens.begin` before anybody is served."""
+
+    verifier: Verifier
+    tokens: Tokens
+    clients: OAuthClients
+    delegation: DelegationTokens
+
+
+def who_is_who(
+    reader: Reader,
+    commit: Commit,
+    directory: Path,
+    cluster: str,
+    callers: Callers,
+    *,
+    wall_clock: Callable[[], float] = time.time,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> WhoIsWho:
+    """Build them over what the metadata holds; `directory` is the coordinator's, for its key."""
+    verifier = Verifier(cluster)
+    book = CredentialBook(reader.token_records(), commit, verifier)
+    tokens = Tokens(book, KeyFile(directory), cluster, callers, wall_clock)
+    return WhoIsWho(
+        verifier,
+        tokens,
+        OAuthClients(tokens, monotonic, wall_clock),
+        DelegationTokens(tokens, cluster, callers, wall_clock),
+    )

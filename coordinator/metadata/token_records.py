@@ -1,0 +1,73 @@
+"""TokenRecords as the metadata keeps them: values, no behaviour. Times are milliseconds since 1970.
+
+No private key and no token is among them: a backup of the metadata lets nobody in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRecord:
+    """The public half of a key; it verifies until `ends_ms`, None while it signs."""
+
+    number: int
+    public: bytes
+    made_ms: int
+    ends_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedToken:
+    """A token that an administrator made."""
+
+    id: str
+    user: str
+    is_administrator: bool
+    issued_ms: int
+    ends_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class RevokedToken:
+    """What is refused until it would have ended by itself."""
+
+    id: str
+    ends_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class OAuthClient:
+    """A program that fetches its tokens itself. `secret` is a salted hash."""
+
+    id: str
+    user: str
+    secret: str
+    token_s: float
+    made_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DelegationRecord:
+    """A delegation token that counts until `ends_ms`, and can be renewed until `max_ms`."""
+
+    sequence: int
+    owner: str
+    renewer: str
+    ends_ms: int
+    max_ms: int
+
+
+TokenRecord = KeyRecord | IssuedToken | RevokedToken | OAuthClient | DelegationRecord
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRecords:
+    """All there are."""
+
+    keys: tuple[KeyRecord, ...]
+    issued: tuple[IssuedToken, ...]
+    revoked: tuple[RevokedToken, ...]
+    clients: tuple[OAuthClient, ...]
+    delegations: tuple[DelegationRecord, ...]

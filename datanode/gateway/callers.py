@@ -1,0 +1,36 @@
+"""Who calls a gateway: the bearer of the token that the coordinator's leave in the URL was given to.
+
+A URL alone is then of no use to whoever has seen it in a log. Credentials are verified with public keys that the
+coordinator has told over its authenticated connection; nothing is asked of anybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from peacefs.protocol.asgi import Scope
+from peacefs.protocol.callers.caller import CALLER, Via
+from peacefs.protocol.callers.requests import presented
+from peacefs.protocol.callers.verifier import Verifier
+from peacefs.protocol.errors import AccessDenied
+
+
+class CallerCheck:
+    """Used from the event loop of the gateway; `verifier` is told of keys from elsewhere."""
+
+    def __init__(self, verifier: Verifier, wall_clock: Callable[[], float]) -> None:
+        self._verifier = verifier
+        self._wall_clock = wall_clock
+
+    def check_bearer(self, scope: Scope, token_user: str) -> None:
+        """Raises Unauthenticated, and AccessDenied for a leave that was given to another than the caller.
+
+        Raises ServiceUnready while the coordinator has not been heard. Where names are believed it checks nothing.
+        """
+        if not self._verifier.is_required:
+            return
+        via, credential = presented(scope)
+        verify = self._verifier.bearer if via is Via.BEARER else self._verifier.delegation
+        scope[CALLER] = caller = verify(credential, self._wall_clock()).caller
+        if caller.user != token_user and not caller.is_administrator:
+            raise AccessDenied(f"this URL was given to {token_user}, not to {caller.user}: ask the coordinator")

@@ -1,0 +1,57 @@
+"""The caller of a request, once it has been authenticated, and whom it may act for."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from peacefs.protocol.errors import AccessDenied
+from peacefs.protocol.values.account_names import check_account_name
+
+#: Where ASGI scopes bear the caller. Without it names are believed: Hadoop's simple authentication.
+CALLER: Final = "peacefs.caller"
+
+
+class Via(StrEnum):
+    """How a caller showed who it is."""
+
+    SIMPLE = "simple"
+    BEARER = "bearer"
+    DELEGATION = "delegation"
+    LOCAL_SOCKET = "local-socket"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks. `token_id` names the token for logs; it is no secret."""
+
+    user: str
+    via: Via
+    is_administrator: bool = False
+    token_id: str = ""
+
+    def acting_as(self, named: str | None) -> str:
+        """Return in whose name this is done, which is the caller's own unless an administrator names another.
+
+        Raises AccessDenied.
+        """
+        if not named or named == self.user:
+            return self.user
+        if not self.is_administrator:
+            raise AccessDenied(f"the token is {self.user}'s, who may not act as {named}: leave the name away")
+        check_account_name("user", named)
+        return named
+
+
+def caller_of(scope: MutableMapping[str, Any]) -> Caller | None:
+    """Return the authenticated caller of a request; None where names are believed."""
+    caller: Caller | None = scope.get(CALLER)
+    return caller
+
+
+def user_of(scope: MutableMapping[str, Any], named: str) -> str:
+    """Return in whose name a request is to be carried out that names a user. Raises AccessDenied."""
+    caller = caller_of(scope)
+    return named if caller is None else caller.acting_as(named)

@@ -1,0 +1,155 @@
+"""Hadoop's delegation tokens as WebHDFS carries them: `delegation=<urlString>`.
+
+The bytes are Hadoop's: a Token of identifier, password, kind and service, whose identifier is that of HDFS
+(AbstractDelegationTokenIdentifier), so that its tools show and renew it. The password is not Hadoop's HMAC but a
+signature over the identifier: a datanode can then verify a token and cannot make one. No client looks into it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+from typing import Final
+
+from peacefs.protocol.errors import Unauthenticated
+from peacefs.protocol.limits import delegation_token_characters_max
+
+from .bearer import SigningKey, VerificationKey
+
+KIND: Final = "WEBHDFS delegation"
+_IDENTIFIER_VERSION = 0
+_DOMAIN = b"peacefs delegation token 1\0"
+_UNREADABLE = "the delegation token cannot be read: it is not as it was issued"
+#: Hadoop's variable-length integers: up to here in the first byte itself.
+_ONE_BYTE_MAX = 127
+_LENGTH_BASE = -112
+
+
+@dataclass(frozen=True, slots=True)
+class Identifier:
+    """What a delegation token says, in HDFS's words. Times are milliseconds since 1970."""
+
+    owner: str
+    renewer: str
+    issued_ms: int
+    max_ms: int
+    sequence: int
+    key: int
+
+    def encode(self) -> bytes:
+        return b"".join(
+            (
+                bytes([_IDENTIFIER_VERSION]),
+                _text(self.owner),
+                _text(self.renewer),
+                _text(""),
+                *map(_integer, (self.issued_ms, self.max_ms, self.sequence, self.key)),
+            )
+        )
+
+    @classmethod
+    def decode(cls, raw: bytes) -> Identifier:
+        """Raises Unauthenticated."""
+        reading = _Reading(raw)
+        if reading.take(1)[0] != _IDENTIFIER_VERSION:
+            raise Unauthenticated(_UNREADABLE)
+        owner, renewer, _real_user = reading.text(), reading.text(), reading.text()
+        found = cls(owner, renewer, *(reading.integer() for _ in range(4)))
+        reading.end()
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class DelegationToken:
+    """A token that was presented, or is to be given away."""
+
+    identifier: bytes
+    password: bytes
+    kind: str
+    service: str
+
+    @classmethod
+    def issue(cls, what: Identifier, key: SigningKey, cluster: str, service: str) -> DelegationToken:
+        """`service` is the coordinator's address as clients find the token by it."""
+        identifier = what.encode()
+        return cls(identifier, key.sign(_signed(identifier, cluster)), KIND, service)
+
+    def is_signed_with(self, key: VerificationKey, cluster: str) -> bool:
+        return self.kind == KIND and key.verifies(self.password, _signed(self.identifier, cluster))
+
+    def url_string(self) -> str:
+        raw = _block(self.identifier) + _block(self.password) + _text(self.kind) + _text(self.service)
+        return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+    @classmethod
+    def parse(cls, text: str) -> DelegationToken:
+        """Raises Unauthenticated."""
+        if len(text) > delegation_token_characters_max:
+            raise Unauthenticated(_UNREADABLE)
+        try:
+            stripped = text.rstrip("=")
+            raw = base64.b64decode(stripped + "=" * (-len(stripped) % 4), altchars=b"-_", validate=True)
+        except (ValueError, binascii.Error):
+            raise Unauthenticated(_UNREADABLE) from None
+        reading = _Reading(raw)
+        found = cls(reading.block(), reading.block(), reading.text(), reading.text())
+        reading.end()
+        return found
+
+
+def _signed(identifier: bytes, cluster: str) -> bytes:
+    return _DOMAIN + _text(cluster) + identifier
+
+
+def _integer(value: int) -> bytes:
+    """Encode a number from 0 on as WritableUtils.writeVLong does."""
+    if value <= _ONE_BYTE_MAX:
+        return bytes([value])
+    digits = value.to_bytes((value.bit_length() + 7) // 8)
+    return bytes([(_LENGTH_BASE - len(digits)) & 0xFF]) + digits
+
+
+def _block(raw: bytes) -> bytes:
+    return _integer(len(raw)) + raw
+
+
+def _text(value: str) -> bytes:
+    return _block(value.encode())
+
+
+class _Reading:
+    """Reads one value after the other. Every method raises Unauthenticated for what is not there."""
+
+    def __init__(self, raw: bytes) -> None:
+        self._raw = raw
+        self._at = 0
+
+    def take(self, count: int) -> bytes:
+        if count > len(self._raw) - self._at:
+            raise Unauthenticated(_UNREADABLE)
+        self._at += count
+        return self._raw[self._at - count : self._at]
+
+    def integer(self) -> int:
+        first = int.from_bytes(self.take(1), signed=True)
+        if first >= 0:
+            return first
+        length = _LENGTH_BASE - first
+        # Negative numbers have no place in a token.
+        if not 1 <= length <= 8:
+            raise Unauthenticated(_UNREADABLE)
+        return int.from_bytes(self.take(length))
+
+    def block(self) -> bytes:
+        return self.take(self.integer())
+
+    def text(self) -> str:
+        try:
+            return self.block().decode()
+        except UnicodeDecodeError:
+            raise Unauthenticated(_UNREADABLE) from None
+
+    def end(self) -> None:
+        if self._at != len(self._raw):
+            raise Unauthenticated(_UNREADABLE)

@@ -1,0 +1,39 @@
+"""Credentials as HTTP requests carry them: `Authorization: Bearer ...`, or `delegation=...` on WebHDFS. Pure."""
+
+from __future__ import annotations
+
+from peacefs.protocol.asgi import Scope, header
+from peacefs.protocol.errors import Unauthenticated
+from peacefs.protocol.webhdfs.query import Query, is_webhdfs
+
+from .caller import Via
+
+_SCHEME = "bearer "
+
+
+def presented(scope: Scope) -> tuple[Via, str]:
+    """Return the credential of a request; a bearer token counts before a delegation token.
+
+    Raises Unauthenticated where there is none, BadRequest for a query that cannot be read.
+    """
+    authorization = header(scope, b"authorization")
+    if authorization is not None and authorization[: len(_SCHEME)].lower() == _SCHEME:
+        return Via.BEARER, authorization[len(_SCHEME) :].strip()
+    if is_webhdfs(scope) and (token := delegation_of(scope)) is not None:
+        return Via.DELEGATION, token
+    raise no_token("request")
+
+
+def no_token(what: str) -> Unauthenticated:
+    """Return the refusal of a request, or connection, that brings none."""
+    return Unauthenticated(
+        f"no token came with the {what}, and this cluster asks who you are: give one with --token-file, "
+        "PEACEFS_TOKEN_FILE or PEACEFS_TOKEN; an administrator makes it with `peacefs token create`"
+    )
+
+
+def delegation_of(scope: Scope) -> str | None:
+    """Return the delegation token in a query. Raises BadRequest."""
+    if b"delegation" not in scope["query_string"].lower():
+        return None
+    return Query(scope["query_string"]).text("delegation")

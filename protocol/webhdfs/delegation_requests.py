@@ -1,0 +1,41 @@
+"""The operations on delegation tokens, which concern no path."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .query import Query
+from .request import Request
+
+
+@dataclass(frozen=True, slots=True)
+class GetDelegationToken(Request):
+    """GETDELEGATIONTOKEN; `renewer` may renew it, nobody if it is empty."""
+
+    renewer: str
+
+    @classmethod
+    def read(cls, path: str, user: str, query: Query) -> GetDelegationToken:
+        return cls(path, user, query.text("renewer") or "")
+
+
+@dataclass(frozen=True, slots=True)
+class RenewDelegationToken(Request):
+    """RENEWDELEGATIONTOKEN"""
+
+    token: str
+
+    @classmethod
+    def read(cls, path: str, user: str, query: Query) -> RenewDelegationToken:
+        return cls(path, user, query.required("token"))
+
+
+@dataclass(frozen=True, slots=True)
+class CancelDelegationToken(Request):
+    """CANCELDELEGATIONTOKEN"""
+
+    token: str
+
+    @classmethod
+    def read(cls, path: str, user: str, query: Query) -> CancelDelegationToken:
+        return cls(path, user, query.required("token"))

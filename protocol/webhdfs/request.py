@@ -1,0 +1,37 @@
+"""What all operations of WebHDFS have in common: a path, and who asks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from peacefs.protocol.asgi import Scope
+from peacefs.protocol.callers.caller import Via, caller_of
+
+from .query import Query
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Base of all: of which path, and who asks.
+
+    `request_id` is our own client's, given as `requestid`: a change that is asked again under it is done once.
+    """
+
+    path: str
+    user: str
+    request_id: str = field(default="", kw_only=True)
+
+
+def asker(scope: Scope, query: Query) -> str:
+    """Return in whose name a request is to be carried out. Raises AccessDenied, BadRequest.
+
+    An authenticated caller is who its credential says: Hadoop's client sends the name of its machine's user, too,
+    which is passed over. An administrator may act for another with `doas`, as on the local socket by a mere name.
+    """
+    caller = caller_of(scope)
+    if caller is None:
+        return query.user()
+    other = query.text("doas")
+    if other is None and caller.via is Via.LOCAL_SOCKET:
+        other = query.text("user.name")
+    return caller.acting_as(other)

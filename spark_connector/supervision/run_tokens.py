@@ -1,0 +1,50 @@
+"""The tokens of an agent's runs: a file for each, which its program reads, and which is gone when the run is."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from peacefs.protocol.messages import RunOrder
+
+from .reconciliation import Key, key_of
+from .run_account import Account
+
+
+class RunTokens:
+    """In a directory of the agent's own; used from one thread."""
+
+    def __init__(self, directory: Path) -> None:
+        """Raises OSError. What an agent before has left is deleted."""
+        self._directory = directory
+        self._kept: dict[Key, str] = {}
+        # Others pass through to what is theirs, and see no names.
+        directory.mkdir(mode=0o711, parents=True, exist_ok=True)
+        directory.chmod(0o711)
+        for left in directory.iterdir():
+            left.unlink(missing_ok=True)
+
+    def keep(self, order: RunOrder, account: Account) -> dict[str, str]:
+        """Put the order's token into the run's file. Return what its program's environment says of it."""
+        if not order.token:
+            return {}
+        file = self._file(key_of(order))
+        if self._kept.get(key_of(order)) != order.token:
+            staged = file.with_name(file.name + ".new")
+            staged.unlink(missing_ok=True)
+            with os.fdopen(os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as writing:
+                writing.write(order.token + "\n")
+            if account.groups is not None:
+                # What runs is another user of this machine.
+                os.chown(staged, account.uid, account.gid)
+            staged.rename(file)
+            self._kept[key_of(order)] = order.token
+        return {"PEACEFS_TOKEN_FILE": str(file)}
+
+    def drop(self, key: Key) -> None:
+        if self._kept.pop(key, None) is not None:
+            self._file(key).unlink(missing_ok=True)
+
+    def _file(self, key: Key) -> Path:
+        query, run = key
+        return self._directory / f"{query}.{run}"

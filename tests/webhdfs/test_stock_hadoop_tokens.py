@@ -1,0 +1,181 @@
+"""The Hadoop client that PySpark bundles, unchanged, against a cluster that asks who its callers are.
+
+It shows who it is by its own means: OAuth2 from settings alone, and a delegation token among its user's.
+"""
+
+from __future__ import annotations
+
+import getpass
+import random
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pyspark_gateway = pytest.importorskip("pyspark.java_gateway")
+py4j_protocol = pytest.importorskip("py4j.protocol")
+java_gateway = pytest.importorskip("py4j.java_gateway")
+
+from peacefs.client.control.token_administration import TokenAdministration  # noqa: E402
+from peacefs.client.filesystem import PeaceFileSystem  # noqa: E402
+from peacefs.client.local_cluster.cluster import LocalCluster  # noqa: E402
+from peacefs.protocol.limits import granted_token_min_s  # noqa: E402
+from peacefs.spark_connector.java import find_java, java_environment  # noqa: E402
+from peacefs.spark_connector.session import Credential, OAuth2Client, credential_settings  # noqa: E402
+
+pytestmark = [pytest.mark.spark, pytest.mark.cluster]
+MIB = 1 << 20
+#: Hadoop's client fetches another token so long before one ends.
+_EARLY_S = 30
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    directory = tmp_path_factory.mktemp("cluster")
+    with LocalCluster(directory, datanodes=2, port=0, coordinator_options=["--authentication=token"]) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def administration(cluster: LocalCluster) -> Iterator[TokenAdministration]:
+    with TokenAdministration(f"unix:{cluster.directory}") as administration:
+        yield administration
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in java_environment(find_java(), tmp_path_factory.mktemp("java")).items():
+            patch.setenv(name, value)
+        # A Spark session of an earlier test has py4j ask its own JVM about our JVM's exceptions.
+        patch.setattr(java_gateway, "get_return_value", py4j_protocol.get_return_value)
+        gateway = pyspark_gateway.launch_gateway()
+        yield gateway
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(20)
+
+
+class Client:
+    """A file system of Hadoop with settings of its own."""
+
+    def __init__(self, gateway: Any, cluster: LocalCluster, credential: Credential | None = None) -> None:
+        self.jvm = gateway.jvm
+        self.conf = self.jvm.org.apache.hadoop.conf.Configuration()
+        for setting in credential_settings(cluster.http_address, credential) if credential else []:
+            self.conf.set(setting.key.removeprefix("spark.hadoop."), setting.value)
+        self.uri = self.jvm.java.net.URI(cluster.webhdfs_uri)
+        self.fs = self.jvm.org.apache.hadoop.fs.FileSystem.newInstance(self.uri, self.conf)
+
+    def path(self, name: str) -> Any:
+        return self.jvm.org.apache.hadoop.fs.Path(self.uri.toString() + name)
+
+    def write(self, name: str, data: bytes) -> None:
+        stream = self.fs.create(self.path(name), True)
+        stream.write(data)
+        stream.close()
+
+    def append(self, name: str, data: bytes) -> None:
+        stream = self.fs.append(self.path(name))
+        stream.write(data)
+        stream.close()
+
+    def read(self, name: str) -> bytes:
+        stream = self.fs.open(self.path(name))
+        try:
+            return bytes(self.jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+        finally:
+            stream.close()
+
+    def owner(self, name: str) -> str:
+        return str(self.fs.getFileStatus(self.path(name)).getOwner())
+
+
+def raises(java_class: str) -> Any:
+    """Expects an exception of Java, by its class at the start of its stack trace."""
+    return pytest.raises(py4j_protocol.Py4JJavaError, match=rf"\n: {java_class.replace('.', '[.]')}: ")
+
+
+def test_client_without_a_credential_is_unauthorized(gateway, cluster):
+    with raises("org.apache.hadoop.security.AccessControlException"):
+        Client(gateway, cluster).fs.listStatus(Client(gateway, cluster).path("/"))
+
+
+def test_client_fetches_a_token_with_its_secret_and_is_who_that_says(gateway, cluster, administration):
+    made = administration.create_client("etl", 3600)
+    client = Client(gateway, cluster, OAuth2Client(made.id, made.secret))
+    data = random.Random(1).randbytes(3 * MIB)
+    client.write("/user/etl/data", data)
+    assert client.read("/user/etl/data") == data
+    client.append("/user/etl/data", b"more")
+    assert client.read("/user/etl/data") == data + b"more"
+    # Not the name of the machine's user, which it sends as well.
+    assert client.owner("/user/etl/data") == "etl" != getpass.getuser()
+    assert client.fs.getFileChecksum(client.path("/user/etl/data")) is not None
+    assert client.fs.getHomeDirectory().toUri().getPath() == "/user/etl"
+    assert client.fs.rename(client.path("/user/etl/data"), client.path("/user/etl/moved"))
+    with raises("org.apache.hadoop.security.AccessControlException"):
+        client.fs.setOwner(client.path("/user/etl/moved"), "root", None)
+    wrong = Client(gateway, cluster, OAuth2Client(made.id, "a guess"))
+    with raises("java.io.IOException"):
+        wrong.fs.listStatus(wrong.path("/"))
+
+
+def test_client_fetches_another_token_before_one_ends(gateway, cluster, administration):
+    made = administration.create_client("etl", granted_token_min_s)
+    client = Client(gateway, cluster, OAuth2Client(made.id, made.secret))
+    client.write("/user/etl/short", b"1")
+    # Its first token has ended when this has.
+    ended_s = time.monotonic() + granted_token_min_s + 1
+    while time.monotonic() < ended_s:
+        assert client.read("/user/etl/short") == b"1"
+        time.sleep(granted_token_min_s - _EARLY_S)
+    client.write("/user/etl/short", b"2")
+    assert client.read("/user/etl/short") == b"2"
+    administration.delete_client(made.id)
+    with pytest.raises(py4j_protocol.Py4JJavaError, match=r"AccessControlException|Unable to obtain access token"):
+        client.read("/user/etl/short")
+
+
+def test_client_shows_a_token_that_was_made_by_hand(gateway, cluster, administration):
+    made = administration.create("alice", 3600)
+    client = Client(gateway, cluster, made.token)
+    client.write("/user/alice/by-hand", b"x" * MIB)
+    assert client.read("/user/alice/by-hand") == b"x" * MIB
+    assert client.owner("/user/alice/by-hand") == "alice"
+    administration.revoke(made.id)
+    with raises("org.apache.hadoop.security.AccessControlException"):
+        client.fs.listStatus(client.path("/"))
+
+
+def test_delegation_token_in_the_users_hands_reads_and_writes(gateway, cluster, administration):
+    """Hadoop's client fetches it, Hadoop's classes decode it, and another client of Hadoop's uses it."""
+    alice = Client(gateway, cluster, administration.create("alice", 3600).token)
+    token = alice.fs.getDelegationToken("alice")
+    assert str(token.getKind()) == "WEBHDFS delegation"
+    said = token.decodeIdentifier()
+    assert (said.getUser().getShortUserName(), str(said.getRenewer())) == ("alice", "alice")
+    assert said.getMaxDate() > said.getIssueDate() > 0
+    host = cluster.address
+    assert str(token.getService()) == f"{host.host}:{host.port}"
+
+    security = gateway.jvm.org.apache.hadoop.security.UserGroupInformation
+    security.getCurrentUser().addToken(token)
+    try:
+        bearer = Client(gateway, cluster)
+        data = random.Random(2).randbytes(MIB)
+        bearer.write("/user/alice/delegated", data)
+        assert bearer.read("/user/alice/delegated") == data
+        bearer.append("/user/alice/delegated", b"more")
+        assert bearer.read("/user/alice/delegated") == data + b"more"
+        assert bearer.owner("/user/alice/delegated") == "alice"
+        assert alice.fs.renewDelegationToken(token) / 1000 > time.time() + 3600
+        alice.fs.cancelDelegationToken(token)
+        with raises("org.apache.hadoop.security.AccessControlException"):
+            bearer.fs.listStatus(bearer.path("/user/alice"))
+    finally:
+        security.reset()
+        security.setLoginUser(None)
+    with PeaceFileSystem(f"unix:{cluster.directory}") as files:
+        assert files.status("/user/alice/delegated").owner == "alice"
