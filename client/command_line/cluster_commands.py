@@ -63,6 +63,9 @@ def up(
     ] = 0,
     trash_minutes: TrashMinutes = 0,
     authentication: Authentication = None,
+    tls: Annotated[
+        bool, typer.Option("--tls", help="Encrypt all connections, with certificates that are made in DIR.")
+    ] = False,
 ) -> None:
     """Run a whole cluster on this machine.
 
@@ -75,7 +78,8 @@ def up(
     options = [f"--trash-minutes={trash_minutes}"]
     if authentication is not None:
         options.append(f"--authentication={authentication}")
-    run_until_stopped(LocalCluster(directory or default_directory(), datanodes, port, datanode_port, options))
+    where = directory or default_directory()
+    run_until_stopped(LocalCluster(where, datanodes, port, datanode_port, options, tls=tls))
 
 
 def fsck(
