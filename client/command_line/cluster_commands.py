@@ -257,7 +257,10 @@ def revoke(names: _Datanodes, as_json: _AsJson = False, coordinator: Coordinator
 
 @datanodes.command()
 def readmit(names: _Datanodes, as_json: _AsJson = False, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
-    """Let revoked datanodes in again, with the credentials they had."""
+    """Let revoked datanodes in again.
+
+    They come with the credentials that they had.
+    """
     from .credentials import Change, change
 
     change(coordinator, names, Change.READMIT, as_json=as_json)
@@ -265,9 +268,10 @@ def readmit(names: _Datanodes, as_json: _AsJson = False, coordinator: Coordinato
 
 @datanodes.command()
 def forget(names: _Datanodes, as_json: _AsJson = False, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
-    """Have datanodes enrolled anew, with whatever credentials they show next.
+    """Enrol datanodes anew.
 
-    For a datanode that has lost its credential.key, and for one that is gone for good.
+    Each with the credential that it shows next. For a datanode that has lost its credential.key, and for one that
+    is gone for good.
     """
     from .credentials import Change, change
 

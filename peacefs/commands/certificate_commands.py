@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from peacefs.protocol.service.trial_certificates import TrialAuthority
 
 certificates = typer.Typer(
-    help="Make certificates for a trial, and see what certificates say.",
+    help="Make and show certificates of a trial cluster.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -38,9 +38,10 @@ def create(
         int, typer.Option("--days", metavar="N", min=1, max=trial_authority_days, help="How long they are valid.")
     ] = trial_certificate_days_default,
 ) -> None:
-    """Make certificates that a CA in DIR signs, which is made first where there is none.
+    """Make certificates, signed by a CA in DIR.
 
-    Prints the options of services and clients, and the settings of Spark.
+    The CA is made first where there is none. Prints the options of services and clients, and the settings of
+    Spark.
     """
     from peacefs.protocol.service.trial_certificates import TrialAuthority
 

@@ -125,7 +125,8 @@ def test_commits_that_only_datanodes_remember_stop_all_changes_until_that_is_acc
         wait_until(lambda: commit_heard(cluster) > heard, "the datanode hears of it")
         cluster.coordinator.kill()
         for path in store.iterdir():
-            path.unlink()
+            if path.is_file():
+                path.unlink()
         for name, content in older.items():
             (store / name).write_bytes(content)
 

@@ -12,12 +12,15 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from support.waiting import wait_until
 
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.protocol.errors import StartupError
+from peacefs.spark_connector.supervision.command_list import Start
+from peacefs.spark_connector.supervision.run_account import Account
 
 pytestmark = pytest.mark.cluster
 _LARGE = os.urandom(3 << 20)
@@ -192,9 +195,19 @@ def test_modes_of_an_agent_s_directory_and_its_logs_are_private(place: Path) -> 
             running.kill()
             running.wait()
         log = directory / "logs" / "run.log"
-        command = [*guard, str(reading), str(log), sys.executable, "-c", "print('said')"]
-        done = subprocess.run(command, pass_fds=[reading], timeout=60, check=False, process_group=0)
+        account = Account("as it is", os.getuid(), os.getgid(), None)
+        start = Start([sys.executable, "-c", "print('said')"], str(place), {}, account)
+        done = subprocess.run(
+            [*guard, str(reading), str(log)],
+            input=msgspec.json.encode(start),
+            pass_fds=[reading],
+            timeout=60,
+            check=False,
+            process_group=0,
+        )
     os.close(reading)
     os.close(writing)
     assert done.returncode == 0 and log.read_text() == "said\n"
-    assert open_to_others(directory) == {}
+    # Queries with accounts of their own pass through to what is theirs, and list nothing on the way.
+    readable = {path: mode for path, mode in open_to_others(directory).items() if int(mode, 8) & 0o066}
+    assert readable == {}
