@@ -32,6 +32,7 @@ _WITH_CELLS = ("figure10",)
 _WITH_SIZE = ("repair", "io_service")
 _WITH_FILES = ("metadata_ops", "restart", "checkpoints")
 _WITH_KEPT = ("dead_writers",)
+_WITH_TLS = ("write_stream", "read_stream", "small_files", "small_reads")
 _WITH_STATE = ("spark_batches",)
 
 
@@ -49,6 +50,7 @@ def main() -> None:
         "--state-mebibytes", type=int, metavar="N", help=f"how large the large state is, of {large}"
     )
     parser.add_argument("--kept-seconds", type=float, metavar="S", help=f"of {' and '.join(_WITH_KEPT)}")
+    parser.add_argument("--tls", action="store_true", help=f"over TLS besides, of {' and '.join(_WITH_TLS)}")
     options = parser.parse_args()
     unknown = set(options.names) - set(_ALL)
     if unknown:
@@ -62,8 +64,9 @@ def main() -> None:
         state = {"state_mebibytes": options.state_mebibytes} if name in _WITH_STATE else {}
         kept = {"kept_s": options.kept_seconds} if name in _WITH_KEPT else {}
         cells = {"cells": options.cells} if options.cells and name in _WITH_CELLS else {}
+        tls = {"tls": True} if options.tls and name in _WITH_TLS else {}
         importlib.import_module(f"benchmarks.{name}").main(
-            quick=options.quick, **files, **full, **cells, **size, **state, **kept
+            quick=options.quick, **files, **full, **cells, **size, **state, **kept, **tls
         )
 
 

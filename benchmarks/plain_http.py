@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from typing import NamedTuple
 
 
@@ -16,11 +17,14 @@ class Answered(NamedTuple):
 class PlainHttp:
     """One connection to `netloc`, kept open, for requests without a body."""
 
-    def __init__(self, netloc: str) -> None:
+    def __init__(self, netloc: str, context: ssl.SSLContext | None = None) -> None:
+        """With a `context` over TLS."""
         self._netloc = netloc
         host, _, port = netloc.rpartition(":")
         self._socket = socket.create_connection((host, int(port)), timeout=60.0)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if context is not None:
+            self._socket = context.wrap_socket(self._socket, server_hostname=host)
 
     def ask(self, method: str, url: str, status: int) -> Answered:
         """Takes the whole answer, which has to be of that status."""

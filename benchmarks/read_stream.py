@@ -27,8 +27,10 @@ import httpx
 
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
+from peacefs.protocol.service.tls import TlsFiles, TlsIdentity
 
 from . import bare_read
+from .over_tls import TLS, clusters
 from .report import show
 
 _MIB = 1024 * 1024
@@ -39,24 +41,38 @@ _FRONTS = ("our client", "our client, TCP", "WebHDFS")
 Read = Callable[[str], int]
 
 
-def main(*, quick: bool = False) -> None:
+def main(*, quick: bool = False, tls: bool = False) -> None:
     total = (64 if quick else 512) * _MIB
     rounds = 1 if quick else 5
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
-        with LocalCluster(directory / "cluster", datanodes=3, port=0) as cluster:
-            _write(cluster, directory, total)
+        with clusters(directory, 3, tls=tls) as running:
+            for cluster in running.values():
+                _write(cluster, directory, total)
             rows = []
             for state in ("cold", "warm"):
                 for readers in _READERS:
-                    rows += _compare(cluster.http_address, directory, state, readers, total, rounds)
-    show("read_stream", f"{total // _MIB} MiB read in all, {rounds} rounds, alternating", rows)
+                    rows += _compare(running, directory, state, readers, total, rounds)
+    shown = _with_ratio(rows) if tls else rows
+    show("read_stream", f"{total // _MIB} MiB read in all, {rounds} rounds, alternating", shown)
+
+
+def _with_ratio(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What part each of peacefs' sides over TLS is of the plain one."""
+    medians = {(row["state"], row["files"], row["who"]): row["MiB/s, median"] for row in rows}
+    return [
+        row
+        | {
+            "of plain": row["MiB/s, median"] / medians[row["state"], row["files"], row["who"].removesuffix(TLS)],
+        }
+        for row in rows
+    ]
 
 
 def _write(cluster: LocalCluster, directory: Path, total: int) -> None:
     """The same bytes as files of the cluster, with each replication, and as plain files."""
     piece = os.urandom(_MIB)
-    with PeaceFileSystem(cluster.http_address) as files:
+    with PeaceFileSystem(cluster.http_address, ca_file=cluster.ca_file) as files:
         for readers in _READERS:
             for number in range(readers):
                 _fill(directory / f"{readers}-{number}", piece, total // readers)
@@ -74,7 +90,7 @@ def _fill(path: Path, piece: bytes, length: int) -> None:
 
 
 def _compare(
-    address: str, directory: Path, state: str, readers: int, total: int, rounds: int
+    running: dict[str, LocalCluster], directory: Path, state: str, readers: int, total: int, rounds: int
 ) -> list[dict[str, Any]]:
     limit = "cat" if state == "cold" else "sendfile, recv_into"
     sides: dict[str, Callable[[], float]] = {
@@ -87,7 +103,9 @@ def _compare(
     for replicas in _REPLICAS:
         names = [f"/{replicas}/{readers}-{number}" for number in range(readers)]
         for front in _FRONTS:
-            sides[f"{front}, r = {replicas}"] = partial(_in_a_process, front, address, names)
+            for way, cluster in running.items():
+                side = f"{front}, r = {replicas}{way}"
+                sides[side] = partial(_in_a_process, front, cluster.http_address, cluster.ca_file, names)
     seconds: dict[str, list[float]] = {side: [] for side in sides}
     for turn in range(rounds + (state == "warm")):
         for side, run in sides.items():
@@ -133,11 +151,11 @@ def _plain(directory: Path, readers: int) -> list[Path]:
     return [directory / f"{readers}-{number}" for number in range(readers)]
 
 
-def _in_a_process(front: str, address: str, names: list[str]) -> float:
+def _in_a_process(front: str, address: str, ca_file: Path | None, names: list[str]) -> float:
     """Seconds that a process of its own, which has read a little before, takes for these files at once."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
-    reader = context.Process(target=_read_all, args=(front, address, names, theirs))
+    reader = context.Process(target=_read_all, args=(front, address, ca_file, names, theirs))
     reader.start()
     theirs.close()
     try:
@@ -147,13 +165,14 @@ def _in_a_process(front: str, address: str, names: list[str]) -> float:
         reader.join()
 
 
-def _read_all(front: str, address: str, names: list[str], answer: Any) -> None:
+def _read_all(front: str, address: str, ca_file: Path | None, names: list[str], answer: Any) -> None:
     if front != "WebHDFS":
-        with PeaceFileSystem(address, local_sockets=front == "our client") as files:
+        with PeaceFileSystem(address, local_sockets=front == "our client", ca_file=ca_file) as files:
             files.status(names[0])
             answer.send(_timed(lambda name: _read_ours(files, name), names))
     else:
-        with httpx.Client(base_url=address, follow_redirects=True, trust_env=False) as client:
+        verify = TlsIdentity(TlsFiles(ca=ca_file)).connector_context() if ca_file else False
+        with httpx.Client(base_url=address, verify=verify, follow_redirects=True, trust_env=False) as client:
             client.get("/webhdfs/v1/?op=GETFILESTATUS").raise_for_status()
             answer.send(_timed(lambda name: _read_webhdfs(client, name), names))
 

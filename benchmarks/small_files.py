@@ -6,6 +6,7 @@ counts are differences of the services' own counters, heartbeats included.
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import os
 import statistics
@@ -20,6 +21,7 @@ from urllib.parse import urlsplit
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
 
+from .over_tls import clusters, context_of, http_connection, with_ratio
 from .processor_time import cluster_cpu_s
 from .report import show
 
@@ -29,22 +31,23 @@ Write = Callable[[str], None]
 _WRITERS = (1, 2, 4, 8, 16)
 
 
-def main(*, quick: bool = False) -> None:
+def main(*, quick: bool = False, tls: bool = False) -> None:
     files_a_writer, rounds = (20, 1) if quick else (250, 3)
     rows = []
     fronts = {"WebHDFS": _over_webhdfs, "our client": _over_client}
-    with tempfile.TemporaryDirectory() as directory, LocalCluster(Path(directory), datanodes=4, port=0) as cluster:
+    with tempfile.TemporaryDirectory() as directory, clusters(Path(directory), 4, tls=tls) as running:
         for writers in _WRITERS:
-            runs: dict[str, list[dict[str, float]]] = {front: [] for front in fronts}
+            runs: dict[str, list[dict[str, float]]] = {f"{front}{way}": [] for front in fronts for way in running}
             for turn in range(rounds):
                 for front, maker in fronts.items():
-                    path = f"/{front}/{writers}/{turn}"
-                    runs[front].append(_run(cluster, maker, writers, files_a_writer, path))
+                    for way, cluster in running.items():
+                        path = f"/{front}/{writers}/{turn}"
+                        runs[front + way].append(_run(cluster, maker, writers, files_a_writer, path))
             for front, measured in runs.items():
                 middle = sorted(measured, key=lambda run: run["files/s"])[rounds // 2]
                 rows.append({"front": front, "writers": writers, **middle})
     title = f"{files_a_writer} files of 1 KiB a writer, r = 3, fsync; the median of {rounds} rounds, alternating"
-    show("small_files", title, rows)
+    show("small_files", title, with_ratio(rows, "files/s", ("front", "writers")) if tls else rows)
 
 
 def _run(
@@ -95,10 +98,11 @@ def _run(
 
 def _over_webhdfs(cluster: LocalCluster) -> Write:
     connections: dict[str, http.client.HTTPConnection] = {}
+    context = context_of(cluster)
 
     def put(url: str, body: bytes | None) -> http.client.HTTPResponse:
         parts = urlsplit(url)
-        connection = connections.setdefault(parts.netloc, http.client.HTTPConnection(parts.netloc))
+        connection = connections.setdefault(parts.netloc, http_connection(parts.netloc, context))
         connection.request("PUT", f"{parts.path}?{parts.query}", body=body)
         answer = connection.getresponse()
         answer.read()
@@ -114,7 +118,7 @@ def _over_webhdfs(cluster: LocalCluster) -> Write:
 
 
 def _over_client(cluster: LocalCluster) -> Write:
-    files = PeaceFileSystem(cluster.http_address)
+    files = PeaceFileSystem(cluster.http_address, ca_file=cluster.ca_file)
     return lambda path: files.write(path, _DATA, replication=3)
 
 
@@ -122,9 +126,10 @@ def _counters(cluster: LocalCluster) -> dict[str, float]:
     """Sums over all members. The requests that ask for them are counted too, one a member."""
     totals = dict.fromkeys(_COUNTED, 0.0)
     for member in cluster.members:
-        address = f"http://{member.readiness.http_host}:{member.readiness.http_port}/metrics"
-        with urllib.request.urlopen(address, timeout=10) as answer:
-            for line in answer.read().decode().splitlines():
+        netloc = f"{member.readiness.http_host}:{member.readiness.http_port}"
+        with contextlib.closing(http_connection(netloc, context_of(cluster))) as connection:
+            connection.request("GET", "/metrics")
+            for line in connection.getresponse().read().decode().splitlines():
                 name, _, value = line.partition(" ")
                 if name in totals:
                     totals[name] += float(value)

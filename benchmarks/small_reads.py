@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
 
+from .over_tls import clusters, context_of, with_ratio
 from .plain_http import PlainHttp
 from .processor_time import cluster_cpu_s
 from .report import show
@@ -29,23 +30,26 @@ _READERS = (1, 4, 16)
 Read = Callable[[int], int]
 
 
-def main(*, quick: bool = False) -> None:
+def main(*, quick: bool = False, tls: bool = False) -> None:
     reads, rounds = (50, 1) if quick else (1000, 3)
     fronts = {"WebHDFS": _over_webhdfs, "our client": _over_client}
     rows = []
-    with tempfile.TemporaryDirectory() as directory, LocalCluster(Path(directory), datanodes=4, port=0) as cluster:
-        with PeaceFileSystem(cluster.http_address) as files:
-            for number in range(_FILES):
-                files.write(_path(number), _DATA, replication=3)
+    with tempfile.TemporaryDirectory() as directory, clusters(Path(directory), 4, tls=tls) as running:
+        for cluster in running.values():
+            with PeaceFileSystem(cluster.http_address, ca_file=cluster.ca_file) as files:
+                for number in range(_FILES):
+                    files.write(_path(number), _DATA, replication=3)
         for readers in _READERS:
-            runs: dict[str, list[dict[str, float]]] = {front: [] for front in fronts}
+            runs: dict[str, list[dict[str, float]]] = {f"{front}{way}": [] for front in fronts for way in running}
             for _ in range(rounds):
                 for front, maker in fronts.items():
-                    runs[front].append(_run(cluster, maker, readers, reads // readers))
+                    for way, cluster in running.items():
+                        runs[front + way].append(_run(cluster, maker, readers, reads // readers))
             for front, measured in runs.items():
                 middle = sorted(measured, key=lambda run: run["files/s"])[rounds // 2]
                 rows.append({"front": front, "readers": readers, **middle})
-    show("small_reads", f"{reads} reads of files of 1 KiB; the median of {rounds} rounds, alternating", rows)
+    shown = with_ratio(rows, "files/s", ("front", "readers")) if tls else rows
+    show("small_reads", f"{reads} reads of files of 1 KiB; the median of {rounds} rounds, alternating", shown)
 
 
 def _path(number: int) -> str:
@@ -89,12 +93,13 @@ def _run(
 
 
 def _over_webhdfs(cluster: LocalCluster) -> Read:
-    coordinator = PlainHttp(cluster.address.netloc)
+    context = context_of(cluster)
+    coordinator = PlainHttp(cluster.address.netloc, context)
 
     def read(number: int) -> int:
         redirect = coordinator.ask("GET", f"/webhdfs/v1{_path(number)}?op=OPEN&user.name=bench", 307)
         parts = urlsplit(redirect.location)
-        datanode = PlainHttp(parts.netloc)
+        datanode = PlainHttp(parts.netloc, context)
         answer = datanode.ask("GET", f"{parts.path}?{parts.query}", 200)
         datanode.close()
         return answer.body_bytes
@@ -103,5 +108,5 @@ def _over_webhdfs(cluster: LocalCluster) -> Read:
 
 
 def _over_client(cluster: LocalCluster) -> Read:
-    files = PeaceFileSystem(cluster.http_address)
+    files = PeaceFileSystem(cluster.http_address, ca_file=cluster.ca_file)
     return lambda number: len(files.read(_path(number)))

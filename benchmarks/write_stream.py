@@ -19,6 +19,7 @@ from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
 
 from . import bare_chain
+from .over_tls import TLS
 from .report import show
 
 _MIB = 1024 * 1024
@@ -26,20 +27,23 @@ _MIB = 1024 * 1024
 _SHAPES = ((1, 1), (3, 1), (3, 2), (3, 4), (3, 8), (3, 16))
 
 
-def main(*, quick: bool = False) -> None:
+def main(*, quick: bool = False, tls: bool = False) -> None:
     total = (128 if quick else 1024) * _MIB
     rounds = 1 if quick else 3
     seconds: dict[tuple[int, int, str], list[float]] = {}
     with tempfile.TemporaryDirectory() as directory:
         for _ in range(rounds):
             for replicas, writers in _SHAPES:
-                for who in ("peacefs", "bare chain", "bare chain, no fsync")[: 3 if writers == 1 else 2]:
+                sides = ("peacefs", "bare chain", "bare chain, no fsync")[: 3 if writers == 1 else 2]
+                for who in (*sides, f"peacefs{TLS}") if tls else sides:
                     took_s = _measure(who, total, replicas, writers, Path(directory))
                     seconds.setdefault((replicas, writers, who), []).append(took_s)
     rows = []
     for (replicas, writers, who), taken in sorted(seconds.items()):
         bare = seconds[replicas, writers, "bare chain"]
         ratios = [theirs / ours for ours, theirs in zip(taken, bare, strict=True)]
+        plain = seconds[replicas, writers, "peacefs"]
+        of_plain = [theirs / ours for ours, theirs in zip(taken, plain, strict=True)]
         rows.append(
             {
                 "replicas": replicas,
@@ -49,13 +53,14 @@ def main(*, quick: bool = False) -> None:
                 "slowest": total / _MIB / max(taken),
                 "fastest": total / _MIB / min(taken),
                 "of the bare chain, median": statistics.median(ratios),
+                **({"of plain, median": statistics.median(of_plain)} if tls else {}),
             }
         )
     show("write_stream", f"{total // _MIB} MiB in all, {rounds} rounds, alternating", rows)
 
 
 def _measure(who: str, total: int, replicas: int, writers: int, directory: Path) -> float:
-    if who != "peacefs":
+    if not who.startswith("peacefs"):
         sync = who == "bare chain"
         with ThreadPoolExecutor(writers) as threads:
             start = threading.Barrier(writers)
@@ -63,17 +68,17 @@ def _measure(who: str, total: int, replicas: int, writers: int, directory: Path)
             taken = max(run.result() for run in [threads.submit(chain) for _ in range(writers)])
     else:
         with tempfile.TemporaryDirectory(dir=directory) as data:
-            taken = _write(total, replicas, writers, Path(data))
+            taken = _write(total, replicas, writers, Path(data), tls=who.endswith(TLS))
     # Dirty pages of one round must not be written at the next one's cost.
     os.sync()
     return taken
 
 
-def _write(total: int, replicas: int, writers: int, directory: Path) -> float:
+def _write(total: int, replicas: int, writers: int, directory: Path, *, tls: bool) -> float:
     piece = os.urandom(_MIB)
     with (
-        LocalCluster(directory, datanodes=3, port=0) as cluster,
-        PeaceFileSystem(cluster.http_address) as files,
+        LocalCluster(directory, datanodes=3, port=0, tls=tls) as cluster,
+        PeaceFileSystem(cluster.http_address, ca_file=cluster.ca_file) as files,
         ThreadPoolExecutor(writers) as threads,
     ):
         files.write("/warm", b"connections", replication=replicas)

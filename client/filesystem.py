@@ -6,6 +6,7 @@ import os
 import socket
 import uuid
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -16,11 +17,13 @@ from peacefs.protocol.messages import CreateFile
 from peacefs.protocol.request_ids import new_request_id
 from peacefs.protocol.runtime.connection_pool import ConnectionPool
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
+from peacefs.protocol.service.tls import TlsIdentity
+from peacefs.protocol.tls_variables import CA_FILE_VARIABLE
 from peacefs.protocol.values.fsck_findings import FsckPage
 from peacefs.protocol.values.schedule import Schedule
 
 from .channels import Channels
-from .control.addresses import DEFAULT_ADDRESS, parse_address
+from .control.addresses import DEFAULT_ADDRESS, CoordinatorAddress, parse_address
 from .control.api import BalanceStatus, CoordinatorApi, ListingPage, user_of
 from .control.http import CoordinatorHttp
 from .control.retry import Patience
@@ -52,7 +55,8 @@ class PeaceFileSystem:
 
     `address` is `http://host:port` (or the `webhdfs://host:port` that Spark is given) of the coordinator, `user`
     who owns what is written: by default whose the token is, without one HADOOP_USER_NAME, else the operating
-    system's user. Paths are absolute. All methods raise classes of `peacefs.protocol.errors`.
+    system's user. Paths are absolute. With `https://` (or `swebhdfs://`) all that goes over the network is
+    encrypted. All methods raise classes of `peacefs.protocol.errors`.
     """
 
     def __init__(
@@ -63,21 +67,24 @@ class PeaceFileSystem:
         token: str | None = None,
         token_file: str | os.PathLike[str] | None = None,
         local_sockets: bool = True,
+        ca_file: str | os.PathLike[str] | None = None,
     ) -> None:
         """`token` shows the coordinator who we are; one in a `token_file` is read again when it has changed.
 
         With neither, the environment says: PEACEFS_TOKEN_FILE, else PEACEFS_TOKEN. Without `local_sockets`
-        datanodes of this host lend no files: all data comes over TCP.
+        datanodes of this host lend no files: all data comes over TCP. Over TLS services have to show certificates
+        of the CA in `ca_file`: by default what PEACEFS_CA_FILE names, else the CAs of the system.
         """
         where, patience = parse_address(address), Patience()
+        tls = _tls_of(where, Path(ca_file) if ca_file else None)
         source = TokenSource.of(token, token_file)
-        http = CoordinatorHttp(where, patience, token=source)
+        http = CoordinatorHttp(where, patience, token=source, tls=tls)
         self._api = CoordinatorApi(http, user_of(http, user))
         name = f"client {socket.gethostname()}/{os.getpid()}"
         me = Identity(cluster="", role="client", name=name, signer=None)
-        self._connections = ConnectionPool(me, local_sockets=local_sockets)
+        self._connections = ConnectionPool(me, local_sockets=local_sockets, tls=tls)
         # Datanodes are not shown who we are: what they are asked for bears a leave of the coordinator's.
-        to_coordinator = ConnectionPool(me, credential=source.current)
+        to_coordinator = ConnectionPool(me, credential=source.current, tls=tls)
         self._calls = ControlCalls(where, to_coordinator, patience, source)
         self._driver = ThreadDriver(self._connections, self._calls.call)
         self._grants = GrantDesk(f"{name} {uuid.uuid4().hex[:8]}", pushed=False)
@@ -437,3 +444,10 @@ class PeaceFileSystem:
     def inspect(self, path: str, *, every_file: bool = False) -> Iterator[FsckPage]:
         """How files of a tree fare, page by page: those with findings, or `every_file`. Raises FileNotFound."""
         return self._api.inspect(path, every_file=every_file)
+
+
+def _tls_of(where: CoordinatorAddress, ca_file: Path | None) -> TlsIdentity | None:
+    """How datanodes are spoken to. The address of a local socket does not say: over TLS, if there is a CA."""
+    if where.tls or (where.socket is not None and (ca_file is not None or CA_FILE_VARIABLE in os.environ)):
+        return TlsIdentity.of_client(ca_file)
+    return None

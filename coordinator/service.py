@@ -48,6 +48,7 @@ from peacefs.protocol.service.browser_guard import BrowserGuard, OwnNames
 from peacefs.protocol.service.http_server import build_server, listen
 from peacefs.protocol.service.lifeline import announce
 from peacefs.protocol.service.process import log_to_stderr, raise_open_files_limit, stop_event, when_told_to_reload
+from peacefs.protocol.service.tls import TlsFiles, TlsIdentity, describe_tls, require_tls_for
 from peacefs.protocol.tokens import Signer
 from peacefs.protocol.values.authentication import AuthenticationMode
 from peacefs.topology.loader import load_topology
@@ -127,6 +128,9 @@ class CoordinatorOptions:
     audit_log: Path | None = None
     ready_fd: int | None = None
     parent_fd: int | None = None
+    tls: TlsFiles | None = None
+    #: Whether an address beyond loopback may be served without TLS.
+    no_tls: bool = False
     #: Whether users are refused what HDFS would refuse them. Who runs the coordinator is the superuser.
     check_permissions: bool = True
     #: Temporary files that have been left for so long are deleted; None for never.
@@ -165,6 +169,9 @@ def run(options: CoordinatorOptions) -> None:
     sys.setswitchinterval(thread_switch_interval_s)
     secret_file = find_secret_file(options.secret_file)
     require_secret_for(options.host, secret_file)
+    addresses = [options.host, options.advertise or options.host]
+    require_tls_for(addresses, options.tls, no_tls=options.no_tls)
+    tls = None if options.tls is None else TlsIdentity(options.tls, addresses[1])
     described = _described_network(options.topology)
     _make_directory(options.directory)
     metadata = SqliteMetadata.open(_store(options.directory), owner=getpass.getuser())
@@ -172,7 +179,7 @@ def run(options: CoordinatorOptions) -> None:
         kept = options.directory / SECRET_NAME
         signer = Signer(*(read_secrets(secret_file) if secret_file else read_or_make_secrets(kept)))
         reload = partial(read_again, signer, secret_file or kept)
-        uvloop.run(Coordinator(options, metadata, signer, described).serve(reload))
+        uvloop.run(Coordinator(options, metadata, signer, described, tls).serve(reload))
     except (MetadataFull, MetadataFault) as fault:
         raise StartupError(f"cannot begin: {fault}. Nothing is lost; start again when that is mended") from None
     finally:
@@ -202,8 +209,14 @@ class Coordinator:
     """All parts of a running coordinator. Owned by its event loop, but for the writer thread of the commits."""
 
     def __init__(
-        self, options: CoordinatorOptions, metadata: SqliteMetadata, signer: Signer, described: Topology | None
+        self,
+        options: CoordinatorOptions,
+        metadata: SqliteMetadata,
+        signer: Signer,
+        described: Topology | None,
+        tls: TlsIdentity | None = None,
     ) -> None:
+        self._tls = tls
         self._options = options
         self._metadata = metadata
         self._signer = signer
@@ -309,17 +322,20 @@ class Coordinator:
         http_port = sock.getsockname()[1]
         self._address = f"{self._advertised}:{http_port}"
         app = self._http(http_port)
-        server = build_server(app, self._clients.link)
+        server = build_server(app, self._clients.link, tls=self._tls)
         local = LocalAdministration(app, getpass.getuser())
         local_server = build_server(local, lambda: self._clients.link_of(local.caller), is_own_user)
         try:
-            node_port = await self._nodes.start(options.host, options.node_port, self._advertised)
+            node_port = await self._nodes.start(options.host, options.node_port, self._advertised, self._tls)
         except OSError as error:
             sock.close()
             local_socket.close()
             raise StartupError(
                 f"cannot listen on {options.host} port {options.node_port}: {error.strerror or error}"
             ) from None
+        if self._tls is not None:
+            self._tls.start_watch()
+            when_told_to_reload(self._tls.reload)
         serving = asyncio.gather(server.serve(sockets=[sock]), local_server.serve(sockets=[local_socket.listener]))
         self._own_work.start(on_failure=stop.set)
         self._announce(http_port, node_port)
@@ -328,6 +344,8 @@ class Coordinator:
         await self._nodes.stop()
         self._clients.stop()
         await serving
+        if self._tls is not None:
+            self._tls.stop_watch()
         local_socket.close()
         await self._own_work.stop()
         if self._audit is not None:
@@ -359,13 +377,14 @@ class Coordinator:
         add_disk_balance_route(rest, self._nodes.ask, for_superusers)
         add_credential_routes(rest, self._files.credentials, self._nodes.hang_up, for_superusers)
         add_checkpoint_routes(rest, self._files.fencing, self._files.reporting)
-        here = f"http://{_LOOPBACK_OF.get(options.host, options.host)}:{http_port}"
+        here = self._own_address(http_port)
         looks = CheckpointLooks(
             options.look_at_checkpoints,
             here,
             self._files.fencing,
             self._files.reporting,
             token_of=self._look_token,
+            ca_file=None if self._tls is None else self._tls.files.ca,
         )
         add_checkpoint_look_routes(rest, looks)
         add_query_routes(rest, self._supervising)
@@ -386,6 +405,14 @@ class Coordinator:
         watch_schedule(self._files.schedule, self._files.recovery)
         watch_supervision(self._supervising.core)
         return admission
+
+    def _own_address(self, http_port: int) -> str:
+        """Where processes beside this one find it; over TLS by the name that the certificate is for."""
+        if self._tls is not None:
+            host = f"[{self._advertised}]" if ":" in self._advertised else self._advertised
+            return f"https://{host}:{http_port}"
+        host = self._options.host
+        return f"http://{_LOOPBACK_OF.get(host, host)}:{http_port}"
 
     def _authenticated(self, rest: FastAPI, for_superusers: Any) -> App:
         """WebHDFS before REST, and before both, where names are not believed, what asks for credentials."""
@@ -419,12 +446,13 @@ class Coordinator:
         else:
             log.warning("authentication simple (names are believed): whoever reaches this port may be anybody")
         log.info(
-            "cluster %s, epoch %d: HTTP on %s, datanodes on %s:%d",
+            "cluster %s, epoch %d: HTTP on %s, datanodes on %s:%d; %s",
             self._metadata.cluster_id,
             self._epochs.epoch(),
             self._address,
             self._options.host,
             node_port,
+            describe_tls(self._tls, [self._options.host, self._advertised]),
         )
         announce(
             self._options.ready_fd,

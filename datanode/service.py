@@ -73,6 +73,7 @@ from peacefs.protocol.service.process import (
     stop_event,
     when_told_to_reload,
 )
+from peacefs.protocol.service.tls import TlsFiles, TlsIdentity, describe_tls, require_tls_for
 from peacefs.protocol.tokens import Signer
 from peacefs.topology.rate_curve import RateCurve
 
@@ -123,6 +124,9 @@ class DatanodeOptions:
     allowed_hosts: tuple[str, ...] = ()
     rack: str = "/default-rack"
     secret_file: Path | None = None
+    tls: TlsFiles | None = None
+    #: Whether an address beyond loopback may be served without TLS.
+    no_tls: bool = False
     reserved_bytes: int = reserved_bytes_default
     #: How long a round of scrubbing may take; 0 for no scrubbing.
     scrub_period_s: float = scrub_period_s
@@ -144,36 +148,41 @@ def run(options: DatanodeOptions) -> None:
     sys.setswitchinterval(thread_switch_interval_s)
     secret_file = find_secret_file(options.secret_file)
     require_secret_for(options.host, secret_file)
+    addresses = [options.host, options.advertise or options.host]
+    require_tls_for([*addresses, options.coordinator[0]], options.tls, no_tls=options.no_tls)
+    tls = None if options.tls is None else TlsIdentity(options.tls, addresses[1])
     if secret_file is None:
         raise StartupError(
             f"a datanode needs the cluster's secret: pass --secret-file or set {SECRET_FILE_VARIABLE} "
             f"(a coordinator on loopback keeps it as cluster.secret in its directory)"
         )
-    uvloop.run(_serve(options, secret_file))
+    uvloop.run(_serve(options, secret_file, tls))
 
 
-async def _serve(options: DatanodeOptions, secret_file: Path) -> None:
+async def _serve(options: DatanodeOptions, secret_file: Path, tls: TlsIdentity | None) -> None:
     stop = stop_event(options.parent_fd)
     signer = Signer(*read_secrets(secret_file))
     when_told_to_reload(partial(read_again, signer, secret_file))
     cluster = cluster_of(options.directory)
     if cluster is None:
-        cluster = await _learn_cluster(options, signer, stop)
+        cluster = await _learn_cluster(options, signer, stop, tls)
         if cluster is None:
             return
     with claim_directories(
         options.directory, options.data_directories, cluster, f"dn-{uuid.uuid4().hex[:12]}"
     ) as claimed:
-        await Datanode(options, claimed, signer).serve(stop)
+        await Datanode(options, claimed, signer, tls).serve(stop)
 
 
-async def _learn_cluster(options: DatanodeOptions, signer: Signer, stop: asyncio.Event) -> str | None:
+async def _learn_cluster(
+    options: DatanodeOptions, signer: Signer, stop: asyncio.Event, tls: TlsIdentity | None
+) -> str | None:
     """The cluster that the coordinator belongs to, however long it takes to come up; None when told to stop."""
     me = Identity("", "datanode", "a new datanode", signer)
     while not stop.is_set():
         try:
             connection, peer = await asyncio.to_thread(
-                open_connection, options.coordinator, "the coordinator", me, role=COORDINATOR
+                open_connection, options.coordinator, "the coordinator", me, tls, role=COORDINATOR
             )
             connection.close()
             return peer.cluster
@@ -220,8 +229,11 @@ def _no_room() -> int:
 class Datanode:
     """All parts of a running datanode."""
 
-    def __init__(self, options: DatanodeOptions, claimed: Claimed, signer: Signer) -> None:
+    def __init__(
+        self, options: DatanodeOptions, claimed: Claimed, signer: Signer, tls: TlsIdentity | None = None
+    ) -> None:
         self._options = options
+        self._tls = tls
         self._directory = directory = claimed.directory
         self._signer = signer
         self._node = directory.node
@@ -230,12 +242,14 @@ class Datanode:
         self._me = Identity(directory.cluster, "datanode", self._node, signer)
         self._served_here = ServedHere()
         # Only to addresses that the coordinator has named: a local socket has a name that its owner has given it.
-        self._pool = ConnectionPool(self._me, served_here=self._served_here, local_sockets=False)
+        self._pool = ConnectionPool(self._me, served_here=self._served_here, local_sockets=False, tls=tls)
         self._changes = Changes()
         self._paces = Paces()
         self._streams = StreamsUnderWay(self._node)
         self._grants = GrantDesk(f"{self._node}-{uuid.uuid4().hex[:8]}", pushed=True)
-        self._link = CoordinatorLink(options.coordinator, self._me, directory.credential(), self, self._changes)
+        self._link = CoordinatorLink(
+            options.coordinator, self._me, directory.credential(), self, self._changes, tls
+        )
         self._clock = ClusterClock()
         self._verifier = Verifier(directory.cluster)
         self._driver = ThreadDriver(self._pool, self._link.call, wall_clock=self._clock.now_s)
@@ -309,8 +323,13 @@ class Datanode:
             # Who reads a file cannot be paced.
             lends=options.emulated_disk is None,
             advertised=self._advertised,
+            tls=self._tls,
         )
         self._http_socket = listen(options.host, options.http_port)
+        log.info("%s", describe_tls(self._tls, [options.host, self._advertised]))
+        if self._tls is not None:
+            self._tls.start_watch()
+            when_told_to_reload(self._tls.reload)
         self._data_server.start()
         StoreMetrics(
             self._store, self.paces, lambda: self._scrubber.progress, self._disk_balancer, lambda: self._pool.idle
@@ -329,7 +348,7 @@ class Datanode:
             check_bearer=CallerCheck(self._verifier, self._clock.now_s).check_bearer,
         )
         names = OwnNames(options.host, self._advertised, options.allowed_hosts)
-        server = build_server(BrowserGuard(gateway, names))
+        server = build_server(BrowserGuard(gateway, names), tls=self._tls)
         serving = asyncio.create_task(server.serve(sockets=[self._http_socket]))
         own_work = OwnWork(
             self._driver,
@@ -347,6 +366,8 @@ class Datanode:
         finally:
             server.should_exit = True
             self._stopping.set()
+            if self._tls is not None:
+                self._tls.stop_watch()
             own_work.stop()
             self._disk_balancer.stop()
             await asyncio.to_thread(self._link.stop)

@@ -16,6 +16,7 @@ import typer
 from peacefs.client.command_line.application import application
 from peacefs.client.command_line.complaints import complain_of_system
 from peacefs.client.command_line.standard_streams import ReaderGone, prepare_standard_streams
+from peacefs.commands.certificate_commands import certificates
 from peacefs.commands.checkpoint_commands import checkpoint
 from peacefs.commands.metadata_commands import metadata
 from peacefs.commands.placement_commands import plan, simulate, topology
@@ -42,6 +43,7 @@ def demo(
 
 for _command in (coordinator, datanode, agent, supervise, demo, simulate, plan):
     application.command()(_command)
+application.add_typer(certificates, name="certificates")
 application.add_typer(metadata, name="metadata")
 application.add_typer(checkpoint, name="checkpoint")
 application.add_typer(spark, name="spark")

@@ -33,6 +33,8 @@ _MAGIC = b"pf"
 #: By which a port that serves HTTP too tells frames apart: no method of HTTP begins with it.
 FIRST_BYTE = _MAGIC[:1]
 _FORMAT = 1
+# With it a TLS handshake begins.
+_TLS_FIRST_BYTE = b"\x16"
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[AnyMessage] = msgspec.msgpack.Decoder(AnyMessage)
@@ -70,6 +72,11 @@ def encode(message: Message, payload_bytes: int = 0, tag: int = 0) -> bytes:
 def decode_prefix(data: Bytes, bytes_max: int = frame_bytes_max) -> Prefix:
     """Raises ProtocolViolation for anything that is not the start of a frame within the limits and `bytes_max`."""
     magic, form, _reserved, tag, message_bytes, payload_bytes = _PREFIX.unpack_from(data)
+    if magic[:1] == _TLS_FIRST_BYTE:
+        raise ProtocolViolation(
+            "the peer speaks TLS and this service does not: use http:// (for Spark webhdfs://) and no TLS "
+            "files, or start it with --tls-certificate, --tls-key and --tls-ca"
+        )
     if magic != _MAGIC:
         raise ProtocolViolation("the peer does not speak the peacefs protocol")
     if form != _FORMAT:

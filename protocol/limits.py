@@ -656,6 +656,25 @@ completion_body_bytes_max: Final = 8 * MIB
 names_body_bytes_max: Final = 2 * MIB
 rest_bodies_bytes_max: Final = 32 * MIB
 rest_bodies_per_client_bytes_max: Final = 24 * MIB
+# So many connections may be in a TLS handshake, each for so long: of too many the one goes that has been at it
+# for longest.
+tls_handshakes_max: Final = 512
+# One client has so many of these, and loses its own when it wants more.
+tls_handshakes_client_max: Final = 256
+tls_handshake_timeout_s: Final = 10.0
+# Whoever does not answer the end of a TLS connection is not waited for any longer.
+tls_shutdown_timeout_s: Final = 2.0
+# Handshakes that fail are logged once in so long, with how many there were.
+tls_fault_log_pause_s: Final = 5.0
+# How often certificates are looked at: they are taken when they have stayed as they are from one look to the next.
+tls_files_look_s: Final = 2.0
+tls_renewal_warning_days: Final = 14.0
+tls_renewal_warning_pause_s: Final = 86_400.0
+# What is encrypted, or received, at once: larger pieces cost more, for their memory comes anew from the kernel.
+tls_sealed_bytes_max: Final = 64 * KIB
+# The trial CA that `peacefs certificates` makes, and what it signs.
+trial_authority_days: Final = 365
+trial_certificate_days_default: Final = 90
 coordinator_http_port_default: Final = 9870
 coordinator_node_port_default: Final = 9820
 datanode_http_port_default: Final = 9864

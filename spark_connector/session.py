@@ -12,6 +12,7 @@ Where the cluster asks who you are, a token is shown (PEACEFS_TOKEN_FILE), or Sp
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING
 from peacefs.client.control.addresses import parse_address
 from peacefs.client.control.token_source import TokenSource
 from peacefs.protocol.errors import BadRequest
+from peacefs.protocol.tls_variables import TRUSTSTORE_PASSWORD, TRUSTSTORE_VARIABLE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,8 +66,12 @@ class OAuth2Client:
 Credential = str | OAuth2Client
 
 
-def credential_settings(address: str, credential: Credential) -> list[Setting]:
-    """The settings with which Hadoop's own OAuth2 providers show a credential; they hold it. Raises BadRequest."""
+def credential_settings(address: str, credential: Credential, truststore: str | None = None) -> list[Setting]:
+    """The settings with which Hadoop's own OAuth2 providers show a credential; they hold it. Raises BadRequest.
+
+    Over TLS they fetch tokens with what the JVM trusts, whatever Hadoop is told: that is then the `truststore`, by
+    default what PEACEFS_TRUSTSTORE names.
+    """
     oauth2, provider = _HADOOP + "dfs.webhdfs.oauth2.", "org.apache.hadoop.hdfs.web.oauth2.Conf"
     if isinstance(credential, OAuth2Client):
         of_kind = {
@@ -93,17 +99,39 @@ def credential_settings(address: str, credential: Credential) -> list[Setting]:
             "2.1.2",
             "Spark's pages and logs do not show the client's secret",
         ),
+        *_trust_of_jvms(address, truststore or os.environ.get(TRUSTSTORE_VARIABLE)),
+    ]
+
+
+def _trust_of_jvms(address: str, truststore: str | None) -> list[Setting]:
+    if truststore is None or not parse_address(address).tls:
+        return []
+    trust = {"": truststore, "Type": "PKCS12", "Password": TRUSTSTORE_PASSWORD}
+    options = [_KEPT_CONNECTIONS, *(f"-Djavax.net.ssl.trustStore{name}={value}" for name, value in trust.items())]
+    reason = (
+        "Hadoop fetches tokens with what the JVM trusts; to trust others besides, add the CA to Java's own file"
+    )
+    return [
+        Setting(f"spark.{side}.defaultJavaOptions", " ".join(options), "3.0.0", reason)
+        for side in ("driver", "executor")
     ]
 
 
 def settings(
-    address: str, checkpoint_root: str = "/checkpoints", spark_version: str | None = None
+    address: str,
+    checkpoint_root: str = "/checkpoints",
+    spark_version: str | None = None,
+    truststore: str | None = None,
 ) -> list[Setting]:
     """The table for the coordinator at `address` (`host:port` of its HTTP side, or a URI). Raises BadRequest.
 
-    Without a version of Spark, what the newest knows.
+    Without a version of Spark, what the newest knows. For `https://` or `swebhdfs://` with the `truststore` of the
+    cluster's CA, by default what PEACEFS_TRUSTSTORE names; without one Java trusts what it trusts otherwise.
     """
     table = _table(address, checkpoint_root)
+    truststore = truststore or os.environ.get(TRUSTSTORE_VARIABLE)
+    if parse_address(address).tls and truststore:
+        table += truststore_settings(truststore)
     if spark_version is None:
         return table
     wanted = _version(spark_version)[:2]
@@ -112,6 +140,26 @@ def settings(
         raise BadRequest(f"Spark {spark_version} writes no change logs of state: {oldest} is the oldest that does")
     # "4.1" stands for all of 4.1.x.
     return [setting for setting in table if setting.since == ANY_SPARK or _version(setting.since)[:2] <= wanted]
+
+
+def truststore_settings(location: str) -> list[Setting]:
+    """What Hadoop's client must be told of a PKCS12 truststore, which has to be there on every machine."""
+    prefix = _HADOOP + "ssl.client.truststore."
+    return [
+        Setting(
+            prefix + "location",
+            location,
+            ANY_SPARK,
+            "the CA of the services' certificates, on every machine of the job",
+        ),
+        Setting(prefix + "type", "PKCS12", ANY_SPARK, "Hadoop takes it for Java's older format otherwise"),
+        Setting(
+            prefix + "password",
+            TRUSTSTORE_PASSWORD,
+            ANY_SPARK,
+            "Java wants one; nothing in a truststore is secret",
+        ),
+    ]
 
 
 def _version(text: str) -> tuple[int, ...]:
@@ -214,16 +262,17 @@ def configure(
     *,
     token: str | None = None,
     client: OAuth2Client | None = None,
+    truststore: str | None = None,
 ) -> SparkSession.Builder:
     """Apply what this Spark knows of the table to `builder` before `getOrCreate`; what is set afterwards wins.
 
     With a `client` Spark fetches its tokens itself, for as long as it runs; with a `token` it goes on until that
     ends. With neither, PEACEFS_TOKEN_FILE and PEACEFS_TOKEN say the token, if there is one.
     """
-    table = settings(address, checkpoint_root, installed_spark())
+    table = settings(address, checkpoint_root, installed_spark(), truststore)
     credential: Credential = client or TokenSource.of(token).current()
     if credential:
-        table += credential_settings(address, credential)
+        table += credential_settings(address, credential, truststore)
     for setting in table:
         builder = builder.config(setting.key, setting.value)
     return builder

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 import peacefs
 from peacefs.command import application
 from peacefs.protocol import errors, limits
+from peacefs.protocol.tls_variables import CA_VARIABLE, CERTIFICATE_VARIABLE, KEY_VARIABLE
 from peacefs.spark_connector.supervision.command_list import read_command_list
 
 _ROOT = Path(__file__).parent.parent
@@ -115,7 +116,24 @@ class TestDeployment:
         for service in self.compose["services"].values():
             assert "--secret-file /run/secrets/cluster" in service["command"]
             assert "--advertise" in service["command"] or service["command"].startswith("agent ")
-            assert service["secrets"] == ["cluster"]
+            assert service["secrets"] == ["cluster", "certificate", "key", "ca"]
+
+    def test_tls_files_come_from_the_one_command_that_makes_them(self) -> None:
+        """Their names are those that `peacefs certificates create --host $PEACEFS_HOST,coordinator` gives them."""
+        host = "${PEACEFS_HOST}"
+        files = {name: secret["file"] for name, secret in self.compose["secrets"].items()}
+        assert (files["certificate"], files["key"], files["ca"]) == (
+            f"./certificates/{host}.pem",
+            f"./certificates/{host}-key.pem",
+            "./certificates/ca.pem",
+        )
+        for service in self.compose["services"].values():
+            assert service["environment"] == {
+                CERTIFICATE_VARIABLE: "/run/secrets/certificate",
+                KEY_VARIABLE: "/run/secrets/key",
+                CA_VARIABLE: "/run/secrets/ca",
+            }
+            assert "--no-tls" not in service["command"]
 
     def test_an_agent_is_started_when_asked_for_and_its_list_is_one(self) -> None:
         agent = self.compose["services"]["agent"]

@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 
 import peacefs
 from peacefs.protocol.errors import PeacefsError
+from peacefs.protocol.tls_variables import CA_FILE_VARIABLE
 
 from . import cluster_commands, directory_commands, file_commands, token_commands
 from .complaints import complain, complain_of_system
@@ -68,6 +69,16 @@ def _options(
             show_default=False,
         ),
     ] = None,
+    ca_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--ca-file",
+            metavar="FILE",
+            envvar=CA_FILE_VARIABLE,
+            help="The CA to trust where the coordinator is https:// or swebhdfs://. [default: the system's CAs]",
+            show_default=False,
+        ),
+    ] = None,
     directory: Annotated[
         Path | None,
         typer.Option(
@@ -85,6 +96,8 @@ def _options(
         os.environ["PEACEFS_TOKEN_FILE"] = str(token_file.absolute())
     if directory is not None:
         os.environ["PEACEFS_COORDINATOR"] = f"unix:{directory.absolute()}"
+    if ca_file is not None:
+        os.environ[CA_FILE_VARIABLE] = str(ca_file.absolute())
 
 
 for _command in (

@@ -38,6 +38,11 @@ def run_until_stopped(cluster: LocalCluster) -> None:
                 f"{len(cluster.datanodes)} datanodes in 2 racks; data and logs in {cluster.directory}; "
                 "Ctrl-C stops\n"
             )
+            if cluster.ca_file is not None:
+                sys.stderr.write(
+                    f"over TLS: clients set PEACEFS_CA_FILE={cluster.ca_file}; what to tell Spark is said by\n"
+                    f"peacefs spark conf --coordinator {cluster.http_address} --truststore {cluster.truststore}\n"
+                )
             _watch(cluster)
         except KeyboardInterrupt:
             # This is how it is meant to end.

@@ -63,6 +63,9 @@ def up(
     ] = 0,
     trash_minutes: TrashMinutes = 0,
     authentication: Authentication = None,
+    tls: Annotated[
+        bool, typer.Option("--tls", help="Encrypt all connections, with certificates that are made in DIR.")
+    ] = False,
 ) -> None:
     """Run a whole cluster on this machine.
 
@@ -75,7 +78,8 @@ def up(
     options = [f"--trash-minutes={trash_minutes}"]
     if authentication is not None:
         options.append(f"--authentication={authentication}")
-    run_until_stopped(LocalCluster(directory or default_directory(), datanodes, port, datanode_port, options))
+    where = directory or default_directory()
+    run_until_stopped(LocalCluster(where, datanodes, port, datanode_port, options, tls=tls))
 
 
 def fsck(
@@ -253,7 +257,10 @@ def revoke(names: _Datanodes, as_json: _AsJson = False, coordinator: Coordinator
 
 @datanodes.command()
 def readmit(names: _Datanodes, as_json: _AsJson = False, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
-    """Let revoked datanodes in again, with the credentials they had."""
+    """Let revoked datanodes in again.
+
+    They come with the credentials that they had.
+    """
     from .credentials import Change, change
 
     change(coordinator, names, Change.READMIT, as_json=as_json)
@@ -261,9 +268,10 @@ def readmit(names: _Datanodes, as_json: _AsJson = False, coordinator: Coordinato
 
 @datanodes.command()
 def forget(names: _Datanodes, as_json: _AsJson = False, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
-    """Have datanodes enrolled anew, with whatever credentials they show next.
+    """Enrol datanodes anew.
 
-    For a datanode that has lost its credential.key, and for one that is gone for good.
+    Each with the credential that it shows next. For a datanode that has lost its credential.key, and for one that
+    is gone for good.
     """
     from .credentials import Change, change
 

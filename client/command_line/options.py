@@ -22,8 +22,8 @@ Coordinator = Annotated[
         "-c",
         envvar="PEACEFS_COORDINATOR",
         metavar="URL",
-        help="Where the coordinator is: http://host:port, or unix:DIR for its administrators on its machine. "
-        "Paths that are webhdfs:// URIs name their own.",
+        help="Where the coordinator is: http://host:port, https:// for TLS, or unix:DIR for administrators on "
+        "its machine. Paths that are webhdfs:// or swebhdfs:// URIs name their own.",
     ),
 ]
 DEFAULT_COORDINATOR = DEFAULT_ADDRESS.http

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import msgspec
 
 tokens = typer.Typer(
-    help="Make tokens that say who their bearer is, list and revoke them.",
+    help="Create, list and revoke bearer tokens.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -108,7 +108,10 @@ def revoke(
     token_id: Annotated[str, typer.Argument(metavar="ID", show_default=False, help="As `list` shows it.")],
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """End a token: at once at the coordinator, within a second or two at datanodes."""
+    """Revoke a token.
+
+    It ends at once at the coordinator, within a second or two at datanodes.
+    """
     from peacefs.client.control.token_administration import TokenAdministration
 
     with TokenAdministration(coordinator) as administration:
@@ -122,7 +125,10 @@ def rotate_keys(
     ] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """Sign with a new key from now on; tokens from before stay good to their end."""
+    """Sign with a new key from now on.
+
+    Tokens that earlier keys signed stay good to their end.
+    """
     from peacefs.client.control.token_administration import TokenAdministration
 
     with TokenAdministration(coordinator) as administration:

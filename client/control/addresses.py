@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from peacefs.protocol.errors import BadRequest, PeerUnreachable
 from peacefs.protocol.limits import coordinator_http_port_default
 from peacefs.protocol.values.admin_socket import find_socket
 
-#: All of them mean the coordinator's HTTP port; `webhdfs` is what Spark is given.
 #: What begins the address of a local socket, or of a coordinator's directory, which has one.
 UNIX = "unix:"
+#: All of them mean the coordinator's HTTP port; `webhdfs` and `swebhdfs` are what Spark is given.
 _SCHEMES = ("http", "webhdfs", "peace")
+_TLS_SCHEMES = ("https", "swebhdfs")
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,8 @@ class CoordinatorAddress:
 
     host: str
     port: int
+    #: Whether it is spoken to over TLS.
+    tls: bool = False
     #: The administrators' local socket, in place of host and port.
     socket: Path | None = None
 
@@ -31,11 +34,13 @@ class CoordinatorAddress:
 
     @property
     def http(self) -> str:
-        return f"http://{self.netloc}" if self.socket is None else f"{UNIX}{self.socket}"
+        if self.socket is not None:
+            return f"{UNIX}{self.socket}"
+        return f"{'https' if self.tls else 'http'}://{self.netloc}"
 
     @property
     def webhdfs(self) -> str:
-        return f"webhdfs://{self.netloc}"
+        return f"{'swebhdfs' if self.tls else 'webhdfs'}://{self.netloc}"
 
 
 def nobody_at(address: CoordinatorAddress) -> PeerUnreachable:
@@ -57,7 +62,8 @@ DEFAULT_ADDRESS = CoordinatorAddress("127.0.0.1", coordinator_http_port_default)
 def parse_address(text: str) -> CoordinatorAddress:
     """Reads `host`, `host:port`, a URI without a path, or `unix:PATH`. Raises BadRequest."""
     if text.startswith(UNIX):
-        return CoordinatorAddress("localhost", coordinator_http_port_default, find_socket(Path(text[len(UNIX) :])))
+        socket = find_socket(Path(text[len(UNIX) :]))
+        return CoordinatorAddress("localhost", coordinator_http_port_default, socket=socket)
     address, path = split_uri(text if "://" in text else f"http://{text}")
     if path.strip("/"):
         raise BadRequest(f"{text!r} has a path; the address of a coordinator is http://host:port")
@@ -70,15 +76,15 @@ def split_uri(text: str) -> tuple[CoordinatorAddress, str]:
     Raises BadRequest. The path is `/` where the URI has none.
     """
     scheme, mark, rest = text.partition("://")
-    if not mark or scheme.lower() not in _SCHEMES:
+    if not mark or scheme.lower() not in (*_SCHEMES, *_TLS_SCHEMES):
         raise BadRequest(f"{text!r} is no address of a coordinator: http://host:port or webhdfs://host:port/path")
     netloc, slash, path = rest.partition("/")
-    return _parse_netloc(netloc, text), slash + path or "/"
+    return replace(_parse_netloc(netloc, text), tls=scheme.lower() in _TLS_SCHEMES), slash + path or "/"
 
 
 def is_uri(text: str) -> bool:
     """Whether a path names its coordinator too."""
-    return text.partition("://")[0].lower() in _SCHEMES and "://" in text
+    return text.partition("://")[0].lower() in (*_SCHEMES, *_TLS_SCHEMES) and "://" in text
 
 
 def _parse_netloc(netloc: str, text: str) -> CoordinatorAddress:

@@ -7,6 +7,7 @@ nothing, or because it carries a request id that the coordinator recognises.
 from __future__ import annotations
 
 import contextlib
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -31,6 +32,8 @@ from peacefs.protocol.limits import (
     connect_timeout_s,
 )
 from peacefs.protocol.runtime.idle_reaper import IdleReaper
+from peacefs.protocol.service.tls import TlsIdentity
+from peacefs.protocol.service.tls_faults import explain, is_about_certificates
 from peacefs.protocol.values.admin_socket import within_limit
 
 from .addresses import CoordinatorAddress, nobody_at
@@ -51,12 +54,17 @@ class CoordinatorHttp:
         transport: httpx.BaseTransport | None = None,
         idle_s_max: float = client_http_idle_s,
         token: TokenSource | None = None,
+        tls: TlsIdentity | None = None,
     ) -> None:
-        """`token` None means the one that the environment names, if it does."""
+        """`token` None means the one that the environment names, if it does.
+
+        Over TLS `tls` says who is trusted; by default what PEACEFS_CA_FILE names, or the CAs of the system.
+        """
         self.address = address
         self._patience = patience or Patience()
         self.token = TokenSource.of(None) if token is None else token
         self._transport = transport
+        self._tls = tls
         self._idle_s_max = idle_s_max
         self._lock = threading.Lock()
         #: Its connections lie idle together: a client of its own looks after them only when it is asked again.
@@ -93,8 +101,12 @@ class CoordinatorHttp:
             self._reaper.watch()
 
     def _make_client(self) -> httpx.Client:
-        # Neither a proxy from the environment (it would not reach 127.0.0.1 of this machine) nor certificates
-        # (20 ms to load, and there is no https here) are of use.
+        verify: ssl.SSLContext | bool = False
+        if self.address.tls:
+            self._tls = self._tls or TlsIdentity.of_client()
+            verify = self._tls.connector_context()
+        # Neither a proxy from the environment (it would not reach 127.0.0.1 of this machine) nor, for plain http,
+        # certificates (20 ms to load) are of use.
         transport, base_url = self._transport, self.address.http
         if self.address.socket is not None and transport is None:
             self._held.close()
@@ -103,7 +115,7 @@ class CoordinatorHttp:
         return httpx.Client(
             base_url=base_url,
             trust_env=False,
-            verify=False,
+            verify=verify,
             transport=transport,
             # All may lie idle, until the reaper closes them together: httpcore 1.0.9 closes one that is too many,
             # or too old, also when it has given it to a request already, which then waits for nothing.
@@ -168,8 +180,8 @@ class CoordinatorHttp:
                     take(piece)
                     come += len(piece)
                     progress(come, whole)
-        except (httpx.ConnectError, httpx.ConnectTimeout):
-            raise nobody_at(self.address) from None
+        except (httpx.ConnectError, httpx.ConnectTimeout) as fault:
+            raise self._not_connected(fault) from None
         except httpx.TimeoutException:
             raise self._silent(answer_timeout_s) from None
         except httpx.TransportError as broken:
@@ -213,12 +225,20 @@ class CoordinatorHttp:
                     headers=headers | ({"Content-Type": "application/json"} if body else {}),
                     timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, connect_timeout_s)),
                 )
-        except (httpx.ConnectError, httpx.ConnectTimeout):
-            raise NotReached(nobody_at(self.address)) from None
+        except (httpx.ConnectError, httpx.ConnectTimeout) as fault:
+            absence = self._not_connected(fault)
+            raise (absence if isinstance(absence, PeerRefused) else NotReached(absence)) from None
         except httpx.TimeoutException:
             raise Unanswered(self._silent(timeout_s)) from None
         except httpx.TransportError as broken:
             raise Unanswered(self._broken(broken)) from None
+
+    def _not_connected(self, fault: httpx.TransportError) -> PeacefsError:
+        of_tls = _tls_fault(fault)
+        if of_tls is None:
+            return nobody_at(self.address)
+        kind = PeerRefused if is_about_certificates(of_tls) else PeerUnreachable
+        return kind(f"the coordinator at {self.address.http} {explain(of_tls, self.address.host)}")
 
     def _silent(self, timeout_s: float) -> PeerTimeout:
         return PeerTimeout(f"the coordinator at {self.address.http} said nothing for {timeout_s:g} s")
@@ -239,3 +259,12 @@ class CoordinatorHttp:
         return PeerRefused(
             f"{self.address.http} does not answer like a peacefs coordinator (HTTP status {response.status_code})"
         )
+
+
+def _tls_fault(fault: BaseException | None) -> ssl.SSLError | None:
+    """The fault of TLS that a connection came to nothing by, if it was one."""
+    while fault is not None:
+        if isinstance(fault, ssl.SSLError):
+            return fault
+        fault = fault.__cause__ or fault.__context__
+    return None

@@ -33,7 +33,8 @@ _SCHEME = "peace://"
 
 
 class PeaceFsspecFileSystem(AbstractFileSystem):  # type: ignore[misc]
-    """Storage options: the coordinator's `host` and `port`, which a URL names; `user`; `replication` of new files.
+    """Storage options: the coordinator's `host` and `port`, which a URL names; `user`; `replication` of new files;
+    `tls`, whether all is encrypted, as it is by default with a `ca_file`, the CA to trust.
 
     `token_file`, which each process reads where it is, or a `token`, which goes wherever the options are sent.
     Without them PEACEFS_TOKEN_FILE and PEACEFS_TOKEN of each process count.
@@ -53,10 +54,13 @@ class PeaceFsspecFileSystem(AbstractFileSystem):  # type: ignore[misc]
         replication: int | None = None,
         token: str | None = None,
         token_file: str | None = None,
+        tls: bool | None = None,
+        ca_file: str | None = None,
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        self._address = CoordinatorAddress(host, int(port))
+        self._address = CoordinatorAddress(host, int(port), tls if tls is not None else ca_file is not None)
+        self._ca_file = ca_file
         self._user = user
         self._replication = replication
         self._token = token
@@ -70,7 +74,11 @@ class PeaceFsspecFileSystem(AbstractFileSystem):  # type: ignore[misc]
         if self._files is None or self._process != os.getpid():
             with os_errors():
                 self._files = PeaceFileSystem(
-                    self._address.http, self._user, token=self._token, token_file=self._token_file
+                    self._address.http,
+                    self._user,
+                    token=self._token,
+                    token_file=self._token_file,
+                    ca_file=self._ca_file,
                 )
                 self._process = os.getpid()
             # Nobody closes a file system of fsspec.

@@ -23,6 +23,7 @@ from .directory import ClusterDirectory
 from .member_process import Member, Readiness
 
 _HOST = "127.0.0.1"
+_CERTIFICATES = "certificates"
 
 
 class LocalCluster:
@@ -30,8 +31,9 @@ class LocalCluster:
 
     `datanodes` None means as many as the directory has (a new one: `limits.local_datanodes_default`); `port` is
     the coordinator's for HTTP, 0 for a free one. Datanodes take ports from `datanode_port` on, two each, or free
-    ones when it is 0. `coordinator_options` are more options of `peacefs coordinator`. A member that dies stays
-    dead until `restart` is called.
+    ones when it is 0. `coordinator_options` are more options of `peacefs coordinator`. With `tls` all is
+    encrypted, with certificates of a CA of the cluster's own. A member that dies stays dead until `restart` is
+    called.
     """
 
     def __init__(
@@ -41,12 +43,15 @@ class LocalCluster:
         port: int = coordinator_http_port_default,
         datanode_port: int = 0,
         coordinator_options: Sequence[str] = (),
+        *,
+        tls: bool = False,
     ) -> None:
         self._path = directory
         self._wanted_datanodes = datanodes
         self._port = port
         self._datanode_port = datanode_port
         self._coordinator_options = coordinator_options
+        self._tls = tls
         self._claimed: ClusterDirectory | None = None
         self._parent_pipe: tuple[int, int] | None = None
         self._coordinator: Member | None = None
@@ -72,7 +77,17 @@ class LocalCluster:
     @property
     def address(self) -> CoordinatorAddress:
         readiness = self.coordinator.readiness
-        return CoordinatorAddress(readiness.http_host, readiness.http_port)
+        return CoordinatorAddress(readiness.http_host, readiness.http_port, self._tls)
+
+    @property
+    def ca_file(self) -> Path | None:
+        """For `PeaceFileSystem` and `--ca-file`; None without TLS."""
+        return self.directory / _CERTIFICATES / "ca.pem" if self._tls else None
+
+    @property
+    def truststore(self) -> Path | None:
+        """For Java; None without TLS."""
+        return self.directory / _CERTIFICATES / "truststore.p12" if self._tls else None
 
     @property
     def http_address(self) -> str:
@@ -95,6 +110,8 @@ class LocalCluster:
         assert self._claimed is None, "the cluster is running"
         self._claimed = ClusterDirectory.claim(self._path, self._wanted_datanodes)
         try:
+            if self._tls:
+                self._make_certificates()
             self._parent_pipe = os.pipe()
             self._coordinator = self._member("coordinator", self._coordinator_arguments)
             self._coordinator.start()
@@ -167,7 +184,25 @@ class LocalCluster:
             f"--host={_HOST}",
             f"--port={before.http_port if before else self._port}",
             f"--node-port={before.node_port if before else 0}",
+            *self._tls_options(),
             *self._coordinator_options,
+        ]
+
+    def _make_certificates(self) -> None:
+        """A CA at the first start, a certificate at each."""
+        # Whoever starts no cluster with TLS does not import it.
+        from peacefs.protocol.service.trial_certificates import TrialAuthority
+
+        TrialAuthority(self.directory / _CERTIFICATES).issue([_HOST])
+
+    def _tls_options(self) -> list[str]:
+        if not self._tls:
+            return []
+        where = self.directory / _CERTIFICATES
+        return [
+            f"--tls-certificate={where / _HOST}.pem",
+            f"--tls-key={where / _HOST}-key.pem",
+            f"--tls-ca={where / 'ca.pem'}",
         ]
 
     def _datanode_arguments(self, number: int) -> Callable[[Readiness | None], Sequence[str]]:
@@ -183,6 +218,7 @@ class LocalCluster:
                 # By turns, so that the racks of old datanodes stay when the cluster grows.
                 f"--rack=/rack-{2 - number % 2}",
                 f"--host={_HOST}",
+                *self._tls_options(),
                 f"--port={before.http_port if before else first_port}",
                 f"--data-port={before.data_port if before else first_port and first_port + 1}",
             ]

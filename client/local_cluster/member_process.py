@@ -24,10 +24,12 @@ from peacefs.protocol.errors import StartupError
 from peacefs.protocol.limits import local_start_longest_s, local_start_timeout_s, local_stop_timeout_s
 from peacefs.protocol.secret import SECRET_FILE_VARIABLE
 from peacefs.protocol.service.signs_of_life import SignsOfLife, processor_s
+from peacefs.protocol.tls_variables import SERVICE_VARIABLES
 
 _LOG_TAIL_BYTES = 4096
 # How often a start is looked at.
 _LOOK_S = 0.5
+_OTHERS_VARIABLES = (SECRET_FILE_VARIABLE, *SERVICE_VARIABLES)
 
 
 class Readiness(msgspec.Struct, frozen=True):
@@ -138,8 +140,8 @@ class Member:
             with self.log.open("ab") as log:
                 self._process = subprocess.Popen(
                     command,
-                    # A secret file of the caller's belongs to another cluster.
-                    env={name: value for name, value in os.environ.items() if name != SECRET_FILE_VARIABLE},
+                    # A secret file of the caller's belongs to another cluster, and so do TLS files.
+                    env={name: value for name, value in os.environ.items() if name not in _OTHERS_VARIABLES},
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,

@@ -22,11 +22,13 @@ _ROUTES = frozenset(
         "files",
         "fsck",
         "metadata",
+        "oauth2",
         "plan",
         "queries",
         "schedule",
         "snapshots",
         "status",
+        "tokens",
         "topology",
     )
 )

@@ -37,6 +37,7 @@ from peacefs.protocol.limits import (
 )
 from peacefs.protocol.messages import Failure, Hello, Message
 from peacefs.protocol.service.metrics import frames_sent
+from peacefs.protocol.service.tls_listener import channel_of
 
 from .audited_calls import AuditedCalls
 from .dispatch import CALLS_OF_CLIENTS, answer
@@ -230,7 +231,7 @@ class ClientLink(asyncio.Protocol):
         if self._hello is None:
             if isinstance(message, Hello) and message.role != "client":
                 raise PeerRefused(_WRONG_PORT)
-            self._hello = accepting(self._links.me, os.urandom(16), message)
+            self._hello = accepting(self._links.me, os.urandom(16), message, channel=channel_of(self._transport))
             self._write(next(self._hello))
             return
         try:

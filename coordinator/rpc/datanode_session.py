@@ -48,6 +48,7 @@ from peacefs.protocol.messages import (
 )
 from peacefs.protocol.seals import Opener, Sealer
 from peacefs.protocol.service.metrics import frames_sent
+from peacefs.protocol.service.tls_listener import channel_of
 
 from .dispatch import CALLS_OF_DATANODES, answer
 
@@ -209,7 +210,8 @@ class NodeLink(asyncio.Protocol):
         if self._hello is None:
             address = self._transport.get_extra_info("sockname")
             reached = f"{address[0]}:{address[1]}"
-            self._hello = accepting(self._server.me, os.urandom(16), message, reached=reached)
+            channel = channel_of(self._transport)
+            self._hello = accepting(self._server.me, os.urandom(16), message, channel=channel, reached=reached)
             self.write(next(self._hello))
             return
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+import ssl
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
@@ -42,6 +43,9 @@ from peacefs.protocol.messages import (
     ReplicateChunk,
     Trust,
 )
+from peacefs.protocol.service.http_server import listen
+from peacefs.protocol.service.tls import TlsIdentity
+from peacefs.protocol.service.tls_listener import TlsListener
 
 from .audited_calls import AuditedCalls
 from .datanode_session import NodeLink
@@ -88,16 +92,27 @@ class NodeServer:
         self._strangers: dict[NodeLink, None] = {}
         #: Links on which datanodes wait to be registered, with what they said.
         self._to_register: dict[NodeLink, tuple[Register, int]] = {}
-        self._server: asyncio.Server | None = None
+        self._server: asyncio.Server | TlsListener | None = None
         self._running: set[asyncio.Task[None]] = set()
         #: Links that have more to do than fitted into their turn.
         self.turns = Turns()
 
-    async def start(self, host: str, port: int, advertised: str = "") -> int:
-        """Listens; gives the port. Datanodes may reach it by `advertised`, too. Raises OSError."""
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: NodeLink(self), host, port, backlog=hellos_waiting_max)
-        bound = int(self._server.sockets[0].getsockname()[1])
+    async def start(self, host: str, port: int, advertised: str = "", tls: TlsIdentity | None = None) -> int:
+        """Listens; gives the port. Datanodes may reach it by `advertised`, too. Raises OSError, StartupError.
+
+        With `tls` only services that show a certificate get further than that.
+        """
+        if tls is None:
+            loop = asyncio.get_running_loop()
+            plain = await loop.create_server(lambda: NodeLink(self), host, port, backlog=hellos_waiting_max)
+            self._server, bound = plain, int(plain.sockets[0].getsockname()[1])
+        else:
+            listener = listen(host, port)
+            self._server = secured = TlsListener(
+                listener, lambda: NodeLink(self), lambda: tls.server_context(ssl.CERT_REQUIRED)
+            )
+            secured.start()
+            bound = int(listener.getsockname()[1])
         if advertised:
             self.me = dataclasses.replace(self.me, addresses=(f"{advertised}:{bound}",))
         return bound

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -39,8 +40,13 @@ class CheckpointLooks:
         timeout_s: float = checkpoint_look_timeout_s,
         patience_s: float = checkpoint_look_patience_s,
         token_of: Callable[[str], str] = lambda _user: "",
+        ca_file: Path | None = None,
     ) -> None:
-        """`token_of` makes a token for a user, with which the process asks; an empty one where none is wanted."""
+        """`token_of` makes a token for a user, with which the process asks; an empty one where none is wanted.
+
+        Over TLS it trusts `ca_file`.
+        """
+        self._ca_file = "" if ca_file is None else str(ca_file.absolute())
         self._token_of = token_of
         self._command = command
         self._address = address
@@ -79,6 +85,7 @@ class CheckpointLooks:
             "path": "/" + "/".join(parse_path(path).components),
             "all_below": all_below,
             "token": self._token_of(user),
+            "ca_file": self._ca_file,
         }
         try:
             said = await self._process.ask(msgspec.json.encode(question))

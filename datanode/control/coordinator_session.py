@@ -66,6 +66,7 @@ from peacefs.protocol.messages import (
 )
 from peacefs.protocol.runtime.connections import SocketConnection, open_connection
 from peacefs.protocol.runtime.effects import Address
+from peacefs.protocol.service.tls import TlsIdentity
 
 log = logging.getLogger("peacefs.datanode")
 
@@ -96,9 +97,16 @@ class CoordinatorLink:
     """Keeps one connection to the coordinator for as long as the service runs."""
 
     def __init__(
-        self, address: Address, me: Identity, credential: Credential, datanode: Datanode, changes: Changes
+        self,
+        address: Address,
+        me: Identity,
+        credential: Credential,
+        datanode: Datanode,
+        changes: Changes,
+        tls: TlsIdentity | None = None,
     ) -> None:
         self._address = address
+        self._tls = tls
         self._me = me
         self._credential = credential
         self._datanode = datanode
@@ -211,7 +219,7 @@ class CoordinatorLink:
             backoff_s = min(2 * backoff_s, reregister_backoff_max_s)
 
     def _live_through_one_connection(self) -> None:
-        connection, peer = open_connection(self._address, "the coordinator", self._me, role=COORDINATOR)
+        connection, peer = open_connection(self._address, "the coordinator", self._me, self._tls, role=COORDINATOR)
         with self._state:
             self._connection = connection
             if self._stopping:

@@ -27,6 +27,7 @@ from peacefs.protocol.runtime.in_process_payloads import ServedHere
 from peacefs.protocol.runtime.local_sockets import listen_locally, local_address, show_address
 from peacefs.protocol.runtime.reactor import Reactor
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
+from peacefs.protocol.service.tls import TlsIdentity
 
 from .dispatch import DataRequests
 
@@ -54,9 +55,14 @@ class DataServer:
         per_address_max: int = data_connections_per_address_max,
         lends: bool = False,
         advertised: Address | str = "",
+        tls: TlsIdentity | None = None,
     ) -> None:
         """Port 0 chooses a free one; `lends` is whether there is a local socket, too. Others reach it by
-        `advertised`, a host or an address, besides those that it listens on. Raises StartupError."""
+        `advertised`, a host or an address, besides those that it listens on. Raises StartupError.
+
+        With `tls` all but the local socket speak TLS.
+        """
+        self._tls = tls
         self._requests = requests
         self._served_here = served_here or ServedHere()
         self._connections_max = connections_max
@@ -150,15 +156,17 @@ class DataServer:
 
     def _turn_away(self, connection: SocketConnection) -> None:
         refusal = Overloaded(f"{self._me.name} has {self._connections_max} data connections, its limit")
-        with contextlib.suppress(PeacefsError):
-            connection.send(Failure(refusal.code, refusal.message), b"", last_word_timeout_s)
+        # In plain text it would be taken for a service that speaks no TLS, and a handshake costs too much here.
+        if self._tls is None or connection.is_local:
+            with contextlib.suppress(PeacefsError):
+                connection.send(Failure(refusal.code, refusal.message), b"", last_word_timeout_s)
         connection.close()
 
     def _greet(self, connection: SocketConnection) -> None:
         self._served_here.add(connection)
         try:
             peer = accept_connection(
-                connection, self._me, self._frames, lambda peer: self._count(connection, peer)
+                connection, self._me, self._frames, lambda peer: self._count(connection, peer), tls=self._tls
             )
             with self._lock:
                 self._silent.pop(connection, None)

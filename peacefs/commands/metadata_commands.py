@@ -146,9 +146,10 @@ def accept_loss(
     coordinator: Coordinator = DEFAULT_COORDINATOR,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Go on without changes that were acknowledged and that the metadata has lost.
+    """Go on without commits that were lost.
 
-    What datanodes hold of them is kept until `release-floor`. A damaged log is kept as *.lost-log.
+    They were acknowledged, and the metadata has lost them. What datanodes hold of them is kept until
+    `release-floor`. A damaged log is kept as *.lost-log.
     """
     if not yes:
         typer.confirm(

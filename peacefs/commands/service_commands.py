@@ -33,11 +33,16 @@ from .service_options import (
     AllowedHosts,
     Host,
     NodePort,
+    NoTls,
     ParentDescriptor,
     ReadyDescriptor,
     SecretFile,
+    TlsCa,
+    TlsCertificate,
+    TlsKey,
     allowed_hosts,
     node_address,
+    tls_files_of,
 )
 
 _DAY_S = 86_400.0
@@ -144,6 +149,10 @@ def coordinator(
         ),
     ] = read_token_lifetime_s,
     authentication: Authentication = None,
+    tls_certificate: TlsCertificate = None,
+    tls_key: TlsKey = None,
+    tls_ca: TlsCa = None,
+    no_tls: NoTls = False,
     ready_fd: ReadyDescriptor = None,
     parent_fd: ParentDescriptor = None,
 ) -> None:
@@ -162,6 +171,8 @@ def coordinator(
             advertise=advertise,
             allowed_hosts=allowed_hosts(allowed_host),
             secret_file=secret_file,
+            tls=tls_files_of(tls_certificate, tls_key, tls_ca),
+            no_tls=no_tls,
             ready_fd=ready_fd,
             parent_fd=parent_fd,
             check_permissions=permissions,
@@ -241,6 +252,10 @@ def datanode(
             "at once.",
         ),
     ] = None,
+    tls_certificate: TlsCertificate = None,
+    tls_key: TlsKey = None,
+    tls_ca: TlsCa = None,
+    no_tls: NoTls = False,
     ready_fd: ReadyDescriptor = None,
     parent_fd: ParentDescriptor = None,
 ) -> None:
@@ -265,6 +280,8 @@ def datanode(
             copy_bytes_per_second=copy_rate,
             data_directories=tuple(data_directories or ()),
             emulated_disk=None if emulate_disk is None else parse_curve(emulate_disk),
+            tls=tls_files_of(tls_certificate, tls_key, tls_ca),
+            no_tls=no_tls,
             ready_fd=ready_fd,
             parent_fd=parent_fd,
         )

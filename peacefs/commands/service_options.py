@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from peacefs.protocol.service.browser_guard import is_host_name
+from peacefs.protocol.tls_variables import CA_VARIABLE, CERTIFICATE_VARIABLE, KEY_VARIABLE
 
-Host = Annotated[str, typer.Option("--host", help="The address to bind. Others than loopback need --secret-file.")]
+if TYPE_CHECKING:
+    from peacefs.protocol.service.tls import TlsFiles
+
+Host = Annotated[
+    str, typer.Option("--host", help="The address to bind. Others than loopback need --secret-file and TLS.")
+]
 Advertise = Annotated[
     str | None,
     typer.Option("--advertise", metavar="HOST", help="How others reach this service. [default: --host]"),
@@ -19,6 +25,31 @@ SecretFile = Annotated[
     typer.Option(
         "--secret-file", metavar="FILE", envvar="PEACEFS_SECRET_FILE", help="The secret that all services share."
     ),
+]
+TlsCertificate = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-certificate",
+        metavar="FILE",
+        envvar=CERTIFICATE_VARIABLE,
+        help="The certificate that it shows, in PEM; with it all connections are over TLS.",
+    ),
+]
+TlsKey = Annotated[
+    Path | None,
+    typer.Option("--tls-key", metavar="FILE", envvar=KEY_VARIABLE, help="The key of the certificate."),
+]
+TlsCa = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-ca",
+        metavar="FILE",
+        envvar=CA_VARIABLE,
+        help="The CA that has signed the certificates of all services.",
+    ),
+]
+NoTls = Annotated[
+    bool, typer.Option("--no-tls", help="Do without TLS beyond loopback: whoever is on the network can read all.")
 ]
 ReadyDescriptor = Annotated[
     int | None,
@@ -42,6 +73,13 @@ AllowedHosts = Annotated[
 NodePort = Annotated[
     str, typer.Option("--coordinator", metavar="HOST:PORT", help="The coordinator's port for datanodes.")
 ]
+
+
+def tls_files_of(certificate: Path | None, key: Path | None, ca: Path | None) -> TlsFiles | None:
+    """Raises StartupError for some that are given without the others."""
+    from peacefs.protocol.service.tls import tls_files
+
+    return tls_files(certificate, key, ca)
 
 
 def allowed_hosts(names: list[str] | None) -> tuple[str, ...]:

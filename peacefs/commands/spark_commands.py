@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from peacefs.client.control.addresses import DEFAULT_ADDRESS
+from peacefs.protocol.tls_variables import TRUSTSTORE_VARIABLE
 
 spark = typer.Typer(
     help="What Spark must be told to checkpoint on peacefs.",
@@ -45,9 +46,18 @@ def conf(
             "-c",
             envvar="PEACEFS_COORDINATOR",
             metavar="URL",
-            help="The coordinator as Spark reaches it: http://host:port.",
+            help="The coordinator as Spark reaches it: http://host:port, or https:// over TLS.",
         ),
     ] = DEFAULT_ADDRESS.http,
+    truststore: Annotated[
+        str | None,
+        typer.Option(
+            "--truststore",
+            envvar=TRUSTSTORE_VARIABLE,
+            metavar="FILE",
+            help="With https://: the truststore that `peacefs certificates create` has made, where Spark runs.",
+        ),
+    ] = None,
 ) -> None:
     """Print the settings, each with its reason, for a version of Spark."""
     from peacefs.client.command_line.complaints import complain
@@ -59,7 +69,7 @@ def conf(
     if format_ not in FORMATS:
         raise typer.BadParameter(f"{format_!r} is none of {', '.join(FORMATS)}", param_hint="--format")
     try:
-        table = settings(coordinator, root, spark_version or installed_spark())
+        table = settings(coordinator, root, spark_version or installed_spark(), truststore)
     except PeacefsError as mistake:
         complain("spark conf", mistake.message)
         raise typer.Exit(1) from None

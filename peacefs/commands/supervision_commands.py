@@ -17,10 +17,15 @@ from peacefs.protocol.limits import (
 
 from .service_options import (
     NodePort,
+    NoTls,
     ParentDescriptor,
     ReadyDescriptor,
     SecretFile,
+    TlsCa,
+    TlsCertificate,
+    TlsKey,
     node_address,
+    tls_files_of,
 )
 
 if TYPE_CHECKING:
@@ -52,6 +57,10 @@ def agent(
         ),
     ] = "",
     secret_file: SecretFile = None,
+    tls_certificate: TlsCertificate = None,
+    tls_key: TlsKey = None,
+    tls_ca: TlsCa = None,
+    no_tls: NoTls = False,
     ready_fd: ReadyDescriptor = None,
     parent_fd: ParentDescriptor = None,
 ) -> None:
@@ -72,6 +81,8 @@ def agent(
             host=host,
             rack=rack,
             secret_file=secret_file,
+            tls=tls_files_of(tls_certificate, tls_key, tls_ca),
+            no_tls=no_tls,
             ready_fd=ready_fd,
             parent_fd=parent_fd,
         )

@@ -15,6 +15,7 @@ from peacefs.protocol.limits import (
     idle_connections_max,
     trusted_connection_s,
 )
+from peacefs.protocol.service.tls import TlsIdentity
 
 from . import effects as fx
 from .connections import SocketConnection, open_connection
@@ -38,13 +39,16 @@ class ConnectionPool:
         idle_s_max: float = idle_connection_kept_s,
         local_sockets: bool = True,
         credential: Callable[[], str] | None = None,
+        tls: TlsIdentity | None = None,
     ) -> None:
         """Without `local_sockets` peers of this host are reached by TCP alone, as those of others.
 
         `credential` gives what each new connection shows: such a pool is for connections to the coordinator.
+        With `tls` all that goes over TCP is encrypted.
         """
         self._me = me
         self._credential = credential
+        self._tls = tls
         self._served_here = served_here
         self._clock = clock
         self._idle_max = idle_max
@@ -78,7 +82,7 @@ class ConnectionPool:
         if (kept := self.kept(address, name)) is not None:
             return kept
         me = self._me if self._credential is None else replace(self._me, credential=self._credential())
-        connection, _peer = open_connection(address, name, me, role=role)
+        connection, _peer = open_connection(address, name, me, self._tls, role=role)
         if not self._local_sockets:
             connection.local_address = None
         if self._served_here is not None:

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Callable, Generator, Sequence
@@ -40,10 +41,12 @@ from peacefs.protocol.limits import (
     hello_timeout_s,
     packet_bytes,
     sealed_record_bytes_max,
+    tls_handshake_timeout_s,
 )
 from peacefs.protocol.messages import Failure, Message, Target
 from peacefs.protocol.seals import FrameKeys, Opener, Sealer
 from peacefs.protocol.service.metrics import frames_sent
+from peacefs.protocol.service.tls import TlsIdentity
 
 from . import effects as fx
 from .disk_files import DiskFile
@@ -58,6 +61,7 @@ from .local_sockets import (
     show_end,
 )
 from .sealed_source import SealedSource
+from .tls_socket import TlsSocket, await_tls, require_certificate
 
 # struct timeval, as setsockopt takes it.
 _TIMEVAL = struct.Struct("@ll")
@@ -87,7 +91,9 @@ class SocketConnection(fx.Connection):
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.settimeout(None)
-        self._socket = sock
+        self._socket: socket.socket | TlsSocket = sock
+        #: What bytes that are encrypted already are sent through.
+        self._wire = sock
         self._timeouts_s = {socket.SO_RCVTIMEO: 0.0, socket.SO_SNDTIMEO: 0.0}
         self._buffer = bytearray()
         #: What has come from `_at` to `_end` and is no frame's yet.
@@ -113,12 +119,46 @@ class SocketConnection(fx.Connection):
     def fileno(self) -> int:
         return self._socket.fileno()
 
+    def secure(self, context: ssl.SSLContext, host: str | None = None) -> None:
+        """Goes on over TLS, before anything was said. `host` is whom a connector has dialled.
+
+        Raises PeerRefused, PeerTimeout, PeerUnreachable.
+        """
+        tls = TlsSocket(self._wire, context, self.peer, server_hostname=host)
+        try:
+            if host is None:
+                await_tls(self._wire, self.peer, tls_handshake_timeout_s)
+            tls.shake_hands(tls_handshake_timeout_s)
+        except BlockingIOError:
+            raise PeerTimeout(f"{self.peer} did not finish the TLS handshake in time") from None
+        except OSError as error:
+            raise PeerUnreachable(f"the connection to {self.peer} broke: {error.strerror or error}") from None
+        self._socket = tls
+        # The handshake has left others.
+        self._timeouts_s = dict.fromkeys(self._timeouts_s, 0.0)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is one between processes of this host, by a local socket."""
+        return self._wire.family == socket.AF_UNIX
+
+    @property
+    def channel(self) -> bytes:
+        """The SHA-256 of the acceptor's certificate; empty without TLS."""
+        return self._socket.channel if isinstance(self._socket, TlsSocket) else b""
+
+    @property
+    def has_peer_certificate(self) -> bool:
+        """Whether the peer has shown a certificate of our CA."""
+        return isinstance(self._socket, TlsSocket) and self._socket.has_peer_certificate
+
     def seal(self, keys: FrameKeys | None) -> None:
         """From now on all that is sent is sealed, and all that comes has to be. Nothing for no keys."""
-        assert not self.has_bytes_ahead, "what came before the keys is not sealed"
         if keys is not None:
+            assert not self.has_bytes_ahead, "what came before the keys is not sealed"
+            assert not self.channel, "what TLS protects has no seals"
             self._sealer = Sealer(keys.sending)
-            self._source = SealedSource(self._socket, Opener(keys.receiving))
+            self._source = SealedSource(self._wire, Opener(keys.receiving))
 
     def send(self, message: Message, payload: Bytes, timeout_s: float, tag: int = 0) -> None:
         frames_sent.inc()
@@ -145,11 +185,17 @@ class SocketConnection(fx.Connection):
             if self._sealer is not None:
                 self._send_file_sealed(self._sealer, head, file, offset, length, timeout_s)
                 return
-            self._send_rest(head[self._socket.send(head, socket.MSG_MORE) :], deadline_s)
+            tls = self._socket if isinstance(self._socket, TlsSocket) else None
+            if tls is None:
+                self._send_rest(head[self._wire.send(head, socket.MSG_MORE) :], deadline_s)
             while length:
                 # The kernel gives every few pages so much time; a call that then ends early has waited in vain.
                 deadline_s = time.monotonic() + timeout_s
-                sent = os.sendfile(self._socket.fileno(), file.descriptor, offset, length)
+                if tls is None:
+                    sent = os.sendfile(self._wire.fileno(), file.descriptor, offset, length)
+                else:
+                    sent = tls.send_file(head, file.descriptor, offset, length)
+                    head = head[:0]
                 if not sent:
                     raise OSError(errno.EIO, "the file has become shorter")
                 offset, length = offset + sent, length - sent
@@ -180,14 +226,14 @@ class SocketConnection(fx.Connection):
 
         Raises OSError for a fault of the file, BadRequest where none can come with a frame.
         """
-        if self._socket.family != socket.AF_UNIX:
+        if not self.is_local:
             raise BadRequest("files are lent over local sockets alone")
         head = memoryview(b"".join(self._sealed(encode(message, 0))))
         with file_for_reading(file.descriptor) as descriptor:
             frames_sent.inc()
             try:
                 self._limit(socket.SO_SNDTIMEO, timeout_s)
-                sent = send_with_file(self._socket, head, descriptor)
+                sent = send_with_file(self._wire, head, descriptor)
                 self._send_rest(head[sent:], time.monotonic() + timeout_s)
             except BlockingIOError:
                 raise PeerTimeout(f"{self.peer} took nothing for {timeout_s:g} s") from None
@@ -200,7 +246,7 @@ class SocketConnection(fx.Connection):
         try:
             self._limit(socket.SO_RCVTIMEO, timeout_s)
             self._at = 0
-            came, descriptor = receive_with_file(self._socket, self._ahead)
+            came, descriptor = receive_with_file(self._wire, self._ahead)
             self._end = came
             if self._source is not None and came:
                 self._source.came_with_file(self._ahead[:came])
@@ -244,6 +290,8 @@ class SocketConnection(fx.Connection):
         )
         frames_sent.inc()
         buffers = self._sealed(encode(message, len(payload)), payload)
+        if isinstance(self._socket, TlsSocket):
+            buffers = (self._socket.seal(buffers),)
         sent = self._send_without_waiting(buffers)
         return memoryview(b"".join(buffers))[sent:] if sent < sum(map(len, buffers)) else _NOTHING
 
@@ -252,7 +300,7 @@ class SocketConnection(fx.Connection):
 
     def _send_without_waiting(self, buffers: Sequence[Bytes]) -> int:
         try:
-            return self._socket.sendmsg(buffers, (), socket.MSG_DONTWAIT)
+            return self._wire.sendmsg(buffers, (), socket.MSG_DONTWAIT)
         except BlockingIOError:
             return 0
         except OSError as error:
@@ -261,7 +309,9 @@ class SocketConnection(fx.Connection):
     @property
     def has_bytes_ahead(self) -> bool:
         """Whether more has been taken from the socket than came out."""
-        return self._at < self._end or (self._source is not None and self._source.has_more)
+        if self._source is not None and self._source.has_more:
+            return True
+        return self._at < self._end or (isinstance(self._socket, TlsSocket) and self._socket.has_pending)
 
     def receive_now(self) -> Frame | None:
         """A frame that has come, without waiting; None while it is not whole, or when it `is_large_ahead`."""
@@ -445,7 +495,7 @@ class SocketConnection(fx.Connection):
 
     @property
     def ends(self) -> Ends | None:
-        if self._socket.family == socket.AF_UNIX:
+        if self.is_local:
             return None
         try:
             return self._socket.getsockname()[:2], self._socket.getpeername()[:2]
@@ -482,9 +532,12 @@ class SocketConnection(fx.Connection):
 
 
 def open_connection(
-    address: fx.Address, name: str, me: Identity, *, role: str = "datanode"
+    address: fx.Address, name: str, me: Identity, tls: TlsIdentity | None = None, *, role: str = "datanode"
 ) -> tuple[SocketConnection, Peer]:
-    """Connects and greets as `me` whom it means. Raises PeerUnreachable, PeerTimeout or PeerRefused."""
+    """Connects, with `tls` over TLS, and greets as `me` whom it means.
+
+    Raises PeerUnreachable, PeerTimeout or PeerRefused.
+    """
     try:
         sock = dial(address, connect_timeout_s)
     except TimeoutError:
@@ -495,9 +548,11 @@ def open_connection(
         ) from None
     connection = SocketConnection(sock, name)
     try:
+        if tls is not None and not connection.is_local:
+            connection.secure(tls.connector_context(), address[0])
         means = COORDINATOR if role == COORDINATOR else name
         target = Target(role, means, show_address(address), show_end(connection.ends, 1))
-        steps = connecting(me, os.urandom(16), target=target)
+        steps = connecting(me, os.urandom(16), target=target, channel=connection.channel)
         connection.send(next(steps), b"", hello_timeout_s)
         peer = _peer_after(steps, connection.receive(hello_timeout_s).message)
         connection.send(peer.last_word, b"", hello_timeout_s)
@@ -516,14 +571,22 @@ def accept_connection(
     me: Identity,
     budget: FrameBudget[SocketConnection] | None = None,
     admit: Callable[[Peer], None] = lambda _peer: None,
+    tls: TlsIdentity | None = None,
 ) -> Peer:
     """Answers a connector's hello as `me`; what clients send is then on account of `budget`.
 
+    With `tls` over TLS, unless it has come by a local socket; services have to show a certificate then.
     Raises PeerRefused, and Overloaded if `admit` does, after it has told the connector why.
     """
+    if tls is not None and not connection.is_local:
+        connection.secure(tls.server_context(ssl.CERT_OPTIONAL))
     try:
         first = connection.receive(hello_timeout_s).message
-        steps = accepting(me, os.urandom(16), first, reached=show_end(connection.ends, 0))
+        channel = connection.channel
+        if channel:
+            require_certificate(first, is_shown=connection.has_peer_certificate)
+        reached = show_end(connection.ends, 0)
+        steps = accepting(me, os.urandom(16), first, channel=channel, reached=reached)
         connection.send(next(steps), b"", hello_timeout_s)
         peer = _peer_after(steps, connection.receive(hello_timeout_s).message)
         connection.seal(peer.frame_keys)

@@ -44,6 +44,9 @@ from peacefs.protocol.webhdfs.answers import error_answer
 from .client_shares import client_of
 from .http_crowd import Crowd
 from .metrics import http_requests
+from .tls import TlsIdentity
+from .tls_faults import TLS_FIRST_BYTE
+from .tls_listener import TlsListener
 
 log = logging.getLogger("peacefs.http")
 
@@ -153,6 +156,9 @@ class BoundedProtocol(HttpToolsProtocol):
         is_new, self._is_new = self._is_new, False
         if is_new and self.config.framed is not None and data.startswith(FIRST_BYTE):
             self._hand_over(self.config.framed(), data)
+            return
+        if is_new and data.startswith(TLS_FIRST_BYTE):
+            self._refuse(400, "this port speaks no TLS: use http:// (for Spark webhdfs://)")
             return
         if self._at_request_line:
             end = data.find(b"\n")
@@ -300,7 +306,22 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 class Server(uvicorn.Server):
-    """Leaves signals to the service that it is a part of; that sets `should_exit`."""
+    """Leaves signals to the service that it is a part of; that sets `should_exit`. Speaks TLS if it has `tls`."""
+
+    tls: TlsIdentity | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        if self.tls is None:
+            await super().startup(sockets)
+            return
+        await super().startup([])
+        for sock in sockets or ():
+            listener = TlsListener(sock, self._protocol, self.tls.server_context)
+            listener.start()
+            self.servers.append(listener)  # type: ignore[arg-type]
+
+    def _protocol(self) -> asyncio.Protocol:
+        return BoundedProtocol(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -311,11 +332,13 @@ def build_server(
     app: App,
     framed: Callable[[], asyncio.Protocol] | None = None,
     admits: Callable[[asyncio.BaseTransport], bool] | None = None,
+    *,
+    tls: TlsIdentity | None = None,
 ) -> Server:
     """A server for `await server.serve(sockets=[listen(...)])`, on a uvloop loop; ends by `should_exit = True`.
 
     With `framed` a connection whose first byte is that of a frame gets the protocol that this makes; with `admits`
-    one is closed at once that it does not admit.
+    one is closed at once that it does not admit. With `tls` all speak TLS first.
     """
     config = BoundedConfig(
         app,
@@ -335,4 +358,6 @@ def build_server(
     )
     config.framed = framed
     config.admits = admits
-    return Server(config)
+    server = Server(config)
+    server.tls = tls
+    return server

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from math import inf
 
 from prometheus_client import (
     CollectorRegistry,
     Counter,
+    Gauge,
     ProcessCollector,
     disable_created_metrics,
     generate_latest,
@@ -26,6 +28,13 @@ ProcessCollector(registry=registry)
 
 http_requests = Counter("peacefs_http_requests", "HTTP requests whose head has arrived", registry=registry)
 frames_sent = Counter("peacefs_frames_sent", "Frames sent to other services and to clients", registry=registry)
+
+tls_days_left = Gauge(
+    "peacefs_tls_certificate_days_left",
+    "Days until the TLS certificate expires; +Inf without TLS",
+    registry=registry,
+)
+tls_days_left.set(inf)
 
 # Registered by the service that writes through effects: the coordinator's are SQLite's, and are not seen here.
 fsyncs = Counter("peacefs_fsyncs", "fsyncs of files and directories", ["of"], registry=None)

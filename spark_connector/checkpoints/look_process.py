@@ -31,13 +31,17 @@ class Question(msgspec.Struct, frozen=True):
     all_below: bool
     #: The user's token; empty where names are believed.
     token: str = ""
+    #: The CA to trust over TLS.
+    ca_file: str = ""
 
 
 def carry_out(question: bytes) -> bytes:
     """Answer the questions on standard input to standard output."""
     asked = msgspec.json.decode(question, type=Question)
     try:
-        with PeaceFileSystem(asked.coordinator, asked.user, token=asked.token) as files:
+        with PeaceFileSystem(
+            asked.coordinator, asked.user, token=asked.token, ca_file=asked.ca_file or None
+        ) as files:
             tree = PeaceTree(files)
             answer: Any = _all(tree, asked.path) if asked.all_below else describe(tree, asked.path)
         encoded = msgspec.json.encode({"answer": answer})

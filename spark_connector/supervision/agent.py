@@ -41,6 +41,7 @@ from peacefs.protocol.runtime.connections import SocketConnection, open_connecti
 from peacefs.protocol.secret import find_secret_file, read_again, read_secrets
 from peacefs.protocol.service.lifeline import announce, when_parent_dies
 from peacefs.protocol.service.process import log_to_stderr
+from peacefs.protocol.service.tls import TlsFiles, TlsIdentity, describe_tls, require_tls_for
 from peacefs.protocol.tokens import Signer
 
 from .command_list import CommandList, read_command_list, start_of
@@ -68,6 +69,9 @@ class AgentOptions:
     host: str | None = None
     rack: str = ""
     secret_file: Path | None = None
+    tls: TlsFiles | None = None
+    #: Whether a coordinator on another machine may be spoken to without TLS.
+    no_tls: bool = False
     ready_fd: int | None = None
     parent_fd: int | None = None
 
@@ -77,6 +81,8 @@ def run(options: AgentOptions) -> None:
     log_to_stderr()
     hide_memory()
     listed = read_command_list(options.commands)
+    require_tls_for([options.coordinator[0]], options.tls, no_tls=options.no_tls)
+    tls = None if options.tls is None else TlsIdentity(options.tls)
     accounts = Accounts(listed.accounts, os.geteuid())
     if warning := accounts.warning():
         log.warning(warning)
@@ -100,7 +106,14 @@ def run(options: AgentOptions) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     when_parent_dies(options.parent_fd, stop.set)
-    Agent(options, listed, accounts, logs.absolute(), tokens, signer, stop).serve()
+    log.info("%s", describe_tls(tls, [options.coordinator[0]]))
+    if tls is not None:
+        tls.start_watch()
+    try:
+        Agent(options, listed, accounts, logs.absolute(), tokens, signer, stop, tls).serve()
+    finally:
+        if tls is not None:
+            tls.stop_watch()
 
 
 class Agent:
@@ -115,7 +128,9 @@ class Agent:
         tokens: RunTokens,
         signer: Signer,
         stop: threading.Event,
+        tls: TlsIdentity | None = None,
     ) -> None:
+        self._tls = tls
         self._options = options
         self._listed = listed
         self._accounts = accounts
@@ -162,7 +177,8 @@ class Agent:
             log.warning("%s; trying again", fault.message)
 
     def _connected(self) -> SocketConnection:
-        return open_connection(self._options.coordinator, "the coordinator", self._me, role=COORDINATOR)[0]
+        address = self._options.coordinator
+        return open_connection(address, "the coordinator", self._me, self._tls, role=COORDINATOR)[0]
 
     def _beat(self, connection: SocketConnection) -> None:
         asked_s = time.monotonic()
@@ -227,8 +243,9 @@ class Agent:
         try:
             account = self._accounts.of(order.user)
             home = home_of(account, self._logs.parent)
-            shown = self._tokens.keep(order, account)
-            start = start_of(order, self._listed, coordinator, os.environ, account, home, shown)
+            shown = dict(self._tokens.keep(order, account))
+            ca_file = None if self._tls is None else self._tls.files.ca
+            start = start_of(order, self._listed, coordinator, os.environ, account, home, shown, ca_file)
             self._running[key] = RunProcess(start, self._logs / f"{order.query}.{order.run}.log")
         except QueryFailed as fault:
             self._tokens.drop(key)

@@ -29,6 +29,7 @@ import msgspec
 from peacefs.protocol.errors import QueryFailed, StartupError
 from peacefs.protocol.limits import agent_list_bytes_max, agent_runs_max, agent_runs_max_default
 from peacefs.protocol.messages import AgentCommand, RunOrder
+from peacefs.protocol.tls_variables import CA_FILE_VARIABLE
 
 from .placeholders import check_extra, check_words, fill
 from .run_account import Account, inherited
@@ -105,29 +106,34 @@ def start_of(
     account: Account,
     home: Path,
     credentials: Mapping[str, str] = MappingProxyType({}),
+    ca_file: Path | None = None,
 ) -> Start:
     """How an order is carried out. Raise QueryFailed if the list does not allow it.
 
     `environment` is the agent's own, of which little goes on; `home` is the account's. To the cluster it is the
-    user who has registered the query: by name, and where it asks by what `credentials` say.
+    user who has registered the query: by name, and where it asks by what `credentials` say. With the cluster's
+    `ca_file` it speaks TLS.
     """
     command = listed.commands.get(order.command)
     if command is None or (order.arguments and not command.extra_arguments):
         raise QueryFailed(f"this agent's list does not allow {order.command} so")
+    http, webhdfs = ("http", "webhdfs") if ca_file is None else ("https", "swebhdfs")
     facts = {
-        "checkpoint": f"webhdfs://{coordinator}{order.location}" if order.location else "",
-        "coordinator": f"http://{coordinator}",
+        "checkpoint": f"{webhdfs}://{coordinator}{order.location}" if order.location else "",
+        "coordinator": f"{http}://{coordinator}",
         "query": order.query,
         "run": order.run,
     }
     of_account = {"HOME": str(home), "TMPDIR": str(home), "USER": account.name, "LOGNAME": account.name}
     variables = {f"PEACEFS_{name.upper()}": value for name, value in facts.items()}
+    trusted = {} if ca_file is None else {CA_FILE_VARIABLE: str(ca_file.absolute())}
     return Start(
         [command.program, *fill((*command.arguments, *order.arguments), facts)],
         command.directory or str(home),
         {
             **inherited(environment),
             **of_account,
+            **trusted,
             **command.environment,
             **variables,
             **credentials,

@@ -34,7 +34,6 @@ def test_a_coordinator_is_named_by_what_spark_curl_and_people_write(text: str, h
         "",
         "http://",
         "ftp://name:21",
-        "https://name:9870",
         "name:port",
         "name:0",
         "name:65536",
@@ -50,6 +49,15 @@ def test_what_is_no_address_is_refused_in_one_line(text: str) -> None:
     with pytest.raises(BadRequest) as refusal:
         parse_address(text)
     assert "\n" not in refusal.value.message
+
+
+@pytest.mark.parametrize("scheme", ["https", "swebhdfs", "HTTPS"])
+def test_tls_address_is_said_by_its_scheme_and_shown_by_it(scheme: str) -> None:
+    address = parse_address(f"{scheme}://name:9871")
+    assert address == CoordinatorAddress("name", 9871, tls=True) != CoordinatorAddress("name", 9871)
+    assert (address.http, address.webhdfs) == ("https://name:9871", "swebhdfs://name:9871")
+    assert split_uri("swebhdfs://name:9871/a") == (address, "/a")
+    assert is_uri("swebhdfs://name:9871/a")
 
 
 def test_a_uri_is_cut_into_coordinator_and_path_as_hadoop_does_without_decoding() -> None:

@@ -53,6 +53,8 @@ from peacefs.protocol.runtime.connection_pool import ConnectionPool
 from peacefs.protocol.runtime.connections import SocketConnection
 from peacefs.protocol.runtime.effects import Connection, Effect, close, connect, receive, send
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
+from peacefs.protocol.service.tls import TlsFiles, TlsIdentity
+from peacefs.protocol.service.trial_certificates import TrialAuthority
 from peacefs.protocol.tokens import ChunkRead, ChunkWrite, Signer
 
 CLUSTER = "test-cluster"
@@ -67,7 +69,7 @@ class Node:
         self.name = name
         self.directory = directory
         me = Identity(CLUSTER, "datanode", name, signer)
-        self.pool = ConnectionPool(me)
+        self.pool = ConnectionPool(me, tls=cluster.tls)
         self.driver = ThreadDriver(self.pool, cluster.coordinator.call, sync_to_disk=False)
         self.changes = Changes()
         directory.mkdir(parents=True)
@@ -88,7 +90,14 @@ class Node:
         #: Where it is reached.
         self.address = self.relay.address
         self.server = DataServer(
-            "127.0.0.1", 0, me, self.driver, self.requests, lends=cluster.lends, advertised=self.address
+            "127.0.0.1",
+            0,
+            me,
+            self.driver,
+            self.requests,
+            lends=cluster.lends,
+            advertised=self.address,
+            tls=cluster.tls,
         )
         self.relay.target = self.server.address
         self.server.start()
@@ -227,9 +236,20 @@ class Cluster:
     """Three datanodes and a client."""
 
     def __init__(
-        self, directory: Path, *, nodes: int = 3, hop_timeout_s: float = 10.0, lends: bool = False
+        self,
+        directory: Path,
+        *,
+        nodes: int = 3,
+        hop_timeout_s: float = 10.0,
+        lends: bool = False,
+        authority: TrialAuthority | None = None,
     ) -> None:
-        """With `lends` who reads large chunks here is on the datanodes' host, and gets their files."""
+        """With `lends` who reads large chunks here is on the datanodes' host, and gets their files.
+
+        With an `authority` all connections are over TLS.
+        """
+        self.tls = None if authority is None else TlsIdentity(authority.issue(["127.0.0.1"]), "127.0.0.1")
+        trusting = None if authority is None else TlsIdentity(TlsFiles(ca=authority.ca))
         self.lends = lends
         signer = Signer(b"a secret of the tests")
         self.signer = signer
@@ -238,7 +258,7 @@ class Cluster:
         for number in range(nodes):
             name = f"n{number}"
             self.coordinator.nodes[name] = Node(name, directory / name, self)
-        self.pool = ConnectionPool(Identity(CLUSTER, "client", "test", None))
+        self.pool = ConnectionPool(Identity(CLUSTER, "client", "test", None), tls=trusting)
         self.driver = ThreadDriver(self.pool, self.coordinator.call)
         self.desk = GrantDesk("test", pushed=True)
         self.by_hand: list[Connection] = []

@@ -14,10 +14,10 @@ class Relay:
     after a hang-up the next connection gets as far again.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, host: str = "127.0.0.1") -> None:
         """Whoever connects before `target` is set is not served."""
         self.target: tuple[str, int]
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server((host, 0))
         self._sockets: list[socket.socket] = []
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
         self.cut_down_after: int | None = None
@@ -28,6 +28,8 @@ class Relay:
         self.flip_up_at: int | None = None
         self.dead = False
         self.connections = 0
+        #: What has passed, in either direction, if it is to be kept.
+        self.record: bytearray | None = None
         self._released = threading.Event()
         self._threads[0].start()
 
@@ -90,6 +92,8 @@ class Relay:
             flip = self.flip_down_at if down else self.flip_up_at
             if flip is not None and passed <= flip < passed + count:
                 buffer[flip - passed] ^= 1
+            if self.record is not None:
+                self.record += memoryview(buffer)[:count]
             sink.sendall(memoryview(buffer)[:count])
             passed += count
         return True

@@ -21,6 +21,7 @@ from support.mounts import fill, mounted
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.protocol.limits import MIB
+from peacefs.protocol.service.trial_certificates import TrialAuthority
 
 pytestmark = pytest.mark.cluster
 _TIMEOUT_S = 180
@@ -33,7 +34,8 @@ def peacefs(*arguments: str) -> list[str]:
 def complaint(*arguments: str) -> str:
     """What a command that must fail says last; a traceback fails the test."""
     environment = {**os.environ}
-    environment.pop("PEACEFS_SECRET_FILE", None)
+    for variable in ("PEACEFS_SECRET_FILE", "PEACEFS_TLS_CERTIFICATE", "PEACEFS_TLS_KEY", "PEACEFS_TLS_CA"):
+        environment.pop(variable, None)
     done = subprocess.run(peacefs(*arguments), capture_output=True, text=True, timeout=_TIMEOUT_S, env=environment)
     assert done.returncode == 1, done.stderr
     assert "Traceback" not in done.stderr
@@ -96,6 +98,33 @@ class TestCoordinator:
     def test_an_address_for_others_without_a_secret(self, tmp_path: Path) -> None:
         said = complaint("coordinator", f"--dir={tmp_path / 'c'}", "--host=0.0.0.0", "--port=0", "--node-port=0")
         assert "--secret-file" in said
+        assert not (tmp_path / "c").exists()
+
+    def test_tls_is_wanted_of_an_address_for_others_unless_it_is_said_otherwise(self, tmp_path: Path) -> None:
+        secret = tmp_path / "secret"
+        secret.write_text("x" * 40)
+        secret.chmod(0o600)
+        directory = f"--dir={tmp_path / 'c'}"
+        for address in ("--host=0.0.0.0", "--advertise=node-1"):
+            said = complaint(
+                "coordinator", directory, address, f"--secret-file={secret}", "--port=0", "--node-port=0"
+            )
+            assert "is reachable from other machines: pass --tls-certificate" in said and "--no-tls" in said
+            assert not (tmp_path / "c").exists()
+        running = Coordinator(tmp_path / "c", "--advertise=node-1", f"--secret-file={secret}", "--no-tls")
+        assert running.stop() == 0
+        assert "no TLS, as --no-tls has it" in running.log.read_text()
+        running = Coordinator(tmp_path / "c", f"--secret-file={secret}")
+        assert running.stop() == 0
+        assert "no TLS: this machine only" in running.log.read_text()
+
+    def test_tls_files_that_are_not_all_there_or_not_for_this_address(self, tmp_path: Path) -> None:
+        files = TrialAuthority(tmp_path / "ca").issue(["node-1"])
+        options = [f"--tls-certificate={files.certificate}", f"--tls-key={files.key}", f"--tls-ca={files.ca}"]
+        start = ("coordinator", f"--dir={tmp_path / 'c'}", "--port=0", "--node-port=0")
+        assert complaint(*start, *options[:2]).endswith("--tls-ca is missing")
+        assert "contradicts" in complaint(*start, *options, "--no-tls")
+        assert "is not for node-2, as others reach" in complaint(*start, *options, "--advertise=node-2")
         assert not (tmp_path / "c").exists()
 
     def test_a_secret_that_is_no_secret(self, tmp_path: Path) -> None:
@@ -165,6 +194,25 @@ class TestDatanode:
     def test_no_secret(self, tmp_path: Path) -> None:
         said = complaint("datanode", f"--dir={tmp_path / 'd'}", "--port=0", "--data-port=0")
         assert "--secret-file" in said and "PEACEFS_SECRET_FILE" in said
+
+    def test_tls_is_wanted_of_an_address_for_others_and_for_a_coordinator_elsewhere(
+        self, coordinator: Coordinator, tmp_path: Path
+    ) -> None:
+        here, secret = coordinator.node_address, coordinator.secret
+        for command in (
+            datanode(tmp_path / "d", here, secret, "--advertise=node-1"),
+            datanode(tmp_path / "d", "coordinator-1:9820", secret),
+        ):
+            said = complaint(*command)
+            assert "is reachable from other machines: pass --tls-certificate" in said and "--no-tls" in said
+        assert not (tmp_path / "d").exists()
+
+    def test_tls_datanode_of_a_plain_coordinator(self, coordinator: Coordinator, tmp_path: Path) -> None:
+        files = TrialAuthority(tmp_path / "ca").issue(["127.0.0.1"])
+        options = [f"--tls-certificate={files.certificate}", f"--tls-key={files.key}", f"--tls-ca={files.ca}"]
+        said = complaint(*datanode(tmp_path / "d", coordinator.node_address, coordinator.secret, *options))
+        assert "the coordinator does not speak TLS" in said
+        assert "the peer speaks TLS and this service does not" in coordinator.log.read_text()
 
     def test_the_wrong_secret(self, coordinator: Coordinator, tmp_path: Path) -> None:
         wrong = tmp_path / "wrong"
@@ -274,6 +322,17 @@ def _wait_for(log: Path, words: str) -> None:
 
 
 class TestAgent:
+    def test_tls_is_wanted_for_a_coordinator_elsewhere(self, coordinator: Coordinator, tmp_path: Path) -> None:
+        (tmp_path / "list.toml").write_text('[commands.nap]\nprogram = "/bin/sleep"\n')
+        said = complaint(
+            "agent",
+            f"--dir={tmp_path / 'a'}",
+            f"--commands={tmp_path / 'list.toml'}",
+            "--coordinator=coordinator-1:9820",
+            f"--secret-file={coordinator.secret}",
+        )
+        assert "coordinator-1 is reachable from other machines" in said and "--no-tls" in said
+
     def test_the_wrong_secret(self, coordinator: Coordinator, tmp_path: Path) -> None:
         (tmp_path / "wrong").write_text("x" * 40)
         (tmp_path / "list.toml").write_text('[commands.nap]\nprogram = "/bin/sleep"\n')

@@ -64,6 +64,7 @@ from peacefs.protocol.messages import (
 from peacefs.protocol.runtime.connection_pool import ConnectionPool
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
 from peacefs.protocol.service.http_server import build_server, listen
+from peacefs.protocol.service.tls import TlsIdentity
 from peacefs.protocol.tokens import Signer
 
 GIB = 1 << 30
@@ -92,7 +93,8 @@ class Reply:
 class Served:
     """An application behind a real server, on a thread with an event loop of its own."""
 
-    def __init__(self, build: Callable[[], App]) -> None:
+    def __init__(self, build: Callable[[], App], tls: TlsIdentity | None = None) -> None:
+        self._tls = tls
         self._socket = listen("127.0.0.1", 0)
         self.port: int = self._socket.getsockname()[1]
         self._build = build
@@ -103,7 +105,7 @@ class Served:
     async def _serve(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.app = self._build()
-        self._server = build_server(self.app)
+        self._server = build_server(self.app, tls=self._tls)
         self._started.set()
         await self._server.serve(sockets=[self._socket])
 

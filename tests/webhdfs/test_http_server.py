@@ -160,13 +160,20 @@ def test_requests_that_follow_without_end_on_one_connection_close_it(served):
         assert until_closed(wire).count(b"HTTP/1.1 200 ") < 100
 
 
-@pytest.mark.parametrize("sent", [b"HELLO\r\n\r\n", b"\x16\x03\x01\x02\x00\x01", b"GET / / HTTP/1.1\r\n\r\n"])
-def test_what_is_not_http_is_refused_in_words(served, sent):
+@pytest.mark.parametrize(
+    ("sent", "why"),
+    [
+        (b"HELLO\r\n\r\n", "the request is malformed"),
+        (b"\x16\x03\x01\x02\x00\x01", "this port speaks no TLS: use http://"),
+        (b"GET / / HTTP/1.1\r\n\r\n", "the request is malformed"),
+    ],
+)
+def test_what_is_not_http_is_refused_in_words(served, sent, why):
     with served.connect() as wire:
         wire.sendall(sent)
         status, message = refusal(until_closed(wire))
     assert status == 400
-    assert message.startswith("the request is malformed")
+    assert message.startswith(why)
 
 
 def test_a_request_line_in_raw_utf_8_is_taken_as_hadoops_client_sends_it(served):

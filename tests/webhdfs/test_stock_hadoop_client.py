@@ -12,63 +12,14 @@ from typing import Any
 
 import pytest
 
-pyspark_gateway = pytest.importorskip("pyspark.java_gateway")
 py4j_protocol = pytest.importorskip("py4j.protocol")
-java_gateway = pytest.importorskip("py4j.java_gateway")
+
+from support.stock_hadoop import Hadoop, running_hadoop  # noqa: E402
 
 from peacefs.client.local_cluster.cluster import LocalCluster  # noqa: E402
-from peacefs.spark_connector.java import find_java, java_environment  # noqa: E402
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster]
 MIB = 1 << 20
-
-
-class Hadoop:
-    """A JVM with Hadoop's classes, and its clients for one cluster."""
-
-    def __init__(self, uri: str) -> None:
-        self.gateway = pyspark_gateway.launch_gateway()
-        self.jvm = self.gateway.jvm
-        self.fs_package = self.jvm.org.apache.hadoop.fs
-        self.conf = self.jvm.org.apache.hadoop.conf.Configuration()
-        self.uri = self.jvm.java.net.URI(uri)
-        self.fs = self.fs_package.FileSystem.get(self.uri, self.conf)
-        self.context = self.fs_package.FileContext.getFileContext(self.uri, self.conf)
-        checkpointing = self.jvm.org.apache.spark.sql.execution.streaming.checkpointing
-        self.checkpoints = checkpointing.FileContextBasedCheckpointFileManager(self.path("/"), self.conf)
-
-    def path(self, name: str) -> Any:
-        return self.fs_package.Path(self.uri.toString() + name)
-
-    def write(self, name: str, data: bytes, overwrite: bool = True) -> None:
-        stream = self.fs.create(self.path(name), overwrite)
-        stream.write(data)
-        stream.close()
-
-    def read(self, name: str, offset: int = 0) -> bytes:
-        stream = self.fs.open(self.path(name))
-        try:
-            stream.seek(offset)
-            return bytes(self.jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
-        finally:
-            stream.close()
-
-    def rename(self, source: str, target: str, *options: str) -> None:
-        kind = getattr(self.fs_package, "Options$Rename")
-        array = self.array(kind, *(getattr(kind, option) for option in options))
-        self.context.rename(self.path(source), self.path(target), array)
-
-    def array(self, kind: Any, *values: Any) -> Any:
-        array = self.gateway.new_array(kind, len(values))
-        for index, value in enumerate(values):
-            array[index] = value
-        return array
-
-    def names(self, directory: str) -> list[str]:
-        return [status.getPath().getName() for status in self.fs.listStatus(self.path(directory))]
-
-    def exists(self, name: str) -> bool:
-        return bool(self.fs.exists(self.path(name)))
 
 
 @pytest.fixture(scope="module")
@@ -79,17 +30,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 @pytest.fixture(scope="module")
 def hadoop(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hadoop]:
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in java_environment(find_java(), tmp_path_factory.mktemp("java")).items():
-            patch.setenv(name, value)
-        # A Spark session of an earlier test has py4j ask its own JVM about our JVM's exceptions.
-        patch.setattr(java_gateway, "get_return_value", py4j_protocol.get_return_value)
-        hadoop = Hadoop(cluster.webhdfs_uri)
+    with running_hadoop(cluster.webhdfs_uri, tmp_path_factory.mktemp("java")) as hadoop:
         yield hadoop
-    hadoop.fs.close()
-    hadoop.gateway.shutdown()
-    hadoop.gateway.proc.stdin.close()
-    hadoop.gateway.proc.wait(20)
 
 
 def raises(java_class: str) -> Any:

@@ -1,0 +1,55 @@
+"""The same cluster twice, in plain text and over TLS, for benchmarks that compare the two in one run."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import ssl
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from peacefs.client.local_cluster.cluster import LocalCluster
+from peacefs.protocol.service.tls import TlsFiles, TlsIdentity
+
+PLAIN, TLS = "", ", TLS"
+
+
+@contextlib.contextmanager
+def clusters(directory: Path, datanodes: int, *, tls: bool) -> Iterator[dict[str, LocalCluster]]:
+    """By what is added to the name of a side; the second one only if it is asked for."""
+    with contextlib.ExitStack() as running:
+        yield {
+            label: running.enter_context(
+                LocalCluster(directory / f"cluster{len(label)}", datanodes=datanodes, port=0, tls=label == TLS)
+            )
+            for label in ((PLAIN, TLS) if tls else (PLAIN,))
+        }
+
+
+def context_of(cluster: LocalCluster) -> ssl.SSLContext | None:
+    """What a client of HTTP needs; None in plain text."""
+    if cluster.ca_file is None:
+        return None
+    return TlsIdentity(TlsFiles(ca=cluster.ca_file)).connector_context()
+
+
+def http_connection(netloc: str, context: ssl.SSLContext | None) -> http.client.HTTPConnection:
+    """To a service of the cluster that `context` is of."""
+    if context is None:
+        return http.client.HTTPConnection(netloc)
+    return http.client.HTTPSConnection(netloc, context=context)
+
+
+def with_ratio(rows: Sequence[dict[str, Any]], name: str, same: Sequence[str]) -> list[dict[str, Any]]:
+    """Adds to each row over TLS what part it is of the plain one's `name`, whose columns `same` are alike."""
+    plain = {
+        tuple(str(row[column]) for column in same): row[name]
+        for row in rows
+        if not str(row[same[0]]).endswith(TLS)
+    }
+
+    def key(row: dict[str, Any]) -> tuple[str, ...]:
+        return tuple(str(row[column]).removesuffix(TLS) for column in same)
+
+    return [row | {"of plain": row[name] / plain[key(row)]} for row in rows]

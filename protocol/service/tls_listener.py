@@ -1,0 +1,183 @@
+"""The door of asyncio servers over TLS: connections are accepted, looked at, and handed on after the handshake.
+
+Who comes without TLS is told so, in plain text. Strangers are few at a time and have a deadline. The context is
+asked for at each connection, so that a new certificate is shown without a restart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import ssl
+from collections.abc import Callable
+from functools import partial
+from math import inf
+
+from peacefs.protocol.limits import (
+    http_linger_s,
+    tls_fault_log_pause_s,
+    tls_handshake_timeout_s,
+    tls_handshakes_client_max,
+    tls_handshakes_max,
+    tls_shutdown_timeout_s,
+)
+
+from .client_shares import client_of
+from .tls import ServerContext
+from .tls_faults import TLS_FIRST_BYTE, explain, plain_refusal
+
+log = logging.getLogger("peacefs.tls")
+_ACCEPT_RETRY_S = 0.1
+_PEEKED_BYTES = 16
+
+
+def channel_of(transport: asyncio.BaseTransport) -> bytes:
+    """The SHA-256 of the certificate that was shown on a connection; empty without TLS."""
+    context = transport.get_extra_info("sslcontext")
+    return context.channel if isinstance(context, ServerContext) else b""
+
+
+class TlsListener:
+    """Serves one listening socket from `start` to `close`, on the loop that it is started on."""
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        factory: Callable[[], asyncio.Protocol],
+        context: Callable[[], ServerContext],
+        *,
+        handshakes_max: int = tls_handshakes_max,
+        handshakes_client_max: int = tls_handshakes_client_max,
+        handshake_timeout_s: float = tls_handshake_timeout_s,
+    ) -> None:
+        listener.setblocking(False)
+        self._listener = listener
+        self._factory = factory
+        self._context = context
+        self._handshakes_max = handshakes_max
+        self._handshakes_client_max = handshakes_client_max
+        self._handshake_timeout_s = handshake_timeout_s
+        #: Those who have not shaken hands yet, longest first, and whose share each belongs to.
+        self._strangers: dict[asyncio.Task[None], str] = {}
+        self._accepting: asyncio.Task[None] | None = None
+        self._logged_s = -inf
+        self._unlogged = 0
+
+    def start(self) -> None:
+        self._accepting = asyncio.get_running_loop().create_task(self._accept())
+
+    def close(self) -> None:
+        for task in (self._accepting, *self._strangers):
+            if task is not None:
+                task.cancel()
+        self._listener.close()
+
+    async def wait_closed(self) -> None:
+        tasks = [task for task in (self._accepting, *self._strangers) if task is not None]
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                sock, address = await loop.sock_accept(self._listener)
+            except OSError as error:
+                # Out of descriptors, for instance: connections that end will free some.
+                log.warning("cannot accept a connection: %s", error.strerror or error)
+                await asyncio.sleep(_ACCEPT_RETRY_S)
+                continue
+            client = client_of(address[0])
+            self._make_room(client)
+            task = loop.create_task(self._greet(sock, f"{address[0]}:{address[1]}"))
+            self._strangers[task] = client
+            task.add_done_callback(partial(self._greeted, sock))
+
+    def _greeted(self, sock: socket.socket, task: asyncio.Task[None]) -> None:
+        self._strangers.pop(task, None)
+        if task.cancelled():
+            # It may not have begun.
+            sock.close()
+
+    def _make_room(self, client: str) -> None:
+        """Of too many strangers the longest goes: a client's own, if it has its share."""
+        crowd = list(self._strangers)
+        if len(crowd) >= self._handshakes_client_max:
+            own = [task for task in crowd if self._strangers[task] == client]
+            if len(own) >= self._handshakes_client_max:
+                crowd = own
+            elif len(crowd) < self._handshakes_max:
+                return
+            del self._strangers[crowd[0]]
+            crowd[0].cancel()
+
+    async def _greet(self, sock: socket.socket, name: str) -> None:
+        try:
+            async with asyncio.timeout(self._handshake_timeout_s):
+                first = await _peek(sock)
+                if first[:1] == TLS_FIRST_BYTE:
+                    await self._shake_hands(sock)
+                    return
+                if first:
+                    self._say(f"{name} does not speak TLS, as this port does")
+        except TimeoutError:
+            self._say(f"{name} did not finish the TLS handshake in time")
+            sock.close()
+        except ssl.SSLError as fault:
+            self._say(f"{name} {explain(fault)}")
+        except OSError:
+            # It has gone.
+            sock.close()
+        except BaseException:
+            sock.close()
+            raise
+        else:
+            await _refuse(sock, first)
+
+    async def _shake_hands(self, sock: socket.socket) -> None:
+        await asyncio.get_running_loop().connect_accepted_socket(
+            self._factory,
+            sock,
+            ssl=self._context(),
+            ssl_handshake_timeout=self._handshake_timeout_s,
+            ssl_shutdown_timeout=tls_shutdown_timeout_s,
+        )
+
+    def _say(self, what: str) -> None:
+        """One line in a while, however many come."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._logged_s < tls_fault_log_pause_s:
+            self._unlogged += 1
+            return
+        more = f" (and {self._unlogged} more faults like this lately)" if self._unlogged else ""
+        self._logged_s, self._unlogged = now_s, 0
+        log.warning("a connection came to nothing: %s%s", what, more)
+
+
+async def _peek(sock: socket.socket) -> bytes:
+    """The first bytes that come, which stay where they are; none at the end."""
+    loop = asyncio.get_running_loop()
+    with contextlib.suppress(BlockingIOError):
+        return sock.recv(_PEEKED_BYTES, socket.MSG_PEEK)
+    come: asyncio.Future[None] = loop.create_future()
+    loop.add_reader(sock, lambda: None if come.done() else come.set_result(None))
+    try:
+        await come
+    finally:
+        loop.remove_reader(sock)
+    return sock.recv(_PEEKED_BYTES, socket.MSG_PEEK)
+
+
+async def _refuse(sock: socket.socket, first: bytes) -> None:
+    """Answers and closes; what comes meanwhile is taken, for with something unread the answer would be lost."""
+    loop = asyncio.get_running_loop()
+    try:
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(http_linger_s):
+                await loop.sock_sendall(sock, plain_refusal(first))
+                sock.shutdown(socket.SHUT_WR)
+                while await loop.sock_recv(sock, 65536):
+                    pass
+    finally:
+        sock.close()
