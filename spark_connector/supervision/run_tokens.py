@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from peacefs.protocol import private_files
 from peacefs.protocol.messages import RunOrder
 
 from .reconciliation import Key, key_of
@@ -18,9 +19,9 @@ class RunTokens:
         """Raises OSError. What an agent before has left is deleted."""
         self._directory = directory
         self._kept: dict[Key, str] = {}
-        # Others pass through to what is theirs, and see no names.
-        directory.mkdir(mode=0o711, parents=True, exist_ok=True)
-        directory.chmod(0o711)
+        private_files.make_directory(directory)
+        # As root, accounts of runs pass through to what is theirs, and see no names.
+        directory.chmod(0o711 if os.geteuid() == 0 else private_files.DIRECTORY_MODE)
         for left in directory.iterdir():
             left.unlink(missing_ok=True)
 
