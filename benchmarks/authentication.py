@@ -1,4 +1,4 @@
-"""What tokens cost: the same small operations on a cluster that asks for them and on one that believes names.
+"""Measure tokens: the same small operations on a cluster that asks for them and on one that believes names.
 
 Both run side by side, and take turns round by round. The processor time of the services is counted, which other
 work on the machine disturbs less than it does the rate.

@@ -28,7 +28,7 @@ def clusters(directory: Path, datanodes: int, *, tls: bool) -> Iterator[dict[str
 
 
 def context_of(cluster: LocalCluster) -> ssl.SSLContext | None:
-    """What a client of HTTP needs; None in plain text."""
+    """The TLS context of an HTTP client; None in plain text."""
     if cluster.ca_file is None:
         return None
     return TlsIdentity(TlsFiles(ca=cluster.ca_file)).connector_context()

@@ -58,7 +58,7 @@ def main(*, quick: bool = False, tls: bool = False) -> None:
 
 
 def _with_ratio(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What part each of peacefs' sides over TLS is of the plain one."""
+    """Return the ratio of each row over TLS to the same row in plain text."""
     medians = {(row["state"], row["files"], row["who"]): row["MiB/s, median"] for row in rows}
     return [
         row

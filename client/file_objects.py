@@ -130,7 +130,7 @@ class _RangeReader(io.RawIOBase):
         opened = self._opened
         reader = FileReader(opened.token, opened.layout, offset, length, loans=self._loans)
         data = self._driver.run(read_rest(reader))
-        # Of several threads that renew something at once one is remembered: the others' is renewed again.
+        # When several threads renew at once, one renewal is remembered and the others are made again.
         self._opened = reader.opened
         return data
 

@@ -18,7 +18,7 @@ _HEADINGS = ("DATANODE", "CREDENTIAL", "ENROLLED", "REVOKED")
 
 
 class Change(StrEnum):
-    """What can be done about a credential; the last part of the route."""
+    """An action on a credential; the last part of the route."""
 
     REVOKE = "revoke"
     READMIT = "readmit"

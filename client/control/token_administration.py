@@ -1,4 +1,4 @@
-"""What an administrator asks of the coordinator about tokens, OAuth2 clients and keys: `/v1/tokens`."""
+"""Administer tokens, OAuth2 clients and keys through the coordinator's `/v1/tokens`."""
 
 from __future__ import annotations
 
