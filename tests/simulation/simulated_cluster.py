@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 from simulation.lying_datanode import LyingDatanode
+from simulation.simulated_agent import Drivers, SimulatedAgent
 from simulation.simulated_coordinator import SimulatedCoordinator
 from simulation.simulated_datanode import SimulatedDatanode
 from simulation.world import Network, Node, Task, World
@@ -52,6 +54,11 @@ class SimulatedCluster:
         liar = LyingDatanode(self.world, name, f"/rack-{number % 2}", self._all_replicas)
         self.coordinator.liars[name] = liar
         return liar
+
+    def add_agent(self, name: str, drivers: Drivers, random: Random) -> SimulatedAgent:
+        """One that may run every query; `drivers` knows what all of them run."""
+        agent = self.coordinator.agents[name] = SimulatedAgent(self.world, name, drivers, random)
+        return agent
 
     def _all_replicas(self) -> set[Replica]:
         return {replica for datanode in self.datanodes for replica in datanode.store.replicas()}

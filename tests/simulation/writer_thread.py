@@ -13,7 +13,8 @@ from concurrent.futures import Future
 from random import Random
 from typing import Any, TypeVar
 
-from peacefs.coordinator.metadata.group_commit import ImmediateCommit
+from support.immediate_commit import ImmediateCommit
+
 from peacefs.coordinator.metadata.sqlite.reader import SqliteReader
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.metadata.store import Transaction
@@ -60,7 +61,7 @@ class WriterThread:
         connection: Any = _OvertakenConnection(self._metadata._writer, self._overtake)
         return SqliteReader(connection)
 
-    async def commit(self, change: Callable[[Transaction], T]) -> T:
+    async def commit(self, change: Callable[[Transaction], T], /, *, in_any_case: bool = False) -> T:
         waiting = _Waiting(change)
         self._waiting.append(waiting)
         soonest_s = self._now() + self._random.uniform(0.0, _COMMIT_S_MAX)
