@@ -6,7 +6,7 @@ The service and the simulated world drive the core through this; they differ in 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from typing import Any, Protocol
 
 from peacefs.coordinator.cluster.commands import Order
@@ -76,6 +76,11 @@ class CoreDriver:
             Slowness: _log_slowness,
             BecameReady: _log_readiness,
         }
+
+    @property
+    def kinds(self) -> Set[type[Any]]:
+        """The kinds of commands that it performs."""
+        return self._performers.keys()
 
     def perform(self, commands: Iterable[Command]) -> None:
         """Perform what an event brought, before the next event."""

@@ -54,6 +54,8 @@ from peacefs.protocol.runtime import effects as fx
 
 #: So that copies of small trees take several commits.
 _COPIED_PER_COMMIT = 2
+#: As many as SQLite can have.
+_PAGES_MAX = 4294967294
 
 
 class _Sleep:
@@ -109,10 +111,16 @@ class SimulatedCoordinator:
         """Finds the metadata as the last crash left it: whatever was under way, they are sound."""
         world = self.world
         world.restart(self.node)
+        self.make_room()
         check_sound(self.metadata)
         self.quotas = QuotaWatch(self.metadata)
         writer = WriterThread(
-            self.metadata, Random(world.random.random()), lambda: world.now_s, _sleep, self.quotas.look
+            self.metadata,
+            Random(world.random.random()),
+            lambda: world.now_s,
+            _sleep,
+            self.quotas.look,
+            lambda: self._is_full,
         )
         self._drops = DropWatch(self.liars)
         self._links: dict[str, SimulatedLink] = {}
@@ -161,6 +169,15 @@ class SimulatedCoordinator:
     def crash(self) -> None:
         self.world.coordinator = None
         self.world.crash(self.node)
+
+    def fill_disk(self) -> None:
+        """From now on changes are refused, and the metadata finds no room for another page."""
+        self._is_full = True
+        self.metadata._writer.execute("PRAGMA max_page_count = 1")
+
+    def make_room(self) -> None:
+        self._is_full = False
+        self.metadata._writer.execute(f"PRAGMA max_page_count = {_PAGES_MAX}")
 
     def back_up(self) -> SqliteMetadata:
         """What `peacefs metadata backup` makes."""

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from simulation.client_steps import read
 from simulation.hostility import hostile_network, let_calm_down
-from simulation.saboteur import Saboteur
+from simulation.saboteur import MetadataFiller, Saboteur
 from simulation.seeds import seeds
 from simulation.simulated_agent import COMMAND, Drivers, SimulatedAgent, batch
 from simulation.simulated_cluster import SimulatedCluster
@@ -75,8 +75,10 @@ def test_supervised_query_has_one_driver_at_a_time_and_goes_on_after_every_fault
     assert world.run(lambda: all(drivers.of(name) for name in _QUERIES), limit_s=30.0), "they do not begin"
     world.network = hostile_network()
     saboteur, mishaps = Saboteur(cluster, random, effects_between=1500), Mishaps(cluster, agents, random)
+    filler = MetadataFiller(cluster, random)
     world.run(lambda: False, limit_s=_HOSTILE_S)
     saboteur.rest()
+    filler.rest()
     mishaps.rest()
     let_calm_down(cluster)
     assert world.run(lambda: all(drivers.of(name) for name in _QUERIES), limit_s=2 * supervised_backoff_max_s), (

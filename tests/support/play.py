@@ -101,12 +101,16 @@ class Play:
     def ticks(self, seconds: float) -> Iterator[Ticked]:
         for _ in range(round(seconds * 2)):
             self.now_s += 0.5
-            for node in self.beating:
-                self.cluster.heartbeat(self.now_s, node, Heartbeat(USAGE))
+            self.beat()
             self.core.see_datanodes(self.now_s)
             ticked = self.cluster.tick(self.now_s, Garbage(self.floor))
             self.prove(ticked)
             yield ticked
+
+    def beat(self) -> None:
+        """All that are beating say that they live."""
+        for node in self.beating:
+            self.cluster.heartbeat(self.now_s, node, Heartbeat(USAGE))
 
     def prove(self, ticked: Ticked) -> None:
         """Every datanode that is asked answers."""
