@@ -21,7 +21,7 @@ from peacefs.protocol.limits import read_token_lifetime_s, startup_hold_s, start
 from peacefs.protocol.tokens import Signer
 
 from .chunk_permits import ChunkPermits
-from .core_driver import CoreDriver, Links, NoLinks
+from .core_driver import CoreDriver, Links
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ class Workplace:
     commit: Commit
     core: CoordinatorCore
     signer: Signer
-    links: Links = field(default_factory=NoLinks)
+    links: Links
     callers: Callers = field(default_factory=Callers)
     monotonic: Callable[[], float] = time.monotonic
     wall_clock: Callable[[], float] = time.time

@@ -36,16 +36,6 @@ class Links(Protocol):
         """Send a message, and call `answered` once: with the reply, or with a Failure when there will be none."""
 
 
-class NoLinks:
-    """Nobody is connected."""
-
-    def send(self, node: NodeId, message: Message) -> None:
-        """Lose it."""
-
-    def ask(self, node: NodeId, message: Message, answered: Callable[[Message], None]) -> None:
-        answered(Failure("PeerUnreachable", f"{node} is not connected"))
-
-
 class CoreDriver:
     """Belongs to the event loop. `on_waited` hears how long the set of each grant had waited, in seconds."""
 

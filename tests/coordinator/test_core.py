@@ -7,11 +7,11 @@ from typing import get_args
 import pytest
 from support.files_in_memory import workplace_in_memory
 from support.new_core import new_core
+from support.no_links import NoLinks
 from support.play import Play, record, registration
 
 from peacefs.coordinator.cluster.repair import Copy
 from peacefs.coordinator.core import BecameReady, Command, CoordinatorCore
-from peacefs.coordinator.operations.core_driver import NoLinks
 from peacefs.coordinator.scheduling.write_sets import Push, Wish
 from peacefs.protocol.errors import NoDatanodes
 from peacefs.protocol.limits import MIB, dead_after_s

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import pytest
 from support.immediate_commit import CommitsAtOnce
+from support.no_links import NoLinks
 from support.play import Play
 
 from peacefs.coordinator.metadata.group_commit import run_now
@@ -49,6 +50,7 @@ class Tree:
                 CommitsAtOnce(self.metadata),
                 play.core,
                 Signer(b"secret"),
+                NoLinks(),
                 callers=callers or Callers(),
                 monotonic=self._tick,
                 sleep=self._pause,

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import httpx
 import pytest
+from support.no_links import NoLinks
 from support.play import Play
 
 from peacefs.coordinator.api.rest.app import build_rest
@@ -37,6 +38,7 @@ class Asked:
             cast(Callable[..., Any], None),
             core,
             SIGNER,
+            NoLinks(),
             callers=Callers(),
             monotonic=lambda: play.now_s,
         )

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from support.immediate_commit import CommitsAtOnce
+from support.no_links import NoLinks
 from support.play import Play, registration
 
 from peacefs.coordinator.metadata.group_commit import run_now
@@ -43,6 +44,7 @@ class Coordinator:
             CommitsAtOnce(self.metadata, lambda: self.before_commit()),
             self.play.core,
             Signer(b"secret"),
+            NoLinks(),
             callers=Callers("root"),
             monotonic=lambda: self.now_s,
         )

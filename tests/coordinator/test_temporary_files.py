@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.immediate_commit import CommitsAtOnce
+from support.no_links import NoLinks
 from support.play import Play
 
 from peacefs.coordinator.metadata.group_commit import run_now
@@ -117,6 +118,7 @@ class Tree:
             CommitsAtOnce(self.metadata, lambda: self.before_commit()),
             play.core,
             Signer(b"secret"),
+            NoLinks(),
             monotonic=lambda: self.monotonic_s,
             wall_clock=lambda: self.wall_s,
             sleep=pause,

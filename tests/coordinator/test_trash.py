@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from support.immediate_commit import CommitsAtOnce
+from support.no_links import NoLinks
 from support.play import Play
 
 from peacefs.coordinator.metadata.group_commit import run_now
@@ -41,6 +42,7 @@ class Emptied:
             CommitsAtOnce(self.metadata, lambda: self.refuse()),
             play.core,
             Signer(b"secret"),
+            NoLinks(),
             wall_clock=lambda: self.wall_s,
             sleep=pause,
         )

@@ -10,6 +10,7 @@ import time
 import pytest
 from support.immediate_commit import CommitsAtOnce
 from support.new_core import new_core
+from support.no_links import NoLinks
 from support.node_port import NodePort
 from support.play import registration
 from support.spoken_link import SIGNER as _SIGNER
@@ -105,6 +106,7 @@ def test_more_than_may_wait_for_readiness_are_told_to_come_again_at_once() -> No
             CommitsAtOnce(metadata),
             core,
             _SIGNER,
+            NoLinks(),
             monotonic=lambda: now_s,
             waiting_max=2,
         )

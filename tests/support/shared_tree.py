@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from support.immediate_commit import CommitsAtOnce
+from support.no_links import NoLinks
 from support.play import Play
 
 from peacefs.coordinator.metadata.group_commit import run_now
@@ -44,6 +45,7 @@ class SharedTree:
             CommitsAtOnce(self.metadata, before),
             play.core,
             Signer(b"secret"),
+            NoLinks(),
             callers=Callers("root"),
             sleep=pause,
         )

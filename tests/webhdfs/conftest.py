@@ -20,6 +20,7 @@ from urllib.parse import quote
 import pytest
 import uvloop
 from support.new_core import new_core
+from support.no_links import NoLinks
 
 from peacefs.client.transfer.write_grants import GrantDesk
 from peacefs.coordinator.api.webhdfs import WebHdfs
@@ -177,6 +178,7 @@ class NameSide:
                 self._commit,
                 self._core,
                 self._signer,
+                NoLinks(),
                 callers=self._callers,
                 read_token_lifetime_s=self._read_token_lifetime_s,
             ),

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 from support.immediate_commit import CommitsAtOnce
 from support.new_core import new_core
+from support.no_links import NoLinks
 
 from peacefs.coordinator.api.webhdfs import WebHdfs
 from peacefs.coordinator.metadata.group_commit import run_now
@@ -58,6 +59,7 @@ class Names:
             CommitsAtOnce(self.metadata),
             new_core(numbering=numbering),
             Signer(b"secret"),
+            NoLinks(),
         )
 
         async def elsewhere(scope: Any, receive: Any, send: Any) -> None:
