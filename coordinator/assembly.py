@@ -32,6 +32,7 @@ from .metadata.store import Metadata, MetadataFault, Reader
 from .namespace.permissions import Callers
 from .operations.context import Commit, Workplace
 from .operations.files import Files
+from .operations.waiters import Wait, wait_on_loop
 from .rpc.audited_calls import AuditedCalls
 from .rpc.datanode_links import DatanodeLinks
 from .rpc.datanode_service import DatanodeService
@@ -59,6 +60,7 @@ class Surroundings:
     monotonic: Callable[[], float] = time.monotonic
     wall_clock: Callable[[], float] = time.time
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    wait: Wait = wait_on_loop
     #: Entered while the chunks are being loaded.
     loading: Callable[[], AbstractContextManager[None]] = nullcontext
     audited: AuditedCalls | None = None
@@ -117,6 +119,7 @@ class Assembly:
             monotonic=around.monotonic,
             wall_clock=around.wall_clock,
             sleep=around.sleep,
+            wait=around.wait,
             read_token_lifetime_s=settings.read_token_lifetime_s,
             on_waited=around.on_waited,
         )

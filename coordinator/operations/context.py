@@ -22,6 +22,7 @@ from peacefs.protocol.tokens import Signer
 
 from .chunk_permits import ChunkPermits
 from .core_driver import CoreDriver, Links
+from .waiters import Wait, wait_on_loop
 
 T = TypeVar("T")
 
@@ -49,6 +50,7 @@ class Workplace:
     monotonic: Callable[[], float] = time.monotonic
     wall_clock: Callable[[], float] = time.time
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    wait: Wait = wait_on_loop
     #: How long a reader goes on before its rights are looked at again.
     read_token_lifetime_s: float = read_token_lifetime_s
     waiting_max: int = startup_waiting_max
@@ -75,7 +77,7 @@ class Workplace:
     @cached_property
     def driver(self) -> CoreDriver:
         """Performs what the core commands."""
-        return CoreDriver(self.core, self.links, self.permits, self.monotonic, self.on_waited)
+        return CoreDriver(self.core, self.links, self.permits, self.monotonic, self.on_waited, self.wait)
 
     def perform(self, commands: Iterable[Command]) -> None:
         """Perform what an event of the core brought, before the next event."""

@@ -21,7 +21,7 @@ from peacefs.protocol.ids import NodeId, show
 from peacefs.protocol.messages import Done, Failure, Granted, GrantRefused, Message, ReplicateChunk
 
 from .chunk_permits import ChunkPermits
-from .waiters import Waiters
+from .waiters import Wait, Waiters
 
 log = logging.getLogger("peacefs.coordinator")
 
@@ -46,6 +46,7 @@ class CoreDriver:
         permits: ChunkPermits,
         monotonic: Callable[[], float],
         on_waited: Callable[[float], object],
+        wait: Wait,
     ) -> None:
         self._core = core
         self._links = links
@@ -53,8 +54,8 @@ class CoreDriver:
         self._monotonic = monotonic
         self._on_waited = on_waited
         #: Who waits for a grant, by the write set's name; and for permits to read, by the reader's.
-        self.grants_awaited = Waiters()
-        self.reads_awaited = Waiters()
+        self.grants_awaited = Waiters(wait)
+        self.reads_awaited = Waiters(wait)
         self._performers: dict[type[Any], Callable[[Any], None]] = {
             Order: self._send,
             Question: self._ask_for_proof,

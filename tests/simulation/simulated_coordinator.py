@@ -32,8 +32,8 @@ from simulation.metadata_watch import QuotaWatch, check_sound
 from simulation.name_changes import Change, make_change
 from simulation.simulated_agent import SimulatedAgent
 from simulation.simulated_datanode import SimulatedDatanode
-from simulation.simulated_links import SimulatedLink, SimulatedLinks
-from simulation.terms import CHUNK_BYTES, SIGNER
+from simulation.simulated_links import SimulatedLink, SimulatedLinks, wait
+from simulation.terms import CHUNK_BYTES, HTTP_CLIENT, SIGNER
 from simulation.world import World
 from simulation.writer_thread import WriterThread
 
@@ -137,6 +137,7 @@ class SimulatedCoordinator:
                 monotonic=lambda: world.now_s,
                 wall_clock=lambda: world.wall_clock_s(self.node),
                 sleep=_sleep,
+                wait=wait,
             ),
             Settings(
                 callers=Callers("simulated"),
@@ -257,4 +258,5 @@ class SimulatedCoordinator:
                 await self.files.names.rename(message.source, message.target, "simulated", RenameMode.STRICT)
                 return Done()
             case _:
-                return await calls.carry_out(self.files, message, None, caller)
+                link = None if caller.startswith(HTTP_CLIENT) else caller
+                return await calls.carry_out(self.files, message, None, link)

@@ -100,7 +100,7 @@ class SimulatedLink:
                 self.refuse(error)
         if tag not in self._replies and not self.is_closing():
             ticket = self._awaited[tag] = fx.Ticket()
-            await _Wait(ticket)
+            await wait(ticket, CALL_TIMEOUT_S)
         if self._last_word is not None:
             return self._last_word
         return self._replies.pop(tag, Failure("PeerTimeout", "no answer came"))
@@ -109,11 +109,17 @@ class SimulatedLink:
 class _Wait:
     """What a coroutine awaits until a ticket is fired."""
 
-    def __init__(self, ticket: fx.Ticket) -> None:
+    def __init__(self, ticket: fx.Ticket, patience_s: float) -> None:
         self._ticket = ticket
+        self._patience_s = patience_s
 
     def __await__(self) -> fx.Steps[None]:
-        yield fx.Wait(self._ticket, CALL_TIMEOUT_S)
+        yield fx.Wait(self._ticket, self._patience_s)
+
+
+async def wait(ticket: fx.Ticket, patience_s: float) -> None:
+    """Until the ticket is fired, or the patience is over."""
+    await _Wait(ticket, patience_s)
 
 
 class SimulatedLinks(DatanodeLinks):
