@@ -76,7 +76,7 @@ class Surroundings:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How an operator wants a coordinator; see `service.CoordinatorOptions`."""
+    """The choices of an operator; see `service.CoordinatorOptions`."""
 
     callers: Callers = field(default_factory=Callers)
     described: Topology | None = None

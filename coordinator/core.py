@@ -146,7 +146,7 @@ class CoordinatorCore:
         self.cluster.load(records)
 
     def loaded(self) -> None:
-        """That was the last page."""
+        """The last page has been loaded."""
         self.cluster.loaded()
 
     def published(
@@ -252,7 +252,7 @@ class CoordinatorCore:
 
     @property
     def has_more(self) -> bool:
-        """Whether a tick has left something to be done, so that others get their turn before."""
+        """Return whether a tick has left something to be done, so that others get their turn before."""
         return self._has_lost_replicas or self.scheduling.has_more
 
     def turn(self, now_s: float) -> list[Command]:

@@ -72,7 +72,7 @@ class Epochs:
         return HoldFloor(shows_missing, epoch_seen if epoch_seen > limit else None)
 
     def floor_held(self, node: NodeId, epoch: int | None) -> None:
-        """What the datanode has shown is durable, and so is `epoch`, if another was asked for.
+        """Take note that what the datanode has shown is durable, and `epoch`, if another was asked for.
 
         Not before: where there was no room for it, the datanode comes again and shows the same.
         """

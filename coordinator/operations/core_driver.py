@@ -130,12 +130,12 @@ class CoreDriver:
 
 
 def name_here(link: NodeId | None, write_set: str) -> str:
-    """How a write set is called here: two writers may call theirs the same."""
+    """Return the name of a write set here: two writers may call theirs the same."""
     return f"{link or 'http'} {write_set}"
 
 
 def _of_writer(name: str) -> str:
-    """How the writer itself calls a set."""
+    """Return the name by which the writer itself knows a set."""
     return name.split(" ", 1)[1]
 
 

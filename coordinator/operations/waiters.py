@@ -23,7 +23,7 @@ async def wait_on_loop(ticket: Ticket, patience_s: float) -> None:
 
 
 class Waiters:
-    """Who waits, by name. Used from one event loop only."""
+    """Hold questions by name. Used from one event loop only."""
 
     def __init__(self, wait: Wait) -> None:
         self._wait = wait

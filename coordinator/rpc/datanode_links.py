@@ -36,7 +36,7 @@ class Link(Protocol):
         """Send a message; `answered` gets the reply, or a Failure when the connection breaks first."""
 
     def is_closing(self) -> bool:
-        """Whether nothing can be sent any more."""
+        """Return whether nothing can be sent any more."""
 
     def refuse(self, error: PeacefsError) -> None:
         """Tell the peer why, and close."""
@@ -48,7 +48,7 @@ class Link(Protocol):
         """Break the connection at once."""
 
     def silence_s(self) -> float:
-        """How long ago anything came."""
+        """Return how long ago anything came."""
 
     def heard(self) -> None:
         """The peer counts as heard now: it was silent for want of an answer."""
@@ -69,7 +69,7 @@ class DatanodeLinks:
         return self._links.get(link.name) is link
 
     def registered(self, link: Link) -> None:
-        """From now on this link speaks for its datanode: what an earlier one may still bring is out of date."""
+        """Have this link speak for its datanode: what an earlier one may still bring is out of date."""
         before = self._links.get(link.name)
         self._links[link.name] = link
         if before is not None and before is not link:

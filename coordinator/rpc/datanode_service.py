@@ -1,4 +1,4 @@
-"""What datanodes and agents say, and are told: registrations, reports, heartbeats and calls over their links.
+"""Serves datanodes and agents over their links: registrations, reports, heartbeats, calls and beats.
 
 Knows no socket and no event loop: the service brings messages from connections, the simulated world its own.
 """
@@ -90,7 +90,7 @@ class DatanodeService:
 
     @property
     def waiting(self) -> int:
-        """How many links have datanodes that wait to be registered."""
+        """Count the links whose datanodes wait to be registered."""
         return len(self._to_register)
 
     def received(self, link: Link, message: Message, tag: int) -> None:
@@ -133,7 +133,7 @@ class DatanodeService:
             self._register_late(link, message, tag)
 
     def _register_late(self, link: Link, message: Register, tag: int) -> None:
-        """What the datanode asked for a while ago; it has been silent since, for want of an answer."""
+        """Register a datanode that asked for it a while ago, and has been silent since for want of an answer."""
         link.heard()
         try:
             self._register(link, message, tag)
@@ -221,7 +221,7 @@ class DatanodeService:
         _reply_late(link, reply, tag)
 
     def _hear_agent(self, link: Link, message: Message, tag: int) -> None:
-        """What runs queries speaks of them and of nothing else, and under its own name."""
+        """An agent speaks of the queries that it runs and of nothing else, and under its own name."""
         if link.role != "agent" or not isinstance(message, AgentBeat) or message.agent != link.name:
             raise ProtocolViolation(f"{type(message).__name__} is nothing for {link.role} {link.name} to say")
         self._spawn(self._answer_agent(link, message, tag))

@@ -36,7 +36,7 @@ _FENCED = 1
 
 @dataclass(eq=False)
 class Driver:
-    """What runs a query. It is a node of its own, for it can be killed alone."""
+    """A process that runs a query. It is a node of its own, for it can be killed alone."""
 
     order: RunOrder
     node: Node

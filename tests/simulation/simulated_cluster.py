@@ -33,9 +33,12 @@ class SimulatedCluster:
         policy: str = POLICY_DEFAULT,
         streams_per_node: int = 2,
         trash_minutes: int = 0,
+        collect_temporary_hours: float | None = None,
     ) -> None:
         self.world = World(seed, network or Network(lose))
-        self.coordinator = SimulatedCoordinator(self.world, policy, streams_per_node, trash_minutes)
+        self.coordinator = SimulatedCoordinator(
+            self.world, policy, streams_per_node, trash_minutes, collect_temporary_hours
+        )
         for _ in range(datanodes):
             self.add_datanode(copy_rate)
 

@@ -93,8 +93,16 @@ def _copy(metadata: SqliteMetadata) -> SqliteMetadata:
 class SimulatedCoordinator:
     """The coordinator's node. `metadata` is on its disk; everything else is lost in a crash."""
 
-    def __init__(self, world: World, policy: str, streams_per_node: int, trash_minutes: int = 0) -> None:
+    def __init__(
+        self,
+        world: World,
+        policy: str,
+        streams_per_node: int,
+        trash_minutes: int = 0,
+        collect_temporary_hours: float | None = None,
+    ) -> None:
         self.world = world
+        self._collect_temporary_hours = collect_temporary_hours
         self._trash_minutes = trash_minutes
         self._policy = policy
         self._streams_per_node = streams_per_node
@@ -144,6 +152,7 @@ class SimulatedCoordinator:
                 policy=self._policy,
                 streams_per_node=self._streams_per_node,
                 trash_minutes=self._trash_minutes,
+                collect_temporary_hours=self._collect_temporary_hours,
                 unreferenced_kept_s=self.tokens_live_s,
                 copied_per_commit=_COPIED_PER_COMMIT,
             ),

@@ -107,7 +107,7 @@ class SimulatedLink:
 
 
 class _Wait:
-    """What a coroutine awaits until a ticket is fired."""
+    """Awaited by a coroutine until a ticket is fired."""
 
     def __init__(self, ticket: fx.Ticket, patience_s: float) -> None:
         self._ticket = ticket
@@ -118,7 +118,7 @@ class _Wait:
 
 
 async def wait(ticket: fx.Ticket, patience_s: float) -> None:
-    """Until the ticket is fired, or the patience is over."""
+    """Wait until the ticket is fired, or the patience is over."""
     await _Wait(ticket, patience_s)
 
 

@@ -14,7 +14,7 @@ _SECOND = b"second" * 1000
 
 
 def chunks(cluster: SimulatedCluster) -> set[int]:
-    """Those that files refer to."""
+    """Return the chunks that files refer to."""
     return {record.chunk for record in cluster.coordinator.metadata.reader().chunks(0, 1000)}
 
 

@@ -63,7 +63,7 @@ class Mishaps:
 
 @pytest.mark.parametrize("seed", seeds(4))
 def test_supervised_query_has_one_driver_at_a_time_and_goes_on_after_every_fault(seed: int) -> None:
-    """What a driver was told is durable can be read afterwards, whichever run wrote it."""
+    """Batches that a driver was told are durable can be read afterwards, whichever run wrote them."""
     print(f"seed {seed}")
     cluster, random = SimulatedCluster(seed), Random(seed)
     world = cluster.world

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Commits(Protocol):
-    """Where requests go that change the metadata: the promises that both twins keep."""
+    """Requests that change the metadata go here: the promises that both twins keep."""
 
     def submit(self, request: Callable[[Transaction], T]) -> Future[T]:
         """The future has the request's answer when all it did is durable, or the error that undid it.
