@@ -25,7 +25,7 @@ from peacefs.protocol.tokens import Signer
 from peacefs.topology.model import Topology
 
 from .background.epoch_floor import EpochDesk
-from .background.tasks import BackgroundTasks
+from .background.tasks import CoordinatorTasks
 from .core import CoordinatorCore
 from .metadata.epochs import begin_epoch
 from .metadata.store import Metadata, MetadataFault, Reader
@@ -136,7 +136,7 @@ class Assembly:
             trust=around.trust,
             audited=around.audited,
         )
-        self.background = BackgroundTasks(
+        self.background = CoordinatorTasks(
             self.workplace,
             self.files,
             self.supervising,

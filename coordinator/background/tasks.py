@@ -1,7 +1,7 @@
 """The coordinator's background tasks: load chunks, tick the core, reclaim, empty the trash, supervise queries.
 
 The core decides; here is when, and that no task holds others up for long. Whoever runs a coordinator runs all of
-`BackgroundTasks.all`, the service and the simulated world alike: a task that is added there is played under seeds.
+`CoordinatorTasks.all`, the service and the simulated world alike: a task that is added there is played under seeds.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Periodic(NamedTuple):
     turn: Callable[[], Awaitable[object]]
 
 
-class BackgroundTasks:
+class CoordinatorTasks:
     """The tasks of one coordinator, which end with it. Where a task raises, the coordinator has failed."""
 
     def __init__(

@@ -10,7 +10,7 @@ from peacefs.protocol.ids import NodeId
 from peacefs.protocol.messages import Failure, Message
 
 
-class Link(Protocol):
+class DatanodeLink(Protocol):
     """One connection whose peer has shown who it is: a socket's, or a simulated one."""
 
     @property
@@ -58,24 +58,24 @@ class DatanodeLinks:
     """The link that speaks for each datanode: that which registered last. Used from one event loop only."""
 
     def __init__(self) -> None:
-        self._links: dict[NodeId, Link] = {}
+        self._links: dict[NodeId, DatanodeLink] = {}
 
-    def get(self, node: NodeId) -> Link | None:
+    def get(self, node: NodeId) -> DatanodeLink | None:
         """Return the link of a datanode that is connected."""
         return self._links.get(node)
 
-    def speaks_for_datanode(self, link: Link) -> bool:
+    def speaks_for_datanode(self, link: DatanodeLink) -> bool:
         """Return whether this link registered last under its name."""
         return self._links.get(link.name) is link
 
-    def registered(self, link: Link) -> None:
+    def registered(self, link: DatanodeLink) -> None:
         """Have this link speak for its datanode: what an earlier one may still bring is out of date."""
         before = self._links.get(link.name)
         self._links[link.name] = link
         if before is not None and before is not link:
             before.abort()
 
-    def closed(self, link: Link) -> None:
+    def closed(self, link: DatanodeLink) -> None:
         """A connection has ended."""
         if self.speaks_for_datanode(link):
             del self._links[link.name]

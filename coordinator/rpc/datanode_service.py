@@ -33,7 +33,7 @@ from peacefs.protocol.messages import (
 )
 
 from .audited_calls import AuditedCalls
-from .datanode_links import DatanodeLinks, Link
+from .datanode_links import DatanodeLink, DatanodeLinks
 from .dispatch import CALLS_OF_DATANODES, answer
 
 log = logging.getLogger("peacefs.coordinator")
@@ -85,15 +85,15 @@ class DatanodeService:
         self._trust = trust
         self._audited = audited
         #: Links on which datanodes wait to be registered, with what they said.
-        self._to_register: dict[Link, tuple[Register, int]] = {}
-        self._sessions: dict[Link, _Session] = {}
+        self._to_register: dict[DatanodeLink, tuple[Register, int]] = {}
+        self._sessions: dict[DatanodeLink, _Session] = {}
 
     @property
     def waiting(self) -> int:
         """Count the links whose datanodes wait to be registered."""
         return len(self._to_register)
 
-    def received(self, link: Link, message: Message, tag: int) -> None:
+    def received(self, link: DatanodeLink, message: Message, tag: int) -> None:
         """A message that is no answer has come over a link. Raises what the link is to be closed with."""
         if link.role == "agent" or isinstance(message, AgentBeat):
             self._hear_agent(link, message, tag)
@@ -108,7 +108,7 @@ class DatanodeService:
         else:
             raise ProtocolViolation(f"{type(message).__name__} has no place here")
 
-    def closed(self, link: Link) -> None:
+    def closed(self, link: DatanodeLink) -> None:
         """A connection has ended."""
         self._links.closed(link)
         self._to_register.pop(link, None)
@@ -116,7 +116,7 @@ class DatanodeService:
 
     # -- registering ---------------------------------------------------------------------------------
 
-    def _come(self, link: Link, message: Register, tag: int) -> None:
+    def _come(self, link: DatanodeLink, message: Register, tag: int) -> None:
         """A datanode that comes while the chunks are still being loaded waits until they all are.
 
         What it holds would be taken for unclaimed until then: at several times the memory, which stays lost.
@@ -132,7 +132,7 @@ class DatanodeService:
         for link, (message, tag) in waiting.items():
             self._register_late(link, message, tag)
 
-    def _register_late(self, link: Link, message: Register, tag: int) -> None:
+    def _register_late(self, link: DatanodeLink, message: Register, tag: int) -> None:
         """Register a datanode that asked for it a while ago, and has been silent since for want of an answer."""
         link.heard()
         try:
@@ -140,7 +140,7 @@ class DatanodeService:
         except PeacefsError as error:
             link.refuse(error)
 
-    def _register(self, link: Link, message: Register, tag: int) -> None:
+    def _register(self, link: DatanodeLink, message: Register, tag: int) -> None:
         if message.node != link.name:
             raise ProtocolViolation(f"{link.name} registers as {message.node}")
         if not self._files.credentials.is_enrolled(message, link.transcript):
@@ -160,7 +160,7 @@ class DatanodeService:
         session = self._sessions[link] = _Session(message, self._trust())
         link.write(Registered(self._epochs.epoch(), self._at.wall_clock(), session.trust), tag)
 
-    async def _enrol(self, link: Link, message: Register, tag: int) -> None:
+    async def _enrol(self, link: DatanodeLink, message: Register, tag: int) -> None:
         """The first registration under an id, which the cluster secret allows: it gets the id."""
         try:
             await self._files.credentials.enrol(message.node, message.public_key)
@@ -184,14 +184,14 @@ class DatanodeService:
 
     # -- reports and heartbeats ----------------------------------------------------------------------
 
-    def _report(self, link: Link, message: ReportChunks, tag: int) -> None:
+    def _report(self, link: DatanodeLink, message: ReportChunks, tag: int) -> None:
         if not self._links.speaks_for_datanode(link):
             link.write(ReportAgain(), tag)
             return
         self._perform(self._core.report(self._at.monotonic(), link.name, message))
         link.write(Done(), tag)
 
-    def _heartbeat(self, link: Link, message: Heartbeat, tag: int) -> None:
+    def _heartbeat(self, link: DatanodeLink, message: Heartbeat, tag: int) -> None:
         if not self._links.speaks_for_datanode(link):
             link.write(ReportAgain(), tag)
             return
@@ -207,7 +207,7 @@ class DatanodeService:
 
     # -- calls ---------------------------------------------------------------------------------------
 
-    def _call(self, link: Link, message: Message, tag: int) -> None:
+    def _call(self, link: DatanodeLink, message: Message, tag: int) -> None:
         if not self._links.speaks_for_datanode(link):
             raise ProtocolViolation(f"{link.name} asks before it has registered")
         try:
@@ -216,17 +216,17 @@ class DatanodeService:
         except Overloaded as error:
             link.write(Failure(error.code, error.message), tag)
 
-    async def _answer_call(self, link: Link, message: Message, tag: int, host: str) -> None:
+    async def _answer_call(self, link: DatanodeLink, message: Message, tag: int, host: str) -> None:
         reply = await answer(self._files, message, host, link.name, link=link.name, audited=self._audited)
         _reply_late(link, reply, tag)
 
-    def _hear_agent(self, link: Link, message: Message, tag: int) -> None:
+    def _hear_agent(self, link: DatanodeLink, message: Message, tag: int) -> None:
         """An agent speaks of the queries that it runs and of nothing else, and under its own name."""
         if link.role != "agent" or not isinstance(message, AgentBeat) or message.agent != link.name:
             raise ProtocolViolation(f"{type(message).__name__} is nothing for {link.role} {link.name} to say")
         self._spawn(self._answer_agent(link, message, tag))
 
-    async def _answer_agent(self, link: Link, beat: AgentBeat, tag: int) -> None:
+    async def _answer_agent(self, link: DatanodeLink, beat: AgentBeat, tag: int) -> None:
         try:
             reply: Message = await self._supervising.heard(beat)
         except PeacefsError as error:
@@ -234,7 +234,7 @@ class DatanodeService:
         _reply_late(link, reply, tag)
 
 
-def _reply_late(link: Link, reply: Message, tag: int) -> None:
+def _reply_late(link: DatanodeLink, reply: Message, tag: int) -> None:
     """The connection, and the loop, may have been closed meanwhile."""
     with contextlib.suppress(RuntimeError):
         link.write(reply, tag)
