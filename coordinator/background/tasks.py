@@ -1,7 +1,8 @@
 """The coordinator's background tasks: load chunks, tick the core, reclaim, empty the trash, supervise queries.
 
-The core decides; here is when, and that no task holds others up for long. Whoever runs a coordinator runs all of
-`CoordinatorTasks.all`, the service and the simulated world alike: a task that is added there is played under seeds.
+The core decides; here is when, and that no task holds others up for long. Whoever runs a coordinator runs all
+of `CoordinatorTasks.all`, the service and the simulated world alike: a task that is added there is played under
+seeds.
 """
 
 from __future__ import annotations
