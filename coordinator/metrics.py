@@ -74,14 +74,27 @@ def watch(
         "peacefs_commits_waiting", "Changes of the metadata that wait for a commit", lambda: group_commit.waiting
     )
     _counter("peacefs_commits_made", "Commits of the metadata since the start", lambda: group_commit.commits)
-    taken = Histogram(
+    _counter("peacefs_changes_made", "Changes of the metadata that they carried", lambda: group_commit.requests)
+
+
+def commit_seconds() -> Histogram:
+    """Publish how long commits took. Once a process."""
+    return Histogram(
         "peacefs_commit_seconds",
         "What commits of the metadata took, their syncs included",
         buckets=_COMMIT_BUCKETS_S,
         registry=registry,
     )
-    group_commit.on_taken = taken.observe
-    _counter("peacefs_changes_made", "Changes of the metadata that they carried", lambda: group_commit.requests)
+
+
+def grant_waited_seconds() -> Histogram:
+    """Publish how long the sets of granted chunks had waited. Once a process."""
+    return Histogram(
+        "peacefs_grant_waited_seconds",
+        "How long write sets had waited when a chunk of theirs was granted",
+        buckets=_WAITED_BUCKETS_S,
+        registry=registry,
+    )
 
 
 def watch_audit(audit: AuditLog | None) -> None:
@@ -136,13 +149,6 @@ def _size_of_store(metadata: Path) -> int:
 def watch_schedule(desk: ScheduleDesk, recovery: ReadDesk) -> None:
     """The same for the scheduling service. Once a process."""
     scheduling, lane = desk.scheduling, desk.fast_lane
-    waited = Histogram(
-        "peacefs_grant_waited_seconds",
-        "How long write sets had waited when a chunk of theirs was granted",
-        buckets=_WAITED_BUCKETS_S,
-        registry=registry,
-    )
-    desk.on_waited = waited.observe
     _gauge("peacefs_grants_in_flight", "Chunks that may be written now", lambda: len(scheduling.grants))
     _gauge("peacefs_chunks_queued", "Chunks that wait for a grant", lambda: scheduling.chunks_waiting)
     _counter("peacefs_grants_given", "Grants since the start", lambda: scheduling.times.granted_total)

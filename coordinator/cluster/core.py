@@ -1,7 +1,7 @@
 """The coordinator's view of its datanodes: membership, chunk map, repair and placement as one pure core.
 
-Events and `now` go in; orders (messages for datanodes) come out. No clock, no socket, no SQL, no log. The shell
-(`node_server`, `own_work`) and the simulated cluster of the tests drive the same class.
+Events and `now` go in; orders (messages for datanodes) come out. No clock, no socket, no SQL, no log. A part of
+`CoordinatorCore`, which says how it is driven.
 """
 
 from __future__ import annotations
@@ -72,10 +72,14 @@ class Cluster:
         described: Topology | None = None,
         *,
         nonce: Callable[[], bytes] | None = None,
+        has_room: Callable[[NodeId], bool] = lambda node: True,
+        granted_pipelines: Callable[[], Mapping[ChunkId, Sequence[NodeId]]] = dict,
     ) -> None:
         """`described` is the network as an administrator has it.
 
-        `nonce` draws what no datanode can foresee; without it `rng` does, which is for simulations.
+        `nonce` draws what no datanode can foresee; without it `rng` does, which is for simulations. `has_room`
+        tells whether chunks that clients write leave something of a datanode for copies, `granted_pipelines`
+        those of grants in flight.
         """
         self._readiness = Readiness(now_s)
         self._streams = Streams()
@@ -94,10 +98,9 @@ class Cluster:
         self.abandonment = Abandonment()
         self.transient = TransientChunks()
         self._ticked_s = now_s
-        #: Whether chunks that clients write leave something of a datanode for copies.
-        self.has_room: Callable[[NodeId], bool] = lambda node: True
+        self._has_room = has_room
         #: The pipelines of grants in flight.
-        self.granted_pipelines: Callable[[], Mapping[ChunkId, Sequence[NodeId]]] = dict
+        self.granted_pipelines = granted_pipelines
 
     # -- what the namespace says -------------------------------------------------------------------
 
@@ -326,7 +329,7 @@ class Cluster:
         ticked.orders = delete_orders(self.transient.take_due(now_s))
         if self.ready(now_s):
             ticked.copies = self.repair.plan(
-                now_s, self.chunks, self.members, self._placement.target_chooser(), self.has_room
+                now_s, self.chunks, self.members, self._placement.target_chooser(), self._has_room
             )
             ticked.copies += self.balancer.tick(now_s, self.chunks, self.members, self.repair)
             ticked.orders += self._clean_up(now_s, garbage)

@@ -27,7 +27,6 @@ from peacefs.protocol.request_ids import new_request_id
 from peacefs.protocol.tokens import FileAppend, FileLease, FileWrite
 
 from .context import Workplace
-from .deferred_deletes import Superseded
 from .leases import Leases
 from .placement import Placing
 
@@ -60,7 +59,6 @@ class Appending:
         self._at = workplace
         self._placing = placing
         self._leases = leases
-        self._superseded = Superseded()
 
     async def append(self, wanted: AppendFile) -> AppendTicket:
         """A datanode near the writer. Takes no lease. Raises FileNotFound, FileAlreadyExists, NoDatanodes."""
@@ -145,8 +143,8 @@ class Appending:
         lease = _lease(token)
         await self._at.commit(lambda tx: namespace.abandon_lease(tx, token.inode, lease))
         self._leases.release(token.inode, lease)
-        writer, cluster = writer_of(token), self._at.cluster
-        self._at.send(cluster.given_up(cluster.abandonment.chunks_of(writer), writer))
+        writer, core = writer_of(token), self._at.core
+        self._at.perform(core.given_up(core.cluster.abandonment.chunks_of(writer), writer))
         return Done()
 
     def renew_lease(self, token: FileLease) -> None:
@@ -202,7 +200,7 @@ class Appending:
             return publication
 
         publication = await self._at.commit(change)
-        self._at.free(self._superseded.add(self._at.monotonic(), publication.freed))
+        self._at.perform(self._at.core.replaced(self._at.monotonic(), publication.freed))
         return replace(publication, freed=[])
 
     def beginning(self, lease: Lease) -> AbstractContextManager[None]:
@@ -212,10 +210,6 @@ class Appending:
     def hold(self, inode: InodeId, lease: Lease) -> None:
         """The writer of a file that was published while it is being written."""
         self._leases.hold(self._at.monotonic(), inode, lease)
-
-    def drop_superseded(self) -> None:
-        """Has the replicas dropped of what was replaced so long ago that nobody can read it any more."""
-        self._at.free(self._superseded.due(self._at.monotonic()))
 
 
 def writer_of(token: FileWrite | FileLease) -> str:

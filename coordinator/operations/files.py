@@ -6,7 +6,7 @@ no wire format.
 
 from __future__ import annotations
 
-from peacefs.coordinator.scheduling.scheduler import Scheduling
+from peacefs.protocol.limits import reclaim_entries_per_commit
 
 from .append import Appending
 from .context import Workplace
@@ -34,22 +34,28 @@ from .write_grants import ScheduleDesk
 class Files:
     """All operations over one workplace."""
 
-    def __init__(self, workplace: Workplace, scheduling: Scheduling, trash_minutes: int = 0) -> None:
+    def __init__(
+        self,
+        workplace: Workplace,
+        trash_minutes: int = 0,
+        *,
+        copied_per_commit: int = reclaim_entries_per_commit,
+    ) -> None:
         self.callers = workplace.callers
         placing = Placing(workplace)
         leases = Leases(workplace.monotonic())
         self.names = Names(workplace)
-        self.probing = Probing(workplace, placing)
+        self.probing = Probing(workplace)
         self.appending = Appending(workplace, placing, leases)
         self.reshaping = Reshaping(workplace, leases)
-        self.schedule = ScheduleDesk(workplace, placing, self.appending, scheduling)
+        self.schedule = ScheduleDesk(workplace, self.appending)
         self.writing = Writing(workplace, placing, self.appending, self.schedule)
         self.snapshots = Snapshotting(workplace, self.names)
-        self.copying = TreeCopying(workplace, self.names)
+        self.copying = TreeCopying(workplace, self.names, copied_per_commit)
         self.limiting = Limiting(workplace, self.names)
         self.trash = Trash(workplace, self.names, trash_minutes)
         self.reading = Reading(workplace)
-        self.recovery = ReadDesk(workplace, scheduling)
+        self.recovery = ReadDesk(workplace)
         self.administration = Administration(workplace)
         self.credentials = Credentials(workplace)
         self.temporary_files = TemporaryFiles(workplace, leases)

@@ -198,18 +198,20 @@ class Names:
     async def reclaim(self) -> None:
         """Takes deleted trees, and what was given up, apart in small commits, until nothing is left."""
         while self._given_up:
-            await self._at.commit(self._given_up[0])
+            await self._at.commit(self._given_up[0], in_any_case=True)
             del self._given_up[0]
         while self._to_reclaim:
             self._to_reclaim = False
             more = True
             try:
-                freed, more = await self._at.commit(lambda tx: reclaim_step(tx, reclaim_entries_per_commit))
+                freed, more = await self._at.commit(
+                    lambda tx: reclaim_step(tx, reclaim_entries_per_commit), in_any_case=True
+                )
             finally:
                 self._to_reclaim = self._to_reclaim or more
             self._at.free(freed)
 
     async def forget_answers(self) -> None:
         """Drops the answers that nobody can ask for again."""
-        while await self._at.commit(lambda tx: forget_answers_step(tx, self._at.now_ms())):
+        while await self._at.commit(lambda tx: forget_answers_step(tx, self._at.now_ms()), in_any_case=True):
             pass

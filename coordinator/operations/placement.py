@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from peacefs.coordinator.cluster.membership import Node
-from peacefs.coordinator.scheduling.write_sets import InFlight
 from peacefs.protocol.errors import NoDatanodes
-from peacefs.protocol.ids import ChunkId, NodeId
-from peacefs.protocol.limits import chunk_begin_s, grant_open_s, write_token_lifetime_s
-from peacefs.protocol.messages import Allocated, GrantedChunk, Hop
+from peacefs.protocol.ids import NodeId
+from peacefs.protocol.limits import chunk_begin_s, write_token_lifetime_s
+from peacefs.protocol.messages import Allocated
 from peacefs.protocol.tokens import ChunkWrite, FirstChunk
 
 from .context import Workplace
@@ -54,22 +53,6 @@ class Placing:
             return self.place(replication, writer_host, frozenset(), writer)[0]
         except NoDatanodes:
             return None
-
-    def granted(self, grant: InFlight) -> GrantedChunk | None:
-        """The same for a chunk that the scheduling service has placed; None if a node of it is not known."""
-        at = self._at
-        hops = [hop for node in grant.nodes if (hop := at.cluster.hop(node)) is not None]
-        if len(hops) != len(grant.nodes):
-            return None
-        use_by_s = at.wall_clock() + grant.granted_s + grant_open_s - at.monotonic()
-        token = ChunkWrite(use_by_s, grant.chunk, grant.version, hops, grant.number)
-        allocated = Allocated(grant.chunk, grant.version, hops, at.signer.sign(token))
-        return GrantedChunk(grant.index, at.numbering.epoch, grant.number, allocated)
-
-    def write_token(self, chunk: ChunkId, version: int, pipeline: list[Hop]) -> str:
-        """Leave to copy a version of a chunk through these nodes as they are now, or to measure them with one."""
-        expires_s = self._at.wall_clock() + write_token_lifetime_s
-        return self._at.signer.sign(ChunkWrite(expires_s, chunk, version, pipeline))
 
     def nodes_by_http_name(self, names: frozenset[str]) -> frozenset[NodeId]:
         """The datanodes that a client calls `host:port`."""

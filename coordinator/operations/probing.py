@@ -13,7 +13,6 @@ from peacefs.protocol.limits import probe_memory_s, probes_max
 from peacefs.protocol.messages import Allocated, DeleteChunks, Replica
 
 from .context import Workplace
-from .placement import Placing
 
 
 class _Probe(NamedTuple):
@@ -25,9 +24,8 @@ class _Probe(NamedTuple):
 class Probing:
     """Remembers its probes, so that nothing else can be deleted by their name."""
 
-    def __init__(self, workplace: Workplace, placing: Placing) -> None:
+    def __init__(self, workplace: Workplace) -> None:
         self._at = workplace
-        self._placing = placing
         self._probes: dict[ChunkId, _Probe] = {}
 
     def allocate(self, pipeline: Sequence[NodeId]) -> Allocated:
@@ -48,7 +46,7 @@ class Probing:
             chunk=chunk,
             version=version,
             pipeline=hops,
-            token=self._placing.write_token(chunk, version, hops),
+            token=self._at.permits.to_copy(chunk, version, hops),
         )
 
     def _is_alive(self, node_id: NodeId) -> bool:
@@ -61,4 +59,4 @@ class Probing:
             probe = self._probes.pop(chunk, None)
             if probe is not None:
                 replica = Replica(chunk, probe.version, 0)
-                self._at.send([Order(node, DeleteChunks([replica])) for node in probe.nodes])
+                self._at.perform([Order(node, DeleteChunks([replica])) for node in probe.nodes])

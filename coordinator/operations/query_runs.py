@@ -36,7 +36,9 @@ class Fencing:
     def __init__(self, workplace: Workplace) -> None:
         self._at = workplace
 
-    async def begin(self, path: str, user: str, host: str, pid: int, request_id: str = "") -> RunStatus:
+    async def begin(
+        self, path: str, user: str, host: str, pid: int, request_id: str = "", *, in_any_case: bool = False
+    ) -> RunStatus:
         """Makes the directory, if it is not there, and the caller its one writer; where to write.
 
         Asked again under its `request_id`, the run that was begun then. Raises AccessDenied, BadRequest,
@@ -59,13 +61,13 @@ class Fencing:
             return Applied(run.number)
 
         asked = Asked(request_id, ("begin run", str(root), user, host, pid))
-        begun = await self._at.once(asked, change)
+        begun = await self._at.once(asked, change, in_any_case=in_any_case)
         if not begun.before:
             log.info("run %s of %s: %s", show(run.number), root, described(run))
         with self._at.reader.view():
             return _latest(self._at.reader, runs.location(root, begun.answer))
 
-    async def end(self, location: str, user: str, request_id: str = "") -> None:
+    async def end(self, location: str, user: str, request_id: str = "", *, in_any_case: bool = False) -> None:
         """What the holder of a location says when it is done. Raises RunSuperseded, AccessDenied, BadRequest."""
         parsed, caller = changeable_path(location), self._at.callers.of(user)
 
@@ -74,7 +76,8 @@ class Fencing:
             runs.end(tx, parsed, self._at.now_ms())
             return Applied(None)
 
-        await self._at.once(Asked(request_id, ("end run", str(parsed), user)), change)
+        asked = Asked(request_id, ("end run", str(parsed), user))
+        await self._at.once(asked, change, in_any_case=in_any_case)
 
     async def latest(self, path: str, user: str) -> list[RunStatus]:
         """Of every root at or below a path that the caller may see into, in order of their paths.

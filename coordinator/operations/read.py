@@ -173,7 +173,7 @@ class Reading:
     async def report_corrupt(self, report: ReportCorrupt) -> Done:
         """A reader met bad bytes; the datanode is asked to check."""
         replica = Replica(report.chunk, report.version, 0)
-        self._at.send(self._at.cluster.suspect_replica(report.node, replica))
+        self._at.perform(self._at.cluster.suspect_replica(report.node, replica))
         return Done()
 
     async def block_locations(self, path: str, user: str, offset: int, length: int) -> FileLocations:

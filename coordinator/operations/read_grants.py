@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
-
-from peacefs.coordinator.scheduling.read_scheduler import ReadWish, RecoveryReads
-from peacefs.coordinator.scheduling.scheduler import Scheduling
+from peacefs.coordinator.scheduling.read_scheduler import ReadWish
 from peacefs.protocol.limits import grant_hold_s
 from peacefs.protocol.messages import ReadsScheduled, StateReads
 
@@ -16,10 +12,9 @@ from .context import Workplace
 class ReadDesk:
     """Belongs to the event loop. Whoever waits has its question held for a moment, and asks again."""
 
-    def __init__(self, workplace: Workplace, scheduling: Scheduling) -> None:
+    def __init__(self, workplace: Workplace) -> None:
         self._at = workplace
-        self.reads = RecoveryReads(scheduling.has_room)
-        self._awaited: dict[str, set[asyncio.Event]] = {}
+        self.reads = workplace.core.reads
 
     async def state(self, wanted: StateReads) -> ReadsScheduled:
         """Which of its chunks a reader may read now, and where. Raises AccessDenied, BadRequest, Overloaded."""
@@ -33,16 +28,12 @@ class ReadDesk:
             at_once=wanted.at_once,
             waited_s=max(0.0, wanted.waited_s),
         )
-        self._wake(self.reads.state(self._at.monotonic(), wish))
+        self._at.perform(self._at.core.state_reads(self._at.monotonic(), wish))
         answer = self._standing(wish)
         if wish.wanted and not answer.leaves and wanted.patience_s > 0:
-            await self._served(wish.reader, min(wanted.patience_s, grant_hold_s))
+            await self._at.driver.reads_awaited.wait(wish.reader, min(wanted.patience_s, grant_hold_s))
             answer = self._standing(wish)
         return answer
-
-    def tick(self) -> None:
-        """To be called several times a second."""
-        self._wake(self.reads.tick(self._at.monotonic()))
 
     def now_s(self) -> float:
         """The clock by which leaves are timed."""
@@ -52,21 +43,3 @@ class ReadDesk:
         leaves = self.reads.leaves(wish.reader)
         new = [(number, node) for number, node in leaves.items() if number not in wish.holding]
         return ReadsScheduled(new, len(wish.wanted) - len(new))
-
-    async def _served(self, reader: str, patience_s: float) -> None:
-        event = asyncio.Event()
-        self._awaited.setdefault(reader, set()).add(event)
-        try:
-            async with asyncio.timeout(patience_s):
-                await event.wait()
-        except TimeoutError:
-            pass
-        finally:
-            self._awaited[reader].discard(event)
-            if not self._awaited[reader]:
-                del self._awaited[reader]
-
-    def _wake(self, readers: Sequence[str]) -> None:
-        for reader in readers:
-            for event in self._awaited.get(reader, ()):
-                event.set()

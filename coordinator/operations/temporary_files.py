@@ -81,7 +81,7 @@ class TemporaryFiles:
             return
         now_ms = self._at.now_ms()
         try:
-            deleted = await self._at.commit(lambda tx: _delete(tx, path, inode, lease, now_ms))
+            deleted = await self._at.commit(lambda tx: _delete(tx, path, inode, lease, now_ms), in_any_case=True)
         except PeacefsError as refusal:
             log.warning("the temporary file %s stays: %s", path, refusal.message)
             return

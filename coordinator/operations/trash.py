@@ -107,7 +107,7 @@ class Trash:
                 owner = existing_inode(tx, tx.root).owner
                 namespace.mkdirs(tx, _HOMES, owner, ROOT_PERMISSION, self._at.now_ms())
 
-        await self._at.commit(change)
+        await self._at.commit(change, in_any_case=True)
 
     async def empty(self) -> None:
         """Deletes what has expired; when a period has ended since the last time, makes checkpoints.
@@ -136,7 +136,9 @@ class Trash:
         return max(1, self.kept_minutes) * 60_000
 
     async def _delete(self, path: NamespacePath) -> None:
-        result = await self._at.commit(lambda tx: namespace.delete(tx, path, True, self._at.now_ms()))
+        result = await self._at.commit(
+            lambda tx: namespace.delete(tx, path, True, self._at.now_ms()), in_any_case=True
+        )
         self._at.free(result.freed)
         self._names.reclaim_soon()
         log.info("deleted %s of the trash", path)
@@ -149,4 +151,6 @@ class Trash:
         checkpoint = next(
             path for name in names if not follow(self._at.reader, path := directory.child(name)).is_whole
         )
-        await self._at.commit(lambda tx: namespace.rename(tx, current, checkpoint, RenameMode.STRICT, now_ms))
+        await self._at.commit(
+            lambda tx: namespace.rename(tx, current, checkpoint, RenameMode.STRICT, now_ms), in_any_case=True
+        )

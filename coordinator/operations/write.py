@@ -43,7 +43,6 @@ from peacefs.protocol.messages import (
     Done,
     Flushed,
     FlushFile,
-    Hop,
     KeepChunks,
     PublishFile,
     WrittenChunk,
@@ -106,7 +105,7 @@ class Writing:
     async def create(self, wanted: CreateFile) -> CreateTicket:
         """Places the first chunk and signs all that the completion needs. Commits nothing."""
         if wanted.abandoned is not None:
-            self._at.send(self._at.cluster.given_up([wanted.abandoned], writer_with(wanted.request_id)))
+            self._at.perform(self._at.core.given_up([wanted.abandoned], writer_with(wanted.request_id)))
         parsed = changeable_path(wanted.path)
         check_request_id(wanted.request_id)
         replication = checked_replication(wanted.replication)
@@ -144,7 +143,7 @@ class Writing:
         check_room(self._at.reader, token, wanted.written_bytes)
         writer = writer_of(token)
         if wanted.abandoned is not None:
-            self._at.send(self._at.cluster.given_up([wanted.abandoned], writer))
+            self._at.perform(self._at.core.given_up([wanted.abandoned], writer))
         await self._at.until_ready()
         allocated, _head = self._placing.place(token.replication, writer_host, frozenset(wanted.exclude), writer)
         return allocated
@@ -266,7 +265,7 @@ class Writing:
                 yield
         except PeacefsError as refusal:
             if not refusal.retriable:
-                self._at.send(self._at.cluster.given_up(chunks, writer))
+                self._at.perform(self._at.core.given_up(chunks, writer))
             raise
 
     def _give_up_repetition(self, writer: str, written: Sequence[WrittenChunk]) -> None:
@@ -274,7 +273,7 @@ class Writing:
         with self._at.reader.view():
             spare = [each.chunk for each in written if self._at.reader.chunk(each.chunk) is None]
         if spare:
-            self._at.send(self._at.cluster.given_up(spare, writer))
+            self._at.perform(self._at.core.given_up(spare, writer))
 
     async def _verify(self, chunks: Sequence[WrittenChunk]) -> None:
         for chunk in chunks:
@@ -317,17 +316,12 @@ class Writing:
     def _take_in(
         self, path: str, replication: int, chunks: Sequence[WrittenChunk], publication: namespace.Publication
     ) -> None:
-        self._at.cluster.published(publication.added)
-        self._schedule.published(chunks)
+        self._at.perform(self._at.core.published(self._at.monotonic(), publication.added, chunks))
         self._schedule.fast_lane.published(record.length for record in publication.added)
         self._at.free(publication.freed)
         fewest = min((len(chunk.receipts) for chunk in chunks), default=replication)
         if fewest < replication:
             log.warning("%s was written to %d of %d replicas; repair follows", path, fewest, replication)
-
-    def write_token(self, chunk: ChunkId, version: int, pipeline: list[Hop]) -> str:
-        """Leave to copy a version of a chunk to these nodes."""
-        return self._placing.write_token(chunk, version, pipeline)
 
     def _publish(self, tx: Transaction, file: namespace.FileToComplete) -> namespace.Publication:
         """The caller's rights are looked at again: what the path leads through may be another's by now."""

@@ -87,13 +87,7 @@ async def answer(
 
 async def _reply(files: Files, message: Message, host: str | None, who: str, link: NodeId | None) -> Message:
     try:
-        if link is not None and isinstance(message, StreamEnded):
-            return files.schedule.ended(link, message)
-        if link is not None and isinstance(message, StreamsFound):
-            return files.schedule.found(link, message)
-        if isinstance(message, StateWriteSet):
-            return await files.schedule.state(message, link, host)
-        return await _carry_out(files, message, host)
+        return await carry_out(files, message, host, link)
     except PeacefsError as error:
         return Failure(error.code, error.message, error.culprit)
     except Exception:
@@ -122,8 +116,15 @@ def _named(message: N, caller: Caller) -> N:
     return message if message.user == user else replace(message, user=user)
 
 
-async def _carry_out(files: Files, message: Message, host: str | None) -> Message:
+async def carry_out(files: Files, message: Message, host: str | None, link: NodeId | None = None) -> Message:
+    """The reply to a call of someone on `host`, as in `answer`; raises what it is refused with."""
     match message:
+        case StateWriteSet():
+            return await files.schedule.state(message, link, host)
+        case StreamEnded() if link is not None:
+            return files.schedule.ended(link, message)
+        case StreamsFound() if link is not None:
+            return files.schedule.found(link, message)
         case CreateFile():
             ticket = await files.writing.create(wanted(message, host))
             return Created(ticket.token, ticket.allocated)

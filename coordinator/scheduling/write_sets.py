@@ -151,11 +151,12 @@ def taken_over(stream: StreamUnderWay, now_s: float) -> InFlight:
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """A grant for a set that waits; to be told to whoever asked."""
+    """A grant for a set that waits; to be told to whoever asked, unless it is the reply to that very question."""
 
     grant: InFlight
     link: NodeId | None
     owner: str
+    is_reply: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +166,7 @@ class Refuse:
     write_set: str
     link: NodeId | None
     reason: str
+    is_reply: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,15 +6,14 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from random import Random
 from typing import Any
 
 import pytest
+from support.new_core import new_core
 from support.node_port import NodePort
 from support.play import USAGE, record
 from support.spoken_link import Datanode
 
-from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.rpc import server as node_server
 from peacefs.protocol.limits import hello_frame_bytes_max, suspect_after_s
 from peacefs.protocol.messages import (
@@ -37,10 +36,11 @@ class Coordinator:
 
     def __init__(self, *, loaded: bool = True) -> None:
         self.now_s = 100.0
-        self.cluster = Cluster(self.now_s, Random(1))
+        core = new_core(self.now_s)
+        self.cluster = core.cluster
         if loaded:
             self.load()
-        self.port = NodePort(self.cluster, lambda: self.now_s)
+        self.port = NodePort(core, lambda: self.now_s)
 
     def load(self) -> None:
         self.cluster.load([record(_CHUNK, replication=1)])

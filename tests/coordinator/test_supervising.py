@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.immediate_commit import CommitsAtOnce
+from support.no_links import NoLinks
 from support.play import Play, registration
 
 from peacefs.coordinator.metadata.group_commit import run_now
 from peacefs.coordinator.metadata.model import QueryRecord
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
-from peacefs.coordinator.metadata.store import Transaction
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.permissions import Callers
@@ -23,7 +24,6 @@ from peacefs.coordinator.operations.query_runs import Fencing
 from peacefs.coordinator.supervision.checkpoint_locality import survey
 from peacefs.coordinator.supervision.service import Supervising
 from peacefs.protocol.errors import AccessDenied, BadRequest, FileNotFound, ServiceUnready
-from peacefs.protocol.ids import Numbering
 from peacefs.protocol.messages import AgentBeat, AgentCommand, Receipt, ReportChunks, RunReport, WrittenChunk
 from peacefs.protocol.tokens import Signer
 from peacefs.protocol.values.supervised_queries import Phase
@@ -37,20 +37,15 @@ class Coordinator:
         self.play = play or Play()
         self.now_s = 100.0
         self.before_commit: Callable[[], None] = lambda: None
-        self.numbering = Numbering(self.metadata.begin_epoch())
-
-        async def commit(change: Callable[[Transaction], Any]) -> Any:
-            self.before_commit()
-            return run_now(self.metadata, change)
+        self.numbering = self.play.begin_epoch(self.metadata)
 
         workplace = Workplace(
             self.metadata.reader(),
-            commit,
-            self.play.cluster,
+            CommitsAtOnce(self.metadata, lambda: self.before_commit()),
+            self.play.core,
             Signer(b"secret"),
-            self.numbering,
-            lambda _orders: None,
-            Callers("root"),
+            NoLinks(),
+            callers=Callers("root"),
             monotonic=lambda: self.now_s,
         )
         self.supervising = Supervising(workplace, Fencing(workplace), lambda: "coordinator:9870")

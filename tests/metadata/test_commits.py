@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
+from support.immediate_commit import Commits, ImmediateCommit
 
-from peacefs.coordinator.metadata.group_commit import Commits, GroupCommit, ImmediateCommit, run_now
+from peacefs.coordinator.metadata.group_commit import GroupCommit, run_now
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.metadata.store import MetadataFault, Transaction
 from peacefs.coordinator.namespace import operations as namespace
@@ -44,15 +45,23 @@ def faults() -> list[MetadataFault]:
 
 
 class MakeGroup(Protocol):
-    def __call__(self, batch_max: int = ..., queue_max: int = ...) -> GroupCommit: ...
+    def __call__(
+        self, batch_max: int = ..., queue_max: int = ..., deliver: Callable[[Callable[[], None]], object] = ...
+    ) -> GroupCommit: ...
 
 
 @pytest.fixture
 def group(metadata: SqliteMetadata, faults: list[MetadataFault]) -> Iterator[MakeGroup]:
     made: list[GroupCommit] = []
 
-    def make(batch_max: int = 100, queue_max: int = 100) -> GroupCommit:
-        made.append(GroupCommit(metadata, faults.append, batch_max=batch_max, queue_max=queue_max))
+    def make(
+        batch_max: int = 100,
+        queue_max: int = 100,
+        deliver: Callable[[Callable[[], None]], object] = lambda settle: settle(),
+    ) -> GroupCommit:
+        made.append(
+            GroupCommit(metadata, faults.append, batch_max=batch_max, queue_max=queue_max, deliver=deliver)
+        )
         return made[-1]
 
     yield make
@@ -257,12 +266,11 @@ def test_the_answers_of_one_commit_are_handed_over_together_and_after_it(
     group: MakeGroup, metadata: SqliteMetadata
 ) -> None:
     """Whoever waits in an event loop has it woken once, however many were answered."""
-    commits = group()
-    gate = Gate(commits)
     handed_over: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+    commits = group(deliver=handed_over.put)
+    gate = Gate(commits)
     waiting = [commits.submit(mkdirs(f"/{number}")) for number in range(5)]
     waiting.append(commits.submit(mkdirs("/no:such")))
-    commits.deliver = handed_over.put
     gate.open()
     handed_over.get(timeout=PATIENCE_S)()
     assert gate.passed.done() and not any(future.done() for future in waiting)

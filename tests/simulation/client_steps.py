@@ -29,7 +29,7 @@ from peacefs.client.transfer.file_flusher import FileFlusher
 from peacefs.client.transfer.file_reader import read_whole
 from peacefs.client.transfer.file_writer import write_file
 from peacefs.client.transfer.small_writes import SmallWrites
-from peacefs.client.transfer.write_grants import GrantedSet, NextChunk
+from peacefs.client.transfer.write_grants import GrantDesk, GrantedSet, NextChunk
 from peacefs.protocol import messages
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.messages import (
@@ -83,11 +83,13 @@ def write_created(created: Created, source: ByteStream) -> fx.Steps[None]:
     )
 
 
-def stated(path: str, data: bytes, request_id: str, user: str = "simulated") -> fx.Steps[None]:
+def stated(
+    path: str, data: bytes, request_id: str, user: str = "simulated", desk: GrantDesk = DESK
+) -> fx.Steps[None]:
     """A client states all chunks of a file up front, and writes each when it is granted."""
     created = yield from fx.call(Create(path, request_id, user), Created, timeout_s=CALL_TIMEOUT_S)
     parts = [data[at : at + CHUNK_BYTES] for at in range(0, len(data), CHUNK_BYTES)]
-    grants = GrantedSet(DESK, created.token, {index: len(part) for index, part in enumerate(parts)})
+    grants = GrantedSet(desk, created.token, {index: len(part) for index, part in enumerate(parts)})
     written: dict[int, WrittenChunk] = {}
     failed: list[str] = []
     try:

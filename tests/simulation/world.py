@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import heapq
+import inspect
 import itertools
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
@@ -109,6 +110,8 @@ class Node:
     clock_ahead_s: float = 0.0
     #: What a participant here takes for the time on the wall, where that is not the node's own clock.
     clock: Callable[[], float] | None = None
+    #: Called once each when it goes down.
+    when_down: list[Callable[[], None]] = field(default_factory=list)
 
 
 @dataclass(eq=False)
@@ -189,6 +192,9 @@ class World:
         for connection in node.connections:
             self._break(connection)
         node.connections.clear()
+        notices, node.when_down = node.when_down, []
+        for notice in notices:
+            notice()
         node.disk.crash()
 
     def restart(self, node: Node) -> None:
@@ -258,6 +264,9 @@ class World:
     def _end(task: Task) -> None:
         """A crashed participant stops between two effects. Its clean-up code does not run either."""
         task.done, task.error = True, NodeCrashed()
+        if isinstance(task.steps, Coroutine) and inspect.getcoroutinestate(task.steps) == inspect.CORO_CREATED:
+            # It has not begun, and has nothing to clean up.
+            task.steps.close()
         _graveyard.append(task.steps)
 
     # -- effects -----------------------------------------------------------------------------------

@@ -19,16 +19,16 @@ from urllib.parse import quote
 
 import pytest
 import uvloop
+from support.new_core import new_core
+from support.no_links import NoLinks
 
 from peacefs.client.transfer.write_grants import GrantDesk
 from peacefs.coordinator.api.webhdfs import WebHdfs
-from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.metadata.group_commit import GroupCommit
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.namespace.permissions import Callers
 from peacefs.coordinator.operations.context import Workplace
 from peacefs.coordinator.operations.files import Files
-from peacefs.coordinator.scheduling.scheduler import Scheduling
 from peacefs.datanode.gateway.app import Gateway, GatewayLimits
 from peacefs.datanode.gateway.local_large_reads import OwnChunks
 from peacefs.datanode.gateway.local_small_reads import OwnReads
@@ -164,9 +164,9 @@ class NameSide:
         self._metadata = SqliteMetadata.open(directory / "metadata.sqlite", owner="hdfs")
         self._commits = GroupCommit(self._metadata, lambda fault: None)
         self._reader = self._metadata.reader()
-        self.cluster = Cluster(time.monotonic(), random.Random(1))
+        self._core = new_core(time.monotonic(), numbering=Numbering(self._metadata.begin_epoch()))
+        self.cluster = self._core.cluster
         self.cluster.loaded()
-        self._numbering = Numbering(self._metadata.begin_epoch())
         self._signer = signer
         self.files: Files
         self.served = Served(self._build)
@@ -176,19 +176,17 @@ class NameSide:
             Workplace(
                 self._reader,
                 self._commit,
-                self.cluster,
+                self._core,
                 self._signer,
-                self._numbering,
-                lambda orders: None,
-                self._callers,
+                NoLinks(),
+                callers=self._callers,
                 read_token_lifetime_s=self._read_token_lifetime_s,
             ),
-            Scheduling(self._numbering, random.Random(1)),
             self._trash_minutes,
         )
         return WebHdfs(self.files, elsewhere)
 
-    async def _commit(self, change: Callable[[Any], Any]) -> Any:
+    async def _commit(self, change: Callable[[Any], Any], /, *, in_any_case: bool = False) -> Any:
         return await asyncio.wrap_future(self._commits.submit(change))
 
     def commit_now(self, change: Callable[[Any], Any]) -> Any:
