@@ -26,6 +26,7 @@ from peacefs.topology.model import Topology
 
 from .background.epoch_floor import EpochDesk
 from .background.tasks import CoordinatorTasks
+from .cluster.replica_history import ReplicaHistory
 from .core import CoordinatorCore
 from .metadata.epochs import begin_epoch
 from .metadata.store import Metadata, MetadataFault, Reader
@@ -70,6 +71,8 @@ class Surroundings:
     token_of: Callable[[str, float], str] | None = None
     #: The coordinator's address for HTTP, which agents are told.
     address: Callable[[], str] = str
+    #: Hears what happens to replicas; without one, a bounded history is kept.
+    history: ReplicaHistory | None = None
     #: Hears how long the set of each grant had waited, in seconds.
     on_waited: Callable[[float], object] = lambda seconds: None
 
@@ -105,6 +108,7 @@ class Assembly:
             around.rng,
             described=settings.described,
             nonce=around.nonce,
+            history=around.history,
             policy=settings.policy,
             streams_per_node=settings.streams_per_node,
         )

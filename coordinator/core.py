@@ -36,6 +36,7 @@ from .cluster.deferred_deletes import Superseded
 from .cluster.membership import State, Transition
 from .cluster.possession import Question
 from .cluster.repair import Copy
+from .cluster.replica_history import ReplicaHistory
 from .cluster.slow_peers import Slowness
 from .metadata.epochs import Epochs
 from .metadata.model import ChunkRecord
@@ -113,10 +114,13 @@ class CoordinatorCore:
         *,
         described: Topology | None = None,
         nonce: Callable[[], bytes] | None = None,
+        history: ReplicaHistory | None = None,
         policy: str = POLICY_DEFAULT,
         streams_per_node: int = streams_per_node_default,
     ) -> None:
         """`described` is the network as an administrator has it; `nonce` draws what no datanode can foresee.
+
+        `history` hears what happens to replicas.
 
         Raises BadRequest for a policy that there is not, Unsupported for one that is not installed.
         """
@@ -128,6 +132,7 @@ class CoordinatorCore:
             rng,
             described,
             nonce=nonce,
+            history=history,
             has_room=self.scheduling.has_room,
             granted_pipelines=self.scheduling.pipelines,
         )

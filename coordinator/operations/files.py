@@ -9,6 +9,7 @@ from __future__ import annotations
 from peacefs.protocol.limits import reclaim_entries_per_commit
 
 from .append import Appending
+from .chunk_explanation import ChunkExplanations
 from .context import Workplace
 from .copy import TreeCopying
 from .credentials import Credentials
@@ -62,3 +63,4 @@ class Files:
         self.fencing = Fencing(workplace)
         self.reporting = Reporting(workplace)
         self.inspection = Inspection(workplace)
+        self.explanations = ChunkExplanations(workplace)

@@ -36,6 +36,7 @@ from simulation.simulated_links import SimulatedLink, SimulatedLinks, wait
 from simulation.terms import CHUNK_BYTES, HTTP_CLIENT, SIGNER
 from simulation.world import World
 from simulation.writer_thread import WriterThread
+from support.replica_watch import ReplicaWatch
 
 from peacefs.coordinator.assembly import Assembly, Settings, Surroundings
 from peacefs.coordinator.cluster.core import Cluster
@@ -45,11 +46,16 @@ from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.metadata.store import MetadataFault
 from peacefs.coordinator.namespace.permissions import Callers
 from peacefs.coordinator.operations.files import Files
-from peacefs.coordinator.operations.write import CreateFile
 from peacefs.coordinator.rpc import dispatch as calls
 from peacefs.protocol.errors import PeacefsError
-from peacefs.protocol.limits import list_page_entries, restore_epoch_jump_max, unreferenced_chunk_kept_s
+from peacefs.protocol.limits import (
+    list_page_entries,
+    restore_epoch_jump_max,
+    tick_interval_s,
+    unreferenced_chunk_kept_s,
+)
 from peacefs.protocol.messages import Done, Failure, Heartbeat, Message, ReportCorrupt
+from peacefs.protocol.new_file import NewFile
 from peacefs.protocol.runtime import effects as fx
 
 #: So that copies of small trees take several commits.
@@ -130,6 +136,7 @@ class SimulatedCoordinator:
             self.quotas.look,
             lambda: self._is_full,
         )
+        self._replicas = ReplicaWatch(lambda: self.cluster)
         self._drops = DropWatch(self.liars)
         self._links: dict[str, SimulatedLink] = {}
         self.parts = Assembly(
@@ -142,6 +149,7 @@ class SimulatedCoordinator:
                 spawn=self._spawn,
                 on_fault=_fatal,
                 rng=Random(world.random.random()),
+                history=self._replicas,
                 monotonic=lambda: world.now_s,
                 wall_clock=lambda: world.wall_clock_s(self.node),
                 sleep=_sleep,
@@ -160,6 +168,7 @@ class SimulatedCoordinator:
         world.coordinator = self.answer
         for name, task in self.parts.background.all():
             world.spawn(self.node, name, _go_on(name, task))
+        world.spawn(self.node, "comparing replicas", self._keep_comparing())
 
     @property
     def cluster(self) -> Cluster:
@@ -199,6 +208,12 @@ class SimulatedCoordinator:
         self.metadata.hold_floor()
         drawn = self.metadata.begin_epoch()
         self.metadata.begin_epoch(drawn + self.world.random.randint(1, restore_epoch_jump_max))
+
+    def _keep_comparing(self) -> fx.Steps[None]:
+        """Hold the lists of replicas against what the table of their states says."""
+        while True:
+            self._replicas.compare()
+            yield from fx.sleep(tick_interval_s)
 
     async def answer(self, caller: str, message: Message) -> Message:
         """What the service's links and doors do with a message."""
@@ -244,10 +259,14 @@ class SimulatedCoordinator:
                 self._drops.corrupt.add((message.node, message.chunk))
                 return await calls.carry_out(self.files, message, None, caller)
             case Create():
-                wanted = CreateFile(
-                    message.path, message.user, True, block_bytes=CHUNK_BYTES, request_id=message.request_id
+                wanted = NewFile(
+                    path=message.path,
+                    user=message.user,
+                    overwrite=True,
+                    block_bytes=CHUNK_BYTES,
+                    request_id=message.request_id,
                 )
-                ticket = await self.files.writing.create(wanted)
+                ticket = await self.files.writing.create(wanted, None)
                 return Created(ticket.token, ticket.allocated)
             case Open():
                 token, layout, _status = await self.files.reading.open_direct(message.path, message.user, None)

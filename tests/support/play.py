@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from support.new_core import new_core
+from support.replica_watch import ReplicaWatch
 
 from peacefs.coordinator.cluster.core import Ticked
 from peacefs.coordinator.cluster.garbage import Garbage
@@ -63,7 +64,8 @@ class Play:
     def __init__(self, **options: Any) -> None:
         """`options` are those of the core."""
         self.now_s = 100.0
-        self.core = new_core(self.now_s, **options)
+        self.replicas = ReplicaWatch(lambda: self.cluster)
+        self.core = new_core(self.now_s, history=self.replicas, **options)
         self.cluster = self.core.cluster
         self.beating: set[str] = set()
         self.floor = 0
@@ -104,6 +106,7 @@ class Play:
             self.beat()
             self.core.see_datanodes(self.now_s)
             ticked = self.cluster.tick(self.now_s, Garbage(self.floor))
+            self.replicas.compare()
             self.prove(ticked)
             yield ticked
 
