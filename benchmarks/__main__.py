@@ -20,6 +20,7 @@ _ALL = (
     "repair",
     "dead_writers",
     "planning",
+    "entered_files",
     "figure10",
     "staggered",
     "snapshots",

@@ -14,6 +14,7 @@ from peacefs.protocol.errors import BadRequest, FileNotFound
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import checksum_block_bytes, chunk_bytes_max
 from peacefs.protocol.messages import CreateFile
+from peacefs.protocol.new_file import NewFile
 from peacefs.protocol.request_ids import new_request_id
 from peacefs.protocol.runtime.connection_pool import ConnectionPool
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
@@ -150,7 +151,7 @@ class PeaceFileSystem:
                 f"a block size of {block_bytes} bytes is out of range: "
                 f"multiples of {checksum_block_bytes} up to {chunk_bytes_max}"
             )
-        file = self._wish(
+        file = self._new_file(
             path,
             overwrite=overwrite,
             replication=replication,
@@ -159,7 +160,8 @@ class PeaceFileSystem:
             permission=permission,
             request_id=new_request_id(),
         )
-        return FileSink(self._driver, self._calls.create(file), block_bytes, self._api.new_holder(), self._grants)
+        created = self._calls.create(CreateFile(file))
+        return FileSink(self._driver, created, block_bytes, self._api.new_holder(), self._grants)
 
     def open_for_appending(self, path: str) -> FileSink:
         """Begins to extend a file; what is written is part of it when the sink is closed, or with `hflush` before.
@@ -206,18 +208,18 @@ class PeaceFileSystem:
         Of small files that follow one another each costs the coordinator one call.
         """
         if is_small(data):
-            self._write_small(data, self._wish(path, overwrite=overwrite, replication=replication))
+            self._write_small(data, self._new_file(path, overwrite=overwrite, replication=replication))
             return
         with self.open_for_writing(path, overwrite=overwrite, replication=replication) as sink:
             sink.write(data)
 
-    def _write_small(self, data: bytes, wish: CreateFile) -> None:
-        asked = self._driver.run(self._small_writes.publish_at_once(wish, data))
+    def _write_small(self, data: bytes, file: NewFile) -> None:
+        asked = self._driver.run(self._small_writes.publish_at_once(file, data))
         if asked is not None:
             created = self._calls.create(asked)
             self._driver.run(self._small_writes.publish_created(asked, created, data))
 
-    def _wish(
+    def _new_file(
         self,
         path: str,
         *,
@@ -227,8 +229,8 @@ class PeaceFileSystem:
         block_bytes: int = chunk_bytes_max,
         permission: int = 0o644,
         request_id: str = "",
-    ) -> CreateFile:
-        return CreateFile(
+    ) -> NewFile:
+        return NewFile(
             path=path,
             user=self.user,
             overwrite=overwrite,

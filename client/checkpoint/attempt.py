@@ -10,6 +10,7 @@ from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.protocol.errors import FileAlreadyExists, PeacefsError
 from peacefs.protocol.limits import fast_lane_bytes_max
 from peacefs.protocol.messages import CreateFile
+from peacefs.protocol.new_file import NewFile
 from peacefs.protocol.request_ids import new_request_id
 
 from .manifest import (
@@ -117,7 +118,7 @@ class CheckpointAttempt:
 
     def _write_granted(self) -> None:
         channels = self._files.channels
-        created = [channels.calls.create(self._wanted(part.name)) for part in self._manifest.parts]
+        created = [channels.calls.create(CreateFile(self._new_file(part.name))) for part in self._manifest.parts]
         self._parts = parts = GrantedParts(
             channels.grants,
             self._task.pages,
@@ -150,14 +151,11 @@ class CheckpointAttempt:
             parts.give_up(PeacefsError("a worker of the checkpoint failed"))
             raise
 
-    def _wanted(self, name: str) -> CreateFile:
-        return CreateFile(
+    def _new_file(self, name: str) -> NewFile:
+        return NewFile(
             request_id=new_request_id(),
             path=f"{self._directory}/{name}",
             user=self._files.user,
-            overwrite=False,
-            create_parent=True,
             replication=self._task.replication or 0,
             block_bytes=self._task.chunk_bytes,
-            permission=0o644,
         )

@@ -44,9 +44,9 @@ class ControlCalls:
         #: What the connections that lie idle have shown.
         self._shown = token.current() if token is not None else ""
 
-    def create(self, file: CreateFile) -> Created:
+    def create(self, wanted: CreateFile) -> Created:
         """Asks leave to write; the name appears only with completion. Raises FileAlreadyExists, ..."""
-        return self._ask(file, Created)
+        return self._ask(wanted, Created)
 
     def open(self, path: str, user: str) -> Opened:
         """Raises FileNotFound, PathIsDirectory, ChunkUnavailable."""

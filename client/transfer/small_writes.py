@@ -1,6 +1,6 @@
 """Small files whose bytes are all known: one call to the coordinator for each, where a chunk was placed ahead.
 
-    asked = yield from writes.publish_at_once(wish, data)           # None: it is done
+    asked = yield from writes.publish_at_once(file, data)           # None: it is done
     if asked is not None:
         created = ...                                               # leave, asked for in whatever way
         yield from writes.publish_created(asked, created, data)
@@ -23,6 +23,7 @@ from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.limits import fast_lane_bytes_max, last_word_timeout_s, packet_bytes
 from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
 from peacefs.protocol.messages import Completed, Created, CreateFile, PublishFile
+from peacefs.protocol.new_file import NewFile
 from peacefs.protocol.request_ids import new_request_id
 from peacefs.protocol.runtime import effects as fx
 
@@ -40,7 +41,7 @@ def is_small(data: object) -> bool:
 
 
 class SmallWrites:
-    """Of one client. Thread-safe. A wish has no request id yet, and blocks no smaller than its data."""
+    """Of one client. Thread-safe. A new file has no request id yet, and blocks no smaller than its data."""
 
     def __init__(
         self,
@@ -54,54 +55,54 @@ class SmallWrites:
         self._new_id = new_id
         self._stock = ChunkStock(new_id)
 
-    def publish_at_once(self, wish: CreateFile, data: bytes) -> fx.Steps[CreateFile | None]:
+    def publish_at_once(self, wanted: NewFile, data: bytes) -> fx.Steps[CreateFile | None]:
         """Writes and publishes a file of a chunk that was placed ahead. None when that is done; else what to ask
         leave for, and nothing has been asked of the coordinator.
 
         Raises what CREATE would be refused with, and what a completion may be.
         """
         now_s = yield from fx.now()
-        placed = self._stock.take(now_s, wish.replication)
+        placed = self._stock.take(now_s, wanted.replication)
         if placed is None:
-            return replace(wish, request_id=self._new_id())
-        file, allocated = replace(wish, request_id=placed.request_id), placed.allocated
+            return CreateFile(replace(wanted, request_id=self._new_id()))
+        file, allocated = replace(wanted, request_id=placed.request_id), placed.allocated
         try:
             try:
                 written = yield from send_chunk(allocated, _Packets(data), hop_timeout_s=self._hop_timeout_s)
             except PeacefsError as fault:
                 self._stock.clear()
                 failed = [] if fault.culprit is None else [fault.culprit]
-                return replace(file, abandoned=allocated.chunk, exclude=failed)
-            ahead = self._stock.next_wish(now_s, wish.replication)
+                return CreateFile(file, allocated.chunk, failed)
+            ahead = self._stock.next_wish(now_s, wanted.replication)
             completed = yield from fx.call(PublishFile(file, written, allocated.token, ahead), Completed)
         except (PeacefsError, KeyboardInterrupt) as error:
             # Of what is refused for good the coordinator knows what to do.
             if not isinstance(error, PeacefsError) or error.retriable:
-                yield from _give_up(replace(file, abandoned=allocated.chunk))
+                yield from _give_up(CreateFile(file, allocated.chunk))
             raise
-        self._stock.put(now_s, wish.replication, ahead, completed.ahead)
+        self._stock.put(now_s, wanted.replication, ahead, completed.ahead)
         return None
 
     def publish_created(self, asked: CreateFile, created: Created, data: bytes) -> fx.Steps[None]:
         """The ordinary way, for who has got the leave that he asked for."""
         now_s = yield from fx.now()
-        ahead = self._stock.next_wish(now_s, asked.replication)
+        ahead = self._stock.next_wish(now_s, asked.file.replication)
         completed, _stats = yield from write_file(
             created.token,
             created.allocated,
             ByteStream.of(data),
-            block_bytes=asked.block_bytes,
+            block_bytes=asked.file.block_bytes,
             desk=self._desk,
             hop_timeout_s=self._hop_timeout_s,
             ahead=ahead,
         )
-        self._stock.put(now_s, asked.replication, ahead, completed.ahead)
+        self._stock.put(now_s, asked.file.replication, ahead, completed.ahead)
 
 
-def _give_up(file: CreateFile) -> fx.Steps[None]:
-    """The chunk that `file` abandons will be part of no file. Raises nothing, as `GrantDesk.give_up`."""
+def _give_up(asked: CreateFile) -> fx.Steps[None]:
+    """The chunk that `asked` abandons will be part of no file. Raises nothing, as `GrantDesk.give_up`."""
     with contextlib.suppress(PeacefsError):
-        yield from fx.call(file, Created, timeout_s=last_word_timeout_s)
+        yield from fx.call(asked, Created, timeout_s=last_word_timeout_s)
 
 
 class _Packets:

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from peacefs.coordinator.authentication.delegation import DelegationTokens
 from peacefs.coordinator.metadata.model import ListPage, RenameMode
@@ -18,7 +19,6 @@ from peacefs.coordinator.namespace.permissions import Access
 from peacefs.coordinator.operations.append import AppendFile
 from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.operations.read import FileLocations
-from peacefs.coordinator.operations.write import CreateFile
 from peacefs.protocol.asgi import App, Receive, Scope, Send, client_host, header
 from peacefs.protocol.callers.caller import Via, caller_of
 from peacefs.protocol.callers.requests import delegation_of
@@ -274,20 +274,8 @@ class WebHdfs:
         return _redirect(asked, scope, wanted, ticket)
 
     async def _create(self, asked: Create, scope: Scope) -> Answer:
-        wanted = CreateFile(
-            path=asked.path,
-            user=asked.user,
-            overwrite=asked.overwrite,
-            permission=asked.permission,
-            replication=asked.replication,
-            block_bytes=asked.block_bytes,
-            create_parent=asked.create_parent,
-            client_host=client_host(scope),
-            exclude=asked.exclude,
-            request_id=self._new_request_id(),
-            is_shown=True,
-        )
-        ticket = await self._files.writing.create(wanted)
+        file = replace(asked.file, request_id=self._new_request_id())
+        ticket = await self._files.writing.create(file, client_host(scope), exclude=asked.exclude, is_shown=True)
         written = WriteFile(asked.path, ticket.token, ticket.allocated.token, header(scope, b"host") or "")
         return _redirect(asked, scope, written, ticket)
 

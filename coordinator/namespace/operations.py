@@ -42,7 +42,6 @@ from .append import (
     take_lease,
 )
 from .create import (
-    FileToComplete,
     Publication,
     check_allocation,
     check_create,
@@ -67,7 +66,6 @@ from .truncate_concat import (
 __all__ = [
     "AppendToComplete",
     "DeleteResult",
-    "FileToComplete",
     "Publication",
     "RenameResult",
     "ReplicationResult",

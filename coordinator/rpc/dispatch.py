@@ -10,7 +10,6 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from peacefs.coordinator.authentication.leaves import check_bearer_of
-from peacefs.coordinator.operations import write as writing
 from peacefs.coordinator.operations.files import Files
 from peacefs.protocol.callers.caller import Caller
 from peacefs.protocol.errors import PeacefsError
@@ -37,11 +36,12 @@ from peacefs.protocol.messages import (
     StreamsFound,
     TakeLease,
 )
+from peacefs.protocol.new_file import NewFile
 
 from .audited_calls import AuditedCalls
 
 log = logging.getLogger("peacefs.coordinator")
-N = TypeVar("N", CreateFile, OpenFile)
+N = TypeVar("N", NewFile, OpenFile)
 
 _WITH_A_TOKEN = (
     *(AllocateChunk, CompleteFile, KeepChunks, RenewLease, AbandonLease, GetLayout, ReportCorrupt, StateWriteSet),
@@ -106,11 +106,9 @@ def _in_the_name_of(message: Message, caller: Caller | None) -> Message:
     if caller is None:
         return message
     match message:
-        case CreateFile():
-            return _named(message, caller)
         case OpenFile():
             return _named(message, caller)
-        case PublishFile():
+        case CreateFile() | PublishFile():
             return replace(message, file=_named(message.file, caller))
         case _:
             check_bearer_of(message, caller)
@@ -125,8 +123,7 @@ def _named(message: N, caller: Caller) -> N:
 async def _carry_out(files: Files, message: Message, host: str | None) -> Message:
     match message:
         case CreateFile():
-            ticket = await files.writing.create(wanted(message, host))
-            return Created(ticket.token, ticket.allocated)
+            return await create(files, message, host)
         case PublishFile():
             return await files.writing.publish(message, host)
         case OpenFile():
@@ -156,18 +153,9 @@ async def _carry_out(files: Files, message: Message, host: str | None) -> Messag
             raise AssertionError(f"{type(message).__name__} is not dispatched here")
 
 
-def wanted(message: CreateFile, host: str | None) -> writing.CreateFile:
-    """A message of a client on `host`, as the operation takes it."""
-    return writing.CreateFile(
-        path=message.path,
-        user=message.user,
-        overwrite=message.overwrite,
-        permission=message.permission,
-        replication=message.replication,
-        block_bytes=message.block_bytes,
-        create_parent=message.create_parent,
-        client_host=host,
-        failed=frozenset(message.exclude),
-        abandoned=message.abandoned,
-        request_id=message.request_id,
+async def create(files: Files, message: CreateFile, host: str | None) -> Created:
+    """Carry out a message of a client on `host`."""
+    ticket = await files.writing.create(
+        message.file, host, failed=frozenset(message.exclude), abandoned=message.abandoned
     )
+    return Created(ticket.token, ticket.allocated)

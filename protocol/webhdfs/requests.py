@@ -15,6 +15,7 @@ from typing import Final
 from peacefs.protocol.asgi import Scope
 from peacefs.protocol.errors import BadRequest, Unsupported
 from peacefs.protocol.limits import replication_default
+from peacefs.protocol.new_file import NewFile
 from peacefs.protocol.values.account_names import check_account_name
 
 from .delegation_requests import CancelDelegationToken, GetDelegationToken, RenewDelegationToken
@@ -174,13 +175,9 @@ class GetChecksum(Redirected):
 
 @dataclass(frozen=True, slots=True)
 class Create(Redirected):
-    """CREATE. Zero for `replication` or `block_bytes` means the server's default."""
+    """CREATE"""
 
-    overwrite: bool
-    permission: int
-    replication: int
-    block_bytes: int
-    create_parent: bool
+    file: NewFile
 
     @classmethod
     def read(cls, path: str, user: str, query: Query) -> Create:
@@ -189,16 +186,16 @@ class Create(Redirected):
             raise invalid("createflag", f"No enum constant org.apache.hadoop.fs.CreateFlag.{unknown}")
         if "APPEND" in flags:
             raise Unsupported("createflag=append is not supported: a file that exists is extended with op=APPEND")
-        return cls(
-            path,
-            user,
-            *_redirection(query),
+        file = NewFile(
+            path=path,
+            user=user,
             overwrite="OVERWRITE" in flags or query.boolean("overwrite", False),
             permission=query.permission("permission", _FILE_PERMISSION),
             replication=query.integer("replication", 0, 1),
             block_bytes=query.integer("blocksize", 0, 1),
             create_parent=query.boolean("createparent", True),
         )
+        return cls(path, user, *_redirection(query), file)
 
 
 @dataclass(frozen=True, slots=True)

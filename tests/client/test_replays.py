@@ -22,6 +22,7 @@ from peacefs.protocol.errors import FileNotFound, PeerUnreachable
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import chunk_bytes_max
 from peacefs.protocol.messages import Completed, CompleteFile, CreateFile, Message, PublishFile
+from peacefs.protocol.new_file import NewFile
 from peacefs.protocol.request_ids import new_request_id
 from peacefs.protocol.runtime.connection_pool import ConnectionPool
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
@@ -101,13 +102,13 @@ class Client:
         self._cluster.restart(self._cluster.coordinator)
 
     def write(self, path: str, data: bytes) -> None:
-        wish = CreateFile(path=path, user=self.api.user, replication=1, request_id=new_request_id())
-        created = self.calls.create(wish)
+        wish = NewFile(path=path, user=self.api.user, replication=1, request_id=new_request_id())
+        created = self.calls.create(CreateFile(wish))
         with FileSink(self.driver, created, chunk_bytes_max, "holder", GrantDesk("test", pushed=False)) as sink:
             sink.write(data)
 
     def write_small(self, path: str, data: bytes) -> None:
-        wish = CreateFile(path=path, user=self.api.user, replication=1, block_bytes=chunk_bytes_max)
+        wish = NewFile(path=path, user=self.api.user, replication=1, block_bytes=chunk_bytes_max)
         asked = self.driver.run(self.small.publish_at_once(wish, data))
         if asked is not None:
             self.driver.run(self.small.publish_created(asked, self.calls.create(asked), data))

@@ -9,10 +9,10 @@ from peacefs.coordinator.metadata.group_commit import run_now
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.metadata.store import MetadataFull
 from peacefs.coordinator.namespace import operations as namespace
-from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.protocol.errors import AccessDenied
 from peacefs.protocol.ids import first_of_epoch
 from peacefs.protocol.messages import Receipt, WrittenChunk
+from peacefs.protocol.new_file import NewFile
 
 SETTLED_S = 100.0
 
@@ -185,8 +185,8 @@ def test_chunk_that_was_just_published_is_not_garbage_before_anybody_was_told() 
     epochs = Epochs(metadata, 0.0, settled_after_s=SETTLED_S)
     published, lost, _version = (epochs.numbering.next() for _ in range(3))
     written = WrittenChunk(published, published, 10, 0, [Receipt("dn-1", b"")])
-    file = namespace.FileToComplete(parse_path("/f"), "ann", False, 0o644, 3, 1 << 26, True, "r", [written])
-    run_now(metadata, lambda tx: namespace.complete_file(tx, file, 1))
+    file = NewFile(path="/f", user="ann", replication=3, block_bytes=1 << 26, request_id="r")
+    run_now(metadata, lambda tx: namespace.complete_file(tx, file, [written], 1))
     for turn in range(1, 15):
         advance(metadata, epochs, 10.0 * turn)
     assert published < lost < epochs.garbage.floor

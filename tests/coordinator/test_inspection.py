@@ -23,6 +23,7 @@ from peacefs.coordinator.operations.fsck import Inspection
 from peacefs.protocol.errors import AccessDenied, BadRequest, FileNotFound
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.messages import Receipt, WrittenChunk
+from peacefs.protocol.new_file import NewFile
 from peacefs.protocol.tokens import Signer
 from peacefs.protocol.values.fsck_findings import FileFindings, Finding, FsckPage, Tally
 
@@ -74,18 +75,9 @@ class Tree:
 
     def write(self, path: str, chunks: int = 1, *, holders: tuple[str, ...] = ("dn-1", "dn-2")) -> None:
         receipts = [Receipt(node, b"") for node in holders]
-        file = namespace.FileToComplete(
-            path=parse_path(path),
-            user="ann",
-            overwrite=False,
-            permission=0o644,
-            replication=2,
-            block_bytes=1 << 26,
-            create_parent=True,
-            request_id=path,
-            chunks=[WrittenChunk(self.numbering.next(), 1, 10, 7, receipts) for _ in range(chunks)],
-        )
-        self.cluster.published(self.commit(lambda tx: namespace.complete_file(tx, file, 1)).added)
+        file = NewFile(path=path, user="ann", replication=2, block_bytes=1 << 26, request_id=path)
+        written = [WrittenChunk(self.numbering.next(), 1, 10, 7, receipts) for _ in range(chunks)]
+        self.cluster.published(self.commit(lambda tx: namespace.complete_file(tx, file, written, 1)).added)
 
     def delete(self, path: str) -> None:
         result = self.commit(lambda tx: namespace.delete(tx, parse_path(path), True, 1))

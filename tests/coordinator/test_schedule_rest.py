@@ -20,13 +20,19 @@ from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.scheduling.scheduler import Scheduling
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.limits import MIB, schedule_body_bytes_max, write_set_chunks_max
+from peacefs.protocol.new_file import NewFile
 from peacefs.protocol.tokens import FileWrite, Signer
 
 SIGNER = Signer(b"a secret of the tests")
 
 
 def token(replication: int = 3, expires_s: float = 1e12) -> str:
-    return SIGNER.sign(FileWrite(expires_s, "/file", "me", False, 0o644, replication, 4 * MIB, True, "r"))
+    return SIGNER.sign(
+        FileWrite(
+            expires_s,
+            NewFile(path="/file", user="me", replication=replication, block_bytes=4 * MIB, request_id="r"),
+        )
+    )
 
 
 class Asked:

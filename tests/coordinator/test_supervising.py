@@ -25,6 +25,7 @@ from peacefs.coordinator.supervision.service import Supervising
 from peacefs.protocol.errors import AccessDenied, BadRequest, FileNotFound, ServiceUnready
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.messages import AgentBeat, AgentCommand, Receipt, ReportChunks, RunReport, WrittenChunk
+from peacefs.protocol.new_file import NewFile
 from peacefs.protocol.tokens import Signer
 from peacefs.protocol.values.supervised_queries import Phase
 
@@ -74,10 +75,10 @@ class Coordinator:
     def write(self, path: str, *holders: str) -> None:
         number = self.numbering.next()
         chunk = WrittenChunk(number, number, 10, 0, [Receipt(node, b"") for node in holders])
-        file = namespace.FileToComplete(
-            parse_path(path), "ann", True, 0o644, 1, 1 << 26, True, str(number), [chunk]
+        file = NewFile(
+            path=path, user="ann", overwrite=True, replication=1, block_bytes=1 << 26, request_id=str(number)
         )
-        published = run_now(self.metadata, lambda tx: namespace.complete_file(tx, file, 1))
+        published = run_now(self.metadata, lambda tx: namespace.complete_file(tx, file, [chunk], 1))
         self.play.publish(published.added)
 
 

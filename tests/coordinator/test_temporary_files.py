@@ -25,6 +25,7 @@ from peacefs.coordinator.operations.temporary_files import TemporaryFiles
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.limits import temporary_watched_s
 from peacefs.protocol.messages import Receipt, WrittenChunk
+from peacefs.protocol.new_file import NewFile
 from peacefs.protocol.tokens import Signer
 from peacefs.protocol.values.temporary_names import wanted_name
 
@@ -139,10 +140,10 @@ class Tree:
     def write(self, path: str) -> None:
         number = self.numbering.next()
         chunk = WrittenChunk(number, number, 10, 0, [Receipt("dn-1", b"")])
-        file = namespace.FileToComplete(
-            parse_path(path), "ann", True, 0o644, 1, 1 << 26, True, str(number), [chunk]
+        file = NewFile(
+            path=path, user="ann", overwrite=True, replication=1, block_bytes=1 << 26, request_id=str(number)
         )
-        self.commit(lambda tx: namespace.complete_file(tx, file, self.now_ms()))
+        self.commit(lambda tx: namespace.complete_file(tx, file, [chunk], self.now_ms()))
 
     def take_lease(self, path: str) -> Lease:
         inode = namespace.status(self.metadata.reader(), parse_path(path)).inode

@@ -36,13 +36,13 @@ from peacefs.protocol.messages import (
     Allocated,
     Completed,
     CompleteFile,
-    CreateFile,
     Done,
     GetLayout,
     Layout,
     Leased,
     WrittenChunk,
 )
+from peacefs.protocol.new_file import NewFile
 from peacefs.protocol.runtime import effects as fx
 
 
@@ -64,7 +64,7 @@ def small_writes(name: str) -> SmallWrites:
 
 def write_small(small: SmallWrites, path: str, data: bytes, user: str = "simulated") -> fx.Steps[None]:
     """A client writes a file whose bytes it knows, through a chunk that was placed ahead if it has one."""
-    wish = CreateFile(path=path, user=user, overwrite=True, block_bytes=CHUNK_BYTES)
+    wish = NewFile(path=path, user=user, overwrite=True, block_bytes=CHUNK_BYTES)
     asked = yield from small.publish_at_once(wish, data)
     if asked is not None:
         created = yield from fx.call(asked, messages.Created, timeout_s=CALL_TIMEOUT_S)

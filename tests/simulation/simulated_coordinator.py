@@ -47,7 +47,6 @@ from peacefs.coordinator.namespace.permissions import Callers
 from peacefs.coordinator.operations.context import Workplace
 from peacefs.coordinator.operations.copy import TreeCopying
 from peacefs.coordinator.operations.files import Files
-from peacefs.coordinator.operations.write import CreateFile
 from peacefs.coordinator.rpc import dispatch as calls
 from peacefs.coordinator.scheduling.scheduler import Scheduling
 from peacefs.protocol import messages
@@ -86,6 +85,7 @@ from peacefs.protocol.messages import (
     StreamEnded,
     StreamsFound,
 )
+from peacefs.protocol.new_file import NewFile
 from peacefs.protocol.runtime import effects as fx
 
 #: So that copies of small trees take several commits.
@@ -313,8 +313,7 @@ class SimulatedCoordinator:
             case CompleteFile():
                 return await self.files.writing.complete(message, None)
             case messages.CreateFile():
-                ticket = await self.files.writing.create(calls.wanted(message, None))
-                return messages.Created(ticket.token, ticket.allocated)
+                return await calls.create(self.files, message, None)
             case PublishFile():
                 return await self.files.writing.publish(message, None)
             case FlushFile():
@@ -336,10 +335,14 @@ class SimulatedCoordinator:
                 self._drops.corrupt.add((message.node, message.chunk))
                 return await self.files.reading.report_corrupt(message)
             case Create():
-                wanted = CreateFile(
-                    message.path, message.user, True, block_bytes=CHUNK_BYTES, request_id=message.request_id
+                wanted = NewFile(
+                    path=message.path,
+                    user=message.user,
+                    overwrite=True,
+                    block_bytes=CHUNK_BYTES,
+                    request_id=message.request_id,
                 )
-                ticket = await self.files.writing.create(wanted)
+                ticket = await self.files.writing.create(wanted, None)
                 return Created(ticket.token, ticket.allocated)
             case Open():
                 token, layout, _status = await self.files.reading.open_direct(message.path, message.user, None)

@@ -54,6 +54,7 @@ from peacefs.protocol.messages import (
     PublishFile,
     WrittenChunk,
 )
+from peacefs.protocol.new_file import NewFile
 from peacefs.protocol.runtime import effects as fx
 
 _TOKENS_LIVE_S = 120.0
@@ -225,7 +226,7 @@ def written(allocated: Allocated, data: bytes) -> fx.Steps[WrittenChunk]:
 def publish(
     path: str, request_id: str, chunk: WrittenChunk, token: str, user: str = "simulated"
 ) -> fx.Steps[Completed]:
-    file = CreateFile(path=path, user=user, block_bytes=CHUNK_BYTES, request_id=request_id)
+    file = NewFile(path=path, user=user, block_bytes=CHUNK_BYTES, request_id=request_id)
     return (yield from fx.call(PublishFile(file, chunk, token), Completed, timeout_s=CALL_TIMEOUT_S))
 
 
@@ -274,7 +275,7 @@ def test_nobody_else_gives_up_what_was_placed_for_a_wish() -> None:
     with pytest.raises(FileAlreadyExists):
         run(cluster, client, publish("/taken", "another", chunk, token))
     for request_id in ("another", ""):
-        wish = CreateFile(path="/g", user="other", request_id=request_id, abandoned=chunk.chunk)
+        wish = CreateFile(NewFile(path="/g", user="other", request_id=request_id), chunk.chunk)
         run(cluster, client, fx.call(wish, messages.Created, timeout_s=CALL_TIMEOUT_S))
     let_pass(cluster, 3.0)
     run(cluster, client, publish("/f", "r", chunk, token))

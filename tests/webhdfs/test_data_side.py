@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from support.waiting import wait_until
 
 from peacefs.datanode.gateway.hdfs_checksum import FileChecksum
+from peacefs.protocol.new_file import NewFile
 from peacefs.protocol.tokens import FileRead, FileWrite
 
 MIB = 1 << 20
@@ -265,7 +266,7 @@ def test_a_token_that_is_forged_or_expired_or_of_another_kind_opens_nothing(data
     read = data.target(data.names.ask("GET", path, "OPEN"))
     read_token = read.partition("token=")[2].partition("&")[0]
     write_token = create.partition("token=")[2].partition("&")[0]
-    expired = signer.sign(FileWrite(1.0, path, "eve", True, 0o644, 1, MIB, True, "id"))
+    expired = signer.sign(FileWrite(1.0, NewFile(path=path, user="eve", replication=1, block_bytes=MIB)))
     for token in (write_token[:-8] + "AAAAAAAA", read_token, expired, "x"):
         assert data.served.request("PUT", create.replace(write_token, token), b"x").error[:2] == (403, ACCESS)
     for token in (read_token[:-8] + "AAAAAAAA", write_token):

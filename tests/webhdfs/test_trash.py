@@ -13,6 +13,7 @@ from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.trash import Trash
 from peacefs.coordinator.namespace.permissions import Callers
 from peacefs.protocol.errors import AccessDenied, FileNotFound, RenameRefused
+from peacefs.protocol.new_file import NewFile
 from peacefs.protocol.values.trash import checkpoint_name
 
 from .conftest import NameSide
@@ -158,7 +159,6 @@ class NameSideFiles:
 
     def make_file(self, path):
         from peacefs.coordinator.namespace import operations as namespace
-        from peacefs.coordinator.namespace.paths import parse_path
 
-        file = namespace.FileToComplete(parse_path(path), "ann", False, 0o644, 1, 1 << 26, True, path, [])
-        self._side.commit_now(lambda tx: namespace.complete_file(tx, file, 1))
+        file = NewFile(path=path, user="ann", replication=1, block_bytes=1 << 26, request_id=path)
+        self._side.commit_now(lambda tx: namespace.complete_file(tx, file, [], 1))
