@@ -264,6 +264,11 @@ placed_ahead_kept_s: Final = 5.0
 placed_ahead_max: Final = 64
 # How long a replica counts that its datanode has not told of itself: longer than its heartbeat can be under way.
 hearsay_believed_s: Final = 10.0
+# Remembered events of single replicas, of usual ones and of others alike, and of whole datanodes; and how many of
+# them are told of one chunk.
+replica_events_kept_max: Final = 20_000
+datanode_events_kept_max: Final = 1_000
+replica_events_shown_max: Final = 50
 # A completion waits so long for a datanode that gave a receipt to register with a coordinator that has restarted.
 receipt_holder_timeout_s: Final = 20.0
 # Chunks of which the coordinator remembers who alone may write them, and those that were given up.

@@ -1,8 +1,9 @@
 """Where the replicas are: soft state, rebuilt from reports, never stored. Pure.
 
-The namespace says which chunks exist (`know`, `forget`), datanodes say what they hold (`hold`, `drop`). What a
-datanode holds and the namespace does not know is *unclaimed*: a write under way, or garbage of one that failed.
-Unclaimed chunks below the floor are garbage for certain, because no token to complete them can be valid.
+The namespace says which chunks exist (`know`, `forget`), datanodes say what they hold (`hold`, `drop`). What an
+event makes of a replica is in the table of `replica_states`; here is where its state is found. What a datanode
+holds and the namespace does not know is *unclaimed*: a write under way, or garbage of one that failed. Unclaimed
+chunks below the floor are garbage for certain, because no token to complete them can be valid.
 Replicas on a datanode that is *leaving* can be read and copied, and count for nothing else. Those on one that is
 *resting* count, even while it is down, but never as the only ones.
 """
@@ -19,10 +20,17 @@ from peacefs.protocol.ids import ChunkId, NodeId
 from peacefs.protocol.limits import holder_tuples_max, lost_replicas_per_turn
 from peacefs.protocol.messages import Replica
 
+from .hearsay import Hearsay
 from .repair_queue import Urgency
+from .replica_states import ReplicaEvent, ReplicaState, follow
 from .unreferenced_chunks import Unclaimed
 
-_ABSENT = object()
+_MISSING = object()
+# They are looked up for every replica that is reported.
+_ABSENT, _UNCONFIRMED, _LIVE = ReplicaState.ABSENT, ReplicaState.UNCONFIRMED, ReplicaState.LIVE
+_CORRUPT, _LOST, _AWAITED = ReplicaState.CORRUPT, ReplicaState.LOST, ReplicaState.AWAITED
+_REPORTED, _REPORTED_NEWER = ReplicaEvent.REPORTED, ReplicaEvent.REPORTED_NEWER
+_REPORTED_UNREFERENCED = ReplicaEvent.REPORTED_UNREFERENCED
 
 
 class ChunkState(msgspec.Struct, gc=False):
@@ -63,6 +71,8 @@ class ChunkMap:
         self._to_sort: dict[NodeId, list[ChunkId]] = {}
         self._tuples: dict[tuple[NodeId, ...], tuple[NodeId, ...]] = {}
         self.unclaimed = Unclaimed()
+        #: Holders that others have named.
+        self.unconfirmed = Hearsay()
         #: Chunks with fewer lasting replicas than wanted; those without any are `missing`, not here.
         self.under = Urgency()
         #: With replicas in excess or corrupt, those first that have not been looked at for longest.
@@ -74,6 +84,18 @@ class ChunkMap:
 
     def get(self, chunk: ChunkId) -> ChunkState | None:
         return self._chunks.get(chunk)
+
+    def replica_state(self, state: ChunkState, node: NodeId) -> ReplicaState:
+        """Return where in the lists a datanode stands for a chunk."""
+        if node in state.holders:
+            if (self._lost or self._to_await) and self.is_lost(state.chunk, node):
+                return _LOST if state.chunk in self._lost.get(node, ()) else _AWAITED
+            return _UNCONFIRMED if self.unconfirmed.has(node, state.chunk) else _LIVE
+        if state.corrupt and node in state.corrupt:
+            return _CORRUPT
+        if state.awaited and node in state.awaited:
+            return _LOST if state.chunk in self._given_up.get(node, ()) else _AWAITED
+        return _ABSENT
 
     def held_by(self, node: NodeId) -> int:
         return len(self._held_by.get(node, ()))
@@ -133,12 +155,7 @@ class ChunkMap:
 
     def expect(self, node: NodeId, chunk: ChunkId) -> None:
         """A datanode that is away for a while is to come back with a good replica."""
-        state = self._chunks[chunk]
-        if self.is_lost(chunk, node) or chunk in self._given_up.get(node, ()):
-            self._take_out(chunk, state, node)
-        if node not in state.holders and node not in state.awaited:
-            self._await(state, node)
-            self._sort_in(chunk, state)
+        self._apply(self._chunks[chunk], node, ReplicaEvent.EXPECTED)
 
     def await_no_more(self, node: NodeId) -> int:
         """A datanode has come back and said what it holds, or has been away for too long.
@@ -153,76 +170,84 @@ class ChunkMap:
 
     # -- what the namespace says -------------------------------------------------------------------
 
-    def know(self, record: ChunkRecord, holders: Iterable[NodeId] = ()) -> Iterable[NodeId]:
+    def know(
+        self, record: ChunkRecord, holders: Iterable[NodeId] = (), now_s: float = 0.0
+    ) -> list[tuple[NodeId, ReplicaEvent]]:
         """A chunk exists, or its wanted replication changed; `holders` gave receipts for it.
 
-        Gives those that had said before that they hold something of it.
+        Return what has happened to which of its replicas.
         """
         state = self._chunks.get(record.chunk)
         if state is None:
             state = ChunkState(record.chunk, record.version, record.length, record.replication)
             self._chunks[record.chunk] = state
         state.replication = record.replication
+        claimed, happened = self.unclaimed.claim(record.chunk), []
         for node in holders:
-            self._add(state, node)
-        claimed = self.unclaimed.claim(record.chunk)
+            said_before = claimed.pop(node, None) is not None
+            happened.append((node, ReplicaEvent.REFERENCED if said_before else ReplicaEvent.ATTESTED))
         for node, replica in claimed.items():
-            self.hold(node, replica)
+            fits = (replica.version, replica.length) == (state.version, state.length)
+            happened.append((node, ReplicaEvent.REFERENCED if fits else ReplicaEvent.MISMATCHED))
+        for node, event in happened:
+            if event is ReplicaEvent.REFERENCED:
+                self._add(state, node)
+                self.unconfirmed.confirm(node, record.chunk)
+            elif event is ReplicaEvent.ATTESTED:
+                self._attest(now_s, state, node)
         self._sort_in(record.chunk, state)
-        return claimed
+        return happened
 
     def forget(self, chunk: ChunkId) -> list[NodeId]:
         """A chunk is gone from the namespace; who still holds something of it."""
-        state = self._chunks.pop(chunk, None)
+        state = self._chunks.get(chunk)
+        left = [] if state is None else [node for node in state.holders if not self.is_lost(chunk, node)]
+        self._chunks.pop(chunk, None)
         self.under.discard(chunk)
         self.over.pop(chunk, None)
         self.missing.discard(chunk)
         if state is None:
             return []
-        for node in state.holders:
+        for node in (*state.holders, *state.awaited):
             self._unlist(chunk, node)
-        for node in state.awaited:
-            self._unlist(chunk, node)
-        return [*state.holders, *state.corrupt]
+            self.unconfirmed.confirm(node, chunk)
+        return [*left, *state.corrupt]
 
     # -- what datanodes say ------------------------------------------------------------------------
 
-    def hold(self, node: NodeId, replica: Replica) -> bool:
-        """A datanode holds a replica. False when it is stale or torn and should be dropped."""
+    def hold(self, node: NodeId, replica: Replica) -> ReplicaEvent:
+        """A datanode holds a replica. Return what that means; one that is MISMATCHED should be dropped."""
         state = self._chunks.get(replica.chunk)
         if state is None:
             self.unclaimed.hold(node, replica)
-            return True
+            return _REPORTED_UNREFERENCED
         if replica.version < state.version or (
             replica.version == state.version and replica.length != state.length
         ):
-            return False
-        if replica.version > state.version:
-            # A newer pipeline wrote it and its completion is not in; the old content is what counts now.
-            return True
-        self._add(state, node)
-        self._sort_in(state.chunk, state)
-        return True
+            return ReplicaEvent.MISMATCHED
+        # Of a newer one the completion is not in; the old content is what counts now.
+        event = _REPORTED_NEWER if replica.version > state.version else _REPORTED
+        self._apply(state, node, event)
+        return event
 
-    def drop(self, node: NodeId, chunk: ChunkId) -> None:
-        """A datanode holds it no more."""
+    def attest(self, now_s: float, node: NodeId, state: ChunkState) -> None:
+        """Somebody else says that a datanode holds a replica; it counts until the datanode must have said so."""
+        self._attest(now_s, state, node)
+        self._sort_in(state.chunk, state)
+
+    def drop(self, node: NodeId, chunk: ChunkId, event: ReplicaEvent = ReplicaEvent.REMOVED) -> None:
+        """A datanode holds it no more, or is told to drop it, or cannot be believed to hold it."""
         self.unclaimed.drop(node, chunk)
         state = self._chunks.get(chunk)
-        if state is None:
-            return
-        self._take_out(chunk, state, node)
-        if node in state.corrupt:
-            state.corrupt = _without(state.corrupt, node)
-        self._sort_in(state.chunk, state)
+        if state is not None:
+            self._apply(state, node, event)
 
-    def spoil(self, node: NodeId, chunk: ChunkId) -> None:
-        """A datanode found its own replica to be corrupt."""
+    def spoil(self, node: NodeId, chunk: ChunkId) -> bool:
+        """A datanode found its own replica to be corrupt. Return whether that is a replica of a file's chunk."""
         state = self._chunks.get(chunk)
-        if state is None or node in state.corrupt:
-            return
-        self._take_out(chunk, state, node)
-        state.corrupt += (node,)
-        self._sort_in(state.chunk, state)
+        if state is not None:
+            self._apply(state, node, ReplicaEvent.FOUND_CORRUPT)
+        return state is not None
 
     def first_over(self, limit: int) -> list[ChunkId]:
         """Up to `limit` of those in `over`, which then stand behind all others."""
@@ -289,6 +314,32 @@ class ChunkMap:
 
     # ----------------------------------------------------------------------------------------------
 
+    def _apply(self, state: ChunkState, node: NodeId, event: ReplicaEvent) -> None:
+        """Have the table decide what becomes of a replica, and list it there."""
+        before, chunk = self.replica_state(state, node), state.chunk
+        after = follow(before, event)
+        if after is before:
+            return
+        self.unconfirmed.confirm(node, chunk)
+        if before is _UNCONFIRMED and after is _LIVE:
+            return
+        if before is _CORRUPT:
+            state.corrupt = _without(state.corrupt, node)
+        elif before is not _ABSENT:
+            self._take_out(chunk, state, node)
+        if after is _LIVE:
+            self._add(state, node)
+        elif after is _CORRUPT:
+            state.corrupt += (node,)
+        elif after is _AWAITED:
+            self._await(state, node)
+        self._sort_in(chunk, state)
+
+    def _attest(self, now_s: float, state: ChunkState, node: NodeId) -> None:
+        if follow(self.replica_state(state, node), ReplicaEvent.ATTESTED) is _UNCONFIRMED:
+            self._add(state, node)
+            self.unconfirmed.tell(now_s, node, state.chunk)
+
     def _add(self, state: ChunkState, node: NodeId) -> None:
         chunk = state.chunk
         if node in state.awaited or ((self._lost or self._to_await) and self.is_lost(chunk, node)):
@@ -336,7 +387,7 @@ class ChunkMap:
             _discard(self.missing, chunk)
         if staying > state.replication or (good > 0 and state.corrupt):
             self.over.setdefault(chunk)
-        elif self.over and self.over.pop(chunk, _ABSENT) is None and not self.over:
+        elif self.over and self.over.pop(chunk, _MISSING) is None and not self.over:
             # One that has become empty keeps the memory of what was in it.
             self.over.clear()
 

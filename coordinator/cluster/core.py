@@ -35,19 +35,24 @@ from .chunk_map import ChunkMap
 from .chunk_writes import Abandonment
 from .commands import Order, delete_orders
 from .garbage import Garbage
-from .hearsay import Hearsay
 from .membership import Membership, Node, State, Transition
 from .network import Network
 from .placed_lately import PlacedLately
 from .placement import ChunkPlacement
 from .possession import Possession, Question
 from .repair import Copy, Repair
+from .replica_history import ReplicaHistory
+from .replica_states import ReplicaEvent, ReplicaState
 from .safe_mode import Readiness
 from .slow_peers import SlowHops, Slowness
 from .standing import SERVICES, Service
 from .streams import Streams
 from .surplus import Drop, Surplus
 from .transient_chunks import TransientChunks
+
+#: Hears that something has happened to a replica: now, what, of which chunk, on which datanode.
+Note = Callable[[float, ReplicaEvent, ChunkId, NodeId], None]
+_REPORTED_UNREFERENCED = ReplicaEvent.REPORTED_UNREFERENCED
 
 
 @dataclass(slots=True)
@@ -72,11 +77,14 @@ class Cluster:
         described: Topology | None = None,
         *,
         nonce: Callable[[], bytes] | None = None,
+        history: ReplicaHistory | None = None,
     ) -> None:
         """`described` is the network as an administrator has it.
 
-        `nonce` draws what no datanode can foresee; without it `rng` does, which is for simulations.
+        `nonce` draws what no datanode can foresee; without it `rng` does, which is for simulations. `history`
+        hears what happens to replicas.
         """
+        self.history = history or ReplicaHistory()
         self._readiness = Readiness(now_s)
         self._streams = Streams()
         self._placed = PlacedLately()
@@ -90,7 +98,6 @@ class Cluster:
         self.slow_hops = SlowHops()
         self._placement = ChunkPlacement(self.members, self.slow_hops, self._placed, rng)
         self.replicas_lost_total = 0
-        self._hearsay = Hearsay()
         self.abandonment = Abandonment()
         self.transient = TransientChunks()
         self._ticked_s = now_s
@@ -104,11 +111,16 @@ class Cluster:
     def load(self, records: Sequence[ChunkRecord]) -> None:
         """A page of the chunks that the namespace knew at the start."""
         for record in records:
-            self.chunks.know(record)
+            self._know(record)
             self._readiness.expect(record.hint)
             for node in record.hint:
                 if self._is_awaited(node):
                     self.chunks.expect(node, record.chunk)
+                    self._note(self._ticked_s, ReplicaEvent.EXPECTED, record.chunk, node)
+
+    def _know(self, record: ChunkRecord, holders: Sequence[NodeId] = ()) -> None:
+        for node, event in self.chunks.know(record, holders, self._ticked_s):
+            self._note(self._ticked_s, event, record.chunk, node)
 
     def _is_awaited(self, node_id: NodeId) -> bool:
         """Whether a datanode is away on purpose, since before this coordinator started."""
@@ -137,27 +149,32 @@ class Cluster:
                 for name in record.hint
                 if (node := self.members.get(name)) is not None and node.state is not State.DEAD
             ]
-            for node_id in holders:
-                self._hearsay.tell(self._ticked_s, node_id, record.chunk)
-            for node_id in self.chunks.know(record, holders):
-                self._hearsay.confirm(node_id, record.chunk)
+            self._know(record, holders)
 
     def freed(self, now_s: float, records: Sequence[ChunkRecord]) -> list[Order]:
         """No file refers to these chunks any more. Their replicas stay for a while: see `transient_chunks`."""
         for record in records:
             state = self.chunks.get(record.chunk)
             corrupt = () if state is None else state.corrupt
+            named = () if state is None else (*state.holders, *corrupt, *state.awaited)
             holders = [node for node in self.chunks.forget(record.chunk) if node not in corrupt]
             replica = Replica(record.chunk, record.version, record.length)
             self.transient.free(now_s, replica, holders, corrupt)
-        return delete_orders(self.transient.take_excess())
+            for node in named:
+                self._note(now_s, ReplicaEvent.DEREFERENCED, record.chunk, node)
+        return self._release(now_s, self.transient.take_excess())
+
+    def _release(self, now_s: float, freed: dict[NodeId, list[Replica]]) -> list[Order]:
+        for node, replicas in freed.items():
+            for replica in replicas:
+                self._note(now_s, ReplicaEvent.RELEASED, replica.chunk, node)
+        return delete_orders(freed)
 
     # -- what datanodes say ------------------------------------------------------------------------
 
     def register(self, now_s: float, registration: Register) -> None:
         """A datanode comes or comes back; what it held is forgotten until its report says it again."""
-        self.chunks.lose(registration.node)
-        self._forget_copies(registration.node)
+        self._lose(now_s, registration.node)
         self.members.register(now_s, registration, self.network.rack_of(registration))
 
     def report(self, now_s: float, node_id: NodeId, part: ReportChunks) -> list[Order]:
@@ -165,10 +182,11 @@ class Cluster:
         node = self.members.get(node_id)
         if node is None or not self.members.heard(now_s, node_id):
             return [Order(node_id, ReportAgain())]
-        orders = self._take_in(now_s, node_id, part.replicas)
+        orders = self._take_in(now_s, node_id, part.replicas, self.history.note_listed)
         if part.last:
             node.reported = True
             self.chunks.await_no_more(node_id)
+            self.history.note_datanode(now_s, ReplicaEvent.NODE_GIVEN_UP, node_id)
         return orders
 
     def heartbeat(self, now_s: float, node_id: NodeId, beat: Heartbeat) -> list[Order]:
@@ -177,15 +195,15 @@ class Cluster:
             return [Order(node_id, ReportAgain())]
         self.slow_hops.tell(node_id, beat.paces)
         self.members.tell_disks(node_id, beat.disks)
-        orders = self._take_in(now_s, node_id, beat.added)
+        orders = self._take_in(now_s, node_id, beat.added, self._note)
         for replica in beat.removed:
             self.chunks.drop(node_id, replica.chunk)
             self.transient.drop(node_id, replica.chunk)
             self.repair.dropped(replica.chunk, node_id)
+            self._note(now_s, ReplicaEvent.REMOVED, replica.chunk, node_id)
         for replica in beat.corrupt:
-            self._hearsay.confirm(node_id, replica.chunk)
-            self.transient.drop(node_id, replica.chunk)
-            self.chunks.spoil(node_id, replica.chunk)
+            if self.transient.spoil(node_id, replica.chunk) or self.chunks.spoil(node_id, replica.chunk):
+                self._note(now_s, ReplicaEvent.FOUND_CORRUPT, replica.chunk, node_id)
         return orders
 
     def suspect_replica(self, node_id: NodeId, replica: Replica) -> list[Order]:
@@ -204,40 +222,60 @@ class Cluster:
         copy = self.repair.finished(chunk, copied=copied)
         state = self.chunks.get(chunk)
         if copied and copy is not None and state is not None:
-            if copy.target not in state.holders:
-                self._hearsay.tell(self._ticked_s, copy.target, chunk)
-            self.chunks.hold(copy.target, Replica(chunk, copy.version, state.length))
+            if copy.version == state.version:
+                self.chunks.attest(self._ticked_s, copy.target, state)
+                self._note(self._ticked_s, ReplicaEvent.ATTESTED, chunk, copy.target)
+        elif copy is not None and not copied:
+            self._note(self._ticked_s, ReplicaEvent.COPY_FAILED, chunk, copy.target)
 
     def proven(self, question: Question, answer: Message) -> None:
         """A datanode answered what it was asked, or did not, which is a Failure."""
         self.possession.answered(question, answer)
 
-    def _take_in(self, now_s: float, node_id: NodeId, replicas: Sequence[Replica]) -> list[Order]:
+    def _take_in(self, now_s: float, node_id: NodeId, replicas: Sequence[Replica], note: Note) -> list[Order]:
         doomed: dict[NodeId, list[Replica]] = {}
         for replica in replicas:
-            if self.transient.hold(node_id, replica.chunk):
-                self._hearsay.confirm(node_id, replica.chunk)
+            event = self._reported(node_id, replica)
+            note(now_s, event, replica.chunk, node_id)
+            if event is _REPORTED_UNREFERENCED and replica.chunk in self.abandonment:
+                self.chunks.drop(node_id, replica.chunk)
+                note(now_s, ReplicaEvent.ABANDONED, replica.chunk, node_id)
+            elif event is not ReplicaEvent.MISMATCHED:
                 self.balancer.reported(node_id, replica)
                 continue
-            if not self.chunks.hold(node_id, replica):
-                doomed.setdefault(node_id, []).append(replica)
-                continue
-            if replica.chunk in self.abandonment and self.chunks.get(replica.chunk) is None:
-                self.chunks.drop(node_id, replica.chunk)
-                doomed.setdefault(node_id, []).append(replica)
-                continue
-            self._hearsay.confirm(node_id, replica.chunk)
-            self.balancer.reported(node_id, replica)
+            doomed.setdefault(node_id, []).append(replica)
         return delete_orders(doomed)
 
-    def _drop_hearsay(self, now_s: float) -> None:
+    def _reported(self, node_id: NodeId, replica: Replica) -> ReplicaEvent:
+        """List a replica that its datanode has; return what that is of."""
+        if self.transient.hold(node_id, replica.chunk):
+            return ReplicaEvent.REPORTED_FREED
+        return self.chunks.hold(node_id, replica)
+
+    def _drop_unconfirmed(self, now_s: float) -> None:
         """What others have told and the datanode itself, whose heartbeats come, has not."""
-        for node_id, chunk in self._hearsay.take_overdue(now_s):
+        unconfirmed = self.chunks.unconfirmed
+        for node_id, chunk in unconfirmed.overdue(now_s):
             node = self.members.get(node_id)
             if node is not None and node.state is State.SUSPECT:
-                self._hearsay.tell(now_s, node_id, chunk)
-            elif node is not None and node.state is State.ALIVE:
-                self.chunks.drop(node_id, chunk)
+                unconfirmed.tell(now_s, node_id, chunk)
+                continue
+            if node is not None and node.state is State.ALIVE:
+                self.chunks.drop(node_id, chunk, ReplicaEvent.OVERDUE)
+                self._note(now_s, ReplicaEvent.OVERDUE, chunk, node_id)
+            unconfirmed.confirm(node_id, chunk)
+
+    def _note(self, now_s: float, event: ReplicaEvent, chunk: ChunkId, node: NodeId) -> None:
+        self.history.note(now_s, event, chunk, node)
+
+    def _lose(self, now_s: float, node_id: NodeId) -> int:
+        """Nothing that a datanode held counts any more. Return how many replicas are lost by that."""
+        is_away = self.members.mode(node_id) is Mode.MAINTENANCE
+        lost = self.chunks.lose(node_id)
+        self._forget_copies(node_id)
+        event = ReplicaEvent.NODE_AWAY if is_away else ReplicaEvent.NODE_LOST
+        self.history.note_datanode(now_s, event, node_id)
+        return lost
 
     def _forget_copies(self, node_id: NodeId) -> None:
         self.repair.node_lost(node_id)
@@ -275,8 +313,7 @@ class Cluster:
             # Nobody waits for it any more.
             self.set_mode(node_id, Mode.IN_SERVICE)
         self.members.revoke(node_id)
-        self.replicas_lost_total += self.chunks.lose(node_id)
-        self._forget_copies(node_id)
+        self.replicas_lost_total += self._lose(self._ticked_s, node_id)
 
     def readmit(self, node_id: NodeId) -> None:
         """It may come again, and then says what it holds."""
@@ -284,6 +321,8 @@ class Cluster:
 
     def _treat(self, node_id: NodeId, mode: Mode) -> None:
         given_up = self.chunks.set_mode(node_id, mode)
+        if mode is not Mode.MAINTENANCE:
+            self.history.note_datanode(self._ticked_s, ReplicaEvent.NODE_GIVEN_UP, node_id)
         node = self.members.get(node_id)
         if node is not None and node.state is State.DEAD:
             self.replicas_lost_total += given_up
@@ -316,19 +355,20 @@ class Cluster:
             self._treat(node, Mode.IN_SERVICE)
         for transition in ticked.transitions:
             if transition.after is State.DEAD:
-                self.replicas_lost_total += self.chunks.lose(transition.node)
-                self._forget_copies(transition.node)
+                self.replicas_lost_total += self._lose(now_s, transition.node)
         self.chunks.take_out_lost(lost_replicas_per_turn)
-        self._drop_hearsay(now_s)
+        self._drop_unconfirmed(now_s)
         self._streams.close_overdue(now_s)
         self._placed.forget_old(now_s)
         ticked.slowness = self.slow_hops.judge(now_s)
-        ticked.orders = delete_orders(self.transient.take_due(now_s))
+        ticked.orders = self._release(now_s, self.transient.take_due(now_s))
         if self.ready(now_s):
             ticked.copies = self.repair.plan(
                 now_s, self.chunks, self.members, self._placement.target_chooser(), self.has_room
             )
             ticked.copies += self.balancer.tick(now_s, self.chunks, self.members, self.repair)
+            for copy in ticked.copies:
+                self._note(now_s, ReplicaEvent.COPY_ORDERED, copy.chunk, copy.target)
             ticked.orders += self._clean_up(now_s, garbage)
             self.balancer.ask(now_s, self.chunks, self.members, self.possession)
             self._surplus.ask(now_s, self.balancer.arrived)
@@ -337,14 +377,15 @@ class Cluster:
 
     def _clean_up(self, now_s: float, garbage: Garbage) -> list[Order]:
         doomed: dict[NodeId, list[Replica]] = {}
-        for node, replica in self.chunks.unclaimed.below(garbage, garbage_chunks_per_tick):
+        for node, replica in list(self.chunks.unclaimed.below(garbage, garbage_chunks_per_tick)):
             doomed.setdefault(node, []).append(replica)
-        for drop in self._proven_drops(now_s):
+            self.chunks.drop(node, replica.chunk)
+            self._note(now_s, ReplicaEvent.GARBAGE, replica.chunk, node)
+        for drop in list(self._proven_drops(now_s)):
             self.repair.drop_ordered(now_s, drop.chunk, drop.node)
             doomed.setdefault(drop.node, []).append(Replica(drop.chunk, drop.version, drop.length))
-        for node, replicas in doomed.items():
-            for replica in replicas:
-                self.chunks.drop(node, replica.chunk)
+            self.chunks.drop(drop.node, drop.chunk, ReplicaEvent.EXCESS)
+            self._note(now_s, ReplicaEvent.EXCESS, drop.chunk, drop.node)
         return delete_orders(doomed)
 
     def _proven_drops(self, now_s: float) -> Iterator[Drop]:
@@ -406,6 +447,7 @@ class Cluster:
             if self.chunks.get(chunk) is None and self.abandonment.give_up(chunk, writer):
                 for node_id, replica in self.chunks.unclaimed.claim(chunk).items():
                     doomed.setdefault(node_id, []).append(replica)
+                    self._note(self._ticked_s, ReplicaEvent.ABANDONED, chunk, node_id)
         return delete_orders(doomed)
 
     def pipelines(self) -> list[list[NodeId]]:
@@ -423,6 +465,26 @@ class Cluster:
         state = self.chunks.get(chunk)
         holders = self.transient.holders(chunk) if state is None else state.holders
         return self._placement.nearest_first(holders, near_host)
+
+    def replica_state(self, chunk: ChunkId, node: NodeId) -> ReplicaState:
+        """Return the state of a replica: it follows from where it is listed."""
+        state = self.chunks.get(chunk)
+        found = ReplicaState.ABSENT if state is None else self.chunks.replica_state(state, node)
+        if found is not ReplicaState.ABSENT:
+            return found
+        if self.transient.keeps(node, chunk):
+            return ReplicaState.FREED
+        if state is None and node in self.chunks.unclaimed.of_chunk(chunk):
+            return ReplicaState.UNREFERENCED
+        return ReplicaState.DELETING if self.repair.is_being_dropped(chunk, node) else ReplicaState.ABSENT
+
+    def replicas(self, chunk: ChunkId) -> dict[NodeId, ReplicaState]:
+        """Return the datanodes that have to do with a chunk, and how."""
+        state = self.chunks.get(chunk)
+        nodes = dict.fromkeys(() if state is None else (*state.holders, *state.corrupt, *state.awaited))
+        nodes |= dict.fromkeys((*self.transient.nodes(chunk), *self.repair.dropping(chunk)))
+        nodes |= dict.fromkeys(self.chunks.unclaimed.of_chunk(chunk))
+        return {node: self.replica_state(chunk, node) for node in nodes}
 
     def is_held(self, chunk: ChunkId) -> bool:
         """Return whether a datanode has said that it holds something of a chunk, of a file or of none."""

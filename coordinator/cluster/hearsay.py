@@ -22,6 +22,10 @@ class Hearsay:
     def __len__(self) -> int:
         return len(self._told_s)
 
+    def has(self, node: NodeId, chunk: ChunkId) -> bool:
+        """Return whether the datanode is still to say it itself."""
+        return (node, chunk) in self._told_s
+
     def tell(self, now_s: float, node: NodeId, chunk: ChunkId) -> None:
         self._told_s.pop((node, chunk), None)
         self._told_s[node, chunk] = now_s
@@ -30,13 +34,11 @@ class Hearsay:
         """The datanode has said it itself."""
         self._told_s.pop((node, chunk), None)
 
-    def take_overdue(self, now_s: float) -> list[Told]:
+    def overdue(self, now_s: float) -> list[Told]:
         """What its datanode should have confirmed by now."""
         overdue = []
         for told, told_s in self._told_s.items():
             if now_s - told_s < hearsay_believed_s:
                 break
             overdue.append(told)
-        for told in overdue:
-            del self._told_s[told]
         return overdue

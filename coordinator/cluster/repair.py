@@ -154,6 +154,15 @@ class Repair:
         self._being_dropped.setdefault(chunk, {})[node] = due_s
         self._drops_due.append((due_s, chunk, node))
 
+    def dropping(self, chunk: ChunkId) -> list[NodeId]:
+        """Return who was told to drop a replica and has not said that it is gone."""
+        return list(self._being_dropped.get(chunk, ()))
+
+    def copy_of(self, chunk: ChunkId) -> Copy | None:
+        """Return the copy of a chunk that is under way."""
+        entry = self._under_way.get(chunk)
+        return None if entry is None else entry[0]
+
     def is_being_dropped(self, chunk: ChunkId, node: NodeId) -> bool:
         return node in self._being_dropped.get(chunk, ())
 

@@ -53,7 +53,7 @@ def test_a_receipt_is_believed_until_the_heartbeat_that_confirms_it_and_then_for
         say(play, node, added=True)
     play.let_pass(3 * hearsay_believed_s)
     assert holders(play) == set(_NODES)
-    assert len(play.cluster._hearsay) == 0
+    assert len(play.cluster.chunks.unconfirmed) == 0
 
 
 def test_a_datanode_that_is_silent_for_a_while_may_still_confirm(play: Play) -> None:

@@ -34,6 +34,7 @@ from simulation.simulated_datanode import SimulatedDatanode
 from simulation.terms import CHUNK_BYTES, DESK, SIGNER
 from simulation.world import World
 from simulation.writer_thread import WriterThread
+from support.replica_watch import ReplicaWatch
 
 from peacefs.coordinator.cluster.commands import Order
 from peacefs.coordinator.cluster.core import Cluster
@@ -140,7 +141,8 @@ class SimulatedCoordinator:
             self.metadata, Random(world.random.random()), lambda: world.now_s, _sleep, self.quotas.look
         )
         reader = writer.reader()
-        self.cluster = Cluster(world.now_s, Random(world.random.random()))
+        self._replicas = ReplicaWatch(lambda: self.cluster)
+        self.cluster = Cluster(world.now_s, Random(world.random.random()), history=self._replicas)
         self.epochs = Epochs(self.metadata, world.now_s, settled_after_s=self.tokens_live_s)
         self._drops = DropWatch(self.liars)
         self._links: dict[str, str] = {}
@@ -197,6 +199,7 @@ class SimulatedCoordinator:
     def _keep_ticking(self) -> fx.Steps[None]:
         while True:
             ticked = self.cluster.tick(self.world.now_s, self.epochs.garbage)
+            self._replicas.compare()
             self._send(ticked.orders)
             for transition in ticked.transitions:
                 if transition.after is State.DEAD:

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 from types import MappingProxyType
 
+from support.replica_watch import ReplicaWatch
+
 from peacefs.coordinator.cluster.core import Cluster, Ticked
 from peacefs.coordinator.cluster.garbage import Garbage
 from peacefs.coordinator.cluster.repair import Copy
@@ -58,7 +60,8 @@ class Play:
 
     def __init__(self) -> None:
         self.now_s = 100.0
-        self.cluster = Cluster(self.now_s, Random(1))
+        self.replicas = ReplicaWatch(lambda: self.cluster)
+        self.cluster = Cluster(self.now_s, Random(1), history=self.replicas)
         self.beating: set[str] = set()
         self.floor = 0
 
@@ -93,6 +96,7 @@ class Play:
             for node in self.beating:
                 self.cluster.heartbeat(self.now_s, node, Heartbeat(USAGE))
             ticked = self.cluster.tick(self.now_s, Garbage(self.floor))
+            self.replicas.compare()
             self.prove(ticked)
             yield ticked
 
