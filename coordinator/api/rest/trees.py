@@ -9,10 +9,11 @@ import dataclasses
 from typing import Annotated
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, Field, Strict
+from pydantic import Field, Strict
 
 from peacefs.coordinator.operations.files import Files
 from peacefs.protocol.limits import exchange_pairs_max
+from peacefs.protocol.values.copied_tree import CopiedTree
 
 from .common import Body
 from .rest_access import named_user
@@ -39,15 +40,6 @@ class CopyBody(Body):
     user: str
     preserve: bool = False
     request_id: str = ""
-
-
-class CopiedTree(BaseModel):
-    """What a copy holds; `space_consumed` counts every replica, which it shares. Bytes."""
-
-    directories: int
-    files: int
-    length: int
-    space_consumed: int
 
 
 class ExchangeBody(Body):
