@@ -34,7 +34,10 @@ class ReplicaWatch(ReplicaHistory):
     def note_datanode(self, now_s: float, event: ReplicaEvent, node: NodeId) -> None:
         super().note_datanode(now_s, event, node)
         for chunk in [chunk for chunk, of in self._states if of == node]:
-            self._follow(event, chunk, node)
+            if self._has_gone_silently(chunk, node):
+                self._become(chunk, node, ReplicaState.ABSENT)
+            else:
+                self._follow(event, chunk, node)
 
     def compare(self) -> None:
         """Nothing has changed of which no event was told, but for what time does. Not with very many replicas."""
@@ -48,6 +51,13 @@ class ReplicaWatch(ReplicaHistory):
                 assert (chunk, member.id) in self._states, f"{member.id} came to hold {chunk} without an event"
         for node, replica in cluster.chunks.unclaimed.replicas():
             assert self._states[replica.chunk, node] is ReplicaState.UNREFERENCED
+
+    def _has_gone_silently(self, chunk: ChunkId, node: NodeId) -> bool:
+        """Return whether time alone has taken a replica off the lists since they were compared last."""
+        return (
+            self._states[chunk, node] in _SILENT
+            and self._cluster().replicas.state(chunk, node) is ReplicaState.ABSENT
+        )
 
     @staticmethod
     def _settled(before: ReplicaState, now: ReplicaState) -> ReplicaState:
