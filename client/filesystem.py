@@ -20,6 +20,7 @@ from peacefs.protocol.runtime.connection_pool import ConnectionPool
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
 from peacefs.protocol.service.tls import TlsIdentity
 from peacefs.protocol.tls_variables import CA_FILE_VARIABLE
+from peacefs.protocol.values.chunk_explanation import ChunkExplanation
 from peacefs.protocol.values.fsck_findings import FsckPage
 from peacefs.protocol.values.schedule import Schedule
 
@@ -442,6 +443,13 @@ class PeaceFileSystem:
     def change_policy(self, policy: str) -> Schedule:
         """Lets another scheduling policy decide from now on. Raises BadRequest, Unsupported."""
         return self._api.change_policy(policy)
+
+    def explain_chunk(self, chunk: str) -> ChunkExplanation:
+        """What the coordinator knows of a chunk, by the id that fsck shows, and why. For superusers.
+
+        Raises FileNotFound, BadRequest, AccessDenied.
+        """
+        return self._api.explain_chunk(chunk)
 
     def inspect(self, path: str, *, every_file: bool = False) -> Iterator[FsckPage]:
         """How files of a tree fare, page by page: those with findings, or `every_file`. Raises FileNotFound."""

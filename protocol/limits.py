@@ -269,6 +269,10 @@ hearsay_believed_s: Final = 10.0
 replica_events_kept_max: Final = 20_000
 datanode_events_kept_max: Final = 1_000
 replica_events_shown_max: Final = 50
+# How many of the files that refer to a chunk are told, and how many references are read through for that in a turn
+# of the event loop.
+chunk_files_shown_max: Final = 20
+chunk_references_per_turn: Final = 5_000
 # A completion waits so long for a datanode that gave a receipt to register with a coordinator that has restarted.
 receipt_holder_timeout_s: Final = 20.0
 # Chunks of which the coordinator remembers who alone may write them, and those that were given up.

@@ -18,6 +18,7 @@ import msgspec
 
 from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import PeerRefused
+from peacefs.protocol.ids import show
 from peacefs.protocol.limits import (
     copy_timeout_s,
     plan_patience_s,
@@ -28,6 +29,7 @@ from peacefs.protocol.messages import (
     Leased,
 )
 from peacefs.protocol.request_ids import new_request_id
+from peacefs.protocol.values.chunk_explanation import ChunkExplanation, parse_chunk_id
 from peacefs.protocol.values.fsck_findings import FsckPage
 from peacefs.protocol.values.schedule import Schedule
 from peacefs.topology.network_view import NetworkView
@@ -331,6 +333,14 @@ class CoordinatorApi:
             if page.after is None:
                 return
             parameters["after"] = page.after
+
+    def explain_chunk(self, chunk: str) -> ChunkExplanation:
+        """What is known of a chunk, by the id that fsck shows, and why.
+
+        Raises FileNotFound, BadRequest, AccessDenied.
+        """
+        path = f"/v1/chunks/{show(parse_chunk_id(chunk))}"
+        return self._read(self._http.ask("GET", path, params=self._me), ChunkExplanation)
 
     def plan(self, task: Mapping[str, Any], kind: type[S]) -> S:
         """What a policy would do, as `POST /v1/plan` has it. Raises BadRequest, NoDatanodes, Overloaded, ..."""

@@ -42,7 +42,8 @@ from .placement import ChunkPlacement
 from .possession import Possession, Question
 from .repair import Copy, Repair
 from .replica_history import ReplicaHistory
-from .replica_states import ReplicaEvent, ReplicaState
+from .replica_lookup import ReplicaLookup
+from .replica_states import ReplicaEvent
 from .safe_mode import Readiness
 from .slow_peers import SlowHops, Slowness
 from .standing import SERVICES, Service
@@ -100,6 +101,7 @@ class Cluster:
         self.replicas_lost_total = 0
         self.abandonment = Abandonment()
         self.transient = TransientChunks()
+        self.replicas = ReplicaLookup(self.chunks, self.transient, self.repair)
         self._ticked_s = now_s
         #: Whether chunks that clients write leave something of a datanode for copies.
         self.has_room: Callable[[NodeId], bool] = lambda node: True
@@ -111,16 +113,16 @@ class Cluster:
     def load(self, records: Sequence[ChunkRecord]) -> None:
         """A page of the chunks that the namespace knew at the start."""
         for record in records:
-            self._know(record)
+            self._know(record, note=self.history.note_listed)
             self._readiness.expect(record.hint)
             for node in record.hint:
                 if self._is_awaited(node):
                     self.chunks.expect(node, record.chunk)
                     self._note(self._ticked_s, ReplicaEvent.EXPECTED, record.chunk, node)
 
-    def _know(self, record: ChunkRecord, holders: Sequence[NodeId] = ()) -> None:
+    def _know(self, record: ChunkRecord, holders: Sequence[NodeId] = (), *, note: Note) -> None:
         for node, event in self.chunks.know(record, holders, self._ticked_s):
-            self._note(self._ticked_s, event, record.chunk, node)
+            note(self._ticked_s, event, record.chunk, node)
 
     def _is_awaited(self, node_id: NodeId) -> bool:
         """Whether a datanode is away on purpose, since before this coordinator started."""
@@ -149,7 +151,7 @@ class Cluster:
                 for name in record.hint
                 if (node := self.members.get(name)) is not None and node.state is not State.DEAD
             ]
-            self._know(record, holders)
+            self._know(record, holders, note=self._note)
 
     def freed(self, now_s: float, records: Sequence[ChunkRecord]) -> list[Order]:
         """No file refers to these chunks any more. Their replicas stay for a while: see `transient_chunks`."""
@@ -465,26 +467,6 @@ class Cluster:
         state = self.chunks.get(chunk)
         holders = self.transient.holders(chunk) if state is None else state.holders
         return self._placement.nearest_first(holders, near_host)
-
-    def replica_state(self, chunk: ChunkId, node: NodeId) -> ReplicaState:
-        """Return the state of a replica: it follows from where it is listed."""
-        state = self.chunks.get(chunk)
-        found = ReplicaState.ABSENT if state is None else self.chunks.replica_state(state, node)
-        if found is not ReplicaState.ABSENT:
-            return found
-        if self.transient.keeps(node, chunk):
-            return ReplicaState.FREED
-        if state is None and node in self.chunks.unclaimed.of_chunk(chunk):
-            return ReplicaState.UNREFERENCED
-        return ReplicaState.DELETING if self.repair.is_being_dropped(chunk, node) else ReplicaState.ABSENT
-
-    def replicas(self, chunk: ChunkId) -> dict[NodeId, ReplicaState]:
-        """Return the datanodes that have to do with a chunk, and how."""
-        state = self.chunks.get(chunk)
-        nodes = dict.fromkeys(() if state is None else (*state.holders, *state.corrupt, *state.awaited))
-        nodes |= dict.fromkeys((*self.transient.nodes(chunk), *self.repair.dropping(chunk)))
-        nodes |= dict.fromkeys(self.chunks.unclaimed.of_chunk(chunk))
-        return {node: self.replica_state(chunk, node) for node in nodes}
 
     def is_held(self, chunk: ChunkId) -> bool:
         """Return whether a datanode has said that it holds something of a chunk, of a file or of none."""

@@ -4,7 +4,7 @@
 
 Where replicas are kept, as sets and tuples by the million, is the business of `chunk_map`, `unreferenced_chunks`,
 `transient_chunks` and `repair`; which state a replica is in follows from where it is found
-(`Cluster.replica_state`). Every event that concerns one replica goes through the table, or is held against it in
+(`replica_lookup`). Every event that concerns one replica goes through the table, or is held against it in
 the simulated cluster.
 """
 

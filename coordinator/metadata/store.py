@@ -133,6 +133,19 @@ class Reader(ABC):
         """Up to `limit` chunks of a file with their positions, those after `position` (-1 for all), in order."""
 
     @abstractmethod
+    def reference_count(self, chunk: ChunkId) -> int:
+        """How many references there are to a chunk, those that only snapshots show included."""
+
+    @abstractmethod
+    def referrers(
+        self, chunk: ChunkId, after: tuple[int, ...], limit: int
+    ) -> tuple[list[InodeId], tuple[int, ...]]:
+        """Return the files that refer to a chunk, among the `limit` references that follow `after` (() for all).
+
+        And where to go on; () when that was the last. Reads them through, for no index leads back from a chunk.
+        """
+
+    @abstractmethod
     def chunk(self, chunk: ChunkId) -> ChunkRecord | None: ...
 
     @abstractmethod

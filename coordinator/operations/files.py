@@ -9,6 +9,7 @@ from __future__ import annotations
 from peacefs.coordinator.scheduling.scheduler import Scheduling
 
 from .append import Appending
+from .chunk_explanation import ChunkExplanations
 from .context import Workplace
 from .copy import TreeCopying
 from .credentials import Credentials
@@ -56,3 +57,4 @@ class Files:
         self.fencing = Fencing(workplace)
         self.reporting = Reporting(workplace)
         self.inspection = Inspection(workplace)
+        self.explanations = ChunkExplanations(workplace)

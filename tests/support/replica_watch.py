@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.cluster.replica_history import ReplicaHistory
-from peacefs.coordinator.cluster.replica_states import ReplicaEvent, ReplicaState, follow
+from peacefs.coordinator.cluster.replica_states import TRANSITIONS, ReplicaEvent, ReplicaState, follow
 from peacefs.protocol.ids import ChunkId, NodeId
 
 #: What time does to replicas without a word: it is told of no replica alone.
 _SILENT = {ReplicaState.LOST: ReplicaEvent.SWEPT, ReplicaState.DELETING: ReplicaEvent.LAPSED}
+_COMPARED_MAX = 2_000
 
 
 class ReplicaWatch(ReplicaHistory):
@@ -36,10 +37,12 @@ class ReplicaWatch(ReplicaHistory):
             self._follow(event, chunk, node)
 
     def compare(self) -> None:
-        """Nothing has changed of which no event was told, but for what time does."""
+        """Nothing has changed of which no event was told, but for what time does. Not with very many replicas."""
         cluster = self._cluster()
+        if len(self._states) > _COMPARED_MAX:
+            return
         for (chunk, node), before in list(self._states.items()):
-            self._become(chunk, node, self._settled(before, cluster.replica_state(chunk, node)))
+            self._become(chunk, node, self._settled(before, cluster.replicas.state(chunk, node)))
         for member in cluster.members.all():
             for chunk in cluster.chunks.chunks_of(member.id):
                 assert (chunk, member.id) in self._states, f"{member.id} came to hold {chunk} without an event"
@@ -55,8 +58,8 @@ class ReplicaWatch(ReplicaHistory):
 
     def _follow(self, event: ReplicaEvent, chunk: ChunkId, node: NodeId) -> None:
         before = self._states.get((chunk, node), ReplicaState.ABSENT)
-        now = self._cluster().replica_state(chunk, node)
-        if before in _SILENT and follow(before, event) is not now:
+        now = self._cluster().replicas.state(chunk, node)
+        if before in _SILENT and TRANSITIONS[before].get(event) is not now:
             before = follow(before, _SILENT[before])
         after = follow(before, event)
         assert after is now, f"{event.name} makes {after.name} of {before.name}, and the lists say {now.name}"

@@ -144,6 +144,13 @@ _TREE_USAGE = f"""
 _SUPERVISED_QUERIES = """
     SELECT name, user, is_superuser, command, checkpoint, nodes, restarts_max, phase, agent, process, run,
         location, restarts, reason, changed_ms FROM supervised_query ORDER BY name"""
+_OF_REFERENCES = "FROM reference WHERE (inode, position, to_tx) > (?, ?, ?)"
+_REFERENCE_AFTER = (
+    f"SELECT inode, position, to_tx {_OF_REFERENCES} ORDER BY inode, position, to_tx LIMIT 1 OFFSET ?"
+)
+_REFERRERS = f"""
+    SELECT DISTINCT inode {_OF_REFERENCES} AND (inode, position, to_tx) <= (?, ?, ?)
+    AND chunk = ? AND to_tx = {LIVE}"""
 CHUNK_COLUMNS = "chunk, version, length, replication, hint"
 _CHUNK = f"SELECT {CHUNK_COLUMNS} FROM chunk WHERE chunk = ?"
 _CHUNKS = f"SELECT {CHUNK_COLUMNS} FROM chunk WHERE chunk > ? ORDER BY chunk LIMIT ?"
@@ -269,6 +276,19 @@ class SqliteReader(Reader):
     def references_after(self, inode: InodeId, position: int, limit: int) -> list[tuple[int, FileChunk]]:
         rows = self._execute(self._sql.references_after, (inode, position, limit)).fetchall()
         return [(row[0], FileChunk(*row[1:])) for row in rows]
+
+    def reference_count(self, chunk: ChunkId) -> int:
+        row = self._execute("SELECT referrers FROM chunk WHERE chunk = ?", (chunk,)).fetchone()
+        return row[0] if row else 0
+
+    def referrers(
+        self, chunk: ChunkId, after: tuple[int, ...], limit: int
+    ) -> tuple[list[InodeId], tuple[int, ...]]:
+        begin = after or (-1, -1, -1)
+        last = self._execute(_REFERENCE_AFTER, (*begin, limit - 1)).fetchone()
+        end = tuple(last) if last else (LIVE, LIVE, LIVE)
+        rows = self._execute(_REFERRERS, (*begin, *end, chunk)).fetchall()
+        return [row[0] for row in rows], tuple(last) if last else ()
 
     def chunk(self, chunk: ChunkId) -> ChunkRecord | None:
         row = self._execute(_CHUNK, (chunk,)).fetchone()
