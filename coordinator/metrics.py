@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from pathlib import Path
 
 from prometheus_client import Gauge, Histogram
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
@@ -100,13 +98,14 @@ def watch_audit(audit: AuditLog | None) -> None:
 
 def watch_state(
     cluster: Cluster,
-    metadata: Path,
+    metadata_bytes: Callable[[], int],
+    metadata_room: Callable[[], int],
     floor_held: Callable[[], bool],
     lacks_commits: Callable[[], bool],
     held: Callable[[], int],
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """The same for how the service itself stands; `metadata` is the store's file. Once a process."""
+    """The same for how the service itself stands, and what its metadata take. Once a process."""
     _gauge("peacefs_requests_held", "Requests that wait until it is ready", held)
     _gauge("peacefs_ready", "Whether it knows enough datanodes' chunks to serve", lambda: cluster.ready(clock()))
     _gauge("peacefs_floor_held", "Whether chunks that it does not know are kept, after a restore", floor_held)
@@ -115,22 +114,12 @@ def watch_state(
         "Whether acknowledged commits are missing, so that nothing is changed until that is accepted",
         lacks_commits,
     )
-    _gauge("peacefs_metadata_bytes", "What the metadata's file and log take", partial(_size_of_store, metadata))
+    _gauge("peacefs_metadata_bytes", "What the metadata's file and log take", metadata_bytes)
     _gauge(
         "peacefs_metadata_room_bytes",
         "What the file system of the metadata has left; without any nothing can be changed",
-        lambda: room_of(metadata),
+        metadata_room,
     )
-
-
-def room_of(metadata: Path) -> int:
-    """What the file system of the metadata has left, in bytes."""
-    return shutil.disk_usage(metadata.parent).free
-
-
-def _size_of_store(metadata: Path) -> int:
-    files = (metadata, metadata.with_name(f"{metadata.name}-wal"))
-    return sum(file.stat().st_size for file in files if file.exists())
 
 
 def watch_schedule(desk: ScheduleDesk, recovery: ReadDesk) -> None:

@@ -76,14 +76,11 @@ from .authentication.service import WhoIsWho, who_is_who
 from .background.epoch_floor import EpochDesk
 from .background.tasks import OwnWork, is_own_work
 from .cluster.core import Cluster
+from .metadata.engines import ENGINE
 from .metadata.epochs import Epochs
 from .metadata.group_commit import GroupCommit
-from .metadata.sqlite.file import STORE_NAME
-from .metadata.sqlite.online_backup import OnlineBackup
-from .metadata.sqlite.store import SqliteMetadata
-from .metadata.store import MetadataFault, MetadataFull, Transaction
+from .metadata.store import Metadata, MetadataFault, MetadataFull, Transaction
 from .metrics import (
-    room_of,
     watch,
     watch_audit,
     watch_schedule,
@@ -174,7 +171,7 @@ def run(options: CoordinatorOptions) -> None:
     tls = None if options.tls is None else TlsIdentity(options.tls, addresses[1])
     described = _described_network(options.topology)
     _make_directory(options.directory)
-    metadata = SqliteMetadata.open(_store(options.directory), owner=getpass.getuser())
+    metadata = ENGINE.open(options.directory, owner=getpass.getuser())
     try:
         kept = options.directory / SECRET_NAME
         signer = Signer(*(read_secrets(secret_file) if secret_file else read_or_make_secrets(kept)))
@@ -184,10 +181,6 @@ def run(options: CoordinatorOptions) -> None:
         raise StartupError(f"cannot begin: {fault}. Nothing is lost; start again when that is mended") from None
     finally:
         metadata.close()
-
-
-def _store(directory: Path) -> Path:
-    return directory / STORE_NAME
 
 
 def _described_network(file: Path | None) -> Topology | None:
@@ -200,7 +193,7 @@ def _described_network(file: Path | None) -> Topology | None:
 def _make_directory(directory: Path) -> None:
     try:
         private_files.make_directory(directory)
-        private_files.mend(directory, lambda entry: entry.name.startswith((STORE_NAME, SECRET_NAME)))
+        private_files.mend(directory, lambda entry: entry.name.startswith((ENGINE.file_prefix, SECRET_NAME)))
     except OSError as error:
         raise StartupError(f"cannot use {directory} for the metadata: {error.strerror}") from None
 
@@ -211,7 +204,7 @@ class Coordinator:
     def __init__(
         self,
         options: CoordinatorOptions,
-        metadata: SqliteMetadata,
+        metadata: Metadata,
         signer: Signer,
         described: Topology | None,
         tls: TlsIdentity | None = None,
@@ -367,10 +360,10 @@ class Coordinator:
             address=lambda: self._address,
             floor_held=self._reader.floor_held,
             lacks_commits=self._reader.lacks_commits,
-            metadata_room=partial(room_of, _store(options.directory)),
+            metadata_room=partial(ENGINE.room_bytes, options.directory),
         )
         for_superusers = superusers_only(self._files.callers)
-        backup = OnlineBackup(_store(options.directory))
+        backup = ENGINE.online_backup(options.directory)
         add_metadata_routes(rest, backup, self._epochs, for_superusers)
         add_reload_route(rest, self._reload_topology, self._cluster, for_superusers)
         add_balancer_routes(rest, self._cluster, for_superusers)
@@ -397,7 +390,8 @@ class Coordinator:
         watch(self._cluster, self._commits, admission, self._files.temporary_files)
         watch_state(
             self._cluster,
-            _store(options.directory),
+            partial(ENGINE.size_bytes, options.directory),
+            partial(ENGINE.room_bytes, options.directory),
             self._reader.floor_held,
             self._reader.lacks_commits,
             lambda: self._workplace.held,

@@ -12,10 +12,10 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
+from peacefs.coordinator.metadata.engine import Progress, Restored
 from peacefs.protocol import private_files
 from peacefs.protocol.errors import FileAlreadyExists, PeacefsError, StartupError
 from peacefs.protocol.ids import EPOCH_MAX, first_of_epoch
@@ -27,17 +27,6 @@ from .check import damage
 from .commit_record import RecordDamaged
 from .schema import FLOOR_HELD
 from .store_place import StorePlace
-
-#: Told of bytes copied and bytes in all, after each step; what it raises ends the copying.
-Progress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True)
-class Restored:
-    """What a restore made: the epoch that the store has now, and where the one before it lies, if any."""
-
-    epoch: int
-    replaced: Path | None
 
 
 def back_up(store: Path, target: Path, progress: Progress, *, replace: bool = False) -> None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from peacefs.coordinator.metadata.engine import Findings, Problem
 from peacefs.coordinator.metadata.store import ROOT
 from peacefs.protocol.ids import EPOCH_MAX, first_of_epoch
 from peacefs.protocol.limits import check_examples_max
@@ -141,25 +141,6 @@ _LATER_TABLES = (
     ("run", "directory INTEGER, user TEXT"),
 )
 _STEPS = len(_INVARIANTS) + 2
-
-
-@dataclass(frozen=True)
-class Problem:
-    """What should be true and is not: how often, and some examples."""
-
-    name: str
-    found: int
-    examples: list[str]
-
-
-@dataclass
-class Findings:
-    """What a check found. `files`, `directories` and `chunks` are None when the pages cannot be trusted."""
-
-    problems: list[Problem] = field(default_factory=list)
-    files: int | None = None
-    directories: int | None = None
-    chunks: int | None = None
 
 
 def damage(path: Path) -> str | None:
