@@ -20,20 +20,21 @@ from peacefs.protocol.runtime.connection_pool import ConnectionPool
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
 from peacefs.protocol.service.tls import TlsIdentity
 from peacefs.protocol.tls_variables import CA_FILE_VARIABLE
+from peacefs.protocol.values.balance_status import BalanceStatus
 from peacefs.protocol.values.chunk_explanation import ChunkExplanation
+from peacefs.protocol.values.copied_tree import CopiedTree
 from peacefs.protocol.values.fsck_findings import FsckPage
 from peacefs.protocol.values.schedule import Schedule
 
 from .channels import Channels
 from .control.addresses import DEFAULT_ADDRESS, CoordinatorAddress, parse_address
-from .control.api import BalanceStatus, CoordinatorApi, ListingPage, user_of
+from .control.api import CoordinatorApi, ListingPage, user_of
 from .control.http import CoordinatorHttp
 from .control.retry import Patience
 from .control.rpc import ControlCalls
 from .control.token_source import TokenSource
 from .control.values import (
     ContentSummary,
-    CopiedTree,
     FileStatus,
     QuotaUsage,
     SnapshotDifference,

@@ -29,7 +29,9 @@ from peacefs.protocol.messages import (
     Leased,
 )
 from peacefs.protocol.request_ids import new_request_id
+from peacefs.protocol.values.balance_status import BalanceStatus
 from peacefs.protocol.values.chunk_explanation import ChunkExplanation, parse_chunk_id
+from peacefs.protocol.values.copied_tree import CopiedTree
 from peacefs.protocol.values.fsck_findings import FsckPage
 from peacefs.protocol.values.schedule import Schedule
 from peacefs.topology.network_view import NetworkView
@@ -37,7 +39,6 @@ from peacefs.topology.network_view import NetworkView
 from .http import CoordinatorHttp
 from .values import (
     ContentSummary,
-    CopiedTree,
     FileStatus,
     PageReply,
     QuotaUsage,
@@ -47,18 +48,6 @@ from .values import (
 )
 
 S = TypeVar("S")
-
-
-class BalanceStatus(msgspec.Struct, frozen=True):
-    """A run of the balancer, as `/v1/balancer` has it."""
-
-    run: str
-    phase: str
-    bytes_moved: int
-    bytes_left: int
-    replicas_moved: int
-    moves_failed: int
-    moves_under_way: int
 
 
 class ListingPage(msgspec.Struct, frozen=True):

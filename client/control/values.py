@@ -64,15 +64,6 @@ class QuotaUsage(
     space_quota: int
 
 
-class CopiedTree(msgspec.Struct, frozen=True):
-    """What a copy holds; `space_consumed` counts every replica, which it shares with the source. Bytes."""
-
-    directories: int
-    files: int
-    length: int
-    space_consumed: int
-
-
 class SnapshotDifference(msgspec.Struct, frozen=True, rename="camel"):
     """CREATE, MODIFY, DELETE or RENAME of a path relative to the directory; empty is the directory itself."""
 

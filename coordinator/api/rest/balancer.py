@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import FastAPI
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from peacefs.coordinator.cluster.core import Cluster
 from peacefs.protocol.errors import SafeMode
@@ -16,6 +16,7 @@ from peacefs.protocol.limits import (
     balance_bytes_per_second_min,
     balance_threshold_percent_default,
 )
+from peacefs.protocol.values.balance_status import BalanceStatus
 
 from .common import Body
 
@@ -29,24 +30,6 @@ class BalanceBody(Body):
     bytes_per_second: Annotated[float, Field(ge=balance_bytes_per_second_min, allow_inf_nan=False)] = (
         balance_bytes_per_second_default
     )
-
-
-class BalanceStatus(BaseModel):
-    """The run that is under way, or the last one; an empty name and phase when there was none.
-
-    `bytes_left` have to be moved at least until no datanode is further from the mean than the threshold.
-    """
-
-    run: str
-    #: A value of balance_run.Phase.
-    phase: str
-    threshold_percent: float
-    bytes_per_second: float
-    bytes_moved: int
-    bytes_left: int
-    replicas_moved: int
-    moves_failed: int
-    moves_under_way: int
 
 
 def add_balancer_routes(

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
 from fastapi import FastAPI
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from peacefs.protocol.errors import ProtocolViolation
 from peacefs.protocol.ids import NodeId
@@ -19,6 +19,7 @@ from peacefs.protocol.limits import (
     balance_threshold_percent_default,
 )
 from peacefs.protocol.messages import BalanceDisks, DiskBalance, Message
+from peacefs.protocol.values.balance_status import DiskBalanceStatus
 
 from .common import Body
 
@@ -33,22 +34,6 @@ class DiskBalanceBody(Body):
         balance_bytes_per_second_default
     )
     cancel: bool = False
-
-
-class DiskBalanceStatus(BaseModel):
-    """The run that is under way on a datanode, or the last one; an empty name and phase when there was none.
-
-    `bytes_left` have to be moved at least until no disk is further from the mean than the threshold.
-    """
-
-    node: str
-    run: str
-    #: A value of datanode.disk_balancer.Phase.
-    phase: str
-    bytes_moved: int
-    bytes_left: int
-    replicas_moved: int
-    moves_failed: int
 
 
 def add_disk_balance_route(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from fastapi import APIRouter
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from peacefs.coordinator.authentication.oauth import OAuthClients
 from peacefs.coordinator.authentication.tokens import Tokens
@@ -14,6 +15,14 @@ from peacefs.protocol.callers.bearer import key_id
 from peacefs.protocol.callers.verifier import delegation_id
 from peacefs.protocol.errors import Unsupported
 from peacefs.protocol.limits import bearer_token_default_s, granted_token_default_s
+from peacefs.protocol.values.token_status import (
+    ClientStatus,
+    KeyStatus,
+    MadeClient,
+    MadeToken,
+    TokenList,
+    TokenStatus,
+)
 
 from .common import Body
 
@@ -37,57 +46,6 @@ class RotateBody(Body):
     """Whether all tokens from before end at once."""
 
     end_all: bool = False
-
-
-class MadeToken(BaseModel):
-    """A token, shown this one time."""
-
-    token: str
-    id: str
-    user: str
-    administrator: bool
-    ends_ms: int
-
-
-class TokenStatus(BaseModel):
-    """A token that counts; `kind` is bearer or delegation."""
-
-    id: str
-    kind: str
-    user: str
-    administrator: bool
-    ends_ms: int
-
-
-class ClientStatus(BaseModel):
-    """An OAuth2 client, without its secret."""
-
-    id: str
-    user: str
-    token_seconds: float
-    made_ms: int
-
-
-class MadeClient(ClientStatus):
-    """A client and its secret, shown this one time."""
-
-    secret: str
-
-
-class KeyStatus(BaseModel):
-    """A key; `ends_ms` is None for the one that signs."""
-
-    id: str
-    made_ms: int
-    ends_ms: int | None
-
-
-class TokenList(BaseModel):
-    """All tokens that were made by hand and all delegation tokens, what is revoked, and the keys."""
-
-    tokens: list[TokenStatus]
-    revoked: list[str]
-    keys: list[KeyStatus]
 
 
 def token_routes(tokens: Tokens, clients: OAuthClients, for_administrators: Any) -> APIRouter:
@@ -123,7 +81,7 @@ def token_routes(tokens: Tokens, clients: OAuthClients, for_administrators: Any)
     @router.post("/clients")
     async def create_client(body: ClientBody) -> MadeClient:
         made = await clients.create(body.user, body.token_seconds)
-        return MadeClient(secret=made.secret, **_client(made.client).model_dump())
+        return MadeClient(secret=made.secret, **asdict(_client(made.client)))
 
     @router.get("/clients")
     async def list_clients() -> list[ClientStatus]:
