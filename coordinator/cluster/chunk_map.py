@@ -10,7 +10,7 @@ Replicas on a datanode that is *leaving* can be read and copied, and count for n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterator, Sequence
 from itertools import islice
 
 import msgspec
@@ -22,13 +22,14 @@ from peacefs.protocol.messages import Replica
 
 from .hearsay import Hearsay
 from .repair_queue import Urgency
-from .replica_states import ReplicaEvent, ReplicaState, follow
+from .replica_states import TRANSITIONS, ReplicaEvent, ReplicaState
 from .unreferenced_chunks import Unclaimed
 
 _MISSING = object()
 # They are looked up for every replica that is reported.
 _ABSENT, _UNCONFIRMED, _LIVE = ReplicaState.ABSENT, ReplicaState.UNCONFIRMED, ReplicaState.LIVE
 _CORRUPT, _LOST, _AWAITED = ReplicaState.CORRUPT, ReplicaState.LOST, ReplicaState.AWAITED
+_ATTESTED, _REFERENCED = ReplicaEvent.ATTESTED, ReplicaEvent.REFERENCED
 _REPORTED, _REPORTED_NEWER = ReplicaEvent.REPORTED, ReplicaEvent.REPORTED_NEWER
 _REPORTED_UNREFERENCED = ReplicaEvent.REPORTED_UNREFERENCED
 
@@ -171,7 +172,7 @@ class ChunkMap:
     # -- what the namespace says -------------------------------------------------------------------
 
     def know(
-        self, record: ChunkRecord, holders: Iterable[NodeId] = (), now_s: float = 0.0
+        self, record: ChunkRecord, holders: Sequence[NodeId] = (), now_s: float = 0.0
     ) -> list[tuple[NodeId, ReplicaEvent]]:
         """A chunk exists, or its wanted replication changed; `holders` gave receipts for it.
 
@@ -182,21 +183,26 @@ class ChunkMap:
             state = ChunkState(record.chunk, record.version, record.length, record.replication)
             self._chunks[record.chunk] = state
         state.replication = record.replication
-        claimed, happened = self.unclaimed.claim(record.chunk), []
-        for node in holders:
-            said_before = claimed.pop(node, None) is not None
-            happened.append((node, ReplicaEvent.REFERENCED if said_before else ReplicaEvent.ATTESTED))
-        for node, replica in claimed.items():
-            fits = (replica.version, replica.length) == (state.version, state.length)
-            happened.append((node, ReplicaEvent.REFERENCED if fits else ReplicaEvent.MISMATCHED))
+        claimed = self.unclaimed.claim(record.chunk)
+        happened = [(node, _REFERENCED if node in claimed else _ATTESTED) for node in holders]
+        if claimed:
+            happened += self._claimed_by_others(state, claimed, holders)
         for node, event in happened:
-            if event is ReplicaEvent.REFERENCED:
-                self._add(state, node)
-                self.unconfirmed.confirm(node, record.chunk)
-            elif event is ReplicaEvent.ATTESTED:
+            if event is _ATTESTED:
                 self._attest(now_s, state, node)
+            elif event is _REFERENCED:
+                self._add(state, node)
         self._sort_in(record.chunk, state)
         return happened
+
+    @staticmethod
+    def _claimed_by_others(
+        state: ChunkState, claimed: dict[NodeId, Replica], holders: Container[NodeId]
+    ) -> Iterator[tuple[NodeId, ReplicaEvent]]:
+        for node, replica in claimed.items():
+            if node not in holders:
+                fits = (replica.version, replica.length) == (state.version, state.length)
+                yield node, _REFERENCED if fits else ReplicaEvent.MISMATCHED
 
     def forget(self, chunk: ChunkId) -> list[NodeId]:
         """A chunk is gone from the namespace; who still holds something of it."""
@@ -289,6 +295,7 @@ class ChunkMap:
                     chunk = chunks.pop()
                     state = self._chunks[chunk]
                     self._take_out(chunk, state, node)
+                    self.unconfirmed.confirm(node, chunk)
                     if due is self._to_await:
                         self._await(state, node)
                     self._sort_in(chunk, state)
@@ -316,17 +323,20 @@ class ChunkMap:
 
     def _apply(self, state: ChunkState, node: NodeId, event: ReplicaEvent) -> None:
         """Have the table decide what becomes of a replica, and list it there."""
-        before, chunk = self.replica_state(state, node), state.chunk
-        after = follow(before, event)
+        before = self.replica_state(state, node)
+        after = TRANSITIONS[before].get(event)
+        assert after is not None, f"{event.name} of a replica that is {before.name}"
         if after is before:
             return
-        self.unconfirmed.confirm(node, chunk)
-        if before is _UNCONFIRMED and after is _LIVE:
-            return
-        if before is _CORRUPT:
-            state.corrupt = _without(state.corrupt, node)
-        elif before is not _ABSENT:
-            self._take_out(chunk, state, node)
+        chunk = state.chunk
+        if before is not _ABSENT:
+            self.unconfirmed.confirm(node, chunk)
+            if before is _UNCONFIRMED and after is _LIVE:
+                return
+            if before is _CORRUPT:
+                state.corrupt = _without(state.corrupt, node)
+            else:
+                self._take_out(chunk, state, node)
         if after is _LIVE:
             self._add(state, node)
         elif after is _CORRUPT:
@@ -336,7 +346,7 @@ class ChunkMap:
         self._sort_in(chunk, state)
 
     def _attest(self, now_s: float, state: ChunkState, node: NodeId) -> None:
-        if follow(self.replica_state(state, node), ReplicaEvent.ATTESTED) is _UNCONFIRMED:
+        if TRANSITIONS[self.replica_state(state, node)].get(_ATTESTED) is _UNCONFIRMED:
             self._add(state, node)
             self.unconfirmed.tell(now_s, node, state.chunk)
 

@@ -53,7 +53,7 @@ from .transient_chunks import TransientChunks
 
 #: Hears that something has happened to a replica: now, what, of which chunk, on which datanode.
 Note = Callable[[float, ReplicaEvent, ChunkId, NodeId], None]
-_REPORTED_UNREFERENCED = ReplicaEvent.REPORTED_UNREFERENCED
+_REPORTED_UNREFERENCED, _MISMATCHED = ReplicaEvent.REPORTED_UNREFERENCED, ReplicaEvent.MISMATCHED
 
 
 @dataclass(slots=True)
@@ -86,6 +86,7 @@ class Cluster:
         hears what happens to replicas.
         """
         self.history = history or ReplicaHistory()
+        self._note = self.history.note
         self._readiness = Readiness(now_s)
         self._streams = Streams()
         self._placed = PlacedLately()
@@ -242,7 +243,7 @@ class Cluster:
             if event is _REPORTED_UNREFERENCED and replica.chunk in self.abandonment:
                 self.chunks.drop(node_id, replica.chunk)
                 note(now_s, ReplicaEvent.ABANDONED, replica.chunk, node_id)
-            elif event is not ReplicaEvent.MISMATCHED:
+            elif event is not _MISMATCHED:
                 self.balancer.reported(node_id, replica)
                 continue
             doomed.setdefault(node_id, []).append(replica)
@@ -266,9 +267,6 @@ class Cluster:
                 self.chunks.drop(node_id, chunk, ReplicaEvent.OVERDUE)
                 self._note(now_s, ReplicaEvent.OVERDUE, chunk, node_id)
             unconfirmed.confirm(node_id, chunk)
-
-    def _note(self, now_s: float, event: ReplicaEvent, chunk: ChunkId, node: NodeId) -> None:
-        self.history.note(now_s, event, chunk, node)
 
     def _lose(self, now_s: float, node_id: NodeId) -> int:
         """Nothing that a datanode held counts any more. Return how many replicas are lost by that."""

@@ -28,6 +28,9 @@ _USUAL: Final = frozenset(
 )
 
 
+_Noted = tuple[float, ReplicaEvent, ChunkId, NodeId]
+
+
 class Happened(NamedTuple):
     """An event, by the coordinator's monotonic clock."""
 
@@ -41,13 +44,14 @@ class ReplicaHistory:
     """The events of a while, those of all chunks in the order in which they happened."""
 
     def __init__(self) -> None:
-        self._usual: deque[Happened] = deque(maxlen=replica_events_kept_max)
-        self._unusual: deque[Happened] = deque(maxlen=replica_events_kept_max)
+        # Plain tuples: to make one with names takes as long as all else that an event costs.
+        self._usual: deque[_Noted] = deque(maxlen=replica_events_kept_max)
+        self._unusual: deque[_Noted] = deque(maxlen=replica_events_kept_max)
         self._of_datanodes: deque[Happened] = deque(maxlen=datanode_events_kept_max)
 
     def note(self, now_s: float, event: ReplicaEvent, chunk: ChunkId, node: NodeId) -> None:
         """Something happened to a replica, and everything that follows from it is done."""
-        (self._usual if event in _USUAL else self._unusual).append(Happened(now_s, event, chunk, node))
+        (self._usual if event in _USUAL else self._unusual).append((now_s, event, chunk, node))
 
     def note_listed(self, now_s: float, event: ReplicaEvent, chunk: ChunkId, node: NodeId) -> None:
         """A datanode named a replica in its full report."""
@@ -58,7 +62,7 @@ class ReplicaHistory:
 
     def story(self, chunk: ChunkId) -> list[Happened]:
         """Return the last events of a chunk's replicas, the earliest first."""
-        found = [each for events in (self._usual, self._unusual) for each in events if each.chunk == chunk]
+        found = [Happened(*each) for events in (self._usual, self._unusual) for each in events if each[2] == chunk]
         found.sort(key=lambda each: each.at_s)
         return found[-replica_events_shown_max:]
 

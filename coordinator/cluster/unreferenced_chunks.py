@@ -95,6 +95,8 @@ class Unclaimed:
 
     def claim(self, chunk: ChunkId) -> dict[NodeId, Replica]:
         """The namespace knows the chunk now: who holds what of it."""
+        if chunk not in self._replicas:
+            return {}
         claimed = self.of_chunk(chunk)
         for node in list(self._replicas.get(chunk, ())):
             self.drop(node, chunk)
