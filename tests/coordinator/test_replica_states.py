@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from support.play import Play, record
 
 from peacefs.coordinator.cluster.replica_states import TRANSITIONS, ReplicaEvent, ReplicaState, follow
+from peacefs.protocol.messages import Replica
 
 #: The states in the order of the columns below, by their first letters.
 _COLUMNS = ("ABSENT", "UNREFERENCED", "UNCONFIRMED", "LIVE", "CORRUPT", "LOST", "AWAITED", "FREED", "DELETING")
@@ -93,3 +95,19 @@ def test_replica_is_deleted_for_a_reason_alone() -> None:
         "NODE_AWAY",
         "EXCESS",
     }
+
+
+def test_replica_that_changes_without_an_event_is_noticed_by_the_watch_of_the_simulations(play: Play) -> None:
+    held = Replica(7, 1, 1000)
+    play.join("dn-1", holding=(held,))
+    play.cluster.load([record(7, replication=1, hint=("dn-1",))])
+    play.replicas.compare()
+    play.cluster.chunks.drop("dn-1", 7)
+    with pytest.raises(AssertionError, match="a replica that was LIVE is ABSENT without an event"):
+        play.replicas.compare()
+
+
+def test_replica_whose_lists_disagree_with_the_table_is_noticed_by_the_watch(play: Play) -> None:
+    play.join("dn-1", holding=(Replica(7, 1, 1000),))
+    with pytest.raises(AssertionError, match="makes ABSENT of UNREFERENCED, and the lists say UNREF"):
+        play.replicas.note(play.now_s, ReplicaEvent.REMOVED, 7, "dn-1")
