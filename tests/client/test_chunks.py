@@ -36,17 +36,17 @@ def chunk_of(cluster: LocalCluster, path: str) -> str:
 
 
 def test_chunk_of_a_file_is_explained_with_its_path_and_its_replicas(
-    shared_cluster: LocalCluster, superuser: PeaceFileSystem, wait_until: WaitUntil
+    shared_cluster: LocalCluster, superuser: PeaceFileSystem, home: str, wait_until: WaitUntil
 ) -> None:
-    superuser.write("/explained/file", b"data")
-    chunk = chunk_of(shared_cluster, "/explained/file")
+    superuser.write(f"{home}/file", b"data")
+    chunk = chunk_of(shared_cluster, f"{home}/file")
 
     def told() -> ChunkExplanation:
         return superuser.explain_chunk(chunk)
 
     wait_until(lambda: {replica.state for replica in told().replicas} == {"live"}, "every datanode confirmed it")
     explained = told()
-    assert explained.chunk == chunk and explained.files == ["/explained/file"] and explained.length == 4
+    assert explained.chunk == chunk and explained.files == [f"{home}/file"] and explained.length == 4
     assert len(explained.replicas) == len(shared_cluster.datanodes) == 3
     assert {replica.node for replica in explained.replicas} == {each.node for each in shared_cluster.datanodes}
     # A datanode's heartbeat comes before the completion of the file or after it.
@@ -58,17 +58,17 @@ def test_chunk_of_a_file_is_explained_with_its_path_and_its_replicas(
     assert shown.exit_code == 0
     lines = shown.stdout.splitlines()
     assert lines[0].startswith(f"chunk {chunk}: referenced, version ")
-    assert lines[1:3] == ["files:", "  /explained/file"] and "pending: none" in lines
+    assert lines[1:3] == ["files:", f"  {home}/file"] and "pending: none" in lines
     (as_json,) = explain(shared_cluster, "--json", chunk).stdout.splitlines()
-    assert json.loads(as_json)["files"] == ["/explained/file"]
+    assert json.loads(as_json)["files"] == [f"{home}/file"]
 
 
 def test_chunk_of_a_deleted_file_is_explained_as_freed(
-    shared_cluster: LocalCluster, superuser: PeaceFileSystem
+    shared_cluster: LocalCluster, superuser: PeaceFileSystem, home: str
 ) -> None:
-    superuser.write("/explained/gone", b"data")
-    chunk = chunk_of(shared_cluster, "/explained/gone")
-    superuser.delete("/explained/gone")
+    superuser.write(f"{home}/gone", b"data")
+    chunk = chunk_of(shared_cluster, f"{home}/gone")
+    superuser.delete(f"{home}/gone")
     explained = superuser.explain_chunk(chunk)
     assert explained.standing in ("freed", "unreferenced") and explained.files == []
 

@@ -5,7 +5,6 @@ Each is atomic, however large the tree is, and copies names alone.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Annotated
 
 from fastapi import APIRouter, Request
@@ -68,7 +67,7 @@ def tree_routes(files: Files) -> APIRouter:
             preserve=body.preserve,
             request_id=body.request_id,
         )
-        return CopiedTree(**dataclasses.asdict(copied))
+        return CopiedTree(copied.directories, copied.files, copied.length, copied.space_consumed)
 
     @router.post("/snapshots/restore")
     async def restore(body: RestoreBody, request: Request) -> dict[str, str]:
