@@ -82,7 +82,7 @@ class CoordinatorCore:
                 ...
                 case Tick():
                     commands = core.tick(now_s)
-                case Tick() if core.has_more:
+                case Idle() if core.has_more:
                     commands = core.turn(now_s)
             for command in commands:
                 perform[type(command)](command)

@@ -78,14 +78,6 @@ async def _sleep(seconds: float) -> None:
     await _Sleep(seconds)
 
 
-async def _go_on(name: str, task: Coroutine[Any, Any, None]) -> None:
-    """Where a background task fails, the service stops: here the test."""
-    try:
-        await task
-    except (PeacefsError, OSError) as fault:
-        raise AssertionError(f"the background task {name} failed") from fault
-
-
 def _fatal(fault: MetadataFault) -> NoReturn:
     raise AssertionError(f"SQLite in memory failed: {fault}")
 
@@ -167,8 +159,9 @@ class SimulatedCoordinator:
         )
         world.coordinator = self.answer
         for name, task in self.parts.background.all():
-            world.spawn(self.node, name, _go_on(name, task))
-        world.spawn(self.node, "comparing replicas", self._keep_comparing())
+            # Where a background task fails, the service stops.
+            world.spawn(self.node, name, task, is_vital=True)
+        world.spawn(self.node, "comparing replicas", self._keep_comparing(), is_vital=True)
 
     @property
     def cluster(self) -> Cluster:

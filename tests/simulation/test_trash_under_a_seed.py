@@ -127,5 +127,6 @@ def test_what_is_thrown_away_stays_for_its_time_and_then_goes_with_its_data(seed
     assert cluster.coordinator.metadata.reader().chunks(0, 10) == []
     world.run(lambda: False, limit_s=DOUBT_S)
     check_everything(cluster, [])
-    assert any(thrower.expired for thrower in throwers) and saboteur.crashes >= 3
+    # A coordinator that restarts looks at the trash a minute later: whether it comes to that meanwhile is chance.
+    assert all(thrower.looked >= _FILES for thrower in throwers) and saboteur.crashes >= 3
     print(f"{[(thrower.looked, thrower.expired) for thrower in throwers]}, {saboteur.crashes} crashes")

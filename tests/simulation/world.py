@@ -125,6 +125,8 @@ class Task:
     done: bool = False
     result: Any = None
     error: BaseException | None = None
+    #: Whether all ends with it when it fails.
+    is_vital: bool = False
     #: Rises at every resumption, so that a timer of an earlier effect finds itself out of date.
     turn: int = 0
 
@@ -178,8 +180,8 @@ class World:
         node = self.nodes[name] = Node(name, SimulatedDisk(Random(self.random.random())))
         return node
 
-    def spawn(self, node: Node, name: str, steps: Steps) -> Task:
-        task = Task(node, name, steps, node.generation)
+    def spawn(self, node: Node, name: str, steps: Steps, *, is_vital: bool = False) -> Task:
+        task = Task(node, name, steps, node.generation, is_vital=is_vital)
         self._at(self.now_s, lambda: self._resume(task, None, None, task.turn))
         return task
 
@@ -251,6 +253,8 @@ class World:
             task.done, task.result = True, stop.value
             return
         except (PeacefsError, OSError) as fault:
+            if task.is_vital:
+                raise AssertionError(f"{task.name} failed") from fault
             task.done, task.error = True, fault
             return
         self.effects_performed += 1
