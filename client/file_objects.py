@@ -12,12 +12,17 @@ import io
 from typing import TYPE_CHECKING
 
 from peacefs.protocol.ids import NodeId
-from peacefs.protocol.limits import checksum_block_bytes, chunk_bytes_max, loans_kept_max, packet_bytes
+from peacefs.protocol.limits import (
+    checksum_block_bytes,
+    chunk_bytes_max,
+    packet_bytes,
+    shared_descriptors_kept_max,
+)
 from peacefs.protocol.messages import Opened
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
 
+from .transfer.descriptors import SharedDescriptors
 from .transfer.file_reader import FileReader, read_rest
-from .transfer.loans import Loans
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -31,7 +36,7 @@ from peacefs.protocol.messages import Created, Leased
 
 from .transfer.byte_stream import ByteStream
 from .transfer.file_flusher import FileFlusher
-from .transfer.write_grants import GrantDesk
+from .transfer.write_grants import GrantClient
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -51,7 +56,7 @@ class _RangeReader(io.RawIOBase):
         self._range_bytes = packet_bytes
         self._reader: FileReader | None = None
         self._piece: memoryview = memoryview(b"")
-        self._loans = Loans(loans_kept_max)
+        self._descriptors = SharedDescriptors(shared_descriptors_kept_max)
         self._avoided: set[NodeId] = set()
         self.length = opened.layout.length
 
@@ -104,7 +109,12 @@ class _RangeReader(io.RawIOBase):
             if self._reader is None:
                 token, layout = self._opened.token, self._opened.layout
                 self._reader = FileReader(
-                    token, layout, self._position, self._range_bytes, loans=self._loans, avoided=self._avoided
+                    token,
+                    layout,
+                    self._position,
+                    self._range_bytes,
+                    descriptors=self._descriptors,
+                    avoided=self._avoided,
                 )
                 self._range_bytes = min(self._range_bytes * 2, chunk_bytes_max)
             piece = self._driver.run(self._reader.next_piece(into))
@@ -123,12 +133,12 @@ class _RangeReader(io.RawIOBase):
     def close(self) -> None:
         if not self.closed:
             self._leave_range()
-            self._driver.run(self._loans.close())
+            self._driver.run(self._descriptors.close())
         super().close()
 
     def read_at(self, offset: int, length: int) -> bytes:
         opened = self._opened
-        reader = FileReader(opened.token, opened.layout, offset, length, loans=self._loans)
+        reader = FileReader(opened.token, opened.layout, offset, length, descriptors=self._descriptors)
         data = self._driver.run(read_rest(reader))
         # When several threads renew at once, one renewal is remembered and the others are made again.
         self._opened = reader.opened
@@ -170,7 +180,7 @@ class FileSink(io.BufferedIOBase):
         created: Created,
         block_bytes: int,
         holder: str,
-        desk: GrantDesk,
+        grant_client: GrantClient,
         *,
         extended_from: int | None = None,
     ) -> None:
@@ -178,7 +188,7 @@ class FileSink(io.BufferedIOBase):
         has_lease = extended_from is not None
         self._driver = driver
         self._flusher = FileFlusher(
-            created.token, created.allocated, block_bytes, holder, desk, has_lease=has_lease
+            created.token, created.allocated, block_bytes, holder, grant_client, has_lease=has_lease
         )
         self._gathered = bytearray()
         self._position = self._flushed_position = extended_from or 0
@@ -335,6 +345,6 @@ class FileSink(io.BufferedIOBase):
 class AppendingSink(FileSink):
     """A file that is being extended: its writer has the lease from the start. `tell` counts from its beginning."""
 
-    def __init__(self, driver: ThreadDriver, leased: Leased, holder: str, desk: GrantDesk) -> None:
+    def __init__(self, driver: ThreadDriver, leased: Leased, holder: str, grant_client: GrantClient) -> None:
         created = Created(leased.token, leased.allocated)
-        super().__init__(driver, created, leased.block_bytes, holder, desk, extended_from=leased.length)
+        super().__init__(driver, created, leased.block_bytes, holder, grant_client, extended_from=leased.length)

@@ -24,21 +24,21 @@ from peacefs.protocol.messages import Trust
 from peacefs.protocol.tokens import Signer
 from peacefs.topology.model import Topology
 
-from .background.epoch_floor import EpochDesk
+from .background.epoch_floor import EpochService
 from .background.tasks import CoordinatorTasks
 from .cluster.replica_history import ReplicaHistory
 from .core import CoordinatorCore
 from .metadata.epochs import begin_epoch
 from .metadata.store import Metadata, MetadataFault, Reader
 from .namespace.permissions import Callers
-from .operations.context import Commit, Workplace
+from .operations.context import Commit, OperationContext
 from .operations.files import Files
 from .operations.waiters import Wait, wait_on_loop
-from .rpc.audited_calls import AuditedCalls
+from .rpc.audited_calls import AuditedRpc
 from .rpc.datanode_links import DatanodeLinks
 from .rpc.datanode_service import DatanodeService
 from .scheduling.policies import POLICY_DEFAULT
-from .supervision.service import Supervising
+from .supervision.service import SupervisionService
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,7 @@ class Surroundings:
     wait: Wait = wait_on_loop
     #: Entered while the chunks are being loaded.
     loading: Callable[[], AbstractContextManager[None]] = nullcontext
-    audited: AuditedCalls | None = None
+    audited: AuditedRpc | None = None
     #: The keys by which gateways verify their callers: the same object until it changes.
     trust: Callable[[], Trust] = Trust
     #: Makes a token of a user for so many seconds; without it names are believed.
@@ -112,8 +112,8 @@ class Assembly:
             policy=settings.policy,
             streams_per_node=settings.streams_per_node,
         )
-        self.epochs = EpochDesk(self.core, around.metadata, around.reader, around.commit, around.on_fault)
-        self.workplace = Workplace(
+        self.epochs = EpochService(self.core, around.metadata, around.reader, around.commit, around.on_fault)
+        self.context = OperationContext(
             around.reader,
             self.epochs.commit,
             self.core,
@@ -127,10 +127,10 @@ class Assembly:
             read_token_lifetime_s=settings.read_token_lifetime_s,
             on_waited=around.on_waited,
         )
-        self.files = Files(self.workplace, settings.trash_minutes, copied_per_commit=settings.copied_per_commit)
-        self.supervising = Supervising(self.workplace, self.files.fencing, around.address, around.token_of)
+        self.files = Files(self.context, settings.trash_minutes, copied_per_commit=settings.copied_per_commit)
+        self.supervising = SupervisionService(self.context, self.files.fencing, around.address, around.token_of)
         self.datanodes = DatanodeService(
-            self.workplace,
+            self.context,
             around.links,
             self.files,
             self.supervising,
@@ -141,7 +141,7 @@ class Assembly:
             audited=around.audited,
         )
         self.background = CoordinatorTasks(
-            self.workplace,
+            self.context,
             self.files,
             self.supervising,
             self.epochs,

@@ -32,18 +32,18 @@ from peacefs.topology.model import Topology
 
 from .cluster.commands import Order
 from .cluster.core import Cluster, Ticked
-from .cluster.deferred_deletes import Superseded
+from .cluster.deferred_deletes import DeferredDeletes
 from .cluster.membership import State, Transition
 from .cluster.possession import Question
-from .cluster.repair import Copy
+from .cluster.repair import ReplicaCopy
 from .cluster.replica_history import ReplicaHistory
 from .cluster.slow_peers import Slowness
 from .metadata.epochs import Epochs
 from .metadata.model import ChunkRecord
 from .scheduling.policies import POLICY_DEFAULT
-from .scheduling.read_scheduler import ReadWish, RecoveryReads
+from .scheduling.read_scheduler import ReadRequest, RecoveryReads
 from .scheduling.scheduler import Scheduling
-from .scheduling.write_sets import Ask, Effect, Push, Refuse, Wish
+from .scheduling.write_sets import Ask, Effect, Push, Refuse, WriteSetRequest
 from .supervision.core import Supervision
 
 
@@ -63,7 +63,7 @@ class BecameReady:
 
 #: Send a message; ask a datanode and give its answer to `proven`; start a copy and give its outcome to
 #: `copy_answered`; tell a writer of its grant or refusal, a reader of its permits; the rest is news for the log.
-Command = Order | Question | Copy | Push | Refuse | Served | Transition | Slowness | BecameReady
+Command = Order | Question | ReplicaCopy | Push | Refuse | Served | Transition | Slowness | BecameReady
 
 
 class CoordinatorCore:
@@ -91,11 +91,11 @@ class CoordinatorCore:
 
     1. Call it from one thread, with a `now_s` that never goes back.
     2. Perform the commands of an event in their order, before the next event. A message may be lost.
-    3. Answer each `Question` once, by `proven`, and each `Copy` once, by `copy_answered`; with a failure when the
-       connection breaks, the datanode is not connected, or no answer comes.
+    3. Answer each `Question` once, by `proven`, and each `ReplicaCopy` once, by `copy_answered`; with a failure
+       when the connection breaks, the datanode is not connected, or no answer comes.
     4. Load all chunks of the metadata, and call `loaded`, before the first `register`.
     5. Before a datanode is told the epoch, give what it has seen to `epochs.shown`, make the answer durable and
-       call `epochs.floor_held`. Register it only then, and take its reports and heartbeats from the connection
+       call `epochs.gc_floor_held`. Register it only then, and take its reports and heartbeats from the connection
        that registered last.
     6. Call `published`, `freed` and `replaced` when the commit that they tell of is durable; commit the records
        that `supervision` returns, in their order, before an agent is told of them; commit what `epochs.advance`
@@ -138,7 +138,7 @@ class CoordinatorCore:
         )
         self.reads = RecoveryReads(self.scheduling.has_room)
         self.supervision = Supervision(now_s)
-        self._replaced = Superseded()
+        self._replaced = DeferredDeletes()
         #: The network as the scheduling policy has it: its description, and the datanodes.
         self._seen: object = None
         self._was_ready = False
@@ -202,7 +202,7 @@ class CoordinatorCore:
         found = {each.chunk: each for each in answer.found}
         return self._settle(now_s, self.scheduling.answered(now_s, node, answer.asked, found))
 
-    def copy_answered(self, now_s: float, copy: Copy, *, copied: bool) -> list[Command]:
+    def copy_answered(self, now_s: float, copy: ReplicaCopy, *, copied: bool) -> list[Command]:
         """The source of a copy answered, or cannot: the slot is free again."""
         commands = self._settle(now_s, self.scheduling.copy_ended(now_s, copy.chunk))
         self.cluster.answered(copy, copied=copied)
@@ -218,17 +218,17 @@ class CoordinatorCore:
         """The word of a writer that these will be part of no file."""
         return [*self.cluster.given_up(chunks, writer)]
 
-    def state_writes(self, now_s: float, wish: Wish) -> list[Command]:
+    def state_writes(self, now_s: float, request: WriteSetRequest) -> list[Command]:
         """A writer states what it has to write. Call `see_datanodes` before.
 
         Its own grants and refusal are marked as the reply, and are not to be pushed. Raises BadRequest,
         NoDatanodes, Overloaded.
         """
-        return self._settle(now_s, self.scheduling.state(now_s, wish), asking=wish.name)
+        return self._settle(now_s, self.scheduling.state(now_s, request), asking=request.name)
 
-    def state_reads(self, now_s: float, wish: ReadWish) -> list[Command]:
+    def state_reads(self, now_s: float, request: ReadRequest) -> list[Command]:
         """A reader states what it reads and wants to read. Raises BadRequest, Overloaded."""
-        return [Served(name) for name in self.reads.state(now_s, wish)]
+        return [Served(name) for name in self.reads.state(now_s, request)]
 
     # -- operators -----------------------------------------------------------------------------------
 
@@ -299,7 +299,7 @@ class CoordinatorCore:
             match effect:
                 case Push(grant=grant):
                     self.cluster.granted(now_s, grant.chunk, grant.nodes, write_token_lifetime_s)
-                    self.cluster.abandonment.hand(grant.chunk, effect.owner)
+                    self.cluster.assignments.hand(grant.chunk, effect.owner)
                     commands.append(replace(effect, is_reply=True) if grant.write_set == asking else effect)
                 case Refuse():
                     commands.append(replace(effect, is_reply=True) if effect.write_set == asking else effect)

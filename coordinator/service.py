@@ -89,12 +89,12 @@ from .metrics import (
     watch_supervision,
 )
 from .namespace.permissions import Callers
-from .rpc.audited_calls import AuditedCalls
+from .rpc.audited_calls import AuditedRpc
 from .rpc.client_session import ClientLinks
 from .rpc.datanode_links import DatanodeLinks
 from .rpc.server import NodeServer, RunningCalls
 from .scheduling.policies import POLICY_DEFAULT
-from .side_process.checkpoint_inspector import CheckpointLooks
+from .side_process.checkpoint_inspector import CheckpointInspector
 
 log = logging.getLogger("peacefs.coordinator")
 T = TypeVar("T")
@@ -224,7 +224,7 @@ class Coordinator:
         self._metadata = metadata
         self._signer = signer
         self._audit = None if options.audit_log is None else AuditLog(options.audit_log)
-        audited = None if self._audit is None else AuditedCalls(self._audit, signer)
+        audited = None if self._audit is None else AuditedRpc(self._audit, signer)
         self._commits = GroupCommit(
             metadata,
             self._stop_at_once,
@@ -358,7 +358,7 @@ class Coordinator:
             self._metadata.cluster_id,
             epoch=self._parts.epochs.epoch,
             address=lambda: self._address,
-            floor_held=self._reader.floor_held,
+            gc_floor_held=self._reader.gc_floor_held,
             lacks_commits=self._reader.lacks_commits,
             metadata_room=partial(ENGINE.room_bytes, options.directory),
         )
@@ -371,7 +371,7 @@ class Coordinator:
         add_credential_routes(rest, self._parts.files.credentials, self._links.hang_up, for_superusers)
         add_checkpoint_routes(rest, self._parts.files.fencing, self._parts.files.reporting)
         here = self._own_address(http_port)
-        looks = CheckpointLooks(
+        inspector = CheckpointInspector(
             options.look_at_checkpoints,
             here,
             self._parts.files.fencing,
@@ -379,7 +379,7 @@ class Coordinator:
             token_of=self._look_token,
             ca_file=None if self._tls is None else self._tls.files.ca,
         )
-        add_checkpoint_look_routes(rest, looks)
+        add_checkpoint_look_routes(rest, inspector)
         add_query_routes(rest, self._parts.supervising)
         names = OwnNames(options.host, self._advertised, options.allowed_hosts)
         app: App = BrowserGuard(self._authenticated(rest, for_superusers), names)
@@ -392,9 +392,9 @@ class Coordinator:
             self._parts.core.cluster,
             partial(ENGINE.size_bytes, options.directory),
             partial(ENGINE.room_bytes, options.directory),
-            self._reader.floor_held,
+            self._reader.gc_floor_held,
             self._reader.lacks_commits,
-            lambda: self._parts.workplace.held,
+            lambda: self._parts.context.held,
         )
         watch_schedule(self._parts.files.schedule, self._parts.files.recovery)
         watch_supervision(self._parts.core.supervision)

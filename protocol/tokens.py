@@ -138,7 +138,7 @@ class ChunkWrite(Token, frozen=True):
         return [hop.node for hop in self.pipeline]
 
 
-class FirstChunk(Token, frozen=True):
+class OneTimeChunk(Token, frozen=True, tag="FirstChunk"):
     """Leave for one process of a datanode to write one version of one chunk, once.
 
     It is in the URL of a CREATE, which whoever has it may send again. No data server takes it; the gateway of that
@@ -158,9 +158,9 @@ class ChunkRead(Token, frozen=True):
     inode: int = 0
 
 
-AnyToken = FileWrite | FileAppend | FileLease | FileRead | ChunkWrite | FirstChunk | ChunkRead
+AnyToken = FileWrite | FileAppend | FileLease | FileRead | ChunkWrite | OneTimeChunk | ChunkRead
 _decoder: msgspec.msgpack.Decoder[AnyToken] = msgspec.msgpack.Decoder(AnyToken)
-T = TypeVar("T", FileWrite, FileAppend, FileLease, FileRead, ChunkWrite, FirstChunk, ChunkRead)
+T = TypeVar("T", FileWrite, FileAppend, FileLease, FileRead, ChunkWrite, OneTimeChunk, ChunkRead)
 
 
 def _of_kind(token: AnyToken, kind: type[T]) -> T:
@@ -200,7 +200,7 @@ class _Mac:
         return outer.digest()[:_MAC_BYTES]
 
 
-class HelloSecret:
+class HandshakeSecret:
     """One secret as the handshake uses it. Its name tells nothing of it but that two have the same."""
 
     def __init__(self, secret: bytes) -> None:
@@ -227,11 +227,11 @@ class Signer:
         secrets = (secret, *others)
         self._token_macs = [_Mac(_derive(each, b"token")) for each in secrets]
         self._receipt_macs = [_Mac(_derive(each, b"receipt")) for each in secrets]
-        self.hello_secrets = [HelloSecret(each) for each in secrets]
+        self.handshake_secrets = [HandshakeSecret(each) for each in secrets]
 
-    def hello_secret(self, names: Collection[bytes]) -> HelloSecret | None:
+    def handshake_secret(self, names: Collection[bytes]) -> HandshakeSecret | None:
         """The first of the secrets that bears one of these names."""
-        return next((secret for secret in self.hello_secrets if secret.name in names), None)
+        return next((secret for secret in self.handshake_secrets if secret.name in names), None)
 
     def sign(self, token: Token) -> str:
         body = msgspec.msgpack.encode(token)

@@ -12,12 +12,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from peacefs.protocol.limits import placed_ahead_kept_s, placed_ahead_max
+from peacefs.protocol.limits import preallocated_chunk_kept_s, preallocated_chunks_max
 from peacefs.protocol.messages import Allocated
 from peacefs.protocol.request_ids import new_request_id
 
 
-class PlacedAhead(NamedTuple):
+class PreallocatedChunk(NamedTuple):
     """A chunk, and the id of the one wish that it may be published under."""
 
     request_id: str
@@ -25,27 +25,27 @@ class PlacedAhead(NamedTuple):
     since_s: float
 
 
-class ChunkStock:
+class PreallocatedChunks:
     """By replication, as it is asked for. Thread-safe; `now_s` is monotonic."""
 
     def __init__(self, new_id: Callable[[], str] = new_request_id) -> None:
         self._new_id = new_id
         self._lock = threading.Lock()
         #: The latest last.
-        self._placed: dict[int, deque[PlacedAhead]] = {}
+        self._placed: dict[int, deque[PreallocatedChunk]] = {}
         self._written_s: dict[int, float] = {}
 
-    def take(self, now_s: float, replication: int) -> PlacedAhead | None:
+    def take(self, now_s: float, replication: int) -> PreallocatedChunk | None:
         """The latest, for its one use."""
         with self._lock:
             placed = self._placed.get(replication)
             while placed:
-                if now_s - placed[0].since_s < placed_ahead_kept_s:
+                if now_s - placed[0].since_s < preallocated_chunk_kept_s:
                     return placed.pop()
                 placed.popleft()
         return None
 
-    def next_wish(self, now_s: float, replication: int) -> str:
+    def next_request_id(self, now_s: float, replication: int) -> str:
         """For whoever writes a file: the id of one to come, to have a chunk placed for.
 
         Empty where the file before was written too long ago for another to be expected in time.
@@ -53,7 +53,7 @@ class ChunkStock:
         with self._lock:
             before_s = self._written_s.get(replication)
             self._written_s[replication] = now_s
-        if before_s is None or now_s - before_s >= placed_ahead_kept_s:
+        if before_s is None or now_s - before_s >= preallocated_chunk_kept_s:
             return ""
         return self._new_id()
 
@@ -62,8 +62,8 @@ class ChunkStock:
         if allocated is None:
             return
         with self._lock:
-            placed = self._placed.setdefault(replication, deque(maxlen=placed_ahead_max))
-            placed.append(PlacedAhead(request_id, allocated, now_s))
+            placed = self._placed.setdefault(replication, deque(maxlen=preallocated_chunks_max))
+            placed.append(PreallocatedChunk(request_id, allocated, now_s))
 
     def clear(self) -> None:
         """A pipeline broke: what was placed with it may lead the same way."""

@@ -10,7 +10,7 @@ from peacefs.protocol.ids import ChunkId, NodeId, Version
 from peacefs.protocol.runtime import effects as fx
 
 
-class Loan(NamedTuple):
+class SharedDescriptor(NamedTuple):
     """An open file, the checksums of all its blocks, and whose replica it is."""
 
     chunk: ChunkId
@@ -20,7 +20,7 @@ class Loan(NamedTuple):
     sums: bytes
 
 
-class Loans:
+class SharedDescriptors:
     """Those of one open file: the latest few that nobody is reading. Thread-safe.
 
     A replica that is deleted meanwhile takes room on its disk until its loan is given back.
@@ -29,9 +29,9 @@ class Loans:
     def __init__(self, kept_max: int) -> None:
         self._kept_max = kept_max
         self._lock = threading.Lock()
-        self._kept: list[Loan] = []
+        self._kept: list[SharedDescriptor] = []
 
-    def take(self, chunk: ChunkId, version: Version, lender: NodeId) -> Loan | None:
+    def take(self, chunk: ChunkId, version: Version, lender: NodeId) -> SharedDescriptor | None:
         """One that is kept; its taker has it for himself."""
         with self._lock:
             for loan in self._kept:
@@ -40,7 +40,7 @@ class Loans:
                     return loan
         return None
 
-    def keep(self, loan: Loan) -> fx.Steps[None]:
+    def keep(self, loan: SharedDescriptor) -> fx.Steps[None]:
         """For the next reader; what there is no room for is given back, the oldest first."""
         with self._lock:
             self._kept.append(loan)
@@ -56,8 +56,8 @@ class Loans:
         yield from give_back(kept)
 
 
-def give_back(loans: list[Loan]) -> fx.Steps[None]:
+def give_back(descriptors: list[SharedDescriptor]) -> fx.Steps[None]:
     """Closes the files; what goes wrong with that makes no difference any more."""
-    for loan in loans:
+    for loan in descriptors:
         with contextlib.suppress(OSError):
             yield from fx.close_file(loan.file)

@@ -29,10 +29,10 @@ from peacefs.protocol.runtime import effects as fx
 
 from .byte_stream import ByteStream
 from .chunk_buffer import OutgoingPacket
-from .chunk_stock import ChunkStock
+from .chunk_stock import PreallocatedChunks
 from .chunk_writer import send_chunk
 from .file_writer import write_file
-from .write_grants import GrantDesk
+from .write_grants import GrantClient
 
 
 def is_small(data: object) -> bool:
@@ -45,15 +45,15 @@ class SmallWrites:
 
     def __init__(
         self,
-        desk: GrantDesk,
+        grant_client: GrantClient,
         *,
         hop_timeout_s: float = default_hop_timeout_s,
         new_id: Callable[[], str] = new_request_id,
     ) -> None:
-        self._desk = desk
+        self._grant_client = grant_client
         self._hop_timeout_s = hop_timeout_s
         self._new_id = new_id
-        self._stock = ChunkStock(new_id)
+        self._preallocated = PreallocatedChunks(new_id)
 
     def publish_at_once(self, wanted: NewFile, data: bytes) -> fx.Steps[CreateFile | None]:
         """Writes and publishes a file of a chunk that was placed ahead. None when that is done; else what to ask
@@ -62,7 +62,7 @@ class SmallWrites:
         Raises what CREATE would be refused with, and what a completion may be.
         """
         now_s = yield from fx.now()
-        placed = self._stock.take(now_s, wanted.replication)
+        placed = self._preallocated.take(now_s, wanted.replication)
         if placed is None:
             return CreateFile(replace(wanted, request_id=self._new_id()))
         file, allocated = replace(wanted, request_id=placed.request_id), placed.allocated
@@ -70,37 +70,37 @@ class SmallWrites:
             try:
                 written = yield from send_chunk(allocated, _Packets(data), hop_timeout_s=self._hop_timeout_s)
             except PeacefsError as fault:
-                self._stock.clear()
+                self._preallocated.clear()
                 failed = [] if fault.culprit is None else [fault.culprit]
                 return CreateFile(file, allocated.chunk, failed)
-            ahead = self._stock.next_wish(now_s, wanted.replication)
+            ahead = self._preallocated.next_request_id(now_s, wanted.replication)
             completed = yield from fx.call(PublishFile(file, written, allocated.token, ahead), Completed)
         except (PeacefsError, KeyboardInterrupt) as error:
             # Of what is refused for good the coordinator knows what to do.
             if not isinstance(error, PeacefsError) or error.retriable:
-                yield from _give_up(CreateFile(file, allocated.chunk))
+                yield from _abandon(CreateFile(file, allocated.chunk))
             raise
-        self._stock.put(now_s, wanted.replication, ahead, completed.ahead)
+        self._preallocated.put(now_s, wanted.replication, ahead, completed.ahead)
         return None
 
     def publish_created(self, asked: CreateFile, created: Created, data: bytes) -> fx.Steps[None]:
         """The ordinary way, for who has got the leave that he asked for."""
         now_s = yield from fx.now()
-        ahead = self._stock.next_wish(now_s, asked.file.replication)
+        ahead = self._preallocated.next_request_id(now_s, asked.file.replication)
         completed, _stats = yield from write_file(
             created.token,
             created.allocated,
             ByteStream.of(data),
-            block_bytes=asked.file.block_bytes,
-            desk=self._desk,
+            chunk_bytes=asked.file.block_bytes,
+            grant_client=self._grant_client,
             hop_timeout_s=self._hop_timeout_s,
             ahead=ahead,
         )
-        self._stock.put(now_s, asked.file.replication, ahead, completed.ahead)
+        self._preallocated.put(now_s, asked.file.replication, ahead, completed.ahead)
 
 
-def _give_up(asked: CreateFile) -> fx.Steps[None]:
-    """The chunk that `asked` abandons will be part of no file. Raises nothing, as `GrantDesk.give_up`."""
+def _abandon(asked: CreateFile) -> fx.Steps[None]:
+    """The chunk that `asked` abandons will be part of no file. Raises nothing, as `GrantClient.abandon`."""
     with contextlib.suppress(PeacefsError):
         yield from fx.call(asked, Created, timeout_s=last_word_timeout_s)
 
@@ -111,7 +111,7 @@ class _Packets:
     def __init__(self, data: bytes) -> None:
         self._data = data
 
-    def packet(self, index: int, *, patience_s: float) -> fx.Steps[OutgoingPacket | None]:
+    def packet(self, index: int, *, wait_s: float) -> fx.Steps[OutgoingPacket | None]:
         yield from ()
         begin, end = index * packet_bytes, (index + 1) * packet_bytes
         is_last = end >= len(self._data)

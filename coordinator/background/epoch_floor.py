@@ -6,12 +6,11 @@ import logging
 from collections.abc import Callable
 from typing import NoReturn, TypeVar
 
-from peacefs.coordinator.cluster.unreferenced_chunks import UnclaimedCounts
+from peacefs.coordinator.cluster.unreferenced_chunks import UnreferencedCounts
 from peacefs.coordinator.core import CoordinatorCore
 from peacefs.coordinator.metadata.epochs import accept
-from peacefs.coordinator.metadata.group_commit import no_room
+from peacefs.coordinator.metadata.group_commit import Commit, no_room
 from peacefs.coordinator.metadata.store import Metadata, MetadataFault, MetadataFull, Reader, Transaction
-from peacefs.coordinator.operations.context import Commit
 from peacefs.protocol.errors import ServiceUnready
 from peacefs.protocol.ids import NodeId
 from peacefs.protocol.limits import unreferenced_chunk_kept_s
@@ -25,7 +24,7 @@ _ADVICE = (
 )
 
 
-class EpochDesk:
+class EpochService:
     """The epoch and the floor of one coordinator, with what is said of them in its log."""
 
     def __init__(
@@ -91,19 +90,19 @@ class EpochDesk:
                 self.epoch(),
             )
 
-    async def raise_floor(self, now_s: float) -> None:
+    async def raise_gc_floor(self, now_s: float) -> None:
         """Commit, where it is time, that what was drawn a while ago is settled; to be called at every tick."""
         self.refuse_without_commits()
         change = self._epochs.advance(now_s)
         if change is not None:
             self._epochs.advanced(await self._commit(change, in_any_case=True))
 
-    async def release_floor(self) -> UnclaimedCounts | None:
+    async def release_gc_floor(self) -> UnreferencedCounts | None:
         """What may be deleted from now on; None when the floor was not held. Raises ServiceUnready."""
         self.refuse_without_commits()
-        if not await self._commit(lambda tx: tx.release_floor()):
+        if not await self._commit(lambda tx: tx.release_gc_floor()):
             return None
-        counts = self._core.cluster.chunks.unclaimed.counts(self.epoch())
+        counts = self._core.cluster.chunks.unreferenced.counts(self.epoch())
         log.warning(
             "the floor was released: %d chunks of earlier epochs that no file refers to will be deleted in %.0f "
             "minutes, but for those that writers say that they hold",

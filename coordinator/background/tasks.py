@@ -13,9 +13,9 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, NamedTuple
 
 from peacefs.coordinator.namespace import operations as namespace
-from peacefs.coordinator.operations.context import Workplace
+from peacefs.coordinator.operations.context import OperationContext
 from peacefs.coordinator.operations.files import Files
-from peacefs.coordinator.supervision.service import Supervising
+from peacefs.coordinator.supervision.service import SupervisionService
 from peacefs.protocol.errors import ServiceUnready
 from peacefs.protocol.limits import (
     load_chunks_per_turn,
@@ -27,7 +27,7 @@ from peacefs.protocol.limits import (
     trash_look_interval_s,
 )
 
-from .epoch_floor import EpochDesk
+from .epoch_floor import EpochService
 
 log = logging.getLogger("peacefs.coordinator")
 
@@ -45,10 +45,10 @@ class CoordinatorTasks:
 
     def __init__(
         self,
-        workplace: Workplace,
+        context: OperationContext,
         files: Files,
-        supervising: Supervising,
-        epochs: EpochDesk,
+        supervising: SupervisionService,
+        epochs: EpochService,
         *,
         on_loaded: Callable[[], None],
         collect_temporary_hours: float | None = None,
@@ -58,10 +58,10 @@ class CoordinatorTasks:
 
         Temporary files that have been left for so many hours are deleted; None for never.
         """
-        self._at = workplace
-        self._core = workplace.core
+        self._at = context
+        self._core = context.core
         self._files = files
-        self._supervising = supervising
+        self._supervision_service = supervising
         self._epochs = epochs
         self._on_loaded = on_loaded
         self._collect_temporary_hours = collect_temporary_hours
@@ -77,7 +77,7 @@ class CoordinatorTasks:
             yield periodic.name, self._repeat(periodic)
 
     def _periodic(self) -> Iterator[Periodic]:
-        yield Periodic("supervising queries", supervision_tick_interval_s, self._supervising.tick)
+        yield Periodic("supervising queries", supervision_tick_interval_s, self._supervision_service.tick)
         yield Periodic("collecting temporary files", temporary_look_interval_s, self._collect_temporary_files)
         yield Periodic("emptying the trash", trash_look_interval_s, self._files.trash.empty)
 
@@ -105,7 +105,7 @@ class CoordinatorTasks:
             interval_s = repair_tick_interval_s if self._core.cluster.repair.under_way else tick_interval_s
             await self._take_turns(now_s + interval_s)
             with suppress(ServiceUnready):
-                await self._epochs.raise_floor(now_s)
+                await self._epochs.raise_gc_floor(now_s)
             with suppress(ServiceUnready):
                 await self._tidy_up(now_s)
             await self._at.sleep(0 if self._core.has_more else interval_s)

@@ -24,7 +24,7 @@ from peacefs.protocol.limits import (
 from .balance_run import Run, Walk
 from .chunk_map import ChunkMap, ChunkState
 from .membership import Membership, State
-from .repair import Copy, Repair
+from .repair import Repair, ReplicaCopy
 
 #: How much of a datanode's attention the move of a large chunk takes, in moves of small ones.
 _LARGE_WEIGHT = 8
@@ -56,13 +56,13 @@ class MoveFinder:
         #: Whether every source has shown all its chunks.
         self.is_through = True
 
-    def find(self, load: Counter[NodeId]) -> Iterator[Copy]:
+    def find(self, load: Counter[NodeId]) -> Iterator[ReplicaCopy]:
         """Copies to start now, entered into the run's plan. `load` is what the datanodes are busy with."""
         for source in self._run.plan.sources():
             if source in self._nodes:
                 yield from self._from(source, load)
 
-    def _from(self, source: NodeId, load: Counter[NodeId]) -> Iterator[Copy]:
+    def _from(self, source: NodeId, load: Counter[NodeId]) -> Iterator[ReplicaCopy]:
         walk = self._run.walks.get(source)
         if walk is None:
             walk = self._run.walks[source] = Walk(self._chunks.chunks_of(source))
@@ -127,7 +127,7 @@ class MoveFinder:
         is_in_time = self._run.free_at_s.get(node, self._now_s) <= self._soon_s
         return is_in_time and load[node] < balance_weight_per_node_max
 
-    def _enter(self, chunk: ChunkId, source: NodeId, target: NodeId, load: Counter[NodeId]) -> Copy:
+    def _enter(self, chunk: ChunkId, source: NodeId, target: NodeId, load: Counter[NodeId]) -> ReplicaCopy:
         state = self._chunks.get(chunk)
         assert state is not None, "it was looked at just now"
         run = self._run
@@ -137,7 +137,7 @@ class MoveFinder:
             load[node] += weight(state.length)
             free_at_s = max(run.free_at_s.get(node, self._now_s), self._now_s)
             run.free_at_s[node] = free_at_s + state.length / run.bytes_per_second
-        return Copy(chunk, state.version, source, target, run.bytes_per_second)
+        return ReplicaCopy(chunk, state.version, source, target, run.bytes_per_second)
 
 
 def weight(size: int) -> int:
@@ -145,7 +145,7 @@ def weight(size: int) -> int:
     return 1 if size <= small_chunk_bytes_max else _LARGE_WEIGHT
 
 
-def may_drop(chunk: ChunkId, state: ChunkState, copy: Copy, chunks: ChunkMap, members: Membership) -> bool:
+def may_drop(chunk: ChunkId, state: ChunkState, copy: ReplicaCopy, chunks: ChunkMap, members: Membership) -> bool:
     """Whether, the target holding its copy, the source's replica can go."""
     staying = chunks.staying(state)
     racks = {node: found.rack for node in staying if (found := members.get(node)) is not None}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from peacefs.peace.balance_plan import BalancePlan, Phase
+from peacefs.peace.balance_plan import BalancePhase, BalancePlan
 from peacefs.protocol.ids import ChunkId, NodeId
 
 
@@ -42,7 +42,7 @@ class Run:
     plan: BalancePlan
     started_s: float
     renewed_s: float
-    phase: Phase = Phase.RUNNING
+    phase: BalancePhase = BalancePhase.RUNNING
     bytes_moved: int = 0
     moved: int = 0
     failed: int = 0

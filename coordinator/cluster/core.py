@@ -32,21 +32,21 @@ from peacefs.topology.model import Topology
 
 from .balancer import Balancer
 from .chunk_map import ChunkMap
-from .chunk_writes import Abandonment
+from .chunk_writes import ChunkAssignments
 from .commands import Order, delete_orders
 from .garbage import Garbage
 from .membership import Membership, Node, State, Transition
 from .network import Network
-from .placed_lately import PlacedLately
+from .pending_load import PendingLoad
 from .placement import ChunkPlacement
 from .possession import Possession, Question
-from .repair import Copy, Repair
+from .repair import Repair, ReplicaCopy
 from .replica_history import ReplicaHistory
 from .replica_lookup import ReplicaLookup
 from .replica_states import ReplicaEvent
 from .safe_mode import Readiness
-from .slow_peers import SlowHops, Slowness
-from .standing import SERVICES, Service
+from .slow_peers import Slowness, SlowPeers
+from .standing import ADMIN_STATES, AdminState
 from .streams import Streams
 from .surplus import Drop, Surplus
 from .transient_chunks import TransientChunks
@@ -62,7 +62,7 @@ class Ticked:
     `proven`, and news for the log."""
 
     orders: list[Order] = field(default_factory=list)
-    copies: list[Copy] = field(default_factory=list)
+    copies: list[ReplicaCopy] = field(default_factory=list)
     questions: list[Question] = field(default_factory=list)
     transitions: list[Transition] = field(default_factory=list)
     slowness: list[Slowness] = field(default_factory=list)
@@ -92,7 +92,7 @@ class Cluster:
         self._note = self.history.note
         self._readiness = Readiness(now_s)
         self._streams = Streams()
-        self._placed = PlacedLately()
+        self._pending = PendingLoad()
         self.members = Membership()
         self.network = Network(described)
         self.chunks = ChunkMap()
@@ -100,10 +100,10 @@ class Cluster:
         self.balancer = Balancer()
         self.possession = Possession(nonce or (lambda: rng.randbytes(proof_nonce_bytes)))
         self._surplus = Surplus(self.chunks, self.members, self.possession)
-        self.slow_hops = SlowHops()
-        self._placement = ChunkPlacement(self.members, self.slow_hops, self._placed, rng)
+        self.slow_peers = SlowPeers()
+        self._placement = ChunkPlacement(self.members, self.slow_peers, self._pending, rng)
         self.replicas_lost_total = 0
-        self.abandonment = Abandonment()
+        self.assignments = ChunkAssignments()
         self.transient = TransientChunks()
         self.replicas = ReplicaLookup(self.chunks, self.transient, self.repair)
         self._ticked_s = now_s
@@ -124,7 +124,7 @@ class Cluster:
                     self._note(self._ticked_s, ReplicaEvent.EXPECTED, record.chunk, node)
 
     def _know(self, record: ChunkRecord, holders: Sequence[NodeId] = (), *, note: Note) -> None:
-        for node, event in self.chunks.know(record, holders, self._ticked_s):
+        for node, event in self.chunks.add_chunk(record, holders, self._ticked_s):
             note(self._ticked_s, event, record.chunk, node)
 
     def _is_awaited(self, node_id: NodeId) -> bool:
@@ -146,7 +146,7 @@ class Cluster:
         """A file was completed: its chunks exist, on the nodes that gave receipts."""
         for record in records:
             self._end(record.chunk)
-            self.abandonment.published(record.chunk)
+            self.assignments.published(record.chunk)
             # The names as the members have them: one object for all chunks. A node that died meanwhile says what
             # it has when it comes back.
             holders = [
@@ -198,16 +198,18 @@ class Cluster:
         """A sign of life, with what changed since the last."""
         if not self.members.heard(now_s, node_id, beat.usage):
             return [Order(node_id, ReportAgain())]
-        self.slow_hops.tell(node_id, beat.paces)
+        self.slow_peers.tell(node_id, beat.samples)
         self.members.tell_disks(node_id, beat.disks)
         orders = self._take_in(now_s, node_id, beat.added, self._note)
         for replica in beat.removed:
-            self.chunks.drop(node_id, replica.chunk)
-            self.transient.drop(node_id, replica.chunk)
+            self.chunks.remove_replica(node_id, replica.chunk)
+            self.transient.remove_replica(node_id, replica.chunk)
             self.repair.dropped(replica.chunk, node_id)
             self._note(now_s, ReplicaEvent.REMOVED, replica.chunk, node_id)
         for replica in beat.corrupt:
-            if self.transient.spoil(node_id, replica.chunk) or self.chunks.spoil(node_id, replica.chunk):
+            if self.transient.mark_corrupt(node_id, replica.chunk) or self.chunks.mark_corrupt(
+                node_id, replica.chunk
+            ):
                 self._note(now_s, ReplicaEvent.FOUND_CORRUPT, replica.chunk, node_id)
         return orders
 
@@ -215,7 +217,7 @@ class Cluster:
         """A reader says that a replica is corrupt. Its datanode is asked to look: only its word counts."""
         return [Order(node_id, VerifyChunks([replica]))]
 
-    def answered(self, copy: Copy, *, copied: bool) -> None:
+    def answered(self, copy: ReplicaCopy, *, copied: bool) -> None:
         """A source answered to a copy order."""
         if copy.bytes_per_second:
             self.balancer.answered(copy, copied=copied)
@@ -242,8 +244,8 @@ class Cluster:
         for replica in replicas:
             event = self._reported(node_id, replica)
             note(now_s, event, replica.chunk, node_id)
-            if event is _REPORTED_UNREFERENCED and replica.chunk in self.abandonment:
-                self.chunks.drop(node_id, replica.chunk)
+            if event is _REPORTED_UNREFERENCED and replica.chunk in self.assignments:
+                self.chunks.remove_replica(node_id, replica.chunk)
                 note(now_s, ReplicaEvent.ABANDONED, replica.chunk, node_id)
             elif event is not _MISMATCHED:
                 self.balancer.reported(node_id, replica)
@@ -253,9 +255,9 @@ class Cluster:
 
     def _reported(self, node_id: NodeId, replica: Replica) -> ReplicaEvent:
         """List a replica that its datanode has; return what that is of."""
-        if self.transient.hold(node_id, replica.chunk):
+        if self.transient.add_replica(node_id, replica.chunk):
             return ReplicaEvent.REPORTED_FREED
-        return self.chunks.hold(node_id, replica)
+        return self.chunks.add_replica(node_id, replica)
 
     def _drop_unconfirmed(self, now_s: float) -> None:
         """What others have told and the datanode itself, whose heartbeats come, has not."""
@@ -266,14 +268,14 @@ class Cluster:
                 unconfirmed.tell(now_s, node_id, chunk)
                 continue
             if node is not None and node.state is State.ALIVE:
-                self.chunks.drop(node_id, chunk, ReplicaEvent.OVERDUE)
+                self.chunks.remove_replica(node_id, chunk, ReplicaEvent.OVERDUE)
                 self._note(now_s, ReplicaEvent.OVERDUE, chunk, node_id)
             unconfirmed.confirm(node_id, chunk)
 
     def _lose(self, now_s: float, node_id: NodeId) -> int:
         """Nothing that a datanode held counts any more. Return how many replicas are lost by that."""
         is_away = self.members.mode(node_id) is Mode.MAINTENANCE
-        lost = self.chunks.lose(node_id)
+        lost = self.chunks.remove_node(node_id)
         self._forget_copies(node_id)
         event = ReplicaEvent.NODE_AWAY if is_away else ReplicaEvent.NODE_LOST
         self.history.note_datanode(now_s, event, node_id)
@@ -283,7 +285,7 @@ class Cluster:
         self.repair.node_lost(node_id)
         self.balancer.node_lost(node_id)
         self.possession.node_lost(node_id)
-        self.slow_hops.forget(node_id)
+        self.slow_peers.forget(node_id)
 
     # -- what an operator says ---------------------------------------------------------------------
 
@@ -322,19 +324,19 @@ class Cluster:
         self.members.readmit(node_id)
 
     def _treat(self, node_id: NodeId, mode: Mode) -> None:
-        given_up = self.chunks.set_mode(node_id, mode)
+        lost = self.chunks.set_mode(node_id, mode)
         if mode is not Mode.MAINTENANCE:
             self.history.note_datanode(self._ticked_s, ReplicaEvent.NODE_GIVEN_UP, node_id)
         node = self.members.get(node_id)
         if node is not None and node.state is State.DEAD:
-            self.replicas_lost_total += given_up
+            self.replicas_lost_total += lost
 
-    def service_of(self, node: Node) -> Service:
+    def admin_state_of(self, node: Node) -> AdminState:
         """How far a datanode has come in leaving."""
         is_known = node.reported or node.state is State.DEAD
-        is_judged = is_known and self.chunks.is_sorted(node.id)
+        is_judged = is_known and self.chunks.is_indexed(node.id)
         is_drained = is_judged and self._readiness.settled and self.chunks.is_drained(node.id)
-        return SERVICES[self.members.mode(node.id), is_drained]
+        return ADMIN_STATES[self.members.mode(node.id), is_drained]
 
     def without_a_place(self, node: Node) -> int:
         """How many chunks of a datanode that is to leave want more replicas than there are datanodes that stay."""
@@ -358,11 +360,11 @@ class Cluster:
         for transition in ticked.transitions:
             if transition.after is State.DEAD:
                 self.replicas_lost_total += self._lose(now_s, transition.node)
-        self.chunks.take_out_lost(lost_replicas_per_turn)
+        self.chunks.remove_lost(lost_replicas_per_turn)
         self._drop_unconfirmed(now_s)
         self._streams.close_overdue(now_s)
-        self._placed.forget_old(now_s)
-        ticked.slowness = self.slow_hops.judge(now_s)
+        self._pending.forget_old(now_s)
+        ticked.slowness = self.slow_peers.judge(now_s)
         ticked.orders = self._release(now_s, self.transient.take_due(now_s))
         if self.ready(now_s):
             ticked.copies = self.repair.plan(
@@ -379,14 +381,14 @@ class Cluster:
 
     def _clean_up(self, now_s: float, garbage: Garbage) -> list[Order]:
         doomed: dict[NodeId, list[Replica]] = {}
-        for node, replica in list(self.chunks.unclaimed.below(garbage, garbage_chunks_per_tick)):
+        for node, replica in list(self.chunks.unreferenced.below(garbage, garbage_chunks_per_tick)):
             doomed.setdefault(node, []).append(replica)
-            self.chunks.drop(node, replica.chunk)
+            self.chunks.remove_replica(node, replica.chunk)
             self._note(now_s, ReplicaEvent.GARBAGE, replica.chunk, node)
         for drop in list(self._proven_drops(now_s)):
             self.repair.drop_ordered(now_s, drop.chunk, drop.node)
             doomed.setdefault(drop.node, []).append(Replica(drop.chunk, drop.version, drop.length))
-            self.chunks.drop(drop.node, drop.chunk, ReplicaEvent.EXCESS)
+            self.chunks.remove_replica(drop.node, drop.chunk, ReplicaEvent.EXCESS)
             self._note(now_s, ReplicaEvent.EXCESS, drop.chunk, drop.node)
         return delete_orders(doomed)
 
@@ -427,27 +429,27 @@ class Cluster:
     def granted(self, now_s: float, chunk: ChunkId, nodes: Sequence[NodeId], expires_s: float) -> None:
         """The scheduling service has placed a chunk."""
         self._streams.open(chunk, now_s + expires_s)
-        self._placed.add(now_s, chunk, nodes)
+        self._pending.add(now_s, chunk, nodes)
 
     def written(self, chunk: ChunkId) -> None:
         """A chunk is on its datanodes; its file is still to be published."""
-        self._placed.end(chunk)
+        self._pending.end(chunk)
 
-    def abandoned(self, chunk: ChunkId) -> None:
+    def write_ended(self, chunk: ChunkId) -> None:
         """A chunk is not being written any more. Whether its data will be part of a file is another matter."""
         self._end(chunk)
 
     def _end(self, chunk: ChunkId) -> None:
         self._streams.close(chunk)
-        self._placed.end(chunk)
+        self._pending.end(chunk)
 
-    def given_up(self, chunks: Iterable[ChunkId], writer: str) -> list[Order]:
+    def abandon(self, chunks: Iterable[ChunkId], writer: str) -> list[Order]:
         """The word of a writer that these will be part of no file: what is not his stays as it is."""
         doomed: dict[NodeId, list[Replica]] = {}
         for chunk in chunks:
             self._end(chunk)
-            if self.chunks.get(chunk) is None and self.abandonment.give_up(chunk, writer):
-                for node_id, replica in self.chunks.unclaimed.claim(chunk).items():
+            if self.chunks.get(chunk) is None and self.assignments.abandon(chunk, writer):
+                for node_id, replica in self.chunks.unreferenced.take(chunk).items():
                     doomed.setdefault(node_id, []).append(replica)
                     self._note(self._ticked_s, ReplicaEvent.ABANDONED, chunk, node_id)
         return delete_orders(doomed)
@@ -457,7 +459,7 @@ class Cluster:
 
         What was granted counts until its end is told; the rest is small, and counts for a moment.
         """
-        return [list(nodes) for nodes in {**self._placed.pipelines(), **self.granted_pipelines()}.values()]
+        return [list(nodes) for nodes in {**self._pending.pipelines(), **self.granted_pipelines()}.values()]
 
     def locations(self, chunk: ChunkId, near_host: str | None = None) -> list[Node]:
         """Who holds a good replica: alive ones first, on the reader's host, then on its rack, then others.
@@ -471,10 +473,10 @@ class Cluster:
     def is_held(self, chunk: ChunkId) -> bool:
         """Return whether a datanode has said that it holds something of a chunk, of a file or of none."""
         state = self.chunks.get(chunk)
-        return chunk in self.chunks.unclaimed if state is None else bool(state.holders)
+        return chunk in self.chunks.unreferenced if state is None else bool(state.holders)
 
     @property
-    def chunks_with_leave(self) -> Set[ChunkId]:
+    def chunks_being_written(self) -> Set[ChunkId]:
         """Chunks that were placed and are neither completed nor given up: somebody may write them, or does."""
         return self._streams.chunks
 

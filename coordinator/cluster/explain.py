@@ -10,7 +10,7 @@ from typing import Final
 
 from peacefs.coordinator.metadata.model import ChunkRecord
 from peacefs.protocol.ids import ChunkId, NodeId, show
-from peacefs.protocol.limits import freed_chunks_kept_s, hearsay_believed_s
+from peacefs.protocol.limits import freed_chunks_kept_s, unconfirmed_replica_kept_s
 from peacefs.protocol.values.chunk_explanation import (
     ChunkEvent,
     ChunkExplanation,
@@ -21,7 +21,7 @@ from peacefs.protocol.values.chunk_explanation import (
 )
 
 from .core import Cluster
-from .health import Judge
+from .health import HealthCheck
 from .replica_history import Happened
 from .replica_states import TRANSITIONS, ReplicaEvent, ReplicaState
 
@@ -68,9 +68,9 @@ class Explainer:
         standing = self._standing(chunk, record)
         if standing is ChunkStanding.UNREFERENCED and not replicas and not story:
             return None
-        judgement = Judge(self._cluster).file("", 0, 0)
+        judgement = HealthCheck(self._cluster).file("", 0, 0)
         if self._cluster.chunks.get(chunk) is not None:
-            Judge(self._cluster).add(judgement, [chunk])
+            HealthCheck(self._cluster).add(judgement, [chunk])
         return ChunkExplanation(
             chunk=show(chunk),
             standing=standing,
@@ -91,9 +91,9 @@ class Explainer:
             return ChunkStanding.REFERENCED
         if self._cluster.transient.freed_s(chunk) is not None or self._cluster.chunks.get(chunk) is not None:
             return ChunkStanding.FREED
-        if chunk in self._cluster.abandonment:
+        if chunk in self._cluster.assignments:
             return ChunkStanding.ABANDONED
-        if chunk in self._cluster.chunks_with_leave or chunk in self._cluster.granted_pipelines():
+        if chunk in self._cluster.chunks_being_written or chunk in self._cluster.granted_pipelines():
             return ChunkStanding.BEING_WRITTEN
         return ChunkStanding.UNREFERENCED
 
@@ -142,16 +142,14 @@ class Explainer:
             if each is ReplicaState.DELETING:
                 yield Pending(PendingKind.DELETION, f"{node} is to say that it has deleted it")
             elif each is ReplicaState.UNCONFIRMED:
-                text = (
-                    f"{node} is to confirm it within {hearsay_believed_s:g} s of the receipt, or it does not count"
-                )
+                text = f"{node} is to confirm it within {unconfirmed_replica_kept_s:g} s of the receipt, or it does not count"
                 yield Pending(PendingKind.CONFIRMATION, text)
             elif each is ReplicaState.AWAITED:
                 yield Pending(PendingKind.RETURN, f"{node} is to come back with it from its maintenance")
         if (freed_s := cluster.transient.freed_s(chunk)) is not None:
             left_s = max(0.0, freed_s + freed_chunks_kept_s - self._now_s)
             yield Pending(PendingKind.RELEASE, f"its replicas are to be deleted in {left_s:.0f} s")
-        if chunk in cluster.chunks_with_leave or chunk in cluster.granted_pipelines():
+        if chunk in cluster.chunks_being_written or chunk in cluster.granted_pipelines():
             yield Pending(PendingKind.WRITER, "its writer is to complete a file with it, or to give it up")
 
     def _ago_s(self, at_s: float) -> float:

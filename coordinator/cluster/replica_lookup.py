@@ -26,7 +26,7 @@ class ReplicaLookup:
             return found
         if self._transient.keeps(node, chunk):
             return ReplicaState.FREED
-        if state is None and node in self._chunks.unclaimed.of_chunk(chunk):
+        if state is None and node in self._chunks.unreferenced.of_chunk(chunk):
             return ReplicaState.UNREFERENCED
         return ReplicaState.DELETING if self._repair.is_being_dropped(chunk, node) else ReplicaState.ABSENT
 
@@ -35,5 +35,5 @@ class ReplicaLookup:
         state = self._chunks.get(chunk)
         nodes = [] if state is None else [*state.holders, *state.corrupt, *state.awaited]
         nodes += [*self._transient.nodes(chunk), *self._repair.dropping(chunk)]
-        nodes += self._chunks.unclaimed.of_chunk(chunk)
+        nodes += self._chunks.unreferenced.of_chunk(chunk)
         return {node: self.state(chunk, node) for node in nodes}

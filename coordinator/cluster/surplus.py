@@ -56,7 +56,7 @@ class Surplus:
         for node in state.corrupt:
             found = self._members.get(node)
             if found is None or found.state is State.DEAD:
-                self._chunks.drop(node, chunk, ReplicaEvent.SWEPT)
+                self._chunks.remove_replica(node, chunk, ReplicaEvent.SWEPT)
 
     def _holders_to_ask(self, chunk: ChunkId, state: ChunkState) -> list[NodeId]:
         """None while what is to go cannot be told."""

@@ -19,14 +19,14 @@ from dataclasses import dataclass
 
 from peacefs.coordinator.cluster.garbage import Garbage
 from peacefs.protocol.ids import ChunkId, NodeId, Numbering, first_of_epoch
-from peacefs.protocol.limits import floor_mark_interval_s, floor_step_s_max, unreferenced_chunk_kept_s
+from peacefs.protocol.limits import gc_floor_mark_interval_s, gc_floor_step_s_max, unreferenced_chunk_kept_s
 
 from .store import Metadata, Transaction
 
 
 @dataclass(frozen=True, slots=True)
 class HoldFloor:
-    """Make this durable before the datanode is told our epoch, then call `Epochs.floor_held`.
+    """Make this durable before the datanode is told our epoch, then call `Epochs.gc_floor_held`.
 
     `above` asks for an epoch above that one; None where ours is already.
     """
@@ -54,7 +54,7 @@ class Epochs:
         """
         self.numbering = numbering
         self._settled_after_s = settled_after_s
-        self._interval_s = min(floor_mark_interval_s, settled_after_s / 4)
+        self._interval_s = min(gc_floor_mark_interval_s, settled_after_s / 4)
         self._advanced_s = now_s
         self._found_tx = found_tx
         self._accepted: set[NodeId] = set()
@@ -71,7 +71,7 @@ class Epochs:
             return None
         return HoldFloor(shows_missing, epoch_seen if epoch_seen > limit else None)
 
-    def floor_held(self, node: NodeId, epoch: int | None) -> None:
+    def gc_floor_held(self, node: NodeId, epoch: int | None) -> None:
         """Take note that what the datanode has shown is durable, and `epoch`, if another was asked for.
 
         Not before: where there was no room for it, the datanode comes again and shows the same.
@@ -92,12 +92,12 @@ class Epochs:
             return None
         self._advanced_s = now_s
         # Nobody was heard while this process was held up: that is no silence of writers.
-        elapsed_ms = int(min(elapsed_s, floor_step_s_max) * 1000)
+        elapsed_ms = int(min(elapsed_s, gc_floor_step_s_max) * 1000)
         drawn = first_of_epoch(self.numbering.epoch) | self.numbering.drawn
         settled_after_ms = int(self._settled_after_s * 1000)
 
         def change(tx: Transaction) -> ChunkId:
-            tx.advance_floor(drawn, elapsed_ms, settled_after_ms)
+            tx.advance_gc_floor(drawn, elapsed_ms, settled_after_ms)
             return tx.floor()
 
         return change
@@ -135,6 +135,6 @@ def accept(epochs: Epochs, metadata: Metadata, node: NodeId, epoch_seen: int, co
     hold = epochs.shown(node, epoch_seen, commit_seen)
     if hold is None:
         return False
-    metadata.hold_floor(commits_are_missing=hold.commits_are_missing)
-    epochs.floor_held(node, None if hold.above is None else metadata.begin_epoch(hold.above))
+    metadata.hold_gc_floor(commits_are_missing=hold.commits_are_missing)
+    epochs.gc_floor_held(node, None if hold.above is None else metadata.begin_epoch(hold.above))
     return True

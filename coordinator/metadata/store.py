@@ -138,7 +138,7 @@ class Metadata(ABC):
         """
 
     @abstractmethod
-    def hold_floor(self, *, commits_are_missing: bool = False) -> None:
+    def hold_gc_floor(self, *, commits_are_missing: bool = False) -> None:
         """Commits that the floor stays where it is, now and after restarts: unknown chunks may be precious.
 
         If commits are missing, that is kept as well until somebody accepts it. Raises MetadataFault, MetadataFull.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from peacefs.coordinator.metadata.model import ChunkRecord, Inode, InodeId, Kind, Usage
+from peacefs.coordinator.metadata.model import ChunkRecord, Inode, InodeId, InodeKind, NamespaceUsage
 from peacefs.coordinator.metadata.store import Reader, Transaction
 from peacefs.protocol.errors import AccessDenied, BadRequest, FileAlreadyExists, FileNotFound
 from peacefs.protocol.ids import ChunkId
@@ -17,8 +17,8 @@ from .directories import make_directories, only_mode_bits
 from .paths import NamespacePath, check_creatable, check_name_length, parse_path
 from .quotas import charge, check_room, usage_of_file
 from .reclaim import discard
-from .resolution import Way, check_not_full, existing_inode, find_place, follow
-from .retry_cache import Asked, promise
+from .resolution import ResolvedPath, check_not_full, existing_inode, find_place, follow
+from .retry_cache import RequestKey, reserve_reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +50,9 @@ def check_allocation(reader: Reader, path: NamespacePath, written_bytes: int, re
         _check_room(reader, follow(reader, path), (written_bytes + 1) * replication)
 
 
-def _check_room(reader: Reader, way: Way, space: int) -> None:
+def _check_room(reader: Reader, way: ResolvedPath, space: int) -> None:
     replaced = way.deepest if way.is_whole else None
-    check_room(reader, way.inodes, Usage(len(way.missing), space + _given_up(replaced).bytes))
+    check_room(reader, way.inodes, NamespaceUsage(len(way.missing), space + _freed(replaced).bytes))
 
 
 def complete_file(tx: Transaction, file: NewFile, chunks: Sequence[WrittenChunk], now_ms: int) -> Publication:
@@ -65,7 +65,7 @@ def complete_file(tx: Transaction, file: NewFile, chunks: Sequence[WrittenChunk]
     """
     path = parse_path(file.path)
     length = sum(chunk.length for chunk in chunks)
-    if (first := promise(tx, _asked(file, path, chunks), length, now_ms)) is not None:
+    if (first := reserve_reply(tx, _request_key(file, path, chunks), length, now_ms)) is not None:
         return Publication(first.answer, [], [])
     check_creatable(path)
     way = _place_for_file(tx, path, file)
@@ -77,12 +77,12 @@ def complete_file(tx: Transaction, file: NewFile, chunks: Sequence[WrittenChunk]
     else:
         parent = existing_inode(tx, way.parent)
         tx.remove_entry(parent.inode, path.name)
-    made = Usage(len(way.missing), length * file.replication)
-    charge(tx, (way.inodes, made), (way.inodes, _given_up(replaced)))
+    made = NamespaceUsage(len(way.missing), length * file.replication)
+    charge(tx, (way.inodes, made), (way.inodes, _freed(replaced)))
     inode = tx.add_inode(
         Inode(
             inode=0,
-            kind=Kind.FILE,
+            kind=InodeKind.FILE,
             permission=only_mode_bits(file.permission),
             owner=file.user,
             group=parent.group,
@@ -130,15 +130,15 @@ def _given_to_garbage(path: object) -> AccessDenied:
     )
 
 
-def _given_up(replaced: Inode | None) -> Usage:
+def _freed(replaced: Inode | None) -> NamespaceUsage:
     """The bytes of a file that is replaced; its name stays."""
-    return Usage(0, 0 if replaced is None else -usage_of_file(replaced).bytes)
+    return NamespaceUsage(0, 0 if replaced is None else -usage_of_file(replaced).bytes)
 
 
-def _place_for_file(reader: Reader, path: NamespacePath, file: NewFile) -> Way:
+def _place_for_file(reader: Reader, path: NamespacePath, file: NewFile) -> ResolvedPath:
     way = find_place(reader, path)
     if way.is_whole:
-        if way.deepest.kind is Kind.DIRECTORY:
+        if way.deepest.kind is InodeKind.DIRECTORY:
             raise FileAlreadyExists(f"{path} already exists as a directory")
         if not file.overwrite:
             raise FileAlreadyExists(f"{path} already exists")
@@ -163,10 +163,10 @@ def _add_chunks(
     return added
 
 
-def _asked(file: NewFile, path: NamespacePath, chunks: Sequence[WrittenChunk]) -> Asked:
+def _request_key(file: NewFile, path: NamespacePath, chunks: Sequence[WrittenChunk]) -> RequestKey:
     """Tells two completions apart by the file's data: a body that is sent again is written to other chunks."""
     data = [(chunk.length, chunk.checksum) for chunk in chunks]
-    return Asked(file.request_id, (str(path), data))
+    return RequestKey(file.request_id, (str(path), data))
 
 
 def checked_replication(wanted: int) -> int:

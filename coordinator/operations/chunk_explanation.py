@@ -11,20 +11,20 @@ from peacefs.protocol.ids import ChunkId
 from peacefs.protocol.limits import chunk_files_shown_max, chunk_references_per_turn
 from peacefs.protocol.values.chunk_explanation import ChunkExplanation, parse_chunk_id
 
-from .context import Workplace
+from .context import OperationContext
 
 
 class ChunkExplanations:
     """No index leads from a chunk to the files that refer to it: all references are read through, in turns."""
 
-    def __init__(self, workplace: Workplace) -> None:
-        self._at = workplace
+    def __init__(self, context: OperationContext) -> None:
+        self._ctx = context
 
     async def explain(self, text: str) -> ChunkExplanation:
         """Explain the chunk whose id people read as `text`. Raises BadRequest, FileNotFound."""
         chunk = parse_chunk_id(text)
-        record = self._at.reader.chunk(chunk)
-        explained = Explainer(self._at.cluster, self._at.monotonic()).explain(chunk, record)
+        record = self._ctx.reader.chunk(chunk)
+        explained = Explainer(self._ctx.cluster, self._ctx.monotonic()).explain(chunk, record)
         if explained is None:
             raise FileNotFound(f"nothing is known of chunk {text}: no file refers to it and no datanode holds it")
         if record is None:
@@ -34,7 +34,7 @@ class ChunkExplanations:
 
     async def _files(self, chunk: ChunkId) -> tuple[list[str], bool]:
         """Return the paths of files that refer to a chunk, and whether there are more than are shown."""
-        reader, found = self._at.reader, 0
+        reader, found = self._ctx.reader, 0
         paths: dict[str, None] = {}
         cursor: tuple[int, ...] = ()
         references = reader.reference_count(chunk)
@@ -44,12 +44,12 @@ class ChunkExplanations:
             paths |= dict.fromkeys(path for inode in inodes if (path := self._path(inode)) is not None)
             if len(paths) > chunk_files_shown_max or not cursor:
                 break
-            await self._at.sleep(0)
+            await self._ctx.sleep(0)
         return sorted(paths)[:chunk_files_shown_max], len(paths) > chunk_files_shown_max
 
     def _path(self, inode: InodeId) -> str | None:
         """None for what was deleted and waits to be reclaimed, and for what only a snapshot shows."""
-        reader = self._at.reader
+        reader = self._ctx.reader
         with reader.view():
             if not reader.is_in_tree(inode):
                 return None

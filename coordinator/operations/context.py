@@ -14,7 +14,7 @@ from peacefs.coordinator.core import Command, CoordinatorCore
 from peacefs.coordinator.metadata.model import ChunkRecord
 from peacefs.coordinator.metadata.store import Reader, Transaction
 from peacefs.coordinator.namespace.permissions import Callers
-from peacefs.coordinator.namespace.retry_cache import A, Applied, Asked, once
+from peacefs.coordinator.namespace.retry_cache import A, Applied, RequestKey, run_once
 from peacefs.protocol.errors import SafeMode
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.limits import read_token_lifetime_s, startup_hold_s, startup_waiting_max
@@ -38,7 +38,7 @@ class Commit(Protocol):
 
 
 @dataclass(frozen=True)
-class Workplace:
+class OperationContext:
     """The parts of a coordinator that operations on files need. Used from one event loop only."""
 
     reader: Reader
@@ -86,11 +86,11 @@ class Workplace:
     def now_ms(self) -> int:
         return int(self.wall_clock() * 1000)
 
-    async def once(
-        self, asked: Asked, change: Callable[[Transaction], Applied[A]], *, in_any_case: bool = False
+    async def run_once(
+        self, key: RequestKey, change: Callable[[Transaction], Applied[A]], *, in_any_case: bool = False
     ) -> Applied[A]:
         """Commits a change; one that was asked before gets the answer that it had then. See `replays`."""
-        return await self.commit(lambda tx: once(tx, asked, self.now_ms(), change), in_any_case=in_any_case)
+        return await self.commit(lambda tx: run_once(tx, key, self.now_ms(), change), in_any_case=in_any_case)
 
     def free(self, records: Sequence[ChunkRecord]) -> None:
         """Has the replicas dropped of chunks that no file refers to any more, once nobody reads them."""

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 from peacefs.coordinator.cluster.commands import Order
 from peacefs.coordinator.cluster.membership import State, Transition
 from peacefs.coordinator.cluster.possession import Question
-from peacefs.coordinator.cluster.repair import Copy
-from peacefs.coordinator.cluster.slow_peers import Part, Slowness
+from peacefs.coordinator.cluster.repair import ReplicaCopy
+from peacefs.coordinator.cluster.slow_peers import Slowness, SlowPart
 from peacefs.coordinator.core import BecameReady, Command, CoordinatorCore, Served
 from peacefs.coordinator.scheduling.write_sets import Push, Refuse
 from peacefs.protocol.errors import NoDatanodes
@@ -59,7 +59,7 @@ class CoreDriver:
         self._performers: dict[type[Any], Callable[[Any], None]] = {
             Order: self._send,
             Question: self._ask_for_proof,
-            Copy: self._start_copy,
+            ReplicaCopy: self._start_copy,
             Push: self._tell_grant,
             Refuse: self._tell_refusal,
             Served: self._tell_reader,
@@ -86,7 +86,7 @@ class CoreDriver:
 
     # -- copies --------------------------------------------------------------------------------------
 
-    def _start_copy(self, copy: Copy) -> None:
+    def _start_copy(self, copy: ReplicaCopy) -> None:
         target = self._core.cluster.hop(copy.target)
         assert target is not None, "a copy goes to a datanode that has registered"
         log.info("copying chunk %s from %s to %s", show(copy.chunk), copy.source, copy.target)
@@ -94,7 +94,7 @@ class CoreDriver:
         order = ReplicateChunk(copy.chunk, copy.version, [target], token, copy.bytes_per_second)
         self._links.ask(copy.source, order, lambda reply: self._copied(copy, reply))
 
-    def _copied(self, copy: Copy, reply: Message) -> None:
+    def _copied(self, copy: ReplicaCopy, reply: Message) -> None:
         copied = isinstance(reply, Done)
         if not copied:
             why = reply.message if isinstance(reply, Failure) else type(reply).__name__
@@ -149,7 +149,7 @@ def _log_readiness(ready: BecameReady) -> None:
 
 
 def _log_slowness(found: Slowness) -> None:
-    part = "as a hop of pipelines" if found.part is Part.HOP else "at its disk"
+    part = "as a hop of pipelines" if found.part is SlowPart.HOP else "at its disk"
     if found.is_slow:
         log.warning(
             "datanode %s is slow %s: %.3f s a MiB, the median is %.3f. New chunks avoid it where they can",

@@ -8,28 +8,28 @@ from __future__ import annotations
 
 from peacefs.protocol.limits import reclaim_entries_per_commit
 
-from .append import Appending
+from .append import AppendOperations
 from .chunk_explanation import ChunkExplanations
-from .context import Workplace
-from .copy import TreeCopying
+from .context import OperationContext
+from .copy import CopyOperations
 from .credentials import Credentials
-from .datanode_admin import Administration
-from .fsck import Inspection
+from .datanode_admin import DatanodeAdmin
+from .fsck import Fsck
 from .leases import Leases
 from .names import Names
-from .placement import Placing
-from .probing import Probing
-from .query_reports import Reporting
-from .query_runs import Fencing
-from .quotas import Limiting
-from .read import Reading
-from .read_grants import ReadDesk
-from .snapshots import Snapshotting
+from .placement import ChunkPlacer
+from .probing import ProbeOperations
+from .query_reports import QueryReports
+from .query_runs import QueryRuns
+from .quotas import QuotaOperations
+from .read import ReadOperations
+from .read_grants import ReadGrantService
+from .snapshots import SnapshotOperations
 from .temporary_files import TemporaryFiles
 from .trash import Trash
-from .truncate_concat import Reshaping
-from .write import Writing
-from .write_grants import ScheduleDesk
+from .truncate_concat import TruncateConcat
+from .write import WriteOperations
+from .write_grants import WriteGrantService
 
 
 class Files:
@@ -37,30 +37,30 @@ class Files:
 
     def __init__(
         self,
-        workplace: Workplace,
+        context: OperationContext,
         trash_minutes: int = 0,
         *,
         copied_per_commit: int = reclaim_entries_per_commit,
     ) -> None:
-        self.callers = workplace.callers
-        placing = Placing(workplace)
-        leases = Leases(workplace.monotonic())
-        self.names = Names(workplace)
-        self.probing = Probing(workplace)
-        self.appending = Appending(workplace, placing, leases)
-        self.reshaping = Reshaping(workplace, leases)
-        self.schedule = ScheduleDesk(workplace, self.appending)
-        self.writing = Writing(workplace, placing, self.appending, self.schedule)
-        self.snapshots = Snapshotting(workplace, self.names)
-        self.copying = TreeCopying(workplace, self.names, copied_per_commit)
-        self.limiting = Limiting(workplace, self.names)
-        self.trash = Trash(workplace, self.names, trash_minutes)
-        self.reading = Reading(workplace)
-        self.recovery = ReadDesk(workplace)
-        self.administration = Administration(workplace)
-        self.credentials = Credentials(workplace)
-        self.temporary_files = TemporaryFiles(workplace, leases)
-        self.fencing = Fencing(workplace)
-        self.reporting = Reporting(workplace)
-        self.inspection = Inspection(workplace)
-        self.explanations = ChunkExplanations(workplace)
+        self.callers = context.callers
+        placer = ChunkPlacer(context)
+        leases = Leases(context.monotonic())
+        self.names = Names(context)
+        self.probing = ProbeOperations(context)
+        self.appending = AppendOperations(context, placer, leases)
+        self.reshaping = TruncateConcat(context, leases)
+        self.schedule = WriteGrantService(context, self.appending)
+        self.writing = WriteOperations(context, placer, self.appending, self.schedule)
+        self.snapshots = SnapshotOperations(context, self.names)
+        self.copying = CopyOperations(context, self.names, copied_per_commit)
+        self.limiting = QuotaOperations(context, self.names)
+        self.trash = Trash(context, self.names, trash_minutes)
+        self.reading = ReadOperations(context)
+        self.recovery = ReadGrantService(context)
+        self.administration = DatanodeAdmin(context)
+        self.credentials = Credentials(context)
+        self.temporary_files = TemporaryFiles(context, leases)
+        self.fencing = QueryRuns(context)
+        self.reporting = QueryReports(context)
+        self.inspection = Fsck(context)
+        self.explanations = ChunkExplanations(context)

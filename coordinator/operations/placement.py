@@ -7,16 +7,16 @@ from peacefs.protocol.errors import NoDatanodes
 from peacefs.protocol.ids import NodeId
 from peacefs.protocol.limits import chunk_begin_s, write_token_lifetime_s
 from peacefs.protocol.messages import Allocated
-from peacefs.protocol.tokens import ChunkWrite, FirstChunk
+from peacefs.protocol.tokens import ChunkWrite, OneTimeChunk
 
-from .context import Workplace
+from .context import OperationContext
 
 
-class Placing:
+class ChunkPlacer:
     """For new files, files that are extended, and copies."""
 
-    def __init__(self, workplace: Workplace) -> None:
-        self._at = workplace
+    def __init__(self, context: OperationContext) -> None:
+        self._ctx = context
 
     def place(
         self,
@@ -31,23 +31,25 @@ class Placing:
 
         With `is_shown` others than the writer may come to have the leave: it is good for the head's gateway only.
         """
-        chunk, version = self._at.numbering.next(), self._at.numbering.next()
-        nodes = self._at.cluster.place(
-            self._at.monotonic(), chunk, writer_host, replication, exclude, write_token_lifetime_s
+        chunk, version = self._ctx.numbering.next(), self._ctx.numbering.next()
+        nodes = self._ctx.cluster.place(
+            self._ctx.monotonic(), chunk, writer_host, replication, exclude, write_token_lifetime_s
         )
-        self._at.cluster.abandonment.hand(chunk, writer)
+        self._ctx.cluster.assignments.assign(chunk, writer)
         # Who comes later is given another: this one may be garbage before its writer can say that it is kept.
-        begin_by_s = self._at.wall_clock() + chunk_begin_s
+        begin_by_s = self._ctx.wall_clock() + chunk_begin_s
         hops, head = [node.hop for node in nodes], nodes[0]
         if is_shown:
-            token = self._at.signer.sign(FirstChunk(begin_by_s, chunk, version, hops, head.registration.process))
+            token = self._ctx.signer.sign(
+                OneTimeChunk(begin_by_s, chunk, version, hops, head.registration.process)
+            )
         else:
-            token = self._at.signer.sign(ChunkWrite(begin_by_s, chunk, version, hops))
+            token = self._ctx.signer.sign(ChunkWrite(begin_by_s, chunk, version, hops))
         return Allocated(chunk, version, hops, token), head
 
-    def place_ahead(self, replication: int, writer_host: str | None, writer: str) -> Allocated | None:
+    def preallocate(self, replication: int, writer_host: str | None, writer: str) -> Allocated | None:
         """A chunk for a file that `writer` may come with soon; none where that cannot be now."""
-        if not self._at.cluster.ready(self._at.monotonic()):
+        if not self._ctx.cluster.ready(self._ctx.monotonic()):
             return None
         try:
             return self.place(replication, writer_host, frozenset(), writer)[0]
@@ -58,4 +60,4 @@ class Placing:
         """The datanodes that a client calls `host:port`."""
         if not names:
             return names
-        return frozenset(node.id for node in self._at.cluster.members.all() if node.http_name in names)
+        return frozenset(node.id for node in self._ctx.cluster.members.all() if node.http_name in names)

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from peacefs.coordinator.scheduling.read_scheduler import ReadWish
+from peacefs.coordinator.scheduling.read_scheduler import ReadRequest
 from peacefs.protocol.limits import grant_hold_s
 from peacefs.protocol.messages import ReadsScheduled, StateReads
 
-from .context import Workplace
+from .context import OperationContext
 
 
-class ReadDesk:
+class ReadGrantService:
     """Belongs to the event loop. Whoever waits has its question held for a moment, and asks again."""
 
-    def __init__(self, workplace: Workplace) -> None:
-        self._at = workplace
-        self.reads = workplace.core.reads
+    def __init__(self, context: OperationContext) -> None:
+        self._ctx = context
+        self.reads = context.core.reads
 
     async def state(self, wanted: StateReads) -> ReadsScheduled:
         """Which of its chunks a reader may read now, and where. Raises AccessDenied, BadRequest, Overloaded."""
-        self._at.signer.verify_reader(wanted.token, self._at.wall_clock())
-        alive = {node.id for node in self._at.cluster.members.alive()}
-        wish = ReadWish(
+        self._ctx.signer.verify_reader(wanted.token, self._ctx.wall_clock())
+        alive = {node.id for node in self._ctx.cluster.members.alive()}
+        request = ReadRequest(
             reader=wanted.reader,
             number=wanted.number,
             wanted={number: [node for node in nodes if node in alive] for number, nodes in wanted.wanted},
@@ -28,18 +28,18 @@ class ReadDesk:
             at_once=wanted.at_once,
             waited_s=max(0.0, wanted.waited_s),
         )
-        self._at.perform(self._at.core.state_reads(self._at.monotonic(), wish))
-        answer = self._standing(wish)
-        if wish.wanted and not answer.leaves and wanted.patience_s > 0:
-            await self._at.driver.reads_awaited.wait(wish.reader, min(wanted.patience_s, grant_hold_s))
-            answer = self._standing(wish)
+        self._ctx.perform(self._ctx.core.state_reads(self._ctx.monotonic(), request))
+        answer = self._held_grants(request)
+        if request.wanted and not answer.grants and wanted.wait_s > 0:
+            await self._ctx.driver.reads_awaited.wait(request.reader, min(wanted.wait_s, grant_hold_s))
+            answer = self._held_grants(request)
         return answer
 
     def now_s(self) -> float:
         """The clock by which leaves are timed."""
-        return self._at.monotonic()
+        return self._ctx.monotonic()
 
-    def _standing(self, wish: ReadWish) -> ReadsScheduled:
-        leaves = self.reads.leaves(wish.reader)
-        new = [(number, node) for number, node in leaves.items() if number not in wish.holding]
-        return ReadsScheduled(new, len(wish.wanted) - len(new))
+    def _held_grants(self, request: ReadRequest) -> ReadsScheduled:
+        grants = self.reads.grants(request.reader)
+        new = [(number, node) for number, node in grants.items() if number not in request.holding]
+        return ReadsScheduled(new, len(request.wanted) - len(new))

@@ -11,12 +11,12 @@ from peacefs.protocol.runtime.effects import Ticket
 Wait = Callable[[Ticket, float], Awaitable[None]]
 
 
-async def wait_on_loop(ticket: Ticket, patience_s: float) -> None:
+async def wait_on_loop(ticket: Ticket, wait_s: float) -> None:
     """Wait on asyncio's event loop, on which the ticket is fired."""
     fired = asyncio.Event()
     ticket.when_fired(fired.set)
     try:
-        async with asyncio.timeout(patience_s):
+        async with asyncio.timeout(wait_s):
             await fired.wait()
     except TimeoutError:
         pass
@@ -29,13 +29,13 @@ class Waiters:
         self._wait = wait
         self._waiting: dict[str, list[Ticket]] = {}
 
-    async def wait(self, name: str, patience_s: float) -> None:
-        """Return when `name` is woken, or when `patience_s` is over."""
+    async def wait(self, name: str, wait_s: float) -> None:
+        """Return when `name` is woken, or when `wait_s` is over."""
         ticket = Ticket()
         waiting = self._waiting.setdefault(name, [])
         waiting.append(ticket)
         try:
-            await self._wait(ticket, patience_s)
+            await self._wait(ticket, wait_s)
         finally:
             waiting[:] = [each for each in waiting if each is not ticket]
             if not waiting and self._waiting.get(name) is waiting:

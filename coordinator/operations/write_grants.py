@@ -10,30 +10,30 @@ import logging
 from zlib import crc32
 
 from peacefs.coordinator.namespace.checkpoint_root import checkpoint_root
-from peacefs.coordinator.scheduling.checkpoint_estimates import Source
+from peacefs.coordinator.scheduling.checkpoint_estimates import CheckpointSource
 from peacefs.coordinator.scheduling.statistics import FastLane
-from peacefs.coordinator.scheduling.write_sets import Refuse, Wish
+from peacefs.coordinator.scheduling.write_sets import Refuse, WriteSetRequest
 from peacefs.protocol.errors import NoDatanodes
 from peacefs.protocol.ids import NodeId
 from peacefs.protocol.limits import grant_hold_s
 from peacefs.protocol.messages import Done, Scheduled, StateWriteSet, StreamEnded, StreamsFound
 from peacefs.protocol.tokens import FileLease, FileWrite
 
-from .append import Appending, writer_of
-from .context import Workplace
+from .append import AppendOperations, writer_of
+from .context import OperationContext
 from .core_driver import name_here
 from .quota_checks import check_room
 
 log = logging.getLogger("peacefs.coordinator")
 
 
-class ScheduleDesk:
+class WriteGrantService:
     """Belongs to the event loop."""
 
-    def __init__(self, workplace: Workplace, appending: Appending) -> None:
-        self._at = workplace
-        self._appending = appending
-        self.scheduling = workplace.core.scheduling
+    def __init__(self, context: OperationContext, appending: AppendOperations) -> None:
+        self._ctx = context
+        self._append = appending
+        self.scheduling = context.core.scheduling
         self.fast_lane = FastLane()
 
     # -- writers -----------------------------------------------------------------------------------
@@ -43,36 +43,36 @@ class ScheduleDesk:
 
         Raises AccessDenied, LeaseExpired, BadRequest, NoDatanodes for what can never be granted, Overloaded.
         """
-        at = self._at
-        token = at.signer.verify_for_writing(wanted.token, at.wall_clock())
+        ctx = self._ctx
+        token = ctx.signer.verify_for_writing(wanted.token, ctx.wall_clock())
         # Heard of whoever may write no more, too: for want of room, or of a lease.
         at.perform(at.core.given_up(wanted.abandoned, writer_of(token)))
         if wanted.chunks:
             if isinstance(token, FileLease):
-                self._appending.renew_lease(token)
-            check_room(at.reader, token, wanted.written_bytes)
-        await at.until_ready()
-        at.perform(at.core.see_datanodes(at.monotonic()))
-        wish = self._wish(wanted, token, link, writer_host)
-        commands = at.core.state_writes(at.monotonic(), wish)
+                self._append.renew_lease(token)
+            check_room(ctx.reader, token, wanted.written_bytes)
+        await ctx.until_ready()
+        at.perform(at.core.see_datanodes(ctx.monotonic()))
+        request = self._request(wanted, token, link, writer_host)
+        commands = at.core.state_writes(ctx.monotonic(), request)
         at.perform(commands)
         for command in commands:
             if isinstance(command, Refuse) and command.is_reply:
                 raise NoDatanodes(command.reason)
-        answer = self._standing(wish)
-        if answer.waiting and not answer.grants and wanted.patience_s > 0:
-            await at.driver.grants_awaited.wait(wish.name, min(wanted.patience_s, grant_hold_s))
-            answer = self._standing(wish)
+        answer = self._held_grants(request)
+        if answer.waiting and not answer.grants and wanted.wait_s > 0:
+            await at.driver.grants_awaited.wait(request.name, min(wanted.wait_s, grant_hold_s))
+            answer = self._held_grants(request)
         return answer
 
-    def _wish(
+    def _request(
         self, wanted: StateWriteSet, token: FileWrite | FileLease, link: NodeId | None, writer_host: str | None
-    ) -> Wish:
+    ) -> WriteSetRequest:
         source = None
         if wanted.to_come_bytes < 0 and len(wanted.chunks) == 1:
             host = token.client_host if isinstance(token, FileWrite) else ""
-            source = Source(host or writer_host or "", checkpoint_root(token.path))
-        return Wish(
+            source = CheckpointSource(host or writer_host or "", checkpoint_root(token.path))
+        return WriteSetRequest(
             name=name_here(link, wanted.write_set),
             link=link,
             writer=link or self._datanode_at(writer_host, wanted.write_set),
@@ -89,34 +89,34 @@ class ScheduleDesk:
 
     def _datanode_at(self, host: str | None, write_set: str) -> NodeId | None:
         """The datanode on a writer's host; where there are several, one of them for each set."""
-        there = [node.id for node in self._at.cluster.members.in_service() if node.registration.data_host == host]
+        there = [node.id for node in self._ctx.cluster.members.in_service() if node.registration.data_host == host]
         return there[crc32(write_set.encode()) % len(there)] if there else None
 
-    def _standing(self, wish: Wish) -> Scheduled:
-        standing = self.scheduling.standing(wish.name, wish.chunks.keys())
-        grants = [granted for each in standing if (granted := self._at.permits.granted(each)) is not None]
-        return Scheduled(grants, len(wish.chunks) - len(grants), self.scheduling.expected_start_s(wish.name))
+    def _held_grants(self, request: WriteSetRequest) -> Scheduled:
+        held_grants = self.scheduling.held_grants(request.name, request.chunks.keys())
+        grants = [granted for each in held_grants if (granted := self._ctx.permits.granted(each)) is not None]
+        return Scheduled(grants, len(request.chunks) - len(grants), self.scheduling.expected_start_s(request.name))
 
     # -- datanodes ---------------------------------------------------------------------------------
 
     def ended(self, node: NodeId, ended: StreamEnded) -> Done:
         """The first node of a pipeline is done with a chunk."""
-        self._at.perform(self._at.core.stream_ended(self._at.monotonic(), node, ended))
+        self._ctx.perform(self._ctx.core.stream_ended(self._ctx.monotonic(), node, ended))
         return Done()
 
     def found(self, node: NodeId, answer: StreamsFound) -> Done:
         """A datanode answers a question."""
-        self._at.perform(self._at.core.streams_found(self._at.monotonic(), node, answer))
+        self._ctx.perform(self._ctx.core.streams_found(self._ctx.monotonic(), node, answer))
         return Done()
 
     # -- operators ---------------------------------------------------------------------------------
 
     def now_s(self) -> float:
         """The clock by which grants are timed."""
-        return self._at.monotonic()
+        return self._ctx.monotonic()
 
     def change_policy(self, name: str) -> None:
         """Raises BadRequest, Unsupported."""
         before = self.scheduling.policy_name
-        self._at.perform(self._at.core.change_policy(self._at.monotonic(), name))
+        self._ctx.perform(self._ctx.core.change_policy(self._ctx.monotonic(), name))
         log.info("the scheduling policy is %s now, it was %s", name, before)

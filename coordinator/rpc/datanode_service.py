@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from peacefs.coordinator.core import Command
-from peacefs.coordinator.operations.context import Workplace
+from peacefs.coordinator.operations.context import OperationContext
 from peacefs.coordinator.operations.files import Files
-from peacefs.coordinator.supervision.service import Supervising
+from peacefs.coordinator.supervision.service import SupervisionService
 from peacefs.protocol.errors import NodeIdTaken, Overloaded, PeacefsError, ProtocolViolation
 from peacefs.protocol.ids import NodeId
 from peacefs.protocol.limits import suspect_after_s
@@ -32,7 +32,7 @@ from peacefs.protocol.messages import (
     Trust,
 )
 
-from .audited_calls import AuditedCalls
+from .audited_calls import AuditedRpc
 from .datanode_links import DatanodeLink, DatanodeLinks
 from .dispatch import CALLS_OF_DATANODES, answer
 
@@ -40,7 +40,7 @@ log = logging.getLogger("peacefs.coordinator")
 
 
 class ServedEpoch(Protocol):
-    """The epoch that datanodes are told, and what is made of what they have seen: `EpochDesk`."""
+    """The epoch that datanodes are told, and what is made of what they have seen: `EpochService`."""
 
     def epoch(self) -> int: ...
     def seen(self, node: NodeId, epoch: int, commit: int = 0) -> None: ...
@@ -59,26 +59,26 @@ class DatanodeService:
 
     def __init__(
         self,
-        workplace: Workplace,
+        context: OperationContext,
         links: DatanodeLinks,
         files: Files,
-        supervising: Supervising,
+        supervising: SupervisionService,
         epochs: ServedEpoch,
         *,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         durable_commit: Callable[[], int] = lambda: 0,
         trust: Callable[[], Trust] = Trust,
-        audited: AuditedCalls | None = None,
+        audited: AuditedRpc | None = None,
     ) -> None:
         """`spawn` runs a request that may wait, or raises Overloaded. `durable_commit` gives the last commit.
 
         `trust` gives what gateways verify their callers with: the same object until it changes.
         """
-        self._at = workplace
-        self._core = workplace.core
+        self._at = context
+        self._core = context.core
         self._links = links
         self._files = files
-        self._supervising = supervising
+        self._supervision_service = supervising
         self._epochs = epochs
         self._spawn = spawn
         self._durable_commit = durable_commit
@@ -228,7 +228,7 @@ class DatanodeService:
 
     async def _answer_agent(self, link: DatanodeLink, beat: AgentBeat, tag: int) -> None:
         try:
-            reply: Message = await self._supervising.heard(beat)
+            reply: Message = await self._supervision_service.heard(beat)
         except PeacefsError as error:
             reply = Failure(error.code, error.message)
         _reply_late(link, reply, tag)

@@ -42,7 +42,7 @@ from peacefs.protocol.limits import (
 from peacefs.protocol.webhdfs.answers import error_answer
 
 from .client_shares import client_of
-from .http_crowd import Crowd
+from .http_crowd import HttpCrowd
 from .metrics import http_requests
 from .tls import TlsIdentity
 from .tls_faults import TLS_FIRST_BYTE
@@ -110,7 +110,7 @@ class BoundedConfig(uvicorn.Config):
         **named: Any,
     ) -> None:
         super().__init__(*arguments, **named)
-        self.crowd = Crowd()
+        self.crowd = HttpCrowd()
         self.framed = framed
         self.admits = admits
 
@@ -297,7 +297,7 @@ def _with_ascii_line(data: bytes, line_bytes: int) -> bytes:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket for `Server.serve(sockets=[...])`; port 0 takes a free one. Raises StartupError."""
+    """A listening socket for `HttpServer.serve(sockets=[...])`; port 0 takes a free one. Raises StartupError."""
     try:
         family, _kind, _protocol, _name, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -313,7 +313,7 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-class Server(uvicorn.Server):
+class HttpServer(uvicorn.Server):
     """Leaves signals to the service that it is a part of; that sets `should_exit`. Speaks TLS if it has `tls`."""
 
     def __init__(self, config: BoundedConfig, tls: TlsIdentity | None) -> None:
@@ -344,7 +344,7 @@ def build_server(
     admits: Callable[[asyncio.BaseTransport], bool] | None = None,
     *,
     tls: TlsIdentity | None = None,
-) -> Server:
+) -> HttpServer:
     """A server for `await server.serve(sockets=[listen(...)])`, on a uvloop loop; ends by `should_exit = True`.
 
     With `framed` a connection whose first byte is that of a frame gets the protocol that this makes; with `admits`
@@ -368,4 +368,4 @@ def build_server(
         framed=framed,
         admits=admits,
     )
-    return Server(config, tls)
+    return HttpServer(config, tls)

@@ -58,7 +58,7 @@ class ChunkCounts:
 
 
 @dataclass(frozen=True)
-class UnclaimedStatus:
+class UnreferencedStatus:
     """What datanodes hold and no file refers to: writes under way, and what failed ones left.
 
     While the floor is held, because the metadata was restored from a backup, nothing of it is deleted.
@@ -69,7 +69,7 @@ class UnclaimedStatus:
     bytes: int
     chunks_of_earlier_epochs: int
     bytes_of_earlier_epochs: int
-    floor_held: bool
+    gc_floor_held: bool
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class ClusterStatus:
     address: str
     datanodes: list[DatanodeStatus]
     chunks: ChunkCounts
-    unclaimed: UnclaimedStatus
+    unclaimed: UnreferencedStatus
     repaired_total: int
     replicas_lost_total: int
     #: What the disk of the metadata has left; without any nothing can be changed.

@@ -17,12 +17,12 @@ from peacefs.coordinator.metadata.store import Transaction
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.copy import CopyResult, CopyToMake, begin_copy
 from peacefs.coordinator.namespace.paths import parse_path
-from peacefs.coordinator.namespace.permissions import Caller
+from peacefs.coordinator.namespace.permissions import Principal
 from peacefs.coordinator.operations.chunk_explanation import ChunkExplanations
-from peacefs.coordinator.operations.context import Workplace
+from peacefs.coordinator.operations.context import OperationContext
 from peacefs.protocol.errors import BadRequest, FileNotFound
 from peacefs.protocol.ids import Numbering, show
-from peacefs.protocol.limits import chunk_files_shown_max, freed_chunks_kept_s, hearsay_believed_s
+from peacefs.protocol.limits import chunk_files_shown_max, freed_chunks_kept_s, unconfirmed_replica_kept_s
 from peacefs.protocol.messages import Heartbeat, Receipt, Replica, WrittenChunk
 from peacefs.protocol.new_file import NewFile
 from peacefs.protocol.tokens import Signer
@@ -78,7 +78,7 @@ def test_chunk_of_a_new_file_is_unconfirmed_until_its_datanodes_have_said_so(sta
 def test_chunk_whose_datanode_never_confirmed_it_is_repaired_and_says_why(started: Play) -> None:
     started.cluster.published([FILE])
     started.cluster.heartbeat(started.now_s, "dn-1", Heartbeat(USAGE, added=[HELD]))
-    copies = [copy for ticked in started.let_pass(hearsay_believed_s + 1.0) for copy in ticked.copies]
+    copies = [copy for ticked in started.let_pass(unconfirmed_replica_kept_s + 1.0) for copy in ticked.copies]
     explained = explain(started)
     assert states(explained) == {"dn-1": "live"} and explained.findings == [Finding.UNDER_REPLICATED]
     assert pending(explained) == [PendingKind.REPAIR, PendingKind.COPY]
@@ -140,8 +140,8 @@ def test_chunk_that_is_being_written_or_was_given_up_says_so(started: Play) -> N
     explained = explain(started, is_of_file=False)
     assert explained.standing is ChunkStanding.BEING_WRITTEN and states(explained) == {"dn-1": "unreferenced"}
     assert pending(explained) == [PendingKind.WRITER]
-    started.cluster.abandonment.hand(CHUNK, "me")
-    started.cluster.given_up([CHUNK], "me")
+    started.cluster.assignments.hand(CHUNK, "me")
+    started.cluster.abandon([CHUNK], "me")
     explained = explain(started, is_of_file=False)
     assert explained.standing is ChunkStanding.ABANDONED
     assert states(explained) == {} and pending(explained) == []
@@ -172,7 +172,7 @@ class Names:
         self.cluster = play.cluster
         self.pauses = 0
         self.explanations = ChunkExplanations(
-            Workplace(
+            OperationContext(
                 self.metadata.reader(),
                 self.commit,
                 play.cluster,
@@ -199,7 +199,7 @@ class Names:
         return show(chunk.chunk)
 
     def copy(self, source: str, target: str) -> None:
-        caller = Caller("ann", frozenset({"ann"}), is_superuser=True)
+        caller = Principal("ann", frozenset({"ann"}), is_superuser=True)
         wanted = CopyToMake(parse_path(source), parse_path(target), caller, False, "", 1)
         assert isinstance(run_now(self.metadata, lambda tx: begin_copy(tx, wanted)), CopyResult)
 

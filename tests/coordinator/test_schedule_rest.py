@@ -15,7 +15,7 @@ from support.play import Play
 from peacefs.coordinator.api.rest.app import build_rest
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.namespace.permissions import Callers
-from peacefs.coordinator.operations.context import Workplace
+from peacefs.coordinator.operations.context import OperationContext
 from peacefs.coordinator.operations.files import Files
 from peacefs.protocol.limits import MIB, schedule_body_bytes_max, write_set_chunks_max
 from peacefs.protocol.new_file import NewFile
@@ -39,7 +39,7 @@ class Asked:
     def __init__(self, play: Play) -> None:
         core = play.core
         self.scheduling = core.scheduling
-        workplace = Workplace(
+        context = OperationContext(
             SqliteMetadata.in_memory().reader(),
             cast(Callable[..., Any], None),
             core,
@@ -48,7 +48,7 @@ class Asked:
             callers=Callers(),
             monotonic=lambda: play.now_s,
         )
-        files = Files(workplace)
+        files = Files(context)
         app = build_rest(
             files, play.cluster, "c", lambda: 1, lambda: "here:1", bool, bool, int, lambda: play.now_s
         )

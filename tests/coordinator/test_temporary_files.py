@@ -21,7 +21,7 @@ from peacefs.coordinator.metadata.store import Transaction
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace import snapshots
 from peacefs.coordinator.namespace.paths import parse_path
-from peacefs.coordinator.operations.context import Workplace
+from peacefs.coordinator.operations.context import OperationContext
 from peacefs.coordinator.operations.leases import Leases
 from peacefs.coordinator.operations.temporary_files import TemporaryFiles
 from peacefs.protocol.limits import temporary_watched_s
@@ -114,7 +114,7 @@ class Tree:
         async def pause(_s: float) -> None:
             self.pauses += 1
 
-        workplace = Workplace(
+        context = OperationContext(
             self.metadata.reader(),
             CommitsAtOnce(self.metadata, lambda: self.before_commit()),
             play.core,
@@ -124,7 +124,7 @@ class Tree:
             wall_clock=lambda: self.wall_s,
             sleep=pause,
         )
-        self.collector = TemporaryFiles(workplace, self.leases)
+        self.collector = TemporaryFiles(context, self.leases)
 
     @property
     def freed(self) -> int:

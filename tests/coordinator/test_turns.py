@@ -18,7 +18,7 @@ from support.spoken_link import Datanode
 
 from peacefs.coordinator.metadata.model import ChunkRecord
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
-from peacefs.coordinator.operations.context import Workplace
+from peacefs.coordinator.operations.context import OperationContext
 from peacefs.protocol.errors import SafeMode
 from peacefs.protocol.limits import link_turn_s, report_chunks_per_frame
 from peacefs.protocol.messages import Done, Replica, ReportChunks
@@ -101,7 +101,7 @@ def test_more_than_may_wait_for_readiness_are_told_to_come_again_at_once() -> No
         cluster = core.cluster
 
         now_s = 0.0
-        at = Workplace(
+        at = OperationContext(
             metadata.reader(),
             CommitsAtOnce(metadata),
             core,

@@ -11,7 +11,16 @@ import pytest
 
 from peacefs.coordinator.metadata.engine import Engine
 from peacefs.coordinator.metadata.engines import ENGINE
-from peacefs.coordinator.metadata.model import ChunkRecord, Inode, InodeId, Kind, Lease, Quota, Run, Usage
+from peacefs.coordinator.metadata.model import (
+    ChunkRecord,
+    Inode,
+    InodeId,
+    InodeKind,
+    Lease,
+    NamespaceUsage,
+    Quota,
+    RecordedRun,
+)
 from peacefs.coordinator.metadata.store import ROOT, Metadata, Reader, Transaction
 from peacefs.protocol.errors import StartupError
 from peacefs.protocol.ids import first_of_epoch
@@ -40,12 +49,12 @@ class Opened:
         return outcome.answer
 
     def file(self, name: str, parent: InodeId = ROOT) -> InodeId:
-        return self._add(name, parent, Kind.FILE)
+        return self._add(name, parent, InodeKind.FILE)
 
     def directory(self, name: str, parent: InodeId = ROOT) -> InodeId:
-        return self._add(name, parent, Kind.DIRECTORY)
+        return self._add(name, parent, InodeKind.DIRECTORY)
 
-    def _add(self, name: str, parent: InodeId, kind: Kind) -> InodeId:
+    def _add(self, name: str, parent: InodeId, kind: InodeKind) -> InodeId:
         def change(tx: Transaction) -> InodeId:
             inode = tx.add_inode(Inode(0, kind, 0o644, "ann", "staff", 1, 1, 0, 1 << 26, 3))
             tx.add_entry(parent, name, inode)
@@ -82,10 +91,10 @@ def test_names_are_found_by_the_way_and_listed_in_byte_order(store: Opened) -> N
 
 def test_names_change_all_at_once_or_not_at_all(store: Opened) -> None:
     def change(tx: Transaction) -> None:
-        tx.add_entry(ROOT, "half", tx.add_inode(Inode(0, Kind.FILE, 0o644, "ann", "", 1, 1, 0, 0, 1)))
+        tx.add_entry(ROOT, "half", tx.add_inode(Inode(0, InodeKind.FILE, 0o644, "ann", "", 1, 1, 0, 0, 1)))
         raise KeyError("the other half")
 
-    good = store.metadata.commit([change, lambda tx: tx.raise_floor(7)])
+    good = store.metadata.commit([change, lambda tx: tx.raise_gc_floor(7)])
     assert isinstance(good[0].error, KeyError) and good[1].error is None
     assert store.reader.child(ROOT, "half") is None and store.reader.floor() == 7
 
@@ -131,13 +140,13 @@ def test_chunks_lead_back_to_all_files_that_refer_to_them_however_few_are_looked
 
 def test_chunks_that_are_kept_and_the_floor_are_what_garbage_is_judged_by(store: Opened) -> None:
     store.commit(lambda tx: tx.keep_chunk(5, 60_000))
-    store.commit(lambda tx: tx.raise_floor(9))
-    store.commit(lambda tx: tx.raise_floor(3))
+    store.commit(lambda tx: tx.raise_gc_floor(9))
+    store.commit(lambda tx: tx.raise_gc_floor(3))
     assert store.reader.floor() == 9 and store.reader.is_kept(5) and not store.reader.is_kept(6)
-    store.metadata.hold_floor()
-    store.commit(lambda tx: tx.raise_floor(20))
-    assert store.reader.floor() == 9 and store.reader.floor_held()
-    assert store.commit(lambda tx: tx.release_floor()) and not store.reader.floor_held()
+    store.metadata.hold_gc_floor()
+    store.commit(lambda tx: tx.raise_gc_floor(20))
+    assert store.reader.floor() == 9 and store.reader.gc_floor_held()
+    assert store.commit(lambda tx: tx.release_gc_floor()) and not store.reader.gc_floor_held()
 
 
 def test_leases_are_taken_over_and_dropped(store: Opened) -> None:
@@ -167,9 +176,11 @@ def test_snapshots_show_a_directory_as_it_was(store: Opened) -> None:
 
 def test_quotas_are_charged(store: Opened) -> None:
     d = store.directory("d")
-    store.commit(lambda tx: tx.set_quota(d, Quota(10, None, Usage(1, 0))))
-    store.commit(lambda tx: tx.charge_quota(d, Usage(2, 300)))
-    assert store.reader.quota(d) == Quota(10, None, Usage(3, 300)) and store.reader.quota_directories() == {d}
+    store.commit(lambda tx: tx.set_quota(d, Quota(10, None, NamespaceUsage(1, 0))))
+    store.commit(lambda tx: tx.charge_quota(d, NamespaceUsage(2, 300)))
+    assert store.reader.quota(d) == Quota(
+        10, None, NamespaceUsage(3, 300)
+    ) and store.reader.quota_directories() == {d}
     store.file("f", d)
     assert store.reader.tree_usage(d).names == 2
     store.commit(lambda tx: tx.drop_quota(d))
@@ -177,7 +188,11 @@ def test_quotas_are_charged(store: Opened) -> None:
 
 
 def test_queries_have_a_latest_run(store: Opened) -> None:
-    d, first, second = store.directory("d"), Run(1, "ann", "host", 7, 5, None), Run(2, "ann", "host", 8, 6, 9)
+    d, first, second = (
+        store.directory("d"),
+        RecordedRun(1, "ann", "host", 7, 5, None),
+        RecordedRun(2, "ann", "host", 8, 6, 9),
+    )
     for run in (first, second):
         store.commit(lambda tx, run=run: tx.set_run(d, run))
         assert store.reader.run(d) == run
@@ -221,7 +236,7 @@ def test_engine_restores_what_it_has_backed_up(engine: Engine, tmp_path: Path) -
     assert restored.replaced is None and restored.epoch > opened.epoch
     again = Opened(engine, other)
     assert [name for name, _inode in again.reader.children(ROOT, "", 10)] == ["before"]
-    assert again.reader.floor_held() and again.epoch > restored.epoch
+    assert again.reader.gc_floor_held() and again.epoch > restored.epoch
     again.metadata.close()
 
 

@@ -14,7 +14,7 @@ from peacefs.protocol.errors import PeacefsError, RunSuperseded
 from peacefs.protocol.limits import (
     agent_answer_timeout_s,
     agent_beat_interval_s,
-    run_guard_patience_s,
+    run_guard_timeout_s,
 )
 from peacefs.protocol.messages import (
     AgentBeat,
@@ -111,7 +111,7 @@ class SimulatedAgent:
         while True:
             yield from fx.sleep(_GUARD_LOOK_S)
             for key, driver in list(self._running.items()):
-                if self.world.now_s - driver.told_s >= run_guard_patience_s:
+                if self.world.now_s - driver.told_s >= run_guard_timeout_s:
                     self._kill(key, _KILLED)
 
     def _keep_beating(self) -> fx.Steps[None]:

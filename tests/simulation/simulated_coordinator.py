@@ -41,7 +41,7 @@ from support.replica_watch import ReplicaWatch
 from peacefs.coordinator.assembly import Assembly, Settings, Surroundings
 from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.metadata.epochs import Epochs
-from peacefs.coordinator.metadata.model import Kind, RenameMode
+from peacefs.coordinator.metadata.model import InodeKind, RenameMode
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.metadata.store import MetadataFault
 from peacefs.coordinator.namespace.permissions import Callers
@@ -198,7 +198,7 @@ class SimulatedCoordinator:
     def restore(self, backup: SqliteMetadata) -> None:
         """What `peacefs metadata restore` does, after the metadata was lost; `start` follows."""
         self.metadata = _copy(backup)
-        self.metadata.hold_floor()
+        self.metadata.hold_gc_floor()
         drawn = self.metadata.begin_epoch()
         self.metadata.begin_epoch(drawn + self.world.random.randint(1, restore_epoch_jump_max))
 
@@ -270,8 +270,8 @@ class SimulatedCoordinator:
             case ListNames():
                 page = await self.files.names.list_page(message.path, message.user, None, list_page_entries)
                 assert page.remaining == 0
-                files = [entry.name for entry in page.entries if entry.kind is Kind.FILE]
-                return Names(files, [entry.name for entry in page.entries if entry.kind is Kind.DIRECTORY])
+                files = [entry.name for entry in page.entries if entry.kind is InodeKind.FILE]
+                return Names(files, [entry.name for entry in page.entries if entry.kind is InodeKind.DIRECTORY])
             case BeginRun():
                 begun = await self.files.fencing.begin(message.path, message.user, caller, 1, message.request_id)
                 return RunBegun(begun.location)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from simulation.drop_watch import DropWatch
-from simulation.terms import CALL_TIMEOUT_S, DESK
+from simulation.terms import CALL_TIMEOUT_S, GRANT_CLIENT
 from simulation.world import World
 
 from peacefs.coordinator.cluster.commands import Order
@@ -142,4 +142,4 @@ class SimulatedLinks(DatanodeLinks):
         """To a client; it may be lost, or come twice."""
         for _ in range(self._world.random.choice((1, 1, 1, 2))):
             if not self._world.loses():
-                self._world.later(self._world.transit_s(), lambda: DESK.deliver(message))
+                self._world.later(self._world.transit_s(), lambda: GRANT_CLIENT.deliver(message))

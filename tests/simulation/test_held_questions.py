@@ -11,7 +11,7 @@ from simulation.seeds import seeds
 from simulation.simulated_cluster import SimulatedCluster
 from simulation.terms import CHUNK_BYTES, HTTP_CLIENT
 
-from peacefs.client.transfer.write_grants import GrantDesk
+from peacefs.client.transfer.write_grants import GrantClient
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.messages import Message, Scheduled, StateWriteSet
 from peacefs.protocol.runtime import effects as fx
@@ -22,10 +22,10 @@ _CHUNKS = 3
 _HELD_S = 0.001
 
 
-def write_until_done(path: str, data: bytes, desk: GrantDesk, random: Random) -> fx.Steps[None]:
+def write_until_done(path: str, data: bytes, grant_client: GrantClient, random: Random) -> fx.Steps[None]:
     while True:
         try:
-            yield from stated(path, data, f"{path}-{random.random()}", desk=desk)
+            yield from stated(path, data, f"{path}-{random.random()}", grant_client=grant_client)
             return
         except PeacefsError:
             yield from fx.sleep(1.0)
@@ -55,7 +55,7 @@ def test_held_question_is_answered_by_the_grant_that_it_waits_for(seed: int) -> 
         cluster.start(
             cluster.client(f"{HTTP_CLIENT}-{path[1:]}"),
             path,
-            write_until_done(path, data, GrantDesk(f"writer-{path[1:]}", pushed=False), random),
+            write_until_done(path, data, GrantClient(f"writer-{path[1:]}", pushed=False), random),
         )
         for path, data in written.items()
     ]

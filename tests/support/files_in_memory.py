@@ -9,12 +9,12 @@ from support.spoken_link import SIGNER
 
 from peacefs.coordinator.core import CoordinatorCore
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
-from peacefs.coordinator.operations.context import Workplace
+from peacefs.coordinator.operations.context import OperationContext
 from peacefs.coordinator.operations.core_driver import Links
 
 
-def workplace_in_memory(core: CoordinatorCore, links: Links, clock: Callable[[], float]) -> Workplace:
+def workplace_in_memory(core: CoordinatorCore, links: Links, clock: Callable[[], float]) -> OperationContext:
     """Over a namespace in memory."""
     metadata = SqliteMetadata.in_memory()
     metadata.begin_epoch()
-    return Workplace(metadata.reader(), CommitsAtOnce(metadata), core, SIGNER, links, monotonic=clock)
+    return OperationContext(metadata.reader(), CommitsAtOnce(metadata), core, SIGNER, links, monotonic=clock)

@@ -16,7 +16,7 @@ from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.rpc.datanode_links import DatanodeLinks
 from peacefs.coordinator.rpc.datanode_service import DatanodeService
 from peacefs.coordinator.rpc.server import NodeServer, RunningCalls
-from peacefs.coordinator.supervision.service import Supervising
+from peacefs.coordinator.supervision.service import SupervisionService
 from peacefs.protocol.credentials import Credential
 from peacefs.protocol.handshake import Identity
 
@@ -36,12 +36,10 @@ class NodePort:
 
     def __init__(self, core: CoordinatorCore, clock: Callable[[], float]) -> None:
         self._links, calls = DatanodeLinks(), RunningCalls()
-        workplace = workplace_in_memory(core, self._links, clock)
-        files = Files(workplace)
-        supervising = Supervising(workplace, files.fencing, str)
-        self._service = DatanodeService(
-            workplace, self._links, files, supervising, _FirstEpoch(), spawn=calls.spawn
-        )
+        context = workplace_in_memory(core, self._links, clock)
+        files = Files(context)
+        supervising = SupervisionService(context, files.fencing, str)
+        self._service = DatanodeService(context, self._links, files, supervising, _FirstEpoch(), spawn=calls.spawn)
         me = Identity("c", "coordinator", "coordinator", SIGNER)
         self._server = NodeServer(me, self._service, self._links, calls, clock)
         self.credentials = files.credentials

@@ -49,7 +49,7 @@ class ReplicaWatch(ReplicaHistory):
         for member in cluster.members.all():
             for chunk in cluster.chunks.chunks_of(member.id):
                 assert (chunk, member.id) in self._states, f"{member.id} came to hold {chunk} without an event"
-        for node, replica in cluster.chunks.unclaimed.replicas():
+        for node, replica in cluster.chunks.unreferenced.replicas():
             assert self._states[replica.chunk, node] is ReplicaState.UNREFERENCED
 
     def _has_gone_silently(self, chunk: ChunkId, node: NodeId) -> bool:

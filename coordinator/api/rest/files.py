@@ -12,7 +12,7 @@ from fastapi import APIRouter, Request, Response
 from msgspec.structs import replace
 from pydantic import Field
 
-from peacefs.coordinator.authentication.leaves import check_bearer_of
+from peacefs.coordinator.authentication.token_bearer import check_bearer_of
 from peacefs.coordinator.operations.files import Files
 from peacefs.protocol.callers.caller import caller_of
 from peacefs.protocol.decoding import UNREADABLE

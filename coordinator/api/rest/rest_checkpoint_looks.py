@@ -7,12 +7,12 @@ import asyncio
 import msgspec
 from fastapi import FastAPI, Response
 
-from peacefs.coordinator.side_process.checkpoint_inspector import CheckpointLooks
+from peacefs.coordinator.side_process.checkpoint_inspector import CheckpointInspector
 
 from .rest_access import User
 
 
-def add_checkpoint_look_routes(app: FastAPI, looks: CheckpointLooks) -> None:
+def add_checkpoint_look_routes(app: FastAPI, looks: CheckpointInspector) -> None:
     """Adds both to the application."""
 
     @app.get("/v1/checkpoints", responses={200: {"description": "A summary of each, with its latest run."}})

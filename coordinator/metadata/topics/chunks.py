@@ -48,8 +48,8 @@ class ChunkReader(ABC):
         """Return whether somebody still needs a chunk that no file refers to: see `Transaction.keep_chunk`."""
 
     @abstractmethod
-    def floor_held(self) -> bool:
-        """Whether the floor stays where it is until it is released: see `Metadata.hold_floor`."""
+    def gc_floor_held(self) -> bool:
+        """Whether the floor stays where it is until it is released: see `Metadata.hold_gc_floor`."""
 
 
 class ChunkChanges(ABC):
@@ -86,7 +86,7 @@ class ChunkChanges(ABC):
         """Leaves the file the first `length` bytes of the chunk at a position."""
 
     @abstractmethod
-    def raise_floor(self, floor: ChunkId) -> None:
+    def raise_gc_floor(self, floor: ChunkId) -> None:
         """Raises the floor unless it is held; never lowers it."""
 
     @abstractmethod
@@ -94,7 +94,7 @@ class ChunkChanges(ABC):
         """Keep a chunk that no file refers to from being garbage for so much served time from now on."""
 
     @abstractmethod
-    def advance_floor(self, drawn: ChunkId, elapsed_ms: int, settled_after_ms: int) -> None:
+    def advance_gc_floor(self, drawn: ChunkId, elapsed_ms: int, settled_after_ms: int) -> None:
         """Count time in which a coordinator served; all numbers up to `drawn` have been drawn by now.
 
         Raises the floor, unless it is held, to what had been drawn `settled_after_ms` of such time ago, and lets
@@ -102,5 +102,5 @@ class ChunkChanges(ABC):
         """
 
     @abstractmethod
-    def release_floor(self) -> bool:
+    def release_gc_floor(self) -> bool:
         """Let the floor rise again, by what is drawn from now on; return whether it was held."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from peacefs.coordinator.metadata.model import Decision, Enrolment
+from peacefs.coordinator.metadata.model import AdminDecision, Enrolment
 from peacefs.coordinator.metadata.token_records import TokenRecord, TokenRecords
 from peacefs.protocol.ids import NodeId
 
@@ -13,7 +13,7 @@ class CredentialReader(ABC):
     """Reads committed state."""
 
     @abstractmethod
-    def decisions(self) -> dict[NodeId, Decision]:
+    def decisions(self) -> dict[NodeId, AdminDecision]:
         """About the datanodes that are not in service, over ones included."""
 
     @abstractmethod
@@ -29,7 +29,7 @@ class CredentialChanges(ABC):
     """Part of a transaction."""
 
     @abstractmethod
-    def decide(self, node: NodeId, decision: Decision) -> None:
+    def decide(self, node: NodeId, decision: AdminDecision) -> None:
         """Replaces what was decided about a datanode."""
 
     @abstractmethod

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from peacefs.coordinator.metadata.model import InodeId, QueryRecord, Run
+from peacefs.coordinator.metadata.model import InodeId, QueryRecord, RecordedRun
 
 
 class QueryReader(ABC):
     """Reads committed state."""
 
     @abstractmethod
-    def run(self, directory: InodeId) -> Run | None:
+    def run(self, directory: InodeId) -> RecordedRun | None:
         """The latest run of a directory, if it ever had one."""
 
     @abstractmethod
-    def runs(self, after: InodeId, limit: int) -> list[tuple[InodeId, Run]]:
+    def runs(self, after: InodeId, limit: int) -> list[tuple[InodeId, RecordedRun]]:
         """Directories with a run in order of their inodes, those after `after` (0 for all)."""
 
     @abstractmethod
@@ -27,7 +27,7 @@ class QueryChanges(ABC):
     """Part of a transaction."""
 
     @abstractmethod
-    def set_run(self, directory: InodeId, run: Run) -> None:
+    def set_run(self, directory: InodeId, run: RecordedRun) -> None:
         """Gives a directory a run, in place of the one it had; it goes with the directory."""
 
     @abstractmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from peacefs.coordinator.metadata.model import InodeId, Quota, Usage
+from peacefs.coordinator.metadata.model import InodeId, NamespaceUsage, Quota
 
 
 class QuotaReader(ABC):
@@ -18,7 +18,7 @@ class QuotaReader(ABC):
         """All that have a quota."""
 
     @abstractmethod
-    def tree_usage(self, top: InodeId) -> Usage:
+    def tree_usage(self, top: InodeId) -> NamespaceUsage:
         """What a tree holds now, its top included. Looks at all of it, in about 2 us an entry."""
 
 
@@ -32,5 +32,5 @@ class QuotaChanges(ABC):
     def drop_quota(self, directory: InodeId) -> None: ...
 
     @abstractmethod
-    def charge_quota(self, directory: InodeId, change: Usage) -> None:
+    def charge_quota(self, directory: InodeId, change: NamespaceUsage) -> None:
         """Changes what a directory that has a quota is said to hold."""

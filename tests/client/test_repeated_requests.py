@@ -11,13 +11,13 @@ import pytest
 from peacefs.client.control.addresses import parse_address
 from peacefs.client.control.api import CoordinatorApi
 from peacefs.client.control.http import CoordinatorHttp
-from peacefs.client.control.retry import Patience, Unanswered
-from peacefs.client.control.rpc import ControlCalls
+from peacefs.client.control.retry import RetryPolicy, Unanswered
+from peacefs.client.control.rpc import ControlRpc
 from peacefs.client.file_objects import FileSink
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.client.transfer.small_writes import SmallWrites
-from peacefs.client.transfer.write_grants import GrantDesk
+from peacefs.client.transfer.write_grants import GrantClient
 from peacefs.protocol.errors import FileNotFound, PeerUnreachable
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import chunk_bytes_max
@@ -64,11 +64,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         yield running
 
 
-class WatchedCalls(ControlCalls):
+class WatchedCalls(ControlRpc):
     """The same for frames: keeps completions with their answers, and loses an answer when told."""
 
     def __init__(self, address: str, connections: ConnectionPool) -> None:
-        super().__init__(parse_address(address), connections, Patience())
+        super().__init__(parse_address(address), connections, RetryPolicy())
         self.carried: list[tuple[Message, Message]] = []
         self.losing: Callable[[], None] | None = None
 
@@ -94,7 +94,7 @@ class Client:
         self._connections = ConnectionPool(Identity("", "client", "lossy", None))
         self.calls = WatchedCalls(cluster.http_address, self._connections)
         self.driver = ThreadDriver(self._connections, self.calls.call)
-        self.small = SmallWrites(GrantDesk("test", pushed=False))
+        self.small = SmallWrites(GrantClient("test", pushed=False))
         self.files = PeaceFileSystem(cluster.http_address, user)
 
     def kill_coordinator(self) -> None:
@@ -102,14 +102,14 @@ class Client:
         self._cluster.restart(self._cluster.coordinator)
 
     def write(self, path: str, data: bytes) -> None:
-        wish = NewFile(path=path, user=self.api.user, replication=1, request_id=new_request_id())
-        created = self.calls.create(CreateFile(wish))
-        with FileSink(self.driver, created, chunk_bytes_max, "holder", GrantDesk("test", pushed=False)) as sink:
+        request = NewFile(path=path, user=self.api.user, replication=1, request_id=new_request_id())
+        created = self.calls.create(CreateFile(request))
+        with FileSink(self.driver, created, chunk_bytes_max, "holder", GrantClient("test", pushed=False)) as sink:
             sink.write(data)
 
     def write_small(self, path: str, data: bytes) -> None:
-        wish = NewFile(path=path, user=self.api.user, replication=1, block_bytes=chunk_bytes_max)
-        asked = self.driver.run(self.small.publish_at_once(wish, data))
+        request = NewFile(path=path, user=self.api.user, replication=1, block_bytes=chunk_bytes_max)
+        asked = self.driver.run(self.small.publish_at_once(request, data))
         if asked is not None:
             self.driver.run(self.small.publish_created(asked, self.calls.create(asked), data))
 

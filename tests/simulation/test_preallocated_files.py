@@ -44,7 +44,7 @@ from peacefs.protocol.errors import (
     QuotaExceeded,
     RunSuperseded,
 )
-from peacefs.protocol.limits import placed_ahead_kept_s, placed_unheard_s
+from peacefs.protocol.limits import pending_load_s, preallocated_chunk_kept_s
 from peacefs.protocol.messages import (
     Allocated,
     Completed,
@@ -111,9 +111,9 @@ def test_what_is_not_used_in_time_is_no_load_for_longer_than_others_and_is_not_u
     small = with_one_in_hand(cluster, client)
     assert len(cluster.coordinator.cluster.pipelines()) == 1
     assert judge_cluster(cluster.coordinator.cluster).chunks_being_written == 0, "nobody writes it"
-    let_pass(cluster, placed_unheard_s + 1.0)
+    let_pass(cluster, pending_load_s + 1.0)
     assert not cluster.coordinator.cluster.pipelines()
-    let_pass(cluster, placed_ahead_kept_s)
+    let_pass(cluster, preallocated_chunk_kept_s)
     asked = Asked(cluster)
     run(cluster, client, write_small(small, "/late", b"late"))
     assert asked.names == ["CreateFile", "CompleteFile"]
@@ -123,7 +123,7 @@ def test_what_is_not_used_in_time_is_no_load_for_longer_than_others_and_is_not_u
 
 @pytest.mark.parametrize("seed", seeds(8))
 @pytest.mark.parametrize("size", [5000, 300 * 1024])
-def test_what_a_pipeline_that_was_placed_ahead_leaves_when_it_breaks_is_gone_soon(seed: int, size: int) -> None:
+def test_preallocated_chunk_whose_pipeline_breaks_is_gone_soon(seed: int, size: int) -> None:
     print(f"seed {seed}")
     cluster, client = started(seed)
     small = with_one_in_hand(cluster, client)
@@ -267,7 +267,7 @@ def test_a_chunk_becomes_part_of_one_file_whoever_publishes_it() -> None:
     assert cluster.fully_replicated()
 
 
-def test_nobody_else_gives_up_what_was_placed_for_a_wish() -> None:
+def test_preallocated_chunk_is_abandoned_by_nobody_else() -> None:
     """A refused publication gives up what is its own, and a CREATE what was placed for it."""
     cluster, client = started()
     run(cluster, client, change_by("simulated", "mkdirs", "/taken", 0o755))
@@ -275,14 +275,14 @@ def test_nobody_else_gives_up_what_was_placed_for_a_wish() -> None:
     with pytest.raises(FileAlreadyExists):
         run(cluster, client, publish("/taken", "another", chunk, token))
     for request_id in ("another", ""):
-        wish = CreateFile(NewFile(path="/g", user="other", request_id=request_id), chunk.chunk)
-        run(cluster, client, fx.call(wish, messages.Created, timeout_s=CALL_TIMEOUT_S))
+        request = CreateFile(NewFile(path="/g", user="other", request_id=request_id), chunk.chunk)
+        run(cluster, client, fx.call(request, messages.Created, timeout_s=CALL_TIMEOUT_S))
     let_pass(cluster, 3.0)
     run(cluster, client, publish("/f", "r", chunk, token))
     assert run(cluster, client, read("/f")) == b"data"
 
 
-def test_only_what_datanodes_have_attested_is_published_and_only_with_its_own_leave() -> None:
+def test_publication_needs_receipts_of_datanodes_and_the_chunks_own_token() -> None:
     cluster, client = started()
     token, chunk = in_hand(cluster, client, "r", b"data")
     other_token, _other = in_hand(cluster, client, "r2", b"other")
@@ -297,14 +297,14 @@ def test_only_what_datanodes_have_attested_is_published_and_only_with_its_own_le
         (AccessDenied, token, longer, "r"),
         (BadRequest, token, chunk, ""),
     ]
-    for refusal, leave, claimed, request_id in attempts:
+    for refusal, permit, claimed, request_id in attempts:
         with pytest.raises(refusal):
-            run(cluster, client, publish("/f", request_id, claimed, leave))
+            run(cluster, client, publish("/f", request_id, claimed, permit))
     run(cluster, client, publish("/f", "r", chunk, token))
     assert run(cluster, client, read("/f")) == b"data"
 
 
-def test_the_leave_ends_and_what_was_written_with_it_is_garbage_then() -> None:
+def test_token_ends_and_what_was_written_with_it_is_garbage_then() -> None:
     cluster = cluster_with_short_lived_tokens(1)
     client = cluster.client("client-1")
     token, chunk = in_hand(cluster, client, "r", b"data")
@@ -331,7 +331,7 @@ def test_what_a_coordinator_before_has_placed_is_as_good_after_its_restart() -> 
 
 
 @pytest.mark.parametrize("seed", seeds(3))
-def test_over_a_restored_backup_what_was_placed_ahead_is_published_and_what_was_is_kept(seed: int) -> None:
+def test_preallocated_chunk_is_published_over_a_restored_backup_and_what_was_is_kept(seed: int) -> None:
     print(f"seed {seed}")
     cluster = cluster_with_short_lived_tokens(seed)
     client = cluster.client("client-1")
@@ -348,7 +348,7 @@ def test_over_a_restored_backup_what_was_placed_ahead_is_published_and_what_was_
         run(cluster, client, publish("/forgotten", "r2", forgotten, forgotten_token))
     let_pass(cluster, 3 * _TOKENS_LIVE_S)
     assert before <= held(cluster), "it gives up nothing that another coordinator placed"
-    assert run_now(cluster.coordinator.metadata, lambda tx: tx.release_floor())
+    assert run_now(cluster.coordinator.metadata, lambda tx: tx.release_gc_floor())
     let_pass(cluster, 3 * _TOKENS_LIVE_S)
     assert content(cluster, "/f") == b"data"
     assert not unknown_replicas(cluster)

@@ -9,7 +9,7 @@ from support.scheduled import Scheduled
 
 from peacefs.coordinator.scheduling.write_sets import InFlight
 from peacefs.peace.policies.express import ExpressPolicy
-from peacefs.protocol.limits import MIB, trickle_look_s
+from peacefs.protocol.limits import MIB, idle_grant_look_s
 
 
 class Producer:
@@ -23,9 +23,9 @@ class Producer:
 
     def brings(self, bytes_s: float, waits: float) -> None:
         """Until the next look, so many bytes a second; for this share of the time the head waits for it."""
-        self.play.now_s += trickle_look_s
-        self.received += int(bytes_s * trickle_look_s)
-        self.waited_s += waits * trickle_look_s
+        self.play.now_s += idle_grant_look_s
+        self.received += int(bytes_s * idle_grant_look_s)
+        self.waited_s += waits * idle_grant_look_s
         assert self.grant.nodes[0] in self.play.tick()
         self.look()
 
@@ -41,16 +41,16 @@ def one_that_holds_all() -> tuple[Scheduled, Producer]:
     return play, Producer(play, grant)
 
 
-def test_the_room_of_one_that_trickles_is_others_and_its_own_again_when_it_writes() -> None:
+def test_idle_grant_lends_its_room_to_others_and_has_it_again_when_it_writes() -> None:
     play, slow = one_that_holds_all()
     slow.brings(1000.0, 0.999)
     assert not play.granted("waits"), "one look tells nothing"
     slow.brings(1000.0, 0.999)
-    assert slow.grant.trickles
+    assert slow.grant.is_idle
     (first,) = play.granted("waits")
     # It writes as others do: nothing is granted until there is room for both.
     slow.brings(30e6, 0.0)
-    assert not slow.grant.trickles
+    assert not slow.grant.is_idle
     play.ends(first)
     assert not play.granted("waits")
     play.ends(slow.grant)
@@ -63,14 +63,14 @@ def test_one_that_is_slow_because_its_chain_is_keeps_its_room() -> None:
     play, slow = one_that_holds_all()
     for _ in range(20):
         slow.brings(1000.0, 0.5)
-    assert not slow.grant.trickles and not play.granted("waits")
+    assert not slow.grant.is_idle and not play.granted("waits")
 
 
 def test_one_that_is_waited_for_but_brings_much_keeps_its_room() -> None:
     play, slow = one_that_holds_all()
     for _ in range(20):
         slow.brings(20e6, 0.95)
-    assert not slow.grant.trickles and not play.granted("waits")
+    assert not slow.grant.is_idle and not play.granted("waits")
 
 
 def test_its_end_gives_nothing_back_twice() -> None:
@@ -84,7 +84,7 @@ def test_its_end_gives_nothing_back_twice() -> None:
     assert len(play.granted("waits")) == 1
 
 
-def test_another_policy_knows_nothing_of_one_that_trickles() -> None:
+def test_idle_grant_is_unknown_to_another_policy() -> None:
     play, slow = one_that_holds_all()
     slow.brings(0.0, 1.0)
     slow.brings(0.0, 1.0)
@@ -96,31 +96,31 @@ def test_another_policy_knows_nothing_of_one_that_trickles() -> None:
     play.finish_all()
 
 
-def test_what_is_begun_anew_or_seen_twice_does_not_count_as_a_trickle() -> None:
+def test_idle_grant_is_none_that_was_begun_anew_or_seen_twice() -> None:
     play, slow = one_that_holds_all()
     slow.brings(0.0, 1.0)
     for _ in range(5):
         slow.look()
-    assert not slow.grant.trickles
+    assert not slow.grant.is_idle
     for _ in range(5):
         # Its writer has lost patience with it and sends the chunk again through the same head.
-        play.now_s += trickle_look_s
+        play.now_s += idle_grant_look_s
         slow.grant.granted_s = play.now_s
         slow.look()
-    assert not slow.grant.trickles
+    assert not slow.grant.is_idle
 
 
 def test_nobody_but_the_head_tells_how_far_it_is() -> None:
     play, slow = one_that_holds_all()
     for _ in range(4):
-        play.now_s += trickle_look_s
+        play.now_s += idle_grant_look_s
         for node in slow.grant.nodes[1:]:
             play.has(node, slow.grant, received=0, waited_s=play.now_s - slow.grant.granted_s)
-    assert not slow.grant.trickles
+    assert not slow.grant.is_idle
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.booleans(), st.sampled_from("lwxs")), max_size=40))
-def test_slots_are_given_back_once_whoever_trickles(events: list[tuple[int, bool, str]]) -> None:
+def test_idle_grants_give_their_slots_back_once(events: list[tuple[int, bool, str]]) -> None:
     play = Scheduled(nodes=4, streams_per_node=2)
     producers: dict[int, Producer] = {}
     for which, is_slow, event in events:
@@ -132,15 +132,15 @@ def test_slots_are_given_back_once_whoever_trickles(events: list[tuple[int, bool
         grant = grants[which % len(grants)]
         producer = producers.setdefault(grant.chunk, Producer(play, grant))
         if event == "l":
-            play.now_s += trickle_look_s
+            play.now_s += idle_grant_look_s
             producer.received += 0 if is_slow else 10**9
-            producer.waited_s += trickle_look_s if is_slow else 0.0
+            producer.waited_s += idle_grant_look_s if is_slow else 0.0
             producer.look()
         elif event in "wx":
             play.ends(grant, completed=event == "w")
         counted: dict[str, int] = {}
         for each in play.scheduling.grants:
-            for node in () if each.trickles else each.nodes:
+            for node in () if each.is_idle else each.nodes:
                 counted[node] = counted.get(node, 0) + 1
         policy = play.scheduling._policy
         assert isinstance(policy, ExpressPolicy)

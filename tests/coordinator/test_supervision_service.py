@@ -19,15 +19,15 @@ from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.permissions import Callers
-from peacefs.coordinator.operations.context import Workplace
-from peacefs.coordinator.operations.query_runs import Fencing
-from peacefs.coordinator.supervision.checkpoint_locality import survey
-from peacefs.coordinator.supervision.service import Supervising
+from peacefs.coordinator.operations.context import OperationContext
+from peacefs.coordinator.operations.query_runs import QueryRuns
+from peacefs.coordinator.supervision.checkpoint_locality import find_locality
+from peacefs.coordinator.supervision.service import SupervisionService
 from peacefs.protocol.errors import AccessDenied, BadRequest, FileNotFound, ServiceUnready
 from peacefs.protocol.messages import AgentBeat, AgentCommand, Receipt, ReportChunks, RunReport, WrittenChunk
 from peacefs.protocol.new_file import NewFile
 from peacefs.protocol.tokens import Signer
-from peacefs.protocol.values.supervised_queries import Phase
+from peacefs.protocol.values.supervised_queries import QueryPhase
 
 
 class Coordinator:
@@ -40,7 +40,7 @@ class Coordinator:
         self.before_commit: Callable[[], None] = lambda: None
         self.numbering = self.play.begin_epoch(self.metadata)
 
-        workplace = Workplace(
+        context = OperationContext(
             self.metadata.reader(),
             CommitsAtOnce(self.metadata, lambda: self.before_commit()),
             self.play.core,
@@ -49,7 +49,7 @@ class Coordinator:
             callers=Callers("root"),
             monotonic=lambda: self.now_s,
         )
-        self.supervising = Supervising(workplace, Fencing(workplace), lambda: "coordinator:9870")
+        self.supervising = SupervisionService(context, QueryRuns(context), lambda: "coordinator:9870")
         self.supervising.recall()
 
     def register(self, name: str = "orders", user: str = "alice", **changes: Any) -> None:
@@ -100,9 +100,9 @@ def test_what_was_answered_is_there_after_a_kill_and_every_start_is_a_run_of_its
         asyncio.run(second.supervising.stop("orders", "alice"))
     third = Coordinator(path)
     with contextlib.closing(third.metadata):
-        assert third.supervising.status("orders").phase == Phase.STOPPING.value
+        assert third.supervising.status("orders").phase == QueryPhase.STOPPING.value
         assert third.beat() == []
-        assert third.supervising.status("orders").phase == Phase.STOPPED.value
+        assert third.supervising.status("orders").phase == QueryPhase.STOPPED.value
         asyncio.run(third.supervising.forget("orders", "alice"))
         assert third.metadata.reader().supervised_queries() == []
         with pytest.raises(FileNotFound):
@@ -142,7 +142,7 @@ def test_a_checkpoint_that_may_not_be_written_is_a_failure_for_good(tmp_path: Pa
         coordinator.register()
         coordinator.beat()
         coordinator.tick()
-        assert coordinator.supervising.status("orders").phase == Phase.FAILED.value
+        assert coordinator.supervising.status("orders").phase == QueryPhase.FAILED.value
         assert "Permission denied" in coordinator.supervising.status("orders").reason
         assert coordinator.beat() == []
 
@@ -178,7 +178,7 @@ def test_where_a_checkpoint_is_by_host_and_rack(tmp_path: Path, play: Play) -> N
         coordinator.write("/orders/offsets/0", "n1", "n2")
         coordinator.write("/orders/state/0/1/1.delta", "n2", "n3")
         coordinator.write("/others/0", "n3")
-        turns = survey(coordinator.metadata.reader(), play.cluster, "/orders")
+        turns = find_locality(coordinator.metadata.reader(), play.cluster, "/orders")
         while True:
             try:
                 next(turns)
@@ -189,7 +189,7 @@ def test_where_a_checkpoint_is_by_host_and_rack(tmp_path: Path, play: Play) -> N
         assert holdings.by_rack == {"/r1": 20, "/r2": 10}
         assert holdings.rack_of["host-n3"] == "/r2"
         with pytest.raises(StopIteration) as nothing:
-            next(survey(coordinator.metadata.reader(), play.cluster, "/none"))
+            next(find_locality(coordinator.metadata.reader(), play.cluster, "/none"))
         assert nothing.value.value.by_host == {}
 
 
