@@ -1,4 +1,4 @@
-"""Which replica of a source may go where. Pure.
+"""One run of balancing, and the search for replicas of a source that may move to a target. Pure.
 
 A chunk is moved only while all is well with it: as many good replicas as wanted, all on living datanodes that
 stay, none corrupt or awaited. The replicas are spread over the racks afterwards as well as before.
@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Set
+from dataclasses import dataclass, field
 from enum import Enum
 
-from peacefs.peace.balance_plan import keeps_spread
+from peacefs.peace.balance_plan import BalancePlan, Phase, keeps_spread
 from peacefs.peace.policies.hdfs_placement import replicas_per_rack_max
 from peacefs.protocol.ids import ChunkId, NodeId
 from peacefs.protocol.limits import (
@@ -21,7 +22,6 @@ from peacefs.protocol.limits import (
     tick_interval_s,
 )
 
-from .balance_run import Run, Walk
 from .chunk_map import ChunkMap, ChunkState
 from .membership import Membership, State
 from .repair import Copy, Repair
@@ -161,3 +161,48 @@ def may_drop(chunk: ChunkId, state: ChunkState, copy: Copy, chunks: ChunkMap, me
 def _is_alive(members: Membership, node_id: NodeId) -> bool:
     node = members.get(node_id)
     return node is not None and node.state is State.ALIVE
+
+
+class Walk:
+    """The chunks of a source, each once; some are left for a second round."""
+
+    def __init__(self, chunks: list[ChunkId]) -> None:
+        self._waiting = chunks
+        self._postponed: list[ChunkId] = []
+        self.is_second_round = False
+
+    def next(self) -> ChunkId | None:
+        """None after the last."""
+        if not self._waiting and not self.is_second_round:
+            self.is_second_round = True
+            self._waiting, self._postponed = self._postponed, []
+        return self._waiting.pop() if self._waiting else None
+
+    def postpone(self, chunk: ChunkId) -> None:
+        """To the second round."""
+        self._postponed.append(chunk)
+
+    def put_back(self, chunk: ChunkId) -> None:
+        """It is the next again."""
+        self._waiting.append(chunk)
+
+
+@dataclass
+class Run:
+    """`bytes_per_second` is what each datanode sends, and what it receives, at most for it."""
+
+    name: str
+    threshold: float
+    bytes_per_second: float
+    plan: BalancePlan
+    started_s: float
+    renewed_s: float
+    phase: Phase = Phase.RUNNING
+    bytes_moved: int = 0
+    moved: int = 0
+    failed: int = 0
+    #: Copies that failed since the last that did not.
+    failed_in_a_row: int = 0
+    walks: dict[NodeId, Walk] = field(default_factory=dict)
+    #: When a datanode will have sent, or received, what was ordered.
+    free_at_s: dict[NodeId, float] = field(default_factory=dict)

@@ -23,8 +23,7 @@ from peacefs.protocol.ids import ChunkId, NodeId
 from peacefs.protocol.limits import balance_failures_max, balance_patience_s, repair_timeout_s
 from peacefs.protocol.messages import Replica
 
-from .balance_moves import MoveFinder, may_drop, weight
-from .balance_run import Run
+from .balance_moves import MoveFinder, Run, may_drop, weight
 from .chunk_map import ChunkMap
 from .membership import Membership
 from .possession import Evidence, Possession

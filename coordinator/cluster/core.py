@@ -32,22 +32,20 @@ from peacefs.topology.model import Topology
 
 from .balancer import Balancer
 from .chunk_map import ChunkMap
-from .chunk_writes import Abandonment
+from .chunk_writes import Abandonment, Streams
 from .commands import Order, delete_orders
 from .garbage import Garbage
-from .hearsay import Hearsay
-from .membership import Membership, Node, State, Transition
+from .membership import SERVICES, Membership, Node, Service, State, Transition
 from .network import Network
-from .placed_lately import PlacedLately
+from .pending_load import PlacedLately
 from .placement import ChunkPlacement
 from .possession import Possession, Question
 from .repair import Copy, Repair
 from .safe_mode import Readiness
 from .slow_peers import SlowHops, Slowness
-from .standing import SERVICES, Service
-from .streams import Streams
 from .surplus import Drop, Surplus
 from .transient_chunks import TransientChunks
+from .unconfirmed_replicas import Hearsay
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from peacefs.protocol.ids import NodeId
 from peacefs.protocol.limits import chunk_bytes_max, min_replication
 
 from .membership import Membership, Node, State
-from .placed_lately import PlacedLately
+from .pending_load import PlacedLately
 from .repair import ChooseTarget
 from .slow_peers import SlowHops, avoidable
 

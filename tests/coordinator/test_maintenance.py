@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from support.play import USAGE, Play, record, registration
 
+from peacefs.coordinator.cluster.membership import Service
 from peacefs.coordinator.cluster.repair import Copy
-from peacefs.coordinator.cluster.standing import Service
 from peacefs.coordinator.metadata.model import Mode
 from peacefs.protocol.messages import DeleteChunks, Heartbeat, Replica, ReportChunks
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from support.play import USAGE, Play, record
 
-from peacefs.coordinator.cluster.placed_lately import PlacedLately
-from peacefs.coordinator.cluster.streams import Streams
+from peacefs.coordinator.cluster.chunk_writes import Streams
+from peacefs.coordinator.cluster.pending_load import PlacedLately
 from peacefs.peace.policies.hdfs_placement import LOAD_FACTOR
 from peacefs.protocol.limits import heartbeat_interval_s, placed_unheard_s
 from peacefs.protocol.messages import Heartbeat

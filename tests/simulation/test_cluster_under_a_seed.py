@@ -31,7 +31,7 @@ from simulation.terms import CHUNK_BYTES
 from simulation.world import Network
 
 from peacefs.client.transfer.byte_stream import ByteStream
-from peacefs.coordinator.cluster.standing import Service
+from peacefs.coordinator.cluster.membership import Service
 from peacefs.coordinator.metadata.model import Mode
 from peacefs.protocol.errors import AlreadyBeingCreated, FileNotFound, IllegalChange, PeacefsError
 from peacefs.protocol.limits import copy_burst_bytes, lease_s

@@ -10,9 +10,8 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
 from peacefs.coordinator.cluster.core import Cluster
-from peacefs.coordinator.cluster.membership import Node
+from peacefs.coordinator.cluster.membership import Node, Service
 from peacefs.coordinator.cluster.slow_peers import Part
-from peacefs.coordinator.cluster.standing import Service
 from peacefs.coordinator.metadata.model import Mode
 from peacefs.coordinator.operations.datanode_admin import Administration
 from peacefs.protocol.limits import maintenance_hours_max

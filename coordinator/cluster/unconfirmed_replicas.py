@@ -1,8 +1,8 @@
-"""Replicas that somebody else has told of than the datanode that is to hold them. Pure.
+"""Replicas reported by someone other than the datanode that should hold them, until that datanode confirms. Pure.
 
-A completion brings receipts, and whoever has made a copy says so; both may be long under way. Meanwhile the
-datanode may have lost the replica and said so, which nobody understood: the chunk was not known yet. So what
-is told is believed only until the datanode itself must have told it.
+A completion brings receipts, and whoever has made a copy reports it; both may be long under way. Meanwhile the
+datanode may have lost the replica and reported the loss while the coordinator did not know the chunk yet. So such
+a replica counts only until the datanode itself must have reported it.
 """
 
 from __future__ import annotations
