@@ -32,11 +32,11 @@ from peacefs.protocol.limits import (
 from peacefs.protocol.service.metrics import CONTENT_TYPE, exposition
 
 from .body_limit import BodyLimit
+from .common import User, superusers_only
 from .docs_page import add_docs_page
 from .files import file_routes
 from .network import network_routes, probing_routes
 from .openapi import complete_description
-from .rest_access import User, superusers_only
 from .schedule import schedule_routes
 from .status import datanode_routes, status_routes
 from .trees import tree_routes

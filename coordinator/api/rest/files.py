@@ -31,8 +31,7 @@ from peacefs.protocol.messages import (
     StateWriteSet,
 )
 
-from .common import Body
-from .rest_access import named_user
+from .common import Body, named_user
 
 M = TypeVar("M", bound=Message)
 

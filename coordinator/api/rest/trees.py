@@ -14,8 +14,7 @@ from pydantic import BaseModel, Field, Strict
 from peacefs.coordinator.operations.files import Files
 from peacefs.protocol.limits import exchange_pairs_max
 
-from .common import Body
-from .rest_access import named_user
+from .common import Body, named_user
 
 
 class RestoreBody(Body):
