@@ -12,9 +12,9 @@ from typing import Any, Self
 
 from peacefs.protocol.errors import BadRequest, FileNotFound
 from peacefs.protocol.handshake import Identity
+from peacefs.protocol.ids import new_request_id
 from peacefs.protocol.limits import checksum_block_bytes, chunk_bytes_max
 from peacefs.protocol.messages import CreateFile
-from peacefs.protocol.request_ids import new_request_id
 from peacefs.protocol.runtime.connection_pool import ConnectionPool
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
 from peacefs.protocol.service.tls import TlsIdentity

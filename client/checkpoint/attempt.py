@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.protocol.errors import FileAlreadyExists, PeacefsError
+from peacefs.protocol.ids import new_request_id
 from peacefs.protocol.limits import fast_lane_bytes_max
 from peacefs.protocol.messages import CreateFile
-from peacefs.protocol.request_ids import new_request_id
 
 from .manifest import (
     MANIFEST,

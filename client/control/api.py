@@ -18,6 +18,7 @@ import msgspec
 
 from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import PeerRefused
+from peacefs.protocol.ids import new_request_id
 from peacefs.protocol.limits import (
     copy_timeout_s,
     plan_patience_s,
@@ -27,7 +28,6 @@ from peacefs.protocol.messages import (
     Allocated,
     Leased,
 )
-from peacefs.protocol.request_ids import new_request_id
 from peacefs.protocol.values.fsck_findings import FsckPage
 from peacefs.protocol.values.schedule import Schedule
 from peacefs.topology.network_view import NetworkView

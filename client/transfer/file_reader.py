@@ -14,7 +14,7 @@ from peacefs.protocol.messages import ChunkLayout, GetLayout, Layout, Opened
 from peacefs.protocol.runtime import effects as fx
 
 from .chunk_reader import ChunkReader
-from .loans import Loans
+from .short_circuit import Loans
 
 
 class FileReader:

@@ -1,11 +1,15 @@
-"""A replica read from the file that its datanode lends to readers on its own host (HDFS's short-circuit reads).
+"""Short-circuit reads, as in HDFS: a reader on a datanode's host reads replicas from files that it opens for it.
 
 The bytes come from the kernel's memory to where they are wanted, without a way through a socket, and are verified
-there like all others. What a datanode cannot lend, or a file cannot give, is asked of the datanode as from any
-host: so a disk that fails is met by the one that has to know.
+there like all others. Replicas without a file of their own, and files that cannot be read, are read through the
+datanode as from any host: so a disk that fails is met by the one that has to know.
 """
 
 from __future__ import annotations
+
+import contextlib
+import threading
+from typing import NamedTuple
 
 from peacefs.protocol.checksums import sums_between, verify_blocks
 from peacefs.protocol.errors import (
@@ -16,12 +20,10 @@ from peacefs.protocol.errors import (
     ProtocolViolation,
     from_wire,
 )
-from peacefs.protocol.ids import show
+from peacefs.protocol.ids import ChunkId, NodeId, Version, show
 from peacefs.protocol.limits import checksum_block_bytes, read_piece_bytes, small_chunk_bytes_max
 from peacefs.protocol.messages import BorrowChunk, ChunkLayout, ChunkLent, Failure, Hop
 from peacefs.protocol.runtime import effects as fx
-
-from .loans import Loan, Loans, give_back
 
 #: Why there is no loan, whatever else the replica may be good for.
 _NO_LOAN = (PeerUnreachable, PeerRefused, BadRequest, ProtocolViolation)
@@ -140,3 +142,56 @@ class LentReplica:
         if self._loan is not None:
             loan, self._loan = self._loan, None
             yield from give_back([loan])
+
+
+class Loan(NamedTuple):
+    """An open file, the checksums of all its blocks, and whose replica it is."""
+
+    chunk: ChunkId
+    version: Version
+    lender: NodeId
+    file: fx.File
+    sums: bytes
+
+
+class Loans:
+    """Those of one open file: the latest few that nobody is reading. Thread-safe.
+
+    A replica that is deleted meanwhile takes room on its disk until its loan is given back.
+    """
+
+    def __init__(self, kept_max: int) -> None:
+        self._kept_max = kept_max
+        self._lock = threading.Lock()
+        self._kept: list[Loan] = []
+
+    def take(self, chunk: ChunkId, version: Version, lender: NodeId) -> Loan | None:
+        """One that is kept; its taker has it for himself."""
+        with self._lock:
+            for loan in self._kept:
+                if (loan.chunk, loan.version, loan.lender) == (chunk, version, lender):
+                    self._kept.remove(loan)
+                    return loan
+        return None
+
+    def keep(self, loan: Loan) -> fx.Steps[None]:
+        """For the next reader; what there is no room for is given back, the oldest first."""
+        with self._lock:
+            self._kept.append(loan)
+            surplus = self._kept[: len(self._kept) - self._kept_max]
+            del self._kept[: len(surplus)]
+        yield from give_back(surplus)
+
+    def close(self) -> fx.Steps[None]:
+        """Gives all back, and keeps none from now on."""
+        with self._lock:
+            self._kept_max = 0
+            kept, self._kept = self._kept, []
+        yield from give_back(kept)
+
+
+def give_back(loans: list[Loan]) -> fx.Steps[None]:
+    """Closes the files; what goes wrong with that makes no difference any more."""
+    for loan in loans:
+        with contextlib.suppress(OSError):
+            yield from fx.close_file(loan.file)

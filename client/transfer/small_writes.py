@@ -14,21 +14,29 @@ by the ordinary way: leave, for which everything is looked at, and other pipelin
 from __future__ import annotations
 
 import contextlib
+import threading
+from collections import deque
 from collections.abc import Callable
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from peacefs.protocol.checksums import block_checksums
 from peacefs.protocol.errors import PeacefsError
-from peacefs.protocol.limits import fast_lane_bytes_max, last_word_timeout_s, packet_bytes
+from peacefs.protocol.ids import new_request_id
+from peacefs.protocol.limits import (
+    fast_lane_bytes_max,
+    last_word_timeout_s,
+    packet_bytes,
+    placed_ahead_kept_s,
+    placed_ahead_max,
+)
 from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
-from peacefs.protocol.messages import Completed, Created, CreateFile, PublishFile
-from peacefs.protocol.request_ids import new_request_id
+from peacefs.protocol.messages import Allocated, Completed, Created, CreateFile, PublishFile
 from peacefs.protocol.runtime import effects as fx
 
 from .byte_stream import ByteStream
 from .chunk_buffer import OutgoingPacket
-from .chunk_stock import ChunkStock
 from .chunk_writer import send_chunk
 from .file_writer import write_file
 from .write_grants import GrantDesk
@@ -116,3 +124,62 @@ class _Packets:
         is_last = end >= len(self._data)
         piece = self._data if is_last and not begin else memoryview(self._data)[begin:end]
         return OutgoingPacket(begin, block_checksums(piece), piece, is_last)
+
+
+class PlacedAhead(NamedTuple):
+    """A chunk, and the id of the one wish that it may be published under."""
+
+    request_id: str
+    allocated: Allocated
+    since_s: float
+
+
+class ChunkStock:
+    """Preallocated chunks, by replication. Thread-safe; `now_s` is monotonic.
+
+    Each is for one file to come, under the request id that it was placed for, and usable for a moment only: what
+    was placed longer ago may lead through datanodes that are gone by now. One that is not taken was never
+    written, and nobody has to be told of it.
+    """
+
+    def __init__(self, new_id: Callable[[], str] = new_request_id) -> None:
+        self._new_id = new_id
+        self._lock = threading.Lock()
+        #: The latest last.
+        self._placed: dict[int, deque[PlacedAhead]] = {}
+        self._written_s: dict[int, float] = {}
+
+    def take(self, now_s: float, replication: int) -> PlacedAhead | None:
+        """The latest, for its one use."""
+        with self._lock:
+            placed = self._placed.get(replication)
+            while placed:
+                if now_s - placed[0].since_s < placed_ahead_kept_s:
+                    return placed.pop()
+                placed.popleft()
+        return None
+
+    def next_wish(self, now_s: float, replication: int) -> str:
+        """For whoever writes a file: the id of one to come, to have a chunk placed for.
+
+        Empty where the file before was written too long ago for another to be expected in time.
+        """
+        with self._lock:
+            before_s = self._written_s.get(replication)
+            self._written_s[replication] = now_s
+        if before_s is None or now_s - before_s >= placed_ahead_kept_s:
+            return ""
+        return self._new_id()
+
+    def put(self, now_s: float, replication: int, request_id: str, allocated: Allocated | None) -> None:
+        """What was placed for a wish, if anything was, asked for at `now_s`; of too many the oldest goes."""
+        if allocated is None:
+            return
+        with self._lock:
+            placed = self._placed.setdefault(replication, deque(maxlen=placed_ahead_max))
+            placed.append(PlacedAhead(request_id, allocated, now_s))
+
+    def clear(self) -> None:
+        """A pipeline broke: what was placed with it may lead the same way."""
+        with self._lock:
+            self._placed.clear()

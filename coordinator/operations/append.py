@@ -20,10 +20,9 @@ from peacefs.coordinator.namespace.permissions import Access
 from peacefs.coordinator.namespace.resolution import check_writer
 from peacefs.coordinator.namespace.snapshots import changeable_path
 from peacefs.protocol.errors import NoDatanodes, PeacefsError
-from peacefs.protocol.ids import ChunkId
+from peacefs.protocol.ids import ChunkId, new_request_id
 from peacefs.protocol.limits import read_token_renewable_s, write_token_lifetime_s
 from peacefs.protocol.messages import AbandonLease, Done, FlushFile, Leased, RenewLease, TakeLease, WrittenChunk
-from peacefs.protocol.request_ids import new_request_id
 from peacefs.protocol.tokens import FileAppend, FileLease, FileWrite
 
 from .context import Workplace

@@ -1,14 +1,17 @@
-"""Placing chunks: numbers, a pipeline of datanodes, and signed leave to write through it."""
+"""Place chunks: check the quota, draw numbers, choose a pipeline, and sign a token to write through it."""
 
 from __future__ import annotations
 
 from peacefs.coordinator.cluster.membership import Node
+from peacefs.coordinator.metadata.store import Reader
+from peacefs.coordinator.namespace import operations as namespace
+from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.scheduling.write_sets import InFlight
 from peacefs.protocol.errors import NoDatanodes
 from peacefs.protocol.ids import ChunkId, NodeId
 from peacefs.protocol.limits import chunk_begin_s, grant_open_s, write_token_lifetime_s
 from peacefs.protocol.messages import Allocated, GrantedChunk, Hop
-from peacefs.protocol.tokens import ChunkWrite, FirstChunk
+from peacefs.protocol.tokens import ChunkWrite, FileLease, FileWrite, FirstChunk
 
 from .context import Workplace
 
@@ -76,3 +79,14 @@ class Placing:
         if not names:
             return names
         return frozenset(node.id for node in self._at.cluster.members.all() if node.http_name in names)
+
+
+def check_room(reader: Reader, token: FileWrite | FileLease, written_bytes: int) -> None:
+    """Check that the quota above a file leaves room for another chunk, before one is placed or granted.
+
+    `written_bytes` is what has been written with this token already. Raises QuotaExceeded and its like.
+    """
+    if isinstance(token, FileLease):
+        namespace.check_extension(reader, token.inode, written_bytes)
+    else:
+        namespace.check_allocation(reader, parse_path(token.path), written_bytes, token.replication)

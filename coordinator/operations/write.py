@@ -24,7 +24,7 @@ from peacefs.protocol.errors import (
     PeacefsError,
     ServiceUnready,
 )
-from peacefs.protocol.ids import ChunkId, NodeId, epoch_of, show
+from peacefs.protocol.ids import ChunkId, NodeId, epoch_of, new_request_id, show
 from peacefs.protocol.limits import (
     checksum_block_bytes,
     chunk_bytes_max,
@@ -48,13 +48,11 @@ from peacefs.protocol.messages import (
     PublishFile,
     WrittenChunk,
 )
-from peacefs.protocol.request_ids import new_request_id
 from peacefs.protocol.tokens import ChunkWrite, FileLease, FileWrite
 
 from .append import Appending, writer_of, writer_with
 from .context import Workplace
-from .placement import Placing
-from .quota_checks import check_room
+from .placement import Placing, check_room
 from .write_grants import ScheduleDesk
 
 log = logging.getLogger("peacefs.coordinator")

@@ -37,8 +37,7 @@ from peacefs.protocol.tokens import FileLease, FileWrite
 
 from .append import Appending, writer_of
 from .context import Workplace
-from .placement import Placing
-from .quota_checks import check_room
+from .placement import Placing, check_room
 
 log = logging.getLogger("peacefs.coordinator")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from peacefs.client.transfer.chunk_stock import ChunkStock
+from peacefs.client.transfer.small_writes import ChunkStock
 from peacefs.protocol.limits import placed_ahead_kept_s, placed_ahead_max
 from peacefs.protocol.messages import Allocated
 

@@ -20,9 +20,9 @@ from peacefs.client.transfer.small_writes import SmallWrites
 from peacefs.client.transfer.write_grants import GrantDesk
 from peacefs.protocol.errors import FileNotFound, PeerUnreachable
 from peacefs.protocol.handshake import Identity
+from peacefs.protocol.ids import new_request_id
 from peacefs.protocol.limits import chunk_bytes_max
 from peacefs.protocol.messages import Completed, CompleteFile, CreateFile, Message, PublishFile
-from peacefs.protocol.request_ids import new_request_id
 from peacefs.protocol.runtime.connection_pool import ConnectionPool
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
 

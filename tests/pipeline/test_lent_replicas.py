@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from peacefs.client.transfer.file_reader import FileReader, read_range
-from peacefs.client.transfer.loans import Loans
+from peacefs.client.transfer.short_circuit import Loans
 from peacefs.protocol.errors import (
     AccessDenied,
     BadRequest,
