@@ -89,7 +89,7 @@ from .metrics import (
     watch_supervision,
 )
 from .namespace.permissions import Callers
-from .operations.context import Workplace
+from .operations.context import OperationContext
 from .operations.files import Files
 from .rpc.audited_calls import AuditedCalls
 from .rpc.client_session import ClientLinks
@@ -247,7 +247,7 @@ class Coordinator:
             commit=lambda: metadata.tx_durable,
             trust=self._trust,
         )
-        self._workplace = workplace = Workplace(
+        self._workplace = context = OperationContext(
             self._reader,
             self._commit,
             self._cluster,
@@ -258,7 +258,7 @@ class Coordinator:
             read_token_lifetime_s=options.read_token_lifetime_s,
         )
         self._files = Files(
-            workplace,
+            context,
             Scheduling(
                 epochs.numbering,
                 random.Random(),
@@ -269,7 +269,7 @@ class Coordinator:
         )
         self._nodes.files = self._files
         self._supervising = Supervising(
-            workplace,
+            context,
             self._files.fencing,
             lambda: self._address,
             token_of=self._mint if self._who is not None else None,

@@ -263,7 +263,7 @@ placed_unheard_s: Final = 2.0
 placed_ahead_kept_s: Final = 5.0
 placed_ahead_max: Final = 64
 # How long a replica counts that its datanode has not told of itself: longer than its heartbeat can be under way.
-hearsay_believed_s: Final = 10.0
+unconfirmed_replica_kept_s: Final = 10.0
 # A completion waits so long for a datanode that gave a receipt to register with a coordinator that has restarted.
 receipt_holder_timeout_s: Final = 20.0
 # Chunks of which the coordinator remembers who alone may write them, and those that were given up.

@@ -45,7 +45,7 @@ from .safe_mode import Readiness
 from .slow_peers import SlowHops, Slowness
 from .surplus import Drop, Surplus
 from .transient_chunks import TransientChunks
-from .unconfirmed_replicas import Hearsay
+from .unconfirmed_replicas import UnconfirmedReplicas
 
 
 @dataclass(slots=True)
@@ -88,7 +88,7 @@ class Cluster:
         self.slow_hops = SlowHops()
         self._placement = ChunkPlacement(self.members, self.slow_hops, self._placed, rng)
         self.replicas_lost_total = 0
-        self._hearsay = Hearsay()
+        self._unconfirmed = UnconfirmedReplicas()
         self.abandonment = Abandonment()
         self.transient = TransientChunks()
         self._ticked_s = now_s
@@ -136,9 +136,9 @@ class Cluster:
                 if (node := self.members.get(name)) is not None and node.state is not State.DEAD
             ]
             for node_id in holders:
-                self._hearsay.tell(self._ticked_s, node_id, record.chunk)
+                self._unconfirmed.add(self._ticked_s, node_id, record.chunk)
             for node_id in self.chunks.know(record, holders):
-                self._hearsay.confirm(node_id, record.chunk)
+                self._unconfirmed.confirm(node_id, record.chunk)
 
     def freed(self, now_s: float, records: Sequence[ChunkRecord]) -> list[Order]:
         """No file refers to these chunks any more. Their replicas stay for a while: see `transient_chunks`."""
@@ -181,7 +181,7 @@ class Cluster:
             self.transient.drop(node_id, replica.chunk)
             self.repair.dropped(replica.chunk, node_id)
         for replica in beat.corrupt:
-            self._hearsay.confirm(node_id, replica.chunk)
+            self._unconfirmed.confirm(node_id, replica.chunk)
             self.transient.drop(node_id, replica.chunk)
             self.chunks.spoil(node_id, replica.chunk)
         return orders
@@ -203,7 +203,7 @@ class Cluster:
         state = self.chunks.get(chunk)
         if copied and copy is not None and state is not None:
             if copy.target not in state.holders:
-                self._hearsay.tell(self._ticked_s, copy.target, chunk)
+                self._unconfirmed.add(self._ticked_s, copy.target, chunk)
             self.chunks.hold(copy.target, Replica(chunk, copy.version, state.length))
 
     def proven(self, question: Question, answer: Message) -> None:
@@ -214,7 +214,7 @@ class Cluster:
         doomed: dict[NodeId, list[Replica]] = {}
         for replica in replicas:
             if self.transient.hold(node_id, replica.chunk):
-                self._hearsay.confirm(node_id, replica.chunk)
+                self._unconfirmed.confirm(node_id, replica.chunk)
                 self.balancer.reported(node_id, replica)
                 continue
             if not self.chunks.hold(node_id, replica):
@@ -224,16 +224,16 @@ class Cluster:
                 self.chunks.drop(node_id, replica.chunk)
                 doomed.setdefault(node_id, []).append(replica)
                 continue
-            self._hearsay.confirm(node_id, replica.chunk)
+            self._unconfirmed.confirm(node_id, replica.chunk)
             self.balancer.reported(node_id, replica)
         return delete_orders(doomed)
 
-    def _drop_hearsay(self, now_s: float) -> None:
-        """What others have told and the datanode itself, whose heartbeats come, has not."""
-        for node_id, chunk in self._hearsay.take_overdue(now_s):
+    def _drop_unconfirmed(self, now_s: float) -> None:
+        """Drop replicas that the datanode itself, whose heartbeats come, has not confirmed in time."""
+        for node_id, chunk in self._unconfirmed.take_overdue(now_s):
             node = self.members.get(node_id)
             if node is not None and node.state is State.SUSPECT:
-                self._hearsay.tell(now_s, node_id, chunk)
+                self._unconfirmed.add(now_s, node_id, chunk)
             elif node is not None and node.state is State.ALIVE:
                 self.chunks.drop(node_id, chunk)
 
@@ -317,7 +317,7 @@ class Cluster:
                 self.replicas_lost_total += self.chunks.lose(transition.node)
                 self._forget_copies(transition.node)
         self.chunks.take_out_lost(lost_replicas_per_turn)
-        self._drop_hearsay(now_s)
+        self._drop_unconfirmed(now_s)
         self._streams.close_overdue(now_s)
         self._placed.forget_old(now_s)
         ticked.slowness = self.slow_hops.judge(now_s)

@@ -8,35 +8,35 @@ a replica counts only until the datanode itself must have reported it.
 from __future__ import annotations
 
 from peacefs.protocol.ids import ChunkId, NodeId
-from peacefs.protocol.limits import hearsay_believed_s
+from peacefs.protocol.limits import unconfirmed_replica_kept_s
 
-Told = tuple[NodeId, ChunkId]
+UnconfirmedReplica = tuple[NodeId, ChunkId]
 
 
-class Hearsay:
-    """What has not been confirmed yet, longest ago first."""
+class UnconfirmedReplicas:
+    """Replicas that wait for confirmation, the oldest report first."""
 
     def __init__(self) -> None:
-        self._told_s: dict[Told, float] = {}
+        self._reported_s: dict[UnconfirmedReplica, float] = {}
 
     def __len__(self) -> int:
-        return len(self._told_s)
+        return len(self._reported_s)
 
-    def tell(self, now_s: float, node: NodeId, chunk: ChunkId) -> None:
-        self._told_s.pop((node, chunk), None)
-        self._told_s[node, chunk] = now_s
+    def add(self, now_s: float, node: NodeId, chunk: ChunkId) -> None:
+        self._reported_s.pop((node, chunk), None)
+        self._reported_s[node, chunk] = now_s
 
     def confirm(self, node: NodeId, chunk: ChunkId) -> None:
-        """The datanode has said it itself."""
-        self._told_s.pop((node, chunk), None)
+        """Forget a replica that its datanode has reported itself."""
+        self._reported_s.pop((node, chunk), None)
 
-    def take_overdue(self, now_s: float) -> list[Told]:
-        """What its datanode should have confirmed by now."""
+    def take_overdue(self, now_s: float) -> list[UnconfirmedReplica]:
+        """Remove and return the replicas that their datanodes should have confirmed by now."""
         overdue = []
-        for told, told_s in self._told_s.items():
-            if now_s - told_s < hearsay_believed_s:
+        for replica, reported_s in self._reported_s.items():
+            if now_s - reported_s < unconfirmed_replica_kept_s:
                 break
-            overdue.append(told)
-        for told in overdue:
-            del self._told_s[told]
+            overdue.append(replica)
+        for replica in overdue:
+            del self._reported_s[replica]
         return overdue

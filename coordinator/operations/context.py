@@ -1,4 +1,4 @@
-"""What the file system's operations work with, and the few things that all of them do."""
+"""The context of the file system's operations: the parts that they work with, and what all of them do."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Commit(Protocol):
 
 
 @dataclass(frozen=True)
-class Workplace:
+class OperationContext:
     """The parts of a coordinator that operations on files need. Used from one event loop only."""
 
     reader: Reader

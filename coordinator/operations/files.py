@@ -9,7 +9,7 @@ from __future__ import annotations
 from peacefs.coordinator.scheduling.scheduler import Scheduling
 
 from .append import Appending
-from .context import Workplace
+from .context import OperationContext
 from .copy import TreeCopying
 from .credentials import Credentials
 from .datanode_admin import Administration
@@ -32,27 +32,27 @@ from .write_grants import ScheduleDesk
 
 
 class Files:
-    """All operations over one workplace."""
+    """All operations over one context."""
 
-    def __init__(self, workplace: Workplace, scheduling: Scheduling, trash_minutes: int = 0) -> None:
-        self.callers = workplace.callers
-        placing = Placing(workplace)
-        leases = Leases(workplace.monotonic())
-        self.names = Names(workplace)
-        self.probing = Probing(workplace, placing)
-        self.appending = Appending(workplace, placing, leases)
-        self.reshaping = Reshaping(workplace, leases)
-        self.schedule = ScheduleDesk(workplace, placing, self.appending, scheduling)
-        self.writing = Writing(workplace, placing, self.appending, self.schedule)
-        self.snapshots = Snapshotting(workplace, self.names)
-        self.copying = TreeCopying(workplace, self.names)
-        self.limiting = Limiting(workplace, self.names)
-        self.trash = Trash(workplace, self.names, trash_minutes)
-        self.reading = Reading(workplace)
-        self.recovery = ReadDesk(workplace, scheduling)
-        self.administration = Administration(workplace)
-        self.credentials = Credentials(workplace)
-        self.temporary_files = TemporaryFiles(workplace, leases)
-        self.fencing = Fencing(workplace)
-        self.reporting = Reporting(workplace)
-        self.inspection = Inspection(workplace)
+    def __init__(self, context: OperationContext, scheduling: Scheduling, trash_minutes: int = 0) -> None:
+        self.callers = context.callers
+        placing = Placing(context)
+        leases = Leases(context.monotonic())
+        self.names = Names(context)
+        self.probing = Probing(context, placing)
+        self.appending = Appending(context, placing, leases)
+        self.reshaping = Reshaping(context, leases)
+        self.schedule = ScheduleDesk(context, placing, self.appending, scheduling)
+        self.writing = Writing(context, placing, self.appending, self.schedule)
+        self.snapshots = Snapshotting(context, self.names)
+        self.copying = TreeCopying(context, self.names)
+        self.limiting = Limiting(context, self.names)
+        self.trash = Trash(context, self.names, trash_minutes)
+        self.reading = Reading(context)
+        self.recovery = ReadDesk(context, scheduling)
+        self.administration = Administration(context)
+        self.credentials = Credentials(context)
+        self.temporary_files = TemporaryFiles(context, leases)
+        self.fencing = Fencing(context)
+        self.reporting = Reporting(context)
+        self.inspection = Inspection(context)

@@ -25,7 +25,7 @@ from peacefs.protocol.limits import (
 )
 from peacefs.protocol.values.fsck_findings import FileFindings, FsckPage, Tally
 
-from .context import Workplace
+from .context import OperationContext
 
 
 class _Directory:
@@ -49,27 +49,27 @@ class _Directory:
 class _Page:
     """One page in the making."""
 
-    def __init__(self, workplace: Workplace, *, every_file: bool) -> None:
-        self._at = workplace
+    def __init__(self, context: OperationContext, *, every_file: bool) -> None:
+        self._ctx = context
         self._every_file = every_file
-        self._judge = Judge(workplace.cluster)
-        self._turn_ends_s = workplace.monotonic() + fsck_turn_s
+        self._judge = Judge(context.cluster)
+        self._turn_ends_s = context.monotonic() + fsck_turn_s
         self.files: list[FileFindings] = []
         self.tally = Tally()
 
     async def pause(self) -> None:
         """Lets others have the event loop, if it is time."""
-        if self._at.monotonic() >= self._turn_ends_s:
-            await self._at.sleep(0)
-            self._judge = Judge(self._at.cluster)
-            self._turn_ends_s = self._at.monotonic() + fsck_turn_s
+        if self._ctx.monotonic() >= self._turn_ends_s:
+            await self._ctx.sleep(0)
+            self._judge = Judge(self._ctx.cluster)
+            self._turn_ends_s = self._ctx.monotonic() + fsck_turn_s
 
     async def visit_file(self, path: NamespacePath, inode: Inode) -> None:
         judgement = self._judge.file(str(path), inode.length, inode.replication)
-        if self._at.reader.lease(inode.inode) is not None:
+        if self._ctx.reader.lease(inode.inode) is not None:
             judgement.mark_open()
         position, found_bytes = -1, 0
-        while part := self._at.reader.references_after(inode.inode, position, fsck_chunks_per_turn):
+        while part := self._ctx.reader.references_after(inode.inode, position, fsck_chunks_per_turn):
             position = part[-1][0]
             found_bytes += sum(reference.length for _position, reference in part)
             self._judge.add(judgement, [reference.chunk for _position, reference in part])
@@ -88,8 +88,8 @@ class _Page:
 class Inspection:
     """Judges the files of a coordinator's namespace."""
 
-    def __init__(self, workplace: Workplace) -> None:
-        self._at = workplace
+    def __init__(self, context: OperationContext) -> None:
+        self._ctx = context
 
     async def page(self, path: str, user: str, after: str | None = None, *, every_file: bool = False) -> FsckPage:
         """The files below `path` (or that file) that come after the entry `after` in the walk.
@@ -97,14 +97,14 @@ class Inspection:
         Lists those with findings, or `every_file`. Raises FileNotFound, BadRequest, SafeMode, and AccessDenied
         when it meets what `user` may not list or read, as in HDFS.
         """
-        top, caller = parse_path(path), self._at.callers.of(user)
-        await self._at.until_ready()
-        page = _Page(self._at, every_file=every_file)
+        top, caller = parse_path(path), self._ctx.callers.of(user)
+        await self._ctx.until_ready()
+        page = _Page(self._ctx, every_file=every_file)
         directories = self._resume(top, parse_path(after), caller) if after is not None else []
         if after is None:
-            with self._at.reader.view():
-                access_checks.check_pass(self._at.reader, top, caller)
-                inode = find_existing(self._at.reader, top)
+            with self._ctx.reader.view():
+                access_checks.check_pass(self._ctx.reader, top, caller)
+                inode = find_existing(self._ctx.reader, top)
             _check_may_inspect(caller, top, inode)
             if inode.kind is Kind.FILE:
                 await page.visit_file(top, inode)
@@ -114,13 +114,13 @@ class Inspection:
         last = await self._walk(directories, page, caller)
         if directories:
             return FsckPage(page.files, page.tally, str(last))
-        return FsckPage(page.files, page.tally, cluster=judge_cluster(self._at.cluster))
+        return FsckPage(page.files, page.tally, cluster=judge_cluster(self._ctx.cluster))
 
     async def _walk(self, directories: list[_Directory], page: _Page, caller: Caller) -> NamespacePath | None:
         """Visits what comes next, parents before children. Gives what was visited last."""
         last, visited = None, 0
         while directories and visited < fsck_entries_per_page:
-            entry = directories[-1].next(self._at.reader)
+            entry = directories[-1].next(self._ctx.reader)
             if entry is None:
                 directories.pop()
                 continue
@@ -139,7 +139,7 @@ class Inspection:
         """The directories that the walk was in when it had visited `after`, as far as they are still there."""
         if not after.is_under(top):
             raise BadRequest(f"an inspection of {top} cannot go on after {after}")
-        reader = self._at.reader
+        reader = self._ctx.reader
         with reader.view():
             access_checks.check_list(reader, top, caller)
             directories = [_Directory(find_existing(reader, top).inode, top)]

@@ -10,21 +10,21 @@ from peacefs.coordinator.scheduling.scheduler import Scheduling
 from peacefs.protocol.limits import grant_hold_s
 from peacefs.protocol.messages import ReadsScheduled, StateReads
 
-from .context import Workplace
+from .context import OperationContext
 
 
 class ReadDesk:
     """Belongs to the event loop. Whoever waits has its question held for a moment, and asks again."""
 
-    def __init__(self, workplace: Workplace, scheduling: Scheduling) -> None:
-        self._at = workplace
+    def __init__(self, context: OperationContext, scheduling: Scheduling) -> None:
+        self._ctx = context
         self.reads = RecoveryReads(scheduling.has_room)
         self._awaited: dict[str, set[asyncio.Event]] = {}
 
     async def state(self, wanted: StateReads) -> ReadsScheduled:
         """Which of its chunks a reader may read now, and where. Raises AccessDenied, BadRequest, Overloaded."""
-        self._at.signer.verify_reader(wanted.token, self._at.wall_clock())
-        alive = {node.id for node in self._at.cluster.members.alive()}
+        self._ctx.signer.verify_reader(wanted.token, self._ctx.wall_clock())
+        alive = {node.id for node in self._ctx.cluster.members.alive()}
         wish = ReadWish(
             reader=wanted.reader,
             number=wanted.number,
@@ -33,7 +33,7 @@ class ReadDesk:
             at_once=wanted.at_once,
             waited_s=max(0.0, wanted.waited_s),
         )
-        self._wake(self.reads.state(self._at.monotonic(), wish))
+        self._wake(self.reads.state(self._ctx.monotonic(), wish))
         answer = self._standing(wish)
         if wish.wanted and not answer.leaves and wanted.patience_s > 0:
             await self._served(wish.reader, min(wanted.patience_s, grant_hold_s))
@@ -42,11 +42,11 @@ class ReadDesk:
 
     def tick(self) -> None:
         """To be called several times a second."""
-        self._wake(self.reads.tick(self._at.monotonic()))
+        self._wake(self.reads.tick(self._ctx.monotonic()))
 
     def now_s(self) -> float:
         """The clock by which leaves are timed."""
-        return self._at.monotonic()
+        return self._ctx.monotonic()
 
     def _standing(self, wish: ReadWish) -> ReadsScheduled:
         leaves = self.reads.leaves(wish.reader)

@@ -14,7 +14,7 @@ from peacefs.coordinator.namespace.retry_cache import A, Applied, Asked, first_a
 from peacefs.coordinator.namespace.snapshot_diff import Difference
 from peacefs.protocol.limits import reclaim_entries_per_commit
 
-from .context import Workplace
+from .context import OperationContext
 from .names import Names
 from .recursive_delete import RemovalRights
 
@@ -26,12 +26,12 @@ class Snapshotting:
     the first answer.
     """
 
-    def __init__(self, workplace: Workplace, names: Names) -> None:
-        self._at = workplace
+    def __init__(self, context: OperationContext, names: Names) -> None:
+        self._ctx = context
         self._names = names
 
     async def allow(self, path: str, user: str, request_id: str = "") -> None:
-        self._at.callers.need_superuser(user)
+        self._ctx.callers.need_superuser(user)
         parsed = snapshots.changeable_path(path)
         asked = Asked(request_id, ("allow snapshots", str(parsed), user))
 
@@ -39,10 +39,10 @@ class Snapshotting:
             snapshots.allow(tx, parsed)
             return Applied(None)
 
-        await self._at.once(asked, change)
+        await self._ctx.once(asked, change)
 
     async def disallow(self, path: str, user: str, request_id: str = "") -> None:
-        self._at.callers.need_superuser(user)
+        self._ctx.callers.need_superuser(user)
         parsed = snapshots.changeable_path(path)
         asked = Asked(request_id, ("disallow snapshots", str(parsed), user))
 
@@ -50,11 +50,11 @@ class Snapshotting:
             snapshots.disallow(tx, parsed)
             return Applied(None)
 
-        await self._at.once(asked, change)
+        await self._ctx.once(asked, change)
 
     async def create(self, path: str, user: str, name: str | None, request_id: str = "") -> str:
         """The path of the snapshot; without a name it gets one from the clock."""
-        now_ms = self._at.now_ms()
+        now_ms = self._ctx.now_ms()
         named = name or snapshots.default_name(now_ms)
 
         def change(tx: Transaction, parsed: NamespacePath) -> str:
@@ -74,46 +74,46 @@ class Snapshotting:
 
     async def directories(self, user: str) -> list[snapshots.SnapshottableDirectory]:
         """Those that allow snapshots; of a user who is no superuser, as in HDFS, only his own."""
-        caller = self._at.callers.of(user)
-        with self._at.reader.view():
-            found = snapshots.snapshottable_directories(self._at.reader)
+        caller = self._ctx.callers.of(user)
+        with self._ctx.reader.view():
+            found = snapshots.snapshottable_directories(self._ctx.reader)
         return [one for one in found if caller.is_superuser or one.status.owner == user]
 
     async def listing(self, path: str, user: str) -> list[snapshots.ListedSnapshot]:
         """The snapshots of a directory. Raises SnapshotRefused, FileNotFound."""
         parsed = snapshots.changeable_path(path)
-        with self._at.reader.view():
-            checks.check_access(self._at.reader, parsed, self._at.callers.of(user), Access.READ | Access.EXECUTE)
-            return snapshots.list_snapshots(self._at.reader, parsed)
+        with self._ctx.reader.view():
+            checks.check_access(self._ctx.reader, parsed, self._ctx.callers.of(user), Access.READ | Access.EXECUTE)
+            return snapshots.list_snapshots(self._ctx.reader, parsed)
 
     async def diff(self, path: str, user: str, older: str, newer: str) -> list[Difference]:
         """Between two snapshots; no name stands for the directory as it is now."""
         parsed = snapshots.changeable_path(path)
-        reader = self._at.reader
-        checks.check_access(reader, parsed, self._at.callers.of(user), Access.READ | Access.EXECUTE)
+        reader = self._ctx.reader
+        checks.check_access(reader, parsed, self._ctx.callers.of(user), Access.READ | Access.EXECUTE)
         directory = snapshots.snapshottable(reader, parsed)
         before, after = (
             reader.at(snapshots.existing_snapshot(reader, parsed, name)[1].at_tx, directory) if name else reader
             for name in (older, newer)
         )
-        return await self._at.in_turns(snapshot_diff.compare(before, after, directory))
+        return await self._ctx.in_turns(snapshot_diff.compare(before, after, directory))
 
     async def restore(self, path: str, user: str, name: str, request_id: str = "") -> None:
         """Gives a directory the contents that a snapshot shows, all at once; its own attributes stay.
 
         Needs what deleting the contents would need.
         """
-        parsed, caller = snapshots.changeable_path(path), self._at.callers.of(user)
+        parsed, caller = snapshots.changeable_path(path), self._ctx.callers.of(user)
         asked = Asked(request_id, ("restore snapshot", path, user, name))
-        if first_answer(self._at.reader, asked) is not None:
+        if first_answer(self._ctx.reader, asked) is not None:
             return
-        rights = RemovalRights(self._at, parsed, caller)
+        rights = RemovalRights(self._ctx, parsed, caller)
         await rights.look()
-        job = await self._at.commit(lambda tx: self._begin(tx, parsed, caller, name))
+        job = await self._ctx.commit(lambda tx: self._begin(tx, parsed, caller, name))
         try:
             while not job.is_whole:
                 job = await self._copy_more(job)
-            self._at.cluster.load(await rights.commit(lambda tx: self._finish(tx, asked, caller, rights, job)))
+            self._ctx.cluster.load(await rights.commit(lambda tx: self._finish(tx, asked, caller, rights, job)))
         except BaseException:
             self._names.give_up(lambda tx: snapshot_restore.give_up(tx, job))
             raise
@@ -135,7 +135,7 @@ class Snapshotting:
         job: snapshot_restore.Restoration,
     ) -> list[ChunkRecord]:
         """The chunks that are to have more replicas than before."""
-        now_ms = self._at.now_ms()
+        now_ms = self._ctx.now_ms()
 
         def change(tx: Transaction) -> Applied[None]:
             checks.check_owner(tx, job.path, caller)
@@ -149,15 +149,15 @@ class Snapshotting:
         return done.chunks
 
     async def _copy_more(self, job: snapshot_restore.Restoration) -> snapshot_restore.Restoration:
-        return await self._at.commit(lambda tx: snapshot_restore.copy_step(tx, job, reclaim_entries_per_commit))
+        return await self._ctx.commit(lambda tx: snapshot_restore.copy_step(tx, job, reclaim_entries_per_commit))
 
     async def _as_owner(
         self, path: str, user: str, change: Callable[[Transaction, NamespacePath], A], asked: Asked
     ) -> A:
-        parsed, caller = snapshots.changeable_path(path), self._at.callers.of(user)
+        parsed, caller = snapshots.changeable_path(path), self._ctx.callers.of(user)
 
         def checked(tx: Transaction) -> Applied[A]:
             checks.check_owner(tx, parsed, caller)
             return Applied(change(tx, parsed))
 
-        return (await self._at.once(asked, checked)).answer
+        return (await self._ctx.once(asked, checked)).answer

@@ -18,7 +18,7 @@ from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.permissions import Callers
 from peacefs.coordinator.namespace.reclaim import reclaim_step
 from peacefs.coordinator.operations import fsck as walk
-from peacefs.coordinator.operations.context import Workplace
+from peacefs.coordinator.operations.context import OperationContext
 from peacefs.coordinator.operations.fsck import Inspection
 from peacefs.protocol.errors import AccessDenied, BadRequest, FileNotFound
 from peacefs.protocol.ids import Numbering
@@ -49,7 +49,7 @@ class Tree:
             return commits.submit(change).result()
 
         self.inspection = Inspection(
-            Workplace(
+            OperationContext(
                 self.metadata.reader(),
                 commit,
                 play.cluster,

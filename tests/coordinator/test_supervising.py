@@ -18,7 +18,7 @@ from peacefs.coordinator.metadata.store import Transaction
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.permissions import Callers
-from peacefs.coordinator.operations.context import Workplace
+from peacefs.coordinator.operations.context import OperationContext
 from peacefs.coordinator.operations.query_runs import Fencing
 from peacefs.coordinator.supervision.checkpoint_locality import survey
 from peacefs.coordinator.supervision.service import Supervising
@@ -43,7 +43,7 @@ class Coordinator:
             self.before_commit()
             return run_now(self.metadata, change)
 
-        workplace = Workplace(
+        context = OperationContext(
             self.metadata.reader(),
             commit,
             self.play.cluster,
@@ -53,7 +53,7 @@ class Coordinator:
             Callers("root"),
             monotonic=lambda: self.now_s,
         )
-        self.supervising = Supervising(workplace, Fencing(workplace), lambda: "coordinator:9870")
+        self.supervising = Supervising(context, Fencing(context), lambda: "coordinator:9870")
         self.supervising.recall()
 
     def register(self, name: str = "orders", user: str = "alice", **changes: Any) -> None:

@@ -44,7 +44,7 @@ from peacefs.coordinator.metadata.epochs import Epochs
 from peacefs.coordinator.metadata.model import Kind, RenameMode
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.namespace.permissions import Callers
-from peacefs.coordinator.operations.context import Workplace
+from peacefs.coordinator.operations.context import OperationContext
 from peacefs.coordinator.operations.copy import TreeCopying
 from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.operations.write import CreateFile
@@ -147,7 +147,7 @@ class SimulatedCoordinator:
         self._tidy_at_s = 0.0
 
         self._commit = writer.commit
-        workplace = Workplace(
+        context = OperationContext(
             reader,
             writer.commit,
             self.cluster,
@@ -160,7 +160,7 @@ class SimulatedCoordinator:
             sleep=_sleep,
         )
         self.files = Files(
-            workplace,
+            context,
             Scheduling(
                 self.epochs.numbering,
                 Random(world.random.random()),
@@ -169,7 +169,7 @@ class SimulatedCoordinator:
             ),
             self._trash_minutes,
         )
-        self.files.copying = TreeCopying(workplace, self.files.names, _COPIED_PER_COMMIT)
+        self.files.copying = TreeCopying(context, self.files.names, _COPIED_PER_COMMIT)
         self.cluster.has_room = self.files.schedule.scheduling.has_room
         self.cluster.granted_pipelines = self.files.schedule.scheduling.pipelines
         self.files.administration.recall()

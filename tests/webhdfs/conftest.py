@@ -26,7 +26,7 @@ from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.metadata.group_commit import GroupCommit
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.namespace.permissions import Callers
-from peacefs.coordinator.operations.context import Workplace
+from peacefs.coordinator.operations.context import OperationContext
 from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.scheduling.scheduler import Scheduling
 from peacefs.datanode.gateway.app import Gateway, GatewayLimits
@@ -173,7 +173,7 @@ class NameSide:
 
     def _build(self) -> App:
         self.files = Files(
-            Workplace(
+            OperationContext(
                 self._reader,
                 self._commit,
                 self.cluster,

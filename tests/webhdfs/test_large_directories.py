@@ -23,7 +23,7 @@ from peacefs.coordinator.metadata.group_commit import run_now
 from peacefs.coordinator.metadata.model import Inode, Kind
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.metadata.store import ROOT, Transaction
-from peacefs.coordinator.operations.context import Workplace
+from peacefs.coordinator.operations.context import OperationContext
 from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.scheduling.scheduler import Scheduling
 from peacefs.protocol.ids import Numbering
@@ -57,7 +57,7 @@ class Names:
         async def commit(change: Callable[[Transaction], Any]) -> Any:
             return run_now(self.metadata, change)
 
-        workplace = Workplace(
+        context = OperationContext(
             self.metadata.reader(),
             commit,
             Cluster(0.0, random.Random(1)),
@@ -69,7 +69,7 @@ class Names:
         async def elsewhere(scope: Any, receive: Any, send: Any) -> None:
             raise AssertionError("it is no WebHDFS")
 
-        self.app = WebHdfs(Files(workplace, Scheduling(numbering, random.Random(1))), elsewhere)
+        self.app = WebHdfs(Files(context, Scheduling(numbering, random.Random(1))), elsewhere)
         self.metadata._writer.set_progress_handler(self._count, _INSTRUCTIONS_A_CALL)
 
     @staticmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.play import USAGE, Play, record
 
-from peacefs.protocol.limits import hearsay_believed_s
+from peacefs.protocol.limits import unconfirmed_replica_kept_s
 from peacefs.protocol.messages import Heartbeat, Replica
 
 _REPLICA = Replica(7, 1, 1000)
@@ -40,9 +40,9 @@ def test_a_receipt_whose_replica_was_lost_before_the_file_was_completed_counts_f
         say(play, node, added=True)
     say(play, "dn-3", removed=True)
     play.cluster.published([record(7, hint=_NODES)])
-    play.let_pass(hearsay_believed_s / 2)
+    play.let_pass(unconfirmed_replica_kept_s / 2)
     assert holders(play) == set(_NODES)
-    play.let_pass(hearsay_believed_s)
+    play.let_pass(unconfirmed_replica_kept_s)
     assert holders(play) == {"dn-1", "dn-2"}
     assert 7 in play.cluster.chunks.under
 
@@ -51,20 +51,20 @@ def test_a_receipt_is_believed_until_the_heartbeat_that_confirms_it_and_then_for
     play.cluster.published([record(7, hint=_NODES)])
     for node in _NODES:
         say(play, node, added=True)
-    play.let_pass(3 * hearsay_believed_s)
+    play.let_pass(3 * unconfirmed_replica_kept_s)
     assert holders(play) == set(_NODES)
-    assert len(play.cluster._hearsay) == 0
+    assert len(play.cluster._unconfirmed) == 0
 
 
 def test_a_datanode_that_is_silent_for_a_while_may_still_confirm(play: Play) -> None:
     play.beating.discard("dn-3")
-    play.let_pass(hearsay_believed_s / 2)
+    play.let_pass(unconfirmed_replica_kept_s / 2)
     play.cluster.published([record(7, hint=_NODES)])
     for node in ("dn-1", "dn-2"):
         say(play, node, added=True)
-    play.let_pass(hearsay_believed_s / 2 - 1)
+    play.let_pass(unconfirmed_replica_kept_s / 2 - 1)
     assert holders(play) == set(_NODES)
     say(play, "dn-3", added=True)
     play.beating.add("dn-3")
-    play.let_pass(3 * hearsay_believed_s)
+    play.let_pass(3 * unconfirmed_replica_kept_s)
     assert holders(play) == set(_NODES)
