@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
 
 from .control.rpc import ControlCalls
-from .transfer.write_grants import GrantDesk
+from .transfer.write_grants import GrantClient
 
 
 @dataclass(frozen=True)
@@ -16,4 +16,4 @@ class Channels:
 
     driver: ThreadDriver
     calls: ControlCalls
-    grants: GrantDesk
+    grants: GrantClient

@@ -31,7 +31,7 @@ from peacefs.protocol.messages import Created, Leased
 
 from .transfer.byte_stream import ByteStream
 from .transfer.file_flusher import FileFlusher
-from .transfer.write_grants import GrantDesk
+from .transfer.write_grants import GrantClient
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -165,10 +165,10 @@ class FileSink(io.BufferedIOBase):
     """
 
     def __init__(
-        self, driver: ThreadDriver, created: Created, block_bytes: int, holder: str, desk: GrantDesk
+        self, driver: ThreadDriver, created: Created, block_bytes: int, holder: str, grant_client: GrantClient
     ) -> None:
         self._driver = driver
-        self._flusher = FileFlusher(created.token, created.allocated, block_bytes, holder, desk)
+        self._flusher = FileFlusher(created.token, created.allocated, block_bytes, holder, grant_client)
         self._gathered = bytearray()
         self._position = 0
         self._flushed_position = 0
@@ -325,7 +325,7 @@ class FileSink(io.BufferedIOBase):
 class AppendingSink(FileSink):
     """A file that is being extended: its writer has the lease from the start. `tell` counts from its beginning."""
 
-    def __init__(self, driver: ThreadDriver, leased: Leased, holder: str, desk: GrantDesk) -> None:
-        super().__init__(driver, Created(leased.token, leased.allocated), leased.block_bytes, holder, desk)
+    def __init__(self, driver: ThreadDriver, leased: Leased, holder: str, grant_client: GrantClient) -> None:
+        super().__init__(driver, Created(leased.token, leased.allocated), leased.block_bytes, holder, grant_client)
         self._flusher.has_lease = True
         self._position = self._flushed_position = leased.length

@@ -39,7 +39,7 @@ from .control.values import (
 from .file_objects import AppendingSink, FileSink, FileSource
 from .transfer.file_reader import read_whole
 from .transfer.small_writes import SmallWrites, is_small
-from .transfer.write_grants import GrantDesk
+from .transfer.write_grants import GrantClient
 from .trash import Trash
 
 # Inside the class, `list` is its method.
@@ -87,7 +87,7 @@ class PeaceFileSystem:
         to_coordinator = ConnectionPool(me, credential=source.current, tls=tls)
         self._calls = ControlCalls(where, to_coordinator, patience, source)
         self._driver = ThreadDriver(self._connections, self._calls.call)
-        self._grants = GrantDesk(f"{name} {uuid.uuid4().hex[:8]}", pushed=False)
+        self._grants = GrantClient(f"{name} {uuid.uuid4().hex[:8]}", pushed=False)
         self._small_writes = SmallWrites(self._grants)
 
     @property

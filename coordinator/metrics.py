@@ -21,9 +21,9 @@ from .api.audit_log import AuditLog
 from .cluster.core import Cluster
 from .cluster.membership import State
 from .metadata.group_commit import GroupCommit
-from .operations.read_grants import ReadDesk
+from .operations.read_grants import ReadGrantService
 from .operations.temporary_files import TemporaryFiles
-from .operations.write_grants import ScheduleDesk
+from .operations.write_grants import WriteGrantService
 from .supervision.core import Supervision
 
 _COMMIT_BUCKETS_S = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
@@ -133,16 +133,16 @@ def _size_of_store(metadata: Path) -> int:
     return sum(file.stat().st_size for file in files if file.exists())
 
 
-def watch_schedule(desk: ScheduleDesk, recovery: ReadDesk) -> None:
+def watch_schedule(write_grants: WriteGrantService, read_grants: ReadGrantService) -> None:
     """The same for the scheduling service. Once a process."""
-    scheduling, lane = desk.scheduling, desk.fast_lane
+    scheduling, lane = write_grants.scheduling, write_grants.fast_lane
     waited = Histogram(
         "peacefs_grant_waited_seconds",
         "How long write sets had waited when a chunk of theirs was granted",
         buckets=_WAITED_BUCKETS_S,
         registry=registry,
     )
-    desk.on_waited = waited.observe
+    write_grants.on_waited = waited.observe
     _gauge("peacefs_grants_in_flight", "Chunks that may be written now", lambda: len(scheduling.grants))
     _gauge("peacefs_chunks_queued", "Chunks that wait for a grant", lambda: scheduling.chunks_waiting)
     _counter("peacefs_grants_given", "Grants since the start", lambda: scheduling.times.granted_total)
@@ -160,10 +160,10 @@ def watch_schedule(desk: ScheduleDesk, recovery: ReadDesk) -> None:
     _gauge(
         "peacefs_recovery_reads_in_flight",
         "Chunks of checkpoints that are being read under the coordinator's leave",
-        lambda: sum(recovery.reads.at_node.values()),
+        lambda: sum(read_grants.reads.at_node.values()),
     )
     _counter(
-        "peacefs_recovery_leaves_given", "Leaves to read since the start", lambda: recovery.reads.leaves_total
+        "peacefs_recovery_leaves_given", "Leaves to read since the start", lambda: read_grants.reads.leaves_total
     )
 
 

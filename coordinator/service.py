@@ -71,7 +71,7 @@ from .api.rest.queries import add_query_routes
 from .api.rest.tokens import no_token_routes, token_routes
 from .api.webhdfs import WebHdfs
 from .authentication.service import WhoIsWho, who_is_who
-from .background.epoch_floor import EpochDesk
+from .background.epoch_floor import EpochService
 from .background.tasks import OwnWork, is_own_work
 from .cluster.core import Cluster
 from .metadata.epochs import Epochs
@@ -228,7 +228,7 @@ class Coordinator:
         self._reader = metadata.reader()
         self._advertised = options.advertise or options.host
         self._address = ""
-        self._epochs = EpochDesk(
+        self._epochs = EpochService(
             epochs, self._reader, self._commit_anyway, self._cluster.chunks.unclaimed, self._stop_at_once
         )
         callers = Callers(getpass.getuser() if options.check_permissions else None, options.groups)

@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 import uvloop
 
-from peacefs.client.transfer.write_grants import GrantDesk
+from peacefs.client.transfer.write_grants import GrantClient
 from peacefs.protocol.callers.verifier import Verifier
 from peacefs.protocol.errors import ChunkError, PeacefsError, PeerRefused, StartupError
 from peacefs.protocol.handshake import COORDINATOR, Identity
@@ -246,7 +246,7 @@ class Datanode:
         self._changes = Changes()
         self._paces = Paces()
         self._streams = StreamsUnderWay(self._node)
-        self._grants = GrantDesk(f"{self._node}-{uuid.uuid4().hex[:8]}", pushed=True)
+        self._grants = GrantClient(f"{self._node}-{uuid.uuid4().hex[:8]}", pushed=True)
         self._link = CoordinatorLink(
             options.coordinator, self._me, directory.credential(), self, self._changes, tls
         )

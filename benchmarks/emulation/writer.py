@@ -21,7 +21,7 @@ from peacefs.client.control.api import CoordinatorApi, current_user
 from peacefs.client.control.http import CoordinatorHttp
 from peacefs.client.control.retry import Patience
 from peacefs.client.control.rpc import ControlCalls
-from peacefs.client.transfer.write_grants import GrantDesk, GrantedSet
+from peacefs.client.transfer.write_grants import GrantClient, GrantedSet
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.ids import new_request_id
 from peacefs.protocol.limits import packet_bytes
@@ -62,7 +62,7 @@ class Writer:
         self._connections = ConnectionPool(Identity("", "client", f"writer {os.getpid()}", None))
         self._calls = ControlCalls(where, self._connections, patience)
         self._driver = ThreadDriver(self._connections, self._calls.call)
-        self._desk = GrantDesk(f"writer {os.getpid()}", pushed=False)
+        self._grant_client = GrantClient(f"writer {os.getpid()}", pushed=False)
         self._piece = os.urandom(packet_bytes)
 
     def obey(self, order: Order) -> Answer:
@@ -95,7 +95,9 @@ class Writer:
                 block_bytes=max(order.chunks),
             )
         )
-        grants = GrantedSet(self._desk, created.token, dict(enumerate(order.chunks)), exclude=order.exclude)
+        grants = GrantedSet(
+            self._grant_client, created.token, dict(enumerate(order.chunks)), exclude=order.exclude
+        )
         written = SetWriter(self._driver, order, grants, self._piece)
         chunks_written = written.run()
         self._driver.run(_complete(created.token, chunks_written))

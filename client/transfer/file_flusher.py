@@ -19,7 +19,7 @@ from .byte_stream import ByteStream
 from .file_appender import abandon
 from .file_writer import Written, write_chunks
 from .lease_renewal import LeaseRenewal
-from .write_grants import GrantDesk
+from .write_grants import GrantClient
 
 
 class FileFlusher:
@@ -36,7 +36,7 @@ class FileFlusher:
         allocated: Allocated | None,
         block_bytes: int,
         holder: str,
-        desk: GrantDesk,
+        grant_client: GrantClient,
         *,
         has_lease: bool = False,
         hop_timeout_s: float = default_hop_timeout_s,
@@ -45,7 +45,7 @@ class FileFlusher:
         self._allocated = allocated
         self._block_bytes = block_bytes
         self._holder = holder
-        self._desk = desk
+        self._grant_client = grant_client
         self._hop_timeout_s = hop_timeout_s
         self._tail = FlushedTail(min(flush_merge_bytes_max, block_bytes))
         self._long_part: Written | None = None
@@ -80,7 +80,7 @@ class FileFlusher:
         if self.has_lease:
             yield from abandon(self._token)
         else:
-            yield from self._desk.give_up(self._token, self._chunks)
+            yield from self._grant_client.give_up(self._token, self._chunks)
 
     def _write_part(self, part: bytes) -> fx.Steps[tuple[Written, list[ChunkId], bytes | None]]:
         """The chunks, those that they replace, and their bytes unless they were a long part."""
@@ -96,7 +96,7 @@ class FileFlusher:
             self._allocated,
             source,
             block_bytes=self._block_bytes,
-            desk=self._desk,
+            grant_client=self._grant_client,
             hop_timeout_s=self._hop_timeout_s,
             renewal=LeaseRenewal(self._token) if self.has_lease else None,
         )

@@ -16,7 +16,7 @@ from .chunk_buffer import ChunkBuffer
 from .chunk_keeper import ChunkKeeper, KeptPackets
 from .chunk_writer import AllocateAgain, write_chunk
 from .lease_renewal import LeaseRenewal
-from .write_grants import GrantDesk, GrantedSet
+from .write_grants import GrantClient, GrantedSet
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def write_file(
     source: ByteStream,
     *,
     block_bytes: int,
-    desk: GrantDesk,
+    grant_client: GrantClient,
     hop_timeout_s: float = default_hop_timeout_s,
     renewal: LeaseRenewal | None = None,
     ahead: str = "",
@@ -61,29 +61,35 @@ def write_file(
     """Writes what `source` brings in chunks of `block_bytes`, and publishes it under the name in `token`.
 
     `first` is the chunk that the coordinator placed with the token, for what fits the fast lane; every larger
-    chunk waits for its grant at `desk`. A file whose source aborts is not published.
+    chunk waits for its grant at `grant_client`. A file whose source aborts is not published.
     `ahead` is the id of a wish to come, for which the coordinator is to place a chunk.
     Whatever is raised, the source is told, so that its producer does not wait for room.
     """
     written = yield from write_chunks(
-        token, first, source, block_bytes=block_bytes, desk=desk, hop_timeout_s=hop_timeout_s, renewal=renewal
+        token,
+        first,
+        source,
+        block_bytes=block_bytes,
+        grant_client=grant_client,
+        hop_timeout_s=hop_timeout_s,
+        renewal=renewal,
     )
     try:
         completed = yield from fx.call(CompleteFile(token, written.chunks, ahead=ahead), Completed)
     except PeacefsError as error:
         source.abort(error)
         if error.retriable:
-            yield from _give_up(desk, token, written)
+            yield from _give_up(grant_client, token, written)
         raise
     except KeyboardInterrupt:
-        yield from _give_up(desk, token, written)
+        yield from _give_up(grant_client, token, written)
         raise
     return completed, written.stats()
 
 
-def _give_up(desk: GrantDesk, token: str, written: Written) -> fx.Steps[None]:
+def _give_up(grant_client: GrantClient, token: str, written: Written) -> fx.Steps[None]:
     """The coordinator has not come round to publish it. What it has refused for good is given up by itself."""
-    yield from desk.give_up(token, [chunk.chunk for chunk in written.chunks])
+    yield from grant_client.give_up(token, [chunk.chunk for chunk in written.chunks])
 
 
 def write_chunks(
@@ -92,12 +98,12 @@ def write_chunks(
     source: ByteStream,
     *,
     block_bytes: int,
-    desk: GrantDesk,
+    grant_client: GrantClient,
     hop_timeout_s: float = default_hop_timeout_s,
     renewal: LeaseRenewal | None = None,
 ) -> fx.Steps[Written]:
     """The part of `write_file` before the publication."""
-    writer = _FileWriter(token, first, source, block_bytes, desk, hop_timeout_s, renewal)
+    writer = _FileWriter(token, first, source, block_bytes, grant_client, hop_timeout_s, renewal)
     try:
         return (yield from writer.write())
     except PeacefsError as error:
@@ -116,7 +122,7 @@ class _FileWriter:
         first: Allocated | None,
         source: ByteStream,
         block_bytes: int,
-        desk: GrantDesk,
+        grant_client: GrantClient,
         hop_timeout_s: float,
         renewal: LeaseRenewal | None,
     ) -> None:
@@ -124,7 +130,7 @@ class _FileWriter:
         self._placed = first
         self._source = source
         self._block_bytes = block_bytes
-        self._desk = desk
+        self._grant_client = grant_client
         self._hop_timeout_s = hop_timeout_s
         self._keeper = ChunkKeeper(token, renewal)
         self._failed: list[NodeId] = []
@@ -141,7 +147,7 @@ class _FileWriter:
 
     def give_up(self) -> fx.Steps[None]:
         """Nothing of the file will be published. Raises nothing."""
-        yield from self._desk.give_up(self._token, self._chunks)
+        yield from self._grant_client.give_up(self._token, self._chunks)
 
     def _more(self) -> fx.Steps[bool]:
         yield from self._keeper.until_readable(self._source)
@@ -172,7 +178,11 @@ class _FileWriter:
         known = self._source.waiting_bytes if self._source.finished else self._block_bytes
         chunk_bytes = min(known, self._block_bytes)
         grants = GrantedSet(
-            self._desk, self._token, {0: chunk_bytes}, written_bytes=self._written, meanwhile=self._keeper.keep
+            self._grant_client,
+            self._token,
+            {0: chunk_bytes},
+            written_bytes=self._written,
+            meanwhile=self._keeper.keep,
         )
         placed, self._placed = self._placed, None
 

@@ -39,7 +39,7 @@ from .byte_stream import ByteStream
 from .chunk_buffer import OutgoingPacket
 from .chunk_writer import send_chunk
 from .file_writer import write_file
-from .write_grants import GrantDesk
+from .write_grants import GrantClient
 
 
 def is_small(data: object) -> bool:
@@ -52,12 +52,12 @@ class SmallWrites:
 
     def __init__(
         self,
-        desk: GrantDesk,
+        grant_client: GrantClient,
         *,
         hop_timeout_s: float = default_hop_timeout_s,
         new_id: Callable[[], str] = new_request_id,
     ) -> None:
-        self._desk = desk
+        self._grant_client = grant_client
         self._hop_timeout_s = hop_timeout_s
         self._new_id = new_id
         self._stock = ChunkStock(new_id)
@@ -99,7 +99,7 @@ class SmallWrites:
             created.allocated,
             ByteStream.of(data),
             block_bytes=asked.block_bytes,
-            desk=self._desk,
+            grant_client=self._grant_client,
             hop_timeout_s=self._hop_timeout_s,
             ahead=ahead,
         )
@@ -107,7 +107,7 @@ class SmallWrites:
 
 
 def _give_up(file: CreateFile) -> fx.Steps[None]:
-    """The chunk that `file` abandons will be part of no file. Raises nothing, as `GrantDesk.give_up`."""
+    """The chunk that `file` abandons will be part of no file. Raises nothing, as `GrantClient.give_up`."""
     with contextlib.suppress(PeacefsError):
         yield from fx.call(file, Created, timeout_s=last_word_timeout_s)
 

@@ -1,6 +1,6 @@
 """Grants as a writer sees them: it states what it has to write, and is told when each chunk may start.
 
-    grants = GrantedSet(desk, token, {0: 64 << 20, 1: 64 << 20})
+    grants = GrantedSet(grant_client, token, {0: 64 << 20, 1: 64 << 20})
     while (granted := (yield from grants.next())) is not None:
         ...                                             # write chunk granted.index, on this thread or another
         grants.written(granted.index)
@@ -38,8 +38,8 @@ from peacefs.protocol.messages import (
 from peacefs.protocol.runtime import effects as fx
 
 
-class GrantDesk:
-    """Where grants arrive that the coordinator pushes, for all write sets of a process. Thread-safe.
+class GrantClient:
+    """Receive the grants that the coordinator pushes, for all write sets of a process. Thread-safe.
 
     `name` tells this process from any other. With `pushed` the coordinator can reach it; else it is asked, and
     holds the question for a moment.
@@ -94,7 +94,7 @@ class GrantedSet:
 
     def __init__(
         self,
-        desk: GrantDesk,
+        grant_client: GrantClient,
         token: str,
         chunks: Mapping[int, int],
         *,
@@ -111,7 +111,7 @@ class GrantedSet:
         what `want` will add. `asked_s` is since when the writer waits, where that is before now: see `asked_s`.
         `meanwhile` is done now and then by who waits, within the seconds that it is given.
         """
-        self._desk = desk
+        self._grant_client = grant_client
         self._token = token
         self._written_bytes = written_bytes
         self._lock = threading.Lock()
@@ -131,7 +131,7 @@ class GrantedSet:
         self._stated_s: float | None = None
         self._stating = False
         self.expected_start_s = 0.0
-        self._name = desk.enrol(self)
+        self._name = grant_client.enrol(self)
 
     # -- the writer's side -------------------------------------------------------------------------
 
@@ -176,7 +176,7 @@ class GrantedSet:
             self._in_use.pop(index, None)
             done = not (self._wanted or self._ready or self._in_use)
         if done:
-            self._desk.forget(self._name)
+            self._grant_client.forget(self._name)
 
     def give_back(self) -> fx.Steps[None]:
         """Gives up all that is not written. Raises nothing: what is not heard is found out in time."""
@@ -184,7 +184,7 @@ class GrantedSet:
             unfinished = bool(self._wanted or self._ready or self._in_use)
             self._wanted.clear()
             held = [each.chunk for each in (*self._ready.values(), *self._in_use.values())]
-        self._desk.forget(self._name)
+        self._grant_client.forget(self._name)
         if unfinished and self._asked_s is not None:
             message = StateWriteSet(self._token, self._name, [], abandoned=[*self._abandoned, *held])
             with contextlib.suppress(PeacefsError):
@@ -246,7 +246,7 @@ class GrantedSet:
         return NextChunk(found, allocated)
 
     def _is_due(self, now_s: float) -> bool:
-        if self._stated_s is None or not self._desk.pushed:
+        if self._stated_s is None or not self._grant_client.pushed:
             return True
         return now_s - self._stated_s >= write_set_restate_s
 
@@ -280,7 +280,7 @@ class GrantedSet:
                     for each in (*self._in_use.values(), *self._ready.values())
                 ],
                 waited_s=now_s - self._asked_s,
-                patience_s=0.0 if self._desk.pushed else grant_hold_s,
+                patience_s=0.0 if self._grant_client.pushed else grant_hold_s,
                 written_bytes=self._written_bytes,
                 to_come_bytes=self._to_come_bytes,
             )

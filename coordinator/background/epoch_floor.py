@@ -1,4 +1,4 @@
-"""Where datanodes, time and operators meet `epochs`: what is seen of other epochs, and when the floor rises."""
+"""The epoch and the GC floor as a service: take in epochs that datanodes have seen, raise and release the floor."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ADVICE = (
 )
 
 
-class EpochDesk:
+class EpochService:
     """The epoch and the floor of one coordinator, with what is said of them in its log."""
 
     def __init__(

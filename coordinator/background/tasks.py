@@ -37,7 +37,7 @@ from peacefs.protocol.limits import (
 )
 from peacefs.protocol.service.loop_watchdog import LoopWatchdog
 
-from .epoch_floor import EpochDesk
+from .epoch_floor import EpochService
 
 log = logging.getLogger("peacefs.coordinator")
 
@@ -59,7 +59,7 @@ class OwnWork:
         files: Files,
         nodes: NodeServer,
         supervising: Supervising,
-        epochs: EpochDesk,
+        epochs: EpochService,
         sync_record: Callable[[], None],
         *,
         collect_temporary_hours: float | None,

@@ -22,13 +22,13 @@ from .query_reports import Reporting
 from .query_runs import Fencing
 from .quotas import Limiting
 from .read import Reading
-from .read_grants import ReadDesk
+from .read_grants import ReadGrantService
 from .snapshots import Snapshotting
 from .temporary_files import TemporaryFiles
 from .trash import Trash
 from .truncate_concat import Reshaping
 from .write import Writing
-from .write_grants import ScheduleDesk
+from .write_grants import WriteGrantService
 
 
 class Files:
@@ -42,14 +42,14 @@ class Files:
         self.probing = Probing(context, placing)
         self.appending = Appending(context, placing, leases)
         self.reshaping = Reshaping(context, leases)
-        self.schedule = ScheduleDesk(context, placing, self.appending, scheduling)
+        self.schedule = WriteGrantService(context, placing, self.appending, scheduling)
         self.writing = Writing(context, placing, self.appending, self.schedule)
         self.snapshots = Snapshotting(context, self.names)
         self.copying = TreeCopying(context, self.names)
         self.limiting = Limiting(context, self.names)
         self.trash = Trash(context, self.names, trash_minutes)
         self.reading = Reading(context)
-        self.recovery = ReadDesk(context, scheduling)
+        self.recovery = ReadGrantService(context, scheduling)
         self.administration = Administration(context)
         self.credentials = Credentials(context)
         self.temporary_files = TemporaryFiles(context, leases)

@@ -1,4 +1,4 @@
-"""Where readers of checkpoints meet the scheduling service: statements in, leaves to read out."""
+"""The service of read grants: readers of checkpoints state what they want, the scheduler grants reads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from peacefs.protocol.messages import ReadsScheduled, StateReads
 from .context import OperationContext
 
 
-class ReadDesk:
+class ReadGrantService:
     """Belongs to the event loop. Whoever waits has its question held for a moment, and asks again."""
 
     def __init__(self, context: OperationContext, scheduling: Scheduling) -> None:

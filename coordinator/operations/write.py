@@ -53,7 +53,7 @@ from peacefs.protocol.tokens import ChunkWrite, FileLease, FileWrite
 from .append import Appending, writer_of, writer_with
 from .context import OperationContext
 from .placement import Placing, check_room
-from .write_grants import ScheduleDesk
+from .write_grants import WriteGrantService
 
 log = logging.getLogger("peacefs.coordinator")
 
@@ -94,7 +94,7 @@ class Writing:
     """Commits nothing before the completion; until then a file is a token in its writer's hands."""
 
     def __init__(
-        self, context: OperationContext, placing: Placing, appending: Appending, schedule: ScheduleDesk
+        self, context: OperationContext, placing: Placing, appending: Appending, schedule: WriteGrantService
     ) -> None:
         self._ctx = context
         self._placing = placing

@@ -1,4 +1,4 @@
-"""Where writers and datanodes meet the scheduling service: messages in, signed grants and questions out.
+"""The service of write grants: messages of writers and datanodes in, signed grants and questions out.
 
 Whoever asks over a datanode's link is told of a later grant over it; who asks by HTTP has the question held for
 a moment, and asks again.
@@ -42,7 +42,7 @@ from .placement import Placing, check_room
 log = logging.getLogger("peacefs.coordinator")
 
 
-class ScheduleDesk:
+class WriteGrantService:
     """Belongs to the event loop. `on_waited` hears how long each grant's set has waited, in seconds."""
 
     def __init__(

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from peacefs.client.transfer.file_appender import append_file
 from peacefs.client.transfer.file_reader import FileReader
 from peacefs.client.transfer.file_writer import WriteStats, write_file
-from peacefs.client.transfer.write_grants import GrantDesk
+from peacefs.client.transfer.write_grants import GrantClient
 from peacefs.protocol import limits
 from peacefs.protocol.asgi import Receive, Scope, Send, client_host, client_watch
 from peacefs.protocol.errors import (
@@ -87,7 +87,7 @@ class Gateway:
         self,
         signer: Signer,
         driver: ThreadDriver,
-        grants: GrantDesk,
+        grants: GrantClient,
         own: OwnReads,
         own_chunks: OwnChunks,
         first_chunks: FirstChunks,
@@ -211,7 +211,7 @@ class Gateway:
             upload.abort(refusal)
             raise
         _completed, stats = yield from write_file(
-            wanted.token, first, upload.stream, block_bytes=block_bytes, desk=self._grants
+            wanted.token, first, upload.stream, block_bytes=block_bytes, grant_client=self._grants
         )
         return stats
 
@@ -222,7 +222,7 @@ class Gateway:
             upload.abort(refusal)
             raise
         _completed, stats = yield from append_file(
-            leased, upload.stream, block_bytes=block_bytes, desk=self._grants
+            leased, upload.stream, block_bytes=block_bytes, grant_client=self._grants
         )
         return stats
 

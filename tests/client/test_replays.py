@@ -17,7 +17,7 @@ from peacefs.client.file_objects import FileSink
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.client.transfer.small_writes import SmallWrites
-from peacefs.client.transfer.write_grants import GrantDesk
+from peacefs.client.transfer.write_grants import GrantClient
 from peacefs.protocol.errors import FileNotFound, PeerUnreachable
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.ids import new_request_id
@@ -93,7 +93,7 @@ class Client:
         self._connections = ConnectionPool(Identity("", "client", "lossy", None))
         self.calls = WatchedCalls(cluster.http_address, self._connections)
         self.driver = ThreadDriver(self._connections, self.calls.call)
-        self.small = SmallWrites(GrantDesk("test", pushed=False))
+        self.small = SmallWrites(GrantClient("test", pushed=False))
         self.files = PeaceFileSystem(cluster.http_address, user)
 
     def kill_coordinator(self) -> None:
@@ -103,7 +103,7 @@ class Client:
     def write(self, path: str, data: bytes) -> None:
         wish = CreateFile(path=path, user=self.api.user, replication=1, request_id=new_request_id())
         created = self.calls.create(wish)
-        with FileSink(self.driver, created, chunk_bytes_max, "holder", GrantDesk("test", pushed=False)) as sink:
+        with FileSink(self.driver, created, chunk_bytes_max, "holder", GrantClient("test", pushed=False)) as sink:
             sink.write(data)
 
     def write_small(self, path: str, data: bytes) -> None:

@@ -16,7 +16,7 @@ from support.waiting import wait_until
 from peacefs.client.transfer.byte_stream import ByteStream
 from peacefs.client.transfer.file_reader import FileReader
 from peacefs.client.transfer.file_writer import WriteStats, write_file
-from peacefs.client.transfer.write_grants import GrantDesk
+from peacefs.client.transfer.write_grants import GrantClient
 from peacefs.datanode.control.prover import Prover
 from peacefs.datanode.control.replicator import Replicator
 from peacefs.datanode.pipeline.active_streams import StreamsUnderWay
@@ -260,7 +260,7 @@ class Cluster:
             self.coordinator.nodes[name] = Node(name, directory / name, self)
         self.pool = ConnectionPool(Identity(CLUSTER, "client", "test", None), tls=trusting)
         self.driver = ThreadDriver(self.pool, self.coordinator.call)
-        self.desk = GrantDesk("test", pushed=True)
+        self.grant_client = GrantClient("test", pushed=True)
         self.by_hand: list[Connection] = []
 
     @property
@@ -276,7 +276,7 @@ class Cluster:
                 None,
                 source,
                 block_bytes=block_bytes,
-                desk=self.desk,
+                grant_client=self.grant_client,
                 hop_timeout_s=self.hop_timeout_s,
             )
         )

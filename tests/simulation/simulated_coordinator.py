@@ -31,7 +31,7 @@ from simulation.lying_datanode import LyingDatanode
 from simulation.metadata_watch import QuotaWatch, check_sound
 from simulation.name_changes import Change, make_change
 from simulation.simulated_datanode import SimulatedDatanode
-from simulation.terms import CHUNK_BYTES, DESK, SIGNER
+from simulation.terms import CHUNK_BYTES, GRANT_CLIENT, SIGNER
 from simulation.world import World
 from simulation.writer_thread import WriterThread
 
@@ -259,7 +259,7 @@ class SimulatedCoordinator:
         """To a client; it may be lost, or come twice."""
         for _ in range(self.world.random.choice((1, 1, 1, 2))):
             if not self.world.loses():
-                self.world.later(self.world.transit_s(), lambda: DESK.deliver(message))
+                self.world.later(self.world.transit_s(), lambda: GRANT_CLIENT.deliver(message))
 
     async def answer(self, caller: str, message: Message) -> Message:
         """What `node_link` and the fronts do with a message."""

@@ -14,7 +14,7 @@ from simulation.client_requests import Extend
 from simulation.client_steps import append, write
 from simulation.seeds import seeds
 from simulation.simulated_cluster import SimulatedCluster
-from simulation.terms import CALL_TIMEOUT_S, CHUNK_BYTES, DESK, HOP_TIMEOUT_S
+from simulation.terms import CALL_TIMEOUT_S, CHUNK_BYTES, GRANT_CLIENT, HOP_TIMEOUT_S
 from simulation.test_abandoned_chunks import HeadBreaker, run, unknown_replicas
 from simulation.test_restored_metadata import (
     cluster_with_short_lived_tokens,
@@ -41,7 +41,11 @@ def lease(path: str, holder: str) -> fx.Steps[Leased]:
 
 def finish(leased: Leased, data: bytes) -> fx.Steps[None]:
     yield from append_file(
-        leased, ByteStream.of(data), block_bytes=leased.block_bytes, desk=DESK, hop_timeout_s=HOP_TIMEOUT_S
+        leased,
+        ByteStream.of(data),
+        block_bytes=leased.block_bytes,
+        grant_client=GRANT_CLIENT,
+        hop_timeout_s=HOP_TIMEOUT_S,
     )
 
 

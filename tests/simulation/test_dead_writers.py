@@ -12,7 +12,7 @@ from simulation.client_requests import Create, Created
 from simulation.client_steps import flusher, read, write, write_from
 from simulation.seeds import seeds
 from simulation.simulated_cluster import SimulatedCluster
-from simulation.terms import CALL_TIMEOUT_S, CHUNK_BYTES, DESK, HOP_TIMEOUT_S
+from simulation.terms import CALL_TIMEOUT_S, CHUNK_BYTES, GRANT_CLIENT, HOP_TIMEOUT_S
 from simulation.test_abandoned_chunks import run, unknown_replicas
 from simulation.test_restored_metadata import content, crash_and_start, let_pass
 
@@ -36,7 +36,7 @@ def write_and_pause(path: str, data: bytes) -> fx.Steps[tuple[str, Written]]:
         created.allocated,
         ByteStream.of(data),
         block_bytes=CHUNK_BYTES,
-        desk=DESK,
+        grant_client=GRANT_CLIENT,
         hop_timeout_s=HOP_TIMEOUT_S,
     )
     return created.token, written
@@ -193,7 +193,7 @@ def test_chunk_that_was_placed_long_ago_is_not_begun_but_another_is_asked_for() 
             created.allocated,
             ByteStream.of(b"late"),
             block_bytes=CHUNK_BYTES,
-            desk=DESK,
+            grant_client=GRANT_CLIENT,
             hop_timeout_s=HOP_TIMEOUT_S,
         )
         assert [each.chunk for each in written.chunks] != [created.allocated.chunk]

@@ -6,7 +6,7 @@ import pytest
 from simulation.client_requests import Create, Created
 from simulation.client_steps import read
 from simulation.simulated_cluster import SimulatedCluster
-from simulation.terms import CALL_TIMEOUT_S, DESK, HOP_TIMEOUT_S
+from simulation.terms import CALL_TIMEOUT_S, GRANT_CLIENT, HOP_TIMEOUT_S
 
 from peacefs.client.transfer.byte_stream import ByteStream
 from peacefs.client.transfer.file_writer import write_file
@@ -20,7 +20,12 @@ def write(path: str, source: ByteStream) -> fx.Steps[None]:
     """In chunks that are larger than what a writer has in hand when it asks for a grant."""
     created = yield from fx.call(Create(path, path), Created, timeout_s=CALL_TIMEOUT_S)
     yield from write_file(
-        created.token, created.allocated, source, block_bytes=_BLOCK, desk=DESK, hop_timeout_s=HOP_TIMEOUT_S
+        created.token,
+        created.allocated,
+        source,
+        block_bytes=_BLOCK,
+        grant_client=GRANT_CLIENT,
+        hop_timeout_s=HOP_TIMEOUT_S,
     )
 
 

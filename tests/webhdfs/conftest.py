@@ -20,7 +20,7 @@ from urllib.parse import quote
 import pytest
 import uvloop
 
-from peacefs.client.transfer.write_grants import GrantDesk
+from peacefs.client.transfer.write_grants import GrantClient
 from peacefs.coordinator.api.webhdfs import WebHdfs
 from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.metadata.group_commit import GroupCommit
@@ -278,12 +278,14 @@ class DataSide:
         requests = DataRequests(hop, chunks)
         self.server = DataServer("127.0.0.1", 0, me, self.driver, requests)
         self.server.start()
-        desk = GrantDesk(self.node, pushed=False)
+        grant_client = GrantClient(self.node, pushed=False)
         own = OwnReads(chunks, self.driver)
         self.own_chunks = OwnChunks(chunks, self.driver)
         first_chunks = FirstChunks(self.signer, self.process)
         self.served = Served(
-            lambda: Gateway(self.signer, self.driver, desk, own, self.own_chunks, first_chunks, bounds=self.limits)
+            lambda: Gateway(
+                self.signer, self.driver, grant_client, own, self.own_chunks, first_chunks, bounds=self.limits
+            )
         )
 
     @property

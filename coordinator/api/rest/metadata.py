@@ -8,7 +8,7 @@ from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
-from peacefs.coordinator.background.epoch_floor import EpochDesk
+from peacefs.coordinator.background.epoch_floor import EpochService
 from peacefs.coordinator.metadata.backup import BackupMaker
 
 
@@ -26,7 +26,7 @@ class AcceptedLoss(BaseModel):
     accepted: bool
 
 
-def add_metadata_routes(app: FastAPI, backup: BackupMaker, epochs: EpochDesk, for_superusers: Any) -> None:
+def add_metadata_routes(app: FastAPI, backup: BackupMaker, epochs: EpochService, for_superusers: Any) -> None:
     """Adds `/v1/metadata/...` to the application."""
 
     @app.post("/v1/metadata/backup", response_class=StreamingResponse, dependencies=[for_superusers])
