@@ -150,7 +150,7 @@ class PeaceFileSystem:
                 f"a block size of {block_bytes} bytes is out of range: "
                 f"multiples of {checksum_block_bytes} up to {chunk_bytes_max}"
             )
-        file = self._wish(
+        file = self._create_request(
             path,
             overwrite=overwrite,
             replication=replication,
@@ -206,18 +206,18 @@ class PeaceFileSystem:
         Of small files that follow one another each costs the coordinator one call.
         """
         if is_small(data):
-            self._write_small(data, self._wish(path, overwrite=overwrite, replication=replication))
+            self._write_small(data, self._create_request(path, overwrite=overwrite, replication=replication))
             return
         with self.open_for_writing(path, overwrite=overwrite, replication=replication) as sink:
             sink.write(data)
 
-    def _write_small(self, data: bytes, wish: CreateFile) -> None:
-        asked = self._driver.run(self._small_writes.publish_at_once(wish, data))
+    def _write_small(self, data: bytes, request: CreateFile) -> None:
+        asked = self._driver.run(self._small_writes.publish_at_once(request, data))
         if asked is not None:
             created = self._calls.create(asked)
             self._driver.run(self._small_writes.publish_created(asked, created, data))
 
-    def _wish(
+    def _create_request(
         self,
         path: str,
         *,

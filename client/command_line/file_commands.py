@@ -190,8 +190,8 @@ def ask_about_path(
     """
     from .path_tests import holds
 
-    wishes = (exists, directory, file, filled, empty)
-    asked = [letter for letter, wanted in zip("edfsz", wishes, strict=True) if wanted]
+    letters = (exists, directory, file, filled, empty)
+    asked = [letter for letter, wanted in zip("edfsz", letters, strict=True) if wanted]
     if len(asked) != 1:
         raise typer.BadParameter("give one of -e, -d, -f, -s and -z")
     try:

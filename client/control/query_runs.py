@@ -44,14 +44,14 @@ class CheckpointRuns:
 
     def begin(self, root: str, *, host: str, pid: int) -> RunStatus:
         """Makes us the one writer of a checkpoint root, which is made if it is not there. See `Fencing.begin`."""
-        wish = {"path": root, "user": self.user, "host": host, "pid": pid, "request_id": new_request_id()}
-        answer = self._http.ask("POST", "/v1/checkpoints/runs", body=msgspec.json.encode(wish))
+        request = {"path": root, "user": self.user, "host": host, "pid": pid, "request_id": new_request_id()}
+        answer = self._http.ask("POST", "/v1/checkpoints/runs", body=msgspec.json.encode(request))
         return self._read(answer, RunStatus)
 
     def end(self, location: str) -> None:
         """Raises RunSuperseded, AccessDenied."""
-        wish = {"location": location, "user": self.user, "request_id": new_request_id()}
-        self._http.ask("POST", "/v1/checkpoints/runs/end", body=msgspec.json.encode(wish))
+        request = {"location": location, "user": self.user, "request_id": new_request_id()}
+        self._http.ask("POST", "/v1/checkpoints/runs/end", body=msgspec.json.encode(request))
 
     def latest(self, path: str) -> list[RunStatus]:
         """Of every root at or below a path. Raises FileNotFound, AccessDenied."""

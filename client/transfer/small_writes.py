@@ -62,17 +62,17 @@ class SmallWrites:
         self._new_id = new_id
         self._stock = ChunkStock(new_id)
 
-    def publish_at_once(self, wish: CreateFile, data: bytes) -> fx.Steps[CreateFile | None]:
+    def publish_at_once(self, request: CreateFile, data: bytes) -> fx.Steps[CreateFile | None]:
         """Writes and publishes a file of a chunk that was placed ahead. None when that is done; else what to ask
         leave for, and nothing has been asked of the coordinator.
 
         Raises what CREATE would be refused with, and what a completion may be.
         """
         now_s = yield from fx.now()
-        placed = self._stock.take(now_s, wish.replication)
+        placed = self._stock.take(now_s, request.replication)
         if placed is None:
-            return replace(wish, request_id=self._new_id())
-        file, allocated = replace(wish, request_id=placed.request_id), placed.allocated
+            return replace(request, request_id=self._new_id())
+        file, allocated = replace(request, request_id=placed.request_id), placed.allocated
         try:
             try:
                 written = yield from send_chunk(allocated, _Packets(data), hop_timeout_s=self._hop_timeout_s)
@@ -80,20 +80,20 @@ class SmallWrites:
                 self._stock.clear()
                 failed = [] if fault.culprit is None else [fault.culprit]
                 return replace(file, abandoned=allocated.chunk, exclude=failed)
-            ahead = self._stock.next_wish(now_s, wish.replication)
+            ahead = self._stock.next_request_id(now_s, request.replication)
             completed = yield from fx.call(PublishFile(file, written, allocated.token, ahead), Completed)
         except (PeacefsError, KeyboardInterrupt) as error:
             # Of what is refused for good the coordinator knows what to do.
             if not isinstance(error, PeacefsError) or error.retriable:
                 yield from _give_up(replace(file, abandoned=allocated.chunk))
             raise
-        self._stock.put(now_s, wish.replication, ahead, completed.ahead)
+        self._stock.put(now_s, request.replication, ahead, completed.ahead)
         return None
 
     def publish_created(self, asked: CreateFile, created: Created, data: bytes) -> fx.Steps[None]:
         """The ordinary way, for who has got the leave that he asked for."""
         now_s = yield from fx.now()
-        ahead = self._stock.next_wish(now_s, asked.replication)
+        ahead = self._stock.next_request_id(now_s, asked.replication)
         completed, _stats = yield from write_file(
             created.token,
             created.allocated,
@@ -159,7 +159,7 @@ class ChunkStock:
                 placed.popleft()
         return None
 
-    def next_wish(self, now_s: float, replication: int) -> str:
+    def next_request_id(self, now_s: float, replication: int) -> str:
         """For whoever writes a file: the id of one to come, to have a chunk placed for.
 
         Empty where the file before was written too long ago for another to be expected in time.

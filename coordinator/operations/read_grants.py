@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from peacefs.coordinator.scheduling.read_scheduler import ReadWish, RecoveryReads
+from peacefs.coordinator.scheduling.read_scheduler import ReadRequest, RecoveryReads
 from peacefs.coordinator.scheduling.scheduler import Scheduling
 from peacefs.protocol.limits import grant_hold_s
 from peacefs.protocol.messages import ReadsScheduled, StateReads
@@ -25,7 +25,7 @@ class ReadGrantService:
         """Which of its chunks a reader may read now, and where. Raises AccessDenied, BadRequest, Overloaded."""
         self._ctx.signer.verify_reader(wanted.token, self._ctx.wall_clock())
         alive = {node.id for node in self._ctx.cluster.members.alive()}
-        wish = ReadWish(
+        request = ReadRequest(
             reader=wanted.reader,
             number=wanted.number,
             wanted={number: [node for node in nodes if node in alive] for number, nodes in wanted.wanted},
@@ -33,11 +33,11 @@ class ReadGrantService:
             at_once=wanted.at_once,
             waited_s=max(0.0, wanted.waited_s),
         )
-        self._wake(self.reads.state(self._ctx.monotonic(), wish))
-        answer = self._standing(wish)
-        if wish.wanted and not answer.leaves and wanted.patience_s > 0:
-            await self._served(wish.reader, min(wanted.patience_s, grant_hold_s))
-            answer = self._standing(wish)
+        self._wake(self.reads.state(self._ctx.monotonic(), request))
+        answer = self._standing(request)
+        if request.wanted and not answer.leaves and wanted.patience_s > 0:
+            await self._served(request.reader, min(wanted.patience_s, grant_hold_s))
+            answer = self._standing(request)
         return answer
 
     def tick(self) -> None:
@@ -48,10 +48,10 @@ class ReadGrantService:
         """The clock by which leaves are timed."""
         return self._ctx.monotonic()
 
-    def _standing(self, wish: ReadWish) -> ReadsScheduled:
-        leaves = self.reads.leaves(wish.reader)
-        new = [(number, node) for number, node in leaves.items() if number not in wish.holding]
-        return ReadsScheduled(new, len(wish.wanted) - len(new))
+    def _standing(self, request: ReadRequest) -> ReadsScheduled:
+        leaves = self.reads.leaves(request.reader)
+        new = [(number, node) for number, node in leaves.items() if number not in request.holding]
+        return ReadsScheduled(new, len(request.wanted) - len(new))
 
     async def _served(self, reader: str, patience_s: float) -> None:
         event = asyncio.Event()

@@ -16,7 +16,7 @@ from peacefs.coordinator.namespace.checkpoint_root import checkpoint_root
 from peacefs.coordinator.scheduling.checkpoint_estimates import Source
 from peacefs.coordinator.scheduling.scheduler import Scheduling
 from peacefs.coordinator.scheduling.statistics import FastLane
-from peacefs.coordinator.scheduling.write_sets import Ask, Effect, Push, Refuse, Wish
+from peacefs.coordinator.scheduling.write_sets import Ask, Effect, Push, Refuse, WriteSetRequest
 from peacefs.protocol.errors import NoDatanodes
 from peacefs.protocol.ids import ChunkId, NodeId, show
 from peacefs.protocol.limits import chunk_bytes_max, grant_hold_s, write_token_lifetime_s
@@ -74,22 +74,22 @@ class WriteGrantService:
             check_room(self._ctx.reader, token, wanted.written_bytes)
         await self._ctx.until_ready()
         self.see_datanodes()
-        wish = self._wish(wanted, token, link, writer_host)
-        self._carry_out(self.scheduling.state(self._ctx.monotonic(), wish), asking=wish.name)
-        answer = self._standing(wish)
+        request = self._request(wanted, token, link, writer_host)
+        self._carry_out(self.scheduling.state(self._ctx.monotonic(), request), asking=request.name)
+        answer = self._standing(request)
         if answer.waiting and not answer.grants and wanted.patience_s > 0:
-            await self._granted(wish.name, min(wanted.patience_s, grant_hold_s))
-            answer = self._standing(wish)
+            await self._granted(request.name, min(wanted.patience_s, grant_hold_s))
+            answer = self._standing(request)
         return answer
 
-    def _wish(
+    def _request(
         self, wanted: StateWriteSet, token: FileWrite | FileLease, link: NodeId | None, writer_host: str | None
-    ) -> Wish:
+    ) -> WriteSetRequest:
         source = None
         if wanted.to_come_bytes < 0 and len(wanted.chunks) == 1:
             host = token.client_host if isinstance(token, FileWrite) else ""
             source = Source(host or writer_host or "", checkpoint_root(token.path))
-        return Wish(
+        return WriteSetRequest(
             name=_name_here(link, wanted.write_set),
             link=link,
             writer=link or self._datanode_at(writer_host, wanted.write_set),
@@ -109,10 +109,10 @@ class WriteGrantService:
         there = [node.id for node in self._ctx.cluster.members.in_service() if node.registration.data_host == host]
         return there[crc32(write_set.encode()) % len(there)] if there else None
 
-    def _standing(self, wish: Wish) -> Scheduled:
-        standing = self.scheduling.standing(wish.name, wish.chunks.keys())
+    def _standing(self, request: WriteSetRequest) -> Scheduled:
+        standing = self.scheduling.standing(request.name, request.chunks.keys())
         grants = [granted for each in standing if (granted := self._placing.granted(each)) is not None]
-        return Scheduled(grants, len(wish.chunks) - len(grants), self.scheduling.expected_start_s(wish.name))
+        return Scheduled(grants, len(request.chunks) - len(grants), self.scheduling.expected_start_s(request.name))
 
     async def _granted(self, name: str, patience_s: float) -> None:
         event = self._awaited.setdefault(name, asyncio.Event())

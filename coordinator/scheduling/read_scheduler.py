@@ -29,7 +29,7 @@ NOWHERE: NodeId = ""
 
 
 @dataclass(frozen=True, slots=True)
-class ReadWish:
+class ReadRequest:
     """What a reader states: chunks by its own numbers. `wanted` are those that it would read next, with the
     datanodes that have them, nearest first; `holding` those that it has leave for; `at_once` how many it reads
     together."""
@@ -57,7 +57,7 @@ class ReadWish:
 class Reader:
     """One that reads or waits. `leaves` are where it may read which of its chunks."""
 
-    wish: ReadWish
+    request: ReadRequest
     asked_s: float
     heard_s: float
     leaves: dict[int, NodeId] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class Reader:
     @property
     def waiting(self) -> int:
         """How many of the chunks that it has named have no leave yet."""
-        return sum(number not in self.leaves for number in self.wish.wanted)
+        return sum(number not in self.leaves for number in self.request.wanted)
 
 
 class RecoveryReads:
@@ -79,30 +79,30 @@ class RecoveryReads:
 
     # -- events ------------------------------------------------------------------------------------
 
-    def state(self, now_s: float, wish: ReadWish) -> list[str]:
+    def state(self, now_s: float, request: ReadRequest) -> list[str]:
         """A reader states, or states again, what it reads and wants to read; one with neither is done.
 
         Gives the names of the readers that have got new leaves by it. Raises BadRequest, and Overloaded when too
         many read already.
         """
-        wish.check()
-        known = self._readers.get(wish.reader)
+        request.check()
+        known = self._readers.get(request.reader)
         if known is None:
-            if not wish.wanted and not wish.holding:
+            if not request.wanted and not request.holding:
                 return []
             if len(self._readers) >= readers_waiting_max:
                 raise Overloaded(f"{len(self._readers)} readers of checkpoints wait already; try again in a while")
-            known = self._readers[wish.reader] = Reader(wish, now_s - wish.waited_s, now_s)
+            known = self._readers[request.reader] = Reader(request, now_s - request.waited_s, now_s)
         known.heard_s = now_s
-        if wish.number < known.wish.number:
+        if request.number < known.request.number:
             # Overtaken by what was said later.
             return []
-        known.wish = wish
+        known.request = request
         # What it was given and has not heard of yet comes again, as long as it wants it.
-        unheard = {number: node for number, node in known.leaves.items() if number in wish.wanted}
-        self._leave(known, {**unheard, **wish.holding})
-        if not wish.wanted and not wish.holding:
-            del self._readers[wish.reader]
+        unheard = {number: node for number, node in known.leaves.items() if number in request.wanted}
+        self._leave(known, {**unheard, **request.holding})
+        if not request.wanted and not request.holding:
+            del self._readers[request.reader]
         return self._serve()
 
     def tick(self, now_s: float) -> list[str]:
@@ -125,8 +125,8 @@ class RecoveryReads:
         served = []
         for reader in sorted(self._readers.values(), key=lambda each: each.asked_s):
             before = len(reader.leaves)
-            for number, nodes in reader.wish.wanted.items():
-                if len(reader.leaves) >= reader.wish.at_once:
+            for number, nodes in reader.request.wanted.items():
+                if len(reader.leaves) >= reader.request.at_once:
                     break
                 if number in reader.leaves or (nodes and full.issuperset(nodes)):
                     continue
@@ -136,7 +136,7 @@ class RecoveryReads:
                     self._at_node[node] += 1
             if len(reader.leaves) > before:
                 self.leaves_total += len(reader.leaves) - before
-                served.append(reader.wish.reader)
+                served.append(reader.request.reader)
         return served
 
     def _choose(self, nodes: Sequence[NodeId], full: set[NodeId]) -> NodeId | None:

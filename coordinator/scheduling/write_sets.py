@@ -27,7 +27,7 @@ TAKEN_OVER = "taken over"
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class WriteSetRequest:
     """What a writer states: chunks as bytes by its own numbers.
 
     `link` is the datanode whose gateway asks, None for a client that asks by HTTP; `writer` the datanode that
@@ -67,7 +67,7 @@ class ScheduledSet:
     """A write set. `waiting` are its chunks without a grant; `numbered` are the writer's numbers of the chunks
     as the policy counts them. Its age counts from `asked_s`, which may be before it was `stated_s` here."""
 
-    wish: Wish
+    request: WriteSetRequest
     asked_s: float
     stated_s: float
     heard_s: float
@@ -83,13 +83,13 @@ class ScheduledSet:
     def for_policy(self, more_bytes: int, *, begun: bool) -> WriteSet:
         """What waits, as the policy wants it. Renumbers."""
         self.numbered = list(self.waiting)
-        wish = self.wish
+        request = self.request
         return WriteSet(
-            wish.name,
-            wish.writer,
-            wish.replication,
+            request.name,
+            request.writer,
+            request.replication,
             tuple(self.waiting.values()),
-            wish.exclude,
+            request.exclude,
             asked_s=self.asked_s,
             more_bytes=more_bytes,
             begun=begun,

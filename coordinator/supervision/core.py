@@ -315,10 +315,10 @@ class Supervision:
 def _is_same(known: QueryRecord, asked: QueryRecord) -> bool:
     """Whether what is asked for is there, perhaps because it was asked for before."""
 
-    def wish(record: QueryRecord) -> tuple[object, ...]:
+    def contents(record: QueryRecord) -> tuple[object, ...]:
         return record.user, record.command, record.checkpoint, record.nodes, record.restarts_max
 
-    return wish(known) == wish(asked)
+    return contents(known) == contents(asked)
 
 
 def _allows(beat: AgentBeat, record: QueryRecord) -> bool:

@@ -49,12 +49,12 @@ def test_those_of_another_replication_are_left_where_they_are() -> None:
 
 def test_who_writes_one_file_asks_for_none_to_come_and_who_writes_on_does() -> None:
     held = stock()
-    assert held.next_wish(1.0, 0) == ""
-    assert held.next_wish(1.1, 2) == "", "the one before was of another replication"
-    assert held.next_wish(1.2, 0) == "wish 1"
-    assert held.next_wish(1.3, 0) == "wish 2"
-    assert held.next_wish(1.3 + placed_ahead_kept_s, 0) == ""
-    assert held.next_wish(1.4 + placed_ahead_kept_s, 0) == "wish 3"
+    assert held.next_request_id(1.0, 0) == ""
+    assert held.next_request_id(1.1, 2) == "", "the one before was of another replication"
+    assert held.next_request_id(1.2, 0) == "wish 1"
+    assert held.next_request_id(1.3, 0) == "wish 2"
+    assert held.next_request_id(1.3 + placed_ahead_kept_s, 0) == ""
+    assert held.next_request_id(1.4 + placed_ahead_kept_s, 0) == "wish 3"
 
 
 def test_of_too_many_the_oldest_goes_and_none_of_a_broken_way_is_kept() -> None:

@@ -85,9 +85,9 @@ class Script:
 
 def test_a_create_whose_answer_is_lost_is_asked_again_as_the_same_wish_over_another_connection() -> None:
     script = Script(LOST, PeerTimeout("it said nothing"), CREATED)
-    wish = CreateFile(path="/a", user="alice", request_id="r")
-    assert script.calls.create(wish) == CREATED
-    assert script.asked == [wish] * 3
+    request = CreateFile(path="/a", user="alice", request_id="r")
+    assert script.calls.create(request) == CREATED
+    assert script.asked == [request] * 3
     assert (script.closed, script.kept) == (2, 1)
 
 

@@ -101,14 +101,14 @@ class Client:
         self._cluster.restart(self._cluster.coordinator)
 
     def write(self, path: str, data: bytes) -> None:
-        wish = CreateFile(path=path, user=self.api.user, replication=1, request_id=new_request_id())
-        created = self.calls.create(wish)
+        request = CreateFile(path=path, user=self.api.user, replication=1, request_id=new_request_id())
+        created = self.calls.create(request)
         with FileSink(self.driver, created, chunk_bytes_max, "holder", GrantClient("test", pushed=False)) as sink:
             sink.write(data)
 
     def write_small(self, path: str, data: bytes) -> None:
-        wish = CreateFile(path=path, user=self.api.user, replication=1, block_bytes=chunk_bytes_max)
-        asked = self.driver.run(self.small.publish_at_once(wish, data))
+        request = CreateFile(path=path, user=self.api.user, replication=1, block_bytes=chunk_bytes_max)
+        asked = self.driver.run(self.small.publish_at_once(request, data))
         if asked is not None:
             self.driver.run(self.small.publish_created(asked, self.calls.create(asked), data))
 

@@ -64,8 +64,8 @@ def small_writes(name: str) -> SmallWrites:
 
 def write_small(small: SmallWrites, path: str, data: bytes, user: str = "simulated") -> fx.Steps[None]:
     """A client writes a file whose bytes it knows, through a chunk that was placed ahead if it has one."""
-    wish = CreateFile(path=path, user=user, overwrite=True, block_bytes=CHUNK_BYTES)
-    asked = yield from small.publish_at_once(wish, data)
+    request = CreateFile(path=path, user=user, overwrite=True, block_bytes=CHUNK_BYTES)
+    asked = yield from small.publish_at_once(request, data)
     if asked is not None:
         created = yield from fx.call(asked, messages.Created, timeout_s=CALL_TIMEOUT_S)
         yield from small.publish_created(asked, created, data)

@@ -274,8 +274,8 @@ def test_nobody_else_gives_up_what_was_placed_for_a_wish() -> None:
     with pytest.raises(FileAlreadyExists):
         run(cluster, client, publish("/taken", "another", chunk, token))
     for request_id in ("another", ""):
-        wish = CreateFile(path="/g", user="other", request_id=request_id, abandoned=chunk.chunk)
-        run(cluster, client, fx.call(wish, messages.Created, timeout_s=CALL_TIMEOUT_S))
+        request = CreateFile(path="/g", user="other", request_id=request_id, abandoned=chunk.chunk)
+        run(cluster, client, fx.call(request, messages.Created, timeout_s=CALL_TIMEOUT_S))
     let_pass(cluster, 3.0)
     run(cluster, client, publish("/f", "r", chunk, token))
     assert run(cluster, client, read("/f")) == b"data"

@@ -72,7 +72,7 @@ def _described(write_grants: WriteGrantService, read_grants: ReadGrantService) -
             longest_s=times.quantile(1.0),
             chunk_s=times.grant_s,
         ),
-        read_grants=_recovery(read_grants.reads, read_grants.now_s()),
+        recovery=_recovery(read_grants.reads, read_grants.now_s()),
         queue=[_queued(scheduling, each, now_s) for each in queue[:schedule_entries_shown_max]],
         grants=[
             _granted(scheduling, each, now_s) for each in list(scheduling.grants)[:schedule_entries_shown_max]
@@ -94,19 +94,19 @@ def _recovery(reads: RecoveryReads, now_s: float) -> CheckpointReads:
 
 
 def _queued(scheduling: Scheduling, queued: ScheduledSet, now_s: float) -> QueuedSet:
-    wish = queued.wish
+    request = queued.request
     return QueuedSet(
-        write_set=wish.name,
-        link=wish.link,
-        writer=wish.writer,
-        host=wish.source.host if wish.source else None,
-        root=wish.source.root if wish.source else None,
-        replication=wish.replication,
+        write_set=request.name,
+        link=request.link,
+        writer=request.writer,
+        host=request.source.host if request.source else None,
+        root=request.source.root if request.source else None,
+        replication=request.replication,
         chunks_waiting=len(queued.waiting),
         bytes_waiting=sum(queued.waiting.values()),
         chunks_in_flight=len(queued.in_flight),
         age_s=now_s - queued.asked_s,
-        expected_start_s=scheduling.expected_start_s(wish.name),
+        expected_start_s=scheduling.expected_start_s(request.name),
     )
 
 
