@@ -20,7 +20,7 @@ from .create import Publication, check_not_garbage
 from .paths import NamespacePath, parse_path
 from .quotas import charge, check_room, directories_above
 from .resolution import check_writer, find, find_existing
-from .retry_cache import Asked, first_answer, remember
+from .retry_cache import RequestKey, cache_reply, cached_reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +72,8 @@ def complete_append(tx: Transaction, wanted: AppendToComplete, now_ms: int) -> P
     chunks that belong to a file already, and when what is to be replaced is not the file's end, or more than what
     replaces it.
     """
-    asked = _asked(wanted)
-    if (first := first_answer(tx, asked)) is not None:
+    key = _request_key(wanted)
+    if (first := cached_reply(tx, key)) is not None:
         return Publication(first.answer, [], [])
     check_writer(tx, parse_path(wanted.path))
     inode = tx.inode(wanted.inode)
@@ -92,7 +92,7 @@ def complete_append(tx: Transaction, wanted: AppendToComplete, now_ms: int) -> P
     tx.change_inode(inode._replace(length=length, modified_ms=max(inode.modified_ms, now_ms)))
     if not wanted.keeps_lease:
         tx.drop_lease(inode.inode)
-    remember(tx, asked, length, now_ms)
+    cache_reply(tx, key, length, now_ms)
     return Publication(length, added, freed)
 
 
@@ -163,6 +163,6 @@ def _add_chunks(tx: Transaction, inode: Inode, position: int, wanted: AppendToCo
     return added
 
 
-def _asked(wanted: AppendToComplete) -> Asked:
+def _request_key(wanted: AppendToComplete) -> RequestKey:
     chunks = [(chunk.chunk, chunk.version, chunk.length, chunk.checksum) for chunk in wanted.chunks]
-    return Asked(wanted.request_id, (wanted.inode, chunks, list(wanted.replaced), wanted.keeps_lease))
+    return RequestKey(wanted.request_id, (wanted.inode, chunks, list(wanted.replaced), wanted.keeps_lease))

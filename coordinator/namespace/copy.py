@@ -22,7 +22,7 @@ from .paths import NamespacePath, check_creatable, check_name_length
 from .permissions import Access, Caller, refusal
 from .quotas import charge
 from .resolution import check_not_full, find_existing, find_place
-from .retry_cache import Asked, first_answer, remember
+from .retry_cache import RequestKey, cache_reply, cached_reply
 from .snapshots import locate
 
 _DIRECTORY_ACCESS = Access.READ | Access.EXECUTE
@@ -40,8 +40,8 @@ class CopyToMake:
     now_ms: int
 
     @property
-    def asked(self) -> Asked:
-        return Asked(
+    def key(self) -> RequestKey:
+        return RequestKey(
             self.request_id, ("copy", str(self.source), str(self.target), self.caller.user, self.preserve)
         )
 
@@ -126,7 +126,7 @@ def finish_copy(tx: Transaction, copy: Copy) -> CopyResult:
     tx.touch(parent.inode, wanted.now_ms)
     if copy.pinned:
         tx.unpin(copy.at_tx)
-    remember(tx, wanted.asked, msgspec.json.encode(copied).decode(), wanted.now_ms)
+    cache_reply(tx, wanted.key, msgspec.json.encode(copied).decode(), wanted.now_ms)
     return CopyResult(copied, copy.growth.changed)
 
 
@@ -140,7 +140,7 @@ def give_up_copy(tx: Transaction, copy: Copy) -> None:
 
 
 def _remembered(tx: Transaction, wanted: CopyToMake) -> CopyResult | None:
-    first = first_answer(tx, wanted.asked)
+    first = cached_reply(tx, wanted.key)
     return None if first is None else CopyResult(msgspec.json.decode(first.answer, type=ContentSummary), [])
 
 

@@ -17,7 +17,7 @@ from .paths import NamespacePath, check_creatable, check_name_length
 from .quotas import charge, check_room, usage_of_file
 from .reclaim import discard
 from .resolution import Way, check_not_full, existing_inode, find_place, follow
-from .retry_cache import Asked, promise
+from .retry_cache import RequestKey, reserve_reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def complete_file(tx: Transaction, file: FileToComplete, now_ms: int) -> Publica
     BadRequest. Else it raises what `check_create` does.
     """
     length = sum(chunk.length for chunk in file.chunks)
-    if (first := promise(tx, _asked(file), length, now_ms)) is not None:
+    if (first := reserve_reply(tx, _request_key(file), length, now_ms)) is not None:
         return Publication(first.answer, [], [])
     check_creatable(file.path)
     way = _place_for_file(tx, file.path, file.overwrite, file.create_parent)
@@ -175,10 +175,10 @@ def _add_chunks(tx: Transaction, inode: InodeId, file: FileToComplete) -> list[C
     return added
 
 
-def _asked(file: FileToComplete) -> Asked:
+def _request_key(file: FileToComplete) -> RequestKey:
     """Tells two completions apart by the file's data: a body that is sent again is written to other chunks."""
     chunks = [(chunk.length, chunk.checksum) for chunk in file.chunks]
-    return Asked(file.request_id, (str(file.path), chunks))
+    return RequestKey(file.request_id, (str(file.path), chunks))
 
 
 def checked_replication(wanted: int) -> int:

@@ -13,7 +13,7 @@ from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.metadata.model import ChunkRecord
 from peacefs.coordinator.metadata.store import Reader, Transaction
 from peacefs.coordinator.namespace.permissions import Callers
-from peacefs.coordinator.namespace.retry_cache import A, Applied, Asked, once
+from peacefs.coordinator.namespace.retry_cache import A, Applied, RequestKey, run_once
 from peacefs.protocol.errors import SafeMode
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.limits import read_token_lifetime_s, startup_hold_s, startup_waiting_max
@@ -54,9 +54,9 @@ class OperationContext:
     def now_ms(self) -> int:
         return int(self.wall_clock() * 1000)
 
-    async def once(self, asked: Asked, change: Callable[[Transaction], Applied[A]]) -> Applied[A]:
+    async def run_once(self, key: RequestKey, change: Callable[[Transaction], Applied[A]]) -> Applied[A]:
         """Commits a change; one that was asked before gets the answer that it had then. See `replays`."""
-        return await self.commit(lambda tx: once(tx, asked, self.now_ms(), change))
+        return await self.commit(lambda tx: run_once(tx, key, self.now_ms(), change))
 
     def free(self, records: Sequence[ChunkRecord]) -> None:
         """Has the replicas dropped of chunks that no file refers to any more, once nobody reads them."""

@@ -15,7 +15,7 @@ from peacefs.coordinator.namespace.paths import NamespacePath, parse_path
 from peacefs.coordinator.namespace.permissions import Access, Caller
 from peacefs.coordinator.namespace.reclaim import forget_answers_step, reclaim_step
 from peacefs.coordinator.namespace.rename import exchange
-from peacefs.coordinator.namespace.retry_cache import Applied, Asked, first_answer, once
+from peacefs.coordinator.namespace.retry_cache import Applied, RequestKey, cached_reply, run_once
 from peacefs.coordinator.namespace.snapshots import changeable_path
 from peacefs.protocol.errors import FileNotFound
 from peacefs.protocol.limits import reclaim_entries_per_commit
@@ -90,8 +90,8 @@ class Names:
             checks.check_mkdirs(tx, parsed, caller)
             return Applied(namespace.mkdirs(tx, parsed, user, permission, self._ctx.now_ms()))
 
-        asked = Asked(request_id, ("mkdirs", str(parsed), user, permission))
-        return (await self._ctx.once(asked, change)).answer
+        key = RequestKey(request_id, ("mkdirs", str(parsed), user, permission))
+        return (await self._ctx.run_once(key, change)).answer
 
     async def rename(self, source: str, target: str, user: str, mode: RenameMode, request_id: str = "") -> bool:
         source_path, target_path = changeable_path(source), changeable_path(target)
@@ -102,8 +102,8 @@ class Names:
             result = namespace.rename(tx, source_path, target_path, mode, self._ctx.now_ms())
             return Applied(result.done, result.freed)
 
-        asked = Asked(request_id, ("rename", str(source_path), str(target_path), user, mode.value))
-        renamed = await self._ctx.once(asked, change)
+        key = RequestKey(request_id, ("rename", str(source_path), str(target_path), user, mode.value))
+        renamed = await self._ctx.run_once(key, change)
         self._ctx.free(renamed.chunks)
         return renamed.answer
 
@@ -118,11 +118,11 @@ class Names:
             exchange(tx, parsed, self._ctx.now_ms())
             return Applied(None)
 
-        await self._ctx.once(Asked(request_id, ("exchange", *map(str, sum(parsed, ())), user)), change)
+        await self._ctx.run_once(RequestKey(request_id, ("exchange", *map(str, sum(parsed, ())), user)), change)
 
     async def delete(self, path: str, recursive: bool, user: str, request_id: str = "") -> bool:
         parsed, caller = changeable_path(path), self._ctx.callers.of(user)
-        asked = Asked(request_id, ("delete", str(parsed), recursive, user))
+        key = RequestKey(request_id, ("delete", str(parsed), recursive, user))
         rights = RemovalRights(self._ctx, parsed, caller)
 
         def change(tx: Transaction) -> Applied[bool]:
@@ -132,9 +132,9 @@ class Names:
             result = namespace.delete(tx, parsed, recursive, self._ctx.now_ms())
             return Applied(result.done, result.freed)
 
-        if recursive and first_answer(self._ctx.reader, asked) is None:
+        if recursive and cached_reply(self._ctx.reader, key) is None:
             await rights.look()
-        deleted = await rights.commit(lambda tx: once(tx, asked, self._ctx.now_ms(), change))
+        deleted = await rights.commit(lambda tx: run_once(tx, key, self._ctx.now_ms(), change))
         self._ctx.free(deleted.chunks)
         self.reclaim_soon()
         return deleted.answer
@@ -149,7 +149,9 @@ class Names:
             namespace.set_times(tx, parsed, modified_ms, accessed_ms)
             return Applied(None)
 
-        await self._ctx.once(Asked(request_id, ("times", str(parsed), user, modified_ms, accessed_ms)), change)
+        await self._ctx.run_once(
+            RequestKey(request_id, ("times", str(parsed), user, modified_ms, accessed_ms)), change
+        )
 
     async def set_permission(self, path: str, user: str, permission: int, request_id: str = "") -> None:
         parsed, caller = changeable_path(path), self._ctx.callers.of(user)
@@ -159,7 +161,7 @@ class Names:
             namespace.set_permission(tx, parsed, permission)
             return Applied(None)
 
-        await self._ctx.once(Asked(request_id, ("permission", str(parsed), user, permission)), change)
+        await self._ctx.run_once(RequestKey(request_id, ("permission", str(parsed), user, permission)), change)
 
     async def set_owner(
         self, path: str, user: str, owner: str | None, group: str | None, request_id: str = ""
@@ -171,7 +173,7 @@ class Names:
             namespace.set_owner(tx, parsed, owner, group)
             return Applied(None)
 
-        await self._ctx.once(Asked(request_id, ("owner", str(parsed), user, owner, group)), change)
+        await self._ctx.run_once(RequestKey(request_id, ("owner", str(parsed), user, owner, group)), change)
 
     async def set_replication(self, path: str, user: str, replication: int, request_id: str = "") -> bool:
         parsed, caller = changeable_path(path), self._ctx.callers.of(user)
@@ -182,7 +184,9 @@ class Names:
             result = namespace.set_replication(tx, parsed, wanted)
             return Applied(result.done, result.changed)
 
-        changed = await self._ctx.once(Asked(request_id, ("replication", str(parsed), user, wanted)), change)
+        changed = await self._ctx.run_once(
+            RequestKey(request_id, ("replication", str(parsed), user, wanted)), change
+        )
         self._ctx.cluster.load(changed.chunks)
         return changed.answer
 

@@ -16,7 +16,7 @@ from peacefs.coordinator.namespace import query_runs as runs
 from peacefs.coordinator.namespace.paths import NamespacePath, parse_path
 from peacefs.coordinator.namespace.permissions import Access, Caller
 from peacefs.coordinator.namespace.resolution import check_writer, described, find_existing
-from peacefs.coordinator.namespace.retry_cache import Applied, Asked
+from peacefs.coordinator.namespace.retry_cache import Applied, RequestKey
 from peacefs.coordinator.namespace.snapshots import changeable_path
 from peacefs.protocol.errors import AccessDenied, BadRequest
 from peacefs.protocol.ids import show
@@ -58,8 +58,8 @@ class Fencing:
             runs.begin(tx, root, run)
             return Applied(run.number)
 
-        asked = Asked(request_id, ("begin run", str(root), user, host, pid))
-        begun = await self._ctx.once(asked, change)
+        key = RequestKey(request_id, ("begin run", str(root), user, host, pid))
+        begun = await self._ctx.run_once(key, change)
         if not begun.before:
             log.info("run %s of %s: %s", show(run.number), root, described(run))
         with self._ctx.reader.view():
@@ -74,7 +74,7 @@ class Fencing:
             runs.end(tx, parsed, self._ctx.now_ms())
             return Applied(None)
 
-        await self._ctx.once(Asked(request_id, ("end run", str(parsed), user)), change)
+        await self._ctx.run_once(RequestKey(request_id, ("end run", str(parsed), user)), change)
 
     async def latest(self, path: str, user: str) -> list[RunStatus]:
         """Of every root at or below a path that the caller may see into, in order of their paths.

@@ -9,7 +9,7 @@ from peacefs.coordinator.namespace import quotas
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.permissions import Access
 from peacefs.coordinator.namespace.resolution import find_existing
-from peacefs.coordinator.namespace.retry_cache import Applied, Asked
+from peacefs.coordinator.namespace.retry_cache import Applied, RequestKey
 from peacefs.coordinator.namespace.snapshots import changeable_path, snapshotted_directory
 from peacefs.protocol.errors import AccessDenied
 
@@ -36,7 +36,7 @@ class Limiting:
             quotas.set_quota(tx, parsed, names, space)
             return Applied(None)
 
-        await self._ctx.once(Asked(request_id, ("quota", str(parsed), user, names, space)), change)
+        await self._ctx.run_once(RequestKey(request_id, ("quota", str(parsed), user, names, space)), change)
 
     async def usage(self, path: str, user: str) -> Quota:
         """What a directory with a quota holds, at once; what any other path holds is counted. FileNotFound."""

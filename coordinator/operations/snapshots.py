@@ -10,7 +10,7 @@ from peacefs.coordinator.namespace import access_checks as checks
 from peacefs.coordinator.namespace import snapshot_diff, snapshot_restore, snapshots
 from peacefs.coordinator.namespace.paths import SNAPSHOTS_NAME, NamespacePath
 from peacefs.coordinator.namespace.permissions import Access, Caller
-from peacefs.coordinator.namespace.retry_cache import A, Applied, Asked, first_answer, once
+from peacefs.coordinator.namespace.retry_cache import A, Applied, RequestKey, cached_reply, run_once
 from peacefs.coordinator.namespace.snapshot_diff import Difference
 from peacefs.protocol.limits import reclaim_entries_per_commit
 
@@ -33,24 +33,24 @@ class Snapshotting:
     async def allow(self, path: str, user: str, request_id: str = "") -> None:
         self._ctx.callers.need_superuser(user)
         parsed = snapshots.changeable_path(path)
-        asked = Asked(request_id, ("allow snapshots", str(parsed), user))
+        key = RequestKey(request_id, ("allow snapshots", str(parsed), user))
 
         def change(tx: Transaction) -> Applied[None]:
             snapshots.allow(tx, parsed)
             return Applied(None)
 
-        await self._ctx.once(asked, change)
+        await self._ctx.run_once(key, change)
 
     async def disallow(self, path: str, user: str, request_id: str = "") -> None:
         self._ctx.callers.need_superuser(user)
         parsed = snapshots.changeable_path(path)
-        asked = Asked(request_id, ("disallow snapshots", str(parsed), user))
+        key = RequestKey(request_id, ("disallow snapshots", str(parsed), user))
 
         def change(tx: Transaction) -> Applied[None]:
             snapshots.disallow(tx, parsed)
             return Applied(None)
 
-        await self._ctx.once(asked, change)
+        await self._ctx.run_once(key, change)
 
     async def create(self, path: str, user: str, name: str | None, request_id: str = "") -> str:
         """The path of the snapshot; without a name it gets one from the clock."""
@@ -61,15 +61,17 @@ class Snapshotting:
             snapshots.create(tx, parsed, named, now_ms)
             return str(parsed.child(SNAPSHOTS_NAME).child(named))
 
-        return await self._as_owner(path, user, change, Asked(request_id, ("create snapshot", path, user, name)))
+        return await self._as_owner(
+            path, user, change, RequestKey(request_id, ("create snapshot", path, user, name))
+        )
 
     async def rename(self, path: str, user: str, name: str, new_name: str, request_id: str = "") -> None:
-        asked = Asked(request_id, ("rename snapshot", path, user, name, new_name))
-        await self._as_owner(path, user, lambda tx, parsed: snapshots.rename(tx, parsed, name, new_name), asked)
+        key = RequestKey(request_id, ("rename snapshot", path, user, name, new_name))
+        await self._as_owner(path, user, lambda tx, parsed: snapshots.rename(tx, parsed, name, new_name), key)
 
     async def delete(self, path: str, user: str, name: str, request_id: str = "") -> None:
-        asked = Asked(request_id, ("delete snapshot", path, user, name))
-        await self._as_owner(path, user, lambda tx, parsed: snapshots.delete(tx, parsed, name), asked)
+        key = RequestKey(request_id, ("delete snapshot", path, user, name))
+        await self._as_owner(path, user, lambda tx, parsed: snapshots.delete(tx, parsed, name), key)
         self._names.reclaim_soon()
 
     async def directories(self, user: str) -> list[snapshots.SnapshottableDirectory]:
@@ -104,8 +106,8 @@ class Snapshotting:
         Needs what deleting the contents would need.
         """
         parsed, caller = snapshots.changeable_path(path), self._ctx.callers.of(user)
-        asked = Asked(request_id, ("restore snapshot", path, user, name))
-        if first_answer(self._ctx.reader, asked) is not None:
+        key = RequestKey(request_id, ("restore snapshot", path, user, name))
+        if cached_reply(self._ctx.reader, key) is not None:
             return
         rights = RemovalRights(self._ctx, parsed, caller)
         await rights.look()
@@ -113,7 +115,7 @@ class Snapshotting:
         try:
             while not job.is_whole:
                 job = await self._copy_more(job)
-            self._ctx.cluster.load(await rights.commit(lambda tx: self._finish(tx, asked, caller, rights, job)))
+            self._ctx.cluster.load(await rights.commit(lambda tx: self._finish(tx, key, caller, rights, job)))
         except BaseException:
             self._names.give_up(lambda tx: snapshot_restore.give_up(tx, job))
             raise
@@ -129,7 +131,7 @@ class Snapshotting:
     def _finish(
         self,
         tx: Transaction,
-        asked: Asked,
+        key: RequestKey,
         caller: Caller,
         rights: RemovalRights,
         job: snapshot_restore.Restoration,
@@ -142,7 +144,7 @@ class Snapshotting:
             rights.check(tx)
             return Applied(None, snapshot_restore.finish(tx, job, now_ms))
 
-        done = once(tx, asked, now_ms, change)
+        done = run_once(tx, key, now_ms, change)
         if done.before:
             # It was asked again while the first time was still at work, and that has come to its end meanwhile.
             snapshot_restore.give_up(tx, job)
@@ -152,7 +154,7 @@ class Snapshotting:
         return await self._ctx.commit(lambda tx: snapshot_restore.copy_step(tx, job, reclaim_entries_per_commit))
 
     async def _as_owner(
-        self, path: str, user: str, change: Callable[[Transaction, NamespacePath], A], asked: Asked
+        self, path: str, user: str, change: Callable[[Transaction, NamespacePath], A], key: RequestKey
     ) -> A:
         parsed, caller = snapshots.changeable_path(path), self._ctx.callers.of(user)
 
@@ -160,4 +162,4 @@ class Snapshotting:
             checks.check_owner(tx, parsed, caller)
             return Applied(change(tx, parsed))
 
-        return (await self._ctx.once(asked, checked)).answer
+        return (await self._ctx.run_once(key, checked)).answer

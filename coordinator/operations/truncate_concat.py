@@ -10,7 +10,7 @@ from peacefs.coordinator.namespace import access_checks
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import NamespacePath
 from peacefs.coordinator.namespace.permissions import Access
-from peacefs.coordinator.namespace.retry_cache import Applied, Asked, first_answer
+from peacefs.coordinator.namespace.retry_cache import Applied, RequestKey, cached_reply
 from peacefs.coordinator.namespace.snapshots import changeable_path
 
 from .context import OperationContext
@@ -27,9 +27,9 @@ class Reshaping:
     async def truncate(self, path: str, length: int, user: str, request_id: str = "") -> bool:
         """Always true: there is nothing to be waited for. Raises IllegalChange, AlreadyBeingCreated, ..."""
         parsed, caller = changeable_path(path), self._ctx.callers.of(user)
-        asked = Asked(request_id, ("truncate", str(parsed), length, user))
+        key = RequestKey(request_id, ("truncate", str(parsed), length, user))
         with self._ctx.reader.view():
-            if first_answer(self._ctx.reader, asked) is not None:
+            if cached_reply(self._ctx.reader, key) is not None:
                 return True
             access_checks.check_access(self._ctx.reader, parsed, caller, Access.WRITE)
             self._check_not_extended([parsed], f"TRUNCATE_FILE {parsed} for {user}")
@@ -38,7 +38,7 @@ class Reshaping:
             access_checks.check_access(tx, parsed, caller, Access.WRITE)
             return Applied(True, namespace.truncate(tx, parsed, length, self._ctx.now_ms()))
 
-        truncated = await self._ctx.once(asked, change)
+        truncated = await self._ctx.run_once(key, change)
         self._ctx.free(truncated.chunks)
         return truncated.answer
 
@@ -46,9 +46,9 @@ class Reshaping:
         """Moves the contents of `sources` to the end of `target`, and raises as `truncate` does."""
         onto, parsed = changeable_path(target), [changeable_path(source) for source in sources]
         caller = self._ctx.callers.of(user)
-        asked = Asked(request_id, ("concat", str(onto), [str(path) for path in parsed], user))
+        key = RequestKey(request_id, ("concat", str(onto), [str(path) for path in parsed], user))
         with self._ctx.reader.view():
-            if first_answer(self._ctx.reader, asked) is not None:
+            if cached_reply(self._ctx.reader, key) is not None:
                 return
             access_checks.check_concat(self._ctx.reader, onto, parsed, caller)
             if namespace.is_repeated_concat(self._ctx.reader, onto, parsed, self._ctx.now_ms()):
@@ -59,7 +59,7 @@ class Reshaping:
             access_checks.check_concat(tx, onto, parsed, caller)
             return Applied(None, namespace.concat(tx, onto, parsed, self._ctx.now_ms()))
 
-        self._ctx.cluster.load((await self._ctx.once(asked, change)).chunks)
+        self._ctx.cluster.load((await self._ctx.run_once(key, change)).chunks)
 
     def _check_not_extended(self, paths: Sequence[NamespacePath], what: str) -> None:
         for path in paths:

@@ -14,7 +14,7 @@ from peacefs.coordinator.metadata.store import Transaction
 from peacefs.coordinator.namespace.operations import mkdirs
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.reclaim import forget_answers_step
-from peacefs.coordinator.namespace.retry_cache import A, Applied, Asked, once
+from peacefs.coordinator.namespace.retry_cache import A, Applied, RequestKey, run_once
 from peacefs.protocol.errors import BadRequest, FileAlreadyExists
 from peacefs.protocol.ids import new_request_id
 from peacefs.protocol.limits import client_answer_timeout_s, client_patience_s, request_memory_crowded_s
@@ -30,8 +30,8 @@ def counting(answer: A, done: list[A]) -> Applied[A]:
 @pytest.mark.parametrize("answer", [True, False, None, 0, 2**40, "/d/.snapshot/s1"])
 def test_the_first_answer_is_given_again_and_nothing_done(space: Space, answer: bool | int | str | None) -> None:
     done: list[bool | int | str | None] = []
-    asked = Asked("r-1", ("rename", "/a", "/b", 7, None, ["x"]))
-    applied = [space.commit(lambda tx: once(tx, asked, 1, lambda _: counting(answer, done))) for _ in range(3)]
+    key = RequestKey("r-1", ("rename", "/a", "/b", 7, None, ["x"]))
+    applied = [space.commit(lambda tx: run_once(tx, key, 1, lambda _: counting(answer, done))) for _ in range(3)]
     assert [one.answer for one in applied] == [answer] * 3 and type(applied[1].answer) is type(answer)
     assert [one.before for one in applied] == [False, True, True]
     assert done == [answer]
@@ -39,56 +39,58 @@ def test_the_first_answer_is_given_again_and_nothing_done(space: Space, answer: 
 
 def test_requests_of_one_commit_that_bear_one_id_are_done_once(space: Space) -> None:
     done: list[int] = []
-    asked = Asked("r-1", ("delete", "/a"))
-    outcomes = space.metadata.commit([lambda tx: once(tx, asked, 1, lambda _: counting(5, done))] * 3)
+    key = RequestKey("r-1", ("delete", "/a"))
+    outcomes = space.metadata.commit([lambda tx: run_once(tx, key, 1, lambda _: counting(5, done))] * 3)
     assert [outcome.answer.answer for outcome in outcomes] == [5, 5, 5] and done == [5]
 
 
 def test_without_an_id_every_request_is_a_new_one(space: Space) -> None:
     done: list[int] = []
     for _ in range(2):
-        space.commit(lambda tx: once(tx, Asked("", ()), 1, lambda _: counting(5, done)))
+        space.commit(lambda tx: run_once(tx, RequestKey("", ()), 1, lambda _: counting(5, done)))
     assert done == [5, 5] and space.sql("SELECT * FROM request") == []
 
 
 def test_another_request_under_the_same_id_is_refused_and_changes_nothing(space: Space) -> None:
     done: list[int] = []
-    space.commit(lambda tx: once(tx, Asked("r-1", ("delete", "/a")), 1, lambda _: counting(1, done)))
+    space.commit(lambda tx: run_once(tx, RequestKey("r-1", ("delete", "/a")), 1, lambda _: counting(1, done)))
     with pytest.raises(BadRequest, match="request id r-1 has been used for another request"):
-        space.commit(lambda tx: once(tx, Asked("r-1", ("delete", "/b")), 1, lambda _: counting(2, done)))
+        space.commit(lambda tx: run_once(tx, RequestKey("r-1", ("delete", "/b")), 1, lambda _: counting(2, done)))
     assert done == [1]
 
 
 def test_an_id_that_is_too_long_is_refused(space: Space) -> None:
     with pytest.raises(BadRequest, match="request id of 129 characters"):
-        space.commit(lambda tx: once(tx, Asked("x" * 129, ()), 1, lambda _: Applied(1)))
+        space.commit(lambda tx: run_once(tx, RequestKey("x" * 129, ()), 1, lambda _: Applied(1)))
 
 
 def test_a_request_that_failed_is_asked_again_for_the_first_time(space: Space) -> None:
     space.create("/d", 1)
-    asked = Asked("r-1", ("mkdirs", "/d"))
+    key = RequestKey("r-1", ("mkdirs", "/d"))
 
     def change(tx: Transaction) -> Applied[bool]:
         return Applied(mkdirs(tx, parse_path("/d"), "ann", 0o755, space.now_ms))
 
     with pytest.raises(FileAlreadyExists):
-        space.commit(lambda tx: once(tx, asked, 1, change))
+        space.commit(lambda tx: run_once(tx, key, 1, change))
     space.delete("/d")
-    assert space.commit(lambda tx: once(tx, asked, 1, change)) == Applied(True)
+    assert space.commit(lambda tx: run_once(tx, key, 1, change)) == Applied(True)
 
 
 def test_answers_survive_a_store_that_was_never_closed(tmp_path: Path) -> None:
-    asked = Asked("r-1", ("delete", "/a"))
+    key = RequestKey("r-1", ("delete", "/a"))
     killed = SqliteMetadata.open(tmp_path / "metadata.sqlite", owner="root")
     killed.begin_epoch()
-    run_now(killed, lambda tx: once(tx, asked, 1, lambda _: Applied(True)))
+    run_now(killed, lambda tx: run_once(tx, key, 1, lambda _: Applied(True)))
     copy = tmp_path / "copy"
     copy.mkdir()
     for file in tmp_path.glob("metadata.sqlite*"):
         (copy / file.name).write_bytes(file.read_bytes())
     killed.close()
     started = SqliteMetadata.open(copy / "metadata.sqlite", owner="root")
-    assert run_now(started, lambda tx: once(tx, asked, 2, lambda _: Applied(False))) == Applied(True, before=True)
+    assert run_now(started, lambda tx: run_once(tx, key, 2, lambda _: Applied(False))) == Applied(
+        True, before=True
+    )
     started.close()
 
 
@@ -100,7 +102,9 @@ def test_of_too_many_answers_the_oldest_go_unless_they_are_young(
 
     def ask(ids: range, now_ms: int) -> None:
         for number in ids:
-            space.commit(lambda tx, n=number: once(tx, Asked(str(n), ()), now_ms, lambda _: Applied(True)))
+            space.commit(
+                lambda tx, n=number: run_once(tx, RequestKey(str(n), ()), now_ms, lambda _: Applied(True))
+            )
 
     def left(now_ms: int) -> list[int]:
         while space.commit(lambda tx: forget_answers_step(tx, now_ms)):
