@@ -72,7 +72,7 @@ from .api.rest.tokens import no_token_routes, token_routes
 from .api.webhdfs import WebHdfs
 from .authentication.service import WhoIsWho, who_is_who
 from .background.epoch_floor import EpochService
-from .background.tasks import OwnWork, is_own_work
+from .background.tasks import CoordinatorTasks, is_background_task
 from .cluster.core import Cluster
 from .metadata.epochs import Epochs
 from .metadata.group_commit import GroupCommit
@@ -289,7 +289,7 @@ class Coordinator:
         )
         self._files.administration.recall()
         self._files.credentials.recall()
-        self._own_work = OwnWork(
+        self._tasks = CoordinatorTasks(
             self._reader,
             self._cluster,
             self._files,
@@ -335,7 +335,7 @@ class Coordinator:
             self._tls.start_watch()
             when_told_to_reload(self._tls.reload)
         serving = asyncio.gather(server.serve(sockets=[sock]), local_server.serve(sockets=[local_socket.listener]))
-        self._own_work.start(on_failure=stop.set)
+        self._tasks.start(on_failure=stop.set)
         self._announce(http_port, node_port)
         await stop.wait()
         server.should_exit = local_server.should_exit = True
@@ -345,13 +345,13 @@ class Coordinator:
         if self._tls is not None:
             self._tls.stop_watch()
         local_socket.close()
-        await self._own_work.stop()
+        await self._tasks.stop()
         if self._audit is not None:
             self._audit.close()
         self._commits.close()
         self._reader.close()
         log.info("stopped")
-        if self._own_work.has_failed:
+        if self._tasks.has_failed:
             raise SystemExit(_EXIT_AFTER_FAILED_WORK)
 
     def _http(self, http_port: int) -> Admission:
@@ -471,7 +471,7 @@ class Coordinator:
 
     async def _commit_anyway(self, change: Callable[[Transaction], T]) -> T:
         answered: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        submitted = self._commits.submit(change, in_any_case=is_own_work())
+        submitted = self._commits.submit(change, in_any_case=is_background_task())
         submitted.add_done_callback(partial(_hand_on, answered))
         try:
             return await answered

@@ -77,7 +77,7 @@ from peacefs.protocol.service.tls import TlsFiles, TlsIdentity, describe_tls, re
 from peacefs.protocol.tokens import Signer
 from peacefs.topology.rate_curve import RateCurve
 
-from .background import OwnWork
+from .background import DatanodeTasks
 from .cluster_clock import ClusterClock
 from .control.commands import Orders
 from .control.coordinator_session import CoordinatorLink, Respond
@@ -350,13 +350,13 @@ class Datanode:
         names = OwnNames(options.host, self._advertised, options.allowed_hosts)
         server = build_server(BrowserGuard(gateway, names), tls=self._tls)
         serving = asyncio.create_task(server.serve(sockets=[self._http_socket]))
-        own_work = OwnWork(
+        tasks = DatanodeTasks(
             self._driver,
             self._store,
             self._scrubber if options.scrub_period_s > 0 else None,
             self._disk_balancer if len(options.data_directories) > 1 else None,
         )
-        own_work.start()
+        tasks.start()
         self._link.start()
         try:
             await self._announce_when_registered(stop)
@@ -368,7 +368,7 @@ class Datanode:
             self._stopping.set()
             if self._tls is not None:
                 self._tls.stop_watch()
-            own_work.stop()
+            tasks.stop()
             self._disk_balancer.stop()
             await asyncio.to_thread(self._link.stop)
             self._pool.shut_down()
@@ -376,7 +376,7 @@ class Datanode:
             gateway.close()
             await asyncio.to_thread(self._data_server.stop)
             self._order_pool.shutdown(wait=True, cancel_futures=True)
-            own_work.join()
+            tasks.join()
             await asyncio.to_thread(self._driver.run, self._store.close())
             self._pool.close_all()
             self._driver.close()

@@ -44,12 +44,12 @@ log = logging.getLogger("peacefs.coordinator")
 _by_itself = contextvars.ContextVar("by_itself", default=False)
 
 
-def is_own_work() -> bool:
+def is_background_task() -> bool:
     """Whether what runs is nobody's request but the coordinator's own work, which cannot be told to come again."""
     return _by_itself.get()
 
 
-class OwnWork:
+class CoordinatorTasks:
     """The tasks of one coordinator, from `start` to `stop`."""
 
     def __init__(

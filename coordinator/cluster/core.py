@@ -1,7 +1,7 @@
 """The coordinator's view of its datanodes: membership, chunk map, repair and placement as one pure core.
 
 Events and `now` go in; orders (messages for datanodes) come out. No clock, no socket, no SQL, no log. The shell
-(`node_server`, `own_work`) and the simulated cluster of the tests drive the same class.
+(`node_server`, `tasks`) and the simulated cluster of the tests drive the same class.
 """
 
 from __future__ import annotations
