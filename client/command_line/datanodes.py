@@ -43,7 +43,7 @@ def decide(coordinator: str, names: list[str], decision: Decision, hours: float 
         known = files.cluster_status()["datanodes"]
         for node in [_resolve(name, known) for name in names]:
             datanode = files.decide_about_datanode(node, decision, hours=hours)
-            print_line(f"{datanode['node']} {_address(datanode)} is {_standing(datanode)}")
+            print_line(f"{datanode['node']} {_address(datanode)} is {_admin_state(datanode)}")
 
 
 def _resolve(name: str, known: list[dict[str, Any]]) -> str:
@@ -59,7 +59,7 @@ def _address(datanode: dict[str, Any]) -> str:
     return f"{datanode['host']}:{datanode['data_port']}"
 
 
-def _standing(datanode: dict[str, Any]) -> str:
+def _admin_state(datanode: dict[str, Any]) -> str:
     left = f", {datanode['to_drain']} chunks to drain" if datanode["to_drain"] else ""
     stuck = _stuck(datanode)
     return f"{datanode['service']}{left}{': ' if stuck else ''}{stuck}"

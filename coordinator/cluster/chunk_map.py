@@ -52,8 +52,8 @@ class ChunkMap:
         self._held_by: dict[NodeId, set[ChunkId]] = {}
         #: Lost with their datanode and not taken out yet: see `lose`. Their holders are still named.
         self._lost: dict[NodeId, set[ChunkId]] = {}
-        self._leaving: set[NodeId] = set()
-        self._resting: set[NodeId] = set()
+        self._decommissioning: set[NodeId] = set()
+        self._in_maintenance: set[NodeId] = set()
         #: Like `_lost`, of datanodes that were resting when they were lost: these come to be awaited.
         self._to_await: dict[NodeId, set[ChunkId]] = {}
         self._awaited_from: dict[NodeId, set[ChunkId]] = {}
@@ -84,11 +84,15 @@ class ChunkMap:
 
     def staying(self, state: ChunkState) -> list[NodeId]:
         """The holders that are neither to leave nor to be away for a while."""
-        return [node for node in state.holders if node not in self._leaving and node not in self._resting]
+        return [
+            node
+            for node in state.holders
+            if node not in self._decommissioning and node not in self._in_maintenance
+        ]
 
     def lasting(self, state: ChunkState) -> list[NodeId]:
         """Whose replicas count towards what is wanted: all but those of datanodes that are to leave."""
-        return [node for node in state.holders if node not in self._leaving] + list(state.awaited)
+        return [node for node in state.holders if node not in self._decommissioning] + list(state.awaited)
 
     def to_drain(self, node: NodeId) -> int:
         """How many of a datanode's chunks still lack the replicas elsewhere that they need before it may go."""
@@ -107,7 +111,7 @@ class ChunkMap:
         held = self._held_by.get(node, set())
         smaller, larger = (self.under, held) if len(self.under) < len(held) else (held, self.under)
         for chunk in smaller:
-            if chunk in larger and not (node in self._resting and self.staying(self._chunks[chunk])):
+            if chunk in larger and not (node in self._in_maintenance and self.staying(self._chunks[chunk])):
                 yield chunk
 
     # -- what an operator says ---------------------------------------------------------------------
@@ -119,8 +123,8 @@ class ChunkMap:
         but for the first of it.
         """
         for those, belongs in (
-            (self._leaving, mode is Mode.DECOMMISSION),
-            (self._resting, mode is Mode.MAINTENANCE),
+            (self._decommissioning, mode is Mode.DECOMMISSION),
+            (self._in_maintenance, mode is Mode.MAINTENANCE),
         ):
             if belongs:
                 those.add(node)
@@ -239,9 +243,9 @@ class ChunkMap:
         of a chunk meanwhile counts at once. What a resting one held comes to be awaited: that is not lost.
         """
         self.unclaimed.lose(node)
-        is_resting = node in self._resting
-        lost = 0 if is_resting else self.held_by(node)
-        _enlist(self._to_await if is_resting else self._lost, node, self._held_by.pop(node, set()))
+        is_in_maintenance = node in self._in_maintenance
+        lost = 0 if is_in_maintenance else self.held_by(node)
+        _enlist(self._to_await if is_in_maintenance else self._lost, node, self._held_by.pop(node, set()))
         return lost
 
     def is_lost(self, chunk: ChunkId, node: NodeId) -> bool:
@@ -324,7 +328,7 @@ class ChunkMap:
     def _sort_in(self, chunk: ChunkId, state: ChunkState) -> None:
         good = len(state.holders)
         lasting = staying = good
-        if self._leaving or self._resting:
+        if self._decommissioning or self._in_maintenance:
             lasting, staying = len(self.lasting(state)), len(self.staying(state))
         if good > 0 and (lasting < state.replication or staying == 0):
             self.under.mark(chunk, good)

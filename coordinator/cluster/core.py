@@ -35,7 +35,7 @@ from .chunk_map import ChunkMap
 from .chunk_writes import Abandonment, Streams
 from .commands import Order, delete_orders
 from .garbage import Garbage
-from .membership import SERVICES, Membership, Node, Service, State, Transition
+from .membership import ADMIN_STATES, AdminState, Membership, Node, State, Transition
 from .network import Network
 from .pending_load import PlacedLately
 from .placement import ChunkPlacement
@@ -286,12 +286,12 @@ class Cluster:
         if node is not None and node.state is State.DEAD:
             self.replicas_lost_total += given_up
 
-    def service_of(self, node: Node) -> Service:
+    def admin_state_of(self, node: Node) -> AdminState:
         """How far a datanode has come in leaving."""
         is_known = node.reported or node.state is State.DEAD
         is_judged = is_known and self.chunks.is_sorted(node.id)
         is_drained = is_judged and self._readiness.settled and self.chunks.is_drained(node.id)
-        return SERVICES[self.members.mode(node.id), is_drained]
+        return ADMIN_STATES[self.members.mode(node.id), is_drained]
 
     def without_a_place(self, node: Node) -> int:
         """How many chunks of a datanode that is to leave want more replicas than there are datanodes that stay."""

@@ -200,7 +200,7 @@ class Membership:
         return self._in_service
 
 
-class Service(Enum):
+class AdminState(Enum):
     """Whether a datanode serves, is about to leave or to be away for a while, or may be switched off."""
 
     IN_SERVICE = "in service"
@@ -211,11 +211,11 @@ class Service(Enum):
 
 
 #: By the operator's decision, and by whether no chunk needs the datanode.
-SERVICES = {
-    (Mode.IN_SERVICE, False): Service.IN_SERVICE,
-    (Mode.IN_SERVICE, True): Service.IN_SERVICE,
-    (Mode.DECOMMISSION, False): Service.DECOMMISSIONING,
-    (Mode.DECOMMISSION, True): Service.DECOMMISSIONED,
-    (Mode.MAINTENANCE, False): Service.ENTERING_MAINTENANCE,
-    (Mode.MAINTENANCE, True): Service.IN_MAINTENANCE,
+ADMIN_STATES = {
+    (Mode.IN_SERVICE, False): AdminState.IN_SERVICE,
+    (Mode.IN_SERVICE, True): AdminState.IN_SERVICE,
+    (Mode.DECOMMISSION, False): AdminState.DECOMMISSIONING,
+    (Mode.DECOMMISSION, True): AdminState.DECOMMISSIONED,
+    (Mode.MAINTENANCE, False): AdminState.ENTERING_MAINTENANCE,
+    (Mode.MAINTENANCE, True): AdminState.IN_MAINTENANCE,
 }

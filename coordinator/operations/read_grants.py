@@ -34,10 +34,10 @@ class ReadGrantService:
             waited_s=max(0.0, wanted.waited_s),
         )
         self._wake(self.reads.state(self._ctx.monotonic(), request))
-        answer = self._standing(request)
+        answer = self._held_grants(request)
         if request.wanted and not answer.leaves and wanted.patience_s > 0:
             await self._served(request.reader, min(wanted.patience_s, grant_hold_s))
-            answer = self._standing(request)
+            answer = self._held_grants(request)
         return answer
 
     def tick(self) -> None:
@@ -48,7 +48,7 @@ class ReadGrantService:
         """The clock by which leaves are timed."""
         return self._ctx.monotonic()
 
-    def _standing(self, request: ReadRequest) -> ReadsScheduled:
+    def _held_grants(self, request: ReadRequest) -> ReadsScheduled:
         leaves = self.reads.leaves(request.reader)
         new = [(number, node) for number, node in leaves.items() if number not in request.holding]
         return ReadsScheduled(new, len(request.wanted) - len(new))

@@ -76,10 +76,10 @@ class WriteGrantService:
         self.see_datanodes()
         request = self._request(wanted, token, link, writer_host)
         self._carry_out(self.scheduling.state(self._ctx.monotonic(), request), asking=request.name)
-        answer = self._standing(request)
+        answer = self._held_grants(request)
         if answer.waiting and not answer.grants and wanted.patience_s > 0:
             await self._granted(request.name, min(wanted.patience_s, grant_hold_s))
-            answer = self._standing(request)
+            answer = self._held_grants(request)
         return answer
 
     def _request(
@@ -109,9 +109,9 @@ class WriteGrantService:
         there = [node.id for node in self._ctx.cluster.members.in_service() if node.registration.data_host == host]
         return there[crc32(write_set.encode()) % len(there)] if there else None
 
-    def _standing(self, request: WriteSetRequest) -> Scheduled:
-        standing = self.scheduling.standing(request.name, request.chunks.keys())
-        grants = [granted for each in standing if (granted := self._placing.granted(each)) is not None]
+    def _held_grants(self, request: WriteSetRequest) -> Scheduled:
+        held_grants = self.scheduling.held_grants(request.name, request.chunks.keys())
+        grants = [granted for each in held_grants if (granted := self._placing.granted(each)) is not None]
         return Scheduled(grants, len(request.chunks) - len(grants), self.scheduling.expected_start_s(request.name))
 
     async def _granted(self, name: str, patience_s: float) -> None:

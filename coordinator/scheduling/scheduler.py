@@ -87,7 +87,7 @@ class Scheduling:
     # -- what writers say --------------------------------------------------------------------------
 
     def state(self, now_s: float, request: WriteSetRequest) -> list[Effect]:
-        """A writer states, or states again, what it has to write; what it has been granted is `standing`.
+        """A writer states, or states again, what it has to write; what it has been granted is `held_grants`.
 
         Raises BadRequest for what makes no sense, Overloaded when too much waits already.
         """
@@ -161,7 +161,7 @@ class Scheduling:
             begun = checkpoint.granted_bytes > 0
         return Submitted(known.for_policy(more_bytes, begun=begun))
 
-    def standing(self, name: str, indexes: Collection[int]) -> list[InFlight]:
+    def held_grants(self, name: str, indexes: Collection[int]) -> list[InFlight]:
         """The grants in flight that a set has for these of its chunks."""
         known = self._sets.get(name)
         grants = (self._grants[chunk] for chunk in known.in_flight) if known else ()

@@ -11,7 +11,7 @@ from support.play import Play, record
 
 from peacefs.coordinator.cluster.chunk_map import ChunkMap
 from peacefs.coordinator.cluster.garbage import Garbage
-from peacefs.coordinator.cluster.membership import Service
+from peacefs.coordinator.cluster.membership import AdminState
 from peacefs.coordinator.cluster.unreferenced_chunks import Unclaimed
 from peacefs.coordinator.metadata.model import Mode
 from peacefs.protocol.limits import lost_replicas_per_turn
@@ -42,7 +42,7 @@ def test_a_datanode_with_many_chunks_is_not_said_to_be_drained_before_all_were_l
     node = play.cluster.members.get("dn-1")
     assert node is not None
     assert looked_at == lost_replicas_per_turn
-    assert play.cluster.service_of(node) is Service.DECOMMISSIONING
+    assert play.cluster.admin_state_of(node) is AdminState.DECOMMISSIONING
     while not play.cluster.chunks.is_sorted("dn-1"):
         before = looked_at
         play.cluster.chunks.take_out_lost(lost_replicas_per_turn)

@@ -31,7 +31,7 @@ from simulation.terms import CHUNK_BYTES
 from simulation.world import Network
 
 from peacefs.client.transfer.byte_stream import ByteStream
-from peacefs.coordinator.cluster.membership import Service
+from peacefs.coordinator.cluster.membership import AdminState
 from peacefs.coordinator.metadata.model import Mode
 from peacefs.protocol.errors import AlreadyBeingCreated, FileNotFound, IllegalChange, PeacefsError
 from peacefs.protocol.limits import copy_burst_bytes, lease_s
@@ -421,7 +421,7 @@ def test_a_datanode_is_drained_while_clients_write_and_can_leave_for_good() -> N
 
     def drained() -> bool:
         node = coordinator.cluster.members.get(victim.node.name)
-        return node is not None and coordinator.cluster.service_of(node) is Service.DECOMMISSIONED
+        return node is not None and coordinator.cluster.admin_state_of(node) is AdminState.DECOMMISSIONED
 
     cluster.world.run_task(work, limit_s=4000.0)
     cluster.world.network.lose = 0.0

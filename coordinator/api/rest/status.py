@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
 from peacefs.coordinator.cluster.core import Cluster
-from peacefs.coordinator.cluster.membership import Node, Service
+from peacefs.coordinator.cluster.membership import AdminState, Node
 from peacefs.coordinator.cluster.slow_peers import Part
 from peacefs.coordinator.metadata.model import Mode
 from peacefs.coordinator.operations.datanode_admin import Administration
@@ -44,7 +44,7 @@ class DatanodeStatus(BaseModel):
     available_bytes: int
     replicas: int
     #: A value of cluster.Service.
-    service: str
+    admin_state: str
     #: How many chunks still lack a replica elsewhere before it can leave.
     to_drain: int
     #: How many of these want more replicas than there are datanodes that stay: until then it cannot leave.
@@ -164,7 +164,7 @@ def datanode_routes(cluster: Cluster, administration: Administration, for_superu
 
 
 def _datanode(cluster: Cluster, node: Node) -> DatanodeStatus:
-    service = cluster.service_of(node)
+    admin_state = cluster.admin_state_of(node)
     return DatanodeStatus(
         node=node.id,
         host=node.registration.data_host,
@@ -176,8 +176,8 @@ def _datanode(cluster: Cluster, node: Node) -> DatanodeStatus:
         used_bytes=node.usage.used_bytes,
         available_bytes=node.usage.available_bytes,
         replicas=cluster.chunks.held_by(node.id),
-        service=service.value,
-        to_drain=0 if service is Service.IN_SERVICE else cluster.chunks.to_drain(node.id),
+        admin_state=admin_state.value,
+        to_drain=0 if admin_state is AdminState.IN_SERVICE else cluster.chunks.to_drain(node.id),
         without_a_place=cluster.without_a_place(node),
         slow=[part.value for part in cluster.slow_hops.slow_parts(node.id)],
         hop_seconds=cluster.slow_hops.measured[Part.HOP].get(node.id),

@@ -163,7 +163,7 @@ def _hint(text: str) -> tuple[NodeId, ...]:
 
 
 def _query(row: Sequence[Any]) -> QueryRecord:
-    name, user, is_superuser, command, checkpoint, nodes, restarts_max, phase, *standing = row
+    name, user, is_superuser, command, checkpoint, nodes, restarts_max, phase, *progress = row
     return QueryRecord(
         name,
         user,
@@ -173,7 +173,7 @@ def _query(row: Sequence[Any]) -> QueryRecord:
         msgspec.json.decode(nodes, type=tuple[str, ...]),
         restarts_max,
         Phase(phase),
-        *standing,
+        *progress,
     )
 
 
