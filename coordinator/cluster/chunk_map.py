@@ -19,7 +19,7 @@ from peacefs.protocol.ids import ChunkId, NodeId
 from peacefs.protocol.limits import holder_tuples_max, lost_replicas_per_turn
 from peacefs.protocol.messages import Replica
 
-from .repair_queue import Urgency
+from .repair_queue import LowRedundancyQueue
 from .unreferenced_chunks import Unclaimed
 
 _ABSENT = object()
@@ -64,7 +64,7 @@ class ChunkMap:
         self._tuples: dict[tuple[NodeId, ...], tuple[NodeId, ...]] = {}
         self.unclaimed = Unclaimed()
         #: Chunks with fewer lasting replicas than wanted; those without any are `missing`, not here.
-        self.under = Urgency()
+        self.under = LowRedundancyQueue()
         #: With replicas in excess or corrupt, those first that have not been looked at for longest.
         self.over: dict[ChunkId, None] = {}
         self.missing: set[ChunkId] = set()

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.play import Play, record
 
-from peacefs.coordinator.cluster.repair_queue import Urgency
+from peacefs.coordinator.cluster.repair_queue import LowRedundancyQueue
 
 _steps = st.lists(
     st.tuples(st.sampled_from(["mark", "mark", "discard", "postpone"]), st.integers(0, 9), st.integers(1, 3))
@@ -17,23 +17,23 @@ _steps = st.lists(
 def test_it_is_a_list_sorted_by_replicas_left_and_then_by_waiting(
     steps: list[tuple[str, int, int]], left_out: set[int]
 ) -> None:
-    urgency, queue = Urgency(), list[tuple[int, int]]()
+    queue, queue = LowRedundancyQueue(), list[tuple[int, int]]()
     for what, chunk, left in steps:
         present = [entry for entry in queue if entry[1] == chunk]
         if what == "mark" and present != [(left, chunk)]:
-            urgency.mark(chunk, left)
+            queue.mark(chunk, left)
             queue = [entry for entry in queue if entry[1] != chunk] + [(left, chunk)]
         elif what == "discard":
-            urgency.discard(chunk)
+            queue.discard(chunk)
             queue = [entry for entry in queue if entry[1] != chunk]
         elif what == "postpone" and present:
-            urgency.postpone(chunk)
+            queue.postpone(chunk)
             queue = [entry for entry in queue if entry[1] != chunk] + present
     expected = [chunk for _left, chunk in sorted(queue, key=lambda entry: entry[0])]
-    assert list(urgency) == expected
-    assert len(urgency) == len(expected)
-    assert all(chunk in urgency for chunk in expected)
-    assert urgency.first(2, but=left_out) == [chunk for chunk in expected if chunk not in left_out][:2]
+    assert list(queue) == expected
+    assert len(queue) == len(expected)
+    assert all(chunk in queue for chunk in expected)
+    assert queue.first(2, but=left_out) == [chunk for chunk in expected if chunk not in left_out][:2]
 
 
 def test_chunks_that_cannot_be_copied_now_do_not_hold_up_those_that_can(play: Play) -> None:
