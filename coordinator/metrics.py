@@ -58,8 +58,8 @@ def watch(
     _gauge("peacefs_chunks_missing", "Chunks without any good replica", lambda: len(chunks.missing))
     transient = cluster.transient
     _gauge("peacefs_chunks_freed", "Freed chunks kept for readers", lambda: transient.freed_count)
-    unclaimed = chunks.unclaimed
-    _gauge("peacefs_chunks_unclaimed", "Chunks on datanodes that no file refers to", lambda: len(unclaimed))
+    unreferenced = chunks.unreferenced
+    _gauge("peacefs_chunks_unclaimed", "Chunks on datanodes that no file refers to", lambda: len(unreferenced))
     _gauge("peacefs_http_requests_in_flight", "HTTP requests under way", lambda: admission.in_flight)
     _counter("peacefs_http_requests_refused", "HTTP requests told to come again", lambda: admission.refused)
     _gauge("peacefs_repairs_under_way", "Copies ordered and not yet answered", lambda: cluster.repair.under_way)

@@ -1,4 +1,4 @@
-"""The epoch and the GC floor as a service: take in epochs that datanodes have seen, raise and release the floor."""
+"""The epoch and the GC floor as a service: take in epochs seen elsewhere, raise and release the floor."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from peacefs.coordinator.cluster.garbage import Garbage
-from peacefs.coordinator.cluster.unreferenced_chunks import Unclaimed, UnclaimedCounts
+from peacefs.coordinator.cluster.unreferenced_chunks import UnreferencedChunks, UnreferencedCounts
 from peacefs.coordinator.metadata.epochs import Epochs
 from peacefs.coordinator.metadata.group_commit import no_room
 from peacefs.coordinator.metadata.store import MetadataFault, MetadataFull, Reader
@@ -32,14 +32,14 @@ class EpochService:
         epochs: Epochs,
         reader: Reader,
         commit: Commit,
-        unclaimed: Unclaimed,
+        unreferenced: UnreferencedChunks,
         on_fault: Callable[[MetadataFault], NoReturn],
     ) -> None:
         """`on_fault` is called when the metadata can no longer be written; `commit` asks nobody."""
         self._epochs = epochs
         self._reader = reader
         self._commit = commit
-        self._unclaimed = unclaimed
+        self._unreferenced = unreferenced
         self._on_fault = on_fault
         #: Whether commits are missing, and nobody has accepted that yet: nothing may be changed then.
         self.lacks_commits = reader.lacks_commits()
@@ -95,12 +95,12 @@ class EpochService:
         if change is not None:
             self._epochs.advanced(await self._commit(change))
 
-    async def release_floor(self) -> UnclaimedCounts | None:
+    async def release_floor(self) -> UnreferencedCounts | None:
         """What may be deleted from now on; None when the floor was not held. Raises ServiceUnready."""
         self.refuse_without_commits()
         if not await self._commit(lambda tx: tx.release_floor()):
             return None
-        counts = self._unclaimed.counts(self.epoch())
+        counts = self._unreferenced.counts(self.epoch())
         log.warning(
             "the floor was released: %d chunks of earlier epochs that no file refers to will be deleted in %.0f "
             "minutes, but for those that writers say that they hold",

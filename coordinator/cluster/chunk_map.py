@@ -20,7 +20,7 @@ from peacefs.protocol.limits import holder_tuples_max, lost_replicas_per_turn
 from peacefs.protocol.messages import Replica
 
 from .repair_queue import LowRedundancyQueue
-from .unreferenced_chunks import Unclaimed
+from .unreferenced_chunks import UnreferencedChunks
 
 _ABSENT = object()
 
@@ -62,7 +62,7 @@ class ChunkMap:
         #: Chunks of datanodes that have another mode now, which are to be judged by it.
         self._to_sort: dict[NodeId, list[ChunkId]] = {}
         self._tuples: dict[tuple[NodeId, ...], tuple[NodeId, ...]] = {}
-        self.unclaimed = Unclaimed()
+        self.unreferenced = UnreferencedChunks()
         #: Chunks with fewer lasting replicas than wanted; those without any are `missing`, not here.
         self.under = LowRedundancyQueue()
         #: With replicas in excess or corrupt, those first that have not been looked at for longest.
@@ -169,11 +169,11 @@ class ChunkMap:
         state.replication = record.replication
         for node in holders:
             self._add(state, node)
-        claimed = self.unclaimed.claim(record.chunk)
-        for node, replica in claimed.items():
+        taken = self.unreferenced.take(record.chunk)
+        for node, replica in taken.items():
             self.hold(node, replica)
         self._sort_in(record.chunk, state)
-        return claimed
+        return taken
 
     def forget(self, chunk: ChunkId) -> list[NodeId]:
         """A chunk is gone from the namespace; who still holds something of it."""
@@ -195,7 +195,7 @@ class ChunkMap:
         """A datanode holds a replica. False when it is stale or torn and should be dropped."""
         state = self._chunks.get(replica.chunk)
         if state is None:
-            self.unclaimed.hold(node, replica)
+            self.unreferenced.hold(node, replica)
             return True
         if replica.version < state.version or (
             replica.version == state.version and replica.length != state.length
@@ -210,7 +210,7 @@ class ChunkMap:
 
     def drop(self, node: NodeId, chunk: ChunkId) -> None:
         """A datanode holds it no more."""
-        self.unclaimed.drop(node, chunk)
+        self.unreferenced.drop(node, chunk)
         state = self._chunks.get(chunk)
         if state is None:
             return
@@ -242,7 +242,7 @@ class ChunkMap:
         There may be millions: they are taken out by `take_out_lost`, little by little. What the datanode says
         of a chunk meanwhile counts at once. What a resting one held comes to be awaited: that is not lost.
         """
-        self.unclaimed.lose(node)
+        self.unreferenced.lose(node)
         is_in_maintenance = node in self._in_maintenance
         lost = 0 if is_in_maintenance else self.held_by(node)
         _enlist(self._to_await if is_in_maintenance else self._lost, node, self._held_by.pop(node, set()))
@@ -257,7 +257,7 @@ class ChunkMap:
 
         Whether there are more.
         """
-        more_unclaimed = self.unclaimed.take_out_lost(limit)
+        more_unreferenced = self.unreferenced.take_out_lost(limit)
         for due in (self._lost, self._given_up, self._to_await):
             while due:
                 node, chunks = next(iter(due.items()))
@@ -272,7 +272,7 @@ class ChunkMap:
                         self._await(state, node)
                     self._sort_in(chunk, state)
                 del due[node]
-        return self._sort_changed(limit) or more_unclaimed
+        return self._sort_changed(limit) or more_unreferenced
 
     def is_sorted(self, node: NodeId) -> bool:
         """Whether all that a datanode holds has been judged by its mode."""

@@ -335,7 +335,7 @@ class Cluster:
 
     def _clean_up(self, now_s: float, garbage: Garbage) -> list[Order]:
         doomed: dict[NodeId, list[Replica]] = {}
-        for node, replica in self.chunks.unclaimed.below(garbage, garbage_chunks_per_tick):
+        for node, replica in self.chunks.unreferenced.below(garbage, garbage_chunks_per_tick):
             doomed.setdefault(node, []).append(replica)
         for drop in self._proven_drops(now_s):
             self.repair.drop_ordered(now_s, drop.chunk, drop.node)
@@ -402,7 +402,7 @@ class Cluster:
         for chunk in chunks:
             self._end(chunk)
             if self.chunks.get(chunk) is None and self.abandonment.give_up(chunk, writer):
-                for node_id, replica in self.chunks.unclaimed.claim(chunk).items():
+                for node_id, replica in self.chunks.unreferenced.take(chunk).items():
                     doomed.setdefault(node_id, []).append(replica)
         return delete_orders(doomed)
 
@@ -425,7 +425,7 @@ class Cluster:
     def is_held(self, chunk: ChunkId) -> bool:
         """Return whether a datanode has said that it holds something of a chunk, of a file or of none."""
         state = self.chunks.get(chunk)
-        return chunk in self.chunks.unclaimed if state is None else bool(state.holders)
+        return chunk in self.chunks.unreferenced if state is None else bool(state.holders)
 
     @property
     def chunks_with_leave(self) -> Set[ChunkId]:

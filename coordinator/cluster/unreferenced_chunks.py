@@ -19,7 +19,7 @@ from .garbage import Garbage
 _SLACK = 1000
 
 
-class UnclaimedCounts(NamedTuple):
+class UnreferencedCounts(NamedTuple):
     """How much is unclaimed; of it, what was written in earlier epochs than the one asked about."""
 
     chunks: int
@@ -29,7 +29,7 @@ class UnclaimedCounts(NamedTuple):
     bytes_of_earlier_epochs: int
 
 
-class Unclaimed:
+class UnreferencedChunks:
     """Replicas by chunk and by node, and the lowest chunk at hand."""
 
     def __init__(self) -> None:
@@ -88,13 +88,13 @@ class Unclaimed:
             del self._replicas[chunk]
             self._chunks_of_epoch[epoch_of(chunk)] -= 1
 
-    def claim(self, chunk: ChunkId) -> dict[NodeId, Replica]:
+    def take(self, chunk: ChunkId) -> dict[NodeId, Replica]:
         """The namespace knows the chunk now: who holds what of it."""
         held = dict(self._replicas.get(chunk, {}))
-        claimed = {node: replica for node, replica in held.items() if not self._is_lost(node, chunk)}
+        taken = {node: replica for node, replica in held.items() if not self._is_lost(node, chunk)}
         for node in held:
             self.drop(node, chunk)
-        return claimed
+        return taken
 
     def lose(self, node: NodeId) -> None:
         """Nothing that a datanode holds counts any more. It is taken out by `take_out_lost`, little by little."""
@@ -157,9 +157,9 @@ class Unclaimed:
         for chunk, holders in self._replicas.items():
             yield from ((node, replica) for node, replica in holders.items() if not self._is_lost(node, chunk))
 
-    def counts(self, epoch: int) -> UnclaimedCounts:
+    def counts(self, epoch: int) -> UnreferencedCounts:
         """Of all, and of what was written before `epoch`."""
-        return UnclaimedCounts(
+        return UnreferencedCounts(
             chunks=len(self._replicas),
             replicas=self._count,
             bytes=self._bytes_of_epoch.total(),

@@ -36,7 +36,7 @@ def test_replicas_of_a_chunk_that_its_writer_gives_up_go_at_once_and_so_do_those
     orders = play.cluster.given_up([CHUNK], "writer")
     assert [(order.node, order.message) for order in orders] == [("dn-1", DeleteChunks([HELD]))]
     assert holds(play, "dn-2") == [("dn-2", [HELD])]
-    assert len(play.cluster.chunks.unclaimed) == 0
+    assert len(play.cluster.chunks.unreferenced) == 0
 
 
 @pytest.mark.parametrize("handed_to", [None, "another writer"])

@@ -12,7 +12,7 @@ from support.play import Play, record
 from peacefs.coordinator.cluster.chunk_map import ChunkMap
 from peacefs.coordinator.cluster.garbage import Garbage
 from peacefs.coordinator.cluster.membership import AdminState
-from peacefs.coordinator.cluster.unreferenced_chunks import Unclaimed
+from peacefs.coordinator.cluster.unreferenced_chunks import UnreferencedChunks
 from peacefs.coordinator.metadata.model import Mode
 from peacefs.protocol.limits import lost_replicas_per_turn
 from peacefs.protocol.messages import Replica
@@ -54,7 +54,7 @@ def test_a_datanode_with_many_chunks_is_not_said_to_be_drained_before_all_were_l
 
 @given(st.lists(st.tuples(st.sampled_from("hdlct"), st.sampled_from(["a", "b"]), st.integers(1, 4)), max_size=40))
 def test_what_is_lost_little_by_little_is_lost_at_once_to_all_who_ask(steps: list[tuple[str, str, int]]) -> None:
-    little, model = Unclaimed(), dict[tuple[str, int], Replica]()
+    little, model = UnreferencedChunks(), dict[tuple[str, int], Replica]()
     random = Random(1)
     for what, node, chunk in steps:
         match what:
@@ -69,8 +69,8 @@ def test_what_is_lost_little_by_little_is_lost_at_once_to_all_who_ask(steps: lis
                 little.lose(node)
                 model = {key: replica for key, replica in model.items() if key[0] != node}
             case "c":
-                claimed = little.claim(chunk)
-                assert claimed == {holder: replica for (holder, of), replica in model.items() if of == chunk}
+                taken = little.take(chunk)
+                assert taken == {holder: replica for (holder, of), replica in model.items() if of == chunk}
                 model = {key: replica for key, replica in model.items() if key[1] != chunk}
             case "t":
                 little.take_out_lost(1)

@@ -54,7 +54,7 @@ def _summary(chunks: ChunkMap) -> object:
         if (state := chunks.get(chunk)) is not None
     }
     held = [(chunks.held_by(node), chunks.to_drain(node)) for node in NODES]
-    return states, held, set(chunks.under), chunks.over, chunks.missing, chunks.unclaimed.counts(0)
+    return states, held, set(chunks.under), chunks.over, chunks.missing, chunks.unreferenced.counts(0)
 
 
 @given(_steps)

@@ -214,7 +214,7 @@ def test_who_comes_while_chunks_are_being_loaded_brings_his_report_when_all_are_
         assert isinstance(refused, Failure) and refused.code == "NodeIdTaken"
         datanode.say(ReportChunks([Replica(_CHUNK, 1, 1000)], last=True))
         assert isinstance((await datanode.receive()).message, Done)
-        assert coordinator.replicas == 1 and not len(coordinator.cluster.chunks.unclaimed)
+        assert coordinator.replicas == 1 and not len(coordinator.cluster.chunks.unreferenced)
         assert coordinator.port.waiting == 0
 
     tell(story, loaded=False)

@@ -91,7 +91,7 @@ def test_nothing_that_datanodes_hold_is_lost_and_no_number_comes_twice(seed: int
     for path in unknown:
         with pytest.raises(FileNotFound):
             content(cluster, path)
-    counts = cluster.coordinator.cluster.chunks.unclaimed.counts(cluster.coordinator.epochs.numbering.epoch)
+    counts = cluster.coordinator.cluster.chunks.unreferenced.counts(cluster.coordinator.epochs.numbering.epoch)
     assert counts.chunks == counts.chunks_of_earlier_epochs == len(unknown)
 
 
@@ -114,8 +114,8 @@ def test_what_was_kept_goes_after_the_floor_is_released_and_nothing_else(seed: i
     assert before <= held(cluster)
     for path, data in {**known, **later}.items():
         assert content(cluster, path) == data
-    unclaimed = cluster.coordinator.cluster.chunks.unclaimed
-    assert unclaimed.counts(0).replicas == 0
+    unreferenced = cluster.coordinator.cluster.chunks.unreferenced
+    assert unreferenced.counts(0).replicas == 0
 
 
 @pytest.mark.parametrize("seed", range(1, 4))

@@ -66,7 +66,7 @@ class ChunkCounts(BaseModel):
     being_repaired: int
 
 
-class UnclaimedStatus(BaseModel):
+class UnreferencedStatus(BaseModel):
     """What datanodes hold and no file refers to: writes under way, and what failed ones left.
 
     While the floor is held, because the metadata was restored from a backup, nothing of it is deleted.
@@ -89,7 +89,7 @@ class ClusterStatus(BaseModel):
     address: str
     datanodes: list[DatanodeStatus]
     chunks: ChunkCounts
-    unclaimed: UnclaimedStatus
+    unclaimed: UnreferencedStatus
     repaired_total: int
     replicas_lost_total: int
     #: What the disk of the metadata has left; without any nothing can be changed.
@@ -125,7 +125,7 @@ def status_routes(
                 missing=len(cluster.chunks.missing),
                 being_repaired=cluster.repair.under_way,
             ),
-            unclaimed=UnclaimedStatus(
+            unclaimed=UnreferencedStatus(
                 **cluster.chunks.unclaimed.counts(epoch())._asdict(), floor_held=floor_held()
             ),
             repaired_total=cluster.repair.repaired_total,

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from support.play import Play, record
 
 from peacefs.coordinator.cluster.garbage import Garbage
-from peacefs.coordinator.cluster.unreferenced_chunks import Unclaimed
+from peacefs.coordinator.cluster.unreferenced_chunks import UnreferencedChunks
 from peacefs.protocol.ids import epoch_of, first_of_epoch
 from peacefs.protocol.limits import garbage_chunks_per_tick
 from peacefs.protocol.messages import DeleteChunks, Replica
@@ -28,29 +28,29 @@ _steps = st.lists(
 
 @given(_steps)
 def test_it_is_what_a_plain_table_would_be(steps: list[tuple[str, str, int, int]]) -> None:
-    unclaimed, table = Unclaimed(), dict[tuple[str, int], Replica]()
+    unreferenced, table = UnreferencedChunks(), dict[tuple[str, int], Replica]()
     for what, node, chunk, length in steps:
         match what:
             case "hold":
-                unclaimed.hold(node, Replica(chunk, 1, length))
+                unreferenced.hold(node, Replica(chunk, 1, length))
                 table[node, chunk] = Replica(chunk, 1, length)
             case "drop":
-                unclaimed.drop(node, chunk)
+                unreferenced.drop(node, chunk)
                 table.pop((node, chunk), None)
             case "claim":
                 expected = {n: table.pop((n, c)) for n, c in list(table) if c == chunk}
-                assert unclaimed.claim(chunk) == expected
+                assert unreferenced.take(chunk) == expected
             case "lose":
-                unclaimed.lose(node)
-                unclaimed.take_out_lost(1000)
+                unreferenced.lose(node)
+                unreferenced.take_out_lost(1000)
                 table = {key: replica for key, replica in table.items() if key[0] != node}
             case "below":
-                found = list(unclaimed.below(Garbage(chunk), 2))
+                found = list(unreferenced.below(Garbage(chunk), 2))
                 lowest = sorted({c for _n, c in table if c < chunk})[:2]
                 assert sorted(found, key=str) == sorted(
                     ((n, r) for (n, c), r in table.items() if c in lowest), key=str
                 )
-        counts = unclaimed.counts(epoch=2)
+        counts = unreferenced.counts(epoch=2)
         early = [key for key in table if epoch_of(key[1]) < 2]
         assert counts == (
             len({c for _n, c in table}),
@@ -62,12 +62,12 @@ def test_it_is_what_a_plain_table_would_be(steps: list[tuple[str, str, int, int]
 
 
 def test_writes_that_come_and_go_leave_nothing_behind() -> None:
-    unclaimed = Unclaimed()
+    unreferenced = UnreferencedChunks()
     for chunk in range(1, 20_000):
-        unclaimed.hold("a", Replica(chunk, 1, 10))
-        unclaimed.claim(chunk)
-    assert len(unclaimed._lowest) <= 1001
-    assert unclaimed.counts(1) == (0, 0, 0, 0, 0)
+        unreferenced.hold("a", Replica(chunk, 1, 10))
+        unreferenced.take(chunk)
+    assert len(unreferenced._lowest) <= 1001
+    assert unreferenced.counts(1) == (0, 0, 0, 0, 0)
 
 
 def test_a_tick_gives_a_bounded_number_of_deletions_and_the_next_ones_the_rest(play: Play) -> None:
