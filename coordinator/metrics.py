@@ -53,7 +53,7 @@ def watch(
         "Chunks whose holders did not all show the same content when they were asked last",
         lambda: cluster.possession.doubted,
     )
-    _gauge("peacefs_chunks_abandoned", "Chunks given up by their writers", lambda: len(cluster.abandonment))
+    _gauge("peacefs_chunks_abandoned", "Chunks given up by their writers", lambda: len(cluster.assignments))
     _gauge("peacefs_moves_under_way", "Replicas being moved for balance", lambda: cluster.balancer.under_way)
     _gauge("peacefs_chunks_missing", "Chunks without any good replica", lambda: len(chunks.missing))
     transient = cluster.transient

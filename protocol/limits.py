@@ -267,12 +267,12 @@ unconfirmed_replica_kept_s: Final = 10.0
 # A completion waits so long for a datanode that gave a receipt to register with a coordinator that has restarted.
 receipt_holder_timeout_s: Final = 20.0
 # Chunks of which the coordinator remembers who alone may write them, and those that were given up.
-handed_chunks_max: Final = 50_000
+assigned_chunks_max: Final = 50_000
 abandoned_chunks_max: Final = 50_000
 # Of the chunks in URLs of CREATEs a gateway remembers so many that it has taken; older ones count as taken.
 first_chunks_remembered_max: Final = 50_000
 # Of what was written for a file that will not be, a writer gives up so many chunks with one call.
-given_up_chunks_per_call: Final = 1000
+abandoned_chunks_per_call: Final = 1000
 reregister_backoff_s: Final = 0.5
 reregister_backoff_max_s: Final = 5.0
 # A coordinator that has just started holds CREATE and OPEN this long while datanodes report.

@@ -82,7 +82,7 @@ class GrantedParts:
         yield from self.grants.give_back()
         with self._lock:
             written = [chunk.chunk for chunk in self._written.values()]
-        yield from self._grant_client.give_up(self._tokens[0], written)
+        yield from self._grant_client.abandon(self._tokens[0], written)
 
     def complete(self) -> fx.Steps[None]:
         """Makes the files."""

@@ -80,7 +80,7 @@ class FileFlusher:
         if self.has_lease:
             yield from abandon(self._token)
         else:
-            yield from self._grant_client.give_up(self._token, self._chunks)
+            yield from self._grant_client.abandon(self._token, self._chunks)
 
     def _write_part(self, part: bytes) -> fx.Steps[tuple[Written, list[ChunkId], bytes | None]]:
         """The chunks, those that they replace, and their bytes unless they were a long part."""

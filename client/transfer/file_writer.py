@@ -79,17 +79,17 @@ def write_file(
     except PeacefsError as error:
         source.abort(error)
         if error.retriable:
-            yield from _give_up(grant_client, token, written)
+            yield from _abandon(grant_client, token, written)
         raise
     except KeyboardInterrupt:
-        yield from _give_up(grant_client, token, written)
+        yield from _abandon(grant_client, token, written)
         raise
     return completed, written.stats()
 
 
-def _give_up(grant_client: GrantClient, token: str, written: Written) -> fx.Steps[None]:
+def _abandon(grant_client: GrantClient, token: str, written: Written) -> fx.Steps[None]:
     """The coordinator has not come round to publish it. What it has refused for good is given up by itself."""
-    yield from grant_client.give_up(token, [chunk.chunk for chunk in written.chunks])
+    yield from grant_client.abandon(token, [chunk.chunk for chunk in written.chunks])
 
 
 def write_chunks(
@@ -108,10 +108,10 @@ def write_chunks(
         return (yield from writer.write())
     except PeacefsError as error:
         source.abort(error)
-        yield from writer.give_up()
+        yield from writer.abandon()
         raise
     except KeyboardInterrupt:
-        yield from writer.give_up()
+        yield from writer.abandon()
         raise
 
 
@@ -145,9 +145,9 @@ class _FileWriter:
             chunks.append((yield from self._write_next_chunk()))
         return Written(chunks, tuple(self._failed))
 
-    def give_up(self) -> fx.Steps[None]:
+    def abandon(self) -> fx.Steps[None]:
         """Nothing of the file will be published. Raises nothing."""
-        yield from self._grant_client.give_up(self._token, self._chunks)
+        yield from self._grant_client.abandon(self._token, self._chunks)
 
     def _more(self) -> fx.Steps[bool]:
         yield from self._keeper.until_readable(self._source)
@@ -189,8 +189,8 @@ class _FileWriter:
         def again(failed: list[NodeId], abandoned: ChunkId | None) -> fx.Steps[Allocated]:
             if abandoned is not None:
                 self._keeper.let_go(abandoned)
-            given_up = [abandoned] if abandoned is not None else []
-            granted = yield from grants.again(0, chunk_bytes, failed, given_up)
+            replaced = [abandoned] if abandoned is not None else []
+            granted = yield from grants.again(0, chunk_bytes, failed, replaced)
             self._keeper.hold(granted.chunk)
             return granted
 

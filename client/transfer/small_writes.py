@@ -85,7 +85,7 @@ class SmallWrites:
         except (PeacefsError, KeyboardInterrupt) as error:
             # Of what is refused for good the coordinator knows what to do.
             if not isinstance(error, PeacefsError) or error.retriable:
-                yield from _give_up(replace(file, abandoned=allocated.chunk))
+                yield from _abandon(replace(file, abandoned=allocated.chunk))
             raise
         self._stock.put(now_s, request.replication, ahead, completed.ahead)
         return None
@@ -106,8 +106,8 @@ class SmallWrites:
         self._stock.put(now_s, asked.replication, ahead, completed.ahead)
 
 
-def _give_up(file: CreateFile) -> fx.Steps[None]:
-    """The chunk that `file` abandons will be part of no file. Raises nothing, as `GrantClient.give_up`."""
+def _abandon(file: CreateFile) -> fx.Steps[None]:
+    """The chunk that `file` abandons will be part of no file. Raises nothing, as `GrantClient.abandon`."""
     with contextlib.suppress(PeacefsError):
         yield from fx.call(file, Created, timeout_s=last_word_timeout_s)
 

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from peacefs.protocol.errors import Overloaded, PeacefsError, ServiceUnready, from_wire
 from peacefs.protocol.ids import ChunkId, NodeId
 from peacefs.protocol.limits import (
+    abandoned_chunks_per_call,
     client_backoff_max_s,
-    given_up_chunks_per_call,
     grant_hold_s,
     grant_patience_s,
     last_word_timeout_s,
@@ -57,12 +57,12 @@ class GrantClient:
         self._sets[name] = grants
         return name
 
-    def give_up(self, token: str, chunks: Sequence[ChunkId]) -> fx.Steps[None]:
+    def abandon(self, token: str, chunks: Sequence[ChunkId]) -> fx.Steps[None]:
         """Says of chunks that were written for the file of `token` that they will be part of no file: they go at
         once. Raises nothing: what is not heard goes when the leave to write it has expired."""
         name = f"{self._name}/{next(self._numbers)}"
-        for at in range(0, len(chunks), given_up_chunks_per_call):
-            message = StateWriteSet(token, name, [], abandoned=list(chunks[at : at + given_up_chunks_per_call]))
+        for at in range(0, len(chunks), abandoned_chunks_per_call):
+            message = StateWriteSet(token, name, [], abandoned=list(chunks[at : at + abandoned_chunks_per_call]))
             with contextlib.suppress(PeacefsError):
                 yield from fx.call(message, Scheduled, timeout_s=last_word_timeout_s)
 

@@ -58,7 +58,7 @@ class ChunkMap:
         self._to_await: dict[NodeId, set[ChunkId]] = {}
         self._awaited_from: dict[NodeId, set[ChunkId]] = {}
         #: No longer awaited and not taken out yet: see `await_no_more`. They are still named as awaited.
-        self._given_up: dict[NodeId, set[ChunkId]] = {}
+        self._awaited_no_more: dict[NodeId, set[ChunkId]] = {}
         #: Chunks of datanodes that have another mode now, which are to be judged by it.
         self._to_sort: dict[NodeId, list[ChunkId]] = {}
         self._tuples: dict[tuple[NodeId, ...], tuple[NodeId, ...]] = {}
@@ -138,7 +138,7 @@ class ChunkMap:
     def expect(self, node: NodeId, chunk: ChunkId) -> None:
         """A datanode that is away for a while is to come back with a good replica."""
         state = self._chunks[chunk]
-        if self.is_lost(chunk, node) or chunk in self._given_up.get(node, ()):
+        if self.is_lost(chunk, node) or chunk in self._awaited_no_more.get(node, ()):
             self._take_out(chunk, state, node)
         if node not in state.holders and node not in state.awaited:
             self._await(state, node)
@@ -152,7 +152,7 @@ class ChunkMap:
         unseen, awaited = self._to_await.pop(node, set()), self._awaited_from.pop(node, set())
         count = len(unseen) + len(awaited)
         _enlist(self._lost, node, unseen)
-        _enlist(self._given_up, node, awaited)
+        _enlist(self._awaited_no_more, node, awaited)
         return count
 
     # -- what the namespace says -------------------------------------------------------------------
@@ -258,7 +258,7 @@ class ChunkMap:
         Whether there are more.
         """
         more_unreferenced = self.unreferenced.take_out_lost(limit)
-        for due in (self._lost, self._given_up, self._to_await):
+        for due in (self._lost, self._awaited_no_more, self._to_await):
             while due:
                 node, chunks = next(iter(due.items()))
                 while chunks:
@@ -321,7 +321,7 @@ class ChunkMap:
         self._unlist(chunk, node)
 
     def _unlist(self, chunk: ChunkId, node: NodeId) -> None:
-        for of_node in (self._held_by, self._lost, self._to_await, self._awaited_from, self._given_up):
+        for of_node in (self._held_by, self._lost, self._to_await, self._awaited_from, self._awaited_no_more):
             if chunks := of_node.get(node):
                 chunks.discard(chunk)
 

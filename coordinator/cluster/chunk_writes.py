@@ -21,10 +21,10 @@ from contextlib import contextmanager
 
 from peacefs.protocol.errors import BadRequest
 from peacefs.protocol.ids import ChunkId, show
-from peacefs.protocol.limits import abandoned_chunks_max, handed_chunks_max
+from peacefs.protocol.limits import abandoned_chunks_max, assigned_chunks_max
 
 
-class Abandonment:
+class ChunkAssignments:
     """Who was given which chunk, and what has been given up. A writer is known by a name of its own."""
 
     def __init__(self) -> None:
@@ -33,40 +33,40 @@ class Abandonment:
         #: In how many completions under way.
         self._publishing: dict[ChunkId, int] = {}
         #: Longest ago first.
-        self._given_up: dict[ChunkId, None] = {}
+        self._abandoned: dict[ChunkId, None] = {}
 
     def __contains__(self, chunk: ChunkId) -> bool:
-        return chunk in self._given_up
+        return chunk in self._abandoned
 
     def __len__(self) -> int:
-        return len(self._given_up)
+        return len(self._abandoned)
 
-    def hand(self, chunk: ChunkId, writer: str) -> None:
+    def assign(self, chunk: ChunkId, writer: str) -> None:
         """`writer` alone has leave to write the chunk."""
         self._writers[chunk] = writer
         self._of_writer.setdefault(writer, set()).add(chunk)
-        if len(self._writers) > handed_chunks_max:
+        if len(self._writers) > assigned_chunks_max:
             self._forget(next(iter(self._writers)))
 
     def chunks_of(self, writer: str) -> list[ChunkId]:
         """What a writer was given and has neither published nor given up."""
         return sorted(self._of_writer.get(writer, ()))
 
-    def give_up(self, chunk: ChunkId, writer: str) -> bool:
+    def abandon(self, chunk: ChunkId, writer: str) -> bool:
         """Whether the writer's word is enough."""
         if self._writers.get(chunk) != writer or chunk in self._publishing:
             return False
         self._forget(chunk)
-        self._given_up[chunk] = None
-        if len(self._given_up) > abandoned_chunks_max:
-            del self._given_up[next(iter(self._given_up))]
+        self._abandoned[chunk] = None
+        if len(self._abandoned) > abandoned_chunks_max:
+            del self._abandoned[next(iter(self._abandoned))]
         return True
 
     @contextmanager
     def publishing(self, chunks: Sequence[ChunkId]) -> Iterator[None]:
         """While it lasts none of them can be given up. Raises BadRequest if one was."""
         for chunk in chunks:
-            if chunk in self._given_up:
+            if chunk in self._abandoned:
                 raise BadRequest(f"chunk {show(chunk)} was given up by its writer; write its data again")
         for chunk in chunks:
             self._publishing[chunk] = self._publishing.get(chunk, 0) + 1

@@ -32,7 +32,7 @@ from peacefs.topology.model import Topology
 
 from .balancer import Balancer
 from .chunk_map import ChunkMap
-from .chunk_writes import Abandonment, Streams
+from .chunk_writes import ChunkAssignments, Streams
 from .commands import Order, delete_orders
 from .garbage import Garbage
 from .membership import ADMIN_STATES, AdminState, Membership, Node, State, Transition
@@ -89,7 +89,7 @@ class Cluster:
         self._placement = ChunkPlacement(self.members, self.slow_hops, self._placed, rng)
         self.replicas_lost_total = 0
         self._unconfirmed = UnconfirmedReplicas()
-        self.abandonment = Abandonment()
+        self.assignments = ChunkAssignments()
         self.transient = TransientChunks()
         self._ticked_s = now_s
         #: Whether chunks that clients write leave something of a datanode for copies.
@@ -127,7 +127,7 @@ class Cluster:
         """A file was completed: its chunks exist, on the nodes that gave receipts."""
         for record in records:
             self._end(record.chunk)
-            self.abandonment.published(record.chunk)
+            self.assignments.published(record.chunk)
             # The names as the members have them: one object for all chunks. A node that died meanwhile says what
             # it has when it comes back.
             holders = [
@@ -220,7 +220,7 @@ class Cluster:
             if not self.chunks.hold(node_id, replica):
                 doomed.setdefault(node_id, []).append(replica)
                 continue
-            if replica.chunk in self.abandonment and self.chunks.get(replica.chunk) is None:
+            if replica.chunk in self.assignments and self.chunks.get(replica.chunk) is None:
                 self.chunks.drop(node_id, replica.chunk)
                 doomed.setdefault(node_id, []).append(replica)
                 continue
@@ -281,10 +281,10 @@ class Cluster:
         self.members.readmit(node_id)
 
     def _treat(self, node_id: NodeId, mode: Mode) -> None:
-        given_up = self.chunks.set_mode(node_id, mode)
+        lost = self.chunks.set_mode(node_id, mode)
         node = self.members.get(node_id)
         if node is not None and node.state is State.DEAD:
-            self.replicas_lost_total += given_up
+            self.replicas_lost_total += lost
 
     def admin_state_of(self, node: Node) -> AdminState:
         """How far a datanode has come in leaving."""
@@ -388,7 +388,7 @@ class Cluster:
         """A chunk is on its datanodes; its file is still to be published."""
         self._placed.end(chunk)
 
-    def abandoned(self, chunk: ChunkId) -> None:
+    def write_ended(self, chunk: ChunkId) -> None:
         """A chunk is not being written any more. Whether its data will be part of a file is another matter."""
         self._end(chunk)
 
@@ -396,12 +396,12 @@ class Cluster:
         self._streams.close(chunk)
         self._placed.end(chunk)
 
-    def given_up(self, chunks: Iterable[ChunkId], writer: str) -> list[Order]:
+    def abandon(self, chunks: Iterable[ChunkId], writer: str) -> list[Order]:
         """The word of a writer that these will be part of no file: what is not his stays as it is."""
         doomed: dict[NodeId, list[Replica]] = {}
         for chunk in chunks:
             self._end(chunk)
-            if self.chunks.get(chunk) is None and self.abandonment.give_up(chunk, writer):
+            if self.chunks.get(chunk) is None and self.assignments.abandon(chunk, writer):
                 for node_id, replica in self.chunks.unreferenced.take(chunk).items():
                     doomed.setdefault(node_id, []).append(replica)
         return delete_orders(doomed)

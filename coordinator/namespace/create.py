@@ -68,7 +68,7 @@ def check_allocation(reader: Reader, path: NamespacePath, written_bytes: int, re
 
 def _check_room(reader: Reader, way: Way, space: int) -> None:
     replaced = way.deepest if way.is_whole else None
-    check_room(reader, way.inodes, Usage(len(way.missing), space + _given_up(replaced).bytes))
+    check_room(reader, way.inodes, Usage(len(way.missing), space + _freed(replaced).bytes))
 
 
 def complete_file(tx: Transaction, file: FileToComplete, now_ms: int) -> Publication:
@@ -92,7 +92,7 @@ def complete_file(tx: Transaction, file: FileToComplete, now_ms: int) -> Publica
         parent = existing_inode(tx, way.parent)
         tx.remove_entry(parent.inode, file.path.name)
     made = Usage(len(way.missing), length * file.replication)
-    charge(tx, (way.inodes, made), (way.inodes, _given_up(replaced)))
+    charge(tx, (way.inodes, made), (way.inodes, _freed(replaced)))
     inode = tx.add_inode(
         Inode(
             inode=0,
@@ -144,7 +144,7 @@ def _given_to_garbage(path: object) -> AccessDenied:
     )
 
 
-def _given_up(replaced: Inode | None) -> Usage:
+def _freed(replaced: Inode | None) -> Usage:
     """The bytes of a file that is replaced; its name stays."""
     return Usage(0, 0 if replaced is None else -usage_of_file(replaced).bytes)
 

@@ -148,9 +148,9 @@ def _charge(tx: Transaction, source: Way, target: Way, replaced: Inode | None) -
     """A tree that crosses no boundary of a quota counts as before, and is not looked at."""
     leaves = source.inodes[:-1]
     enters = target.inodes[:-1] if target.is_whole else target.inodes
-    given_up = Usage(0, 0) if replaced is None else tree_usage(tx, enters, replaced)
+    freed = Usage(0, 0) if replaced is None else tree_usage(tx, enters, replaced)
     moved = tree_usage(tx, set(leaves) ^ set(enters), source.deepest)
-    charge(tx, (leaves, less(moved)), (enters, moved), (enters, less(given_up)))
+    charge(tx, (leaves, less(moved)), (enters, moved), (enters, less(freed)))
 
 
 Pair = tuple[NamespacePath, NamespacePath]

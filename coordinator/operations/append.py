@@ -145,7 +145,7 @@ class Appending:
         await self._ctx.commit(lambda tx: namespace.abandon_lease(tx, token.inode, lease))
         self._leases.release(token.inode, lease)
         writer, cluster = writer_of(token), self._ctx.cluster
-        self._ctx.send(cluster.given_up(cluster.abandonment.chunks_of(writer), writer))
+        self._ctx.send(cluster.abandon(cluster.assignments.chunks_of(writer), writer))
         return Done()
 
     def renew_lease(self, token: FileLease) -> None:

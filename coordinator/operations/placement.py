@@ -39,7 +39,7 @@ class Placing:
         nodes = self._ctx.cluster.place(
             self._ctx.monotonic(), chunk, writer_host, replication, exclude, write_token_lifetime_s
         )
-        self._ctx.cluster.abandonment.hand(chunk, writer)
+        self._ctx.cluster.assignments.assign(chunk, writer)
         # Who comes later is given another: this one may be garbage before its writer can say that it is kept.
         begin_by_s = self._ctx.wall_clock() + chunk_begin_s
         hops, head = [node.hop for node in nodes], nodes[0]

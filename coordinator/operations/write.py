@@ -104,7 +104,7 @@ class Writing:
     async def create(self, wanted: CreateFile) -> CreateTicket:
         """Places the first chunk and signs all that the completion needs. Commits nothing."""
         if wanted.abandoned is not None:
-            self._ctx.send(self._ctx.cluster.given_up([wanted.abandoned], writer_with(wanted.request_id)))
+            self._ctx.send(self._ctx.cluster.abandon([wanted.abandoned], writer_with(wanted.request_id)))
         parsed = changeable_path(wanted.path)
         check_request_id(wanted.request_id)
         replication = checked_replication(wanted.replication)
@@ -144,7 +144,7 @@ class Writing:
         check_room(self._ctx.reader, token, wanted.written_bytes)
         writer = writer_of(token)
         if wanted.abandoned is not None:
-            self._ctx.send(self._ctx.cluster.given_up([wanted.abandoned], writer))
+            self._ctx.send(self._ctx.cluster.abandon([wanted.abandoned], writer))
         await self._ctx.until_ready()
         allocated, _head = self._placing.place(token.replication, writer_host, frozenset(wanted.exclude), writer)
         return allocated
@@ -262,11 +262,11 @@ class Writing:
         """
         chunks, cluster = [chunk.chunk for chunk in written], self._ctx.cluster
         try:
-            with cluster.abandonment.publishing(chunks), cluster.transient.publishing(written):
+            with cluster.assignments.publishing(chunks), cluster.transient.publishing(written):
                 yield
         except PeacefsError as refusal:
             if not refusal.retriable:
-                self._ctx.send(self._ctx.cluster.given_up(chunks, writer))
+                self._ctx.send(self._ctx.cluster.abandon(chunks, writer))
             raise
 
     def _give_up_repetition(self, writer: str, written: Sequence[WrittenChunk]) -> None:
@@ -274,7 +274,7 @@ class Writing:
         with self._ctx.reader.view():
             spare = [each.chunk for each in written if self._ctx.reader.chunk(each.chunk) is None]
         if spare:
-            self._ctx.send(self._ctx.cluster.given_up(spare, writer))
+            self._ctx.send(self._ctx.cluster.abandon(spare, writer))
 
     async def _verify(self, chunks: Sequence[WrittenChunk]) -> None:
         for chunk in chunks:

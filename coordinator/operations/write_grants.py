@@ -67,7 +67,7 @@ class WriteGrantService:
         """
         token = self._ctx.signer.verify_for_writing(wanted.token, self._ctx.wall_clock())
         # Heard of whoever may write no more, too: for want of room, or of a lease.
-        self._ctx.send(self._ctx.cluster.given_up(wanted.abandoned, writer_of(token)))
+        self._ctx.send(self._ctx.cluster.abandon(wanted.abandoned, writer_of(token)))
         if wanted.chunks:
             if isinstance(token, FileLease):
                 self._appending.renew_lease(token)
@@ -158,7 +158,7 @@ class WriteGrantService:
         if ended.completed:
             self._ctx.cluster.written(ended.chunk)
         else:
-            self._ctx.cluster.abandoned(ended.chunk)
+            self._ctx.cluster.write_ended(ended.chunk)
         now_s = self._ctx.monotonic()
         self._carry_out(
             self.scheduling.ended(now_s, node, ended.chunk, completed=ended.completed, length=ended.length)
@@ -223,7 +223,7 @@ class WriteGrantService:
     def _push(self, push: Push, asking: str) -> None:
         grant = push.grant
         self._ctx.cluster.granted(self._ctx.monotonic(), grant.chunk, grant.nodes, write_token_lifetime_s)
-        self._ctx.cluster.abandonment.hand(grant.chunk, push.owner)
+        self._ctx.cluster.assignments.assign(grant.chunk, push.owner)
         self.on_waited(grant.waited_s)
         log.debug("grant %d: chunk %s through %s", grant.number, show(grant.chunk), ", ".join(grant.nodes))
         granted = self._placing.granted(grant)

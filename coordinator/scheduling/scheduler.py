@@ -94,7 +94,7 @@ class Scheduling:
         request.check()
         self._check_queue(request)
         known = self._sets.get(request.name)
-        events = self._given_up(now_s, request)
+        events = self._abandon(now_s, request)
         held = {self._grants[chunk].index for chunk in known.in_flight} if known else set[int]()
         waiting = {index: size for index, size in request.chunks.items() if index not in held}
         if known is None:
@@ -115,7 +115,7 @@ class Scheduling:
         self._forget_if_done(request.name)
         return effects
 
-    def _given_up(self, now_s: float, request: WriteSetRequest) -> list[Event]:
+    def _abandon(self, now_s: float, request: WriteSetRequest) -> list[Event]:
         """Grants that the writer gave up; and those that it never received and cannot use any more."""
         known = self._sets.get(request.name)
         held = {stream.chunk for stream in request.holding}

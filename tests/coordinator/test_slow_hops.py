@@ -79,7 +79,7 @@ class SlowPlay(Play):
             nodes = self.cluster.place(self.now_s, chunk, None, replication, exclude, 60.0)
             assert len(nodes) == replication
             used |= {node.id for node in nodes}
-            self.cluster.abandoned(chunk)
+            self.cluster.write_ended(chunk)
         return used
 
 

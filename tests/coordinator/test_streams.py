@@ -54,9 +54,9 @@ def test_what_has_ended_is_no_load(play: Play, ends: str) -> None:
         case "written":
             play.cluster.written(7)
         case "abandoned":
-            play.cluster.abandoned(7)
+            play.cluster.write_ended(7)
         case "given_up":
-            play.cluster.given_up([7], "writer")
+            play.cluster.abandon([7], "writer")
         case "published":
             play.publish([record(7, hint=("dn-1",))])
     assert play.cluster.pipelines() == []

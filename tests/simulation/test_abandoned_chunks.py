@@ -104,7 +104,7 @@ def test_in_a_network_that_loses_and_doubles_nothing_that_was_published_goes_wit
     cluster.world.run_task(run_for, limit_s=20_000.0)
     cluster.world.network = Network()
     cluster.world.run(lambda: False, limit_s=30.0)
-    assert len(kept) > 5 and len(cluster.coordinator.cluster.abandonment) > 0
+    assert len(kept) > 5 and len(cluster.coordinator.cluster.assignments) > 0
     for path, data in kept.items():
         assert run(cluster, client, read(path)) == data
 
@@ -129,7 +129,7 @@ def test_what_was_written_for_a_file_that_is_refused_at_its_completion_is_gone_s
 
     with pytest.raises(FileAlreadyExists, match="as a directory"):
         run(cluster, client, work())
-    assert len(cluster.coordinator.cluster.abandonment) > 0
+    assert len(cluster.coordinator.cluster.assignments) > 0
     assert nothing_is_left(cluster), unknown_replicas(cluster)
 
 
@@ -190,5 +190,5 @@ def test_what_was_written_of_a_checkpoint_that_is_given_up_is_gone_soon() -> Non
         yield from parts.abandon()
 
     run(cluster, client, work())
-    assert len(cluster.coordinator.cluster.abandonment) == 4
+    assert len(cluster.coordinator.cluster.assignments) == 4
     assert nothing_is_left(cluster), unknown_replicas(cluster)

@@ -245,7 +245,7 @@ class NameSide:
 
     def gives_up(self, chunk: int) -> bool:
         """Whether whoever holds a replica of it is told to delete that."""
-        return chunk in self.cluster.abandonment
+        return chunk in self.cluster.assignments
 
     def close(self) -> None:
         self._commits.close()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from support.play import Play, record
 
-from peacefs.coordinator.cluster.chunk_writes import Abandonment
+from peacefs.coordinator.cluster.chunk_writes import ChunkAssignments
 from peacefs.protocol.errors import BadRequest
-from peacefs.protocol.limits import abandoned_chunks_max, handed_chunks_max
+from peacefs.protocol.limits import abandoned_chunks_max, assigned_chunks_max
 from peacefs.protocol.messages import DeleteChunks, Heartbeat, Replica
 
 CHUNK = 7
@@ -31,62 +31,62 @@ def holds(play: Play, node: str, replica: Replica = HELD) -> list[tuple[str, lis
 def test_replicas_of_a_chunk_that_its_writer_gives_up_go_at_once_and_so_do_those_that_come_later(
     play: Play,
 ) -> None:
-    play.cluster.abandonment.hand(CHUNK, "writer")
+    play.cluster.assignments.assign(CHUNK, "writer")
     assert holds(play, "dn-1") == []
-    orders = play.cluster.given_up([CHUNK], "writer")
+    orders = play.cluster.abandon([CHUNK], "writer")
     assert [(order.node, order.message) for order in orders] == [("dn-1", DeleteChunks([HELD]))]
     assert holds(play, "dn-2") == [("dn-2", [HELD])]
     assert len(play.cluster.chunks.unreferenced) == 0
 
 
 @pytest.mark.parametrize("handed_to", [None, "another writer"])
-def test_nobody_gives_up_what_was_not_given_to_him_alone(play: Play, handed_to: str | None) -> None:
-    if handed_to is not None:
-        play.cluster.abandonment.hand(CHUNK, handed_to)
+def test_nobody_gives_up_what_was_not_given_to_him_alone(play: Play, assigned_to: str | None) -> None:
+    if assigned_to is not None:
+        play.cluster.assignments.assign(CHUNK, assigned_to)
     assert holds(play, "dn-1") == []
-    assert play.cluster.given_up([CHUNK], "writer") == []
-    with play.cluster.abandonment.publishing([CHUNK]):
+    assert play.cluster.abandon([CHUNK], "writer") == []
+    with play.cluster.assignments.publishing([CHUNK]):
         play.publish([record(CHUNK, hint=("dn-1",))])
     assert play.cluster.chunks.get(CHUNK).holders == ("dn-1",)
 
 
 def test_what_is_part_of_a_file_or_about_to_be_is_given_up_by_nobody(play: Play) -> None:
-    play.cluster.abandonment.hand(CHUNK, "writer")
+    play.cluster.assignments.assign(CHUNK, "writer")
     assert holds(play, "dn-1") == []
-    with play.cluster.abandonment.publishing([CHUNK]):
-        assert play.cluster.given_up([CHUNK], "writer") == []
+    with play.cluster.assignments.publishing([CHUNK]):
+        assert play.cluster.abandon([CHUNK], "writer") == []
         play.publish([record(CHUNK, hint=("dn-1",))])
-        assert play.cluster.given_up([CHUNK], "writer") == []
-    assert play.cluster.given_up([CHUNK], "writer") == []
+        assert play.cluster.abandon([CHUNK], "writer") == []
+    assert play.cluster.abandon([CHUNK], "writer") == []
     assert holds(play, "dn-2") == []
     assert play.cluster.chunks.get(CHUNK).holders == ("dn-1", "dn-2")
 
 
 def test_a_file_that_names_what_its_writer_gave_up_is_refused() -> None:
-    abandonment = Abandonment()
-    abandonment.hand(CHUNK, "writer")
-    assert abandonment.give_up(CHUNK, "writer")
-    with pytest.raises(BadRequest, match="given up by its writer"), abandonment.publishing([1, CHUNK]):
+    assignments = ChunkAssignments()
+    assignments.assign(CHUNK, "writer")
+    assert assignments.abandon(CHUNK, "writer")
+    with pytest.raises(BadRequest, match="given up by its writer"), assignments.publishing([1, CHUNK]):
         raise AssertionError("it is published")
-    abandonment.hand(1, "writer")
-    assert abandonment.give_up(1, "writer"), "what was to be published with it is free again"
+    assignments.assign(1, "writer")
+    assert assignments.abandon(1, "writer"), "what was to be published with it is free again"
 
 
 def test_a_publication_that_fails_leaves_a_chunk_to_its_writer() -> None:
-    abandonment = Abandonment()
-    abandonment.hand(CHUNK, "writer")
-    with pytest.raises(OSError, match="disk"), abandonment.publishing([CHUNK]):
+    assignments = ChunkAssignments()
+    assignments.assign(CHUNK, "writer")
+    with pytest.raises(OSError, match="disk"), assignments.publishing([CHUNK]):
         raise OSError("the disk is full")
-    assert abandonment.chunks_of("writer") == [CHUNK]
-    assert abandonment.give_up(CHUNK, "writer") and abandonment.chunks_of("writer") == []
+    assert assignments.chunks_of("writer") == [CHUNK]
+    assert assignments.abandon(CHUNK, "writer") and assignments.chunks_of("writer") == []
 
 
 def test_it_remembers_so_many_and_forgets_the_oldest() -> None:
-    abandonment = Abandonment()
-    for chunk in range(handed_chunks_max + 10):
-        abandonment.hand(chunk, f"writer {chunk // 3}")
-    assert not abandonment.give_up(9, "writer 3") and abandonment.give_up(10, "writer 3")
+    assignments = ChunkAssignments()
+    for chunk in range(assigned_chunks_max + 10):
+        assignments.assign(chunk, f"writer {chunk // 3}")
+    assert not assignments.abandon(9, "writer 3") and assignments.abandon(10, "writer 3")
     for chunk in range(1_000_000, 1_000_000 + abandoned_chunks_max):
-        abandonment.hand(chunk, "writer")
-        assert abandonment.give_up(chunk, "writer")
-    assert len(abandonment) == abandoned_chunks_max and 10 not in abandonment
+        assignments.assign(chunk, "writer")
+        assert assignments.abandon(chunk, "writer")
+    assert len(assignments) == abandoned_chunks_max and 10 not in assignments
