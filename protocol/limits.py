@@ -101,7 +101,7 @@ concat_sources_max: Final = 1000
 # A writer that flushes writes its last pieces anew with what follows, until they are together so long.
 flush_merge_bytes_max: Final = 4 * MIB
 # Pieces that were written anew wait for readers that know them, while their tokens are renewed, up to this many.
-superseded_chunks_max: Final = 1_000_000
+deferred_deletes_max: Final = 1_000_000
 # The replicas of a file that was deleted or replaced stay for those who have it open, up to this many chunks.
 freed_chunks_kept_s: Final = 10.0
 freed_chunks_kept_max: Final = 200_000

@@ -145,7 +145,7 @@ class CoordinatorTasks:
                 await self._epochs.raise_floor(now_s)
             with contextlib.suppress(ServiceUnready):
                 await self._tidy_up(now_s)
-            self._files.appending.drop_superseded()
+            self._files.appending.delete_deferred()
             await asyncio.sleep(repair_tick_interval_s if self._cluster.repair.under_way else tick_interval_s)
 
     async def _tidy_up(self, now_s: float) -> None:

@@ -26,7 +26,7 @@ from peacefs.protocol.messages import AbandonLease, Done, FlushFile, Leased, Ren
 from peacefs.protocol.tokens import FileAppend, FileLease, FileWrite
 
 from .context import OperationContext
-from .deferred_deletes import Superseded
+from .deferred_deletes import DeferredDeletes
 from .leases import Leases
 from .placement import Placing
 
@@ -59,7 +59,7 @@ class Appending:
         self._ctx = context
         self._placing = placing
         self._leases = leases
-        self._superseded = Superseded()
+        self._deferred = DeferredDeletes()
 
     async def append(self, wanted: AppendFile) -> AppendTicket:
         """A datanode near the writer. Takes no lease. Raises FileNotFound, FileAlreadyExists, NoDatanodes."""
@@ -201,7 +201,7 @@ class Appending:
             return publication
 
         publication = await self._ctx.commit(change)
-        self._ctx.free(self._superseded.add(self._ctx.monotonic(), publication.freed))
+        self._ctx.free(self._deferred.add(self._ctx.monotonic(), publication.freed))
         return replace(publication, freed=[])
 
     def beginning(self, lease: Lease) -> AbstractContextManager[None]:
@@ -212,9 +212,9 @@ class Appending:
         """The writer of a file that was published while it is being written."""
         self._leases.hold(self._ctx.monotonic(), inode, lease)
 
-    def drop_superseded(self) -> None:
+    def delete_deferred(self) -> None:
         """Has the replicas dropped of what was replaced so long ago that nobody can read it any more."""
-        self._ctx.free(self._superseded.due(self._ctx.monotonic()))
+        self._ctx.free(self._deferred.due(self._ctx.monotonic()))
 
 
 def writer_of(token: FileWrite | FileLease) -> str:

@@ -209,7 +209,7 @@ class SimulatedCoordinator:
                 self._ask_for_proof(question)
             yield from self._raise_floor().__await__()
             yield from self.files.names.reclaim().__await__()
-            self.files.appending.drop_superseded()
+            self.files.appending.delete_deferred()
             if self.world.now_s >= self._tidy_at_s:
                 self._tidy_at_s = self.world.now_s + tidy_interval_s
                 yield from self.files.names.forget_answers().__await__()
