@@ -257,7 +257,7 @@ heartbeat_interval_s: Final = 1.0
 suspect_after_s: Final = 3.0
 dead_after_s: Final = 10.0
 # How long a chunk that was placed counts as load of its datanodes before they tell of it themselves.
-placed_unheard_s: Final = 2.0
+pending_load_s: Final = 2.0
 # A chunk that was placed ahead for a small file to come is used within this time, or not at all; how many a client
 # has in hand.
 placed_ahead_kept_s: Final = 5.0

@@ -37,7 +37,7 @@ from .commands import Order, delete_orders
 from .garbage import Garbage
 from .membership import ADMIN_STATES, AdminState, Membership, Node, State, Transition
 from .network import Network
-from .pending_load import PlacedLately
+from .pending_load import PendingLoad
 from .placement import ChunkPlacement
 from .possession import Possession, Question
 from .repair import Copy, Repair
@@ -77,7 +77,7 @@ class Cluster:
         """
         self._readiness = Readiness(now_s)
         self._streams = Streams()
-        self._placed = PlacedLately()
+        self._pending = PendingLoad()
         self.members = Membership()
         self.network = Network(described)
         self.chunks = ChunkMap()
@@ -86,7 +86,7 @@ class Cluster:
         self.possession = Possession(nonce or (lambda: rng.randbytes(proof_nonce_bytes)))
         self._surplus = Surplus(self.chunks, self.members, self.possession)
         self.slow_hops = SlowHops()
-        self._placement = ChunkPlacement(self.members, self.slow_hops, self._placed, rng)
+        self._placement = ChunkPlacement(self.members, self.slow_hops, self._pending, rng)
         self.replicas_lost_total = 0
         self._unconfirmed = UnconfirmedReplicas()
         self.assignments = ChunkAssignments()
@@ -319,7 +319,7 @@ class Cluster:
         self.chunks.take_out_lost(lost_replicas_per_turn)
         self._drop_unconfirmed(now_s)
         self._streams.close_overdue(now_s)
-        self._placed.forget_old(now_s)
+        self._pending.forget_old(now_s)
         ticked.slowness = self.slow_hops.judge(now_s)
         ticked.orders = delete_orders(self.transient.take_due(now_s))
         if self.ready(now_s):
@@ -382,11 +382,11 @@ class Cluster:
     def granted(self, now_s: float, chunk: ChunkId, nodes: Sequence[NodeId], expires_s: float) -> None:
         """The scheduling service has placed a chunk."""
         self._streams.open(chunk, now_s + expires_s)
-        self._placed.add(now_s, chunk, nodes)
+        self._pending.add(now_s, chunk, nodes)
 
     def written(self, chunk: ChunkId) -> None:
         """A chunk is on its datanodes; its file is still to be published."""
-        self._placed.end(chunk)
+        self._pending.end(chunk)
 
     def write_ended(self, chunk: ChunkId) -> None:
         """A chunk is not being written any more. Whether its data will be part of a file is another matter."""
@@ -394,7 +394,7 @@ class Cluster:
 
     def _end(self, chunk: ChunkId) -> None:
         self._streams.close(chunk)
-        self._placed.end(chunk)
+        self._pending.end(chunk)
 
     def abandon(self, chunks: Iterable[ChunkId], writer: str) -> list[Order]:
         """The word of a writer that these will be part of no file: what is not his stays as it is."""
@@ -411,7 +411,7 @@ class Cluster:
 
         What was granted counts until its end is told; the rest is small, and counts for a moment.
         """
-        return [list(nodes) for nodes in {**self._placed.pipelines(), **self.granted_pipelines()}.values()]
+        return [list(nodes) for nodes in {**self._pending.pipelines(), **self.granted_pipelines()}.values()]
 
     def locations(self, chunk: ChunkId, near_host: str | None = None) -> list[Node]:
         """Who holds a good replica: alive ones first, on the reader's host, then on its rack, then others.

@@ -11,10 +11,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from peacefs.protocol.ids import ChunkId, NodeId
-from peacefs.protocol.limits import placed_unheard_s
+from peacefs.protocol.limits import pending_load_s
 
 
-class PlacedLately:
+class PendingLoad:
     """Counted by node, so that placing a chunk need not look at all of them."""
 
     def __init__(self) -> None:
@@ -35,10 +35,10 @@ class PlacedLately:
             self._of_node[node] -= 1
 
     def forget_old(self, now_s: float) -> None:
-        """Those of longer ago than `limits.placed_unheard_s`: by now their datanodes have spoken."""
+        """Those of longer ago than `limits.pending_load_s`: by now their datanodes have spoken."""
         while self._chunks:
             chunk, (placed_s, _nodes) = next(iter(self._chunks.items()))
-            if now_s - placed_s < placed_unheard_s:
+            if now_s - placed_s < pending_load_s:
                 break
             self.end(chunk)
 

@@ -15,7 +15,7 @@ from peacefs.protocol.ids import NodeId
 from peacefs.protocol.limits import chunk_bytes_max, min_replication
 
 from .membership import Membership, Node, State
-from .pending_load import PlacedLately
+from .pending_load import PendingLoad
 from .repair import ChooseTarget
 from .slow_peers import SlowHops, avoidable
 
@@ -25,9 +25,9 @@ class _Candidate:
 
     __slots__ = ("_member", "_placed", "host", "node", "rack")
 
-    def __init__(self, member: Node, placed: PlacedLately) -> None:
+    def __init__(self, member: Node, pending: PendingLoad) -> None:
         self._member = member
-        self._placed = placed
+        self._pending = pending
         self.node = member.id
         self.host = member.registration.data_host
         self.rack = member.rack
@@ -38,16 +38,16 @@ class _Candidate:
 
     @property
     def streams(self) -> int:
-        return self._member.usage.streams + self._placed.through(self.node)
+        return self._member.usage.streams + self._pending.through(self.node)
 
 
 class ChunkPlacement:
-    """Chooses datanodes. Changes nothing: what is placed is told to `placed` by who asks."""
+    """Chooses datanodes. Changes nothing: what is placed is told to `pending` by who asks."""
 
-    def __init__(self, members: Membership, slow_hops: SlowHops, placed: PlacedLately, rng: Random) -> None:
+    def __init__(self, members: Membership, slow_hops: SlowHops, pending: PendingLoad, rng: Random) -> None:
         self._members = members
         self._slow_hops = slow_hops
-        self._placed = placed
+        self._pending = pending
         self._rng = rng
         #: The candidates, and of which members they were made.
         self._index = CandidateIndex(())
@@ -121,8 +121,8 @@ class ChunkPlacement:
         if members is not self._indexed:
             names = [member.id for member in members]
             self._index = CandidateIndex(
-                [_Candidate(member, self._placed) for member in members],
-                lambda: sum(member.usage.streams for member in members) + self._placed.through_all(names),
+                [_Candidate(member, self._pending) for member in members],
+                lambda: sum(member.usage.streams for member in members) + self._pending.through_all(names),
             )
             self._indexed = members
         return self._index
