@@ -260,8 +260,8 @@ dead_after_s: Final = 10.0
 pending_load_s: Final = 2.0
 # A chunk that was placed ahead for a small file to come is used within this time, or not at all; how many a client
 # has in hand.
-placed_ahead_kept_s: Final = 5.0
-placed_ahead_max: Final = 64
+preallocated_chunk_kept_s: Final = 5.0
+preallocated_chunks_max: Final = 64
 # How long a replica counts that its datanode has not told of itself: longer than its heartbeat can be under way.
 unconfirmed_replica_kept_s: Final = 10.0
 # A completion waits so long for a datanode that gave a receipt to register with a coordinator that has restarted.

@@ -28,8 +28,8 @@ from peacefs.protocol.limits import (
     fast_lane_bytes_max,
     last_word_timeout_s,
     packet_bytes,
-    placed_ahead_kept_s,
-    placed_ahead_max,
+    preallocated_chunk_kept_s,
+    preallocated_chunks_max,
 )
 from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
 from peacefs.protocol.messages import Allocated, Completed, Created, CreateFile, PublishFile
@@ -60,7 +60,7 @@ class SmallWrites:
         self._grant_client = grant_client
         self._hop_timeout_s = hop_timeout_s
         self._new_id = new_id
-        self._stock = ChunkStock(new_id)
+        self._preallocated = PreallocatedChunks(new_id)
 
     def publish_at_once(self, request: CreateFile, data: bytes) -> fx.Steps[CreateFile | None]:
         """Writes and publishes a file of a chunk that was placed ahead. None when that is done; else what to ask
@@ -69,7 +69,7 @@ class SmallWrites:
         Raises what CREATE would be refused with, and what a completion may be.
         """
         now_s = yield from fx.now()
-        placed = self._stock.take(now_s, request.replication)
+        placed = self._preallocated.take(now_s, request.replication)
         if placed is None:
             return replace(request, request_id=self._new_id())
         file, allocated = replace(request, request_id=placed.request_id), placed.allocated
@@ -77,23 +77,23 @@ class SmallWrites:
             try:
                 written = yield from send_chunk(allocated, _Packets(data), hop_timeout_s=self._hop_timeout_s)
             except PeacefsError as fault:
-                self._stock.clear()
+                self._preallocated.clear()
                 failed = [] if fault.culprit is None else [fault.culprit]
                 return replace(file, abandoned=allocated.chunk, exclude=failed)
-            ahead = self._stock.next_request_id(now_s, request.replication)
+            ahead = self._preallocated.next_request_id(now_s, request.replication)
             completed = yield from fx.call(PublishFile(file, written, allocated.token, ahead), Completed)
         except (PeacefsError, KeyboardInterrupt) as error:
             # Of what is refused for good the coordinator knows what to do.
             if not isinstance(error, PeacefsError) or error.retriable:
                 yield from _abandon(replace(file, abandoned=allocated.chunk))
             raise
-        self._stock.put(now_s, request.replication, ahead, completed.ahead)
+        self._preallocated.put(now_s, request.replication, ahead, completed.ahead)
         return None
 
     def publish_created(self, asked: CreateFile, created: Created, data: bytes) -> fx.Steps[None]:
         """The ordinary way, for who has got the leave that he asked for."""
         now_s = yield from fx.now()
-        ahead = self._stock.next_request_id(now_s, asked.replication)
+        ahead = self._preallocated.next_request_id(now_s, asked.replication)
         completed, _stats = yield from write_file(
             created.token,
             created.allocated,
@@ -103,7 +103,7 @@ class SmallWrites:
             hop_timeout_s=self._hop_timeout_s,
             ahead=ahead,
         )
-        self._stock.put(now_s, asked.replication, ahead, completed.ahead)
+        self._preallocated.put(now_s, asked.replication, ahead, completed.ahead)
 
 
 def _abandon(file: CreateFile) -> fx.Steps[None]:
@@ -126,7 +126,7 @@ class _Packets:
         return OutgoingPacket(begin, block_checksums(piece), piece, is_last)
 
 
-class PlacedAhead(NamedTuple):
+class PreallocatedChunk(NamedTuple):
     """A chunk, and the id of the one wish that it may be published under."""
 
     request_id: str
@@ -134,7 +134,7 @@ class PlacedAhead(NamedTuple):
     since_s: float
 
 
-class ChunkStock:
+class PreallocatedChunks:
     """Preallocated chunks, by replication. Thread-safe; `now_s` is monotonic.
 
     Each is for one file to come, under the request id that it was placed for, and usable for a moment only: what
@@ -146,15 +146,15 @@ class ChunkStock:
         self._new_id = new_id
         self._lock = threading.Lock()
         #: The latest last.
-        self._placed: dict[int, deque[PlacedAhead]] = {}
+        self._placed: dict[int, deque[PreallocatedChunk]] = {}
         self._written_s: dict[int, float] = {}
 
-    def take(self, now_s: float, replication: int) -> PlacedAhead | None:
+    def take(self, now_s: float, replication: int) -> PreallocatedChunk | None:
         """The latest, for its one use."""
         with self._lock:
             placed = self._placed.get(replication)
             while placed:
-                if now_s - placed[0].since_s < placed_ahead_kept_s:
+                if now_s - placed[0].since_s < preallocated_chunk_kept_s:
                     return placed.pop()
                 placed.popleft()
         return None
@@ -167,7 +167,7 @@ class ChunkStock:
         with self._lock:
             before_s = self._written_s.get(replication)
             self._written_s[replication] = now_s
-        if before_s is None or now_s - before_s >= placed_ahead_kept_s:
+        if before_s is None or now_s - before_s >= preallocated_chunk_kept_s:
             return ""
         return self._new_id()
 
@@ -176,8 +176,8 @@ class ChunkStock:
         if allocated is None:
             return
         with self._lock:
-            placed = self._placed.setdefault(replication, deque(maxlen=placed_ahead_max))
-            placed.append(PlacedAhead(request_id, allocated, now_s))
+            placed = self._placed.setdefault(replication, deque(maxlen=preallocated_chunks_max))
+            placed.append(PreallocatedChunk(request_id, allocated, now_s))
 
     def clear(self) -> None:
         """A pipeline broke: what was placed with it may lead the same way."""

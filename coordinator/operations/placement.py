@@ -49,7 +49,7 @@ class Placing:
             token = self._ctx.signer.sign(ChunkWrite(begin_by_s, chunk, version, hops))
         return Allocated(chunk, version, hops, token), head
 
-    def place_ahead(self, replication: int, writer_host: str | None, writer: str) -> Allocated | None:
+    def preallocate(self, replication: int, writer_host: str | None, writer: str) -> Allocated | None:
         """A chunk for a file that `writer` may come with soon; none where that cannot be now."""
         if not self._ctx.cluster.ready(self._ctx.monotonic()):
             return None

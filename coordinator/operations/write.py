@@ -216,7 +216,7 @@ class Writing:
             self._give_up_repetition(writer, chunks)
         if not ahead:
             return Completed(publication.length)
-        placed = self._placing.place_ahead(replication, writer_host, writer_with(ahead))
+        placed = self._placing.preallocate(replication, writer_host, writer_with(ahead))
         return Completed(publication.length, placed)
 
     async def flush(self, wanted: FlushFile, writer_host: str | None) -> Flushed:

@@ -44,7 +44,7 @@ from peacefs.protocol.errors import (
     QuotaExceeded,
     RunSuperseded,
 )
-from peacefs.protocol.limits import pending_load_s, placed_ahead_kept_s
+from peacefs.protocol.limits import pending_load_s, preallocated_chunk_kept_s
 from peacefs.protocol.messages import (
     Allocated,
     Completed,
@@ -112,7 +112,7 @@ def test_what_is_not_used_in_time_is_no_load_for_longer_than_others_and_is_not_u
     assert judge_cluster(cluster.coordinator.cluster).chunks_being_written == 0, "nobody writes it"
     let_pass(cluster, pending_load_s + 1.0)
     assert not cluster.coordinator.cluster.pipelines()
-    let_pass(cluster, placed_ahead_kept_s)
+    let_pass(cluster, preallocated_chunk_kept_s)
     asked = Asked(cluster)
     run(cluster, client, write_small(small, "/late", b"late"))
     assert asked.names == ["CreateFile", "CompleteFile"]
