@@ -175,7 +175,7 @@ readers_waiting_max: Final = 500
 read_leave_timeout_s: Final = 8.0
 read_leave_alone_s: Final = 10.0
 # The heads of chunks that are not quickly done are asked this often whether their writers make use of the room.
-trickle_look_s: Final = 5.0
+idle_grant_look_s: Final = 5.0
 # Sets that were cancelled are remembered, with their age, for whoever comes back with another number of chunks.
 write_set_memory_s: Final = 600.0
 write_set_memory_max: Final = 4096

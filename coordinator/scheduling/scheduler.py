@@ -35,7 +35,7 @@ from peacefs.topology.model import Topology
 
 from .checkpoint_estimates import CheckpointEstimates
 from .copy_slots import CopySlots
-from .grant_monitor import GrantDoubts, Trickles, is_lapsed
+from .grant_monitor import IdleGrants, LapsedGrants, is_lapsed
 from .policies import POLICY_DEFAULT, AmpleNetwork, make_policy
 from .statistics import WaitingTimes
 from .write_sets import (
@@ -78,8 +78,8 @@ class Scheduling:
         self._grants: dict[ChunkId, InFlight] = {}
         self._copies = CopySlots()
         self._chunks_waiting = 0
-        self._doubts = GrantDoubts()
-        self._trickles = Trickles()
+        self._lapsed = LapsedGrants()
+        self._idle = IdleGrants()
         self._estimates = CheckpointEstimates()
         self._cancelled = CancelledSets()
         self.times = WaitingTimes()
@@ -219,12 +219,12 @@ class Scheduling:
     def use(self, now_s: float, topology: Topology) -> list[Effect]:
         """The datanodes that may receive chunks from now on, and the network between them."""
         self._topology = topology
-        self._trickles.use(topology)
+        self._idle.use(topology)
         return self._handle(now_s, [Changed(topology)])
 
     def registered(self, now_s: float, node: NodeId, streams: Sequence[StreamUnderWay]) -> None:
         """A datanode came back, with what is being written through it as the first of a pipeline."""
-        self._doubts.lives(node)
+        self._lapsed.lives(node)
         for stream in streams:
             if stream.chunk not in self._grants and stream.nodes[:1] == [node]:
                 self._take_over(now_s, stream)
@@ -247,7 +247,7 @@ class Scheduling:
 
     def died(self, node: NodeId) -> None:
         """A datanode is dead: it receives nothing."""
-        self._doubts.died(node)
+        self._lapsed.died(node)
 
     def answered(
         self, now_s: float, node: NodeId, asked: Iterable[ChunkId], found: Mapping[ChunkId, StreamProgress]
@@ -269,10 +269,10 @@ class Scheduling:
 
     def _looked(self, now_s: float, grant: InFlight, seen: StreamProgress) -> list[Effect]:
         """What is made no use of is others' until it is."""
-        before, grant.trickles = grant.trickles, self._trickles.trickles(grant, seen)
-        if grant.trickles == before:
+        before, grant.is_idle = grant.is_idle, self._idle.is_idle(grant, seen)
+        if grant.is_idle == before:
             return []
-        if grant.trickles:
+        if grant.is_idle:
             # From now on the policy does not know it, whichever policy that will be.
             number, grant.in_policy = grant.in_policy, 0
             return self._handle(now_s, [Finished(number)])
@@ -280,7 +280,7 @@ class Scheduling:
         return []
 
     def _end_if_denied(self, now_s: float, grant: InFlight) -> list[Effect]:
-        if not self._doubts.is_denied(grant):
+        if not self._lapsed.is_denied(grant):
             return []
         self.times.lapsed_total += 1
         return self._end(now_s, grant, completed=False, length=0)
@@ -292,7 +292,7 @@ class Scheduling:
         events: list[Event] = [Withdrawn(name) for name in self._fallen_silent(now_s)]
         self._cancelled.forget_old(now_s)
         effects = [*self._handle(now_s, events), *self._questions(now_s)]
-        return [*effects, *self._trickles.questions(now_s, self._grants.values())]
+        return [*effects, *self._idle.questions(now_s, self._grants.values())]
 
     @property
     def has_more(self) -> bool:
@@ -313,9 +313,9 @@ class Scheduling:
 
     def _questions(self, now_s: float) -> list[Effect]:
         """About grants that should have been used by now and may have lapsed."""
-        due = self._doubts.due(now_s, self._grants.values())
+        due = self._lapsed.due(now_s, self._grants.values())
         ended = [effect for grant in due for effect in self._end_if_denied(now_s, grant)]
-        return [*ended, *self._doubts.questions(now_s, (grant for grant in due if grant.chunk in self._grants))]
+        return [*ended, *self._lapsed.questions(now_s, (grant for grant in due if grant.chunk in self._grants))]
 
     # -- the policy --------------------------------------------------------------------------------
 
@@ -327,7 +327,7 @@ class Scheduling:
         self._policy = self._make_policy(name, self._topology, self._rng)
         self.policy_name = name
         for grant in self._grants.values():
-            if not grant.trickles:
+            if not grant.is_idle:
                 self._adopt(grant)
         self._copies.begin_again(self._policy)
         return self._handle(now_s, [self._submission(now_s, known) for known in self.queue])

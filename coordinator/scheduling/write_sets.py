@@ -121,7 +121,7 @@ class InFlight:
     denied: set[NodeId] = field(default_factory=set)
     begun: bool = False
     #: Whether its writer makes so little use of it that others have its room; when its head was looked at last.
-    trickles: bool = False
+    is_idle: bool = False
     looked_s: float = 0.0
     progress: StreamProgress | None = None
 

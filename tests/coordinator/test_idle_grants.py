@@ -9,7 +9,7 @@ from support.scheduled import Scheduled
 
 from peacefs.coordinator.scheduling.write_sets import InFlight
 from peacefs.peace.policies.express import ExpressPolicy
-from peacefs.protocol.limits import MIB, trickle_look_s
+from peacefs.protocol.limits import MIB, idle_grant_look_s
 
 
 class Producer:
@@ -23,9 +23,9 @@ class Producer:
 
     def brings(self, bytes_s: float, waits: float) -> None:
         """Until the next look, so many bytes a second; for this share of the time the head waits for it."""
-        self.play.now_s += trickle_look_s
-        self.received += int(bytes_s * trickle_look_s)
-        self.waited_s += waits * trickle_look_s
+        self.play.now_s += idle_grant_look_s
+        self.received += int(bytes_s * idle_grant_look_s)
+        self.waited_s += waits * idle_grant_look_s
         assert self.grant.nodes[0] in self.play.tick()
         self.look()
 
@@ -104,7 +104,7 @@ def test_what_is_begun_anew_or_seen_twice_does_not_count_as_a_trickle() -> None:
     assert not slow.grant.trickles
     for _ in range(5):
         # Its writer has lost patience with it and sends the chunk again through the same head.
-        play.now_s += trickle_look_s
+        play.now_s += idle_grant_look_s
         slow.grant.granted_s = play.now_s
         slow.look()
     assert not slow.grant.trickles
@@ -113,7 +113,7 @@ def test_what_is_begun_anew_or_seen_twice_does_not_count_as_a_trickle() -> None:
 def test_nobody_but_the_head_tells_how_far_it_is() -> None:
     play, slow = one_that_holds_all()
     for _ in range(4):
-        play.now_s += trickle_look_s
+        play.now_s += idle_grant_look_s
         for node in slow.grant.nodes[1:]:
             play.has(node, slow.grant, received=0, waited_s=play.now_s - slow.grant.granted_s)
     assert not slow.grant.trickles
@@ -132,9 +132,9 @@ def test_slots_are_given_back_once_whoever_trickles(events: list[tuple[int, bool
         grant = grants[which % len(grants)]
         producer = producers.setdefault(grant.chunk, Producer(play, grant))
         if event == "l":
-            play.now_s += trickle_look_s
+            play.now_s += idle_grant_look_s
             producer.received += 0 if is_slow else 10**9
-            producer.waited_s += trickle_look_s if is_slow else 0.0
+            producer.waited_s += idle_grant_look_s if is_slow else 0.0
             producer.look()
         elif event in "wx":
             play.ends(grant, completed=event == "w")

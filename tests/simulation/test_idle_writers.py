@@ -10,7 +10,7 @@ from simulation.terms import CALL_TIMEOUT_S, GRANT_CLIENT, HOP_TIMEOUT_S
 
 from peacefs.client.transfer.byte_stream import ByteStream
 from peacefs.client.transfer.file_writer import write_file
-from peacefs.protocol.limits import MIB, trickle_look_s
+from peacefs.protocol.limits import MIB, idle_grant_look_s
 from peacefs.protocol.runtime import effects as fx
 
 _BLOCK = 4 * MIB
@@ -39,7 +39,7 @@ def test_a_source_that_trickles_holds_nobody_up_and_is_written_whole(policy: str
     begun = bytes(range(256)) * (2 * MIB // 256)
     source.feed(begun)
     slow = cluster.start(cluster.client("slow"), "write", write("/slow", source))
-    assert world.run(lambda: any(grant.begun for grant in scheduling.grants), limit_s=4 * trickle_look_s)
+    assert world.run(lambda: any(grant.begun for grant in scheduling.grants), limit_s=4 * idle_grant_look_s)
     (held,) = scheduling.grants
     others = {f"/{number}": bytes([number]) * (_BLOCK + number) for number in range(3)}
     began_s = world.now_s
@@ -50,10 +50,10 @@ def test_a_source_that_trickles_holds_nobody_up_and_is_written_whole(policy: str
     for task in writing:
         world.run_task(task, limit_s=60.0)
     assert held.trickles and held in scheduling.grants and not slow.done
-    assert world.now_s - began_s < 5 * trickle_look_s
+    assert world.now_s - began_s < 5 * idle_grant_look_s
     # A byte now and then changes nothing; then the rest comes at once.
     source.feed(b"x")
-    assert not world.run(lambda: not held.trickles, limit_s=3 * trickle_look_s)
+    assert not world.run(lambda: not held.trickles, limit_s=3 * idle_grant_look_s)
     source.feed(bytes(MIB))
     source.finish()
     world.run_task(slow, limit_s=60.0)
