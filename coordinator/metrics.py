@@ -38,7 +38,7 @@ def watch(
     _labelled("peacefs_datanodes", "Datanodes", "state", states)
     for state, count in states.items():
         _gauge(f"peacefs_datanodes_{state}", f'Deprecated: peacefs_datanodes{{state="{state}"}}', count)
-    _gauge("peacefs_datanodes_slow", "Datanodes much slower than others", lambda: len(cluster.slow_hops.slow()))
+    _gauge("peacefs_datanodes_slow", "Datanodes much slower than others", lambda: len(cluster.slow_peers.slow()))
     chunks = cluster.chunks
     _gauge("peacefs_chunks", "Chunks that files refer to", lambda: len(chunks))
     _gauge("peacefs_chunks_under_replicated", "Chunks with too few replicas", lambda: len(chunks.under))

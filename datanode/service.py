@@ -43,8 +43,8 @@ from peacefs.protocol.messages import (
     DiskReport,
     Granted,
     GrantRefused,
+    LatencySample,
     Message,
-    Pace,
     Register,
     Replica,
     StreamsFound,
@@ -99,7 +99,7 @@ from .pipeline.active_streams import StreamsUnderWay
 from .pipeline.chunk_server import ChunkServer
 from .pipeline.dispatch import DataRequests
 from .pipeline.hop import PipelineHop
-from .pipeline.latency_samples import Paces
+from .pipeline.latency_samples import LatencySamples
 from .pipeline.server import DataServer
 from .rate_limiter import CopyBudget
 from .store.chunk_store import ChunkStore
@@ -244,7 +244,7 @@ class Datanode:
         # Only to addresses that the coordinator has named: a local socket has a name that its owner has given it.
         self._pool = ConnectionPool(self._me, served_here=self._served_here, local_sockets=False, tls=tls)
         self._changes = Changes()
-        self._paces = Paces()
+        self._samples = LatencySamples()
         self._streams = StreamsUnderWay(self._node)
         self._grants = GrantClient(f"{self._node}-{uuid.uuid4().hex[:8]}", pushed=True)
         self._link = CoordinatorLink(
@@ -256,7 +256,7 @@ class Datanode:
         self._store = self._disks(claimed)
         self._chunk_server = ChunkServer(signer, self._store, self._changes)
         self._requests = DataRequests(
-            PipelineHop(self._node, signer, self._intake(), self._changes, self._streams, self._paces),
+            PipelineHop(self._node, signer, self._intake(), self._changes, self._streams, self._samples),
             self._chunk_server,
         )
         budget = CopyBudget(options.copy_bytes_per_second)
@@ -332,7 +332,11 @@ class Datanode:
             when_told_to_reload(self._tls.reload)
         self._data_server.start()
         StoreMetrics(
-            self._store, self.paces, lambda: self._scrubber.progress, self._disk_balancer, lambda: self._pool.idle
+            self._store,
+            self.samples,
+            lambda: self._scrubber.progress,
+            self._disk_balancer,
+            lambda: self._pool.idle,
         ).publish()
         own = OwnReads(self._chunk_server, self._driver)
         own_chunks = OwnChunks(self._chunk_server, self._driver)
@@ -426,8 +430,8 @@ class Datanode:
     def usage(self) -> Usage:
         return msgspec.structs.replace(self._store.usage(), streams=self._requests.streams)
 
-    def paces(self) -> list[Pace]:
-        return self._paces.lately(time.monotonic())
+    def samples(self) -> list[LatencySample]:
+        return self._samples.lately(time.monotonic())
 
     def disks(self) -> Sequence[DiskReport]:
         for disk in self._store.look_for_room():

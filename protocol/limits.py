@@ -312,8 +312,8 @@ maintenance_hours_max: Final = 30 * 24.0
 
 # -- slow hops -----------------------------------------------------------------------------------
 # What datanodes tell of each other's pace is of the last one to two windows.
-pace_window_s: Final = 30.0
-pace_peers_max: Final = 1000
+latency_window_s: Final = 30.0
+latency_peers_max: Final = 1000
 slow_judge_interval_s: Final = 5.0
 slow_measured_nodes_min: Final = 3
 slow_measured_chunks_min: Final = 5

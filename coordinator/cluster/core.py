@@ -42,7 +42,7 @@ from .placement import ChunkPlacement
 from .possession import Possession, Question
 from .repair import Copy, Repair
 from .safe_mode import Readiness
-from .slow_peers import SlowHops, Slowness
+from .slow_peers import Slowness, SlowPeers
 from .surplus import Drop, Surplus
 from .transient_chunks import TransientChunks
 from .unconfirmed_replicas import UnconfirmedReplicas
@@ -85,8 +85,8 @@ class Cluster:
         self.balancer = Balancer()
         self.possession = Possession(nonce or (lambda: rng.randbytes(proof_nonce_bytes)))
         self._surplus = Surplus(self.chunks, self.members, self.possession)
-        self.slow_hops = SlowHops()
-        self._placement = ChunkPlacement(self.members, self.slow_hops, self._pending, rng)
+        self.slow_peers = SlowPeers()
+        self._placement = ChunkPlacement(self.members, self.slow_peers, self._pending, rng)
         self.replicas_lost_total = 0
         self._unconfirmed = UnconfirmedReplicas()
         self.assignments = ChunkAssignments()
@@ -173,7 +173,7 @@ class Cluster:
         """A sign of life, with what changed since the last."""
         if not self.members.heard(now_s, node_id, beat.usage):
             return [Order(node_id, ReportAgain())]
-        self.slow_hops.tell(node_id, beat.paces)
+        self.slow_peers.tell(node_id, beat.samples)
         self.members.tell_disks(node_id, beat.disks)
         orders = self._take_in(now_s, node_id, beat.added)
         for replica in beat.removed:
@@ -241,7 +241,7 @@ class Cluster:
         self.repair.node_lost(node_id)
         self.balancer.node_lost(node_id)
         self.possession.node_lost(node_id)
-        self.slow_hops.forget(node_id)
+        self.slow_peers.forget(node_id)
 
     # -- what an operator says ---------------------------------------------------------------------
 
@@ -320,7 +320,7 @@ class Cluster:
         self._drop_unconfirmed(now_s)
         self._streams.close_overdue(now_s)
         self._pending.forget_old(now_s)
-        ticked.slowness = self.slow_hops.judge(now_s)
+        ticked.slowness = self.slow_peers.judge(now_s)
         ticked.orders = delete_orders(self.transient.take_due(now_s))
         if self.ready(now_s):
             ticked.copies = self.repair.plan(

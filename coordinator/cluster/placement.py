@@ -17,7 +17,7 @@ from peacefs.protocol.limits import chunk_bytes_max, min_replication
 from .membership import Membership, Node, State
 from .pending_load import PendingLoad
 from .repair import ChooseTarget
-from .slow_peers import SlowHops, avoidable
+from .slow_peers import SlowPeers, avoidable
 
 
 class _Candidate:
@@ -44,9 +44,9 @@ class _Candidate:
 class ChunkPlacement:
     """Chooses datanodes. Changes nothing: what is placed is told to `pending` by who asks."""
 
-    def __init__(self, members: Membership, slow_hops: SlowHops, pending: PendingLoad, rng: Random) -> None:
+    def __init__(self, members: Membership, slow_peers: SlowPeers, pending: PendingLoad, rng: Random) -> None:
         self._members = members
-        self._slow_hops = slow_hops
+        self._slow_peers = slow_peers
         self._pending = pending
         self._rng = rng
         #: The candidates, and of which members they were made.
@@ -74,7 +74,7 @@ class ChunkPlacement:
         return chosen
 
     def _avoided(self, index: CandidateIndex, replication: int, exclude: frozenset[NodeId]) -> frozenset[NodeId]:
-        slow = self._slow_hops.slow()
+        slow = self._slow_peers.slow()
         if not slow:
             return frozenset()
         racks = {each.node: each.rack for each in index.all if each.node not in exclude}

@@ -1,8 +1,8 @@
 """Which datanodes are much slower than the others, as hops of pipelines or at their disks. Pure.
 
-Each datanode tells how long its successors let it wait, and how long its own disks took (`messages.Pace`). What
-counts for a hop is the median of what its predecessors say, so that one bad link is not held against it. Slow is,
-as HDFS has it (its OutlierDetector), what exceeds
+Each datanode tells how long its successors let it wait, and how long its own disks took
+(`messages.LatencySample`). What counts for a hop is the median of what its predecessors say, so that one bad link
+is not held against it. Slow is, as HDFS has it (its OutlierDetector), what exceeds
 
     max(slow_s_a_mebibyte_min, 3 * median, median + 3 * MAD)    over all that were measured, if these are enough
 
@@ -25,7 +25,7 @@ from peacefs.protocol.limits import (
     slow_pardon_s,
     slow_s_a_mebibyte_min,
 )
-from peacefs.protocol.messages import Pace
+from peacefs.protocol.messages import LatencySample
 
 _DEVIATIONS = 3.0
 #: Makes the median of deviations comparable to a standard deviation.
@@ -50,21 +50,21 @@ class Slowness:
     median: float
 
 
-class SlowHops:
+class SlowPeers:
     """What datanodes say of each other, and what is made of it."""
 
     def __init__(self) -> None:
-        self._said: dict[NodeId, Sequence[Pace]] = {}
+        self._said: dict[NodeId, Sequence[LatencySample]] = {}
         self._judge_at_s = 0.0
         self._suspected: set[tuple[NodeId, Part]] = set()
         self._slow_until_s: dict[tuple[NodeId, Part], float] = {}
         #: Seconds a MiB.
         self.measured: dict[Part, dict[NodeId, float]] = {part: {} for part in Part}
 
-    def tell(self, reporter: NodeId, paces: Sequence[Pace]) -> None:
+    def tell(self, reporter: NodeId, samples: Sequence[LatencySample]) -> None:
         """All that a datanode has to say now."""
-        if paces:
-            self._said[reporter] = paces
+        if samples:
+            self._said[reporter] = samples
         else:
             self._said.pop(reporter, None)
 
@@ -108,21 +108,21 @@ class SlowHops:
         return news
 
     def _measure(self) -> None:
-        of_hop: dict[NodeId, list[Pace]] = {}
-        of_disk: dict[NodeId, list[Pace]] = {}
-        for reporter, paces in self._said.items():
-            for pace in paces:
-                of = of_disk if pace.node == reporter else of_hop
-                of.setdefault(pace.node, []).append(pace)
+        of_hop: dict[NodeId, list[LatencySample]] = {}
+        of_disk: dict[NodeId, list[LatencySample]] = {}
+        for reporter, samples in self._said.items():
+            for sample in samples:
+                of = of_disk if sample.node == reporter else of_hop
+                of.setdefault(sample.node, []).append(sample)
         self.measured = {Part.HOP: _medians(of_hop), Part.DISK: _medians(of_disk)}
 
 
-def _medians(said: Mapping[NodeId, Sequence[Pace]]) -> dict[NodeId, float]:
+def _medians(said: Mapping[NodeId, Sequence[LatencySample]]) -> dict[NodeId, float]:
     """Of those who had enough to do for it to mean something."""
     return {
-        node: median(pace.seconds for pace in paces)
-        for node, paces in said.items()
-        if sum(pace.chunks for pace in paces) >= slow_measured_chunks_min
+        node: median(sample.seconds for sample in samples)
+        for node, samples in said.items()
+        if sum(sample.chunks for sample in samples) >= slow_measured_chunks_min
     }
 
 

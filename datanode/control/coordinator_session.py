@@ -50,8 +50,8 @@ from peacefs.protocol.messages import (
     GrantRefused,
     Heartbeat,
     HeartbeatAck,
+    LatencySample,
     Message,
-    Pace,
     ProveReplicas,
     Register,
     Registered,
@@ -80,7 +80,7 @@ class Datanode(Protocol):
     def registration(self) -> Register: ...
     def replicas(self) -> Sequence[Replica]: ...
     def usage(self) -> Usage: ...
-    def paces(self) -> Sequence[Pace]: ...
+    def samples(self) -> Sequence[LatencySample]: ...
     def disks(self) -> Sequence[DiskReport]: ...
     def epoch_seen(self, epoch: int) -> None: ...
     def clock_heard(self, clock_s: float) -> None: ...
@@ -317,9 +317,9 @@ class CoordinatorLink:
             if connection is None:
                 continue
             added, removed, corrupt = self._changes.take()
-            paces, disks = list(self._datanode.paces()), list(self._datanode.disks())
+            samples, disks = list(self._datanode.samples()), list(self._datanode.disks())
             try:
-                self._send(connection, Heartbeat(self._datanode.usage(), added, removed, corrupt, paces, disks))
+                self._send(connection, Heartbeat(self._datanode.usage(), added, removed, corrupt, samples, disks))
             except PeerError as error:
                 log.warning("a heartbeat was lost: %s", error.message)
                 self._forget(connection)

@@ -41,7 +41,7 @@ from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.tokens import ChunkWrite, Signer
 
 from .active_streams import Stream, StreamsUnderWay
-from .latency_samples import Paces
+from .latency_samples import LatencySamples
 
 
 class _Place(NamedTuple):
@@ -80,7 +80,7 @@ class PipelineHop:
         store: ChunkIntake,
         changes: Changes,
         streams: StreamsUnderWay,
-        paces: Paces | None = None,
+        samples: LatencySamples | None = None,
         *,
         hop_timeout_s: float = default_hop_timeout_s,
     ) -> None:
@@ -89,7 +89,7 @@ class PipelineHop:
         self._signer = signer
         self._store = store
         self._changes = changes
-        self._paces = paces or Paces()
+        self._samples = samples or LatencySamples()
         self._hop_timeout_s = hop_timeout_s
 
     def receive_chunk(self, upstream: fx.Connection, opening: WriteChunk, data: Bytes) -> fx.Steps[None]:
@@ -192,7 +192,7 @@ class PipelineHop:
             raise
         metrics.seal_seconds.observe(seal_s)
         watch.disk_s += seal_s
-        self._paces.took(watch.looked_s, self._node, watch.disk_s, sealed.length)
+        self._samples.took(watch.looked_s, self._node, watch.disk_s, sealed.length)
         replica = Replica(opening.chunk, opening.version, sealed.length)
         metrics.chunks_written.inc()
         metrics.bytes_written.inc(sealed.length)
@@ -250,7 +250,7 @@ class PipelineHop:
         metrics.bytes_forwarded.inc(sealed.length)
         # What its disk took lies partly in the time that this hop's own took, and is not seen then.
         its_own_s = max(0.0, watch.onward_s - onward.waited_onward_s)
-        self._paces.took(watch.looked_s, onward.node, its_own_s, sealed.length)
+        self._samples.took(watch.looked_s, onward.node, its_own_s, sealed.length)
         return receipts
 
     def _ascribe(self, fault: PeacefsError, place: _Place) -> None:

@@ -40,7 +40,7 @@ from .datanodes import (
     DiskReport,
     Heartbeat,
     HeartbeatAck,
-    Pace,
+    LatencySample,
     ProveReplicas,
     Register,
     Registered,

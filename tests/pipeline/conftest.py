@@ -23,7 +23,7 @@ from peacefs.datanode.pipeline.active_streams import StreamsUnderWay
 from peacefs.datanode.pipeline.chunk_server import ChunkServer
 from peacefs.datanode.pipeline.dispatch import DataRequests
 from peacefs.datanode.pipeline.hop import PipelineHop
-from peacefs.datanode.pipeline.latency_samples import Paces
+from peacefs.datanode.pipeline.latency_samples import LatencySamples
 from peacefs.datanode.pipeline.server import DataServer
 from peacefs.datanode.store.chunk_store import ChunkStore
 from peacefs.datanode.store.replica_changes import Changes
@@ -78,9 +78,15 @@ class Node:
             str(directory), 0, available_bytes=lambda: self.available_bytes, rng=random.Random(name)
         )
         self.driver.run(self.store.recover())
-        self.paces = Paces()
+        self.samples = LatencySamples()
         self.pipeline = PipelineHop(
-            name, signer, self.store, self.changes, StreamsUnderWay(name), self.paces, hop_timeout_s=hop_timeout_s
+            name,
+            signer,
+            self.store,
+            self.changes,
+            StreamsUnderWay(name),
+            self.samples,
+            hop_timeout_s=hop_timeout_s,
         )
         server = ChunkServer(signer, self.store, self.changes, reader_timeout_s=hop_timeout_s)
         self.replicator = Replicator(self.store, self.changes, hop_timeout_s=hop_timeout_s)

@@ -179,8 +179,8 @@ def _datanode(cluster: Cluster, node: Node) -> DatanodeStatus:
         admin_state=admin_state.value,
         to_drain=0 if admin_state is AdminState.IN_SERVICE else cluster.chunks.to_drain(node.id),
         without_a_place=cluster.without_a_place(node),
-        slow=[part.value for part in cluster.slow_hops.slow_parts(node.id)],
-        hop_seconds=cluster.slow_hops.measured[Part.HOP].get(node.id),
-        disk_seconds=cluster.slow_hops.measured[Part.DISK].get(node.id),
+        slow=[part.value for part in cluster.slow_peers.slow_parts(node.id)],
+        hop_seconds=cluster.slow_peers.measured[Part.HOP].get(node.id),
+        disk_seconds=cluster.slow_peers.measured[Part.DISK].get(node.id),
         disks=[DiskStatus(**msgspec.structs.asdict(disk)) for disk in node.disks],
     )

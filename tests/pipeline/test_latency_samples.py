@@ -7,8 +7,8 @@ import threading
 import time
 
 from peacefs.client.transfer.byte_stream import ByteStream
-from peacefs.datanode.pipeline.latency_samples import Paces
-from peacefs.protocol.limits import MIB, pace_peers_max, pace_window_s, stream_buffer_bytes
+from peacefs.datanode.pipeline.latency_samples import LatencySamples
+from peacefs.protocol.limits import MIB, latency_peers_max, latency_window_s, stream_buffer_bytes
 from peacefs.protocol.runtime.effects import Append, Sync
 
 BLOCK_BYTES = 8 * MIB
@@ -25,8 +25,8 @@ def hold_up(node, kind, wait):
     node.driver._perform[kind] = held_up
 
 
-def paces(node):
-    return {pace.node: pace.seconds for pace in node.paces.lately(time.monotonic())}
+def samples(node):
+    return {sample.node: sample.seconds for sample in node.samples.lately(time.monotonic())}
 
 
 def test_the_predecessor_measures_a_slow_hop_and_the_one_before_it_does_not_blame_it(make_cluster):
@@ -35,7 +35,7 @@ def test_the_predecessor_measures_a_slow_hop_and_the_one_before_it_does_not_blam
     hold_up(last, Append, lambda: time.sleep(0.1))
     for _ in range(3):
         cluster.write(os.urandom(1 * MIB))
-    of_first, of_middle, of_last = paces(first), paces(middle), paces(last)
+    of_first, of_middle, of_last = samples(first), samples(middle), samples(last)
     assert of_middle["n2"] > 0.1
     assert of_last["n2"] > 0.1, "its own disk"
     assert of_first["n1"] < of_middle["n2"] / 2
@@ -51,7 +51,7 @@ def test_a_source_that_brings_little_makes_no_hop_look_slow(make_cluster):
         threading.Timer(0.6, stream.finish).start()
         cluster.write(stream)
     for node in cluster.nodes:
-        assert all(seconds < 0.5 for seconds in paces(node).values())
+        assert all(seconds < 0.5 for seconds in samples(node).values())
 
 
 def test_the_source_waits_for_the_slowest_hop_and_what_is_held_in_memory_is_bounded(make_cluster, until):
@@ -90,19 +90,19 @@ def test_the_source_waits_for_the_slowest_hop_and_what_is_held_in_memory_is_boun
 
 
 def test_paces_are_of_late_and_count_a_small_chunk_for_a_mebibyte():
-    kept = Paces()
+    kept = LatencySamples()
     assert kept.lately(1.0) == []
     for _ in range(4):
         kept.took(1.0, "n1", 0.5, 100)
     kept.took(1.0, "n1", 0.5, 6 * MIB)
-    (pace,) = kept.lately(2.0)
-    assert (pace.node, pace.chunks, pace.seconds) == ("n1", 5, 0.5 * 5 / 10)
-    assert kept.lately(2.0 + pace_window_s) == [pace]
-    assert kept.lately(2.0 + 2 * pace_window_s) == []
+    (sample,) = kept.lately(2.0)
+    assert (sample.node, sample.chunks, sample.seconds) == ("n1", 5, 0.5 * 5 / 10)
+    assert kept.lately(2.0 + latency_window_s) == [sample]
+    assert kept.lately(2.0 + 2 * latency_window_s) == []
 
 
 def test_paces_of_more_peers_than_a_cluster_has_are_not_kept():
-    kept = Paces()
-    for number in range(pace_peers_max + 10):
+    kept = LatencySamples()
+    for number in range(latency_peers_max + 10):
         kept.took(1.0, f"n{number}", 0.1, 1)
-    assert len(kept.lately(1.0)) == pace_peers_max
+    assert len(kept.lately(1.0)) == latency_peers_max

@@ -9,7 +9,7 @@ from support.play import USAGE, Play, registration
 
 from peacefs.coordinator.cluster.slow_peers import Part, Slowness, avoidable, find_outliers
 from peacefs.protocol.limits import slow_avoided_fraction_max, slow_pardon_s
-from peacefs.protocol.messages import Heartbeat, Pace
+from peacefs.protocol.messages import Heartbeat, LatencySample
 
 NODES = [f"dn-{number}" for number in range(1, 7)]
 
@@ -66,10 +66,10 @@ class SlowPlay(Play):
             self.now_s += 1.0
             for at, node in enumerate(NODES):
                 others = [NODES[(at + step) % len(NODES)] for step in (1, 2, 3)]
-                paces = [Pace(other, self.hop_s[other], 9) for other in others] + [
-                    Pace(node, self.disk_s[node], 9)
+                samples = [LatencySample(other, self.hop_s[other], 9) for other in others] + [
+                    LatencySample(node, self.disk_s[node], 9)
                 ]
-                self.cluster.heartbeat(self.now_s, node, Heartbeat(USAGE, paces=paces if self.writing else []))
+                self.cluster.heartbeat(self.now_s, node, Heartbeat(USAGE, samples=samples if self.writing else []))
             news += self.cluster.tick(self.now_s, 0).slowness
         return news
 
@@ -88,7 +88,7 @@ def test_a_slow_hop_is_told_of_once_and_avoided_and_forgiven_when_it_is_not_foun
     assert play.pass_time(20) == []
     play.hop_s["dn-3"] = 1.5
     assert play.pass_time(60) == [Slowness("dn-3", Part.HOP, True, 1.5, 0.01)]
-    assert play.cluster.slow_hops.slow() == ["dn-3"]
+    assert play.cluster.slow_peers.slow() == ["dn-3"]
     assert play.places() == set(NODES) - {"dn-3"}
     # Nobody writes there any more, so nothing is known of it.
     play.writing = False
@@ -102,7 +102,7 @@ def test_a_slow_disk_is_a_matter_of_its_own() -> None:
     play.disk_s["dn-5"] = 0.7
     (found,) = play.pass_time(60)
     assert (found.node, found.part) == ("dn-5", Part.DISK)
-    assert play.cluster.slow_hops.slow_parts("dn-5") == [Part.DISK]
+    assert play.cluster.slow_peers.slow_parts("dn-5") == [Part.DISK]
 
 
 def test_once_is_not_enough_nor_is_one_predecessor() -> None:
@@ -112,10 +112,10 @@ def test_once_is_not_enough_nor_is_one_predecessor() -> None:
     play.pass_time(5)
     play.hop_s["dn-3"] = 0.01
     assert play.pass_time(60) == []
-    bad_link = [Pace("dn-3", 5.0, 9), Pace("dn-2", 0.01, 9)]
+    bad_link = [LatencySample("dn-3", 5.0, 9), LatencySample("dn-2", 0.01, 9)]
     for _ in range(30):
         play.pass_time(1)
-        play.cluster.heartbeat(play.now_s, "dn-1", Heartbeat(USAGE, paces=bad_link))
+        play.cluster.heartbeat(play.now_s, "dn-1", Heartbeat(USAGE, samples=bad_link))
         assert play.cluster.tick(play.now_s, 0).slowness == []
 
 
@@ -123,7 +123,7 @@ def test_it_is_used_all_the_same_where_it_is_needed() -> None:
     play = SlowPlay()
     play.hop_s |= {"dn-1": 2.0, "dn-3": 1.0}
     play.pass_time(30)
-    assert play.cluster.slow_hops.slow() == ["dn-1", "dn-3"]
+    assert play.cluster.slow_peers.slow() == ["dn-1", "dn-3"]
     assert play.places() == set(NODES) - {"dn-1", "dn-3"}
     assert "dn-3" in play.places(replication=5), "the slower of the two is left out"
     assert play.places(replication=6) == set(NODES)
@@ -136,4 +136,4 @@ def test_one_that_starts_anew_begins_without_a_past() -> None:
     play.hop_s["dn-3"] = 1.5
     play.pass_time(30)
     play.cluster.register(play.now_s, registration("dn-3", "/rack-0"))
-    assert play.cluster.slow_hops.slow() == []
+    assert play.cluster.slow_peers.slow() == []
