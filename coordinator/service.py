@@ -229,7 +229,7 @@ class Coordinator:
         self._advertised = options.advertise or options.host
         self._address = ""
         self._epochs = EpochService(
-            epochs, self._reader, self._commit_anyway, self._cluster.chunks.unclaimed, self._stop_at_once
+            epochs, self._reader, self._commit_anyway, self._cluster.chunks.unreferenced, self._stop_at_once
         )
         callers = Callers(getpass.getuser() if options.check_permissions else None, options.groups)
         self._who: WhoIsWho | None = None

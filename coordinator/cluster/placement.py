@@ -23,7 +23,7 @@ from .slow_peers import SlowPeers, avoidable
 class _Candidate:
     """A datanode as the placement sees it; its room and its load are those of the moment."""
 
-    __slots__ = ("_member", "_placed", "host", "node", "rack")
+    __slots__ = ("_member", "_pending", "host", "node", "rack")
 
     def __init__(self, member: Node, pending: PendingLoad) -> None:
         self._member = member

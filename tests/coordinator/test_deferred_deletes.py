@@ -20,7 +20,7 @@ def test_they_go_when_the_last_leave_to_read_them_has_expired() -> None:
 
 
 def test_of_too_many_the_oldest_go_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("peacefs.coordinator.operations.deferred_deletes.superseded_chunks_max", 2)
+    monkeypatch.setattr("peacefs.coordinator.operations.deferred_deletes.deferred_deletes_max", 2)
     deferred = DeferredDeletes()
     assert deferred.add(0.0, [record(1), record(2), record(3)]) == [record(1)]
     assert deferred.add(0.0, [record(4)]) == [record(2)]

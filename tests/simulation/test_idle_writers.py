@@ -49,11 +49,11 @@ def test_a_source_that_trickles_holds_nobody_up_and_is_written_whole(policy: str
     ]
     for task in writing:
         world.run_task(task, limit_s=60.0)
-    assert held.trickles and held in scheduling.grants and not slow.done
+    assert held.is_idle and held in scheduling.grants and not slow.done
     assert world.now_s - began_s < 5 * idle_grant_look_s
     # A byte now and then changes nothing; then the rest comes at once.
     source.feed(b"x")
-    assert not world.run(lambda: not held.trickles, limit_s=3 * idle_grant_look_s)
+    assert not world.run(lambda: not held.is_idle, limit_s=3 * idle_grant_look_s)
     source.feed(bytes(MIB))
     source.finish()
     world.run_task(slow, limit_s=60.0)

@@ -143,7 +143,7 @@ class Story:
         if not self.is_bounded or not isinstance(effect, fx.Send | fx.Connect):
             return
         through: dict[str, int] = {}
-        trickling = {grant.chunk for grant in self._grants() if grant.trickles}
+        trickling = {grant.chunk for grant in self._grants() if grant.is_idle}
         for datanode in self.cluster.datanodes:
             if datanode.node.up:
                 for stream in datanode.streams.headed_here():

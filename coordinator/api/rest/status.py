@@ -126,7 +126,7 @@ def status_routes(
                 being_repaired=cluster.repair.under_way,
             ),
             unclaimed=UnreferencedStatus(
-                **cluster.chunks.unclaimed.counts(epoch())._asdict(), floor_held=floor_held()
+                **cluster.chunks.unreferenced.counts(epoch())._asdict(), floor_held=floor_held()
             ),
             repaired_total=cluster.repair.repaired_total,
             replicas_lost_total=cluster.replicas_lost_total,
