@@ -101,7 +101,7 @@ def watch_audit(audit: AuditLog | None) -> None:
 def watch_state(
     cluster: Cluster,
     metadata: Path,
-    floor_held: Callable[[], bool],
+    gc_floor_held: Callable[[], bool],
     lacks_commits: Callable[[], bool],
     held: Callable[[], int],
     clock: Callable[[], float] = time.monotonic,
@@ -109,7 +109,7 @@ def watch_state(
     """The same for how the service itself stands; `metadata` is the store's file. Once a process."""
     _gauge("peacefs_requests_held", "Requests that wait until it is ready", held)
     _gauge("peacefs_ready", "Whether it knows enough datanodes' chunks to serve", lambda: cluster.ready(clock()))
-    _gauge("peacefs_floor_held", "Whether chunks that it does not know are kept, after a restore", floor_held)
+    _gauge("peacefs_floor_held", "Whether chunks that it does not know are kept, after a restore", gc_floor_held)
     _gauge(
         "peacefs_commits_missing",
         "Whether acknowledged commits are missing, so that nothing is changed until that is accepted",

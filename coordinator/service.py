@@ -363,7 +363,7 @@ class Coordinator:
             self._metadata.cluster_id,
             epoch=self._epochs.epoch,
             address=lambda: self._address,
-            floor_held=self._reader.floor_held,
+            gc_floor_held=self._reader.gc_floor_held,
             lacks_commits=self._reader.lacks_commits,
             metadata_room=partial(room_of, _store(options.directory)),
         )
@@ -396,7 +396,7 @@ class Coordinator:
         watch_state(
             self._cluster,
             _store(options.directory),
-            self._reader.floor_held,
+            self._reader.gc_floor_held,
             self._reader.lacks_commits,
             lambda: self._workplace.held,
         )

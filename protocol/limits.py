@@ -221,9 +221,9 @@ keep_chunks_retry_s: Final = 5.0
 # A call names so many of them at most.
 kept_chunks_per_call: Final = 1000
 # How often the coordinator notes which numbers have been drawn by then.
-floor_mark_interval_s: Final = 2.0
+gc_floor_mark_interval_s: Final = 2.0
 # Of a longer pause between two of its ticks no more counts as time in which it served.
-floor_step_s_max: Final = 20.0
+gc_floor_step_s_max: Final = 20.0
 # How long a hop that broke off has to say why.
 last_word_timeout_s: Final = 1.0
 # A producer that brings no byte of its file for this long is given up: its token has expired by then.

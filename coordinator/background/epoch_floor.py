@@ -88,17 +88,17 @@ class EpochService:
         """Return which chunks that no file refers to may be deleted."""
         return self._epochs.garbage
 
-    async def raise_floor(self, now_s: float) -> None:
+    async def raise_gc_floor(self, now_s: float) -> None:
         """Commit, where it is time, that what was drawn a while ago is settled; to be called at every tick."""
         self.refuse_without_commits()
         change = self._epochs.advance(now_s)
         if change is not None:
             self._epochs.advanced(await self._commit(change))
 
-    async def release_floor(self) -> UnreferencedCounts | None:
+    async def release_gc_floor(self) -> UnreferencedCounts | None:
         """What may be deleted from now on; None when the floor was not held. Raises ServiceUnready."""
         self.refuse_without_commits()
-        if not await self._commit(lambda tx: tx.release_floor()):
+        if not await self._commit(lambda tx: tx.release_gc_floor()):
             return None
         counts = self._unreferenced.counts(self.epoch())
         log.warning(

@@ -142,7 +142,7 @@ class CoordinatorTasks:
                 log.info("ready: %d datanodes alive", len(self._cluster.members.alive()))
             # What is refused while the disk is full is done when there is room.
             with contextlib.suppress(ServiceUnready):
-                await self._epochs.raise_floor(now_s)
+                await self._epochs.raise_gc_floor(now_s)
             with contextlib.suppress(ServiceUnready):
                 await self._tidy_up(now_s)
             self._files.appending.delete_deferred()

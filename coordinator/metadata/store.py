@@ -224,8 +224,8 @@ class Reader(ABC):
         """Return whether somebody still needs a chunk that no file refers to: see `Transaction.keep_chunk`."""
 
     @abstractmethod
-    def floor_held(self) -> bool:
-        """Whether the floor stays where it is until it is released: see `Metadata.hold_floor`."""
+    def gc_floor_held(self) -> bool:
+        """Whether the floor stays where it is until it is released: see `Metadata.hold_gc_floor`."""
 
     @abstractmethod
     def lacks_commits(self) -> bool:
@@ -411,7 +411,7 @@ class Transaction(Reader):
     def forget_token(self, record: TokenRecord) -> None: ...
 
     @abstractmethod
-    def raise_floor(self, floor: ChunkId) -> None:
+    def raise_gc_floor(self, floor: ChunkId) -> None:
         """Raises the floor unless it is held; never lowers it."""
 
     @abstractmethod
@@ -419,7 +419,7 @@ class Transaction(Reader):
         """Keep a chunk that no file refers to from being garbage for so much served time from now on."""
 
     @abstractmethod
-    def advance_floor(self, drawn: ChunkId, elapsed_ms: int, settled_after_ms: int) -> None:
+    def advance_gc_floor(self, drawn: ChunkId, elapsed_ms: int, settled_after_ms: int) -> None:
         """Count time in which a coordinator served; all numbers up to `drawn` have been drawn by now.
 
         Raises the floor, unless it is held, to what had been drawn `settled_after_ms` of such time ago, and lets
@@ -431,7 +431,7 @@ class Transaction(Reader):
         """Gives up the commits that are missing; the floor stays held. Whether there were any."""
 
     @abstractmethod
-    def release_floor(self) -> bool:
+    def release_gc_floor(self) -> bool:
         """Let the floor rise again, by what is drawn from now on; return whether it was held."""
 
 
@@ -454,7 +454,7 @@ class Metadata(ABC):
         """
 
     @abstractmethod
-    def hold_floor(self, *, commits_are_missing: bool = False) -> None:
+    def hold_gc_floor(self, *, commits_are_missing: bool = False) -> None:
         """Commits that the floor stays where it is, now and after restarts: unknown chunks may be precious.
 
         If commits are missing, that is kept as well until somebody accepts it. Raises MetadataFault, MetadataFull.

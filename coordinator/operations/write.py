@@ -285,7 +285,7 @@ class Writing:
             if all(self._ctx.cluster.members.is_revoked(receipt.node) for receipt in chunk.receipts):
                 raise AccessDenied("only datanodes that were revoked have a chunk of this file; write it again")
         await self._until_known(chunks)
-        if self._ctx.reader.floor_held():
+        if self._ctx.reader.gc_floor_held():
             await self._find_again([chunk.chunk for chunk in chunks])
 
     async def _until_known(self, chunks: Sequence[WrittenChunk]) -> None:

@@ -195,7 +195,7 @@ def _accept_at(coordinator: str) -> None:
 
 
 @metadata.command("release-floor")
-def release_floor(
+def release_gc_floor(
     coordinator: Coordinator = DEFAULT_COORDINATOR,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:

@@ -190,7 +190,7 @@ class SimulatedCoordinator:
     def restore(self, backup: SqliteMetadata) -> None:
         """What `peacefs metadata restore` does, after the metadata was lost; `start` follows."""
         self.metadata = _copy(backup)
-        self.metadata.hold_floor()
+        self.metadata.hold_gc_floor()
         drawn = self.metadata.begin_epoch()
         self.metadata.begin_epoch(drawn + self.world.random.randint(1, restore_epoch_jump_max))
 
@@ -207,7 +207,7 @@ class SimulatedCoordinator:
                 self._start_copy(copy)
             for question in ticked.questions:
                 self._ask_for_proof(question)
-            yield from self._raise_floor().__await__()
+            yield from self._raise_gc_floor().__await__()
             yield from self.files.names.reclaim().__await__()
             self.files.appending.delete_deferred()
             if self.world.now_s >= self._tidy_at_s:
@@ -215,7 +215,7 @@ class SimulatedCoordinator:
                 yield from self.files.names.forget_answers().__await__()
             yield from fx.sleep(tick_interval_s)
 
-    async def _raise_floor(self) -> None:
+    async def _raise_gc_floor(self) -> None:
         change = self.epochs.advance(self.world.now_s)
         if change is not None:
             self.epochs.advanced(await self._commit(change))

@@ -49,8 +49,8 @@ def finish(leased: Leased, data: bytes) -> fx.Steps[None]:
     )
 
 
-def release_floor(cluster: SimulatedCluster) -> None:
-    assert run_now(cluster.coordinator.metadata, lambda tx: tx.release_floor())
+def release_gc_floor(cluster: SimulatedCluster) -> None:
+    assert run_now(cluster.coordinator.metadata, lambda tx: tx.release_gc_floor())
     let_pass(cluster, 3 * _TOKENS_LIVE_S)
     assert cluster.world.run(lambda: not unknown_replicas(cluster), limit_s=3 * _TOKENS_LIVE_S)
 
@@ -84,7 +84,7 @@ def test_a_file_that_was_completed_without_what_its_writer_gave_up(seed: int, si
     assert before <= held(cluster), "what was published and is forgotten stays"
     assert unknown_replicas(cluster)
     assert content(cluster, "/log") == b"first" + more
-    release_floor(cluster)
+    release_gc_floor(cluster)
     assert content(cluster, "/log") == b"first" + more
     assert_nothing_is_missing(cluster)
 
@@ -124,7 +124,7 @@ def test_a_writer_that_a_newer_lease_had_fenced_off(seed: int, size: int, taken_
     assert before <= held(cluster), "the word of a writer of the time before is not taken"
     assert content(cluster, "/log") == b"first" + completed
     run(cluster, client, append("/log", b"last", "somebody else"))
-    release_floor(cluster)
+    release_gc_floor(cluster)
     assert content(cluster, "/log") == b"first" + completed + b"last"
     assert_nothing_is_missing(cluster)
 

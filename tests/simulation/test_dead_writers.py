@@ -19,12 +19,12 @@ from simulation.test_restored_metadata import content, crash_and_start, let_pass
 from peacefs.client.transfer.byte_stream import ByteStream
 from peacefs.client.transfer.file_writer import Written, write_chunks
 from peacefs.protocol.errors import AccessDenied, ChunkUnavailable, FileNotFound
-from peacefs.protocol.limits import chunk_begin_s, floor_mark_interval_s, unreferenced_chunk_kept_s
+from peacefs.protocol.limits import chunk_begin_s, gc_floor_mark_interval_s, unreferenced_chunk_kept_s
 from peacefs.protocol.messages import Completed, CompleteFile
 from peacefs.protocol.runtime import effects as fx
 
 #: In quiet: a mark, the time without a word, another mark, and some ticks.
-GONE_S = unreferenced_chunk_kept_s + 2 * floor_mark_interval_s + 20.0
+GONE_S = unreferenced_chunk_kept_s + 2 * gc_floor_mark_interval_s + 20.0
 SIZES = pytest.mark.parametrize("size", [5000, 300 * 1024, 2 * CHUNK_BYTES + 5], ids=["small", "large", "granted"])
 
 

@@ -127,4 +127,4 @@ def test_a_backup_put_back_shows_what_was_there_and_what_follows_is_as_safe(seed
     saboteur.rest()
     let_calm_down(cluster)
     check_everything(cluster, clients)
-    assert cluster.coordinator.metadata.reader().floor_held()
+    assert cluster.coordinator.metadata.reader().gc_floor_held()

@@ -347,7 +347,7 @@ def test_over_a_restored_backup_what_was_placed_ahead_is_published_and_what_was_
         run(cluster, client, publish("/forgotten", "r2", forgotten, forgotten_token))
     let_pass(cluster, 3 * _TOKENS_LIVE_S)
     assert before <= held(cluster), "it gives up nothing that another coordinator placed"
-    assert run_now(cluster.coordinator.metadata, lambda tx: tx.release_floor())
+    assert run_now(cluster.coordinator.metadata, lambda tx: tx.release_gc_floor())
     let_pass(cluster, 3 * _TOKENS_LIVE_S)
     assert content(cluster, "/f") == b"data"
     assert not unknown_replicas(cluster)

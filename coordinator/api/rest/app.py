@@ -59,7 +59,7 @@ def build_rest(
     cluster_id: str,
     epoch: Callable[[], int],
     address: Callable[[], str],
-    floor_held: Callable[[], bool],
+    gc_floor_held: Callable[[], bool],
     lacks_commits: Callable[[], bool],
     metadata_room: Callable[[], int],
     clock: Callable[[], float] = time.monotonic,
@@ -88,7 +88,7 @@ def build_rest(
         return Response(exposition(), media_type=CONTENT_TYPE)
 
     app.include_router(
-        status_routes(cluster, cluster_id, epoch, address, floor_held, lacks_commits, metadata_room, clock)
+        status_routes(cluster, cluster_id, epoch, address, gc_floor_held, lacks_commits, metadata_room, clock)
     )
     app.include_router(datanode_routes(cluster, files.administration, for_superusers))
     app.include_router(file_routes(files))

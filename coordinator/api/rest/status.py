@@ -108,7 +108,7 @@ def status_routes(
     metadata_room: Callable[[], int],
     clock: Callable[[], float],
 ) -> APIRouter:
-    """`GET /v1/status`. `floor_held`: whether garbage is kept since a restore."""
+    """`GET /v1/status`. `gc_floor_held`: whether garbage is kept since a restore."""
     router = APIRouter(prefix="/v1")
 
     @router.get("/status")

@@ -34,7 +34,7 @@ from peacefs.coordinator.metadata.token_records import TokenRecords
 from peacefs.protocol.ids import ChunkId, NodeId
 from peacefs.protocol.values.supervised_queries import Phase
 
-from .schema import DIRECTORY_KIND, FILE_KIND, FLOOR_HELD_FOR_LOST_COMMITS, LIVE
+from .schema import DIRECTORY_KIND, FILE_KIND, GC_FLOOR_HELD_FOR_LOST_COMMITS, LIVE
 from .token_records import read_token_records
 
 _KINDS = {FILE_KIND: Kind.FILE, DIRECTORY_KIND: Kind.DIRECTORY}
@@ -359,14 +359,14 @@ class SqliteReader(Reader):
     def floor(self) -> ChunkId:
         return int(self.meta("floor"))
 
-    def floor_held(self) -> bool:
+    def gc_floor_held(self) -> bool:
         return bool(self.meta("floor_held"))
 
     def is_kept(self, chunk: ChunkId) -> bool:
         return self._execute("SELECT 1 FROM kept_chunk WHERE chunk = ?", (chunk,)).fetchone() is not None
 
     def lacks_commits(self) -> bool:
-        return bool(self.meta("floor_held") == FLOOR_HELD_FOR_LOST_COMMITS)
+        return bool(self.meta("floor_held") == GC_FLOOR_HELD_FOR_LOST_COMMITS)
 
     def meta(self, key: str) -> Any:
         """A value of the table of single values."""
