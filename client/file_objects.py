@@ -12,12 +12,17 @@ import io
 from typing import TYPE_CHECKING
 
 from peacefs.protocol.ids import NodeId
-from peacefs.protocol.limits import checksum_block_bytes, chunk_bytes_max, loans_kept_max, packet_bytes
+from peacefs.protocol.limits import (
+    checksum_block_bytes,
+    chunk_bytes_max,
+    packet_bytes,
+    shared_descriptors_kept_max,
+)
 from peacefs.protocol.messages import Opened
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
 
 from .transfer.file_reader import FileReader, read_rest
-from .transfer.short_circuit import Loans
+from .transfer.short_circuit import SharedDescriptors
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -51,7 +56,7 @@ class _RangeReader(io.RawIOBase):
         self._range_bytes = packet_bytes
         self._reader: FileReader | None = None
         self._piece: memoryview = memoryview(b"")
-        self._loans = Loans(loans_kept_max)
+        self._descriptors = SharedDescriptors(shared_descriptors_kept_max)
         self._avoided: set[NodeId] = set()
         self.length = opened.layout.length
 
@@ -104,7 +109,12 @@ class _RangeReader(io.RawIOBase):
             if self._reader is None:
                 token, layout = self._opened.token, self._opened.layout
                 self._reader = FileReader(
-                    token, layout, self._position, self._range_bytes, loans=self._loans, avoided=self._avoided
+                    token,
+                    layout,
+                    self._position,
+                    self._range_bytes,
+                    descriptors=self._descriptors,
+                    avoided=self._avoided,
                 )
                 self._range_bytes = min(self._range_bytes * 2, chunk_bytes_max)
             piece = self._driver.run(self._reader.next_piece(into))
@@ -123,12 +133,12 @@ class _RangeReader(io.RawIOBase):
     def close(self) -> None:
         if not self.closed:
             self._leave_range()
-            self._driver.run(self._loans.close())
+            self._driver.run(self._descriptors.close())
         super().close()
 
     def read_at(self, offset: int, length: int) -> bytes:
         opened = self._opened
-        reader = FileReader(opened.token, opened.layout, offset, length, loans=self._loans)
+        reader = FileReader(opened.token, opened.layout, offset, length, descriptors=self._descriptors)
         data = self._driver.run(read_rest(reader))
         # When several threads renew at once, one renewal is remembered and the others are made again.
         self._opened = reader.opened

@@ -13,7 +13,7 @@ bytes_written = Counter("peacefs_written_bytes", "Bytes of sealed chunks", regis
 chunks_forwarded = Counter("peacefs_chunks_forwarded", "Chunks that a successor acknowledged", registry=registry)
 bytes_forwarded = Counter("peacefs_forwarded_bytes", "Bytes of these", registry=registry)
 reads_served = Counter("peacefs_chunk_reads", "Requests to read a chunk that were begun", registry=registry)
-chunks_lent = Counter(
+descriptors_shared = Counter(
     "peacefs_chunks_lent", "Replicas whose open file was given to a reader on this host", registry=registry
 )
 bytes_read = Counter("peacefs_read_bytes", "Bytes sent to readers of chunks", registry=registry)

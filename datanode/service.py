@@ -321,7 +321,7 @@ class Datanode:
             self._requests,
             served_here=self._served_here,
             # Who reads a file cannot be paced.
-            lends=options.emulated_disk is None,
+            shares_descriptors=options.emulated_disk is None,
             advertised=self._advertised,
             tls=self._tls,
         )

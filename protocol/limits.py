@@ -77,7 +77,7 @@ readahead_bytes: Final = 4 * MIB
 # Who reads a file that it was lent waits for the disk with so many threads at most.
 patient_read_threads: Final = 16
 # Of the files that it was lent, an open file keeps so many for its next reads.
-loans_kept_max: Final = 4
+shared_descriptors_kept_max: Final = 4
 # Chunks up to this size share segment files; larger ones get a file each.
 small_chunk_bytes_max: Final = 256 * KIB
 # A large chunk is handed to the disk in such pieces while it is being received.

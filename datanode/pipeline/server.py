@@ -53,11 +53,11 @@ class DataServer:
         served_here: ServedHere | None = None,
         connections_max: int = data_connections_max,
         per_address_max: int = data_connections_per_address_max,
-        lends: bool = False,
+        shares_descriptors: bool = False,
         advertised: Address | str = "",
         tls: TlsIdentity | None = None,
     ) -> None:
-        """Port 0 chooses a free one; `lends` is whether there is a local socket, too. Others reach it by
+        """Port 0 chooses a free one; `shares_descriptors` is whether there is a local socket, too. Others reach it by
         `advertised`, a host or an address, besides those that it listens on. Raises StartupError.
 
         With `tls` all but the local socket speak TLS.
@@ -81,7 +81,7 @@ class DataServer:
         self._listeners = [listener]
         others = (advertised, self.address[1]) if isinstance(advertised, str) else advertised
         me = dataclasses.replace(me, addresses=(show_address(others),))
-        self._me = self._listening_locally(me) if lends else me
+        self._me = self._listening_locally(me) if shares_descriptors else me
         self._acceptors = [
             threading.Thread(target=self._accept, args=(listener,), name="data-acceptor", daemon=True)
             for listener in self._listeners

@@ -24,12 +24,12 @@ from __future__ import annotations
 
 from .base import Done, Failure, Message
 from .chunks import (
-    BorrowChunk,
-    ChunkLent,
+    DescriptorShared,
     Hop,
     Packet,
     ReadChunk,
     Receipt,
+    RequestDescriptor,
     WriteAck,
     WriteChunk,
 )
@@ -107,15 +107,14 @@ __all__ = [
     "AnyMessage",
     "AskStreams",
     "BalanceDisks",
-    "BorrowChunk",
     "Challenge",
     "ChunkLayout",
-    "ChunkLent",
     "CompleteFile",
     "Completed",
     "CreateFile",
     "Created",
     "DeleteChunks",
+    "DescriptorShared",
     "DiskBalance",
     "DiskReport",
     "Done",
@@ -155,6 +154,7 @@ __all__ = [
     "ReportAgain",
     "ReportChunks",
     "ReportCorrupt",
+    "RequestDescriptor",
     "RunOrder",
     "RunReport",
     "Scheduled",
@@ -187,8 +187,8 @@ AnyMessage = (
     | Packet
     | WriteAck
     | ReadChunk
-    | BorrowChunk
-    | ChunkLent
+    | RequestDescriptor
+    | DescriptorShared
     | Register
     | Registered
     | ReportChunks

@@ -221,7 +221,7 @@ class SocketConnection(fx.Connection):
             self._send_all(sealer.seal(b"", data), time.monotonic() + timeout_s)
             offset, length = offset + len(data), length - len(data)
 
-    def lend_file(self, message: Message, file: DiskFile, timeout_s: float) -> None:
+    def send_descriptor(self, message: Message, file: DiskFile, timeout_s: float) -> None:
         """A frame over a local socket, with which the file comes.
 
         Raises OSError for a fault of the file, BadRequest where none can come with a frame.
@@ -240,7 +240,7 @@ class SocketConnection(fx.Connection):
             except OSError as error:
                 raise PeerUnreachable(f"the connection to {self.peer} broke: {error.strerror or error}") from None
 
-    def borrow(self, timeout_s: float) -> tuple[Message, DiskFile | None]:
+    def receive_descriptor(self, timeout_s: float) -> tuple[Message, DiskFile | None]:
         """The next frame's message over a local socket, and the file that came with it."""
         assert not self.has_bytes_ahead, "what comes with a frame that was taken in already is lost"
         try:

@@ -84,7 +84,7 @@ class SendFile(Effect):
 
 
 @dataclass(slots=True)
-class LendFile(Effect):
+class SendDescriptor(Effect):
     connection: Connection
     message: Message
     file: File
@@ -92,7 +92,7 @@ class LendFile(Effect):
 
 
 @dataclass(slots=True)
-class Borrow(Effect):
+class ReceiveDescriptor(Effect):
     connection: Connection
     timeout_s: float
 
@@ -291,17 +291,17 @@ def send_file(
     yield SendFile(connection, message, file, offset, length, timeout_s)
 
 
-def lend_file(connection: Connection, message: Message, file: File, *, timeout_s: float) -> Steps[None]:
+def send_descriptor(connection: Connection, message: Message, file: File, *, timeout_s: float) -> Steps[None]:
     """Sends a frame over a local socket, and with it the open file, for reading alone; it stays open here.
 
     Raises OSError for a fault of the file, BadRequest over any other connection: nothing has been sent then.
     """
-    yield LendFile(connection, message, file, timeout_s)
+    yield SendDescriptor(connection, message, file, timeout_s)
 
 
-def borrow(connection: Connection, *, timeout_s: float) -> Steps[tuple[Message, File | None]]:
+def receive_descriptor(connection: Connection, *, timeout_s: float) -> Steps[tuple[Message, File | None]]:
     """The next message over a local socket, and the file that came with it, which is then closed as any other."""
-    return (yield Borrow(connection, timeout_s))  # type: ignore[no-any-return]
+    return (yield ReceiveDescriptor(connection, timeout_s))  # type: ignore[no-any-return]
 
 
 def receive(

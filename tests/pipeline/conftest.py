@@ -101,7 +101,7 @@ class Node:
             me,
             self.driver,
             self.requests,
-            lends=cluster.lends,
+            shares_descriptors=cluster.shares_descriptors,
             advertised=self.address,
             tls=cluster.tls,
         )
@@ -247,16 +247,16 @@ class Cluster:
         *,
         nodes: int = 3,
         hop_timeout_s: float = 10.0,
-        lends: bool = False,
+        shares_descriptors: bool = False,
         authority: TrialAuthority | None = None,
     ) -> None:
-        """With `lends` who reads large chunks here is on the datanodes' host, and gets their files.
+        """With `shares_descriptors` who reads large chunks here is on the datanodes' host, and gets their files.
 
         With an `authority` all connections are over TLS.
         """
         self.tls = None if authority is None else TlsIdentity(authority.issue(["127.0.0.1"]), "127.0.0.1")
         trusting = None if authority is None else TlsIdentity(TlsFiles(ca=authority.ca))
-        self.lends = lends
+        self.shares_descriptors = shares_descriptors
         signer = Signer(b"a secret of the tests")
         self.signer = signer
         self.hop_timeout_s = hop_timeout_s

@@ -9,7 +9,7 @@ from store.simulated_disk import SimulatedDisk, SimulatedFile
 from peacefs.protocol.runtime import effects as fx
 
 
-class Loan(fx.File):
+class SharedDescriptor(fx.File):
     """An open file of another node's disk: it outlives its name and who lent it, but not their machine."""
 
     def __init__(self, disk: SimulatedDisk, file: fx.File) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from peacefs.client.transfer.file_reader import FileReader, read_range
-from peacefs.client.transfer.short_circuit import Loans
+from peacefs.client.transfer.short_circuit import SharedDescriptors
 from peacefs.protocol.errors import (
     AccessDenied,
     BadRequest,
@@ -23,7 +23,7 @@ from peacefs.protocol.errors import (
 )
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import MIB, checksum_block_bytes, packet_bytes, read_piece_bytes
-from peacefs.protocol.messages import BorrowChunk, ChunkLent, Failure, Packet, ReadChunk
+from peacefs.protocol.messages import DescriptorShared, Failure, Packet, ReadChunk, RequestDescriptor
 from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.runtime.connection_pool import ConnectionPool
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
@@ -34,7 +34,7 @@ DATA = os.urandom(4 * MIB + 5)
 
 @pytest.fixture
 def written(make_cluster):
-    cluster = make_cluster(lends=True)
+    cluster = make_cluster(shares_descriptors=True)
     cluster.write(DATA)
     for node in cluster.nodes:
         node.changes.forget()
@@ -47,7 +47,7 @@ def kinds(messages, *wanted):
 
 def asked_in_turn(messages):
     """Of which nodes' data, and how, as far as this tells them apart."""
-    return kinds(messages, BorrowChunk, ReadChunk)
+    return kinds(messages, RequestDescriptor, ReadChunk)
 
 
 def open_descriptors():
@@ -60,14 +60,17 @@ def borrowed(cluster, name="n0", *, token=None):
     tcp = cluster.connect(name)
     lender = cluster.driver.run(fx.connect(tcp.local_address, name))
     cluster.by_hand.append(lender)
-    request = BorrowChunk(token or layout.token, layout.chunk, layout.version)
+    request = RequestDescriptor(token or layout.token, layout.chunk, layout.version)
     cluster.driver.run(fx.send(lender, request, timeout_s=60.0))
-    return cluster.driver.run(fx.borrow(lender, timeout_s=60.0))
+    return cluster.driver.run(fx.receive_descriptor(lender, timeout_s=60.0))
 
 
 def test_a_large_chunk_comes_from_its_file_and_not_through_a_socket(written, messages_sent):
     assert written.read() == DATA
-    assert kinds(messages_sent, BorrowChunk, ChunkLent, ReadChunk, Packet) == [BorrowChunk, ChunkLent]
+    assert kinds(messages_sent, RequestDescriptor, DescriptorShared, ReadChunk, Packet) == [
+        RequestDescriptor,
+        DescriptorShared,
+    ]
 
 
 def test_every_range_is_exact_wherever_there_is_room_for_it(written):
@@ -88,51 +91,55 @@ def test_every_range_is_exact_wherever_there_is_room_for_it(written):
 
 
 def test_who_keeps_a_file_open_borrows_each_chunk_once(written, messages_sent, until):
-    before, loans = open_descriptors(), Loans(kept_max=1)
+    before, descriptors = open_descriptors(), SharedDescriptors(kept_max=1)
     for offset in (3 * MIB, 0, 5, 3 * MIB + 1):
-        reading = read_range("file-token", written.layout(), offset, 100_000, loans=loans)
+        reading = read_range("file-token", written.layout(), offset, 100_000, descriptors=descriptors)
         assert written.driver.run(reading) == DATA[offset : offset + 100_000]
-    assert asked_in_turn(messages_sent) == [BorrowChunk]
-    written.driver.run(loans.close())
+    assert asked_in_turn(messages_sent) == [RequestDescriptor]
+    written.driver.run(descriptors.close())
     until(lambda: open_descriptors() <= before + 8, "the file is given back")
-    assert written.driver.run(read_range("file-token", written.layout(), 0, 10, loans=loans)) == DATA[:10]
-    assert asked_in_turn(messages_sent) == [BorrowChunk, BorrowChunk]
+    assert (
+        written.driver.run(read_range("file-token", written.layout(), 0, 10, descriptors=descriptors)) == DATA[:10]
+    )
+    assert asked_in_turn(messages_sent) == [RequestDescriptor, RequestDescriptor]
 
 
 def test_of_many_chunks_few_are_kept(make_cluster, messages_sent):
-    cluster = make_cluster(lends=True)
+    cluster = make_cluster(shares_descriptors=True)
     cluster.write(DATA, block_bytes=MIB)
     messages_sent.clear()
-    before, loans = open_descriptors(), Loans(kept_max=2)
+    before, descriptors = open_descriptors(), SharedDescriptors(kept_max=2)
     for _ in range(2):
         for chunk in range(4):
-            reading = read_range("file-token", cluster.layout(), chunk * MIB, 10, loans=loans)
+            reading = read_range("file-token", cluster.layout(), chunk * MIB, 10, descriptors=descriptors)
             assert cluster.driver.run(reading) == DATA[chunk * MIB :][:10]
-    assert asked_in_turn(messages_sent) == 8 * [BorrowChunk], "each had gone when it was wanted again"
-    cluster.driver.run(loans.close())
+    assert asked_in_turn(messages_sent) == 8 * [RequestDescriptor], "each had gone when it was wanted again"
+    cluster.driver.run(descriptors.close())
     assert open_descriptors() <= before + 8
 
 
 def test_two_who_read_one_chunk_at_once_have_a_loan_each(written, messages_sent):
-    loans = Loans(kept_max=4)
-    readers = [FileReader("file-token", written.layout(), 0, len(DATA), loans=loans) for _ in range(2)]
+    descriptors = SharedDescriptors(kept_max=4)
+    readers = [FileReader("file-token", written.layout(), 0, len(DATA), descriptors=descriptors) for _ in range(2)]
     pieces = [[bytes(written.driver.run(reader.next_piece()))] for reader in readers]
     for reader, mine in zip(readers, pieces, strict=True):
         while (piece := written.driver.run(reader.next_piece())) is not None:
             mine.append(bytes(piece))
         assert b"".join(mine) == DATA
-    written.driver.run(loans.close())
-    assert asked_in_turn(messages_sent) == [BorrowChunk, BorrowChunk]
+    written.driver.run(descriptors.close())
+    assert asked_in_turn(messages_sent) == [RequestDescriptor, RequestDescriptor]
 
 
 def test_a_file_that_failed_is_not_kept(written, messages_sent):
     written.nodes[0].damage(DATA[:64])
-    loans = Loans(kept_max=4)
+    descriptors = SharedDescriptors(kept_max=4)
     for _ in range(2):
-        reading = read_range("file-token", written.layout_on("n0", "n1"), 0, 100, loans=loans)
+        reading = read_range("file-token", written.layout_on("n0", "n1"), 0, 100, descriptors=descriptors)
         assert written.driver.run(reading) == DATA[:100]
-    written.driver.run(loans.close())
-    assert asked_in_turn(messages_sent) == [BorrowChunk, BorrowChunk, BorrowChunk], "of n0 twice, of n1 once"
+    written.driver.run(descriptors.close())
+    assert asked_in_turn(messages_sent) == [RequestDescriptor, RequestDescriptor, RequestDescriptor], (
+        "of n0 twice, of n1 once"
+    )
 
 
 def test_bytes_are_read_where_they_are_wanted(written):
@@ -161,7 +168,9 @@ def test_damaged_checksums_are_found_by_who_lends(written, messages_sent):
         damaged.seek(-1, os.SEEK_END)
         damaged.write(bytes([last[0] ^ 1]))
     assert written.read() == DATA
-    assert asked_in_turn(messages_sent) == [BorrowChunk, BorrowChunk], "the next datanode lent its file"
+    assert asked_in_turn(messages_sent) == [RequestDescriptor, RequestDescriptor], (
+        "the next datanode lent its file"
+    )
     _, _, corrupt = written.nodes[0].changes.take()
     assert len(corrupt) == 1, "and the next heartbeat says which is damaged"
 
@@ -174,7 +183,7 @@ def test_a_replica_that_is_deleted_in_mid_read_is_read_to_its_end(written, messa
     while (piece := written.driver.run(reader.next_piece())) is not None:
         pieces.append(bytes(piece))
     assert b"".join(pieces) == DATA
-    assert asked_in_turn(messages_sent) == [BorrowChunk]
+    assert asked_in_turn(messages_sent) == [RequestDescriptor]
 
 
 def test_a_datanode_that_stops_in_mid_read_is_not_missed(written):
@@ -188,7 +197,7 @@ def test_a_datanode_that_stops_in_mid_read_is_not_missed(written):
 
 def test_a_lent_file_cannot_be_written_to(written):
     answer, file = borrowed(written)
-    assert isinstance(answer, ChunkLent)
+    assert isinstance(answer, DescriptorShared)
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.pwrite(file.descriptor, b"x", 0)
     assert not os.get_inheritable(file.descriptor)
@@ -209,7 +218,7 @@ def test_nothing_is_lent_without_the_chunks_own_token(written):
 
 
 def test_a_small_chunk_has_no_file_to_lend_and_is_read_as_ever(make_cluster, messages_sent):
-    cluster = make_cluster(lends=True)
+    cluster = make_cluster(shares_descriptors=True)
     cluster.write(b"small")
     answer, file = borrowed(cluster)
     assert (type(from_wire(answer.code, answer.message)), file) == (BadRequest, None)
@@ -224,13 +233,13 @@ def test_a_chunk_that_is_not_there_is_read_elsewhere(written, messages_sent):
     assert (type(from_wire(answer.code, answer.message)), file) == (ChunkNotFound, None)
     messages_sent.clear()
     assert written.read() == DATA
-    assert asked_in_turn(messages_sent) == [BorrowChunk, BorrowChunk]
+    assert asked_in_turn(messages_sent) == [RequestDescriptor, RequestDescriptor]
 
 
 def test_files_are_lent_over_local_sockets_alone(written):
     layout = written.layout().chunks[0]
     connection = written.connect("n0")
-    request = BorrowChunk(layout.token, layout.chunk, layout.version)
+    request = RequestDescriptor(layout.token, layout.chunk, layout.version)
     written.driver.run(fx.send(connection, request, timeout_s=60.0))
     answer = written.answer(connection)
     assert isinstance(answer, Failure)
@@ -243,7 +252,7 @@ def test_a_file_that_cannot_be_read_is_asked_of_its_datanode_which_then_knows(wr
 
     written.driver._perform[fx.ReadInto] = fail
     assert written.read() == DATA
-    assert asked_in_turn(messages_sent) == [BorrowChunk, ReadChunk]
+    assert asked_in_turn(messages_sent) == [RequestDescriptor, ReadChunk]
 
 
 def test_a_file_that_has_become_shorter_costs_nobody_a_byte(written):
@@ -258,11 +267,11 @@ def test_a_file_that_has_become_shorter_costs_nobody_a_byte(written):
 
 def test_a_lent_file_whose_disk_hangs_is_left_and_what_comes_late_goes_nowhere(make_cluster, monkeypatch, until):
     """The files are borrowed beforehand: of what a busy machine holds up only the disk is waited for briefly."""
-    cluster = make_cluster(lends=True)
+    cluster = make_cluster(shares_descriptors=True)
     cluster.write(DATA)
-    loans = Loans(kept_max=len(cluster.nodes))
+    descriptors = SharedDescriptors(kept_max=len(cluster.nodes))
     for node in cluster.nodes:
-        reader = FileReader("file-token", cluster.layout_on(node.name), 0, len(DATA), loans=loans)
+        reader = FileReader("file-token", cluster.layout_on(node.name), 0, len(DATA), descriptors=descriptors)
         assert cluster.driver.run(reader.next_piece())
         cluster.driver.run(reader.close())
     comes_back, late = threading.Event(), []
@@ -276,7 +285,7 @@ def test_a_lent_file_whose_disk_hangs_is_left_and_what_comes_late_goes_nowhere(m
 
     monkeypatch.setattr("peacefs.protocol.runtime.bounded_reads._read", hang)
     target = memoryview(bytearray(len(DATA)))
-    reader = FileReader("file-token", cluster.layout(), 0, len(DATA), hop_timeout_s=0.2, loans=loans)
+    reader = FileReader("file-token", cluster.layout(), 0, len(DATA), hop_timeout_s=0.2, descriptors=descriptors)
     with pytest.raises(ChunkUnavailable) as refusal:
         cluster.driver.run(reader.next_piece(target))
     assert refusal.value.message.count("the disk gave nothing for 0.2 s") == len(cluster.nodes)
@@ -287,7 +296,7 @@ def test_a_lent_file_whose_disk_hangs_is_left_and_what_comes_late_goes_nowhere(m
 
 @pytest.mark.parametrize("why", ["the client wants none", "the datanode has none", "it is on another host"])
 def test_whoever_is_lent_nothing_reads_over_tcp(make_cluster, messages_sent, why):
-    cluster = make_cluster(lends=why != "the datanode has none")
+    cluster = make_cluster(shares_descriptors=why != "the datanode has none")
     cluster.write(DATA)
     if why == "it is on another host":
         # Where this name is nobody's.
@@ -311,7 +320,10 @@ def test_a_datanode_borrows_from_another_on_its_host_over_a_sealed_connection(wr
         read += piece
     node.driver.run(reader.close())
     assert read == DATA
-    assert kinds(messages_sent, BorrowChunk, ChunkLent, ReadChunk) == [BorrowChunk, ChunkLent]
+    assert kinds(messages_sent, RequestDescriptor, DescriptorShared, ReadChunk) == [
+        RequestDescriptor,
+        DescriptorShared,
+    ]
 
 
 def test_no_descriptor_is_left_open(written, until):
