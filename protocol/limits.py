@@ -129,7 +129,7 @@ begun_frames_bytes_max: Final = 128 * MIB
 # A frame that has begun has ended after this, however its bytes drip.
 begun_frame_timeout_s: Final = 15.0
 # What lies handed over and not taken within one process: so little that it is still in the processor's cache.
-handover_bytes_max: Final = 1 * MIB
+in_process_bytes_max: Final = 1 * MIB
 # A connection's buffer begins with this and doubles when so much has come.
 frame_buffer_bytes_min: Final = 64 * KIB
 # Of each kind: more than a datanode can write or drop in a second.

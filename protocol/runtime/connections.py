@@ -50,7 +50,7 @@ from peacefs.protocol.service.tls import TlsIdentity
 
 from . import effects as fx
 from .disk_files import DiskFile
-from .in_process_payloads import Ends, Handover
+from .in_process_payloads import Ends, InProcessPayloads
 from .local_sockets import (
     dial,
     file_for_reading,
@@ -110,8 +110,8 @@ class SocketConnection(fx.Connection):
         #: Whether a frame has begun to come that is too large for `receive_now`.
         self.is_large_ahead = False
         #: Where large payloads go, and come from, when the peer is in this process.
-        self._gives: Handover | None = None
-        self._takes: Handover | None = None
+        self._gives: InProcessPayloads | None = None
+        self._takes: InProcessPayloads | None = None
         #: What seals all that is sent, and verifies all that comes, once the handshake has given keys.
         self._sealer: Sealer | None = None
         self._source: SealedSource | None = None
@@ -502,20 +502,20 @@ class SocketConnection(fx.Connection):
         except OSError:
             return None
 
-    def gives_to(self, handover: Handover) -> None:
-        self._gives = handover
+    def gives_to(self, payloads: InProcessPayloads) -> None:
+        self._gives = payloads
 
-    def takes_from(self, handover: Handover) -> None:
-        self._takes = handover
+    def takes_from(self, payloads: InProcessPayloads) -> None:
+        self._takes = payloads
 
-    def _end_handovers(self) -> None:
-        for handover in (self._gives, self._takes):
-            if handover is not None:
-                handover.end()
+    def _end_in_process(self) -> None:
+        for payloads in (self._gives, self._takes):
+            if payloads is not None:
+                payloads.end()
 
     def shut_down(self) -> None:
         """Wakes whoever is blocked on the connection; callable from any thread."""
-        self._end_handovers()
+        self._end_in_process()
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
@@ -525,7 +525,7 @@ class SocketConnection(fx.Connection):
         return self._socket.fileno() < 0
 
     def close(self) -> None:
-        self._end_handovers()
+        self._end_in_process()
         self._socket.close()
         if self._budget is not None:
             self._budget.hold(self, 0)

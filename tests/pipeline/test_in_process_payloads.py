@@ -14,12 +14,12 @@ from peacefs.datanode.pipeline.server import DataServer
 from peacefs.protocol.checksums import block_checksums
 from peacefs.protocol.errors import PeerTimeout, PeerUnreachable, ProtocolViolation
 from peacefs.protocol.handshake import Identity
-from peacefs.protocol.limits import MIB, frame_ahead_bytes, handover_bytes_max, packet_bytes
+from peacefs.protocol.limits import MIB, frame_ahead_bytes, in_process_bytes_max, packet_bytes
 from peacefs.protocol.messages import Packet
 from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.runtime.connection_pool import ConnectionPool
 from peacefs.protocol.runtime.connections import SocketConnection
-from peacefs.protocol.runtime.in_process_payloads import Handover, ServedHere
+from peacefs.protocol.runtime.in_process_payloads import InProcessPayloads, ServedHere
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
 
 DATA = os.urandom(3 * MIB + 17)
@@ -29,13 +29,13 @@ DATA = os.urandom(3 * MIB + 17)
 def given(monkeypatch):
     """The length of everything that is handed over."""
     lengths = []
-    give = Handover.give
+    give = InProcessPayloads.give
 
     def noted(self, payload, timeout_s):
         lengths.append(len(payload))
         return give(self, payload, timeout_s)
 
-    monkeypatch.setattr(Handover, "give", noted)
+    monkeypatch.setattr(InProcessPayloads, "give", noted)
     return lengths
 
 
@@ -150,7 +150,7 @@ def test_large_and_small_arrive_in_the_order_in_which_they_were_sent(pair, seed)
 def test_who_takes_nothing_holds_up_the_writer_for_its_deadline(pair):
     ours, _theirs = pair
     payload = bytes(packet_bytes)
-    for number in range(handover_bytes_max // packet_bytes):
+    for number in range(in_process_bytes_max // packet_bytes):
         ours.send(Packet(number, b""), payload, 5.0)
     began_s = time.monotonic()
     with pytest.raises(PeerTimeout, match=r"who serves took nothing for 0\.1 s"):
@@ -173,7 +173,7 @@ def test_who_waits_for_room_is_woken_when_the_other_end_is_gone(pair, end, given
 
     writer = threading.Thread(target=write)
     writer.start()
-    until(lambda: len(given) > handover_bytes_max // packet_bytes, "one more than there is room for")
+    until(lambda: len(given) > in_process_bytes_max // packet_bytes, "one more than there is room for")
     getattr(theirs, end)()
     writer.join(timeout=10)
     assert faults, "long before its deadline"
