@@ -115,7 +115,7 @@ frame_header_bytes_max: Final = 16 * MIB
 frame_payload_bytes_max: Final = 4 * MIB
 data_frame_bytes_max: Final = 5 * MIB
 # Of whoever has not said hello yet no longer frame is taken in.
-hello_frame_bytes_max: Final = 4 * KIB
+handshake_frame_bytes_max: Final = 4 * KIB
 # What one seal covers between services: what a reader takes at once where it has to copy it.
 sealed_record_bytes_max: Final = packet_bytes
 # What a connection takes with one call before it knows how long the frame is: a small frame as a whole.
@@ -189,9 +189,9 @@ nodes_per_repair_floor: Final = 8
 
 # -- deadlines -----------------------------------------------------------------------------------
 connect_timeout_s: Final = 3.0
-hello_timeout_s: Final = 5.0
+handshake_timeout_s: Final = 5.0
 # How many connections to the coordinator's port for datanodes may be before the end of their hello.
-hellos_waiting_max: Final = 512
+handshakes_waiting_max: Final = 512
 # A hop that says nothing for this long in the middle of a chunk is taken for dead.
 hop_timeout_s: Final = 15.0
 # Each hop further from the writer gives up a little earlier, so that the one nearest to the fault names it.

@@ -184,7 +184,7 @@ class _Mac:
         return outer.digest()[:_MAC_BYTES]
 
 
-class HelloSecret:
+class HandshakeSecret:
     """One secret as the handshake uses it. Its name tells nothing of it but that two have the same."""
 
     def __init__(self, secret: bytes) -> None:
@@ -211,11 +211,11 @@ class Signer:
         secrets = (secret, *others)
         self._token_macs = [_Mac(_derive(each, b"token")) for each in secrets]
         self._receipt_macs = [_Mac(_derive(each, b"receipt")) for each in secrets]
-        self.hello_secrets = [HelloSecret(each) for each in secrets]
+        self.handshake_secrets = [HandshakeSecret(each) for each in secrets]
 
-    def hello_secret(self, names: Collection[bytes]) -> HelloSecret | None:
+    def handshake_secret(self, names: Collection[bytes]) -> HandshakeSecret | None:
         """The first of the secrets that bears one of these names."""
-        return next((secret for secret in self.hello_secrets if secret.name in names), None)
+        return next((secret for secret in self.handshake_secrets if secret.name in names), None)
 
     def sign(self, token: Token) -> str:
         body = msgspec.msgpack.encode(token)

@@ -32,7 +32,7 @@ from peacefs.protocol.ids import NodeId, show
 from peacefs.protocol.limits import (
     control_call_timeout_s,
     control_requests_in_flight_max,
-    hellos_waiting_max,
+    handshakes_waiting_max,
     suspect_after_s,
 )
 from peacefs.protocol.messages import (
@@ -104,7 +104,7 @@ class NodeServer:
         """
         if tls is None:
             loop = asyncio.get_running_loop()
-            plain = await loop.create_server(lambda: NodeLink(self), host, port, backlog=hellos_waiting_max)
+            plain = await loop.create_server(lambda: NodeLink(self), host, port, backlog=handshakes_waiting_max)
             self._server, bound = plain, int(plain.sockets[0].getsockname()[1])
         else:
             listener = listen(host, port)
@@ -192,7 +192,7 @@ class NodeServer:
         """Who connects and says nothing keeps nobody out: of too many, the longest silent one goes."""
         self._open.add(link)
         self._strangers[link] = None
-        if len(self._strangers) > hellos_waiting_max:
+        if len(self._strangers) > handshakes_waiting_max:
             longest = next(iter(self._strangers))
             del self._strangers[longest]
             longest.abort()

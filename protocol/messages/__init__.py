@@ -91,7 +91,7 @@ from .grants import (
     StreamsFound,
     StreamUnderWay,
 )
-from .hello import PROTOCOL_VERSION, Challenge, Hello, Proof, Target, Welcome
+from .handshake import PROTOCOL_VERSION, Challenge, Hello, Proof, Target, Welcome
 from .reads import ReadsScheduled, StateReads
 from .supervision import AgentBeat, AgentCommand, AgentOrders, RunOrder, RunReport
 

@@ -37,8 +37,8 @@ from peacefs.protocol.limits import (
     data_frame_bytes_max,
     frame_ahead_bytes,
     frame_buffer_bytes_min,
-    hello_frame_bytes_max,
-    hello_timeout_s,
+    handshake_frame_bytes_max,
+    handshake_timeout_s,
     packet_bytes,
     sealed_record_bytes_max,
     tls_handshake_timeout_s,
@@ -99,7 +99,7 @@ class SocketConnection(fx.Connection):
         #: What has come from `_at` to `_end` and is no frame's yet.
         self._ahead = memoryview(bytearray(frame_ahead_bytes))
         self._at = self._end = 0
-        self._frame_bytes_max = hello_frame_bytes_max
+        self._frame_bytes_max = handshake_frame_bytes_max
         self.peer = peer
         self.local_address: fx.Address | None = None
         self.idle_since = 0.0
@@ -553,11 +553,11 @@ def open_connection(
         means = COORDINATOR if role == COORDINATOR else name
         target = Target(role, means, show_address(address), show_end(connection.ends, 1))
         steps = connecting(me, os.urandom(16), target=target, channel=connection.channel)
-        connection.send(next(steps), b"", hello_timeout_s)
-        peer = _peer_after(steps, connection.receive(hello_timeout_s).message)
-        connection.send(peer.last_word, b"", hello_timeout_s)
+        connection.send(next(steps), b"", handshake_timeout_s)
+        peer = _peer_after(steps, connection.receive(handshake_timeout_s).message)
+        connection.send(peer.last_word, b"", handshake_timeout_s)
         connection.seal(peer.frame_keys)
-        welcome = welcomed(connection.receive(hello_timeout_s).message)
+        welcome = welcomed(connection.receive(handshake_timeout_s).message)
         connection.greeted()
         connection.local_address = named(welcome.local_socket)
         return connection, peer
@@ -581,17 +581,17 @@ def accept_connection(
     if tls is not None and not connection.is_local:
         connection.secure(tls.server_context(ssl.CERT_OPTIONAL))
     try:
-        first = connection.receive(hello_timeout_s).message
+        first = connection.receive(handshake_timeout_s).message
         channel = connection.channel
         if channel:
             require_certificate(first, is_shown=connection.has_peer_certificate)
         reached = show_end(connection.ends, 0)
         steps = accepting(me, os.urandom(16), first, channel=channel, reached=reached)
-        connection.send(next(steps), b"", hello_timeout_s)
-        peer = _peer_after(steps, connection.receive(hello_timeout_s).message)
+        connection.send(next(steps), b"", handshake_timeout_s)
+        peer = _peer_after(steps, connection.receive(handshake_timeout_s).message)
         connection.seal(peer.frame_keys)
         admit(peer)
-        connection.send(peer.last_word, b"", hello_timeout_s)
+        connection.send(peer.last_word, b"", handshake_timeout_s)
         if peer.trusted:
             connection.greeted(data_frame_bytes_max)
         else:
@@ -599,7 +599,7 @@ def accept_connection(
         return peer
     except (PeerRefused, ProtocolViolation, Overloaded) as refusal:
         with contextlib.suppress(PeacefsError):
-            connection.send(Failure(refusal.code, refusal.message), b"", hello_timeout_s)
+            connection.send(Failure(refusal.code, refusal.message), b"", handshake_timeout_s)
         raise
 
 

@@ -167,7 +167,7 @@ def test_a_service_is_let_in_by_the_secret_alone(role: str) -> None:
 
 def test_a_service_that_guesses_the_name_of_the_secret_gets_no_further() -> None:
     """The name of a secret is in every greeting; who has heard it knows no more."""
-    name = SIGNER.hello_secrets[0].name
+    name = SIGNER.handshake_secrets[0].name
     for proof in (b"", b"x" * 32, name):
         guessed = Hello(PROTOCOL_VERSION, "ours", "datanode", "dn-9", b"n" * 16, TO_NODE, [name])
         ours = accepting(NODE, b"a" * 16, guessed, reached="10.0.0.1:9866")
