@@ -26,7 +26,7 @@ from .channels import Channels
 from .control.addresses import DEFAULT_ADDRESS, CoordinatorAddress, parse_address
 from .control.api import BalanceStatus, CoordinatorApi, ListingPage, user_of
 from .control.http import CoordinatorHttp
-from .control.retry import Patience
+from .control.retry import RetryPolicy
 from .control.rpc import ControlCalls
 from .control.token_source import TokenSource
 from .control.values import (
@@ -75,17 +75,17 @@ class PeaceFileSystem:
         datanodes of this host lend no files: all data comes over TCP. Over TLS services have to show certificates
         of the CA in `ca_file`: by default what PEACEFS_CA_FILE names, else the CAs of the system.
         """
-        where, patience = parse_address(address), Patience()
+        where, retry_policy = parse_address(address), RetryPolicy()
         tls = _tls_of(where, Path(ca_file) if ca_file else None)
         source = TokenSource.of(token, token_file)
-        http = CoordinatorHttp(where, patience, token=source, tls=tls)
+        http = CoordinatorHttp(where, retry_policy, token=source, tls=tls)
         self._api = CoordinatorApi(http, user_of(http, user))
         name = f"client {socket.gethostname()}/{os.getpid()}"
         me = Identity(cluster="", role="client", name=name, signer=None)
         self._connections = ConnectionPool(me, local_sockets=local_sockets, tls=tls)
         # Datanodes are not shown who we are: what they are asked for bears a leave of the coordinator's.
         to_coordinator = ConnectionPool(me, credential=source.current, tls=tls)
-        self._calls = ControlCalls(where, to_coordinator, patience, source)
+        self._calls = ControlCalls(where, to_coordinator, retry_policy, source)
         self._driver = ThreadDriver(self._connections, self._calls.call)
         self._grants = GrantClient(f"{name} {uuid.uuid4().hex[:8]}", pushed=False)
         self._small_writes = SmallWrites(self._grants)

@@ -60,7 +60,7 @@ plan_servers_max: Final = 2000
 plan_switches_max: Final = 250
 plan_timeout_s: Final = 30.0
 # How long a dry run waits for the one before it.
-plan_patience_s: Final = 5.0
+plan_queue_timeout_s: Final = 5.0
 
 # -- chunks --------------------------------------------------------------------------------------
 chunk_bytes_max: Final = 64 * MIB
@@ -75,7 +75,7 @@ read_piece_bytes: Final = 1 * MIB
 # The disk is asked for so much of a large chunk before a reader gets there.
 readahead_bytes: Final = 4 * MIB
 # Who reads a file that it was lent waits for the disk with so many threads at most.
-patient_read_threads: Final = 16
+bounded_read_threads: Final = 16
 # Of the files that it was lent, an open file keeps so many for its next reads.
 shared_descriptors_kept_max: Final = 4
 # Chunks up to this size share segment files; larger ones get a file each.
@@ -157,7 +157,7 @@ schedule_entries_shown_max: Final = 200
 # How long a writer without a framed connection has its question held.
 grant_hold_s: Final = 2.0
 # How long a writer waits for a grant in all.
-grant_patience_s: Final = 1800.0
+grant_timeout_s: Final = 1800.0
 write_set_chunks_max: Final = 10_000
 # A writer may not state more than fits this, which is a set of that size.
 schedule_body_bytes_max: Final = 1 * MIB
@@ -329,7 +329,7 @@ balance_bytes_per_second_default: Final = 100 * MIB
 balance_bytes_per_second_min: Final = 64 * KIB
 # Who wants a run says so this often; after the longer silence it ends.
 balance_renewal_s: Final = 0.5
-balance_patience_s: Final = 10.0
+balance_silence_s: Final = 10.0
 # Copies that fail one after the other before a run is given up.
 balance_failures_max: Final = 20
 # A datanode that balances its own disks looks so often whether it still should.
@@ -445,7 +445,7 @@ gateway_kept_file_s: Final = 10.0
 gateway_own_pieces_max: Final = 8
 gateway_own_piece_bytes: Final = 512 * KIB
 # How long a request waits for one of them, or for memory, before it is told to come again.
-gateway_patience_s: Final = 60.0
+gateway_queue_timeout_s: Final = 60.0
 gateway_downloads_max: Final = 256
 data_connections_max: Final = 1024
 # Of clients of one address: a machine with many tasks has some hundreds.
@@ -487,7 +487,7 @@ control_body_timeout_s: Final = 60.0
 
 # -- client ----------------------------------------------------------------------------------------
 # How long the client asks again when the coordinator refuses for now, or is away after it has answered before.
-client_patience_s: Final = 20.0
+client_retry_s: Final = 20.0
 client_backoff_s: Final = 0.1
 client_backoff_max_s: Final = 2.0
 # One answer may take this long: CREATE and OPEN are held while the coordinator waits for reports.
@@ -541,7 +541,7 @@ report_queue_max: Final = 64
 report_interval_s: Final = 10.0
 report_retry_s: Final = 1.0
 report_stop_s: Final = 3.0
-report_patience_s: Final = 2.0
+report_timeout_s: Final = 2.0
 # What a checkpoint, and a tree that is searched for checkpoints, may hold.
 checkpoint_entries_max: Final = 2_000_000
 # A checkpoint that was written to more recently belongs to a run that is alive, unless the operator knows better.
@@ -556,7 +556,7 @@ checkpoint_import_threads: Final = 16
 checkpoint_partitions_max: Final = 1_000_000
 # A look at checkpoints that the coordinator was asked for over REST: how long it may take and wait, and say.
 checkpoint_look_timeout_s: Final = 60.0
-checkpoint_look_patience_s: Final = 5.0
+checkpoint_look_queue_timeout_s: Final = 5.0
 checkpoint_look_bytes_max: Final = 64 * MIB
 # A text file of a checkpoint that is longer is not read; the largest are compacted logs of file sources.
 checkpoint_text_bytes_max: Final = 256 * MIB
@@ -570,7 +570,7 @@ agent_beat_interval_s: Final = 1.0
 # An answer that comes later is of no use: what it says may not be so any more.
 agent_answer_timeout_s: Final = 3.0
 # What an agent runs ends when it was answered nothing for so long, whatever has become of the agent.
-run_guard_patience_s: Final = 10.0
+run_guard_timeout_s: Final = 10.0
 # Longer than both together: when an agent is taken for dead, nothing of what it ran is left.
 agent_dead_after_s: Final = 15.0
 # How long a run that is to stop has for that before it is killed.

@@ -197,11 +197,11 @@ class ReadLeaves:
         self._stating += 1
         return True
 
-    def _state(self, now_s: float, patience_s: float) -> fx.Steps[None]:
+    def _state(self, now_s: float, wait_s: float) -> fx.Steps[None]:
         """Says what is read and wanted, and takes in the leaves of the answer."""
         answer = ReadsScheduled([])
         try:
-            statement = self._statement(now_s, patience_s)
+            statement = self._statement(now_s, wait_s)
             answer = yield from fx.call(statement, ReadsScheduled, timeout_s=read_leave_timeout_s)
         except (PeerError, ServiceUnready):
             self._alone_until_s = now_s + read_leave_alone_s
@@ -214,7 +214,7 @@ class ReadLeaves:
                         self._ready[turn] = node
                 self._tell()
 
-    def _statement(self, now_s: float, patience_s: float) -> StateReads:
+    def _statement(self, now_s: float, wait_s: float) -> StateReads:
         with self._lock:
             if self._asked_s is None:
                 self._asked_s = now_s
@@ -230,7 +230,7 @@ class ReadLeaves:
                 holding=holding,
                 at_once=self._at_once,
                 waited_s=now_s - self._asked_s,
-                patience_s=patience_s,
+                wait_s=wait_s,
             )
 
     def _choose_alone(self) -> None:

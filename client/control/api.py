@@ -21,7 +21,7 @@ from peacefs.protocol.errors import PeerRefused
 from peacefs.protocol.ids import new_request_id
 from peacefs.protocol.limits import (
     copy_timeout_s,
-    plan_patience_s,
+    plan_queue_timeout_s,
     plan_timeout_s,
 )
 from peacefs.protocol.messages import (
@@ -338,7 +338,7 @@ class CoordinatorApi:
             "POST",
             "/v1/plan",
             body=msgspec.json.encode(task),
-            answer_timeout_s=2 * (plan_timeout_s + plan_patience_s),
+            answer_timeout_s=2 * (plan_timeout_s + plan_queue_timeout_s),
         )
         return self._read(answer, kind)
 

@@ -10,7 +10,7 @@ import msgspec
 from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import PeerRefused
 from peacefs.protocol.ids import new_request_id
-from peacefs.protocol.limits import report_patience_s
+from peacefs.protocol.limits import report_timeout_s
 from peacefs.protocol.values.query_reports import QueryReport
 from peacefs.protocol.values.query_runs import RunStatus
 
@@ -62,7 +62,7 @@ class CheckpointRuns:
         """How a query fares; not tried for long. Raises RunSuperseded, AccessDenied, PeerUnreachable, ..."""
         body = msgspec.json.encode(said)
         self._http.ask(
-            "POST", "/v1/checkpoints/reports", body=body, patience_s=0.0, answer_timeout_s=report_patience_s
+            "POST", "/v1/checkpoints/reports", body=body, retry_s=0.0, answer_timeout_s=report_timeout_s
         )
 
     def reports(self, path: str) -> list[QueryReport]:

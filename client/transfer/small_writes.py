@@ -118,7 +118,7 @@ class _Packets:
     def __init__(self, data: bytes) -> None:
         self._data = data
 
-    def packet(self, index: int, *, patience_s: float) -> fx.Steps[OutgoingPacket | None]:
+    def packet(self, index: int, *, wait_s: float) -> fx.Steps[OutgoingPacket | None]:
         yield from ()
         begin, end = index * packet_bytes, (index + 1) * packet_bytes
         is_last = end >= len(self._data)

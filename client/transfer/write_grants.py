@@ -22,7 +22,7 @@ from peacefs.protocol.limits import (
     abandoned_chunks_per_call,
     client_backoff_max_s,
     grant_hold_s,
-    grant_patience_s,
+    grant_timeout_s,
     last_word_timeout_s,
     write_set_restate_s,
 )
@@ -138,7 +138,7 @@ class GrantedSet:
     def next(self) -> fx.Steps[NextChunk | None]:
         """Waits for the next grant; None when there is nothing left to wait for.
 
-        Raises what the coordinator refuses it with, and Overloaded after `limits.grant_patience_s`.
+        Raises what the coordinator refuses it with, and Overloaded after `limits.grant_timeout_s`.
         """
         return (yield from self._take(None))
 
@@ -216,7 +216,7 @@ class GrantedSet:
 
     def _take(self, index: int | None) -> fx.Steps[NextChunk | None]:
         started_s = now_s = yield from fx.now()
-        while now_s - started_s < grant_patience_s:
+        while now_s - started_s < grant_timeout_s:
             with self._lock:
                 news = self._news
                 if (taken := self._taken(index)) is not None:
@@ -234,7 +234,7 @@ class GrantedSet:
             if not is_mine:
                 yield from fx.wait(news, timeout_s=write_set_restate_s)
             now_s = yield from fx.now()
-        raise Overloaded(f"no chunk was granted within {grant_patience_s:g} s; try again later")
+        raise Overloaded(f"no chunk was granted within {grant_timeout_s:g} s; try again later")
 
     def _taken(self, index: int | None) -> NextChunk | None:
         free = (each for each in self._ready if each not in self._claimed)
@@ -280,7 +280,7 @@ class GrantedSet:
                     for each in (*self._in_use.values(), *self._ready.values())
                 ],
                 waited_s=now_s - self._asked_s,
-                patience_s=0.0 if self._grant_client.pushed else grant_hold_s,
+                wait_s=0.0 if self._grant_client.pushed else grant_hold_s,
                 written_bytes=self._written_bytes,
                 to_come_bytes=self._to_come_bytes,
             )

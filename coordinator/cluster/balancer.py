@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from peacefs.peace.balance_plan import BalancePlan, Fill, Phase
 from peacefs.protocol.ids import ChunkId, NodeId
-from peacefs.protocol.limits import balance_failures_max, balance_patience_s, repair_timeout_s
+from peacefs.protocol.limits import balance_failures_max, balance_silence_s, repair_timeout_s
 from peacefs.protocol.messages import Replica
 
 from .balance_moves import MoveFinder, Run, may_drop, weight
@@ -104,7 +104,7 @@ class Balancer:
         run = self.run
         if run is None or run.phase is not Phase.RUNNING:
             return []
-        if now_s - run.renewed_s > balance_patience_s:
+        if now_s - run.renewed_s > balance_silence_s:
             run.phase = Phase.ABANDONED
         elif run.failed_in_a_row >= balance_failures_max:
             run.phase = Phase.FAILING

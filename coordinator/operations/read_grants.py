@@ -35,8 +35,8 @@ class ReadGrantService:
         )
         self._wake(self.reads.state(self._ctx.monotonic(), request))
         answer = self._held_grants(request)
-        if request.wanted and not answer.leaves and wanted.patience_s > 0:
-            await self._served(request.reader, min(wanted.patience_s, grant_hold_s))
+        if request.wanted and not answer.leaves and wanted.wait_s > 0:
+            await self._served(request.reader, min(wanted.wait_s, grant_hold_s))
             answer = self._held_grants(request)
         return answer
 
@@ -53,11 +53,11 @@ class ReadGrantService:
         new = [(number, node) for number, node in leaves.items() if number not in request.holding]
         return ReadsScheduled(new, len(request.wanted) - len(new))
 
-    async def _served(self, reader: str, patience_s: float) -> None:
+    async def _served(self, reader: str, wait_s: float) -> None:
         event = asyncio.Event()
         self._awaited.setdefault(reader, set()).add(event)
         try:
-            async with asyncio.timeout(patience_s):
+            async with asyncio.timeout(wait_s):
                 await event.wait()
         except TimeoutError:
             pass

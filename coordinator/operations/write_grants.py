@@ -77,8 +77,8 @@ class WriteGrantService:
         request = self._request(wanted, token, link, writer_host)
         self._carry_out(self.scheduling.state(self._ctx.monotonic(), request), asking=request.name)
         answer = self._held_grants(request)
-        if answer.waiting and not answer.grants and wanted.patience_s > 0:
-            await self._granted(request.name, min(wanted.patience_s, grant_hold_s))
+        if answer.waiting and not answer.grants and wanted.wait_s > 0:
+            await self._granted(request.name, min(wanted.wait_s, grant_hold_s))
             answer = self._held_grants(request)
         return answer
 
@@ -114,10 +114,10 @@ class WriteGrantService:
         grants = [granted for each in held_grants if (granted := self._placing.granted(each)) is not None]
         return Scheduled(grants, len(request.chunks) - len(grants), self.scheduling.expected_start_s(request.name))
 
-    async def _granted(self, name: str, patience_s: float) -> None:
+    async def _granted(self, name: str, wait_s: float) -> None:
         event = self._awaited.setdefault(name, asyncio.Event())
         try:
-            async with asyncio.timeout(patience_s):
+            async with asyncio.timeout(wait_s):
                 await event.wait()
         except TimeoutError:
             pass

@@ -16,7 +16,7 @@ from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.operations.query_reports import Reporting
 from peacefs.coordinator.operations.query_runs import Fencing
 from peacefs.protocol.errors import BadRequest, Unsupported, from_wire
-from peacefs.protocol.limits import checkpoint_look_patience_s, checkpoint_look_timeout_s
+from peacefs.protocol.limits import checkpoint_look_queue_timeout_s, checkpoint_look_timeout_s
 from peacefs.protocol.values.query_runs import without_run
 
 from .runner import SideProcess
@@ -38,7 +38,7 @@ class CheckpointLooks:
         fencing: Fencing,
         reporting: Reporting,
         timeout_s: float = checkpoint_look_timeout_s,
-        patience_s: float = checkpoint_look_patience_s,
+        queue_timeout_s: float = checkpoint_look_queue_timeout_s,
         token_of: Callable[[str], str] = lambda _user: "",
         ca_file: Path | None = None,
     ) -> None:
@@ -53,7 +53,7 @@ class CheckpointLooks:
         self._fencing = fencing
         self._reporting = reporting
         self._timeout_s = timeout_s
-        self._process = SideProcess("look at checkpoints", command, timeout_s, patience_s)
+        self._process = SideProcess("look at checkpoints", command, timeout_s, queue_timeout_s)
 
     async def all_below(self, path: str, user: str) -> list[dict[str, Any]]:
         """A summary of every checkpoint at and below a path, with its latest run and its driver's last report.

@@ -15,7 +15,7 @@ import msgspec
 
 from peacefs.peace.dry_run import Plan, Task, dry_run
 from peacefs.protocol.errors import BadRequest, PeacefsError, from_wire
-from peacefs.protocol.limits import plan_patience_s, plan_timeout_s
+from peacefs.protocol.limits import plan_queue_timeout_s, plan_timeout_s
 
 from .runner import SideProcess
 
@@ -33,11 +33,11 @@ results: msgspec.json.Decoder[_Planned | _Refused] = msgspec.json.Decoder(_Plann
 
 
 class Planner:
-    """Owned by an event loop. `timeout_s` bounds one dry run, `patience_s` the wait for the one before it."""
+    """Owned by an event loop. `timeout_s` bounds one dry run, `queue_timeout_s` the wait for the one before it."""
 
-    def __init__(self, timeout_s: float = plan_timeout_s, patience_s: float = plan_patience_s) -> None:
+    def __init__(self, timeout_s: float = plan_timeout_s, queue_timeout_s: float = plan_queue_timeout_s) -> None:
         self._timeout_s = timeout_s
-        self._process = SideProcess("plan", (sys.executable, "-P", "-m", __name__), timeout_s, patience_s)
+        self._process = SideProcess("plan", (sys.executable, "-P", "-m", __name__), timeout_s, queue_timeout_s)
 
     async def plan(self, task: Task) -> Plan:
         """Raises what `dry_run` raises, BadRequest for what takes too long, and Overloaded."""

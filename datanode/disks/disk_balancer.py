@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from peacefs.datanode.rate_limiter import CopyBudget
 from peacefs.peace.balance_plan import BalancePlan, Fill, Phase
 from peacefs.protocol.errors import ChecksumMismatch, ChunkError, ChunkNotFound, StaleVersion
-from peacefs.protocol.limits import balance_failures_max, balance_patience_s, packet_bytes
+from peacefs.protocol.limits import balance_failures_max, balance_silence_s, packet_bytes
 from peacefs.protocol.messages import BalanceDisks, DiskBalance, Replica
 from peacefs.protocol.runtime import effects as fx
 
@@ -89,7 +89,7 @@ class DiskBalancer:
         run = self._run
         if run is None or self._stopped:
             return False
-        if run.phase is Phase.RUNNING and self._clock() - run.renewed_s > balance_patience_s:
+        if run.phase is Phase.RUNNING and self._clock() - run.renewed_s > balance_silence_s:
             run.phase = Phase.ABANDONED
         return run.phase is Phase.RUNNING
 

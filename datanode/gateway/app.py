@@ -73,7 +73,7 @@ class GatewayLimits:
     transfers_per_client_max: int = limits.gateway_transfers_per_client_max
     buffer_per_client_bytes_max: int = limits.gateway_buffer_per_client_bytes_max
     body_idle_timeout_s: float = limits.http_body_idle_timeout_s
-    patience_s: float = limits.gateway_patience_s
+    queue_timeout_s: float = limits.gateway_queue_timeout_s
 
 
 def believe_bearer(scope: Scope, user: str) -> None:
@@ -107,11 +107,11 @@ class Gateway:
         self._wall_clock = wall_clock
         self._bounds = bounds = bounds or GatewayLimits()
         self._budget = BufferBudget(
-            bounds.buffer_bytes_max, bounds.patience_s, per_client_max=bounds.buffer_per_client_bytes_max
+            bounds.buffer_bytes_max, bounds.queue_timeout_s, per_client_max=bounds.buffer_per_client_bytes_max
         )
         each_max = bounds.transfers_per_client_max
-        self._long_uploads = ClientSlots(bounds.threads, each_max, bounds.patience_s)
-        self._downloads = ClientSlots(bounds.downloads_max, each_max, bounds.patience_s)
+        self._long_uploads = ClientSlots(bounds.threads, each_max, bounds.queue_timeout_s)
+        self._downloads = ClientSlots(bounds.downloads_max, each_max, bounds.queue_timeout_s)
         self._long = ThreadPoolExecutor(bounds.threads, thread_name_prefix="gateway-long")
         self._quick = ThreadPoolExecutor(bounds.quick_threads, thread_name_prefix="gateway-quick")
 

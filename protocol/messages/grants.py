@@ -20,7 +20,7 @@ class StreamUnderWay(msgspec.Struct, frozen=True, array_like=True):
 
 class StateWriteSet(Message, frozen=True):
     """What the writer of `token` still wants to write: chunks by (its own number, bytes). Answered at once by
-    Scheduled, or, with `patience_s`, as soon as there is a grant within that time.
+    Scheduled, or, with `wait_s`, as soon as there is a grant within that time.
 
     Said again now and then while it waits, and after a reconnection: nothing is granted twice, and what was
     granted and not received comes again. A list without some of the chunks takes those back, an empty one all.
@@ -38,7 +38,7 @@ class StateWriteSet(Message, frozen=True):
     abandoned: list[ChunkId] = []
     holding: list[StreamUnderWay] = []
     waited_s: float = 0.0
-    patience_s: float = 0.0
+    wait_s: float = msgspec.field(default=0.0, name="patience_s")
     written_bytes: int = 0
     to_come_bytes: int = -1
 

@@ -13,7 +13,7 @@ from .base import Message
 class StateReads(Message, frozen=True):
     """What the reader of `token`, a checkpoint's, wants to read next: chunks by (its own number, the datanodes
     that have it, nearest first), `at_once` of them together. Answered at once by ReadsScheduled, or, with
-    `patience_s`, as soon as there is leave for one within that time.
+    `wait_s`, as soon as there is leave for one within that time.
 
     Said again when a chunk is done, and now and then while it reads or waits, with what it is `holding`: leaves by
     (its number, where). What it neither holds nor wants is given back. `reader` is its name, never used for
@@ -27,7 +27,7 @@ class StateReads(Message, frozen=True):
     holding: list[tuple[int, NodeId]] = []
     at_once: int = 1
     waited_s: float = 0.0
-    patience_s: float = 0.0
+    wait_s: float = msgspec.field(default=0.0, name="patience_s")
 
 
 class ReadsScheduled(Message, frozen=True):

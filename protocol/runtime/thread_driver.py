@@ -20,7 +20,7 @@ from peacefs.protocol.private_files import FILE_MODE, make_directories
 from peacefs.protocol.service.metrics import fsyncs_of_directories, fsyncs_of_files
 
 from . import effects as fx
-from .bounded_reads import PatientReads
+from .bounded_reads import BoundedReads
 from .connection_pool import ConnectionPool
 from .disk_files import (
     DiskFile,
@@ -62,7 +62,7 @@ class ThreadDriver:
         self._sync_to_disk = sync_to_disk
         self.pool = pool
         self.wall_clock = wall_clock
-        self._patient_reads = PatientReads()
+        self._bounded_reads = BoundedReads()
         self._perform: dict[type[fx.Effect], Callable[[Any], Any]] = {
             fx.Connect: lambda e: pool.connect(e.address, e.name),
             fx.Send: lambda e: e.connection.send(e.message, e.payload, e.timeout_s),
@@ -77,8 +77,8 @@ class ThreadDriver:
             fx.OpenFile: self._open_file,
             fx.Append: lambda e: write_all(e.file, e.buffers),
             fx.ReadAt: lambda e: os.pread(e.file.descriptor, e.length, e.offset),
-            fx.ReadInto: lambda e: self._patient_reads.read_into(e.file, e.target, e.offset, e.timeout_s),
-            fx.ReadAhead: lambda e: self._patient_reads.read_ahead(e.file, e.offset, e.length),
+            fx.ReadInto: lambda e: self._bounded_reads.read_into(e.file, e.target, e.offset, e.timeout_s),
+            fx.ReadAhead: lambda e: self._bounded_reads.read_ahead(e.file, e.offset, e.length),
             fx.StartWriteback: self._start_writeback,
             fx.Sync: self._sync,
             fx.DropCached: self._drop_cached,
@@ -97,7 +97,7 @@ class ThreadDriver:
 
     def close(self) -> None:
         """No participant runs any more."""
-        self._patient_reads.close()
+        self._bounded_reads.close()
 
     def run(self, steps: fx.Steps[T]) -> T:
         """Runs a participant to its end; what it raises comes out here."""

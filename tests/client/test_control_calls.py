@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from peacefs.client.control.addresses import CoordinatorAddress
-from peacefs.client.control.retry import Patience
+from peacefs.client.control.retry import RetryPolicy
 from peacefs.client.control.rpc import ControlCalls
 from peacefs.protocol.errors import (
     FileNotFound,
@@ -19,7 +19,7 @@ from peacefs.protocol.errors import (
     ProtocolViolation,
 )
 from peacefs.protocol.frames import Frame
-from peacefs.protocol.limits import client_patience_s
+from peacefs.protocol.limits import client_retry_s
 from peacefs.protocol.messages import (
     Allocated,
     Completed,
@@ -50,9 +50,9 @@ class Script:
         self.asked: list[Message] = []
         self.kept = self.closed = 0
         self.now_s = 0.0
-        self.patience = Patience(clock=lambda: self.now_s, sleep=self._sleep, rng=random.Random(1))
+        self.retry_policy = RetryPolicy(clock=lambda: self.now_s, sleep=self._sleep, rng=random.Random(1))
         pool = cast(ConnectionPool, self)
-        self.calls = ControlCalls(CoordinatorAddress("c.example", 9870), pool, self.patience)
+        self.calls = ControlCalls(CoordinatorAddress("c.example", 9870), pool, self.retry_policy)
 
     def _sleep(self, seconds: float) -> None:
         self.now_s += seconds
@@ -111,7 +111,7 @@ def test_a_refusal_that_may_pass_is_met_with_patience_and_then_told() -> None:
     for_ever = Script(Failure("NoDatanodes", "none is alive"))
     with pytest.raises(NoDatanodes, match="none is alive"):
         for_ever.calls.create(CreateFile(path="/a", user="alice"))
-    assert client_patience_s / 2 < for_ever.now_s <= client_patience_s
+    assert client_retry_s / 2 < for_ever.now_s <= client_retry_s
     assert for_ever.closed == 0, "a refusal is an answer, and the connection is good"
 
 

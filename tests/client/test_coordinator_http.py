@@ -14,7 +14,7 @@ import pytest
 
 from peacefs.client.control.addresses import CoordinatorAddress
 from peacefs.client.control.http import CoordinatorHttp
-from peacefs.client.control.retry import Patience
+from peacefs.client.control.retry import RetryPolicy
 from peacefs.protocol.errors import (
     FileNotFound,
     NoDatanodes,
@@ -50,7 +50,7 @@ class Script:
     def connected(self) -> CoordinatorHttp:
         return CoordinatorHttp(
             CoordinatorAddress("coordinator.example", 9870),
-            Patience(clock=lambda: self.now, sleep=self.sleep, rng=random.Random(1)),
+            RetryPolicy(clock=lambda: self.now, sleep=self.sleep, rng=random.Random(1)),
             transport=httpx.MockTransport(self.react),
         )
 

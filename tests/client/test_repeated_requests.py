@@ -11,7 +11,7 @@ import pytest
 from peacefs.client.control.addresses import parse_address
 from peacefs.client.control.api import CoordinatorApi
 from peacefs.client.control.http import CoordinatorHttp
-from peacefs.client.control.retry import Patience, Unanswered
+from peacefs.client.control.retry import RetryPolicy, Unanswered
 from peacefs.client.control.rpc import ControlCalls
 from peacefs.client.file_objects import FileSink
 from peacefs.client.filesystem import PeaceFileSystem
@@ -67,7 +67,7 @@ class WatchedCalls(ControlCalls):
     """The same for frames: keeps completions with their answers, and loses an answer when told."""
 
     def __init__(self, address: str, connections: ConnectionPool) -> None:
-        super().__init__(parse_address(address), connections, Patience())
+        super().__init__(parse_address(address), connections, RetryPolicy())
         self.carried: list[tuple[Message, Message]] = []
         self.losing: Callable[[], None] | None = None
 

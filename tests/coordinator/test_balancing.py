@@ -17,7 +17,7 @@ from peacefs.protocol.limits import (
     MIB,
     balance_bytes_per_second_default,
     balance_failures_max,
-    balance_patience_s,
+    balance_silence_s,
     chunk_bytes_max,
 )
 from peacefs.protocol.messages import DeleteChunks, Heartbeat, Replica, ReportChunks, Usage
@@ -213,7 +213,7 @@ class TestARun:
         play.start()
         copies = play.tick()
         assert copies
-        for _ in range(round(balance_patience_s) + 2):
+        for _ in range(round(balance_silence_s) + 2):
             play.now_s += 1.0
             for node in play.held:
                 play.beat(node)

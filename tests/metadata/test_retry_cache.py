@@ -17,7 +17,7 @@ from peacefs.coordinator.namespace.reclaim import forget_answers_step
 from peacefs.coordinator.namespace.retry_cache import A, Applied, RequestKey, run_once
 from peacefs.protocol.errors import BadRequest, FileAlreadyExists
 from peacefs.protocol.ids import new_request_id
-from peacefs.protocol.limits import client_answer_timeout_s, client_patience_s, request_memory_crowded_s
+from peacefs.protocol.limits import client_answer_timeout_s, client_retry_s, request_memory_crowded_s
 
 from .conftest import Space
 
@@ -121,7 +121,7 @@ def test_of_too_many_answers_the_oldest_go_unless_they_are_young(
 
 
 def test_answers_are_kept_for_longer_than_any_client_goes_on_asking() -> None:
-    assert request_memory_crowded_s > 2 * (client_patience_s + client_answer_timeout_s)
+    assert request_memory_crowded_s > 2 * (client_retry_s + client_answer_timeout_s)
 
 
 def test_answers_that_do_not_say_what_was_asked_go_with_the_migration(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from peacefs.datanode.disks.disk_balancer import DiskBalancer, Phase
 from peacefs.datanode.disks.disk_moves import DiskMoves
 from peacefs.datanode.rate_limiter import CopyBudget
 from peacefs.protocol.errors import ChunkError, ChunkNotFound, DiskFault, StaleVersion
-from peacefs.protocol.limits import MIB, balance_failures_max, balance_patience_s
+from peacefs.protocol.limits import MIB, balance_failures_max, balance_silence_s
 from peacefs.protocol.messages import BalanceDisks, DiskBalance, Replica
 from peacefs.protocol.runtime import effects as fx
 
@@ -289,7 +289,7 @@ def test_a_run_keeps_to_its_rate(rack: LopsidedRack) -> None:
 def test_a_run_that_nobody_asks_for_any_more_ends_and_leaves_no_half(rack: LopsidedRack) -> None:
     rack.pile_up(9, LARGE)
     rack.ask()
-    rack.driver.now_s += balance_patience_s + 1
+    rack.driver.now_s += balance_silence_s + 1
     rack.driver.run(rack.balancer.advance())
     assert rack.ask().phase == Phase.ABANDONED.value and rack.counts() == [9, 0, 0]
     assert rack.balance("another").phase == "balanced"

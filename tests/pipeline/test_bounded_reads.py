@@ -10,8 +10,8 @@ from support.waiting import wait_until
 
 from peacefs.protocol.errors import PeerTimeout
 from peacefs.protocol.limits import MIB
-from peacefs.protocol.runtime import bounded_reads as patient_reads
-from peacefs.protocol.runtime.bounded_reads import PatientReads
+from peacefs.protocol.runtime import bounded_reads as bounded_reads
+from peacefs.protocol.runtime.bounded_reads import BoundedReads
 from peacefs.protocol.runtime.disk_files import DiskFile
 
 DATA = os.urandom(3 * MIB + 17)
@@ -28,14 +28,14 @@ def file(tmp_path):
 
 @pytest.fixture
 def reads():
-    made = PatientReads(threads_max=1)
+    made = BoundedReads(threads_max=1)
     yield made
     made.close()
 
 
 @pytest.fixture
 def nothing_in_memory(monkeypatch):
-    monkeypatch.setattr(patient_reads, "read_from_memory", lambda file, target, offset: 0)
+    monkeypatch.setattr(bounded_reads, "read_from_memory", lambda file, target, offset: 0)
 
 
 def threads():
@@ -63,7 +63,7 @@ def test_what_is_half_in_memory_is_completed(reads, file, monkeypatch):
         target[:count] = DATA[offset : offset + count]
         return count
 
-    monkeypatch.setattr(patient_reads, "read_from_memory", half)
+    monkeypatch.setattr(bounded_reads, "read_from_memory", half)
     target = memoryview(bytearray(1001))
     assert reads.read_into(file, target, 7, 30.0) == 1001
     assert target == DATA[7:1008]
@@ -80,7 +80,7 @@ def test_a_fault_of_the_disk_is_told(reads, file, nothing_in_memory, monkeypatch
     def fail(descriptor, room, offset):
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(patient_reads, "_read", fail)
+    monkeypatch.setattr(bounded_reads, "_read", fail)
     with pytest.raises(OSError, match="Input/output error"):
         reads.read_into(file, memoryview(bytearray(10)), 0, 30.0)
 
@@ -95,7 +95,7 @@ def test_who_waits_behind_a_disk_that_hangs_waits_no_longer_than_he_said(
         room[:] = b"x" * len(room)
         return len(room)
 
-    monkeypatch.setattr(patient_reads, "_read", hang)
+    monkeypatch.setattr(bounded_reads, "_read", hang)
     target = memoryview(bytearray(10))
     for _ in range(3):
         with pytest.raises(PeerTimeout, match="the disk gave nothing"):
@@ -113,7 +113,7 @@ def test_the_disk_is_asked_ahead_for_what_is_not_in_memory_and_nobody_waits(read
         comes_back.wait(30)
         asked.append((offset, length))
 
-    monkeypatch.setattr(patient_reads, "_ask_for", ask_for)
+    monkeypatch.setattr(bounded_reads, "_ask_for", ask_for)
     reads.read_ahead(file, 0, len(DATA))
     assert threads() == 0, "it is in memory"
     os.fsync(file.descriptor)
