@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
 
-from .control.rpc import ControlCalls
+from .control.rpc import ControlRpc
 from .transfer.write_grants import GrantClient
 
 
@@ -15,5 +15,5 @@ class Channels:
     """Belongs to a file system, and is of use while that is open. Thread-safe."""
 
     driver: ThreadDriver
-    calls: ControlCalls
+    calls: ControlRpc
     grants: GrantClient

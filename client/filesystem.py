@@ -27,7 +27,7 @@ from .control.addresses import DEFAULT_ADDRESS, CoordinatorAddress, parse_addres
 from .control.api import BalanceStatus, CoordinatorApi, ListingPage, user_of
 from .control.http import CoordinatorHttp
 from .control.retry import RetryPolicy
-from .control.rpc import ControlCalls
+from .control.rpc import ControlRpc
 from .control.token_source import TokenSource
 from .control.values import (
     ContentSummary,
@@ -85,7 +85,7 @@ class PeaceFileSystem:
         self._connections = ConnectionPool(me, local_sockets=local_sockets, tls=tls)
         # Datanodes are not shown who we are: what they are asked for bears a leave of the coordinator's.
         to_coordinator = ConnectionPool(me, credential=source.current, tls=tls)
-        self._calls = ControlCalls(where, to_coordinator, retry_policy, source)
+        self._calls = ControlRpc(where, to_coordinator, retry_policy, source)
         self._driver = ThreadDriver(self._connections, self._calls.call)
         self._grants = GrantClient(f"{name} {uuid.uuid4().hex[:8]}", pushed=False)
         self._small_writes = SmallWrites(self._grants)

@@ -91,12 +91,12 @@ from .metrics import (
 from .namespace.permissions import Callers
 from .operations.context import OperationContext
 from .operations.files import Files
-from .rpc.audited_calls import AuditedCalls
+from .rpc.audited_calls import AuditedRpc
 from .rpc.client_session import ClientLinks
 from .rpc.server import NodeServer
 from .scheduling.policies import POLICY_DEFAULT
 from .scheduling.scheduler import Scheduling
-from .side_process.checkpoint_inspector import CheckpointLooks
+from .side_process.checkpoint_inspector import CheckpointInspector
 from .supervision.service import Supervising
 
 log = logging.getLogger("peacefs.coordinator")
@@ -219,7 +219,7 @@ class Coordinator:
         self._metadata = metadata
         self._signer = signer
         self._audit = None if options.audit_log is None else AuditLog(options.audit_log)
-        audited = None if self._audit is None else AuditedCalls(self._audit, signer)
+        audited = None if self._audit is None else AuditedRpc(self._audit, signer)
         epochs = Epochs(metadata, time.monotonic(), settled_after_s=options.unreferenced_kept_s)
         self._cluster = Cluster(
             time.monotonic(), random.Random(), described, nonce=lambda: secrets.token_bytes(proof_nonce_bytes)
@@ -376,7 +376,7 @@ class Coordinator:
         add_credential_routes(rest, self._files.credentials, self._nodes.hang_up, for_superusers)
         add_checkpoint_routes(rest, self._files.fencing, self._files.reporting)
         here = self._own_address(http_port)
-        looks = CheckpointLooks(
+        inspector = CheckpointInspector(
             options.look_at_checkpoints,
             here,
             self._files.fencing,
@@ -384,7 +384,7 @@ class Coordinator:
             token_of=self._look_token,
             ca_file=None if self._tls is None else self._tls.files.ca,
         )
-        add_checkpoint_look_routes(rest, looks)
+        add_checkpoint_look_routes(rest, inspector)
         add_query_routes(rest, self._supervising)
         names = OwnNames(options.host, self._advertised, options.allowed_hosts)
         app: App = BrowserGuard(self._authenticated(rest, for_superusers), names)

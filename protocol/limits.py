@@ -596,8 +596,8 @@ supervised_backoff_max_s: Final = 60.0
 supervised_settled_s: Final = 600.0
 supervision_tick_interval_s: Final = 0.5
 # Files of a checkpoint that are looked at to find out where it is, and in one turn of the event loop.
-supervised_survey_entries_max: Final = 20_000
-supervised_survey_entries_per_turn: Final = 200
+checkpoint_locality_entries_max: Final = 20_000
+checkpoint_locality_entries_per_turn: Final = 200
 
 # -- HTTP ------------------------------------------------------------------------------------------
 # The JDK's pool keeps idle connections about 5 s, others longer; a server that closes first breaks requests.

@@ -20,7 +20,7 @@ from peacefs.client.control.addresses import parse_address
 from peacefs.client.control.api import CoordinatorApi, current_user
 from peacefs.client.control.http import CoordinatorHttp
 from peacefs.client.control.retry import RetryPolicy
-from peacefs.client.control.rpc import ControlCalls
+from peacefs.client.control.rpc import ControlRpc
 from peacefs.client.transfer.write_grants import GrantClient, GrantedSet
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.ids import new_request_id
@@ -60,7 +60,7 @@ class Writer:
         self._coordinator = coordinator
         self._api = CoordinatorApi(CoordinatorHttp(where, retry_policy), current_user())
         self._connections = ConnectionPool(Identity("", "client", f"writer {os.getpid()}", None))
-        self._calls = ControlCalls(where, self._connections, retry_policy)
+        self._calls = ControlRpc(where, self._connections, retry_policy)
         self._driver = ThreadDriver(self._connections, self._calls.call)
         self._grant_client = GrantClient(f"writer {os.getpid()}", pushed=False)
         self._piece = os.urandom(packet_bytes)

@@ -110,10 +110,10 @@ def fsck(
     if temporary:
         if every_file or only_corrupt:
             raise typer.BadParameter("it goes with --older-than and --json only", param_hint="--temporary")
-        with open_session("fsck", coordinator) as session, session.complaints.about(path):
+        with open_session("fsck", coordinator) as session, session.errors.about(path):
             list_temporary(session, path, older_than, as_json=as_json)
         return
-    with open_session("fsck", coordinator) as session, session.complaints.about(path):
+    with open_session("fsck", coordinator) as session, session.errors.about(path):
         raise typer.Exit(check(session, path, FsckStyle(every_file, only_corrupt, as_json)))
 
 

@@ -32,7 +32,7 @@ class ListStyle:
 def list_places(session: Session, texts: Sequence[str], style: ListStyle) -> None:
     """Prints what each path holds, a page at a time: a directory of any size needs no more memory than one."""
     for place in session.each(texts):
-        with session.complaints.about(place.text):
+        with session.errors.about(place.text):
             _list(session, place, style, top=True)
 
 
@@ -47,7 +47,7 @@ def _list(session: Session, place: Place, style: ListStyle, *, top: bool) -> Non
             print_line(line)
             if style.recursive and status.is_directory:
                 child = place.child(status.name)
-                with session.complaints.about(child.text):
+                with session.errors.about(child.text):
                     _list(session, child, style, top=False)
 
 
@@ -73,7 +73,7 @@ def _lines(place: Place, entries: Sequence[FileStatus], style: ListStyle) -> Ite
 def show_status(session: Session, texts: Sequence[str], template: str, *, as_json: bool) -> None:
     """Prints one line a path."""
     for place in session.each(texts):
-        with session.complaints.about(place.text):
+        with session.errors.about(place.text):
             status = place.files.status(place.path)
             print_line(
                 msgspec.json.encode(as_record(status)).decode() if as_json else format_stat(template, status)

@@ -14,7 +14,7 @@ from peacefs.client.control.values import FileStatus
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.protocol.errors import BadRequest, FileNotFound
 
-from .complaints import Complaints
+from .errors import CommandErrors
 from .globs import expand, is_glob
 
 _FOREIGN_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -62,7 +62,7 @@ class Session:
     """Opens each file system once and closes them all at the end."""
 
     def __init__(self, command: str, coordinator: str) -> None:
-        self.complaints = Complaints(command)
+        self.errors = CommandErrors(command)
         self._default = parse_address(coordinator)
         self._open: dict[CoordinatorAddress, PeaceFileSystem] = {}
 
@@ -86,7 +86,7 @@ class Session:
         """Resolve path arguments that may be patterns; complain of a pattern that matches nothing."""
         for text in texts:
             places: list[Place] = []
-            with self.complaints.about(text):
+            with self.errors.about(text):
                 places = self._expanded(text)
             yield from places
 
@@ -97,7 +97,7 @@ class Session:
         status = goal.status()
         into = status is not None and status.is_directory
         if len(places) > 1 and not into:
-            self.complaints.say(text, "No such file or directory" if status is None else "Is not a directory")
+            self.errors.say(text, "No such file or directory" if status is None else "Is not a directory")
             return None, into
         return goal, into
 

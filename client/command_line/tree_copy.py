@@ -31,13 +31,13 @@ def copy_all(session: Session, sources: Sequence[str], target: str, style: CopyS
         return
     with transfer_progress() as progress:
         for place in places:
-            with session.complaints.about(place.text):
+            with session.errors.about(place.text):
                 found = place.files.status(place.path)
                 if found.is_directory and not style.recursive:
-                    session.complaints.say(place.text, "Is a directory (copied only with -r)")
+                    session.errors.say(place.text, "Is a directory (copied only with -r)")
                     continue
                 final = goal.child(place.name) if into else goal
-                with session.complaints.about(final.text):
+                with session.errors.about(final.text):
                     _copy_one(session, place, found, final, style, progress)
 
 
@@ -46,7 +46,7 @@ def _copy_one(
 ) -> None:
     there = goal.status()
     if there is not None and (there.is_directory or found.is_directory or not style.force):
-        session.complaints.say(goal.text, "File exists")
+        session.errors.say(goal.text, "File exists")
     elif source.files is not goal.files:
         _Transfer(session, style, progress).tree(source, found, goal)
     elif there is None:
@@ -70,7 +70,7 @@ class _Transfer:
     """From one cluster to another, file by file."""
 
     def __init__(self, session: Session, style: CopyStyle, progress: TransferProgress) -> None:
-        self._complaints = session.complaints
+        self._errors = session.errors
         self._style = style
         self._progress = progress
 
@@ -82,7 +82,7 @@ class _Transfer:
         for page in source.files.pages(source.path):
             for entry in page.entries:
                 child = source.child(entry.name)
-                with self._complaints.about(child.text):
+                with self._errors.about(child.text):
                     self.tree(child, entry, goal.child(entry.name))
 
     def _file(self, source: Place, found: FileStatus, goal: Place) -> None:

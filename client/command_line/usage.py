@@ -25,7 +25,7 @@ def show_usage(session: Session, texts: Sequence[str], style: UsageStyle) -> Non
     """Bytes, and those of all replicas, of each path, or of all in it: the columns of `hdfs dfs -du`."""
     size = human_size if style.human else str
     for place in session.each(texts):
-        with session.complaints.about(place.text):
+        with session.errors.about(place.text):
             for counted in [place] if style.summary else _inside(place):
                 summary = counted.files.content_summary(counted.path)
                 if style.as_json:

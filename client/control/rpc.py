@@ -20,7 +20,7 @@ M = TypeVar("M", bound=Message)
 _NAME = "the coordinator"
 
 
-class ControlCalls:
+class ControlRpc:
     """Thread-safe. A connection for each call that is under way, kept by `connections` for the next.
 
     Every call is safe to repeat, and is repeated by `retry_policy`: it carries a request id or a token that says

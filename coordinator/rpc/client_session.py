@@ -39,7 +39,7 @@ from peacefs.protocol.messages import Failure, Hello, Message
 from peacefs.protocol.service.metrics import frames_sent
 from peacefs.protocol.service.tls_listener import channel_of
 
-from .audited_calls import AuditedCalls
+from .audited_calls import AuditedRpc
 from .dispatch import CALLS_OF_CLIENTS, answer
 
 _WRONG_PORT = (
@@ -57,7 +57,7 @@ class ClientLinks:
         files: Files,
         clock: Callable[[], float] = time.monotonic,
         authenticate: Callable[[str], Caller] | None = None,
-        audited: AuditedCalls | None = None,
+        audited: AuditedRpc | None = None,
     ) -> None:
         """Without `authenticate`, which raises Unauthenticated, names are believed."""
         self.me = me

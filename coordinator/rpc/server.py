@@ -47,7 +47,7 @@ from peacefs.protocol.service.http_server import listen
 from peacefs.protocol.service.tls import TlsIdentity
 from peacefs.protocol.service.tls_listener import TlsListener
 
-from .audited_calls import AuditedCalls
+from .audited_calls import AuditedRpc
 from .datanode_session import NodeLink
 from .fair_turns import Turns
 
@@ -65,7 +65,7 @@ class NodeServer:
         on_epoch_seen: Callable[[NodeId, int, int], None],
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
-        audited: AuditedCalls | None = None,
+        audited: AuditedRpc | None = None,
         commit: Callable[[], int] = lambda: 0,
         trust: Callable[[], Trust] = Trust,
     ) -> None:

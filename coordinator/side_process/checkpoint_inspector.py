@@ -28,7 +28,7 @@ class _Answer(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-class CheckpointLooks:
+class CheckpointInspector:
     """Owned by an event loop. `address` is where the coordinator can be reached from its own machine."""
 
     def __init__(

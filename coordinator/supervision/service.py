@@ -25,7 +25,7 @@ from peacefs.protocol.limits import (
 from peacefs.protocol.messages import AgentBeat, AgentOrders, RunOrder
 from peacefs.protocol.values.supervised_queries import OVER, AgentStatus, QueryStatus, Supervised
 
-from .checkpoint_locality import survey
+from .checkpoint_locality import find_locality
 from .core import Supervision
 from .locality import Holdings
 
@@ -170,7 +170,9 @@ class Supervising:
     async def _start(self, waiting: QueryRecord) -> None:
         holdings = Holdings()
         if waiting.checkpoint:
-            holdings = await self._ctx.in_turns(survey(self._ctx.reader, self._ctx.cluster, waiting.checkpoint))
+            holdings = await self._ctx.in_turns(
+                find_locality(self._ctx.reader, self._ctx.cluster, waiting.checkpoint)
+            )
         record = self._core.place(self._ctx.monotonic(), waiting.name, holdings)
         if record is None:
             return

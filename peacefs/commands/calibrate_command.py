@@ -16,7 +16,7 @@ from peacefs.client.control.addresses import parse_address
 from peacefs.client.control.api import CoordinatorApi, current_user
 from peacefs.client.control.http import CoordinatorHttp
 from peacefs.client.control.retry import RetryPolicy
-from peacefs.client.control.rpc import ControlCalls
+from peacefs.client.control.rpc import ControlRpc
 from peacefs.protocol.errors import BadRequest, InvalidTopology
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import calibration_streams
@@ -42,7 +42,7 @@ def calibrate(file: Path, coordinator: str, seconds: float) -> None:
     address, retry_policy = parse_address(coordinator), RetryPolicy()
     api = CoordinatorApi(CoordinatorHttp(address, retry_policy), current_user())
     connections = ConnectionPool(Identity("", "client", f"calibrate {socket.gethostname()}/{os.getpid()}", None))
-    calls = ControlCalls(address, connections, retry_policy)
+    calls = ControlRpc(address, connections, retry_policy)
     try:
         view = api.network()
         described, node_of = _described(file, view)

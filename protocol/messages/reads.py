@@ -5,6 +5,8 @@ See decision 14.
 
 from __future__ import annotations
 
+import msgspec
+
 from peacefs.protocol.ids import NodeId
 
 from .base import Message

@@ -10,7 +10,7 @@ import pytest
 
 from peacefs.client.control.addresses import CoordinatorAddress
 from peacefs.client.control.retry import RetryPolicy
-from peacefs.client.control.rpc import ControlCalls
+from peacefs.client.control.rpc import ControlRpc
 from peacefs.protocol.errors import (
     FileNotFound,
     NoDatanodes,
@@ -52,7 +52,7 @@ class Script:
         self.now_s = 0.0
         self.retry_policy = RetryPolicy(clock=lambda: self.now_s, sleep=self._sleep, rng=random.Random(1))
         pool = cast(ConnectionPool, self)
-        self.calls = ControlCalls(CoordinatorAddress("c.example", 9870), pool, self.retry_policy)
+        self.calls = ControlRpc(CoordinatorAddress("c.example", 9870), pool, self.retry_policy)
 
     def _sleep(self, seconds: float) -> None:
         self.now_s += seconds
@@ -122,7 +122,7 @@ def test_a_refusal_that_will_not_pass_is_told_at_once() -> None:
     assert script.now_s == 0.0
 
 
-CALLS: list[tuple[Callable[[ControlCalls], object], Message]] = [
+CALLS: list[tuple[Callable[[ControlRpc], object], Message]] = [
     (lambda calls: calls.open("/a", "alice"), Completed(5)),
     (lambda calls: calls.create(CreateFile(path="/a", user="alice")), Layout(0, [])),
 ]
@@ -130,7 +130,7 @@ CALLS: list[tuple[Callable[[ControlCalls], object], Message]] = [
 
 @pytest.mark.parametrize(("call", "reply"), CALLS)
 def test_an_answer_to_something_else_is_a_fault_and_not_a_value(
-    call: Callable[[ControlCalls], object], reply: Message
+    call: Callable[[ControlRpc], object], reply: Message
 ) -> None:
     with pytest.raises(ProtocolViolation):
         call(Script(reply).calls)

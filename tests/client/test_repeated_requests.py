@@ -12,7 +12,7 @@ from peacefs.client.control.addresses import parse_address
 from peacefs.client.control.api import CoordinatorApi
 from peacefs.client.control.http import CoordinatorHttp
 from peacefs.client.control.retry import RetryPolicy, Unanswered
-from peacefs.client.control.rpc import ControlCalls
+from peacefs.client.control.rpc import ControlRpc
 from peacefs.client.file_objects import FileSink
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
@@ -63,7 +63,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         yield running
 
 
-class WatchedCalls(ControlCalls):
+class WatchedCalls(ControlRpc):
     """The same for frames: keeps completions with their answers, and loses an answer when told."""
 
     def __init__(self, address: str, connections: ConnectionPool) -> None:

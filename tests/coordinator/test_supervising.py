@@ -20,7 +20,7 @@ from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.permissions import Callers
 from peacefs.coordinator.operations.context import OperationContext
 from peacefs.coordinator.operations.query_runs import Fencing
-from peacefs.coordinator.supervision.checkpoint_locality import survey
+from peacefs.coordinator.supervision.checkpoint_locality import find_locality
 from peacefs.coordinator.supervision.service import Supervising
 from peacefs.protocol.errors import AccessDenied, BadRequest, FileNotFound, ServiceUnready
 from peacefs.protocol.ids import Numbering
@@ -182,7 +182,7 @@ def test_where_a_checkpoint_is_by_host_and_rack(tmp_path: Path, play: Play) -> N
         coordinator.write("/orders/offsets/0", "n1", "n2")
         coordinator.write("/orders/state/0/1/1.delta", "n2", "n3")
         coordinator.write("/others/0", "n3")
-        turns = survey(coordinator.metadata.reader(), play.cluster, "/orders")
+        turns = find_locality(coordinator.metadata.reader(), play.cluster, "/orders")
         while True:
             try:
                 next(turns)
@@ -193,7 +193,7 @@ def test_where_a_checkpoint_is_by_host_and_rack(tmp_path: Path, play: Play) -> N
         assert holdings.by_rack == {"/r1": 20, "/r2": 10}
         assert holdings.rack_of["host-n3"] == "/r2"
         with pytest.raises(StopIteration) as nothing:
-            next(survey(coordinator.metadata.reader(), play.cluster, "/none"))
+            next(find_locality(coordinator.metadata.reader(), play.cluster, "/none"))
         assert nothing.value.value.by_host == {}
 
 

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from peacefs.coordinator.operations.query_reports import Reporting
 from peacefs.coordinator.operations.query_runs import Fencing
-from peacefs.coordinator.side_process.checkpoint_inspector import CheckpointLooks
+from peacefs.coordinator.side_process.checkpoint_inspector import CheckpointInspector
 from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import BadRequest
 from peacefs.protocol.values.query_reports import QueryReport
@@ -83,18 +83,18 @@ def _json(content: object) -> Response:
     return Response(msgspec.json.encode(content), media_type="application/json")
 
 
-def add_checkpoint_look_routes(app: FastAPI, looks: CheckpointLooks) -> None:
+def add_checkpoint_look_routes(app: FastAPI, inspector: CheckpointInspector) -> None:
     """Add `GET /v1/checkpoints` and `GET /v1/checkpoints/show`, which inspect checkpoints."""
 
     @app.get("/v1/checkpoints", responses={200: {"description": "A summary of each, with its latest run."}})
     async def all_below(user: User, path: str = "/") -> Response:
         """Every checkpoint at and below a path, as `peacefs checkpoint ls --json` has it, for who may list it."""
-        return await _json_in_thread({"checkpoints": await looks.all_below(path, user)})
+        return await _json_in_thread({"checkpoints": await inspector.all_below(path, user)})
 
     @app.get("/v1/checkpoints/show", responses={200: {"description": "A checkpoint, with its latest run."}})
     async def show(path: str, user: User) -> Response:
         """One checkpoint with all stores of all partitions, as `peacefs checkpoint show --json` has it."""
-        return await _json_in_thread(await looks.one(path, user))
+        return await _json_in_thread(await inspector.one(path, user))
 
 
 async def _json_in_thread(content: object) -> Response:

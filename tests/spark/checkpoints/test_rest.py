@@ -18,7 +18,7 @@ from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.coordinator.operations.query_reports import Reporting
 from peacefs.coordinator.operations.query_runs import Fencing
-from peacefs.coordinator.side_process.checkpoint_inspector import CheckpointLooks
+from peacefs.coordinator.side_process.checkpoint_inspector import CheckpointInspector
 from peacefs.protocol.errors import BadRequest, Overloaded, PeacefsError, Unsupported
 
 Peacefs = Callable[..., Result]
@@ -65,9 +65,9 @@ def test_what_the_commands_tell_is_told_with_the_latest_run(cluster: LocalCluste
             assert status == expected, answer
 
 
-def reports(program: str, **limits: float) -> CheckpointLooks:
+def reports(program: str, **limits: float) -> CheckpointInspector:
     command = (sys.executable, "-c", program) if program else ()
-    return CheckpointLooks(command, "http://none", cast(Fencing, None), cast(Reporting, None), **limits)
+    return CheckpointInspector(command, "http://none", cast(Fencing, None), cast(Reporting, None), **limits)
 
 
 def test_what_takes_too_long_is_ended_and_said() -> None:

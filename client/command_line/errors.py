@@ -44,19 +44,19 @@ _REASONS: dict[type[PeacefsError], str] = {
 }
 
 
-def complain(command: str, what: str) -> None:
+def report_error(command: str, what: str) -> None:
     """Writes `peacefs: <command>: <what>` to stderr."""
     one_line = " ".join(what.split())
     sys.stderr.write(f"peacefs: {command}: {one_line}\n" if command else f"peacefs: {one_line}\n")
 
 
-def complain_of_system(command: str, error: OSError) -> None:
+def report_system_error(command: str, error: OSError) -> None:
     """The same for what the operating system refuses, with what it refuses it of."""
     where = f"{error.filename}: " if error.filename is not None else ""
-    complain(command, f"{where}{error.strerror or error}")
+    report_error(command, f"{where}{error.strerror or error}")
 
 
-class Complaints:
+class CommandErrors:
     """The complaints of one command."""
 
     def __init__(self, command: str) -> None:
@@ -65,7 +65,7 @@ class Complaints:
 
     def say(self, place: str, reason: str) -> None:
         self.any = True
-        complain(self._command, f"`{place}': {reason}")
+        report_error(self._command, f"`{place}': {reason}")
 
     @contextlib.contextmanager
     def about(self, place: str) -> Iterator[None]:
