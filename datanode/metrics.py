@@ -17,7 +17,7 @@ descriptors_shared = Counter(
     "peacefs_chunks_lent", "Replicas whose open file was given to a reader on this host", registry=registry
 )
 bytes_read = Counter("peacefs_read_bytes", "Bytes sent to readers of chunks", registry=registry)
-own_reads = Counter(
+local_small_reads = Counter(
     "peacefs_own_reads", "Small files that the gateway read here, or tried to", ["by"], registry=registry
 )
 pipeline_failures = Counter(

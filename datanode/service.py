@@ -92,9 +92,9 @@ from .disks.scrubber import Scrubber
 from .disks.throttled_disk import DiskArm, EmulatedDisk
 from .gateway.app import Gateway
 from .gateway.callers import CallerCheck
-from .gateway.local_large_reads import OwnChunks
-from .gateway.local_small_reads import OwnReads
-from .gateway.one_time_chunks import FirstChunks
+from .gateway.local_large_reads import LocalLargeReads
+from .gateway.local_small_reads import LocalSmallReads
+from .gateway.one_time_chunks import OneTimeChunks
 from .pipeline.active_streams import StreamsUnderWay
 from .pipeline.chunk_server import ChunkServer
 from .pipeline.dispatch import DataRequests
@@ -338,16 +338,16 @@ class Datanode:
             self._disk_balancer,
             lambda: self._pool.idle,
         ).publish()
-        own = OwnReads(self._chunk_server, self._driver)
-        own_chunks = OwnChunks(self._chunk_server, self._driver)
-        first_chunks = FirstChunks(self._signer, self._process)
+        own = LocalSmallReads(self._chunk_server, self._driver)
+        local_large_reads = LocalLargeReads(self._chunk_server, self._driver)
+        one_time_chunks = OneTimeChunks(self._signer, self._process)
         gateway = Gateway(
             self._signer,
             self._driver,
             self._grants,
             own,
-            own_chunks,
-            first_chunks,
+            local_large_reads,
+            one_time_chunks,
             wall_clock=self._clock.now_s,
             check_bearer=CallerCheck(self._verifier, self._clock.now_s).check_bearer,
         )

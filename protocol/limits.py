@@ -270,7 +270,7 @@ receipt_holder_timeout_s: Final = 20.0
 assigned_chunks_max: Final = 50_000
 abandoned_chunks_max: Final = 50_000
 # Of the chunks in URLs of CREATEs a gateway remembers so many that it has taken; older ones count as taken.
-first_chunks_remembered_max: Final = 50_000
+one_time_chunks_remembered_max: Final = 50_000
 # Of what was written for a file that will not be, a writer gives up so many chunks with one call.
 abandoned_chunks_per_call: Final = 1000
 reregister_backoff_s: Final = 0.5
@@ -434,16 +434,16 @@ gateway_quick_threads: Final = 32
 # And for small files that lie on the datanode's own disk and are not in memory, which they read there. A disk that
 # does not answer in time may keep all of them: such files are then read from other replicas, as those are that lie
 # elsewhere.
-gateway_own_reads_max: Final = 4
-gateway_own_read_timeout_s: Final = 1.0
+gateway_local_reads_max: Final = 4
+gateway_local_read_timeout_s: Final = 1.0
 # The segments that are read are kept open for so long, and so many of them; what one that is removed takes of the
 # disk is free that much later.
 gateway_kept_files_max: Final = 64
 gateway_kept_file_s: Final = 10.0
 # And for pieces of large chunks that lie there. Of a file one piece is being sent, one waits, one is read: so
 # little that all are still in a cache.
-gateway_own_pieces_max: Final = 8
-gateway_own_piece_bytes: Final = 512 * KIB
+gateway_local_pieces_max: Final = 8
+gateway_local_piece_bytes: Final = 512 * KIB
 # How long a request waits for one of them, or for memory, before it is told to come again.
 gateway_queue_timeout_s: Final = 60.0
 gateway_downloads_max: Final = 256

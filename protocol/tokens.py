@@ -122,7 +122,7 @@ class ChunkWrite(Token, frozen=True):
         return [hop.node for hop in self.pipeline]
 
 
-class FirstChunk(Token, frozen=True):
+class OneTimeChunk(Token, frozen=True, tag="FirstChunk"):
     """Leave for one process of a datanode to write one version of one chunk, once.
 
     It is in the URL of a CREATE, which whoever has it may send again. No data server takes it; the gateway of that
@@ -142,9 +142,9 @@ class ChunkRead(Token, frozen=True):
     inode: int = 0
 
 
-AnyToken = FileWrite | FileAppend | FileLease | FileRead | ChunkWrite | FirstChunk | ChunkRead
+AnyToken = FileWrite | FileAppend | FileLease | FileRead | ChunkWrite | OneTimeChunk | ChunkRead
 _decoder: msgspec.msgpack.Decoder[AnyToken] = msgspec.msgpack.Decoder(AnyToken)
-T = TypeVar("T", FileWrite, FileAppend, FileLease, FileRead, ChunkWrite, FirstChunk, ChunkRead)
+T = TypeVar("T", FileWrite, FileAppend, FileLease, FileRead, ChunkWrite, OneTimeChunk, ChunkRead)
 
 
 def _of_kind(token: AnyToken, kind: type[T]) -> T:

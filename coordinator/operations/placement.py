@@ -11,7 +11,7 @@ from peacefs.protocol.errors import NoDatanodes
 from peacefs.protocol.ids import ChunkId, NodeId
 from peacefs.protocol.limits import chunk_begin_s, grant_open_s, write_token_lifetime_s
 from peacefs.protocol.messages import Allocated, GrantedChunk, Hop
-from peacefs.protocol.tokens import ChunkWrite, FileLease, FileWrite, FirstChunk
+from peacefs.protocol.tokens import ChunkWrite, FileLease, FileWrite, OneTimeChunk
 
 from .context import OperationContext
 
@@ -44,7 +44,9 @@ class Placing:
         begin_by_s = self._ctx.wall_clock() + chunk_begin_s
         hops, head = [node.hop for node in nodes], nodes[0]
         if is_shown:
-            token = self._ctx.signer.sign(FirstChunk(begin_by_s, chunk, version, hops, head.registration.process))
+            token = self._ctx.signer.sign(
+                OneTimeChunk(begin_by_s, chunk, version, hops, head.registration.process)
+            )
         else:
             token = self._ctx.signer.sign(ChunkWrite(begin_by_s, chunk, version, hops))
         return Allocated(chunk, version, hops, token), head

@@ -46,9 +46,9 @@ from .buffer_budget import BufferBudget
 from .client_slots import ClientSlots
 from .download import begin, send_pieces, send_whole
 from .hdfs_checksum import FileChecksum
-from .local_large_reads import OwnChunks
-from .local_small_reads import OwnReads
-from .one_time_chunks import FirstChunks
+from .local_large_reads import LocalLargeReads
+from .local_small_reads import LocalSmallReads
+from .one_time_chunks import OneTimeChunks
 from .upload import Upload, body_pieces
 
 log = logging.getLogger("peacefs.gateway")
@@ -88,9 +88,9 @@ class Gateway:
         signer: Signer,
         driver: ThreadDriver,
         grants: GrantClient,
-        own: OwnReads,
-        own_chunks: OwnChunks,
-        first_chunks: FirstChunks,
+        own: LocalSmallReads,
+        local_large_reads: LocalLargeReads,
+        one_time_chunks: OneTimeChunks,
         *,
         wall_clock: Callable[[], float] = time.time,
         bounds: GatewayLimits | None = None,
@@ -102,8 +102,8 @@ class Gateway:
         self._driver = driver
         self._grants = grants
         self._own = own
-        self._own_chunks = own_chunks
-        self._first_chunks = first_chunks
+        self._local_large_reads = local_large_reads
+        self._one_time_chunks = one_time_chunks
         self._wall_clock = wall_clock
         self._bounds = bounds = bounds or GatewayLimits()
         self._budget = BufferBudget(
@@ -118,7 +118,7 @@ class Gateway:
     def close(self) -> None:
         """Takes no more work; what is under way ends by its own deadlines."""
         self._own.close()
-        self._own_chunks.close()
+        self._local_large_reads.close()
         self._long.shutdown(wait=False, cancel_futures=True)
         self._quick.shutdown(wait=False, cancel_futures=True)
 
@@ -206,7 +206,7 @@ class Gateway:
 
     def _new_file(self, wanted: WriteFile, upload: Upload, block_bytes: int) -> fx.Steps[WriteStats]:
         try:
-            first = self._first_chunks.take(wanted.first)
+            first = self._one_time_chunks.take(wanted.first)
         except AccessDenied as refusal:
             upload.abort(refusal)
             raise
@@ -238,7 +238,7 @@ class Gateway:
             return
         run = partial(self._run, self._quick)
         known = self._layout(leave, chunks) if chunks else None
-        pieces = await begin(wanted, known, self._own_chunks, run, self._signer, self._wall_clock)
+        pieces = await begin(wanted, known, self._local_large_reads, run, self._signer, self._wall_clock)
         try:
             await send_pieces(wanted, pieces, run, receive, send)
         finally:

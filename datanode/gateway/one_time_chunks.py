@@ -11,15 +11,17 @@ from __future__ import annotations
 import threading
 
 from peacefs.protocol.ids import ChunkId
-from peacefs.protocol.limits import first_chunks_remembered_max
+from peacefs.protocol.limits import one_time_chunks_remembered_max
 from peacefs.protocol.messages import Allocated
-from peacefs.protocol.tokens import ChunkWrite, FirstChunk, Signer
+from peacefs.protocol.tokens import ChunkWrite, OneTimeChunk, Signer
 
 
-class FirstChunks:
+class OneTimeChunks:
     """Of one process of a datanode, by the name that it registers with."""
 
-    def __init__(self, signer: Signer, process: str, *, remembered_max: int = first_chunks_remembered_max) -> None:
+    def __init__(
+        self, signer: Signer, process: str, *, remembered_max: int = one_time_chunks_remembered_max
+    ) -> None:
         self._signer = signer
         self._process = process
         self._remembered_max = remembered_max
@@ -33,7 +35,7 @@ class FirstChunks:
 
         Raises AccessDenied for what the coordinator has not signed.
         """
-        given = self._signer.verify_even_late(first, FirstChunk)
+        given = self._signer.verify_even_late(first, OneTimeChunk)
         if given.process != self._process or not self._is_fresh(given.chunk):
             return None
         leave = ChunkWrite(given.expires_s, given.chunk, given.version, given.pipeline)

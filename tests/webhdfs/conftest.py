@@ -30,9 +30,9 @@ from peacefs.coordinator.operations.context import OperationContext
 from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.scheduling.scheduler import Scheduling
 from peacefs.datanode.gateway.app import Gateway, GatewayLimits
-from peacefs.datanode.gateway.local_large_reads import OwnChunks
-from peacefs.datanode.gateway.local_small_reads import OwnReads
-from peacefs.datanode.gateway.one_time_chunks import FirstChunks
+from peacefs.datanode.gateway.local_large_reads import LocalLargeReads
+from peacefs.datanode.gateway.local_small_reads import LocalSmallReads
+from peacefs.datanode.gateway.one_time_chunks import OneTimeChunks
 from peacefs.datanode.pipeline.active_streams import StreamsUnderWay
 from peacefs.datanode.pipeline.chunk_server import ChunkServer
 from peacefs.datanode.pipeline.dispatch import DataRequests
@@ -279,12 +279,18 @@ class DataSide:
         self.server = DataServer("127.0.0.1", 0, me, self.driver, requests)
         self.server.start()
         grant_client = GrantClient(self.node, pushed=False)
-        own = OwnReads(chunks, self.driver)
-        self.own_chunks = OwnChunks(chunks, self.driver)
-        first_chunks = FirstChunks(self.signer, self.process)
+        own = LocalSmallReads(chunks, self.driver)
+        self.local_large_reads = LocalLargeReads(chunks, self.driver)
+        one_time_chunks = OneTimeChunks(self.signer, self.process)
         self.served = Served(
             lambda: Gateway(
-                self.signer, self.driver, grant_client, own, self.own_chunks, first_chunks, bounds=self.limits
+                self.signer,
+                self.driver,
+                grant_client,
+                own,
+                self.local_large_reads,
+                one_time_chunks,
+                bounds=self.limits,
             )
         )
 

@@ -9,13 +9,13 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from support.waiting import wait_until
 
-from peacefs.datanode.gateway.one_time_chunks import FirstChunks
+from peacefs.datanode.gateway.one_time_chunks import OneTimeChunks
 from peacefs.protocol.checksums import block_checksums
 from peacefs.protocol.errors import AccessDenied
 from peacefs.protocol.limits import MIB
 from peacefs.protocol.messages import Failure, Hop, WriteChunk
 from peacefs.protocol.runtime import effects as fx
-from peacefs.protocol.tokens import ChunkWrite, FirstChunk, Signer
+from peacefs.protocol.tokens import ChunkWrite, OneTimeChunk, Signer
 
 SIGNER = Signer(b"a secret of the tests")
 
@@ -38,8 +38,8 @@ def leave_of(redirect) -> str:
     return token
 
 
-def first_of(redirect) -> FirstChunk:
-    return SIGNER.verify(leave_of(redirect), FirstChunk, 0.0)
+def first_of(redirect) -> OneTimeChunk:
+    return SIGNER.verify(leave_of(redirect), OneTimeChunk, 0.0)
 
 
 def stored(data):
@@ -106,10 +106,10 @@ def test_no_data_server_takes_the_leave_in_the_url(data, path):
 
 
 def test_a_gateway_remembers_so_many_and_takes_none_that_it_may_have_forgotten(signer):
-    chunks = FirstChunks(signer, "p", remembered_max=3)
+    chunks = OneTimeChunks(signer, "p", remembered_max=3)
 
     def taken(number):
-        return chunks.take(signer.sign(FirstChunk(1e12, number, 7, [Hop("n", "h", 1)], "p")))
+        return chunks.take(signer.sign(OneTimeChunk(1e12, number, 7, [Hop("n", "h", 1)], "p")))
 
     for number in (10, 13, 11, 14, 12):
         got = taken(number)

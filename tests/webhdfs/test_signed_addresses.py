@@ -16,7 +16,7 @@ from support.stranger import listening
 
 from peacefs.protocol.limits import MIB, small_chunk_bytes_max
 from peacefs.protocol.messages import Allocated, ChunkLayout, Hop, Layout
-from peacefs.protocol.tokens import ChunkRead, ChunkWrite, FileRead, FirstChunk
+from peacefs.protocol.tokens import ChunkRead, ChunkWrite, FileRead, OneTimeChunk
 
 ACCESS = "org.apache.hadoop.security.AccessControlException"
 #: No datanode has it.
@@ -110,8 +110,8 @@ def test_no_bit_of_a_read_token_or_a_first_chunk_may_be_another(data, path, stra
     reading = data.signer.sign(msgspec.structs.replace(leave, chunks=[chunk]))
     create = data.names.ask("PUT", path + "-new", "CREATE")
     first = parameter(create, "first")
-    given_first = data.signer.verify_even_late(first, FirstChunk)
-    route = [data.signer.verify_even_late(first, FirstChunk).pipeline[0], stranger.hop("dn-9")]
+    given_first = data.signer.verify_even_late(first, OneTimeChunk)
+    route = [data.signer.verify_even_late(first, OneTimeChunk).pipeline[0], stranger.hop("dn-9")]
     writing = data.signer.sign(msgspec.structs.replace(given_first, pipeline=route))
 
     @settings(max_examples=150, deadline=None)
@@ -130,7 +130,7 @@ def test_no_bit_of_a_read_token_or_a_first_chunk_may_be_another(data, path, stra
 def test_a_pipeline_that_a_client_writes_into_the_url_of_a_create_is_refused(data, path, stranger):
     create = data.names.ask("PUT", path, "CREATE")
     first = parameter(create, "first")
-    given_first = data.signer.verify_even_late(first, FirstChunk)
+    given_first = data.signer.verify_even_late(first, OneTimeChunk)
     hops = [given_first.pipeline[0], stranger.hop("dn-9")]
     for forged in (
         packed(Allocated(given_first.chunk, given_first.version, hops, first)),

@@ -15,10 +15,10 @@ from typing import Any, cast
 import pytest
 from support.waiting import wait_until
 
-from peacefs.datanode.gateway.local_small_reads import OwnReads
+from peacefs.datanode.gateway.local_small_reads import LocalSmallReads
 from peacefs.datanode.pipeline.chunk_server import ChunkServer
 from peacefs.protocol.errors import PeerUnreachable
-from peacefs.protocol.limits import gateway_kept_files_max, gateway_own_reads_max, small_chunk_bytes_max
+from peacefs.protocol.limits import gateway_kept_files_max, gateway_local_reads_max, small_chunk_bytes_max
 from peacefs.protocol.messages import ChunkLayout, ReadChunk
 from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.runtime.page_cache_driver import PageCacheDriver, WouldWait
@@ -78,8 +78,8 @@ def test_one_that_rotted_here_is_reported_and_never_handed_out(data, path):
 
 
 @contextlib.contextmanager
-def own_reads(data: Any, **options: float) -> Iterator[OwnReads]:
-    own = OwnReads(ChunkServer(data.signer, data.store, data.changes), data.driver, **options)
+def local_small_reads(data: Any, **options: float) -> Iterator[LocalSmallReads]:
+    own = LocalSmallReads(ChunkServer(data.signer, data.store, data.changes), data.driver, **options)
     try:
         yield own
     finally:
@@ -109,7 +109,7 @@ def remembering(data, tmp_path):
             pytest.skip(f"this file system cannot read without waiting: {error}")
 
 
-def threads_of(own: OwnReads, data: Any) -> list[bool]:
+def threads_of(own: LocalSmallReads, data: Any) -> list[bool]:
     """Notes each turn of a thread that `own` has begun from now on."""
     turns: list[bool] = []
     submit = own._threads.submit
@@ -129,7 +129,7 @@ def test_what_is_in_memory_is_read_by_no_thread_whatever_is_appended_beside_it(d
         data.write(name, content)
 
     async def read() -> None:
-        with own_reads(data) as own:
+        with local_small_reads(data) as own:
             turns = threads_of(own, data)
             first, *others = contents
             assert await own.read(*wanted_of(data, first)) == contents[first]
@@ -160,7 +160,7 @@ def test_what_memory_does_not_give_at_once_is_read_by_a_thread(data, path, pread
     data.write(path, content)
 
     async def read() -> None:
-        with own_reads(data) as own:
+        with local_small_reads(data) as own:
             turns = threads_of(own, data)
             monkeypatch.setattr(os, "preadv", preadv)
             for number in range(3):
@@ -176,7 +176,7 @@ def test_what_rots_while_it_is_kept_is_reported_and_never_handed_out(data, path)
     data.write(path, b"before " + mark + b" after")
 
     async def read() -> None:
-        with own_reads(data) as own:
+        with local_small_reads(data) as own:
             turns = threads_of(own, data)
             assert await own.read(*wanted_of(data, path)) == b"before " + mark + b" after"
             (segment,) = (
@@ -208,19 +208,19 @@ def test_a_segment_is_not_kept_open_for_long_nor_after_the_end(data, path):
     data.write(path, b"x")
     before = kept_open(data)
 
-    async def read(own: OwnReads) -> None:
+    async def read(own: LocalSmallReads) -> None:
         assert await own.read(*wanted_of(data, path)) == b"x"
         assert kept_open(data) == before + 1
 
-    async def read_and_wait(own: OwnReads) -> None:
+    async def read_and_wait(own: LocalSmallReads) -> None:
         await read(own)
         await asyncio.to_thread(wait_until, lambda: kept_open(data) == before, "the segment is closed")
         await read(own)
 
-    with own_reads(data, kept_s=0.2) as own:
+    with local_small_reads(data, kept_s=0.2) as own:
         asyncio.run(read_and_wait(own))
     assert kept_open(data) == before
-    with own_reads(data) as own:
+    with local_small_reads(data) as own:
         asyncio.run(read(own))
     assert kept_open(data) == before
 
@@ -259,14 +259,14 @@ def test_a_disk_that_hangs_keeps_a_few_readers_for_a_moment_and_others_not_at_al
     wanted = ReadFile("/own/hung", "token", 0, None)
 
     async def read() -> None:
-        own = OwnReads(cast(ChunkServer, disk), data.driver, timeout_s=0.05)
+        own = LocalSmallReads(cast(ChunkServer, disk), data.driver, timeout_s=0.05)
         try:
-            first = await asyncio.gather(*(own.read(wanted, [chunk]) for _ in range(gateway_own_reads_max)))
-            assert first == [None] * gateway_own_reads_max, "they are read elsewhere"
+            first = await asyncio.gather(*(own.read(wanted, [chunk]) for _ in range(gateway_local_reads_max)))
+            assert first == [None] * gateway_local_reads_max, "they are read elsewhere"
             with pytest.raises(StopIteration) as at_once:
                 own.read(wanted, [chunk]).send(None)
             assert at_once.value.value is None
-            assert disk.asked == gateway_own_reads_max, "nobody else waits for the disk"
+            assert disk.asked == gateway_local_reads_max, "nobody else waits for the disk"
             disk.released.fire()
             until_s = time.monotonic() + 60.0
             given = None

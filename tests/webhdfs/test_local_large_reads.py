@@ -16,12 +16,12 @@ import pytest
 from support.waiting import wait_until
 
 from peacefs.datanode.gateway.download import Pieces, send_pieces
-from peacefs.datanode.gateway.local_large_reads import OwnChunks
+from peacefs.datanode.gateway.local_large_reads import LocalLargeReads
 from peacefs.datanode.pipeline.chunk_server import ChunkServer
 from peacefs.datanode.store.chunk_store import ReadPlan
 from peacefs.protocol.errors import ChunkNotFound, PeerUnreachable
 from peacefs.protocol.ids import ChunkId
-from peacefs.protocol.limits import gateway_downloads_max, gateway_own_piece_bytes, gateway_own_pieces_max
+from peacefs.protocol.limits import gateway_downloads_max, gateway_local_piece_bytes, gateway_local_pieces_max
 from peacefs.protocol.messages import ChunkLayout, ReadChunk
 from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.webhdfs.redirects import ReadFile
@@ -108,7 +108,7 @@ def own_pieces(opened, monkeypatch):
     read_blocks = store.read_blocks
 
     def counted(plan, bytes_max):
-        assert bytes_max == gateway_own_piece_bytes, "all others are sent by the data server"
+        assert bytes_max == gateway_local_piece_bytes, "all others are sent by the data server"
         begins.append(plan.at)
         return read_blocks(plan, bytes_max)
 
@@ -132,8 +132,8 @@ def test_a_large_file_that_lies_here_is_read_without_a_data_connection(data, pat
     ranges = [
         (0, 65_537),
         (65_535, 2),
-        (gateway_own_piece_bytes - 1, 2 * MIB + 2),
-        (65_536, gateway_own_piece_bytes),
+        (gateway_local_piece_bytes - 1, 2 * MIB + 2),
+        (65_536, gateway_local_piece_bytes),
     ]
     ranges += [(2 * MIB - 1, 2), (2 * MIB, 2 * MIB), (3 * MIB + 5, 1 << 40), (5 * MIB + 16, 1)]
     for offset, length in ranges:
@@ -188,7 +188,7 @@ def test_a_block_that_rotted_is_read_from_another_replica_and_reported(opened, o
         rotting.seek(at)
         rotting.write(bytes([opened.content[at] ^ 1]))
     assert opened.read() == opened.content
-    assert own_pieces == list(range(0, at + 1, gateway_own_piece_bytes)), "from there on it is read elsewhere"
+    assert own_pieces == list(range(0, at + 1, gateway_local_piece_bytes)), "from there on it is read elsewhere"
     _added, _removed, corrupt = opened.here.changes.take()
     assert corrupt, "the coordinator hears of it with the next heartbeat"
 
@@ -199,7 +199,7 @@ def test_a_replica_that_is_cut_off_while_it_is_read_is_read_elsewhere_from_there
         begin = answer.read(MIB)
         os.truncate(replica, LARGE - 100_000)
         assert begin + answer.read() == opened.content
-    assert own_pieces[-1] == LARGE - gateway_own_piece_bytes
+    assert own_pieces[-1] == LARGE - gateway_local_piece_bytes
 
 
 def test_a_replica_whose_file_is_gone_is_read_elsewhere(opened, own_pieces):
@@ -213,7 +213,7 @@ def hung_from(opened, monkeypatch):
     """Given an offset: from there on the disk gives the gateway nothing until it is released."""
     store, released = opened.here.store, threading.Event()
     read_blocks = store.read_blocks
-    monkeypatch.setattr(opened.here.own_chunks, "_timeout_s", 0.1)
+    monkeypatch.setattr(opened.here.local_large_reads, "_timeout_s", 0.1)
 
     def hang_from(offset):
         def read(plan, bytes_max):
@@ -230,7 +230,7 @@ def hung_from(opened, monkeypatch):
 
 def test_a_disk_that_hangs_while_it_is_read_is_waited_for_a_moment(opened, hung_from):
     replica, released = opened.replica, hung_from(LARGE // 2)
-    for _ in range(gateway_own_pieces_max + 1):
+    for _ in range(gateway_local_pieces_max + 1):
         assert opened.read() == opened.content, "and so do those who find no thread that is free"
     assert _is_open(replica), "a thread is still at it"
     released.set()
@@ -243,7 +243,7 @@ def test_a_client_that_hangs_up_lets_go_of_the_replica(opened, own_pieces):
         assert answer.read(MIB) == opened.content[:MIB]
         assert _is_open(replica)
     wait_until(lambda: not _is_open(replica), "the replica is closed")
-    assert own_pieces[-1] < LARGE - gateway_own_piece_bytes, "it was not read to the end"
+    assert own_pieces[-1] < LARGE - gateway_local_piece_bytes, "it was not read to the end"
 
 
 def _is_open(path: Path) -> bool:
@@ -276,7 +276,7 @@ def test_a_disk_that_hangs_keeps_as_many_readers_of_large_files_as_there_may_be(
     chunk = ChunkLayout(7, 1, 1 << 20, "token", [])
 
     async def read() -> None:
-        own = OwnChunks(cast(ChunkServer, disk), data.driver, timeout_s=0.05)
+        own = LocalLargeReads(cast(ChunkServer, disk), data.driver, timeout_s=0.05)
         try:
             waiting = [own.open(chunk, 0, 1 << 20) for _ in range(gateway_downloads_max)]
             assert None not in waiting
@@ -293,7 +293,7 @@ def test_a_disk_that_hangs_keeps_as_many_readers_of_large_files_as_there_may_be(
                 await asyncio.sleep(0.01)
                 again = own.open(chunk, 0, 1 << 20)
             assert again is not None, "once it answers, it is asked again"
-            assert disk.asked == gateway_own_pieces_max, "and not for what nobody waits for any more"
+            assert disk.asked == gateway_local_pieces_max, "and not for what nobody waits for any more"
         finally:
             disk.released.fire()
             own.close()
