@@ -136,7 +136,7 @@ class CoordinatorTasks:
             self._act(self._cluster.tick(now_s, self._epochs.garbage()))
             self._schedule_in_turns()
             self._files.recovery.tick()
-            await self._take_out_lost()
+            await self._remove_lost()
             if not was_ready and self._cluster.ready(now_s):
                 was_ready = True
                 log.info("ready: %d datanodes alive", len(self._cluster.members.alive()))
@@ -174,10 +174,10 @@ class CoordinatorTasks:
         if self._files.schedule.has_more:
             asyncio.get_running_loop().call_later(0, self._schedule_in_turns)
 
-    async def _take_out_lost(self) -> None:
+    async def _remove_lost(self) -> None:
         more = True
         while more:
-            more = self._cluster.chunks.take_out_lost(lost_replicas_per_turn)
+            more = self._cluster.chunks.remove_lost(lost_replicas_per_turn)
             await asyncio.sleep(0)
 
     async def _collect_temporary_files(self) -> None:

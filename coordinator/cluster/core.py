@@ -102,7 +102,7 @@ class Cluster:
     def load(self, records: Sequence[ChunkRecord]) -> None:
         """A page of the chunks that the namespace knew at the start."""
         for record in records:
-            self.chunks.know(record)
+            self.chunks.add_chunk(record)
             self._readiness.expect(record.hint)
             for node in record.hint:
                 if self._is_awaited(node):
@@ -137,7 +137,7 @@ class Cluster:
             ]
             for node_id in holders:
                 self._unconfirmed.add(self._ticked_s, node_id, record.chunk)
-            for node_id in self.chunks.know(record, holders):
+            for node_id in self.chunks.add_chunk(record, holders):
                 self._unconfirmed.confirm(node_id, record.chunk)
 
     def freed(self, now_s: float, records: Sequence[ChunkRecord]) -> list[Order]:
@@ -154,7 +154,7 @@ class Cluster:
 
     def register(self, now_s: float, registration: Register) -> None:
         """A datanode comes or comes back; what it held is forgotten until its report says it again."""
-        self.chunks.lose(registration.node)
+        self.chunks.remove_node(registration.node)
         self._forget_copies(registration.node)
         self.members.register(now_s, registration, self.network.rack_of(registration))
 
@@ -177,13 +177,13 @@ class Cluster:
         self.members.tell_disks(node_id, beat.disks)
         orders = self._take_in(now_s, node_id, beat.added)
         for replica in beat.removed:
-            self.chunks.drop(node_id, replica.chunk)
-            self.transient.drop(node_id, replica.chunk)
+            self.chunks.remove_replica(node_id, replica.chunk)
+            self.transient.remove_replica(node_id, replica.chunk)
             self.repair.dropped(replica.chunk, node_id)
         for replica in beat.corrupt:
             self._unconfirmed.confirm(node_id, replica.chunk)
-            self.transient.drop(node_id, replica.chunk)
-            self.chunks.spoil(node_id, replica.chunk)
+            self.transient.remove_replica(node_id, replica.chunk)
+            self.chunks.mark_corrupt(node_id, replica.chunk)
         return orders
 
     def suspect_replica(self, node_id: NodeId, replica: Replica) -> list[Order]:
@@ -204,7 +204,7 @@ class Cluster:
         if copied and copy is not None and state is not None:
             if copy.target not in state.holders:
                 self._unconfirmed.add(self._ticked_s, copy.target, chunk)
-            self.chunks.hold(copy.target, Replica(chunk, copy.version, state.length))
+            self.chunks.add_replica(copy.target, Replica(chunk, copy.version, state.length))
 
     def proven(self, question: Question, answer: Message) -> None:
         """A datanode answered what it was asked, or did not, which is a Failure."""
@@ -213,15 +213,15 @@ class Cluster:
     def _take_in(self, now_s: float, node_id: NodeId, replicas: Sequence[Replica]) -> list[Order]:
         doomed: dict[NodeId, list[Replica]] = {}
         for replica in replicas:
-            if self.transient.hold(node_id, replica.chunk):
+            if self.transient.add_replica(node_id, replica.chunk):
                 self._unconfirmed.confirm(node_id, replica.chunk)
                 self.balancer.reported(node_id, replica)
                 continue
-            if not self.chunks.hold(node_id, replica):
+            if not self.chunks.add_replica(node_id, replica):
                 doomed.setdefault(node_id, []).append(replica)
                 continue
             if replica.chunk in self.assignments and self.chunks.get(replica.chunk) is None:
-                self.chunks.drop(node_id, replica.chunk)
+                self.chunks.remove_replica(node_id, replica.chunk)
                 doomed.setdefault(node_id, []).append(replica)
                 continue
             self._unconfirmed.confirm(node_id, replica.chunk)
@@ -235,7 +235,7 @@ class Cluster:
             if node is not None and node.state is State.SUSPECT:
                 self._unconfirmed.add(now_s, node_id, chunk)
             elif node is not None and node.state is State.ALIVE:
-                self.chunks.drop(node_id, chunk)
+                self.chunks.remove_replica(node_id, chunk)
 
     def _forget_copies(self, node_id: NodeId) -> None:
         self.repair.node_lost(node_id)
@@ -273,7 +273,7 @@ class Cluster:
             # Nobody waits for it any more.
             self.set_mode(node_id, Mode.IN_SERVICE)
         self.members.revoke(node_id)
-        self.replicas_lost_total += self.chunks.lose(node_id)
+        self.replicas_lost_total += self.chunks.remove_node(node_id)
         self._forget_copies(node_id)
 
     def readmit(self, node_id: NodeId) -> None:
@@ -289,7 +289,7 @@ class Cluster:
     def admin_state_of(self, node: Node) -> AdminState:
         """How far a datanode has come in leaving."""
         is_known = node.reported or node.state is State.DEAD
-        is_judged = is_known and self.chunks.is_sorted(node.id)
+        is_judged = is_known and self.chunks.is_indexed(node.id)
         is_drained = is_judged and self._readiness.settled and self.chunks.is_drained(node.id)
         return ADMIN_STATES[self.members.mode(node.id), is_drained]
 
@@ -314,9 +314,9 @@ class Cluster:
             self._treat(node, Mode.IN_SERVICE)
         for transition in ticked.transitions:
             if transition.after is State.DEAD:
-                self.replicas_lost_total += self.chunks.lose(transition.node)
+                self.replicas_lost_total += self.chunks.remove_node(transition.node)
                 self._forget_copies(transition.node)
-        self.chunks.take_out_lost(lost_replicas_per_turn)
+        self.chunks.remove_lost(lost_replicas_per_turn)
         self._drop_unconfirmed(now_s)
         self._streams.close_overdue(now_s)
         self._pending.forget_old(now_s)
@@ -342,7 +342,7 @@ class Cluster:
             doomed.setdefault(drop.node, []).append(Replica(drop.chunk, drop.version, drop.length))
         for node, replicas in doomed.items():
             for replica in replicas:
-                self.chunks.drop(node, replica.chunk)
+                self.chunks.remove_replica(node, replica.chunk)
         return delete_orders(doomed)
 
     def _proven_drops(self, now_s: float) -> Iterator[Drop]:

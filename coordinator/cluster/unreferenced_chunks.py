@@ -51,7 +51,7 @@ class UnreferencedChunks:
     def __contains__(self, chunk: ChunkId) -> bool:
         return any(not self._is_lost(node, chunk) for node in self._replicas.get(chunk, ()))
 
-    def hold(self, node: NodeId, replica: Replica) -> None:
+    def add_replica(self, node: NodeId, replica: Replica) -> None:
         """A datanode holds it; what it held of the chunk before counts no more."""
         holders = self._replicas.get(replica.chunk)
         if holders is None:
@@ -73,7 +73,7 @@ class UnreferencedChunks:
             self._lowest = list(self._replicas)
             heapify(self._lowest)
 
-    def drop(self, node: NodeId, chunk: ChunkId) -> None:
+    def remove_replica(self, node: NodeId, chunk: ChunkId) -> None:
         """A datanode holds it no more, if it ever did."""
         holders = self._replicas.get(chunk)
         replica = holders.pop(node, None) if holders is not None else None
@@ -93,17 +93,17 @@ class UnreferencedChunks:
         held = dict(self._replicas.get(chunk, {}))
         taken = {node: replica for node, replica in held.items() if not self._is_lost(node, chunk)}
         for node in held:
-            self.drop(node, chunk)
+            self.remove_replica(node, chunk)
         return taken
 
-    def lose(self, node: NodeId) -> None:
-        """Nothing that a datanode holds counts any more. It is taken out by `take_out_lost`, little by little."""
+    def remove_node(self, node: NodeId) -> None:
+        """Nothing that a datanode holds counts any more. It is taken out by `remove_lost`, little by little."""
         smaller, larger = sorted((self._lost.get(node, set()), self._of_node.pop(node, set())), key=len)
         larger |= smaller
         if larger:
             self._lost[node] = larger
 
-    def take_out_lost(self, limit: int) -> bool:
+    def remove_lost(self, limit: int) -> bool:
         """Takes out up to `limit` replicas that were lost. Whether there are more."""
         while self._lost:
             node, chunks = next(iter(self._lost.items()))
@@ -111,7 +111,7 @@ class UnreferencedChunks:
                 if limit == 0:
                     return True
                 limit -= 1
-                self.drop(node, chunks.pop())
+                self.remove_replica(node, chunks.pop())
             self._lost.pop(node, None)
         return False
 

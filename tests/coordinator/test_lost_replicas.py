@@ -26,20 +26,20 @@ def _apply(chunks: ChunkMap, what: str | Mode, node: str, chunk: int) -> int | N
     """What is said of how many replicas were lost or are awaited no more."""
     match what:
         case "know":
-            chunks.know(record(chunk, replication=2))
+            chunks.add_chunk(record(chunk, replication=2))
         case "forget":
             chunks.forget(chunk)
         case "hold":
-            chunks.hold(node, Replica(chunk, 1, 1000))
+            chunks.add_replica(node, Replica(chunk, 1, 1000))
         case "drop":
-            chunks.drop(node, chunk)
+            chunks.remove_replica(node, chunk)
         case "spoil":
-            chunks.spoil(node, chunk)
+            chunks.mark_corrupt(node, chunk)
         case "expect" if chunks.get(chunk) is not None:
             chunks.set_mode(node, Mode.MAINTENANCE)
             chunks.expect(node, chunk)
         case "lose":
-            return chunks.lose(node)
+            return chunks.remove_node(node)
         case "reported":
             return chunks.await_no_more(node)
         case Mode():
@@ -65,10 +65,10 @@ def test_whatever_happens_meanwhile_the_end_is_that_of_losing_them_at_once(
     for what, node, chunk in [("know", "a", chunk) for chunk in CHUNKS] + steps:
         counts = [_apply(chunks, what, node, chunk) for chunks in (at_once, bit_by_bit)]
         assert counts[0] == counts[1]
-        at_once.take_out_lost(1000)
+        at_once.remove_lost(1000)
         if what == "take out":
-            bit_by_bit.take_out_lost(1)
-    assert not bit_by_bit.take_out_lost(1000)
+            bit_by_bit.remove_lost(1)
+    assert not bit_by_bit.remove_lost(1000)
     assert _summary(bit_by_bit) == _summary(at_once)
     awaited = [at_once.await_no_more(node) for node in NODES]
     assert [bit_by_bit.await_no_more(node) for node in NODES] == awaited
@@ -172,23 +172,23 @@ def test_what_it_does_not_bring_back_is_under_replicated_in_turns_what_it_brings
 def test_a_resting_datanode_that_comes_back_before_its_replicas_were_taken_out_keeps_what_it_confirms() -> None:
     chunks = ChunkMap()
     for chunk in CHUNKS:
-        chunks.know(record(chunk, replication=2), ["a", "b"])
+        chunks.add_chunk(record(chunk, replication=2), ["a", "b"])
     chunks.set_mode("a", Mode.MAINTENANCE)
-    assert chunks.lose("a") == 0
+    assert chunks.remove_node("a") == 0
     assert all(chunks.is_lost(chunk, "a") for chunk in CHUNKS)
-    chunks.hold("a", Replica(1, 1, 1000))
+    chunks.add_replica("a", Replica(1, 1, 1000))
     assert chunks.await_no_more("a") == len(CHUNKS) - 1
-    assert not chunks.take_out_lost(1000)
+    assert not chunks.remove_lost(1000)
     assert set(chunks.under) == set(CHUNKS) - {1}
     assert chunks.held_by("a") == 1
 
 
 def test_a_datanode_that_is_lost_twice_before_its_turn_loses_each_replica_once() -> None:
     chunks = ChunkMap()
-    chunks.know(record(1, replication=2), ["a", "b"])
-    assert chunks.lose("a") == 1
-    chunks.know(record(2, replication=2), ["a", "b"])
-    assert chunks.lose("a") == 1
-    assert chunks.lose("a") == 0
-    assert not chunks.take_out_lost(1000)
+    chunks.add_chunk(record(1, replication=2), ["a", "b"])
+    assert chunks.remove_node("a") == 1
+    chunks.add_chunk(record(2, replication=2), ["a", "b"])
+    assert chunks.remove_node("a") == 1
+    assert chunks.remove_node("a") == 0
+    assert not chunks.remove_lost(1000)
     assert set(chunks.under) == {1, 2}

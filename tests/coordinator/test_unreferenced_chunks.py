@@ -32,17 +32,17 @@ def test_it_is_what_a_plain_table_would_be(steps: list[tuple[str, str, int, int]
     for what, node, chunk, length in steps:
         match what:
             case "hold":
-                unreferenced.hold(node, Replica(chunk, 1, length))
+                unreferenced.add_replica(node, Replica(chunk, 1, length))
                 table[node, chunk] = Replica(chunk, 1, length)
             case "drop":
-                unreferenced.drop(node, chunk)
+                unreferenced.remove_replica(node, chunk)
                 table.pop((node, chunk), None)
             case "claim":
                 expected = {n: table.pop((n, c)) for n, c in list(table) if c == chunk}
                 assert unreferenced.take(chunk) == expected
             case "lose":
-                unreferenced.lose(node)
-                unreferenced.take_out_lost(1000)
+                unreferenced.remove_node(node)
+                unreferenced.remove_lost(1000)
                 table = {key: replica for key, replica in table.items() if key[0] != node}
             case "below":
                 found = list(unreferenced.below(Garbage(chunk), 2))
@@ -64,7 +64,7 @@ def test_it_is_what_a_plain_table_would_be(steps: list[tuple[str, str, int, int]
 def test_writes_that_come_and_go_leave_nothing_behind() -> None:
     unreferenced = UnreferencedChunks()
     for chunk in range(1, 20_000):
-        unreferenced.hold("a", Replica(chunk, 1, 10))
+        unreferenced.add_replica("a", Replica(chunk, 1, 10))
         unreferenced.take(chunk)
     assert len(unreferenced._lowest) <= 1001
     assert unreferenced.counts(1) == (0, 0, 0, 0, 0)
