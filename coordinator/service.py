@@ -97,7 +97,7 @@ from .rpc.server import NodeServer
 from .scheduling.policies import POLICY_DEFAULT
 from .scheduling.scheduler import Scheduling
 from .side_process.checkpoint_inspector import CheckpointInspector
-from .supervision.service import Supervising
+from .supervision.service import SupervisionService
 
 log = logging.getLogger("peacefs.coordinator")
 T = TypeVar("T")
@@ -268,14 +268,14 @@ class Coordinator:
             options.trash_minutes,
         )
         self._nodes.files = self._files
-        self._supervising = Supervising(
+        self._supervision_service = SupervisionService(
             context,
             self._files.fencing,
             lambda: self._address,
             token_of=self._mint if self._who is not None else None,
         )
-        self._nodes.supervising = self._supervising
-        self._supervising.recall()
+        self._nodes.supervising = self._supervision_service
+        self._supervision_service.recall()
         self._cluster.has_room = self._files.schedule.scheduling.has_room
         self._cluster.granted_pipelines = self._files.schedule.scheduling.pipelines
         self._authenticator = (
@@ -294,7 +294,7 @@ class Coordinator:
             self._cluster,
             self._files,
             self._nodes,
-            self._supervising,
+            self._supervision_service,
             self._epochs,
             self._sync_record,
             collect_temporary_hours=options.collect_temporary_hours,
@@ -385,7 +385,7 @@ class Coordinator:
             ca_file=None if self._tls is None else self._tls.files.ca,
         )
         add_checkpoint_look_routes(rest, inspector)
-        add_query_routes(rest, self._supervising)
+        add_query_routes(rest, self._supervision_service)
         names = OwnNames(options.host, self._advertised, options.allowed_hosts)
         app: App = BrowserGuard(self._authenticated(rest, for_superusers), names)
         if self._audit is not None:
@@ -401,7 +401,7 @@ class Coordinator:
             lambda: self._workplace.held,
         )
         watch_schedule(self._files.schedule, self._files.recovery)
-        watch_supervision(self._supervising.core)
+        watch_supervision(self._supervision_service.core)
         return admission
 
     def _own_address(self, http_port: int) -> str:

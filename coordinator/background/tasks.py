@@ -22,7 +22,7 @@ from peacefs.coordinator.metadata.store import Reader
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.rpc.server import NodeServer
-from peacefs.coordinator.supervision.service import Supervising
+from peacefs.coordinator.supervision.service import SupervisionService
 from peacefs.protocol.errors import ServiceUnready
 from peacefs.protocol.limits import (
     commit_record_interval_s,
@@ -58,7 +58,7 @@ class CoordinatorTasks:
         cluster: Cluster,
         files: Files,
         nodes: NodeServer,
-        supervising: Supervising,
+        supervising: SupervisionService,
         epochs: EpochService,
         sync_record: Callable[[], None],
         *,
@@ -74,7 +74,7 @@ class CoordinatorTasks:
         self._cluster = cluster
         self._files = files
         self._nodes = nodes
-        self._supervising = supervising
+        self._supervision_service = supervising
         self._epochs = epochs
         self._sync_record = sync_record
         self._collect_temporary_hours = collect_temporary_hours
@@ -206,7 +206,7 @@ class CoordinatorTasks:
         while True:
             await asyncio.sleep(supervision_tick_interval_s)
             with contextlib.suppress(ServiceUnready):
-                await self._supervising.tick()
+                await self._supervision_service.tick()
 
 
 def _log_slowness(found: Slowness) -> None:

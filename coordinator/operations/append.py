@@ -28,7 +28,7 @@ from peacefs.protocol.tokens import FileAppend, FileLease, FileWrite
 from .context import OperationContext
 from .deferred_deletes import DeferredDeletes
 from .leases import Leases
-from .placement import Placing
+from .placement import ChunkPlacer
 
 log = logging.getLogger("peacefs.coordinator")
 
@@ -52,12 +52,12 @@ class AppendTicket:
     token: str
 
 
-class Appending:
+class AppendOperations:
     """A lease is taken when the data comes, so that a client that only looks holds nobody up."""
 
-    def __init__(self, context: OperationContext, placing: Placing, leases: Leases) -> None:
+    def __init__(self, context: OperationContext, placer: ChunkPlacer, leases: Leases) -> None:
         self._ctx = context
-        self._placing = placing
+        self._placer = placer
         self._leases = leases
         self._deferred = DeferredDeletes()
 
@@ -100,7 +100,7 @@ class Appending:
         self._leases.check_free(self._ctx.monotonic(), file.inode, recorded, holder, what)
         lease = Lease(self._ctx.numbering.next(), holder)
         writer = _writer_with(lease)
-        allocated, _head = self._placing.place(file.replication, writer_host, frozenset(), writer)
+        allocated, _head = self._placer.place(file.replication, writer_host, frozenset(), writer)
         # Held from here on, so that nobody else takes it while the commit is under way.
         self._leases.hold(self._ctx.monotonic(), file.inode, lease)
         try:

@@ -12,7 +12,7 @@ from .context import OperationContext
 from .names import Names
 
 
-class TreeCopying:
+class CopyOperations:
     """Paths are texts; the source may lie in a snapshot."""
 
     def __init__(

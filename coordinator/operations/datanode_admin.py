@@ -12,7 +12,7 @@ from peacefs.protocol.ids import NodeId
 from .context import OperationContext
 
 
-class Administration:
+class DatanodeAdmin:
     """Takes datanodes out of service and back into it. What was decided stands until it is decided anew."""
 
     def __init__(self, context: OperationContext) -> None:

@@ -8,26 +8,26 @@ from __future__ import annotations
 
 from peacefs.coordinator.scheduling.scheduler import Scheduling
 
-from .append import Appending
+from .append import AppendOperations
 from .context import OperationContext
-from .copy import TreeCopying
+from .copy import CopyOperations
 from .credentials import Credentials
-from .datanode_admin import Administration
+from .datanode_admin import DatanodeAdmin
 from .fsck import Inspection
 from .leases import Leases
 from .names import Names
-from .placement import Placing
-from .probing import Probing
-from .query_reports import Reporting
-from .query_runs import Fencing
-from .quotas import Limiting
-from .read import Reading
+from .placement import ChunkPlacer
+from .probing import ProbeOperations
+from .query_reports import QueryReports
+from .query_runs import QueryRuns
+from .quotas import QuotaOperations
+from .read import ReadOperations
 from .read_grants import ReadGrantService
-from .snapshots import Snapshotting
+from .snapshots import SnapshotOperations
 from .temporary_files import TemporaryFiles
 from .trash import Trash
-from .truncate_concat import Reshaping
-from .write import Writing
+from .truncate_concat import TruncateConcat
+from .write import WriteOperations
 from .write_grants import WriteGrantService
 
 
@@ -36,23 +36,23 @@ class Files:
 
     def __init__(self, context: OperationContext, scheduling: Scheduling, trash_minutes: int = 0) -> None:
         self.callers = context.callers
-        placing = Placing(context)
+        placer = ChunkPlacer(context)
         leases = Leases(context.monotonic())
         self.names = Names(context)
-        self.probing = Probing(context, placing)
-        self.appending = Appending(context, placing, leases)
-        self.reshaping = Reshaping(context, leases)
-        self.schedule = WriteGrantService(context, placing, self.appending, scheduling)
-        self.writing = Writing(context, placing, self.appending, self.schedule)
-        self.snapshots = Snapshotting(context, self.names)
-        self.copying = TreeCopying(context, self.names)
-        self.limiting = Limiting(context, self.names)
+        self.probing = ProbeOperations(context, placer)
+        self.appending = AppendOperations(context, placer, leases)
+        self.reshaping = TruncateConcat(context, leases)
+        self.schedule = WriteGrantService(context, placer, self.appending, scheduling)
+        self.writing = WriteOperations(context, placer, self.appending, self.schedule)
+        self.snapshots = SnapshotOperations(context, self.names)
+        self.copying = CopyOperations(context, self.names)
+        self.limiting = QuotaOperations(context, self.names)
         self.trash = Trash(context, self.names, trash_minutes)
-        self.reading = Reading(context)
+        self.reading = ReadOperations(context)
         self.recovery = ReadGrantService(context, scheduling)
-        self.administration = Administration(context)
+        self.administration = DatanodeAdmin(context)
         self.credentials = Credentials(context)
         self.temporary_files = TemporaryFiles(context, leases)
-        self.fencing = Fencing(context)
-        self.reporting = Reporting(context)
+        self.fencing = QueryRuns(context)
+        self.reporting = QueryReports(context)
         self.inspection = Inspection(context)

@@ -16,7 +16,7 @@ from peacefs.protocol.tokens import ChunkWrite, FileLease, FileWrite, OneTimeChu
 from .context import OperationContext
 
 
-class Placing:
+class ChunkPlacer:
     """For new files, files that are extended, and copies."""
 
     def __init__(self, context: OperationContext) -> None:

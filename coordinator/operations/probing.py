@@ -13,7 +13,7 @@ from peacefs.protocol.limits import probe_memory_s, probes_max
 from peacefs.protocol.messages import Allocated, DeleteChunks, Replica
 
 from .context import OperationContext
-from .placement import Placing
+from .placement import ChunkPlacer
 
 
 class _Probe(NamedTuple):
@@ -22,12 +22,12 @@ class _Probe(NamedTuple):
     forgotten_s: float
 
 
-class Probing:
+class ProbeOperations:
     """Remembers its probes, so that nothing else can be deleted by their name."""
 
-    def __init__(self, context: OperationContext, placing: Placing) -> None:
+    def __init__(self, context: OperationContext, placer: ChunkPlacer) -> None:
         self._ctx = context
-        self._placing = placing
+        self._placer = placer
         self._probes: dict[ChunkId, _Probe] = {}
 
     def allocate(self, pipeline: Sequence[NodeId]) -> Allocated:
@@ -48,7 +48,7 @@ class Probing:
             chunk=chunk,
             version=version,
             pipeline=hops,
-            token=self._placing.write_token(chunk, version, hops),
+            token=self._placer.write_token(chunk, version, hops),
         )
 
     def _is_alive(self, node_id: NodeId) -> bool:

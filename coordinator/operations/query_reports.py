@@ -21,7 +21,7 @@ from peacefs.protocol.values.query_reports import QueryReport
 from .context import OperationContext
 
 
-class Reporting:
+class QueryReports:
     """Whoever may write to a checkpoint may report of its query, and whoever may list it is told."""
 
     def __init__(self, context: OperationContext) -> None:

@@ -30,7 +30,7 @@ _DIRECTORY_PERMISSION = 0o755
 log = logging.getLogger("peacefs.coordinator")
 
 
-class Fencing:
+class QueryRuns:
     """Whoever may write to a directory may begin a run there. Paths are texts."""
 
     def __init__(self, context: OperationContext) -> None:

@@ -17,7 +17,7 @@ from .context import OperationContext
 from .names import Names
 
 
-class Limiting:
+class QuotaOperations:
     """Superusers set quotas; whoever may list a directory sees how much of them is used. Paths are texts."""
 
     def __init__(self, context: OperationContext, names: Names) -> None:

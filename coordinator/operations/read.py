@@ -82,7 +82,7 @@ class _OpenedFile:
     at_tx: int | None
 
 
-class Reading:
+class ReadOperations:
     """A reader gets a token for what it opened: that stays what it reads, whatever is renamed or replaced."""
 
     def __init__(self, context: OperationContext) -> None:

@@ -19,7 +19,7 @@ from .names import Names
 from .recursive_delete import RemovalRights
 
 
-class Snapshotting:
+class SnapshotOperations:
     """Superusers allow and disallow; a directory's owner takes, names, drops and restores; readers compare.
 
     Paths are texts. Whoever may not gets AccessDenied. A change that is asked again under its `request_id` gets

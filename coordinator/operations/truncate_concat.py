@@ -17,7 +17,7 @@ from .context import OperationContext
 from .leases import Leases
 
 
-class Reshaping:
+class TruncateConcat:
     """Who has lost the lease of a file, and does not know it yet, is fenced off by the same commit."""
 
     def __init__(self, context: OperationContext, leases: Leases) -> None:

@@ -50,9 +50,9 @@ from peacefs.protocol.messages import (
 )
 from peacefs.protocol.tokens import ChunkWrite, FileLease, FileWrite
 
-from .append import Appending, writer_of, writer_with
+from .append import AppendOperations, writer_of, writer_with
 from .context import OperationContext
-from .placement import Placing, check_room
+from .placement import ChunkPlacer, check_room
 from .write_grants import WriteGrantService
 
 log = logging.getLogger("peacefs.coordinator")
@@ -90,15 +90,19 @@ class CreateTicket:
     allocated: Allocated
 
 
-class Writing:
+class WriteOperations:
     """Commits nothing before the completion; until then a file is a token in its writer's hands."""
 
     def __init__(
-        self, context: OperationContext, placing: Placing, appending: Appending, schedule: WriteGrantService
+        self,
+        context: OperationContext,
+        placer: ChunkPlacer,
+        appending: AppendOperations,
+        schedule: WriteGrantService,
     ) -> None:
         self._ctx = context
-        self._placing = placing
-        self._appending = appending
+        self._placer = placer
+        self._append = appending
         self._schedule = schedule
 
     async def create(self, wanted: CreateFile) -> CreateTicket:
@@ -128,8 +132,8 @@ class Writing:
             request_id=wanted.request_id or new_request_id(),
             client_host=wanted.client_host or "",
         )
-        exclude = wanted.failed | self._placing.nodes_by_http_name(wanted.exclude)
-        allocated, head = self._placing.place(
+        exclude = wanted.failed | self._placer.nodes_by_http_name(wanted.exclude)
+        allocated, head = self._placer.place(
             token.replication, wanted.client_host, exclude, writer_of(token), is_shown=wanted.is_shown
         )
         return CreateTicket(
@@ -140,13 +144,13 @@ class Writing:
         """A further chunk for a file being written, or one in place of a chunk whose pipeline failed."""
         token = self._ctx.signer.verify_for_writing(wanted.token, self._ctx.wall_clock())
         if isinstance(token, FileLease):
-            self._appending.renew_lease(token)
+            self._append.renew_lease(token)
         check_room(self._ctx.reader, token, wanted.written_bytes)
         writer = writer_of(token)
         if wanted.abandoned is not None:
             self._ctx.send(self._ctx.cluster.abandon([wanted.abandoned], writer))
         await self._ctx.until_ready()
-        allocated, _head = self._placing.place(token.replication, writer_host, frozenset(wanted.exclude), writer)
+        allocated, _head = self._placer.place(token.replication, writer_host, frozenset(wanted.exclude), writer)
         return allocated
 
     async def keep(self, wanted: KeepChunks) -> Done:
@@ -166,7 +170,7 @@ class Writing:
         writer = writer_of(token)
         with self._publishing(writer, wanted.chunks):
             if isinstance(token, FileLease):
-                publication = await self._appending.complete(token, wanted.chunks, wanted.replaced)
+                publication = await self._append.complete(token, wanted.chunks, wanted.replaced)
             else:
                 file = _file(token, wanted.chunks)
                 publication = await self._ctx.commit(lambda tx: self._publish(tx, file))
@@ -216,7 +220,7 @@ class Writing:
             self._give_up_repetition(writer, chunks)
         if not ahead:
             return Completed(publication.length)
-        placed = self._placing.preallocate(replication, writer_host, writer_with(ahead))
+        placed = self._placer.preallocate(replication, writer_host, writer_with(ahead))
         return Completed(publication.length, placed)
 
     async def flush(self, wanted: FlushFile, writer_host: str | None) -> Flushed:
@@ -225,13 +229,13 @@ class Writing:
         await self._verify(wanted.chunks)
         with self._publishing(writer_of(token), wanted.chunks):
             if isinstance(token, FileLease):
-                renewed, publication = await self._appending.flush(token, wanted)
+                renewed, publication = await self._append.flush(token, wanted)
             else:
                 renewed, publication = await self._publish_open(token, wanted)
             self._take_in(token.path, token.replication, wanted.chunks, publication)
         lease = self._ctx.signer.verify(renewed, FileLease, self._ctx.wall_clock())
         try:
-            allocated, _head = self._placing.place(token.replication, writer_host, frozenset(), writer_of(lease))
+            allocated, _head = self._placer.place(token.replication, writer_host, frozenset(), writer_of(lease))
         except NoDatanodes:
             # What was flushed is safe all the same; the writer asks for a chunk when it has more.
             return Flushed(renewed, publication.length)
@@ -245,12 +249,12 @@ class Writing:
             publication = self._publish(tx, file)
             return publication, *namespace.lease_published(tx, file.path, drawn, before=before)
 
-        with self._appending.beginning(drawn):
+        with self._append.beginning(drawn):
             publication, inode, lease = await self._ctx.commit(change)
-            self._appending.hold(inode, lease)
+            self._append.hold(inode, lease)
         completion = new_request_id()
         return (
-            self._appending.lease_token(token.path, inode, lease, token.replication, completion),
+            self._append.lease_token(token.path, inode, lease, token.replication, completion),
             publication,
         )
 
@@ -327,7 +331,7 @@ class Writing:
 
     def write_token(self, chunk: ChunkId, version: int, pipeline: list[Hop]) -> str:
         """Leave to copy a version of a chunk to these nodes."""
-        return self._placing.write_token(chunk, version, pipeline)
+        return self._placer.write_token(chunk, version, pipeline)
 
     def _publish(self, tx: Transaction, file: namespace.FileToComplete) -> namespace.Publication:
         """The caller's rights are looked at again: what the path leads through may be another's by now."""

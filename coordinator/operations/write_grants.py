@@ -35,9 +35,9 @@ from peacefs.protocol.messages import (
 )
 from peacefs.protocol.tokens import FileLease, FileWrite
 
-from .append import Appending, writer_of
+from .append import AppendOperations, writer_of
 from .context import OperationContext
-from .placement import Placing, check_room
+from .placement import ChunkPlacer, check_room
 
 log = logging.getLogger("peacefs.coordinator")
 
@@ -46,11 +46,11 @@ class WriteGrantService:
     """Belongs to the event loop. `on_waited` hears how long each grant's set has waited, in seconds."""
 
     def __init__(
-        self, context: OperationContext, placing: Placing, appending: Appending, scheduling: Scheduling
+        self, context: OperationContext, placer: ChunkPlacer, appending: AppendOperations, scheduling: Scheduling
     ) -> None:
         self._ctx = context
-        self._placing = placing
-        self._appending = appending
+        self._placer = placer
+        self._append = appending
         self.scheduling = scheduling
         self.fast_lane = FastLane()
         self.on_waited: Callable[[float], None] = lambda seconds: None
@@ -70,7 +70,7 @@ class WriteGrantService:
         self._ctx.send(self._ctx.cluster.abandon(wanted.abandoned, writer_of(token)))
         if wanted.chunks:
             if isinstance(token, FileLease):
-                self._appending.renew_lease(token)
+                self._append.renew_lease(token)
             check_room(self._ctx.reader, token, wanted.written_bytes)
         await self._ctx.until_ready()
         self.see_datanodes()
@@ -111,7 +111,7 @@ class WriteGrantService:
 
     def _held_grants(self, request: WriteSetRequest) -> Scheduled:
         held_grants = self.scheduling.held_grants(request.name, request.chunks.keys())
-        grants = [granted for each in held_grants if (granted := self._placing.granted(each)) is not None]
+        grants = [granted for each in held_grants if (granted := self._placer.granted(each)) is not None]
         return Scheduled(grants, len(request.chunks) - len(grants), self.scheduling.expected_start_s(request.name))
 
     async def _granted(self, name: str, wait_s: float) -> None:
@@ -226,7 +226,7 @@ class WriteGrantService:
         self._ctx.cluster.assignments.assign(grant.chunk, push.owner)
         self.on_waited(grant.waited_s)
         log.debug("grant %d: chunk %s through %s", grant.number, show(grant.chunk), ", ".join(grant.nodes))
-        granted = self._placing.granted(grant)
+        granted = self._placer.granted(grant)
         if grant.write_set != asking and granted is not None:
             self._tell(push.link, grant.write_set, Granted(_of_writer(grant.write_set), granted))
 

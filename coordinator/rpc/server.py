@@ -19,7 +19,7 @@ from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.cluster.possession import Question
 from peacefs.coordinator.cluster.repair import Copy
 from peacefs.coordinator.operations.files import Files
-from peacefs.coordinator.supervision.service import Supervising
+from peacefs.coordinator.supervision.service import SupervisionService
 from peacefs.protocol.errors import (
     BadRequest,
     NodeIdTaken,
@@ -85,7 +85,7 @@ class NodeServer:
         #: Set by the service, which builds Files with this server's `send`.
         self.files: Files
         #: Set by the service, too.
-        self.supervising: Supervising
+        self.supervising: SupervisionService
         self._links: dict[NodeId, NodeLink] = {}
         self._open: set[NodeLink] = set()
         #: Those that have not said all of their hello yet, longest first.

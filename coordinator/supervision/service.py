@@ -42,13 +42,13 @@ class Begun(Protocol):
 
 
 class Fence(Protocol):
-    """What runs are begun and ended with: `fencing.Fencing`."""
+    """What runs are begun and ended with: `fencing.QueryRuns`."""
 
     def begin(self, path: str, user: str, host: str, pid: int) -> Awaitable[Begun]: ...
     def end(self, location: str, user: str) -> Awaitable[None]: ...
 
 
-class Supervising:
+class SupervisionService:
     """Used from the event loop only. `address` is the coordinator's for HTTP, `token_of` makes a user's token."""
 
     def __init__(

@@ -19,9 +19,9 @@ from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.permissions import Callers
 from peacefs.coordinator.operations.context import OperationContext
-from peacefs.coordinator.operations.query_runs import Fencing
+from peacefs.coordinator.operations.query_runs import QueryRuns
 from peacefs.coordinator.supervision.checkpoint_locality import find_locality
-from peacefs.coordinator.supervision.service import Supervising
+from peacefs.coordinator.supervision.service import SupervisionService
 from peacefs.protocol.errors import AccessDenied, BadRequest, FileNotFound, ServiceUnready
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.messages import AgentBeat, AgentCommand, Receipt, ReportChunks, RunReport, WrittenChunk
@@ -53,7 +53,7 @@ class Coordinator:
             Callers("root"),
             monotonic=lambda: self.now_s,
         )
-        self.supervising = Supervising(context, Fencing(context), lambda: "coordinator:9870")
+        self.supervising = SupervisionService(context, QueryRuns(context), lambda: "coordinator:9870")
         self.supervising.recall()
 
     def register(self, name: str = "orders", user: str = "alice", **changes: Any) -> None:

@@ -45,7 +45,7 @@ from peacefs.coordinator.metadata.model import Kind, RenameMode
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.namespace.permissions import Callers
 from peacefs.coordinator.operations.context import OperationContext
-from peacefs.coordinator.operations.copy import TreeCopying
+from peacefs.coordinator.operations.copy import CopyOperations
 from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.operations.write import CreateFile
 from peacefs.coordinator.rpc import dispatch as calls
@@ -169,7 +169,7 @@ class SimulatedCoordinator:
             ),
             self._trash_minutes,
         )
-        self.files.copying = TreeCopying(context, self.files.names, _COPIED_PER_COMMIT)
+        self.files.copying = CopyOperations(context, self.files.names, _COPIED_PER_COMMIT)
         self.cluster.has_room = self.files.schedule.scheduling.has_room
         self.cluster.granted_pipelines = self.files.schedule.scheduling.pipelines
         self.files.administration.recall()

@@ -17,7 +17,7 @@ from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.permissions import Callers
 from peacefs.coordinator.operations.context import OperationContext
 from peacefs.coordinator.operations.names import Names
-from peacefs.coordinator.operations.snapshots import Snapshotting
+from peacefs.coordinator.operations.snapshots import SnapshotOperations
 from peacefs.protocol.errors import FileNotFound
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.tokens import Signer
@@ -51,7 +51,7 @@ class SharedTree:
             sleep=pause,
         )
         self.names = Names(context)
-        self.snapshots = Snapshotting(context, self.names)
+        self.snapshots = SnapshotOperations(context, self.names)
         self.mkdirs("/a/d/sub")
         self.mkdirs("/a/d/open", mode=0o777)
         self.mkdirs("/a/d/open/x")

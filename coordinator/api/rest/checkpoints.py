@@ -9,8 +9,8 @@ import msgspec
 from fastapi import FastAPI, Request, Response
 from pydantic import Field
 
-from peacefs.coordinator.operations.query_reports import Reporting
-from peacefs.coordinator.operations.query_runs import Fencing
+from peacefs.coordinator.operations.query_reports import QueryReports
+from peacefs.coordinator.operations.query_runs import QueryRuns
 from peacefs.coordinator.side_process.checkpoint_inspector import CheckpointInspector
 from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import BadRequest
@@ -40,7 +40,7 @@ class EndRunBody(Body):
     request_id: str = ""
 
 
-def add_checkpoint_routes(app: FastAPI, fencing: Fencing, reporting: Reporting) -> None:
+def add_checkpoint_routes(app: FastAPI, fencing: QueryRuns, reporting: QueryReports) -> None:
     """Adds `/v1/checkpoints/...` to the application."""
 
     @app.post("/v1/checkpoints/runs", responses={200: {"description": "The RunStatus of the new run."}})

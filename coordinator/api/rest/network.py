@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.cluster.network import NetworkLoad, load_of
-from peacefs.coordinator.operations.probing import Probing
+from peacefs.coordinator.operations.probing import ProbeOperations
 from peacefs.coordinator.side_process.planner import Planner
 from peacefs.peace import dry_run
 from peacefs.protocol.errors import NoDatanodes
@@ -100,7 +100,7 @@ def add_reload_route(
         return _described(cluster)
 
 
-def probing_routes(probing: Probing, for_superusers: Any) -> APIRouter:
+def probing_routes(probing: ProbeOperations, for_superusers: Any) -> APIRouter:
     """What `peacefs topology calibrate` measures with."""
     router = APIRouter(prefix="/v1/topology/probes", dependencies=[for_superusers])
 

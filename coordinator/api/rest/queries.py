@@ -9,7 +9,7 @@ from fastapi import FastAPI, Request, Response
 from pydantic import Field
 
 from peacefs.coordinator.metadata.model import QueryRecord
-from peacefs.coordinator.supervision.service import Supervising
+from peacefs.coordinator.supervision.service import SupervisionService
 from peacefs.protocol.limits import supervised_restarts_default
 
 from .common import Body, User, named_user
@@ -29,7 +29,7 @@ class QueryBody(Body):
     restarts_max: int = supervised_restarts_default
 
 
-def add_query_routes(app: FastAPI, supervising: Supervising) -> None:
+def add_query_routes(app: FastAPI, supervising: SupervisionService) -> None:
     """Adds `/v1/queries` to the application."""
 
     @app.get(

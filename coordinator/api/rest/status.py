@@ -13,7 +13,7 @@ from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.cluster.membership import AdminState, Node
 from peacefs.coordinator.cluster.slow_peers import Part
 from peacefs.coordinator.metadata.model import Mode
-from peacefs.coordinator.operations.datanode_admin import Administration
+from peacefs.coordinator.operations.datanode_admin import DatanodeAdmin
 from peacefs.protocol.limits import maintenance_hours_max
 
 
@@ -137,7 +137,7 @@ def status_routes(
     return router
 
 
-def datanode_routes(cluster: Cluster, administration: Administration, for_superusers: Any) -> APIRouter:
+def datanode_routes(cluster: Cluster, administration: DatanodeAdmin, for_superusers: Any) -> APIRouter:
     """What an operator decides about a datanode, by its id."""
     router = APIRouter(prefix="/v1/datanodes/{node}", dependencies=[for_superusers])
 

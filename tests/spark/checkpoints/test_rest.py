@@ -16,8 +16,8 @@ from support import checkpoints as made
 from peacefs.client.control.query_runs import CheckpointRuns
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
-from peacefs.coordinator.operations.query_reports import Reporting
-from peacefs.coordinator.operations.query_runs import Fencing
+from peacefs.coordinator.operations.query_reports import QueryReports
+from peacefs.coordinator.operations.query_runs import QueryRuns
 from peacefs.coordinator.side_process.checkpoint_inspector import CheckpointInspector
 from peacefs.protocol.errors import BadRequest, Overloaded, PeacefsError, Unsupported
 
@@ -67,7 +67,7 @@ def test_what_the_commands_tell_is_told_with_the_latest_run(cluster: LocalCluste
 
 def reports(program: str, **limits: float) -> CheckpointInspector:
     command = (sys.executable, "-c", program) if program else ()
-    return CheckpointInspector(command, "http://none", cast(Fencing, None), cast(Reporting, None), **limits)
+    return CheckpointInspector(command, "http://none", cast(QueryRuns, None), cast(QueryReports, None), **limits)
 
 
 def test_what_takes_too_long_is_ended_and_said() -> None:
