@@ -57,7 +57,7 @@ class DataServer:
         advertised: Address | str = "",
         tls: TlsIdentity | None = None,
     ) -> None:
-        """Choose a free port for 0; `shares_descriptors` says whether readers on this host may get open files."""
+        """Choose a free port for 0; `shares_descriptors` says whether readers on this host may get open files.
         `advertised`, a host or an address, besides those that it listens on. Raises StartupError.
 
         With `tls` all but the local socket speak TLS.
