@@ -40,7 +40,7 @@ from .file_objects import AppendingSink, FileSink, FileSource
 from .transfer.file_reader import read_whole
 from .transfer.small_writes import SmallWrites, is_small
 from .transfer.write_grants import GrantClient
-from .trash import Trash
+from .trash import ClientTrash
 
 # Inside the class, `list` is its method.
 _Entries = list[FileStatus]
@@ -324,14 +324,14 @@ class PeaceFileSystem:
         Where it lies now; None, and nothing is done, for what lies in the trash already. See `trash_minutes`.
         Raises FileNotFound, RenameRefused for a directory that holds the trash, AccessDenied, ...
         """
-        return Trash(self).move(path)
+        return ClientTrash(self).move(path)
 
     def expunge(self, *, immediate: bool = False) -> _Texts:
         """Deletes what has been in the user's trash for long enough, or all of it; the checkpoints that it was in.
 
         What is there otherwise becomes a checkpoint, that is to be deleted when its time has come.
         """
-        return Trash(self).expunge(self.trash_minutes(), immediate=immediate)
+        return ClientTrash(self).expunge(self.trash_minutes(), immediate=immediate)
 
     def set_permission(self, path: str, permission: int) -> None:
         """What owner, group and others may do, and the sticky bit. Raises FileNotFound, AccessDenied."""

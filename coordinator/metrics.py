@@ -14,7 +14,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from peacefs.protocol.service.metrics import CountElsewhere, registry
-from peacefs.protocol.values.supervised_queries import Phase
+from peacefs.protocol.values.supervised_queries import QueryPhase
 
 from .api.admission import Admission
 from .api.audit_log import AuditLog
@@ -192,7 +192,7 @@ class _ByLabel(Collector):
     def collect(self) -> Iterator[Metric]:
         queries, runs, runs_max = self._families()
         phases = Counter(query.record.phase for query in self._supervision.queries.values())
-        for phase in Phase:
+        for phase in QueryPhase:
             queries.add_metric([phase.value], phases[phase])
         for name, agent in sorted(self._supervision.agents.items()):
             runs.add_metric([name], sum(not run.ended for run in agent.beat.runs))

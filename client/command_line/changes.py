@@ -9,7 +9,7 @@ from peacefs.protocol.errors import BadRequest, PeacefsError
 from peacefs.protocol.values.trash import trash_of
 
 from .listing import print_line
-from .session import Place, Session
+from .session import FilePlace, Session
 
 
 def make_directories(session: Session, texts: Sequence[str], *, parents: bool) -> None:
@@ -22,7 +22,7 @@ def make_directories(session: Session, texts: Sequence[str], *, parents: bool) -
             place.files.mkdirs(place.path)
 
 
-def _can_be_made(session: Session, place: Place) -> bool:
+def _can_be_made(session: Session, place: FilePlace) -> bool:
     if place.status() is not None:
         session.errors.say(place.text, "File exists")
         return False
@@ -80,7 +80,7 @@ def remove(session: Session, texts: Sequence[str], style: RemoveStyle) -> None:
                 session.errors.say(place.text, "No such file or directory")
 
 
-def _move_to_trash(place: Place) -> str | None:
+def _move_to_trash(place: FilePlace) -> str | None:
     try:
         return place.files.move_to_trash(place.path)
     except PeacefsError as refusal:

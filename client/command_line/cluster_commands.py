@@ -219,17 +219,17 @@ def decommission(names: _Datanodes, coordinator: Coordinator = DEFAULT_COORDINAT
     They get nothing new. Returns at once. A datanode that `ls` shows as decommissioned can be switched off for
     good.
     """
-    from .datanodes import Decision, decide
+    from .datanodes import DatanodeCommand, decide
 
-    decide(coordinator, names, Decision.DECOMMISSION)
+    decide(coordinator, names, DatanodeCommand.DECOMMISSION)
 
 
 @datanodes.command()
 def recommission(names: _Datanodes, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
     """Take datanodes back into service."""
-    from .datanodes import Decision, decide
+    from .datanodes import DatanodeCommand, decide
 
-    decide(coordinator, names, Decision.RECOMMISSION)
+    decide(coordinator, names, DatanodeCommand.RECOMMISSION)
 
 
 @datanodes.command()
@@ -291,6 +291,6 @@ def maintenance(
 
     Returns at once. A datanode that `ls` shows as in maintenance can be switched off; `recommission` ends it.
     """
-    from .datanodes import Decision, decide
+    from .datanodes import DatanodeCommand, decide
 
-    decide(coordinator, names, Decision.MAINTENANCE, hours)
+    decide(coordinator, names, DatanodeCommand.MAINTENANCE, hours)

@@ -17,7 +17,7 @@ _HEADINGS = ("DATANODE", "ADDRESS", "RACK", "STATE", "SERVICE", "REPLICAS", "TO 
 _WORDS = 5
 
 
-class Decision(StrEnum):
+class DatanodeCommand(StrEnum):
     """A decision about a datanode; the last part of the route."""
 
     DECOMMISSION = "decommission"
@@ -37,7 +37,7 @@ def list_datanodes(coordinator: str, *, as_json: bool) -> None:
                 print_line(f"{datanode['node']} cannot leave yet: {stuck}")
 
 
-def decide(coordinator: str, names: list[str], decision: Decision, hours: float | None = None) -> None:
+def decide(coordinator: str, names: list[str], decision: DatanodeCommand, hours: float | None = None) -> None:
     """Has it done for each, and prints how each stands. Raises BadRequest before anything is done."""
     with PeaceFileSystem(coordinator) as files:
         known = files.cluster_status()["datanodes"]

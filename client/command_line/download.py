@@ -17,7 +17,7 @@ from peacefs.protocol.errors import ChunkUnavailable
 
 from .copying import copy
 from .progress import TransferProgress, transfer_progress
-from .session import Place, Session
+from .session import FilePlace, Session
 
 #: As much as `hdfs dfs -tail` shows.
 _TAIL_BYTES = 1024
@@ -63,7 +63,7 @@ class _Download:
         self._progress = progress
         self._force = force
 
-    def tree(self, place: Place, status: FileStatus, local: Path) -> None:
+    def tree(self, place: FilePlace, status: FileStatus, local: Path) -> None:
         """A file, or a directory with all that is in it."""
         if not status.is_directory:
             self._file(place, status, local)
@@ -75,7 +75,7 @@ class _Download:
                 with self._errors.about(child.text):
                     self.tree(child, entry, local / entry.name)
 
-    def _file(self, place: Place, status: FileStatus, local: Path) -> None:
+    def _file(self, place: FilePlace, status: FileStatus, local: Path) -> None:
         if local.exists() and not self._force:
             self._errors.say(str(local), "File exists")
             return

@@ -17,7 +17,7 @@ from .presentation import (
     local_minute,
     permission_string,
 )
-from .session import Place, Session
+from .session import FilePlace, Session
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def list_places(session: Session, texts: Sequence[str], style: ListStyle) -> Non
             _list(session, place, style, top=True)
 
 
-def _list(session: Session, place: Place, style: ListStyle, *, top: bool) -> None:
+def _list(session: Session, place: FilePlace, style: ListStyle, *, top: bool) -> None:
     headed = not top or style.recursive or style.as_json
     for page in place.files.pages(place.path):
         # A file lists itself, and is not counted.
@@ -51,7 +51,7 @@ def _list(session: Session, place: Place, style: ListStyle, *, top: bool) -> Non
                     _list(session, child, style, top=False)
 
 
-def _lines(place: Place, entries: Sequence[FileStatus], style: ListStyle) -> Iterator[str]:
+def _lines(place: FilePlace, entries: Sequence[FileStatus], style: ListStyle) -> Iterator[str]:
     """Columns as wide as the page needs, with the least widths of `hdfs dfs -ls`."""
     if style.as_json:
         for status in entries:

@@ -11,7 +11,7 @@ from peacefs.client.control.values import FileStatus
 
 from .copying import copy
 from .progress import TransferProgress, transfer_progress
-from .session import Place, Session
+from .session import FilePlace, Session
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,12 @@ def copy_all(session: Session, sources: Sequence[str], target: str, style: CopyS
 
 
 def _copy_one(
-    session: Session, source: Place, found: FileStatus, goal: Place, style: CopyStyle, progress: TransferProgress
+    session: Session,
+    source: FilePlace,
+    found: FileStatus,
+    goal: FilePlace,
+    style: CopyStyle,
+    progress: TransferProgress,
 ) -> None:
     there = goal.status()
     if there is not None and (there.is_directory or found.is_directory or not style.force):
@@ -55,7 +60,7 @@ def _copy_one(
         _replace(source, goal, style)
 
 
-def _replace(source: Place, goal: Place, style: CopyStyle) -> None:
+def _replace(source: FilePlace, goal: FilePlace, style: CopyStyle) -> None:
     """A file by a copy of another, all at once."""
     staged = posixpath.join(posixpath.dirname(goal.path), f".peacefs-{secrets.token_hex(8)}.part")
     source.files.copy(source.path, staged, preserve=style.preserve)
@@ -74,7 +79,7 @@ class _Transfer:
         self._style = style
         self._progress = progress
 
-    def tree(self, source: Place, found: FileStatus, goal: Place) -> None:
+    def tree(self, source: FilePlace, found: FileStatus, goal: FilePlace) -> None:
         if not found.is_directory:
             self._file(source, found, goal)
             return
@@ -85,7 +90,7 @@ class _Transfer:
                 with self._errors.about(child.text):
                     self.tree(child, entry, goal.child(entry.name))
 
-    def _file(self, source: Place, found: FileStatus, goal: Place) -> None:
+    def _file(self, source: FilePlace, found: FileStatus, goal: FilePlace) -> None:
         self._progress.name(source.name)
         self._progress.expect(found.length)
         with (

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from .copying import copy
 from .progress import TransferProgress, transfer_progress
-from .session import Place, Session
+from .session import FilePlace, Session
 
 _STDIN = "-"
 
@@ -44,7 +44,7 @@ class _Upload:
         self._progress = progress
         self._force = force
 
-    def tree(self, local: Path, place: Place, above: tuple[tuple[int, int], ...]) -> None:
+    def tree(self, local: Path, place: FilePlace, above: tuple[tuple[int, int], ...]) -> None:
         """A file, or a directory with all that is in it. `above` are the directories that lead here."""
         found = local.stat()
         if stat.S_ISREG(found.st_mode):
@@ -60,12 +60,12 @@ class _Upload:
                     with self._errors.about(str(child)):
                         self.tree(child, place.child(child.name), (*above, identity))
 
-    def standard_input(self, place: Place) -> None:
+    def standard_input(self, place: FilePlace) -> None:
         self._progress.name(place.name)
         with place.files.open_for_writing(place.path, overwrite=self._force, make_parents=False) as sink:
             copy(sys.stdin.buffer, sink, self._progress)
 
-    def _file(self, local: Path, size: int, place: Place) -> None:
+    def _file(self, local: Path, size: int, place: FilePlace) -> None:
         self._progress.name(local.name)
         self._progress.expect(size)
         with (

@@ -9,7 +9,7 @@ import msgspec
 
 from .listing import print_line
 from .presentation import human_size
-from .session import Place, Session
+from .session import FilePlace, Session
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def show_usage(session: Session, texts: Sequence[str], style: UsageStyle) -> Non
                     print_line(f"{size(summary.length):<12} {size(summary.space_consumed):<12} {counted.text}")
 
 
-def _inside(place: Place) -> Iterator[Place]:
+def _inside(place: FilePlace) -> Iterator[FilePlace]:
     """A file is all that it holds."""
     for page in place.files.pages(place.path):
         for entry in page.entries:

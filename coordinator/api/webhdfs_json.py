@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from peacefs.coordinator.cluster.membership import Node
-from peacefs.coordinator.metadata.model import ContentSummary, FileStatus, Kind, ListPage, Quota
+from peacefs.coordinator.metadata.model import InodeKind, InodeStatus, ListPage, Quota, TreeSummary
 from peacefs.coordinator.namespace.quotas import NO_LIMIT
 from peacefs.coordinator.namespace.snapshot_diff import Difference
 from peacefs.coordinator.namespace.snapshots import ListedSnapshot, SnapshottableDirectory
@@ -46,7 +46,7 @@ class StatusJson(msgspec.Struct, frozen=True, rename="camel"):
     storage_policy: int = _UNSPECIFIED_POLICY
 
 
-def status_json(status: FileStatus) -> StatusJson:
+def status_json(status: InodeStatus) -> StatusJson:
     return StatusJson(
         path_suffix=status.name,
         type=status.kind.value,
@@ -56,13 +56,13 @@ def status_json(status: FileStatus) -> StatusJson:
         permission=f"{status.permission:o}",
         access_time=status.accessed_ms,
         modification_time=status.modified_ms,
-        block_size=0 if status.kind is Kind.DIRECTORY else status.block_bytes,
-        replication=0 if status.kind is Kind.DIRECTORY else status.replication,
+        block_size=0 if status.kind is InodeKind.DIRECTORY else status.block_bytes,
+        replication=0 if status.kind is InodeKind.DIRECTORY else status.replication,
         file_id=status.inode,
     )
 
 
-def statuses_json(entries: Sequence[FileStatus]) -> dict[str, Any]:
+def statuses_json(entries: Sequence[InodeStatus]) -> dict[str, Any]:
     return {"FileStatuses": {"FileStatus": [status_json(status) for status in entries]}}
 
 
@@ -75,7 +75,7 @@ def page_json(page: ListPage) -> dict[str, Any]:
     }
 
 
-def content_summary_json(summary: ContentSummary) -> dict[str, Any]:
+def content_summary_json(summary: TreeSummary) -> dict[str, Any]:
     return {
         "ContentSummary": {
             "directoryCount": summary.directories,
@@ -113,7 +113,7 @@ def space_json(space: Usage) -> dict[str, Any]:
     }
 
 
-def acl_json(status: FileStatus) -> dict[str, Any]:
+def acl_json(status: InodeStatus) -> dict[str, Any]:
     """There are no entries beside owner, group and others."""
     return {
         "AclStatus": {

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from peacefs.coordinator.authentication.tokens import Tokens
 from peacefs.coordinator.cluster.core import Cluster, Ticked
 from peacefs.coordinator.cluster.membership import State
-from peacefs.coordinator.cluster.slow_peers import Part, Slowness
+from peacefs.coordinator.cluster.slow_peers import Slowness, SlowPart
 from peacefs.coordinator.metadata.store import Reader
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.operations.files import Files
@@ -210,7 +210,7 @@ class CoordinatorTasks:
 
 
 def _log_slowness(found: Slowness) -> None:
-    what = "as a hop of pipelines" if found.part is Part.HOP else "at its disk"
+    what = "as a hop of pipelines" if found.part is SlowPart.HOP else "at its disk"
     if found.is_slow:
         log.warning(
             "datanode %s is slow %s: %.3f s a MiB, the median is %.3f. New chunks avoid it where they can",

@@ -95,7 +95,7 @@ class ChunkAssignments:
 _SLACK = 1000
 
 
-class Streams:
+class WriteStreams:
     """What their writers have leave for. Whether one makes use of it only its datanodes know."""
 
     def __init__(self) -> None:

@@ -32,7 +32,7 @@ from peacefs.topology.model import Topology
 
 from .balancer import Balancer
 from .chunk_map import ChunkMap
-from .chunk_writes import ChunkAssignments, Streams
+from .chunk_writes import ChunkAssignments, WriteStreams
 from .commands import Order, delete_orders
 from .garbage import Garbage
 from .membership import ADMIN_STATES, AdminState, Membership, Node, State, Transition
@@ -40,7 +40,7 @@ from .network import Network
 from .pending_load import PendingLoad
 from .placement import ChunkPlacement
 from .possession import Possession, Question
-from .repair import Copy, Repair
+from .repair import Repair, ReplicaCopy
 from .safe_mode import Readiness
 from .slow_peers import Slowness, SlowPeers
 from .surplus import Drop, Surplus
@@ -54,7 +54,7 @@ class Ticked:
     `proven`, and news for the log."""
 
     orders: list[Order] = field(default_factory=list)
-    copies: list[Copy] = field(default_factory=list)
+    copies: list[ReplicaCopy] = field(default_factory=list)
     questions: list[Question] = field(default_factory=list)
     transitions: list[Transition] = field(default_factory=list)
     slowness: list[Slowness] = field(default_factory=list)
@@ -76,7 +76,7 @@ class Cluster:
         `nonce` draws what no datanode can foresee; without it `rng` does, which is for simulations.
         """
         self._readiness = Readiness(now_s)
-        self._streams = Streams()
+        self._streams = WriteStreams()
         self._pending = PendingLoad()
         self.members = Membership()
         self.network = Network(described)
@@ -190,7 +190,7 @@ class Cluster:
         """A reader says that a replica is corrupt. Its datanode is asked to look: only its word counts."""
         return [Order(node_id, VerifyChunks([replica]))]
 
-    def answered(self, copy: Copy, *, copied: bool) -> None:
+    def answered(self, copy: ReplicaCopy, *, copied: bool) -> None:
         """A source answered to a copy order."""
         if copy.bytes_per_second:
             self.balancer.answered(copy, copied=copied)

@@ -34,7 +34,7 @@ def judge_chunk(state: ChunkState, lasting: Sequence[NodeId], rack_of: RackOf, r
     return findings
 
 
-class Judge:
+class HealthCheck:
     """Judges chunks and files against what a coordinator knows now."""
 
     def __init__(self, cluster: Cluster) -> None:

@@ -32,7 +32,7 @@ _DEVIATIONS = 3.0
 _MAD_SCALE = 1.4826
 
 
-class Part(Enum):
+class SlowPart(Enum):
     """What of a datanode is slow."""
 
     HOP = "hop"
@@ -44,7 +44,7 @@ class Slowness:
     """A datanode has come to be slow, or is so no more; `seconds` a MiB beside the `median` of all."""
 
     node: NodeId
-    part: Part
+    part: SlowPart
     is_slow: bool
     seconds: float
     median: float
@@ -56,10 +56,10 @@ class SlowPeers:
     def __init__(self) -> None:
         self._said: dict[NodeId, Sequence[LatencySample]] = {}
         self._judge_at_s = 0.0
-        self._suspected: set[tuple[NodeId, Part]] = set()
-        self._slow_until_s: dict[tuple[NodeId, Part], float] = {}
+        self._suspected: set[tuple[NodeId, SlowPart]] = set()
+        self._slow_until_s: dict[tuple[NodeId, SlowPart], float] = {}
         #: Seconds a MiB.
-        self.measured: dict[Part, dict[NodeId, float]] = {part: {} for part in Part}
+        self.measured: dict[SlowPart, dict[NodeId, float]] = {part: {} for part in SlowPart}
 
     def tell(self, reporter: NodeId, samples: Sequence[LatencySample]) -> None:
         """All that a datanode has to say now."""
@@ -71,17 +71,18 @@ class SlowPeers:
     def forget(self, node: NodeId) -> None:
         """A datanode is dead or starts anew: what it said counts no more, nor what was found about it."""
         self._said.pop(node, None)
-        for part in Part:
+        for part in SlowPart:
             self._suspected.discard((node, part))
             self._slow_until_s.pop((node, part), None)
 
-    def slow_parts(self, node: NodeId) -> list[Part]:
-        return [part for part in Part if (node, part) in self._slow_until_s]
+    def slow_parts(self, node: NodeId) -> list[SlowPart]:
+        return [part for part in SlowPart if (node, part) in self._slow_until_s]
 
     def slow(self) -> list[NodeId]:
         """The slowest first."""
         worst = {
-            node: max(self.measured[part].get(node, 0.0) for part in Part) for node, _part in self._slow_until_s
+            node: max(self.measured[part].get(node, 0.0) for part in SlowPart)
+            for node, _part in self._slow_until_s
         }
         return sorted(worst, key=lambda node: (-worst[node], node))
 
@@ -114,7 +115,7 @@ class SlowPeers:
             for sample in samples:
                 of = of_disk if sample.node == reporter else of_hop
                 of.setdefault(sample.node, []).append(sample)
-        self.measured = {Part.HOP: _medians(of_hop), Part.DISK: _medians(of_disk)}
+        self.measured = {SlowPart.HOP: _medians(of_hop), SlowPart.DISK: _medians(of_disk)}
 
 
 def _medians(said: Mapping[NodeId, Sequence[LatencySample]]) -> dict[NodeId, float]:

@@ -33,21 +33,21 @@ from typing import Any, NamedTuple
 from peacefs.protocol.ids import ChunkId, NodeId
 
 from .model import (
+    AdminDecision,
     ChunkRecord,
-    Decision,
     Discarded,
     Enrolment,
     FileChunk,
     Inode,
     InodeId,
     Lease,
+    NamespaceUsage,
     Origin,
     QueryRecord,
     Quota,
+    RecordedRun,
     RightsChange,
-    Run,
     Snapshot,
-    Usage,
 )
 from .token_records import TokenRecord, TokenRecords
 
@@ -151,7 +151,7 @@ class Reader(ABC):
     def next_discarded(self) -> Discarded | None: ...
 
     @abstractmethod
-    def decisions(self) -> dict[NodeId, Decision]:
+    def decisions(self) -> dict[NodeId, AdminDecision]:
         """About the datanodes that are not in service, over ones included."""
 
     @abstractmethod
@@ -200,15 +200,15 @@ class Reader(ABC):
         """All that have a quota."""
 
     @abstractmethod
-    def run(self, directory: InodeId) -> Run | None:
+    def run(self, directory: InodeId) -> RecordedRun | None:
         """The latest run of a directory, if it ever had one."""
 
     @abstractmethod
-    def runs(self, after: InodeId, limit: int) -> list[tuple[InodeId, Run]]:
+    def runs(self, after: InodeId, limit: int) -> list[tuple[InodeId, RecordedRun]]:
         """Directories with a run in order of their inodes, those after `after` (0 for all)."""
 
     @abstractmethod
-    def tree_usage(self, top: InodeId) -> Usage:
+    def tree_usage(self, top: InodeId) -> NamespaceUsage:
         """What a tree holds now, its top included. Looks at all of it, in about 2 us an entry."""
 
     @abstractmethod
@@ -346,11 +346,11 @@ class Transaction(Reader):
     def drop_quota(self, directory: InodeId) -> None: ...
 
     @abstractmethod
-    def charge_quota(self, directory: InodeId, change: Usage) -> None:
+    def charge_quota(self, directory: InodeId, change: NamespaceUsage) -> None:
         """Changes what a directory that has a quota is said to hold."""
 
     @abstractmethod
-    def set_run(self, directory: InodeId, run: Run) -> None:
+    def set_run(self, directory: InodeId, run: RecordedRun) -> None:
         """Gives a directory a run, in place of the one it had; it goes with the directory."""
 
     @abstractmethod
@@ -381,7 +381,7 @@ class Transaction(Reader):
         """Drops up to `limit` answers given before `before_ms`, oldest first, never the last `keep`. How many."""
 
     @abstractmethod
-    def decide(self, node: NodeId, decision: Decision) -> None:
+    def decide(self, node: NodeId, decision: AdminDecision) -> None:
         """Replaces what was decided about a datanode."""
 
     @abstractmethod

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from peacefs.coordinator.metadata.model import ChunkRecord, Inode, InodeId, Kind, Lease, Usage
+from peacefs.coordinator.metadata.model import ChunkRecord, Inode, InodeId, InodeKind, Lease, NamespaceUsage
 from peacefs.coordinator.metadata.store import Reader, Transaction
 from peacefs.protocol.errors import BadRequest, FileAlreadyExists, FileNotFound, LeaseExpired, PeacefsError
 from peacefs.protocol.ids import ChunkId
@@ -86,7 +86,7 @@ def complete_append(tx: Transaction, wanted: AppendToComplete, now_ms: int) -> P
     check_chunk_count(wanted.path, position + len(wanted.chunks))
     replaced_bytes, freed = _cut_replaced(tx, inode, position, wanted)
     grown = sum(chunk.length for chunk in wanted.chunks) - replaced_bytes
-    charge(tx, (directories_above(tx, inode.inode), Usage(0, grown * inode.replication)))
+    charge(tx, (directories_above(tx, inode.inode), NamespaceUsage(0, grown * inode.replication)))
     added = _add_chunks(tx, inode, position, wanted)
     length = inode.length + grown
     tx.change_inode(inode._replace(length=length, modified_ms=max(inode.modified_ms, now_ms)))
@@ -117,7 +117,7 @@ def check_extension(reader: Reader, inode: InodeId, written_bytes: int) -> None:
         file = reader.inode(inode)
         if file is not None:
             space = (written_bytes + 1) * file.replication
-            check_room(reader, directories_above(reader, inode), Usage(0, space))
+            check_room(reader, directories_above(reader, inode), NamespaceUsage(0, space))
 
 
 def check_chunk_count(path: object, chunks: int) -> None:
@@ -131,7 +131,7 @@ def check_chunk_count(path: object, chunks: int) -> None:
 
 def _file_to_extend(reader: Reader, path: NamespacePath) -> Inode:
     inode = find_existing(reader, path)
-    if inode.kind is Kind.DIRECTORY:
+    if inode.kind is InodeKind.DIRECTORY:
         raise FileAlreadyExists(f"Cannot append to directory {path}; already exists as a directory.")
     return inode
 

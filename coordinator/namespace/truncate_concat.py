@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from peacefs.coordinator.metadata.model import ChunkRecord, Inode, Kind, Usage
+from peacefs.coordinator.metadata.model import ChunkRecord, Inode, InodeKind, NamespaceUsage
 from peacefs.coordinator.metadata.store import Reader, Transaction
 from peacefs.protocol.errors import BadRequest, IllegalChange, PathIsDirectory
 from peacefs.protocol.limits import concat_sources_max, rename_memory_s
@@ -32,7 +32,7 @@ def truncate(tx: Transaction, path: NamespacePath, length: int, now_ms: int) -> 
     tx.drop_lease(inode.inode)
     if length == inode.length:
         return []
-    cut = Usage(0, (length - inode.length) * inode.replication)
+    cut = NamespaceUsage(0, (length - inode.length) * inode.replication)
     charge(tx, (directories_above(tx, inode.inode), cut))
     freed = _cut(tx, inode, length)
     tx.change_inode(inode._replace(length=length, modified_ms=max(inode.modified_ms, now_ms)))
@@ -80,7 +80,7 @@ def concat(
 
 def _charge_concat(tx: Transaction, onto: Inode, sources: Sequence[Inode]) -> None:
     """The target keeps its replication, and so do the bytes that it takes over."""
-    gained = Usage(0, sum(source.length for source in sources) * onto.replication)
+    gained = NamespaceUsage(0, sum(source.length for source in sources) * onto.replication)
     lost = [(directories_above(tx, source.inode), less(usage_of_file(source))) for source in sources]
     charge(tx, (directories_above(tx, onto.inode), gained), *lost)
 
@@ -133,7 +133,7 @@ def check_concat(reader: Reader, target: NamespacePath, sources: Sequence[Namesp
 def existing_file(reader: Reader, path: NamespacePath) -> Inode:
     """Raises FileNotFound, PathIsDirectory."""
     inode = find_existing(reader, path)
-    if inode.kind is Kind.DIRECTORY:
+    if inode.kind is InodeKind.DIRECTORY:
         raise PathIsDirectory(f"Path is not a file: {path}")
     return inode
 

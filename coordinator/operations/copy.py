@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peacefs.coordinator.metadata.model import ContentSummary
+from peacefs.coordinator.metadata.model import TreeSummary
 from peacefs.coordinator.namespace import copy as copies
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.snapshots import changeable_path
@@ -24,7 +24,7 @@ class CopyOperations:
 
     async def copy(
         self, source: str, target: str, user: str, *, preserve: bool = False, request_id: str = ""
-    ) -> ContentSummary:
+    ) -> TreeSummary:
         """Copies a file or tree to exactly `target`, which must not exist, and its parent must; what was copied.
 
         With a request id it is done once, however often it is asked. Raises as `namespace_copy.begin_copy` does,
@@ -39,12 +39,12 @@ class CopyOperations:
             self._ctx.now_ms(),
         )
         made = await self._ctx.commit(lambda tx: copies.begin_copy(tx, wanted, self._per_commit))
-        if isinstance(made, copies.Copy):
+        if isinstance(made, copies.TreeCopy):
             made = await self._grow(made)
         self._ctx.cluster.load(made.changed)
         return made.copied
 
-    async def _grow(self, copy: copies.Copy) -> copies.CopyResult:
+    async def _grow(self, copy: copies.TreeCopy) -> copies.CopyResult:
         try:
             while not copy.growth.is_whole:
                 copy = await self._step(copy)
@@ -55,5 +55,5 @@ class CopyOperations:
         finally:
             self._names.reclaim_soon()
 
-    async def _step(self, copy: copies.Copy) -> copies.Copy:
+    async def _step(self, copy: copies.TreeCopy) -> copies.TreeCopy:
         return await self._ctx.commit(lambda tx: copies.copy_step(tx, copy, self._per_commit))

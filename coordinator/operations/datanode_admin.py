@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 
 from peacefs.coordinator.cluster.membership import Node
-from peacefs.coordinator.metadata.model import Decision, Mode
+from peacefs.coordinator.metadata.model import AdminDecision, Mode
 from peacefs.protocol.errors import BadRequest
 from peacefs.protocol.ids import NodeId
 
@@ -29,12 +29,12 @@ class DatanodeAdmin:
         node = self._ctx.cluster.members.get(node_id)
         if node is None:
             raise BadRequest(f"no datanode {node_id} has registered since the coordinator's start")
-        decision = Decision(mode, None if for_s is None else self._ctx.now_ms() + int(for_s * 1000))
+        decision = AdminDecision(mode, None if for_s is None else self._ctx.now_ms() + int(for_s * 1000))
         await self._ctx.commit(lambda tx: tx.decide(node_id, decision))
         self._act(node_id, decision)
         return node
 
-    def _act(self, node_id: NodeId, decision: Decision) -> None:
+    def _act(self, node_id: NodeId, decision: AdminDecision) -> None:
         ends_s = inf
         if decision.until_ms is not None:
             ends_s = self._ctx.monotonic() + (decision.until_ms - self._ctx.now_ms()) / 1000

@@ -13,7 +13,7 @@ from .context import OperationContext
 from .copy import CopyOperations
 from .credentials import Credentials
 from .datanode_admin import DatanodeAdmin
-from .fsck import Inspection
+from .fsck import Fsck
 from .leases import Leases
 from .names import Names
 from .placement import ChunkPlacer
@@ -55,4 +55,4 @@ class Files:
         self.temporary_files = TemporaryFiles(context, leases)
         self.fencing = QueryRuns(context)
         self.reporting = QueryReports(context)
-        self.inspection = Inspection(context)
+        self.inspection = Fsck(context)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections import deque
 
-from peacefs.coordinator.cluster.health import FileJudgement, Judge, judge_cluster
-from peacefs.coordinator.metadata.model import Inode, InodeId, Kind
+from peacefs.coordinator.cluster.health import FileJudgement, HealthCheck, judge_cluster
+from peacefs.coordinator.metadata.model import Inode, InodeId, InodeKind
 from peacefs.coordinator.metadata.store import Reader
 from peacefs.coordinator.namespace import access_checks
 from peacefs.coordinator.namespace.paths import NamespacePath, parse_path
-from peacefs.coordinator.namespace.permissions import Access, Caller, refusal
+from peacefs.coordinator.namespace.permissions import Access, Principal, refusal
 from peacefs.coordinator.namespace.resolution import existing_inode, find_existing
 from peacefs.protocol.errors import BadRequest
 from peacefs.protocol.limits import (
@@ -46,13 +46,13 @@ class _Directory:
         return self.path.child(self.after), inode
 
 
-class _Page:
+class _FsckPage:
     """One page in the making."""
 
     def __init__(self, context: OperationContext, *, every_file: bool) -> None:
         self._ctx = context
         self._every_file = every_file
-        self._judge = Judge(context.cluster)
+        self._judge = HealthCheck(context.cluster)
         self._turn_ends_s = context.monotonic() + fsck_turn_s
         self.files: list[FileFindings] = []
         self.tally = Tally()
@@ -61,7 +61,7 @@ class _Page:
         """Lets others have the event loop, if it is time."""
         if self._ctx.monotonic() >= self._turn_ends_s:
             await self._ctx.sleep(0)
-            self._judge = Judge(self._ctx.cluster)
+            self._judge = HealthCheck(self._ctx.cluster)
             self._turn_ends_s = self._ctx.monotonic() + fsck_turn_s
 
     async def visit_file(self, path: NamespacePath, inode: Inode) -> None:
@@ -85,7 +85,7 @@ class _Page:
             self.files.append(findings)
 
 
-class Inspection:
+class Fsck:
     """Judges the files of a coordinator's namespace."""
 
     def __init__(self, context: OperationContext) -> None:
@@ -99,14 +99,14 @@ class Inspection:
         """
         top, caller = parse_path(path), self._ctx.callers.of(user)
         await self._ctx.until_ready()
-        page = _Page(self._ctx, every_file=every_file)
+        page = _FsckPage(self._ctx, every_file=every_file)
         directories = self._resume(top, parse_path(after), caller) if after is not None else []
         if after is None:
             with self._ctx.reader.view():
                 access_checks.check_pass(self._ctx.reader, top, caller)
                 inode = find_existing(self._ctx.reader, top)
             _check_may_inspect(caller, top, inode)
-            if inode.kind is Kind.FILE:
+            if inode.kind is InodeKind.FILE:
                 await page.visit_file(top, inode)
             else:
                 page.tally.directories += 1
@@ -116,7 +116,9 @@ class Inspection:
             return FsckPage(page.files, page.tally, str(last))
         return FsckPage(page.files, page.tally, cluster=judge_cluster(self._ctx.cluster))
 
-    async def _walk(self, directories: list[_Directory], page: _Page, caller: Caller) -> NamespacePath | None:
+    async def _walk(
+        self, directories: list[_Directory], page: _FsckPage, caller: Principal
+    ) -> NamespacePath | None:
         """Visits what comes next, parents before children. Gives what was visited last."""
         last, visited = None, 0
         while directories and visited < fsck_entries_per_page:
@@ -127,7 +129,7 @@ class Inspection:
             last, inode = entry
             visited += 1
             _check_may_inspect(caller, last, inode)
-            if inode.kind is Kind.DIRECTORY:
+            if inode.kind is InodeKind.DIRECTORY:
                 page.tally.directories += 1
                 directories.append(_Directory(inode.inode, last))
             else:
@@ -135,7 +137,7 @@ class Inspection:
             await page.pause()
         return last
 
-    def _resume(self, top: NamespacePath, after: NamespacePath, caller: Caller) -> list[_Directory]:
+    def _resume(self, top: NamespacePath, after: NamespacePath, caller: Principal) -> list[_Directory]:
         """The directories that the walk was in when it had visited `after`, as far as they are still there."""
         if not after.is_under(top):
             raise BadRequest(f"an inspection of {top} cannot go on after {after}")
@@ -146,15 +148,15 @@ class Inspection:
             for name in after.components[len(top.components) :]:
                 directories[-1].after = name
                 child = reader.child(directories[-1].inode, name)
-                if child is None or (inode := existing_inode(reader, child)).kind is Kind.FILE:
+                if child is None or (inode := existing_inode(reader, child)).kind is InodeKind.FILE:
                     break
                 _check_may_inspect(caller, directories[-1].path.child(name), inode)
                 directories.append(_Directory(child, directories[-1].path.child(name)))
         return directories
 
 
-def _check_may_inspect(caller: Caller, path: NamespacePath, inode: Inode) -> None:
+def _check_may_inspect(caller: Principal, path: NamespacePath, inode: Inode) -> None:
     """Raises AccessDenied."""
-    access = Access.READ if inode.kind is Kind.FILE else Access.READ | Access.EXECUTE
+    access = Access.READ if inode.kind is InodeKind.FILE else Access.READ | Access.EXECUTE
     if not caller.may(inode, access):
         raise refusal(caller, access, path, inode)

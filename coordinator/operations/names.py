@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from peacefs.coordinator.metadata.model import ContentSummary, FileStatus, ListPage, RenameMode
+from peacefs.coordinator.metadata.model import InodeStatus, ListPage, RenameMode, TreeSummary
 from peacefs.coordinator.metadata.store import Transaction
 from peacefs.coordinator.namespace import access_checks as checks
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace import snapshots
 from peacefs.coordinator.namespace.create import checked_replication
 from peacefs.coordinator.namespace.paths import NamespacePath, parse_path
-from peacefs.coordinator.namespace.permissions import Access, Caller
+from peacefs.coordinator.namespace.permissions import Access, Principal
 from peacefs.coordinator.namespace.reclaim import forget_answers_step, reclaim_step
 from peacefs.coordinator.namespace.rename import exchange
 from peacefs.coordinator.namespace.retry_cache import Applied, RequestKey, cached_reply, run_once
@@ -36,7 +36,7 @@ class Names:
         self._to_reclaim = True
         self._given_up: list[Callable[[Transaction], None]] = []
 
-    async def status(self, path: str, user: str) -> FileStatus:
+    async def status(self, path: str, user: str) -> InodeStatus:
         parsed, caller = parse_path(path), self._ctx.callers.of(user)
         with self._ctx.reader.view():
             place = self._locate(parsed, caller)
@@ -54,7 +54,7 @@ class Names:
             checks.check_list(place.reader, place.path, caller)
             return namespace.list_page(place.reader, place.path, start_after, limit)
 
-    async def content_summary(self, path: str, user: str) -> ContentSummary:
+    async def content_summary(self, path: str, user: str) -> TreeSummary:
         parsed, caller = parse_path(path), self._ctx.callers.of(user)
         with self._ctx.reader.view():
             place = self._locate(parsed, caller)
@@ -76,7 +76,7 @@ class Names:
             checks.check_access(place.reader, place.path, caller, access)
             namespace.status(place.reader, place.path)
 
-    def _locate(self, path: NamespacePath, caller: Caller) -> snapshots.Place | None:
+    def _locate(self, path: NamespacePath, caller: Principal) -> snapshots.SnapshotPlace | None:
         """Where to look a path up; None for the list of a directory's snapshots."""
         checks.check_way_to_snapshots(self._ctx.reader, path, caller)
         if snapshots.is_list_of_snapshots(path):

@@ -8,13 +8,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Generator
 
-from peacefs.coordinator.metadata.model import InodeId, Run
+from peacefs.coordinator.metadata.model import InodeId, RecordedRun
 from peacefs.coordinator.metadata.store import Reader, Transaction
 from peacefs.coordinator.namespace import access_checks as checks
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace import query_runs as runs
 from peacefs.coordinator.namespace.paths import NamespacePath, parse_path
-from peacefs.coordinator.namespace.permissions import Access, Caller
+from peacefs.coordinator.namespace.permissions import Access, Principal
 from peacefs.coordinator.namespace.resolution import check_writer, described, find_existing
 from peacefs.coordinator.namespace.retry_cache import Applied, RequestKey
 from peacefs.coordinator.namespace.snapshots import changeable_path
@@ -49,7 +49,7 @@ class QueryRuns:
             )
         if not host or len(host) > run_host_characters_max:
             raise BadRequest(f"the host of a run is told in 1 to {run_host_characters_max} characters")
-        run = Run(self._ctx.numbering.next(), user, host, pid, self._ctx.now_ms(), None)
+        run = RecordedRun(self._ctx.numbering.next(), user, host, pid, self._ctx.now_ms(), None)
 
         def change(tx: Transaction) -> Applied[int]:
             checks.check_mkdirs(tx, root, caller)
@@ -89,7 +89,7 @@ class QueryRuns:
         return sorted(found, key=lambda one: one.path)
 
 
-def _below(reader: Reader, top: NamespacePath, caller: Caller) -> Generator[None, None, list[RunStatus]]:
+def _below(reader: Reader, top: NamespacePath, caller: Principal) -> Generator[None, None, list[RunStatus]]:
     """In turns of some runs, each a view of its own."""
     found: list[RunStatus] = []
     after: InodeId = 0
@@ -108,7 +108,7 @@ def _below(reader: Reader, top: NamespacePath, caller: Caller) -> Generator[None
         yield
 
 
-def _may_see(reader: Reader, path: NamespacePath, caller: Caller) -> bool:
+def _may_see(reader: Reader, path: NamespacePath, caller: Principal) -> bool:
     try:
         checks.check_list(reader, path, caller)
     except AccessDenied:

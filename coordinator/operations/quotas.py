@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peacefs.coordinator.metadata.model import Quota, Usage
+from peacefs.coordinator.metadata.model import NamespaceUsage, Quota
 from peacefs.coordinator.metadata.store import Transaction
 from peacefs.coordinator.namespace import access_checks as checks
 from peacefs.coordinator.namespace import quotas
@@ -48,4 +48,4 @@ class QuotaOperations:
                     checks.check_access(self._ctx.reader, parsed, caller, Access.READ | Access.EXECUTE)
                     return kept
         counted = await self._names.content_summary(path, user)
-        return Quota(None, None, Usage(counted.directories + counted.files, counted.space_consumed))
+        return Quota(None, None, NamespaceUsage(counted.directories + counted.files, counted.space_consumed))

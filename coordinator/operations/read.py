@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from peacefs.coordinator.cluster.membership import Node, State
-from peacefs.coordinator.metadata.model import FileChunk, FileStatus, InodeId, Kind
+from peacefs.coordinator.metadata.model import FileChunk, InodeId, InodeKind, InodeStatus
 from peacefs.coordinator.metadata.store import ROOT
 from peacefs.coordinator.namespace import access_checks, snapshots
 from peacefs.coordinator.namespace import operations as namespace
@@ -77,7 +77,7 @@ class _OpenedFile:
     """A file that the caller may read and its chunks, of one moment: now, or when a snapshot was taken."""
 
     path: str
-    status: FileStatus
+    status: InodeStatus
     chunks: list[FileChunk]
     at_tx: int | None
 
@@ -106,7 +106,7 @@ class ReadOperations:
         length, block_bytes = file.status.length, file.status.block_bytes
         return OpenTicket(http.http_host, http.http_port, self._ctx.signer.sign(token), length, block_bytes)
 
-    async def open_direct(self, path: str, user: str, client_host: str | None) -> tuple[str, Layout, FileStatus]:
+    async def open_direct(self, path: str, user: str, client_host: str | None) -> tuple[str, Layout, InodeStatus]:
         """For our own client, which reads from datanodes itself: the token, the layout, the status."""
         file = await self._opened(path, user)
         token = self._read_token(file.path, file.status.inode, user, _version(file.chunks), file.at_tx)
@@ -207,7 +207,7 @@ class ReadOperations:
             access_checks.check_access(place.reader, place.path, caller, Access.READ)
             status = namespace.status(place.reader, place.path)
             chunks = namespace.layout(place.reader, status.inode)
-        if status.kind is Kind.DIRECTORY:
+        if status.kind is InodeKind.DIRECTORY:
             raise PathIsDirectory(f"Path is not a file: {path}")
         assert sum(chunk.length for chunk in chunks) == status.length, f"{path} is not as long as its chunks"
         return _OpenedFile(path, status, chunks, place.snapshot.at_tx if place.snapshot else None)

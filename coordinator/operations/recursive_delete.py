@@ -10,7 +10,7 @@ from typing import TypeVar
 from peacefs.coordinator.metadata.store import Transaction
 from peacefs.coordinator.namespace import access_checks
 from peacefs.coordinator.namespace.paths import NamespacePath
-from peacefs.coordinator.namespace.permissions import Caller
+from peacefs.coordinator.namespace.permissions import Principal
 from peacefs.protocol.errors import ServiceUnready
 from peacefs.protocol.limits import rights_walks_max
 
@@ -26,7 +26,7 @@ class _LookAgain(Exception):
 class RemovalRights:
     """Of one caller, for one path. `look`, then `commit` a change that calls `check`."""
 
-    def __init__(self, context: OperationContext, path: NamespacePath, caller: Caller) -> None:
+    def __init__(self, context: OperationContext, path: NamespacePath, caller: Principal) -> None:
         self._ctx = context
         self._path = path
         self._caller = caller

@@ -9,7 +9,7 @@ from peacefs.coordinator.metadata.store import Transaction
 from peacefs.coordinator.namespace import access_checks as checks
 from peacefs.coordinator.namespace import snapshot_diff, snapshot_restore, snapshots
 from peacefs.coordinator.namespace.paths import SNAPSHOTS_NAME, NamespacePath
-from peacefs.coordinator.namespace.permissions import Access, Caller
+from peacefs.coordinator.namespace.permissions import Access, Principal
 from peacefs.coordinator.namespace.retry_cache import A, Applied, RequestKey, cached_reply, run_once
 from peacefs.coordinator.namespace.snapshot_diff import Difference
 from peacefs.protocol.limits import reclaim_entries_per_commit
@@ -123,7 +123,7 @@ class SnapshotOperations:
             self._names.reclaim_soon()
 
     def _begin(
-        self, tx: Transaction, path: NamespacePath, caller: Caller, name: str
+        self, tx: Transaction, path: NamespacePath, caller: Principal, name: str
     ) -> snapshot_restore.Restoration:
         checks.check_owner(tx, path, caller)
         return snapshot_restore.begin(tx, path, name)
@@ -132,7 +132,7 @@ class SnapshotOperations:
         self,
         tx: Transaction,
         key: RequestKey,
-        caller: Caller,
+        caller: Principal,
         rights: RemovalRights,
         job: snapshot_restore.Restoration,
     ) -> list[ChunkRecord]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 
-from peacefs.coordinator.metadata.model import Inode, InodeId, Kind, Lease
+from peacefs.coordinator.metadata.model import Inode, InodeId, InodeKind, Lease
 from peacefs.coordinator.metadata.store import ROOT, Reader, Transaction
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import NamespacePath
@@ -72,7 +72,7 @@ class TemporaryFiles:
     async def _look_at(self, number: InodeId, age_s: float) -> None:
         with self._ctx.reader.view():
             inode = self._ctx.reader.inode(number)
-            if inode is None or inode.kind is Kind.DIRECTORY:
+            if inode is None or inode.kind is InodeKind.DIRECTORY:
                 return
             path = path_of(self._ctx.reader, number)
             lease = self._ctx.reader.lease(number)

@@ -14,7 +14,7 @@ from enum import Enum
 from math import inf
 from typing import NamedTuple
 
-from peacefs.coordinator.metadata.model import Kind, RenameMode
+from peacefs.coordinator.metadata.model import InodeKind, RenameMode
 from peacefs.coordinator.metadata.store import ROOT_PERMISSION, Reader, Transaction
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import NamespacePath, parse_path
@@ -62,7 +62,7 @@ def find_due(
             way = follow(reader, _HOMES)
             users = reader.children(way.last, after, trash_users_per_turn) if way.is_whole else []
         for name, home in users:
-            if home.kind is Kind.DIRECTORY:
+            if home.kind is InodeKind.DIRECTORY:
                 trash = _HOMES.child(name).child(TRASH_NAME)
                 due += _due_of(reader, trash, now_ms, kept_minutes, close_before_ms)
         if len(users) < trash_users_per_turn:
@@ -78,7 +78,7 @@ def _due_of(
         way = follow(reader, trash)
         # One page is years of checkpoints; should there be more, the next time finds them.
         entries = reader.children(way.last, "", list_page_entries) if way.is_whole else []
-        directories = {name: inode for name, inode in entries if inode.kind is Kind.DIRECTORY}
+        directories = {name: inode for name, inode in entries if inode.kind is InodeKind.DIRECTORY}
         current = directories.get(CURRENT_NAME)
         holds = (
             current is not None and current.modified_ms < close_before_ms and reader.has_children(current.inode)

@@ -13,7 +13,7 @@ from zlib import crc32
 
 from peacefs.coordinator.cluster.commands import Order
 from peacefs.coordinator.namespace.checkpoint_root import checkpoint_root
-from peacefs.coordinator.scheduling.checkpoint_estimates import Source
+from peacefs.coordinator.scheduling.checkpoint_estimates import CheckpointSource
 from peacefs.coordinator.scheduling.scheduler import Scheduling
 from peacefs.coordinator.scheduling.statistics import FastLane
 from peacefs.coordinator.scheduling.write_sets import Ask, Effect, Push, Refuse, WriteSetRequest
@@ -88,7 +88,7 @@ class WriteGrantService:
         source = None
         if wanted.to_come_bytes < 0 and len(wanted.chunks) == 1:
             host = token.client_host if isinstance(token, FileWrite) else ""
-            source = Source(host or writer_host or "", checkpoint_root(token.path))
+            source = CheckpointSource(host or writer_host or "", checkpoint_root(token.path))
         return WriteSetRequest(
             name=_name_here(link, wanted.write_set),
             link=link,

@@ -19,7 +19,7 @@ from typing import Any, cast
 from peacefs.coordinator.operations.files import Files
 from peacefs.protocol.callers.caller import Caller
 from peacefs.protocol.errors import Overloaded, PeacefsError, PeerRefused, PeerTimeout, ProtocolViolation
-from peacefs.protocol.frame_budget import Crowd, FrameBudget
+from peacefs.protocol.frame_budget import ConnectionCounts, FrameBudget
 from peacefs.protocol.frames import FrameReader, encode
 from peacefs.protocol.handshake import Identity, Peer, accepting
 from peacefs.protocol.limits import (
@@ -70,7 +70,7 @@ class ClientLinks:
         self._idle: dict[ClientLink, None] = {}
         #: What they hold of frames that have begun, and how many of them come from one address.
         self.frames: FrameBudget[ClientLink] = FrameBudget(begun_frames_bytes_max)
-        self.crowd: Crowd[str] = Crowd(client_links_per_address_max)
+        self.crowd: ConnectionCounts[str] = ConnectionCounts(client_links_per_address_max)
         #: Those with one, and what answers it.
         self._busy: dict[ClientLink, asyncio.Task[None]] = {}
 

@@ -17,7 +17,7 @@ from typing import Any
 from peacefs.coordinator.cluster.commands import Order
 from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.cluster.possession import Question
-from peacefs.coordinator.cluster.repair import Copy
+from peacefs.coordinator.cluster.repair import ReplicaCopy
 from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.supervision.service import SupervisionService
 from peacefs.protocol.errors import (
@@ -132,7 +132,7 @@ class NodeServer:
             if link is not None:
                 link.write(order.message)
 
-    def start_copy(self, copy: Copy) -> None:
+    def start_copy(self, copy: ReplicaCopy) -> None:
         """Tells a source to copy a chunk; its answer goes back to the core."""
         target = self.cluster.hop(copy.target)
         link = self._links.get(copy.source)
@@ -176,7 +176,7 @@ class NodeServer:
         if link is not None:
             link.close()
 
-    def _copied(self, copy: Copy, reply: Message) -> None:
+    def _copied(self, copy: ReplicaCopy, reply: Message) -> None:
         copied = isinstance(reply, Done)
         if not copied:
             why = reply.message if isinstance(reply, Failure) else type(reply).__name__

@@ -54,7 +54,7 @@ class ReadRequest:
 
 
 @dataclass(slots=True, eq=False)
-class Reader:
+class WaitingReader:
     """One that reads or waits. `leaves` are where it may read which of its chunks."""
 
     request: ReadRequest
@@ -73,7 +73,7 @@ class RecoveryReads:
 
     def __init__(self, has_room: Callable[[NodeId], bool]) -> None:
         self._has_room = has_room
-        self._readers: dict[str, Reader] = {}
+        self._readers: dict[str, WaitingReader] = {}
         self._at_node: Counter[NodeId] = Counter()
         self.leaves_total = 0
 
@@ -92,7 +92,7 @@ class RecoveryReads:
                 return []
             if len(self._readers) >= readers_waiting_max:
                 raise Overloaded(f"{len(self._readers)} readers of checkpoints wait already; try again in a while")
-            known = self._readers[request.reader] = Reader(request, now_s - request.waited_s, now_s)
+            known = self._readers[request.reader] = WaitingReader(request, now_s - request.waited_s, now_s)
         known.heard_s = now_s
         if request.number < known.request.number:
             # Overtaken by what was said later.
@@ -113,7 +113,7 @@ class RecoveryReads:
                 del self._readers[name]
         return self._serve()
 
-    def _leave(self, reader: Reader, leaves: dict[int, NodeId]) -> None:
+    def _leave(self, reader: WaitingReader, leaves: dict[int, NodeId]) -> None:
         self._at_node.subtract(reader.leaves.values())
         reader.leaves = leaves
         self._at_node.update(leaves.values())
@@ -158,7 +158,7 @@ class RecoveryReads:
         return dict(known.leaves) if known else {}
 
     @property
-    def readers(self) -> list[Reader]:
+    def readers(self) -> list[WaitingReader]:
         """Who asked first is first."""
         return sorted(self._readers.values(), key=lambda each: each.asked_s)
 

@@ -37,7 +37,7 @@ from .checkpoint_estimates import CheckpointEstimates
 from .copy_slots import CopySlots
 from .grant_monitor import IdleGrants, LapsedGrants, is_lapsed
 from .policies import POLICY_DEFAULT, AmpleNetwork, make_policy
-from .statistics import WaitingTimes
+from .statistics import WaitingStatistics
 from .write_sets import (
     TAKEN_OVER,
     CancelledSets,
@@ -82,7 +82,7 @@ class Scheduling:
         self._idle = IdleGrants()
         self._estimates = CheckpointEstimates()
         self._cancelled = CancelledSets()
-        self.times = WaitingTimes()
+        self.times = WaitingStatistics()
 
     # -- what writers say --------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from peacefs.protocol.limits import (
 )
 from peacefs.protocol.messages import StreamProgress, StreamUnderWay
 
-from .checkpoint_estimates import Source
+from .checkpoint_estimates import CheckpointSource
 
 #: How grants that were taken over are called, whose sets nobody has stated here.
 TAKEN_OVER = "taken over"
@@ -44,7 +44,7 @@ class WriteSetRequest:
     abandoned: tuple[ChunkId, ...] = ()
     holding: tuple[StreamUnderWay, ...] = ()
     waited_s: float = 0.0
-    source: Source | None = None
+    source: CheckpointSource | None = None
     to_come_bytes: int = 0
     owner: str = ""
 
@@ -117,7 +117,7 @@ class InFlight:
     granted_s: float
     asked_s: float
     waited_s: float = 0.0
-    source: Source | None = None
+    source: CheckpointSource | None = None
     denied: set[NodeId] = field(default_factory=set)
     begun: bool = False
     #: Whether its writer makes so little use of it that others have its room; when its head was looked at last.

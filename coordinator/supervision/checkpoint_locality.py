@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Generator
 
 from peacefs.coordinator.cluster.core import Cluster
-from peacefs.coordinator.metadata.model import InodeId, Kind
+from peacefs.coordinator.metadata.model import InodeId, InodeKind
 from peacefs.coordinator.metadata.store import Reader
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.resolution import find_existing
@@ -33,7 +33,7 @@ def find_locality(reader: Reader, cluster: Cluster, checkpoint: str) -> Generato
         if len(page) == checkpoint_locality_entries_per_turn:
             pending.append((directory, page[-1][0]))
         for _name, inode in page:
-            if inode.kind is Kind.DIRECTORY:
+            if inode.kind is InodeKind.DIRECTORY:
                 pending.append((inode.inode, ""))
                 continue
             for reference in reader.references(inode.inode):

@@ -74,7 +74,7 @@ Respond = Callable[[Message], None]
 _ORDERS = ReplicateChunk | DeleteChunks | VerifyChunks | ProveReplicas
 
 
-class Datanode(Protocol):
+class SessionOwner(Protocol):
     """What the link needs to know of the datanode that it speaks for."""
 
     def registration(self) -> Register: ...
@@ -101,7 +101,7 @@ class CoordinatorLink:
         address: Address,
         me: Identity,
         credential: Credential,
-        datanode: Datanode,
+        datanode: SessionOwner,
         changes: Changes,
         tls: TlsIdentity | None = None,
     ) -> None:

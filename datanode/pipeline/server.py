@@ -12,7 +12,7 @@ import socket
 import threading
 
 from peacefs.protocol.errors import Overloaded, PeacefsError, StartupError
-from peacefs.protocol.frame_budget import Crowd, FrameBudget
+from peacefs.protocol.frame_budget import ConnectionCounts, FrameBudget
 from peacefs.protocol.handshake import Identity, Peer
 from peacefs.protocol.limits import (
     begun_frames_bytes_max,
@@ -71,7 +71,7 @@ class DataServer:
         self._serving: set[SocketConnection] = set()
         #: What clients' frames hold that have begun, and how many clients' connections come from which host.
         self._frames: FrameBudget[SocketConnection] = FrameBudget(begun_frames_bytes_max)
-        self._crowd: Crowd[str] = Crowd(per_address_max)
+        self._crowd: ConnectionCounts[str] = ConnectionCounts(per_address_max)
         self._host_of: dict[SocketConnection, str] = {}
         #: Those that have not said hello yet, longest first.
         self._silent: dict[SocketConnection, None] = {}

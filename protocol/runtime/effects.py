@@ -135,13 +135,13 @@ class Call(Effect):
 
 
 @dataclass(slots=True)
-class OpenFile(Effect):
+class OpenLocalFile(Effect):
     path: str
     create: bool
 
 
 @dataclass(slots=True)
-class Append(Effect):
+class AppendToFile(Effect):
     file: File
     buffers: Sequence[Bytes]
 
@@ -184,7 +184,7 @@ class DropCached(Effect):
 
 
 @dataclass(slots=True)
-class Truncate(Effect):
+class TruncateFile(Effect):
     file: File
     length: int
 
@@ -195,7 +195,7 @@ class CloseFile(Effect):
 
 
 @dataclass(slots=True)
-class Rename(Effect):
+class RenameFile(Effect):
     source: str
     target: str
 
@@ -350,12 +350,12 @@ def call(message: Message, answer: type[M], *, timeout_s: float = control_call_t
 
 def open_file(path: str, *, create: bool = False) -> Steps[File]:
     """Opens for reading and appending; `create` makes a new empty one, replacing what was there."""
-    return (yield OpenFile(path, create))  # type: ignore[no-any-return]
+    return (yield OpenLocalFile(path, create))  # type: ignore[no-any-return]
 
 
 def append(file: File, *buffers: Bytes) -> Steps[None]:
     """Writes all of it at the end of the file."""
-    yield Append(file, buffers)
+    yield AppendToFile(file, buffers)
 
 
 def read_at(file: File, offset: int, length: int) -> Steps[bytes]:
@@ -393,7 +393,7 @@ def drop_cached(file: File) -> Steps[None]:
 
 def truncate(file: File, length: int) -> Steps[None]:
     """Leaves the first `length` bytes; the next append goes there."""
-    yield Truncate(file, length)
+    yield TruncateFile(file, length)
 
 
 def close_file(file: File) -> Steps[None]:
@@ -403,7 +403,7 @@ def close_file(file: File) -> Steps[None]:
 
 def rename(source: str, target: str) -> Steps[None]:
     """Replaces what was there, atomically; durable after `sync_directory`."""
-    yield Rename(source, target)
+    yield RenameFile(source, target)
 
 
 def sync_directory(path: str) -> Steps[None]:

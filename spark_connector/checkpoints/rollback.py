@@ -25,7 +25,7 @@ from peacefs.protocol.values.query_reports import QueryState
 
 from .catalogue import read_layout
 from .inspection import Inspection
-from .layout import SINK_LOG, Layout, LogFiles, place_in_log
+from .layout import SINK_LOG, CheckpointLayout, LogFiles, place_in_log
 from .left_over import staging_name
 from .reports import report_of, seconds_since
 from .tree import Entry, PeaceTree, files_below
@@ -58,7 +58,7 @@ class RollbackRequest:
     idle_s: float
 
 
-def beyond(layout: Layout, batch: int) -> list[str]:
+def beyond(layout: CheckpointLayout, batch: int) -> list[str]:
     """The files that later batches wrote, with their checksum files: paths relative to the root."""
     entries = [
         entry for log in (layout.offsets, layout.commits) for number, entry in log.items() if number > batch
@@ -107,7 +107,7 @@ def roll_back(files: PeaceFileSystem, request: RollbackRequest) -> Rollback:
 
 
 def _cut_back(
-    files: PeaceFileSystem, layout: Layout, request: RollbackRequest, latest: int, location: str
+    files: PeaceFileSystem, layout: CheckpointLayout, request: RollbackRequest, latest: int, location: str
 ) -> Rollback:
     """`location` is the root for the run that this is."""
     staged: list[tuple[str, str]] = []
@@ -150,7 +150,7 @@ def _exchange(files: PeaceFileSystem, staged: list[tuple[str, str]]) -> None:
 def _prepare(
     files: PeaceFileSystem,
     tree: PeaceTree,
-    layout: Layout,
+    layout: CheckpointLayout,
     request: RollbackRequest,
     staged: list[tuple[str, str]],
 ) -> int:
@@ -170,11 +170,11 @@ def _prepare(
     return removed
 
 
-def _lengths(layout: Layout) -> dict[str, int]:
+def _lengths(layout: CheckpointLayout) -> dict[str, int]:
     return {path: entry.length for path, entry in layout.by_path.items()}
 
 
-def refuse_live_run(runs: CheckpointRuns, layout: Layout, idle_s: float) -> None:
+def refuse_live_run(runs: CheckpointRuns, layout: CheckpointLayout, idle_s: float) -> None:
     """Raises BadRequest if a checkpoint was written to in the last `idle_s` seconds, unless by a run that is over.
 
     A run that has just begun is alive, too.
@@ -198,7 +198,7 @@ def refuse_live_run(runs: CheckpointRuns, layout: Layout, idle_s: float) -> None
     refuse_live(layout, idle_s)
 
 
-def refuse_live(layout: Layout, idle_s: float) -> None:
+def refuse_live(layout: CheckpointLayout, idle_s: float) -> None:
     """Raises BadRequest if a checkpoint was written to in the last `idle_s` seconds."""
     if time.time() - layout.modified_ms / 1000 < idle_s:
         raise BadRequest(f"{_alive(layout.root)} in the last {idle_s:g} s (--idle)")
@@ -208,7 +208,7 @@ def _alive(root: str) -> str:
     return f"a run of the query seems to be alive: {root} was written to"
 
 
-def _check_batch(tree: PeaceTree, layout: Layout, request: RollbackRequest, latest: int) -> None:
+def _check_batch(tree: PeaceTree, layout: CheckpointLayout, request: RollbackRequest, latest: int) -> None:
     if request.batch not in layout.commits:
         kept = f"batches {min(layout.commits)} to {latest} are" if layout.commits else "no batch is"
         raise BadRequest(f"batch {request.batch} is not there to go back to: {kept}")
@@ -224,7 +224,7 @@ def _check_cut(tree: PeaceTree, staging: str, request: RollbackRequest) -> None:
     _refuse_bad(tree, cut, request)
 
 
-def _refuse_bad(tree: PeaceTree, layout: Layout, request: RollbackRequest) -> None:
+def _refuse_bad(tree: PeaceTree, layout: CheckpointLayout, request: RollbackRequest) -> None:
     verdict = verify(Inspection(tree, layout), request.batch)
     if verdict.last_good != request.batch:
         found = next((finding for finding in verdict.findings if finding.stops), None)

@@ -6,13 +6,13 @@ import pytest
 from support.play import Play, record, registration
 
 from peacefs.coordinator.cluster.membership import AdminState
-from peacefs.coordinator.cluster.repair import Copy
+from peacefs.coordinator.cluster.repair import ReplicaCopy
 from peacefs.coordinator.metadata.model import Mode
 from peacefs.protocol.errors import NoDatanodes
 from peacefs.protocol.messages import DeleteChunks, Replica, ReportChunks
 
 
-def copies(play: Play, seconds: float) -> list[Copy]:
+def copies(play: Play, seconds: float) -> list[ReplicaCopy]:
     return [copy for ticked in play.ticks(seconds) for copy in ticked.copies]
 
 
@@ -22,7 +22,7 @@ def admin_state(play: Play, node_id: str) -> AdminState:
     return play.cluster.admin_state_of(node)
 
 
-def drain(play: Play) -> list[Copy]:
+def drain(play: Play) -> list[ReplicaCopy]:
     """Every copy succeeds; gives them all once none is left to be made."""
     made = []
     while new := copies(play, 1.0):

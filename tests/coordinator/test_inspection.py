@@ -19,7 +19,7 @@ from peacefs.coordinator.namespace.permissions import Callers
 from peacefs.coordinator.namespace.reclaim import reclaim_step
 from peacefs.coordinator.operations import fsck as walk
 from peacefs.coordinator.operations.context import OperationContext
-from peacefs.coordinator.operations.fsck import Inspection
+from peacefs.coordinator.operations.fsck import Fsck
 from peacefs.protocol.errors import AccessDenied, BadRequest, FileNotFound
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.messages import Receipt, WrittenChunk
@@ -48,7 +48,7 @@ class Tree:
         async def commit(change: Callable[[Transaction], Any]) -> Any:
             return commits.submit(change).result()
 
-        self.inspection = Inspection(
+        self.inspection = Fsck(
             OperationContext(
                 self.metadata.reader(),
                 commit,

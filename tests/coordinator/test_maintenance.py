@@ -6,14 +6,14 @@ import pytest
 from support.play import USAGE, Play, record, registration
 
 from peacefs.coordinator.cluster.membership import AdminState
-from peacefs.coordinator.cluster.repair import Copy
+from peacefs.coordinator.cluster.repair import ReplicaCopy
 from peacefs.coordinator.metadata.model import Mode
 from peacefs.protocol.messages import DeleteChunks, Heartbeat, Replica, ReportChunks
 
 HOLDING = [Replica(chunk, 1, 1000) for chunk in range(1, 6)]
 
 
-def copies(play: Play, seconds: float) -> list[Copy]:
+def copies(play: Play, seconds: float) -> list[ReplicaCopy]:
     """Those that are ordered; every one succeeds."""
     made = []
     for ticked in play.ticks(seconds):

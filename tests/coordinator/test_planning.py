@@ -21,7 +21,7 @@ from peacefs.coordinator.api.rest.app import build_rest
 from peacefs.coordinator.metadata.model import Mode
 from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.side_process.planner import Planner, carry_out, results
-from peacefs.peace.dry_run import Request, Task
+from peacefs.peace.dry_run import DryRunRequest, Task
 from peacefs.protocol.errors import BadRequest, Overloaded, PeacefsError
 from peacefs.protocol.limits import plan_body_bytes_max
 
@@ -266,7 +266,7 @@ def test_whatever_is_sent_the_answer_is_a_plan_or_a_refusal(
 
 
 NETWORK = {"switch": [{"name": "/r"}], "servers": [{"rack": "/r", "names": ["a"]}]}
-TASK = Task("express", 0, [Request(None, 1, 4)], NETWORK)
+TASK = Task("express", 0, [DryRunRequest(None, 1, 4)], NETWORK)
 
 
 def test_a_dry_run_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.play import USAGE, Play, registration
 
-from peacefs.coordinator.cluster.slow_peers import Part, Slowness, avoidable, find_outliers
+from peacefs.coordinator.cluster.slow_peers import Slowness, SlowPart, avoidable, find_outliers
 from peacefs.protocol.limits import slow_avoided_fraction_max, slow_pardon_s
 from peacefs.protocol.messages import Heartbeat, LatencySample
 
@@ -87,7 +87,7 @@ def test_a_slow_hop_is_told_of_once_and_avoided_and_forgiven_when_it_is_not_foun
     play = SlowPlay()
     assert play.pass_time(20) == []
     play.hop_s["dn-3"] = 1.5
-    assert play.pass_time(60) == [Slowness("dn-3", Part.HOP, True, 1.5, 0.01)]
+    assert play.pass_time(60) == [Slowness("dn-3", SlowPart.HOP, True, 1.5, 0.01)]
     assert play.cluster.slow_peers.slow() == ["dn-3"]
     assert play.places() == set(NODES) - {"dn-3"}
     # Nobody writes there any more, so nothing is known of it.
@@ -101,8 +101,8 @@ def test_a_slow_disk_is_a_matter_of_its_own() -> None:
     play = SlowPlay()
     play.disk_s["dn-5"] = 0.7
     (found,) = play.pass_time(60)
-    assert (found.node, found.part) == ("dn-5", Part.DISK)
-    assert play.cluster.slow_peers.slow_parts("dn-5") == [Part.DISK]
+    assert (found.node, found.part) == ("dn-5", SlowPart.DISK)
+    assert play.cluster.slow_peers.slow_parts("dn-5") == [SlowPart.DISK]
 
 
 def test_once_is_not_enough_nor_is_one_predecessor() -> None:

@@ -26,7 +26,7 @@ from peacefs.protocol.errors import AccessDenied, BadRequest, FileNotFound, Serv
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.messages import AgentBeat, AgentCommand, Receipt, ReportChunks, RunReport, WrittenChunk
 from peacefs.protocol.tokens import Signer
-from peacefs.protocol.values.supervised_queries import Phase
+from peacefs.protocol.values.supervised_queries import QueryPhase
 
 
 class Coordinator:
@@ -104,9 +104,9 @@ def test_what_was_answered_is_there_after_a_kill_and_every_start_is_a_run_of_its
         asyncio.run(second.supervising.stop("orders", "alice"))
     third = Coordinator(path)
     with contextlib.closing(third.metadata):
-        assert third.supervising.status("orders").phase == Phase.STOPPING.value
+        assert third.supervising.status("orders").phase == QueryPhase.STOPPING.value
         assert third.beat() == []
-        assert third.supervising.status("orders").phase == Phase.STOPPED.value
+        assert third.supervising.status("orders").phase == QueryPhase.STOPPED.value
         asyncio.run(third.supervising.forget("orders", "alice"))
         assert third.metadata.reader().supervised_queries() == []
         with pytest.raises(FileNotFound):
@@ -146,7 +146,7 @@ def test_a_checkpoint_that_may_not_be_written_is_a_failure_for_good(tmp_path: Pa
         coordinator.register()
         coordinator.beat()
         coordinator.tick()
-        assert coordinator.supervising.status("orders").phase == Phase.FAILED.value
+        assert coordinator.supervising.status("orders").phase == QueryPhase.FAILED.value
         assert "Permission denied" in coordinator.supervising.status("orders").reason
         assert coordinator.beat() == []
 

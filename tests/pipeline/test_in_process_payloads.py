@@ -96,7 +96,7 @@ def test_who_is_not_at_the_other_end_is_handed_nothing(living_in_n0, given):
 
 
 def test_a_head_whose_disk_breaks_is_named_and_nothing_is_kept_for_it(living_in_n0, given):
-    living_in_n0.nodes[0].break_disk(fx.Append)
+    living_in_n0.nodes[0].break_disk(fx.AppendToFile)
     _, stats = living_in_n0.write(DATA)
     assert given, "it was the head"
     assert stats.failed_nodes == ("n0",)

@@ -9,7 +9,7 @@ import time
 from peacefs.client.transfer.byte_stream import ByteStream
 from peacefs.datanode.pipeline.latency_samples import LatencySamples
 from peacefs.protocol.limits import MIB, latency_peers_max, latency_window_s, stream_buffer_bytes
-from peacefs.protocol.runtime.effects import Append, Sync
+from peacefs.protocol.runtime.effects import AppendToFile, Sync
 
 BLOCK_BYTES = 8 * MIB
 
@@ -32,7 +32,7 @@ def samples(node):
 def test_the_predecessor_measures_a_slow_hop_and_the_one_before_it_does_not_blame_it(make_cluster):
     cluster = make_cluster()
     first, middle, last = cluster.nodes
-    hold_up(last, Append, lambda: time.sleep(0.1))
+    hold_up(last, AppendToFile, lambda: time.sleep(0.1))
     for _ in range(3):
         cluster.write(os.urandom(1 * MIB))
     of_first, of_middle, of_last = samples(first), samples(middle), samples(last)

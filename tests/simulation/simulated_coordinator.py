@@ -39,9 +39,9 @@ from peacefs.coordinator.cluster.commands import Order
 from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.cluster.membership import State
 from peacefs.coordinator.cluster.possession import Question
-from peacefs.coordinator.cluster.repair import Copy
+from peacefs.coordinator.cluster.repair import ReplicaCopy
 from peacefs.coordinator.metadata.epochs import Epochs
-from peacefs.coordinator.metadata.model import Kind, RenameMode
+from peacefs.coordinator.metadata.model import InodeKind, RenameMode
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.namespace.permissions import Callers
 from peacefs.coordinator.operations.context import OperationContext
@@ -226,7 +226,7 @@ class SimulatedCoordinator:
             yield from fx.sleep(_TRASH_LOOK_S)
             yield from self.files.trash.empty().__await__()
 
-    def _start_copy(self, copy: Copy) -> None:
+    def _start_copy(self, copy: ReplicaCopy) -> None:
         target = self.cluster.hop(copy.target)
         assert target is not None
         token = self.files.writing.write_token(copy.chunk, copy.version, [target])
@@ -350,8 +350,8 @@ class SimulatedCoordinator:
             case ListNames():
                 page = await self.files.names.list_page(message.path, message.user, None, list_page_entries)
                 assert page.remaining == 0
-                files = [entry.name for entry in page.entries if entry.kind is Kind.FILE]
-                return Names(files, [entry.name for entry in page.entries if entry.kind is Kind.DIRECTORY])
+                files = [entry.name for entry in page.entries if entry.kind is InodeKind.FILE]
+                return Names(files, [entry.name for entry in page.entries if entry.kind is InodeKind.DIRECTORY])
             case BeginRun():
                 begun = await self.files.fencing.begin(message.path, message.user, caller, 1, message.request_id)
                 return RunBegun(begun.location)

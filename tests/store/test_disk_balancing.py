@@ -229,8 +229,8 @@ def test_a_full_report_names_every_replica_once_whenever_it_is_made(rack: Lopsid
 @CONTENTS
 def test_a_disk_that_has_no_room_after_all_costs_nothing(rack: LopsidedRack, content: bytes) -> None:
     rack.pile_up(4, content)
-    rack.medium.fail(fx.Append, errno.ENOSPC, path="/disk-1")
-    rack.medium.fail(fx.Append, errno.ENOSPC, path="/disk-2")
+    rack.medium.fail(fx.AppendToFile, errno.ENOSPC, path="/disk-1")
+    rack.medium.fail(fx.AppendToFile, errno.ENOSPC, path="/disk-2")
     status = rack.balance(threshold=1e-6)
     assert status.failed and all("No space" in fault.message for fault in rack.faults)
     assert all(rack.get(CHUNK + number) == content for number in range(4))
@@ -240,8 +240,8 @@ def test_a_disk_that_has_no_room_after_all_costs_nothing(rack: LopsidedRack, con
 def test_one_failure_after_the_other_ends_a_run(rack: LopsidedRack) -> None:
     rack.pile_up(2 * balance_failures_max, SMALL)
     for _ in range(balance_failures_max):
-        rack.medium.fail(fx.Append, errno.ENOSPC, path="/disk-1")
-        rack.medium.fail(fx.Append, errno.ENOSPC, path="/disk-2")
+        rack.medium.fail(fx.AppendToFile, errno.ENOSPC, path="/disk-1")
+        rack.medium.fail(fx.AppendToFile, errno.ENOSPC, path="/disk-2")
     status = rack.balance()
     assert (status.phase, status.failed, status.moved) == ("failing", balance_failures_max, 0)
 

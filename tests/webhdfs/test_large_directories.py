@@ -20,7 +20,7 @@ import pytest
 from peacefs.coordinator.api.webhdfs import WebHdfs
 from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.metadata.group_commit import run_now
-from peacefs.coordinator.metadata.model import Inode, Kind
+from peacefs.coordinator.metadata.model import Inode, InodeKind
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.metadata.store import ROOT, Transaction
 from peacefs.coordinator.operations.context import OperationContext
@@ -33,7 +33,7 @@ from peacefs.protocol.tokens import Signer
 _INSTRUCTIONS_A_CALL = 50
 #: Beyond what is counted as remaining, so that the larger is no more work for that reason either.
 SMALL, LARGE = list_remaining_max + 3 * list_page_entries, 4 * list_remaining_max
-_FILE = Inode(0, Kind.FILE, 0o644, "hdfs", "hdfs", 1, 1, 100, 1 << 26, 3)
+_FILE = Inode(0, InodeKind.FILE, 0o644, "hdfs", "hdfs", 1, 1, 100, 1 << 26, 3)
 
 
 class Turn(NamedTuple):
@@ -74,7 +74,7 @@ class Names:
 
     @staticmethod
     def _fill(tx: Transaction, size: int) -> None:
-        directory = tx.add_inode(_FILE._replace(kind=Kind.DIRECTORY, permission=0o755, length=0))
+        directory = tx.add_inode(_FILE._replace(kind=InodeKind.DIRECTORY, permission=0o755, length=0))
         tx.add_entry(ROOT, f"d{size}", directory)
         for number in range(size):
             tx.add_entry(directory, f"name-{number:07}", tx.add_inode(_FILE))

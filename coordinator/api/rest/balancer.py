@@ -37,7 +37,7 @@ class BalanceBody(Body):
     )
 
 
-class BalanceStatus(BaseModel):
+class BalanceAnswer(BaseModel):
     """The run that is under way, or the last one; an empty name and phase when there was none.
 
     `bytes_left` have to be moved at least until no datanode is further from the mean than the threshold.
@@ -62,11 +62,11 @@ def add_balancer_routes(
     balancer = cluster.balancer
 
     @app.get("/v1/balancer")
-    async def status() -> BalanceStatus:
+    async def status() -> BalanceAnswer:
         return _status(cluster)
 
     @app.post("/v1/balancer", dependencies=[for_superusers])
-    async def start(body: BalanceBody) -> BalanceStatus:
+    async def start(body: BalanceBody) -> BalanceAnswer:
         """Starts a run, unless one is under way: then that is what the answer is about, by another name."""
         if not cluster.ready(clock()):
             raise SafeMode("the coordinator has just started and still waits for its datanodes; try again")
@@ -74,21 +74,21 @@ def add_balancer_routes(
         return _status(cluster)
 
     @app.post("/v1/balancer/{run}/renew", dependencies=[for_superusers])
-    async def renew(run: str) -> BalanceStatus:
+    async def renew(run: str) -> BalanceAnswer:
         """Says that the run is still wanted. The answer is about another run, or none, if it is forgotten."""
         balancer.renew(clock(), run)
         return _status(cluster)
 
     @app.post("/v1/balancer/{run}/cancel", dependencies=[for_superusers])
-    async def cancel(run: str) -> BalanceStatus:
+    async def cancel(run: str) -> BalanceAnswer:
         """No more is begun; what is under way is carried through."""
         balancer.cancel(run)
         return _status(cluster)
 
 
-def _status(cluster: Cluster) -> BalanceStatus:
+def _status(cluster: Cluster) -> BalanceAnswer:
     run = cluster.balancer.run
-    return BalanceStatus(
+    return BalanceAnswer(
         run=run.name if run else "",
         phase=run.phase.value if run else "",
         threshold_percent=run.threshold * 100 if run else 0.0,
@@ -113,7 +113,7 @@ class DiskBalanceBody(Body):
     cancel: bool = False
 
 
-class DiskBalanceStatus(BaseModel):
+class DiskBalanceAnswer(BaseModel):
     """The run that is under way on a datanode, or the last one; an empty name and phase when there was none.
 
     `bytes_left` have to be moved at least until no disk is further from the mean than the threshold.
@@ -135,14 +135,14 @@ def add_disk_balance_route(
     """Adds `/v1/datanodes/<node>/disks/balance` to the application."""
 
     @app.post("/v1/datanodes/{node}/disks/balance", dependencies=[for_superusers])
-    async def balance(node: str, body: DiskBalanceBody) -> DiskBalanceStatus:
+    async def balance(node: str, body: DiskBalanceBody) -> DiskBalanceAnswer:
         """Starts a run, or says that it is still wanted. The answer is about another one if that is under way."""
         reply = await ask(
             node, BalanceDisks(body.run, body.threshold_percent / 100, body.bytes_per_second, body.cancel)
         )
         if not isinstance(reply, DiskBalance):
             raise ProtocolViolation(f"datanode {node} answered with {type(reply).__name__}")
-        return DiskBalanceStatus(
+        return DiskBalanceAnswer(
             node=node,
             run=reply.run,
             phase=reply.phase,

@@ -75,9 +75,9 @@ def network_routes(cluster: Cluster, planner: Planner) -> APIRouter:
     async def topology() -> NetworkView:
         return _described(cluster)
 
-    @router.post("/plan", response_model=dry_run.Plan)
+    @router.post("/plan", response_model=dry_run.DryRunPlan)
     async def plan(body: PlanBody) -> Response:
-        requests = [dry_run.Request(each.writer, each.replication, each.chunks) for each in body.requests]
+        requests = [dry_run.DryRunRequest(each.writer, each.replication, each.chunks) for each in body.requests]
         if body.topology is None:
             task = _for_cluster(body, requests, cluster)
         else:
@@ -117,7 +117,7 @@ def probing_routes(probing: ProbeOperations, for_superusers: Any) -> APIRouter:
     return router
 
 
-def _for_cluster(body: PlanBody, requests: list[dry_run.Request], cluster: Cluster) -> dry_run.Task:
+def _for_cluster(body: PlanBody, requests: list[dry_run.DryRunRequest], cluster: Cluster) -> dry_run.Task:
     """Of datanodes that are to leave, writers may be on them, but no replicas go there."""
     staying = cluster.members.in_service()
     if not staying:

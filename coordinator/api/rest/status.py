@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.cluster.membership import AdminState, Node
-from peacefs.coordinator.cluster.slow_peers import Part
+from peacefs.coordinator.cluster.slow_peers import SlowPart
 from peacefs.coordinator.metadata.model import Mode
 from peacefs.coordinator.operations.datanode_admin import DatanodeAdmin
 from peacefs.protocol.limits import maintenance_hours_max
@@ -180,7 +180,7 @@ def _datanode(cluster: Cluster, node: Node) -> DatanodeStatus:
         to_drain=0 if admin_state is AdminState.IN_SERVICE else cluster.chunks.to_drain(node.id),
         without_a_place=cluster.without_a_place(node),
         slow=[part.value for part in cluster.slow_peers.slow_parts(node.id)],
-        hop_seconds=cluster.slow_peers.measured[Part.HOP].get(node.id),
-        disk_seconds=cluster.slow_peers.measured[Part.DISK].get(node.id),
+        hop_seconds=cluster.slow_peers.measured[SlowPart.HOP].get(node.id),
+        disk_seconds=cluster.slow_peers.measured[SlowPart.DISK].get(node.id),
         disks=[DiskStatus(**msgspec.structs.asdict(disk)) for disk in node.disks],
     )

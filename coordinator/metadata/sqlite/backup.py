@@ -33,7 +33,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
-class Restored:
+class RestoredMetadata:
     """What a restore made: the epoch that the store has now, and where the one before it lies, if any."""
 
     epoch: int
@@ -120,7 +120,7 @@ def _alter(copied: Path, statements: list[tuple[str, tuple[int, ...]]]) -> None:
 # -- bringing back -----------------------------------------------------------------------------------
 
 
-def restore(backup: Path, store: Path, progress: Progress, rng: Random, *, replace: bool) -> Restored:
+def restore(backup: Path, store: Path, progress: Progress, rng: Random, *, replace: bool) -> RestoredMetadata:
     """Makes the store what `backup` was. The store that was there is set aside as `<name>.replaced`.
 
     Its epoch is above those of both, by a number drawn at random: a backup that is restored a second time then
@@ -158,7 +158,7 @@ def restore(backup: Path, store: Path, progress: Progress, rng: Random, *, repla
         raise StartupError(f"cannot restore {store}: {error.strerror or error}") from None
     finally:
         place.close()
-    return Restored(epoch, replaced)
+    return RestoredMetadata(epoch, replaced)
 
 
 def _raise_epoch(copied: Path, epoch_there: int, rng: Random) -> int:

@@ -12,20 +12,20 @@ from typing import Any
 import msgspec
 
 from peacefs.coordinator.metadata.model import (
+    AdminDecision,
     ChunkRecord,
-    Decision,
     Enrolment,
     Inode,
     InodeId,
-    Kind,
+    InodeKind,
     Lease,
     Mode,
+    NamespaceUsage,
     Origin,
     QueryRecord,
     Quota,
+    RecordedRun,
     RightsChange,
-    Run,
-    Usage,
 )
 from peacefs.coordinator.metadata.store import Transaction
 from peacefs.coordinator.metadata.token_records import TokenRecord
@@ -41,7 +41,7 @@ from .schema import DIRECTORY_KIND, FILE_KIND, GC_FLOOR_HELD, LIVE
 from .snapshot_rows import SnapshotRows
 from .token_records import forgotten, recorded
 
-_KIND_NUMBERS = {Kind.FILE: FILE_KIND, Kind.DIRECTORY: DIRECTORY_KIND}
+_KIND_NUMBERS = {InodeKind.FILE: FILE_KIND, InodeKind.DIRECTORY: DIRECTORY_KIND}
 
 _ADD_INODE = f"INSERT INTO inode VALUES (?, {LIVE}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)"
 _CHANGE_INODE = f"""
@@ -268,7 +268,7 @@ class SqliteTransaction(SnapshotRows, Transaction):
         """After there are others, or a change of them was rolled back."""
         self._quota_directories = None
 
-    def set_run(self, directory: InodeId, run: Run) -> None:
+    def set_run(self, directory: InodeId, run: RecordedRun) -> None:
         self._execute("INSERT OR REPLACE INTO run VALUES (?, ?, ?, ?, ?, ?, ?)", (directory, *run))
 
     def set_quota(self, directory: InodeId, quota: Quota) -> None:
@@ -280,7 +280,7 @@ class SqliteTransaction(SnapshotRows, Transaction):
         self._execute("DELETE FROM quota WHERE directory = ?", (directory,))
         self.forget_quotas()
 
-    def charge_quota(self, directory: InodeId, change: Usage) -> None:
+    def charge_quota(self, directory: InodeId, change: NamespaceUsage) -> None:
         self._execute(_CHARGE_QUOTA, (*change, directory))
 
     def set_lease(self, inode: InodeId, lease: Lease) -> None:
@@ -305,7 +305,7 @@ class SqliteTransaction(SnapshotRows, Transaction):
             self._execute("DELETE FROM request WHERE number <= ?", (old[-1][0],))
         return len(old)
 
-    def decide(self, node: NodeId, decision: Decision) -> None:
+    def decide(self, node: NodeId, decision: AdminDecision) -> None:
         if decision.mode is Mode.IN_SERVICE:
             self._execute("DELETE FROM datanode WHERE node = ?", (node,))
         else:
