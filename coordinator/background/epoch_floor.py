@@ -9,9 +9,8 @@ from typing import NoReturn
 from peacefs.coordinator.cluster.garbage import Garbage
 from peacefs.coordinator.cluster.unreferenced_chunks import UnreferencedChunks, UnreferencedCounts
 from peacefs.coordinator.metadata.epochs import Epochs
-from peacefs.coordinator.metadata.group_commit import no_room
+from peacefs.coordinator.metadata.group_commit import Commit, no_room
 from peacefs.coordinator.metadata.store import MetadataFault, MetadataFull, Reader
-from peacefs.coordinator.operations.context import Commit
 from peacefs.protocol.errors import ServiceUnready
 from peacefs.protocol.ids import NodeId
 from peacefs.protocol.limits import unreferenced_chunk_kept_s

@@ -6,10 +6,11 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from peacefs.coordinator.cluster.commands import Order
 from peacefs.coordinator.cluster.core import Cluster
+from peacefs.coordinator.metadata.group_commit import Commit
 from peacefs.coordinator.metadata.model import ChunkRecord
 from peacefs.coordinator.metadata.store import Reader, Transaction
 from peacefs.coordinator.namespace.permissions import Callers
@@ -23,12 +24,6 @@ T = TypeVar("T")
 
 _READY_POLL_S = 0.05
 _POLLERS = 64
-
-
-class Commit(Protocol):
-    """Runs a change of the namespace in a transaction; gives its result once that is on the disk."""
-
-    def __call__(self, change: Callable[[Transaction], T], /) -> Awaitable[T]: ...
 
 
 @dataclass(frozen=True)
