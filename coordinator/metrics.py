@@ -163,7 +163,7 @@ def watch_schedule(write_grants: WriteGrantService, read_grants: ReadGrantServic
         lambda: sum(read_grants.reads.at_node.values()),
     )
     _counter(
-        "peacefs_recovery_leaves_given", "Leaves to read since the start", lambda: read_grants.reads.leaves_total
+        "peacefs_recovery_leaves_given", "Leaves to read since the start", lambda: read_grants.reads.grants_total
     )
 
 

@@ -167,13 +167,13 @@ write_set_chunks_waiting_max: Final = 100_000
 readers_per_datanode_max: Final = 2
 # A reader says this often that it lives; after the longer silence its leaves are others'. It names at most so many
 # of its chunks at a time.
-read_leave_restate_s: Final = 3.0
-read_leave_silence_s: Final = 10.0
+read_grant_restate_s: Final = 3.0
+read_grant_silence_s: Final = 10.0
 reads_stated_max: Final = 128
 readers_waiting_max: Final = 500
 # A read does not fail because the coordinator does not answer: it goes on alone after the first, for the second.
-read_leave_timeout_s: Final = 8.0
-read_leave_alone_s: Final = 10.0
+read_grant_timeout_s: Final = 8.0
+read_grant_alone_s: Final = 10.0
 # The heads of chunks that are not quickly done are asked this often whether their writers make use of the room.
 idle_grant_look_s: Final = 5.0
 # Sets that were cancelled are remembered, with their age, for whoever comes back with another number of chunks.

@@ -26,9 +26,9 @@ from peacefs.protocol.limits import (
     fast_lane_bytes_max,
     grant_hold_s,
     last_word_timeout_s,
-    read_leave_alone_s,
-    read_leave_restate_s,
-    read_leave_timeout_s,
+    read_grant_alone_s,
+    read_grant_restate_s,
+    read_grant_timeout_s,
     readers_per_datanode_max,
     reads_stated_max,
 )
@@ -68,7 +68,7 @@ class ChosenRead:
     node: NodeId | None
 
 
-class ReadLeaves:
+class ReadGrants:
     """All chunks of one recovery. Several threads may take from it.
 
     A replica that fails in the middle of a read is replaced by another at once, whoever reads there.
@@ -135,7 +135,7 @@ class ReadLeaves:
             if is_last:
                 return None
             if not states:
-                yield from fx.wait(news, timeout_s=read_leave_restate_s)
+                yield from fx.wait(news, timeout_s=read_grant_restate_s)
             elif not self._hold_s and not self._ready:
                 yield from fx.sleep(_ASK_AGAIN_S)
 
@@ -143,7 +143,7 @@ class ReadLeaves:
         """To be called between pieces: says now and then that this reader lives."""
         now_s = yield from fx.now()
         with self._lock:
-            is_silent = self._asked_s is not None and now_s - self._stated_s >= read_leave_restate_s
+            is_silent = self._asked_s is not None and now_s - self._stated_s >= read_grant_restate_s
             states = self._may_state(now_s, needs_to=is_silent)
         if states:
             yield from self._state(now_s, 0.0)
@@ -202,13 +202,13 @@ class ReadLeaves:
         answer = ReadsScheduled([])
         try:
             statement = self._statement(now_s, wait_s)
-            answer = yield from fx.call(statement, ReadsScheduled, timeout_s=read_leave_timeout_s)
+            answer = yield from fx.call(statement, ReadsScheduled, timeout_s=read_grant_timeout_s)
         except (PeerError, ServiceUnready):
-            self._alone_until_s = now_s + read_leave_alone_s
+            self._alone_until_s = now_s + read_grant_alone_s
         finally:
             with self._lock:
                 self._stating -= 1
-                for turn, node in answer.leaves:
+                for turn, node in answer.grants:
                     if turn in self._wanted:
                         del self._wanted[turn]
                         self._ready[turn] = node

@@ -428,7 +428,7 @@ class Cluster:
         return chunk in self.chunks.unreferenced if state is None else bool(state.holders)
 
     @property
-    def chunks_with_leave(self) -> Set[ChunkId]:
+    def chunks_being_written(self) -> Set[ChunkId]:
         """Chunks that were placed and are neither completed nor given up: somebody may write them, or does."""
         return self._streams.chunks
 

@@ -122,10 +122,12 @@ class FileJudgement:
 def judge_cluster(cluster: Cluster) -> ClusterFindings:
     """What is to be said apart from files."""
     alive = cluster.members.alive()
-    unreferenced, leave = list(cluster.chunks.unreferenced.replicas()), cluster.chunks_with_leave
-    orphans = [replica for _node, replica in unreferenced if replica.chunk not in leave]
+    unreferenced, being_written = list(cluster.chunks.unreferenced.replicas()), cluster.chunks_being_written
+    orphans = [replica for _node, replica in unreferenced if replica.chunk not in being_written]
     # A CREATE that was never carried out is nothing that is being written.
-    under_way = cluster.granted_pipelines().keys() | {r.chunk for _node, r in unreferenced if r.chunk in leave}
+    under_way = cluster.granted_pipelines().keys() | {
+        r.chunk for _node, r in unreferenced if r.chunk in being_written
+    }
     return ClusterFindings(
         datanodes=len(alive),
         racks=len({node.rack for node in alive}),

@@ -69,7 +69,7 @@ class _Passed(NamedTuple):
         if self.path.components:
             self.need(access, min(len(self.inodes), len(self.path.components)) - 1)
 
-    def need_leave_to_remove(self) -> None:
+    def require_removal_rights(self) -> None:
         """Write access to the parent, and no sticky bit in the way."""
         if self.parent is None:
             return
@@ -147,7 +147,7 @@ def check_mkdirs(reader: Reader, path: NamespacePath, caller: Principal) -> None
 def check_delete(reader: Reader, path: NamespacePath, caller: Principal) -> None:
     """Of the name; of what lies below see `check_below`."""
     if passed := _pass(reader, path, caller):
-        passed.need_leave_to_remove()
+        passed.require_removal_rights()
 
 
 def check_rename(
@@ -157,7 +157,7 @@ def check_rename(
     passed = _pass(reader, source, caller)
     if passed is None:
         return
-    passed.need_leave_to_remove()
+    passed.require_removal_rights()
     onto = _pass(reader, target, caller)
     assert onto is not None
     if mode is RenameMode.LEGACY and onto.target and onto.target.kind is InodeKind.DIRECTORY and source.name:
@@ -166,7 +166,7 @@ def check_rename(
         assert onto is not None
     onto.need_on_deepest_parent(Access.WRITE)
     if mode is RenameMode.OVERWRITE:
-        onto.need_leave_to_remove()
+        onto.require_removal_rights()
 
 
 def check_concat(

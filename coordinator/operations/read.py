@@ -159,13 +159,13 @@ class ReadOperations:
 
     def _held_chunk(self, token: FileRead, held: str) -> FileChunk:
         """A chunk that was opened, or belonged to the file when the reader was told of it."""
-        leave = self._ctx.signer.verify_even_late(held, ChunkRead)
-        if leave.inode != token.inode:
+        chunk_token = self._ctx.signer.verify_even_late(held, ChunkRead)
+        if chunk_token.inode != token.inode:
             raise AccessDenied("the chunk was given to a reader of another file")
         for each in token.opened.chunks:
-            if each[0] == leave.chunk:
+            if each[0] == chunk_token.chunk:
                 return FileChunk(*each)
-        state = self._ctx.cluster.chunks.get(leave.chunk)
+        state = self._ctx.cluster.chunks.get(chunk_token.chunk)
         if state is None:
             raise self._changed(token)
         return FileChunk(state.chunk, state.version, state.length)

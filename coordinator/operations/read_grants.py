@@ -35,7 +35,7 @@ class ReadGrantService:
         )
         self._wake(self.reads.state(self._ctx.monotonic(), request))
         answer = self._held_grants(request)
-        if request.wanted and not answer.leaves and wanted.wait_s > 0:
+        if request.wanted and not answer.grants and wanted.wait_s > 0:
             await self._served(request.reader, min(wanted.wait_s, grant_hold_s))
             answer = self._held_grants(request)
         return answer
@@ -49,8 +49,8 @@ class ReadGrantService:
         return self._ctx.monotonic()
 
     def _held_grants(self, request: ReadRequest) -> ReadsScheduled:
-        leaves = self.reads.leaves(request.reader)
-        new = [(number, node) for number, node in leaves.items() if number not in request.holding]
+        grants = self.reads.grants(request.reader)
+        new = [(number, node) for number, node in grants.items() if number not in request.holding]
         return ReadsScheduled(new, len(request.wanted) - len(new))
 
     async def _served(self, reader: str, wait_s: float) -> None:

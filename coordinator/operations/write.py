@@ -185,8 +185,8 @@ class WriteOperations:
         if not file.request_id:
             raise BadRequest("a file is published at once under the request id that its chunk was placed for")
         check_request_id(wanted.ahead)
-        leave = self._ctx.signer.verify(wanted.token, ChunkWrite, self._ctx.wall_clock())
-        if (leave.chunk, leave.version) != (wanted.chunk.chunk, wanted.chunk.version):
+        chunk_token = self._ctx.signer.verify(wanted.token, ChunkWrite, self._ctx.wall_clock())
+        if (chunk_token.chunk, chunk_token.version) != (wanted.chunk.chunk, wanted.chunk.version):
             raise AccessDenied("the token is for another chunk than the one that is to be published")
         await self._verify(chunks)
         writer = writer_with(file.request_id)

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from peacefs.coordinator.authentication.leaves import check_bearer_of
+from peacefs.coordinator.authentication.token_bearer import check_bearer_of
 from peacefs.coordinator.operations import write as writing
 from peacefs.coordinator.operations.files import Files
 from peacefs.protocol.callers.caller import Caller

@@ -4,7 +4,7 @@ SGuard, section 6.2: with Table 8's disks the aggregate falls to a third with th
 written come first: where they have taken all slots of a datanode, one reads there. Whoever asked first is served
 first; where it finds no room, others pass, which takes nothing from it.
 
-Leaves are soft: a reader that is not heard of for `limits.read_leave_silence_s` has lost its own, and one that
+Leaves are soft: a reader that is not heard of for `limits.read_grant_silence_s` has lost its own, and one that
 says later that it reads on is counted again, whether or not there is room.
 """
 
@@ -18,7 +18,7 @@ from peacefs.protocol.errors import BadRequest, Overloaded
 from peacefs.protocol.ids import NodeId
 from peacefs.protocol.limits import (
     checkpoint_workers_max,
-    read_leave_silence_s,
+    read_grant_silence_s,
     readers_per_datanode_max,
     readers_waiting_max,
     reads_stated_max,
@@ -55,17 +55,17 @@ class ReadRequest:
 
 @dataclass(slots=True, eq=False)
 class WaitingReader:
-    """One that reads or waits. `leaves` are where it may read which of its chunks."""
+    """One that reads or waits. `grants` are where it may read which of its chunks."""
 
     request: ReadRequest
     asked_s: float
     heard_s: float
-    leaves: dict[int, NodeId] = field(default_factory=dict)
+    grants: dict[int, NodeId] = field(default_factory=dict)
 
     @property
     def waiting(self) -> int:
         """How many of the chunks that it has named have no leave yet."""
-        return sum(number not in self.leaves for number in self.request.wanted)
+        return sum(number not in self.grants for number in self.request.wanted)
 
 
 class RecoveryReads:
@@ -75,7 +75,7 @@ class RecoveryReads:
         self._has_room = has_room
         self._readers: dict[str, WaitingReader] = {}
         self._at_node: Counter[NodeId] = Counter()
-        self.leaves_total = 0
+        self.grants_total = 0
 
     # -- events ------------------------------------------------------------------------------------
 
@@ -99,8 +99,8 @@ class RecoveryReads:
             return []
         known.request = request
         # What it was given and has not heard of yet comes again, as long as it wants it.
-        unheard = {number: node for number, node in known.leaves.items() if number in request.wanted}
-        self._leave(known, {**unheard, **request.holding})
+        unheard = {number: node for number, node in known.grants.items() if number in request.wanted}
+        self._set_grants(known, {**unheard, **request.holding})
         if not request.wanted and not request.holding:
             del self._readers[request.reader]
         return self._serve()
@@ -108,15 +108,15 @@ class RecoveryReads:
     def tick(self, now_s: float) -> list[str]:
         """To be called several times a second: who has got new leaves since."""
         for name, reader in list(self._readers.items()):
-            if now_s - reader.heard_s > read_leave_silence_s:
-                self._leave(reader, {})
+            if now_s - reader.heard_s > read_grant_silence_s:
+                self._set_grants(reader, {})
                 del self._readers[name]
         return self._serve()
 
-    def _leave(self, reader: WaitingReader, leaves: dict[int, NodeId]) -> None:
-        self._at_node.subtract(reader.leaves.values())
-        reader.leaves = leaves
-        self._at_node.update(leaves.values())
+    def _set_grants(self, reader: WaitingReader, grants: dict[int, NodeId]) -> None:
+        self._at_node.subtract(reader.grants.values())
+        reader.grants = grants
+        self._at_node.update(grants.values())
 
     # -- what is decided ---------------------------------------------------------------------------
 
@@ -124,18 +124,18 @@ class RecoveryReads:
         full: set[NodeId] = set()
         served = []
         for reader in sorted(self._readers.values(), key=lambda each: each.asked_s):
-            before = len(reader.leaves)
+            before = len(reader.grants)
             for number, nodes in reader.request.wanted.items():
-                if len(reader.leaves) >= reader.request.at_once:
+                if len(reader.grants) >= reader.request.at_once:
                     break
-                if number in reader.leaves or (nodes and full.issuperset(nodes)):
+                if number in reader.grants or (nodes and full.issuperset(nodes)):
                     continue
                 node = self._choose(nodes, full)
                 if node is not None:
-                    reader.leaves[number] = node
+                    reader.grants[number] = node
                     self._at_node[node] += 1
-            if len(reader.leaves) > before:
-                self.leaves_total += len(reader.leaves) - before
+            if len(reader.grants) > before:
+                self.grants_total += len(reader.grants) - before
                 served.append(reader.request.reader)
         return served
 
@@ -152,10 +152,10 @@ class RecoveryReads:
 
     # -- what there is to see ----------------------------------------------------------------------
 
-    def leaves(self, reader: str) -> dict[int, NodeId]:
+    def grants(self, reader: str) -> dict[int, NodeId]:
         """Where a reader may read which of its chunks."""
         known = self._readers.get(reader)
-        return dict(known.leaves) if known else {}
+        return dict(known.grants) if known else {}
 
     @property
     def readers(self) -> list[WaitingReader]:

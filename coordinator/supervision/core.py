@@ -327,8 +327,8 @@ def _allows(beat: AgentBeat, record: QueryRecord) -> bool:
     """Whether an agent's list has the query's command for its user, with what it wants to add to it."""
     for command in beat.commands:
         if command.name == record.command[0]:
-            has_leave = record.is_superuser or record.user in command.users
-            return has_leave and (command.extra_arguments or len(record.command) == 1)
+            is_allowed = record.is_superuser or record.user in command.users
+            return is_allowed and (command.extra_arguments or len(record.command) == 1)
     return False
 
 

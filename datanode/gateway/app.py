@@ -229,15 +229,15 @@ class Gateway:
     # -- reading -----------------------------------------------------------------------------------
 
     async def _read(self, wanted: ReadFile, scope: Scope, receive: Receive, send: Send) -> None:
-        leave = self._reader(wanted.token, scope)
+        read_token = self._reader(wanted.token, scope)
         # Where a file is that a token has named for too long the coordinator says anew, if it still may be read.
-        chunks = leave.chunks if leave.chunks and leave.expires_s >= self._wall_clock() else []
+        chunks = read_token.chunks if read_token.chunks and read_token.expires_s >= self._wall_clock() else []
         own = await self._own.read(wanted, chunks)
         if own is not None:
             await send_whole(send, own)
             return
         run = partial(self._run, self._quick)
-        known = self._layout(leave, chunks) if chunks else None
+        known = self._layout(read_token, chunks) if chunks else None
         pieces = await begin(wanted, known, self._local_large_reads, run, self._signer, self._wall_clock)
         try:
             await send_pieces(wanted, pieces, run, receive, send)
@@ -246,13 +246,15 @@ class Gateway:
 
     def _reader(self, token: str, scope: Scope) -> FileRead:
         """The leave of a request, which may be old. Raises AccessDenied."""
-        leave = self._signer.verify_even_late(token, FileRead)
-        self._check_bearer(scope, leave.user)
-        return leave
+        read_token = self._signer.verify_even_late(token, FileRead)
+        self._check_bearer(scope, read_token.user)
+        return read_token
 
-    def _layout(self, leave: FileRead, chunks: Sequence[ChunkLayout]) -> Layout:
+    def _layout(self, read_token: FileRead, chunks: Sequence[ChunkLayout]) -> Layout:
         """The layout that the coordinator has signed, with leave to read each chunk."""
-        tokens = [self._signer.sign(ChunkRead(leave.expires_s, chunk.chunk, leave.inode)) for chunk in chunks]
+        tokens = [
+            self._signer.sign(ChunkRead(read_token.expires_s, chunk.chunk, read_token.inode)) for chunk in chunks
+        ]
         named = [replace(chunk, token=token) for chunk, token in zip(chunks, tokens, strict=True)]
         return Layout(sum(chunk.length for chunk in chunks), named)
 

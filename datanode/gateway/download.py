@@ -21,7 +21,7 @@ from peacefs.protocol.webhdfs.answers import octet_headers
 from peacefs.protocol.webhdfs.redirects import ReadFile
 
 from .local_large_reads import LocalChunk, LocalLargeReads
-from .read_leave import ReadLeave, Run
+from .token_renewal import ReadTokenRenewal, Run
 
 log = logging.getLogger("peacefs.gateway")
 
@@ -42,11 +42,11 @@ class Pieces:
         length: int,
         own: LocalLargeReads,
         run: Run,
-        leave: ReadLeave | None,
+        renewal: ReadTokenRenewal | None,
     ) -> None:
-        """`leave` is that of the token, of a file that is not empty."""
+        """`renewal` is that of the token, of a file that is not empty."""
         self._token = token
-        self._leave = leave
+        self._renewal = renewal
         self._layout = layout
         self._at = offset
         self._end = offset + length
@@ -66,8 +66,8 @@ class Pieces:
         """Some bytes, verified; None after the last. Raises what keeps them from being read."""
         if not self.unread:
             return None
-        if self._leave is not None:
-            self._leave.check()
+        if self._renewal is not None:
+            self._renewal.check()
         piece: Piece | None = None
         if self._reader is None and (piece := await self._next_own()) is None:
             self._reader = FileReader(self._token, self._layout, self._at, self.unread)
@@ -117,8 +117,8 @@ async def begin(
     rest = layout.length - wanted.offset
     length = rest if wanted.length is None else min(rest, wanted.length)
     token = layout.token or wanted.token
-    leave = ReadLeave(signer, wall_clock, run, token, layout.chunks[0].token) if layout.chunks else None
-    return Pieces(token, layout, wanted.offset, length, own, run, leave)
+    renewal = ReadTokenRenewal(signer, wall_clock, run, token, layout.chunks[0].token) if layout.chunks else None
+    return Pieces(token, layout, wanted.offset, length, own, run, renewal)
 
 
 async def send_whole(send: Send, data: Piece) -> None:

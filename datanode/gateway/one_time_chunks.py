@@ -38,8 +38,8 @@ class OneTimeChunks:
         given = self._signer.verify_even_late(first, OneTimeChunk)
         if given.process != self._process or not self._is_fresh(given.chunk):
             return None
-        leave = ChunkWrite(given.expires_s, given.chunk, given.version, given.pipeline)
-        return Allocated(given.chunk, given.version, given.pipeline, self._signer.sign(leave))
+        write_token = ChunkWrite(given.expires_s, given.chunk, given.version, given.pipeline)
+        return Allocated(given.chunk, given.version, given.pipeline, self._signer.sign(write_token))
 
     def _is_fresh(self, chunk: ChunkId) -> bool:
         """Once true; then never again."""

@@ -36,5 +36,5 @@ class ReadsScheduled(Message, frozen=True):
     """The leaves that a reader has beyond those that it holds: by (its number, where); and how many of the chunks
     that it named wait."""
 
-    leaves: list[tuple[int, NodeId]]
+    grants: list[tuple[int, NodeId]] = msgspec.field(name="leaves")
     waiting: int = 0

@@ -32,9 +32,9 @@ def test_creates_that_nobody_carries_out_are_load_for_a_moment_only(play: Play) 
     assert play.cluster.pipelines() == pipelines
     play.let_pass(pending_load_s)
     assert play.cluster.pipelines() == []
-    assert len(play.cluster.chunks_with_leave) == 20, "they may still be written"
+    assert len(play.cluster.chunks_being_written) == 20, "they may still be written"
     play.let_pass(21_600.0 - pending_load_s)
-    assert not play.cluster.chunks_with_leave
+    assert not play.cluster.chunks_being_written
 
 
 def test_a_burst_spreads_before_any_datanode_can_have_told_of_it(play: Play) -> None:
@@ -60,7 +60,7 @@ def test_what_has_ended_is_no_load(play: Play, ends: str) -> None:
         case "published":
             play.publish([record(7, hint=("dn-1",))])
     assert play.cluster.pipelines() == []
-    assert (7 in play.cluster.chunks_with_leave) == (ends == "written")
+    assert (7 in play.cluster.chunks_being_written) == (ends == "written")
 
 
 def test_who_says_that_it_is_busy_gets_no_chunks_while_others_are_not(play: Play) -> None:

@@ -296,9 +296,9 @@ def test_only_what_datanodes_have_attested_is_published_and_only_with_its_own_le
         (AccessDenied, token, longer, "r"),
         (BadRequest, token, chunk, ""),
     ]
-    for refusal, leave, claimed, request_id in attempts:
+    for refusal, permit, claimed, request_id in attempts:
         with pytest.raises(refusal):
-            run(cluster, client, publish("/f", request_id, claimed, leave))
+            run(cluster, client, publish("/f", request_id, claimed, permit))
     run(cluster, client, publish("/f", "r", chunk, token))
     assert run(cluster, client, read("/f")) == b"data"
 

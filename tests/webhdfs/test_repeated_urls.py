@@ -32,14 +32,14 @@ def create(data, path, **query):
     return redirect
 
 
-def leave_of(redirect) -> str:
+def permit_of(redirect) -> str:
     """The leave to write the first chunk, in the URL."""
     (token,) = parse_qs(urlsplit(redirect.headers["location"]).query)["first"]
     return token
 
 
 def first_of(redirect) -> OneTimeChunk:
-    return SIGNER.verify(leave_of(redirect), OneTimeChunk, 0.0)
+    return SIGNER.verify(permit_of(redirect), OneTimeChunk, 0.0)
 
 
 def stored(data):
@@ -97,7 +97,7 @@ def test_no_data_server_takes_the_leave_in_the_url(data, path):
     redirect = create(data, path)
     first = first_of(redirect)
     connection = data.driver.run(fx.connect(data.server.address, "dn-1"))
-    opening = WriteChunk(leave_of(redirect), first.chunk, first.version, block_checksums(b"x"), last=True)
+    opening = WriteChunk(permit_of(redirect), first.chunk, first.version, block_checksums(b"x"), last=True)
     data.driver.run(fx.send(connection, opening, b"x", timeout_s=60.0))
     answer = data.driver.run(fx.receive(connection, timeout_s=60.0)).message
     data.driver.run(fx.close(connection))

@@ -85,11 +85,11 @@ def _recovery(reads: RecoveryReads, now_s: float) -> CheckpointReads:
     waiting = [reader for reader in readers if reader.waiting]
     return CheckpointReads(
         readers=len(readers),
-        chunks_read=sum(len(reader.leaves) for reader in readers),
+        chunks_read=sum(len(reader.grants) for reader in readers),
         chunks_waiting=sum(reader.waiting for reader in waiting),
-        longest_wait_s=max((now_s - reader.asked_s for reader in waiting if not reader.leaves), default=0.0),
+        longest_wait_s=max((now_s - reader.asked_s for reader in waiting if not reader.grants), default=0.0),
         at_datanode=reads.at_node,
-        leaves_total=reads.leaves_total,
+        leaves_total=reads.grants_total,
     )
 
 

@@ -15,7 +15,7 @@ def check_bearer_of(message: Message, caller: Caller | None) -> None:
     """
     if caller is None or caller.is_administrator:
         return
-    leave = getattr(message, "token", None)
-    user = user_named_in(leave) if isinstance(leave, str) else None
+    token = getattr(message, "token", None)
+    user = user_named_in(token) if isinstance(token, str) else None
     if user is not None and user != caller.user:
         raise AccessDenied(f"this leave was given to {user}, not to {caller.user}")

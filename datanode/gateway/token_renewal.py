@@ -20,7 +20,7 @@ from peacefs.protocol.tokens import FileRead, Signer
 Run = Callable[[fx.Steps[Any]], asyncio.Future[Any]]
 
 
-class ReadLeave:
+class ReadTokenRenewal:
     """Of one answer; belongs to the event loop."""
 
     def __init__(self, signer: Signer, wall_clock: Callable[[], float], run: Run, token: str, held: str) -> None:
