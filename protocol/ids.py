@@ -58,9 +58,9 @@ def read(text: str) -> int | None:
 
 
 def new_request_id() -> str:
-    """For one wish, however often it is repeated.
+    """Draw the id of one request, however often that is repeated.
 
-    Eighty random bits, after the milliseconds since 1970: what is wished for together lies together in the
+    Eighty random bits, after the milliseconds since 1970: requests that come together lie together in the
     coordinator's index of answers, so that a commit changes one page of it and not one for each. Nothing else
     depends on that clock.
     """

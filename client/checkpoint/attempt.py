@@ -46,7 +46,7 @@ class CheckpointTask:
 
 
 class CheckpointAttempt:
-    """Written by `run`, on a thread of its own; may be given up from any other.
+    """Written by `run`, on a thread of its own; may be cancelled from any other.
 
     The parts are completed when all their data is on datanodes, and become visible together by the renaming of
     their directory. An attempt that fails leaves nothing; one whose process dies leaves nothing before the last

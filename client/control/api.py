@@ -237,7 +237,10 @@ class CoordinatorApi:
         return self._read(self._http.ask("POST", "/v1/topology/reload", params=self._me), NetworkView)
 
     def allocate_probe(self, pipeline: Sequence[str]) -> Allocated:
-        """Leave to write a chunk through exactly these datanodes, for no file. Raises NoDatanodes, Overloaded."""
+        """Get a token to write a chunk through exactly these datanodes, for no file.
+
+        Raises NoDatanodes, Overloaded.
+        """
         body = msgspec.json.encode({"pipeline": pipeline})
         return self._read(self._http.ask("POST", "/v1/topology/probes", params=self._me, body=body), Allocated)
 

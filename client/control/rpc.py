@@ -45,7 +45,7 @@ class ControlRpc:
         self._shown = token.current() if token is not None else ""
 
     def create(self, file: CreateFile) -> Created:
-        """Asks leave to write; the name appears only with completion. Raises FileAlreadyExists, ..."""
+        """Ask for a token to write; the name appears only with completion. Raises FileAlreadyExists, ..."""
         return self._ask(file, Created)
 
     def open(self, path: str, user: str) -> Opened:

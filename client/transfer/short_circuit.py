@@ -25,7 +25,7 @@ from peacefs.protocol.limits import checksum_block_bytes, read_piece_bytes, smal
 from peacefs.protocol.messages import ChunkLayout, DescriptorShared, Failure, Hop, RequestDescriptor
 from peacefs.protocol.runtime import effects as fx
 
-#: Why there is no loan, whatever else the replica may be good for.
+#: Why a descriptor cannot be had, whatever else the replica may be good for.
 _NO_DESCRIPTOR = (PeerUnreachable, PeerRefused, BadRequest, ProtocolViolation)
 
 
@@ -113,7 +113,7 @@ class ShortCircuitReader:
         address = connection.local_address
         yield from fx.release(connection)
         if address is None:
-            raise ShortCircuitFailed(f"{self.node} lends nothing")
+            raise ShortCircuitFailed(f"{self.node} shares no descriptors")
         try:
             return (yield from self._request_at(address))
         except _NO_DESCRIPTOR as fault:
@@ -164,7 +164,7 @@ class SharedDescriptor(NamedTuple):
 class SharedDescriptors:
     """Those of one open file: the latest few that nobody is reading. Thread-safe.
 
-    A replica that is deleted meanwhile takes room on its disk until its loan is given back.
+    A replica that is deleted meanwhile takes room on its disk until its descriptor is closed.
     """
 
     def __init__(self, kept_max: int) -> None:

@@ -1,14 +1,14 @@
-"""Small files whose bytes are all known: one call to the coordinator for each, where a chunk was placed ahead.
+"""Small files whose bytes are all known: one call to the coordinator for each, where a chunk was preallocated.
 
-    asked = yield from writes.publish_at_once(wish, data)           # None: it is done
+    asked = yield from writes.publish_at_once(request, data)        # None: it is done
     if asked is not None:
-        created = ...                                               # leave, asked for in whatever way
+        created = ...                                               # CREATE, sent in whatever way
         yield from writes.publish_created(asked, created, data)
 
 What is published at once is on datanodes before the coordinator hears of it: that it may not be is found out
 then, and what was written goes. So it does when the coordinator does not come round to it, and on Ctrl-C: the
 client says so, in a CREATE under the same id that it does not follow up. A chunk that cannot be written is mended
-by the ordinary way: leave, for which everything is looked at, and other pipelines.
+by the ordinary way: a CREATE, for which everything is checked, and other pipelines.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def is_small(data: object) -> bool:
 
 
 class SmallWrites:
-    """Of one client. Thread-safe. A wish has no request id yet, and blocks no smaller than its data."""
+    """Of one client. Thread-safe. A request has no id yet, and its chunks are no smaller than its data."""
 
     def __init__(
         self,
@@ -63,8 +63,8 @@ class SmallWrites:
         self._preallocated = PreallocatedChunks(new_id)
 
     def publish_at_once(self, request: CreateFile, data: bytes) -> fx.Steps[CreateFile | None]:
-        """Writes and publishes a file of a chunk that was placed ahead. None when that is done; else what to ask
-        leave for, and nothing has been asked of the coordinator.
+        """Writes and publishes a file of a preallocated chunk. None when that is done; else the request to
+        send with CREATE, and nothing has been asked of the coordinator.
 
         Raises what CREATE would be refused with, and what a completion may be.
         """
@@ -91,7 +91,7 @@ class SmallWrites:
         return None
 
     def publish_created(self, asked: CreateFile, created: Created, data: bytes) -> fx.Steps[None]:
-        """The ordinary way, for who has got the leave that he asked for."""
+        """Write and publish the ordinary way, after a CREATE."""
         now_s = yield from fx.now()
         ahead = self._preallocated.next_request_id(now_s, asked.replication)
         completed, _stats = yield from write_file(
@@ -127,7 +127,7 @@ class _Packets:
 
 
 class PreallocatedChunk(NamedTuple):
-    """A chunk, and the id of the one wish that it may be published under."""
+    """A chunk, and the id of the one request that it may be published with."""
 
     request_id: str
     allocated: Allocated
@@ -172,7 +172,7 @@ class PreallocatedChunks:
         return self._new_id()
 
     def put(self, now_s: float, replication: int, request_id: str, allocated: Allocated | None) -> None:
-        """What was placed for a wish, if anything was, asked for at `now_s`; of too many the oldest goes."""
+        """Keep what was preallocated at `now_s` for a request, if anything; over the limit, drop the oldest."""
         if allocated is None:
             return
         with self._lock:

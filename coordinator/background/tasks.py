@@ -45,7 +45,7 @@ _by_itself = contextvars.ContextVar("by_itself", default=False)
 
 
 def is_background_task() -> bool:
-    """Whether what runs is nobody's request but the coordinator's own work, which cannot be told to come again."""
+    """Return whether a background task runs, which cannot be told to come again as a request can."""
     return _by_itself.get()
 
 

@@ -25,7 +25,7 @@ from peacefs.protocol.limits import abandoned_chunks_max, assigned_chunks_max
 
 
 class ChunkAssignments:
-    """Who was given which chunk, and what has been given up. A writer is known by a name of its own."""
+    """Which chunk is assigned to which writer, and which were abandoned. A writer has a name of its own."""
 
     def __init__(self) -> None:
         self._writers: dict[ChunkId, str] = {}
@@ -42,18 +42,18 @@ class ChunkAssignments:
         return len(self._abandoned)
 
     def assign(self, chunk: ChunkId, writer: str) -> None:
-        """`writer` alone has leave to write the chunk."""
+        """Assign a chunk to `writer`, who alone may write it."""
         self._writers[chunk] = writer
         self._of_writer.setdefault(writer, set()).add(chunk)
         if len(self._writers) > assigned_chunks_max:
             self._forget(next(iter(self._writers)))
 
     def chunks_of(self, writer: str) -> list[ChunkId]:
-        """What a writer was given and has neither published nor given up."""
+        """Return the chunks of a writer that it has neither published nor abandoned."""
         return sorted(self._of_writer.get(writer, ()))
 
     def abandon(self, chunk: ChunkId, writer: str) -> bool:
-        """Whether the writer's word is enough."""
+        """Abandon a chunk; return whether its writer may."""
         if self._writers.get(chunk) != writer or chunk in self._publishing:
             return False
         self._forget(chunk)
@@ -64,10 +64,10 @@ class ChunkAssignments:
 
     @contextmanager
     def publishing(self, chunks: Sequence[ChunkId]) -> Iterator[None]:
-        """While it lasts none of them can be given up. Raises BadRequest if one was."""
+        """While this lasts none of the chunks can be abandoned. Raises BadRequest if one was."""
         for chunk in chunks:
             if chunk in self._abandoned:
-                raise BadRequest(f"chunk {show(chunk)} was given up by its writer; write its data again")
+                raise BadRequest(f"chunk {show(chunk)} was abandoned by its writer; write its data again")
         for chunk in chunks:
             self._publishing[chunk] = self._publishing.get(chunk, 0) + 1
         try:
@@ -79,7 +79,7 @@ class ChunkAssignments:
                     self._publishing[chunk] = left
 
     def published(self, chunk: ChunkId) -> None:
-        """It is part of a file: nobody's to give up any more."""
+        """Take note that a chunk is part of a file: nobody can abandon it any more."""
         self._forget(chunk)
 
     def _forget(self, chunk: ChunkId) -> None:
@@ -96,7 +96,7 @@ _SLACK = 1000
 
 
 class WriteStreams:
-    """What their writers have leave for. Whether one makes use of it only its datanodes know."""
+    """Chunks that their writers may write. Whether one is being written only its datanodes know."""
 
     def __init__(self) -> None:
         self._chunks: set[ChunkId] = set()

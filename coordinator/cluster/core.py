@@ -294,7 +294,7 @@ class Cluster:
         return ADMIN_STATES[self.members.mode(node.id), is_drained]
 
     def without_a_place(self, node: Node) -> int:
-        """How many chunks of a datanode that is to leave want more replicas than there are datanodes that stay."""
+        """Count the chunks of a decommissioning datanode that want more replicas than datanodes stay."""
         if self.members.mode(node.id) is not Mode.DECOMMISSION:
             return 0
         stay = [
@@ -307,7 +307,7 @@ class Cluster:
     # -- time --------------------------------------------------------------------------------------
 
     def tick(self, now_s: float, garbage: Garbage) -> Ticked:
-        """To be called several times a second. `garbage` says which unclaimed chunks are."""
+        """To be called several times a second. `garbage` says which unreferenced chunks are."""
         ticked = Ticked(transitions=self.members.tick(now_s))
         self._ticked_s = now_s
         for node in self.members.take_ended(now_s):
@@ -397,7 +397,7 @@ class Cluster:
         self._pending.end(chunk)
 
     def abandon(self, chunks: Iterable[ChunkId], writer: str) -> list[Order]:
-        """The word of a writer that these will be part of no file: what is not his stays as it is."""
+        """Abandon chunks at the word of their writer; those of others stay as they are."""
         doomed: dict[NodeId, list[Replica]] = {}
         for chunk in chunks:
             self._end(chunk)
@@ -416,7 +416,7 @@ class Cluster:
     def locations(self, chunk: ChunkId, near_host: str | None = None) -> list[Node]:
         """Who holds a good replica: alive ones first, on the reader's host, then on its rack, then others.
 
-        Those that are to leave come after those that stay.
+        Decommissioning ones come last.
         """
         state = self.chunks.get(chunk)
         holders = self.transient.holders(chunk) if state is None else state.holders
@@ -429,7 +429,7 @@ class Cluster:
 
     @property
     def chunks_being_written(self) -> Set[ChunkId]:
-        """Chunks that were placed and are neither completed nor given up: somebody may write them, or does."""
+        """Chunks that were placed and are neither completed nor abandoned: somebody may write them, or does."""
         return self._streams.chunks
 
     def hop(self, node_id: NodeId) -> Hop | None:

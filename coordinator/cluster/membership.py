@@ -201,7 +201,7 @@ class Membership:
 
 
 class AdminState(Enum):
-    """Whether a datanode serves, is about to leave or to be away for a while, or may be switched off."""
+    """How far a datanode has come in leaving service: HDFS's AdminStates."""
 
     IN_SERVICE = "in service"
     DECOMMISSIONING = "decommissioning"

@@ -45,7 +45,7 @@ class AppendFile:
 
 @dataclass(frozen=True, slots=True)
 class AppendTicket:
-    """Where to send the data, and leave to take a lease there."""
+    """Where to send the data, with a token to take a lease there."""
 
     http_host: str
     http_port: int

@@ -50,7 +50,7 @@ class OperationContext:
         return int(self.wall_clock() * 1000)
 
     async def run_once(self, key: RequestKey, change: Callable[[Transaction], Applied[A]]) -> Applied[A]:
-        """Commits a change; one that was asked before gets the answer that it had then. See `replays`."""
+        """Commit a change once; a repeated request gets the cached reply. See `retry_cache`."""
         return await self.commit(lambda tx: run_once(tx, key, self.now_ms(), change))
 
     def free(self, records: Sequence[ChunkRecord]) -> None:

@@ -33,7 +33,7 @@ class ChunkPlacer:
     ) -> tuple[Allocated, Node]:
         """A chunk with a number of its own, given to `writer` alone, and its pipeline's head. Raises NoDatanodes.
 
-        With `is_shown` others than the writer may come to have the leave: it is good for the head's gateway only.
+        With `is_shown` others than the writer may come to have the token: it is good for the head's gateway only.
         """
         chunk, version = self._ctx.numbering.next(), self._ctx.numbering.next()
         nodes = self._ctx.cluster.place(
@@ -52,7 +52,7 @@ class ChunkPlacer:
         return Allocated(chunk, version, hops, token), head
 
     def preallocate(self, replication: int, writer_host: str | None, writer: str) -> Allocated | None:
-        """A chunk for a file that `writer` may come with soon; none where that cannot be now."""
+        """Preallocate a chunk for a file that `writer` may come with soon; None where that cannot be now."""
         if not self._ctx.cluster.ready(self._ctx.monotonic()):
             return None
         try:
@@ -72,7 +72,7 @@ class ChunkPlacer:
         return GrantedChunk(grant.index, ctx.numbering.epoch, grant.number, allocated)
 
     def write_token(self, chunk: ChunkId, version: int, pipeline: list[Hop]) -> str:
-        """Leave to copy a version of a chunk through these nodes as they are now, or to measure them with one."""
+        """Sign a token to copy a version of a chunk through these nodes as they are now, or to measure them."""
         expires_s = self._ctx.wall_clock() + write_token_lifetime_s
         return self._ctx.signer.sign(ChunkWrite(expires_s, chunk, version, pipeline))
 

@@ -45,7 +45,7 @@ class ReadGrantService:
         self._wake(self.reads.tick(self._ctx.monotonic()))
 
     def now_s(self) -> float:
-        """The clock by which leaves are timed."""
+        """Return the time by which grants are judged."""
         return self._ctx.monotonic()
 
     def _held_grants(self, request: ReadRequest) -> ReadsScheduled:

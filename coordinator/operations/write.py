@@ -73,7 +73,7 @@ class CreateFile:
     #: Datanodes that failed, as clients of WebHDFS call them, and as our own do.
     exclude: frozenset[str] = frozenset()
     failed: frozenset[NodeId] = frozenset()
-    #: A chunk that was placed ahead for the same request and will not be written.
+    #: A chunk that was preallocated for the same request and will not be written.
     abandoned: ChunkId | None = None
     request_id: str = ""
     #: Whether others than the writer may come to have the first chunk, for it goes into a URL.
@@ -180,7 +180,7 @@ class WriteOperations:
         return self._completed(publication, wanted.chunks, writer, token.replication, wanted.ahead, writer_host)
 
     async def publish(self, wanted: PublishFile, writer_host: str | None) -> Completed:
-        """`create` and `complete` in one, for a file of one chunk that was placed ahead for this request."""
+        """`create` and `complete` in one, for a file of one chunk that was preallocated for this request."""
         file, chunks = wanted.file, [wanted.chunk]
         if not file.request_id:
             raise BadRequest("a file is published at once under the request id that its chunk was placed for")
@@ -262,7 +262,7 @@ class WriteOperations:
     def _publishing(self, writer: str, written: Sequence[WrittenChunk]) -> Iterator[None]:
         """Announce verified chunks to readers, who may see their commit before it is taken in.
 
-        What is refused for good is given up for the writer: nothing else would ever be made of it.
+        What is refused for good is abandoned for the writer: nothing else would ever be made of it.
         """
         chunks, cluster = [chunk.chunk for chunk in written], self._ctx.cluster
         try:
@@ -330,7 +330,7 @@ class WriteOperations:
             log.warning("%s was written to %d of %d replicas; repair follows", path, fewest, replication)
 
     def write_token(self, chunk: ChunkId, version: int, pipeline: list[Hop]) -> str:
-        """Leave to copy a version of a chunk to these nodes."""
+        """Sign a token to copy a version of a chunk to these nodes."""
         return self._placer.write_token(chunk, version, pipeline)
 
     def _publish(self, tx: Transaction, file: namespace.FileToComplete) -> namespace.Publication:

@@ -217,7 +217,7 @@ class NodeServer:
     def keep_waiting(self, link: NodeLink, message: Register, tag: int) -> None:
         """A datanode comes while the chunks are still being loaded, and brings its report when they all are.
 
-        What it holds would be taken for unclaimed until then: at several times the memory, which stays lost.
+        What it holds would be taken for unreferenced until then: at several times the memory, which stays lost.
         """
         self._to_register[link] = message, tag
 

@@ -1,6 +1,6 @@
 """The datanode's data port: takes connections, hears their hello, and has a reactor run `DataRequests` on each.
 
-Those of its own host it takes by a local socket besides, over which it can lend them files.
+Those of its own host it takes by a local socket besides, over which it can share open files.
 """
 
 from __future__ import annotations

@@ -232,7 +232,7 @@ def release_gc_floor(
         http.close()
     _say(
         f"released: they are deleted once the coordinator has run for {write_token_lifetime_s / 3600:g} hours, "
-        "when nobody has leave to write them any more"
+        "when nobody may write them any more"
     )
 
 

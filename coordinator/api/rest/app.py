@@ -1,7 +1,7 @@
 """REST under `/v1`: what people and tools ask, and the control calls of our own client.
 
 The routes are in the modules `rest_*`, by what they are about; here they are put together. A change that is
-asked again under its `request_id` is done once and gets the first answer (`replays`). Errors are the
+asked again under its `request_id` is done once and gets the cached reply (`retry_cache`). Errors are the
 RemoteException bodies of WebHDFS with their status.
 """
 
