@@ -20,7 +20,7 @@ def append_file(
     leased: Leased,
     source: ByteStream,
     *,
-    block_bytes: int,
+    chunk_bytes: int,
     grant_client: GrantClient,
     hop_timeout_s: float = default_hop_timeout_s,
 ) -> fx.Steps[tuple[Completed, WriteStats]]:
@@ -34,7 +34,7 @@ def append_file(
                 leased.token,
                 leased.allocated,
                 source,
-                block_bytes=block_bytes,
+                chunk_bytes=chunk_bytes,
                 grant_client=grant_client,
                 hop_timeout_s=hop_timeout_s,
                 renewal=LeaseRenewal(leased.token),

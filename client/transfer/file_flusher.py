@@ -34,7 +34,7 @@ class FileFlusher:
         self,
         token: str,
         allocated: Allocated | None,
-        block_bytes: int,
+        chunk_bytes: int,
         holder: str,
         grant_client: GrantClient,
         *,
@@ -43,11 +43,11 @@ class FileFlusher:
     ) -> None:
         self._token = token
         self._allocated = allocated
-        self._block_bytes = block_bytes
+        self._chunk_bytes = chunk_bytes
         self._holder = holder
         self._grant_client = grant_client
         self._hop_timeout_s = hop_timeout_s
-        self._tail = FlushedTail(min(flush_merge_bytes_max, block_bytes))
+        self._tail = FlushedTail(min(flush_merge_bytes_max, chunk_bytes))
         self._long_part: Written | None = None
         #: Of the part that was written last and is not published.
         self._chunks: list[ChunkId] = []
@@ -95,7 +95,7 @@ class FileFlusher:
             self._token,
             self._allocated,
             source,
-            block_bytes=self._block_bytes,
+            chunk_bytes=self._chunk_bytes,
             grant_client=self._grant_client,
             hop_timeout_s=self._hop_timeout_s,
             renewal=LeaseRenewal(self._token) if self.has_lease else None,

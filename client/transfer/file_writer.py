@@ -52,13 +52,13 @@ def write_file(
     first: Allocated | None,
     source: ByteStream,
     *,
-    block_bytes: int,
+    chunk_bytes: int,
     grant_client: GrantClient,
     hop_timeout_s: float = default_hop_timeout_s,
     renewal: LeaseRenewal | None = None,
     ahead: str = "",
 ) -> fx.Steps[tuple[Completed, WriteStats]]:
-    """Writes what `source` brings in chunks of `block_bytes`, and publishes it under the name in `token`.
+    """Writes what `source` brings in chunks of `chunk_bytes`, and publishes it under the name in `token`.
 
     `first` is the chunk that the coordinator placed with the token, for what fits the fast lane; every larger
     chunk waits for its grant at `grant_client`. A file whose source aborts is not published.
@@ -69,7 +69,7 @@ def write_file(
         token,
         first,
         source,
-        block_bytes=block_bytes,
+        chunk_bytes=chunk_bytes,
         grant_client=grant_client,
         hop_timeout_s=hop_timeout_s,
         renewal=renewal,
@@ -97,13 +97,13 @@ def write_chunks(
     first: Allocated | None,
     source: ByteStream,
     *,
-    block_bytes: int,
+    chunk_bytes: int,
     grant_client: GrantClient,
     hop_timeout_s: float = default_hop_timeout_s,
     renewal: LeaseRenewal | None = None,
 ) -> fx.Steps[Written]:
     """The part of `write_file` before the publication."""
-    writer = _FileWriter(token, first, source, block_bytes, grant_client, hop_timeout_s, renewal)
+    writer = _FileWriter(token, first, source, chunk_bytes, grant_client, hop_timeout_s, renewal)
     try:
         return (yield from writer.write())
     except PeacefsError as error:
@@ -121,7 +121,7 @@ class _FileWriter:
         token: str,
         first: Allocated | None,
         source: ByteStream,
-        block_bytes: int,
+        chunk_bytes: int,
         grant_client: GrantClient,
         hop_timeout_s: float,
         renewal: LeaseRenewal | None,
@@ -129,7 +129,7 @@ class _FileWriter:
         self._token = token
         self._placed = first
         self._source = source
-        self._block_bytes = block_bytes
+        self._chunk_bytes = chunk_bytes
         self._grant_client = grant_client
         self._hop_timeout_s = hop_timeout_s
         self._keeper = ChunkKeeper(token, renewal)
@@ -154,7 +154,7 @@ class _FileWriter:
         return (yield from self._source.more())
 
     def _write_next_chunk(self) -> fx.Steps[WrittenChunk]:
-        buffer = KeptPackets(ChunkBuffer(self._source, self._block_bytes), self._keeper)
+        buffer = KeptPackets(ChunkBuffer(self._source, self._chunk_bytes), self._keeper)
         if (yield from self._is_large()):
             return (yield from self._write_granted(buffer))
         allocated, self._placed = self._placed, None
@@ -175,12 +175,12 @@ class _FileWriter:
         raise self._source.silent()
 
     def _write_granted(self, buffer: KeptPackets) -> fx.Steps[WrittenChunk]:
-        known = self._source.waiting_bytes if self._source.finished else self._block_bytes
-        chunk_bytes = min(known, self._block_bytes)
+        known = self._source.waiting_bytes if self._source.finished else self._chunk_bytes
+        this_bytes = min(known, self._chunk_bytes)
         grants = GrantedSet(
             self._grant_client,
             self._token,
-            {0: chunk_bytes},
+            {0: this_bytes},
             written_bytes=self._written,
             meanwhile=self._keeper.keep,
         )
@@ -190,7 +190,7 @@ class _FileWriter:
             if abandoned is not None:
                 self._keeper.let_go(abandoned)
             replaced = [abandoned] if abandoned is not None else []
-            granted = yield from grants.again(0, chunk_bytes, failed, replaced)
+            granted = yield from grants.again(0, this_bytes, failed, replaced)
             self._keeper.hold(granted.chunk)
             return granted
 

@@ -98,7 +98,7 @@ class SmallWrites:
             created.token,
             created.allocated,
             ByteStream.of(data),
-            block_bytes=asked.block_bytes,
+            chunk_bytes=asked.block_bytes,
             grant_client=self._grant_client,
             hop_timeout_s=self._hop_timeout_s,
             ahead=ahead,

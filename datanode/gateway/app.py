@@ -211,7 +211,7 @@ class Gateway:
             upload.abort(refusal)
             raise
         _completed, stats = yield from write_file(
-            wanted.token, first, upload.stream, block_bytes=block_bytes, grant_client=self._grants
+            wanted.token, first, upload.stream, chunk_bytes=block_bytes, grant_client=self._grants
         )
         return stats
 
@@ -222,7 +222,7 @@ class Gateway:
             upload.abort(refusal)
             raise
         _completed, stats = yield from append_file(
-            leased, upload.stream, block_bytes=block_bytes, grant_client=self._grants
+            leased, upload.stream, chunk_bytes=block_bytes, grant_client=self._grants
         )
         return stats
 

@@ -281,7 +281,7 @@ class Cluster:
                 "file-token",
                 None,
                 source,
-                block_bytes=block_bytes,
+                chunk_bytes=block_bytes,
                 grant_client=self.grant_client,
                 hop_timeout_s=self.hop_timeout_s,
             )

@@ -77,7 +77,7 @@ def write_created(created: Created, source: ByteStream) -> fx.Steps[None]:
         created.token,
         created.allocated,
         source,
-        block_bytes=CHUNK_BYTES,
+        chunk_bytes=CHUNK_BYTES,
         grant_client=GRANT_CLIENT,
         hop_timeout_s=HOP_TIMEOUT_S,
     )
@@ -128,7 +128,7 @@ def flusher(path: str, request_id: str, holder: str, user: str = "simulated") ->
 def append_from(path: str, source: ByteStream, holder: str, user: str = "simulated") -> fx.Steps[None]:
     leased = yield from fx.call(Extend(path, holder, user), Leased, timeout_s=CALL_TIMEOUT_S)
     yield from append_file(
-        leased, source, block_bytes=leased.block_bytes, grant_client=GRANT_CLIENT, hop_timeout_s=HOP_TIMEOUT_S
+        leased, source, chunk_bytes=leased.block_bytes, grant_client=GRANT_CLIENT, hop_timeout_s=HOP_TIMEOUT_S
     )
 
 

@@ -43,7 +43,7 @@ def finish(leased: Leased, data: bytes) -> fx.Steps[None]:
     yield from append_file(
         leased,
         ByteStream.of(data),
-        block_bytes=leased.block_bytes,
+        chunk_bytes=leased.block_bytes,
         grant_client=GRANT_CLIENT,
         hop_timeout_s=HOP_TIMEOUT_S,
     )

@@ -145,7 +145,7 @@ def test_what_was_written_for_the_end_of_a_file_that_is_deleted_meanwhile_is_gon
         yield from delete("/log")
         source = ByteStream.of(bytes(size))
         yield from append_file(
-            leased, source, block_bytes=leased.block_bytes, grant_client=GRANT_CLIENT, hop_timeout_s=HOP_TIMEOUT_S
+            leased, source, chunk_bytes=leased.block_bytes, grant_client=GRANT_CLIENT, hop_timeout_s=HOP_TIMEOUT_S
         )
 
     with pytest.raises((FileNotFound, LeaseExpired)):

@@ -35,7 +35,7 @@ def write_and_pause(path: str, data: bytes) -> fx.Steps[tuple[str, Written]]:
         created.token,
         created.allocated,
         ByteStream.of(data),
-        block_bytes=CHUNK_BYTES,
+        chunk_bytes=CHUNK_BYTES,
         grant_client=GRANT_CLIENT,
         hop_timeout_s=HOP_TIMEOUT_S,
     )
@@ -192,7 +192,7 @@ def test_chunk_that_was_placed_long_ago_is_not_begun_but_another_is_asked_for() 
             created.token,
             created.allocated,
             ByteStream.of(b"late"),
-            block_bytes=CHUNK_BYTES,
+            chunk_bytes=CHUNK_BYTES,
             grant_client=GRANT_CLIENT,
             hop_timeout_s=HOP_TIMEOUT_S,
         )

@@ -23,7 +23,7 @@ def write(path: str, source: ByteStream) -> fx.Steps[None]:
         created.token,
         created.allocated,
         source,
-        block_bytes=_BLOCK,
+        chunk_bytes=_BLOCK,
         grant_client=GRANT_CLIENT,
         hop_timeout_s=HOP_TIMEOUT_S,
     )

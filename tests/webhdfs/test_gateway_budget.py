@@ -128,7 +128,7 @@ def test_a_writer_gives_a_chunk_back_when_it_takes_the_first_byte_of_the_next():
     async def story():
         ledger = Ledger()
         pieces = body_pieces(receiver(body(b"a" * 10), body(b"b" * 10), body(b"c" * 5, more=False)), 5)
-        upload = Upload(pieces, ledger, block_bytes=10)
+        upload = Upload(pieces, ledger, chunk_bytes=10)
         assert await upload.receive_up_to(1000)
         for taken, returned in ((10, []), (1, [10]), (9, [10]), (5, [10, 10])):
             assert len(upload.stream.take(taken)) == taken
