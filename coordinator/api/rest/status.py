@@ -89,6 +89,8 @@ class ClusterStatus(BaseModel):
     address: str
     datanodes: list[DatanodeStatus]
     chunks: ChunkCounts
+    unreferenced: UnreferencedStatus
+    #: Deprecated: the same under its old name, for one release.
     unclaimed: UnreferencedStatus
     repaired_total: int
     replicas_lost_total: int
@@ -113,6 +115,8 @@ def status_routes(
 
     @router.get("/status")
     async def status() -> ClusterStatus:
+        counts = cluster.chunks.unreferenced.counts(epoch())
+        unreferenced = UnreferencedStatus(**counts._asdict(), floor_held=floor_held())
         return ClusterStatus(
             cluster=cluster_id,
             epoch=epoch(),
@@ -125,9 +129,8 @@ def status_routes(
                 missing=len(cluster.chunks.missing),
                 being_repaired=cluster.repair.under_way,
             ),
-            unclaimed=UnreferencedStatus(
-                **cluster.chunks.unreferenced.counts(epoch())._asdict(), floor_held=floor_held()
-            ),
+            unreferenced=unreferenced,
+            unclaimed=unreferenced,
             repaired_total=cluster.repair.repaired_total,
             replicas_lost_total=cluster.replicas_lost_total,
             metadata_room_bytes=metadata_room(),
