@@ -290,7 +290,7 @@ def _remember_processes(monkeypatch: pytest.MonkeyPatch) -> list[asyncio.subproc
 
 def test_dry_runs_wait_for_each_other_but_not_for_ever() -> None:
     async def both() -> list[object]:
-        patient, planner = Planner(), Planner(patience_s=0.0)
+        patient, planner = Planner(), Planner(queue_timeout_s=0.0)
         first, second = await asyncio.gather(patient.plan(TASK), patient.plan(TASK))
         assert first == second
         return await asyncio.gather(planner.plan(TASK), planner.plan(TASK), return_exceptions=True)

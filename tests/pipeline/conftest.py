@@ -392,6 +392,6 @@ def messages_sent(monkeypatch: pytest.MonkeyPatch) -> list[Message]:
 
         monkeypatch.setattr(SocketConnection, name, recorded)
 
-    for name in ("send", "send_now", "send_file", "lend_file"):
+    for name in ("send", "send_now", "send_file", "send_descriptor"):
         record(name)
     return sent

@@ -15,7 +15,7 @@ from store.machine import read_chunk, write_chunk
 from store.rack import CHUNK, LARGE, SMALL, Rack
 from store.seeded_driver import PowerLoss, SeededDriver
 
-from peacefs.datanode.disks.disk_balancer import DiskBalancer, Phase
+from peacefs.datanode.disks.disk_balancer import BalancePhase, DiskBalancer
 from peacefs.datanode.disks.disk_moves import DiskMoves
 from peacefs.datanode.rate_limiter import CopyBudget
 from peacefs.protocol.errors import ChunkError, ChunkNotFound, DiskFault, StaleVersion
@@ -291,7 +291,7 @@ def test_a_run_that_nobody_asks_for_any_more_ends_and_leaves_no_half(rack: Lopsi
     rack.ask()
     rack.driver.now_s += balance_silence_s + 1
     rack.driver.run(rack.balancer.advance())
-    assert rack.ask().phase == Phase.ABANDONED.value and rack.counts() == [9, 0, 0]
+    assert rack.ask().phase == BalancePhase.ABANDONED.value and rack.counts() == [9, 0, 0]
     assert rack.balance("another").phase == "balanced"
 
 

@@ -356,7 +356,7 @@ def data(tmp_path_factory: pytest.TempPathFactory, signer: Signer) -> Iterator[D
     names = NameSide(tmp_path_factory.mktemp("names"), signer)
     with contextlib.closing(names), names.served:
         limits = GatewayLimits(
-            body_idle_timeout_s=1.0, patience_s=1.0, threads=1, downloads_max=2, buffer_bytes_max=16 << 20
+            body_idle_timeout_s=1.0, queue_timeout_s=1.0, threads=1, downloads_max=2, buffer_bytes_max=16 << 20
         )
         side = DataSide("dn-1", tmp_path_factory.mktemp("data"), names, signer, limits)
         with side.served:

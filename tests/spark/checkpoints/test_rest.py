@@ -77,7 +77,7 @@ def test_what_takes_too_long_is_ended_and_said() -> None:
 
 def test_one_at_a_time_and_the_others_are_to_come_again() -> None:
     async def both() -> list[object]:
-        busy = reports("import time; time.sleep(60)", timeout_s=0.5, patience_s=0.1)
+        busy = reports("import time; time.sleep(60)", timeout_s=0.5, queue_timeout_s=0.1)
         return await asyncio.gather(busy.one("/a", "ann"), busy.one("/a", "ann"), return_exceptions=True)
 
     first, second = asyncio.run(both())
