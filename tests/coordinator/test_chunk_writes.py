@@ -39,7 +39,7 @@ def test_replicas_of_a_chunk_that_its_writer_gives_up_go_at_once_and_so_do_those
     assert len(play.cluster.chunks.unreferenced) == 0
 
 
-@pytest.mark.parametrize("handed_to", [None, "another writer"])
+@pytest.mark.parametrize("assigned_to", [None, "another writer"])
 def test_nobody_gives_up_what_was_not_given_to_him_alone(play: Play, assigned_to: str | None) -> None:
     if assigned_to is not None:
         play.cluster.assignments.assign(CHUNK, assigned_to)
