@@ -46,11 +46,11 @@ def test_the_room_of_one_that_trickles_is_others_and_its_own_again_when_it_write
     slow.brings(1000.0, 0.999)
     assert not play.granted("waits"), "one look tells nothing"
     slow.brings(1000.0, 0.999)
-    assert slow.grant.trickles
+    assert slow.grant.is_idle
     (first,) = play.granted("waits")
     # It writes as others do: nothing is granted until there is room for both.
     slow.brings(30e6, 0.0)
-    assert not slow.grant.trickles
+    assert not slow.grant.is_idle
     play.ends(first)
     assert not play.granted("waits")
     play.ends(slow.grant)
@@ -63,14 +63,14 @@ def test_one_that_is_slow_because_its_chain_is_keeps_its_room() -> None:
     play, slow = one_that_holds_all()
     for _ in range(20):
         slow.brings(1000.0, 0.5)
-    assert not slow.grant.trickles and not play.granted("waits")
+    assert not slow.grant.is_idle and not play.granted("waits")
 
 
 def test_one_that_is_waited_for_but_brings_much_keeps_its_room() -> None:
     play, slow = one_that_holds_all()
     for _ in range(20):
         slow.brings(20e6, 0.95)
-    assert not slow.grant.trickles and not play.granted("waits")
+    assert not slow.grant.is_idle and not play.granted("waits")
 
 
 def test_its_end_gives_nothing_back_twice() -> None:
@@ -101,13 +101,13 @@ def test_what_is_begun_anew_or_seen_twice_does_not_count_as_a_trickle() -> None:
     slow.brings(0.0, 1.0)
     for _ in range(5):
         slow.look()
-    assert not slow.grant.trickles
+    assert not slow.grant.is_idle
     for _ in range(5):
         # Its writer has lost patience with it and sends the chunk again through the same head.
         play.now_s += idle_grant_look_s
         slow.grant.granted_s = play.now_s
         slow.look()
-    assert not slow.grant.trickles
+    assert not slow.grant.is_idle
 
 
 def test_nobody_but_the_head_tells_how_far_it_is() -> None:
@@ -116,7 +116,7 @@ def test_nobody_but_the_head_tells_how_far_it_is() -> None:
         play.now_s += idle_grant_look_s
         for node in slow.grant.nodes[1:]:
             play.has(node, slow.grant, received=0, waited_s=play.now_s - slow.grant.granted_s)
-    assert not slow.grant.trickles
+    assert not slow.grant.is_idle
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.booleans(), st.sampled_from("lwxs")), max_size=40))
@@ -140,7 +140,7 @@ def test_slots_are_given_back_once_whoever_trickles(events: list[tuple[int, bool
             play.ends(grant, completed=event == "w")
         counted: dict[str, int] = {}
         for each in play.scheduling.grants:
-            for node in () if each.trickles else each.nodes:
+            for node in () if each.is_idle else each.nodes:
                 counted[node] = counted.get(node, 0) + 1
         policy = play.scheduling._policy
         assert isinstance(policy, ExpressPolicy)
