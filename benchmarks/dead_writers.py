@@ -109,8 +109,8 @@ def _kill_for(
             member = cluster.coordinator if victim == "coordinator" else rng.choice(cluster.datanodes)
             member.kill()
             cluster.restart(member)
-        if (unclaimed := _unreferenced_bytes(files)) is not None:
-            samples.append(unclaimed)
+        if (unreferenced := _unreferenced_bytes(files)) is not None:
+            samples.append(unreferenced)
     return samples
 
 

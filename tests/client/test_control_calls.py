@@ -83,7 +83,7 @@ class Script:
         self.closed += 1
 
 
-def test_a_create_whose_answer_is_lost_is_asked_again_as_the_same_wish_over_another_connection() -> None:
+def test_create_whose_answer_is_lost_is_sent_again_as_the_same_request_over_another_connection() -> None:
     script = Script(LOST, PeerTimeout("it said nothing"), CREATED)
     request = CreateFile(path="/a", user="alice", request_id="r")
     assert script.calls.create(request) == CREATED
@@ -105,7 +105,7 @@ def test_one_that_has_answered_is_given_time_to_come_back() -> None:
     assert script.now_s > 0.0
 
 
-def test_a_refusal_that_may_pass_is_met_with_patience_and_then_told() -> None:
+def test_refusal_that_may_pass_is_retried_and_then_reported() -> None:
     script = Script(Failure("NoDatanodes", "none is alive"), CREATED)
     assert script.calls.create(CreateFile(path="/a", user="alice")) == CREATED
     for_ever = Script(Failure("NoDatanodes", "none is alive"))

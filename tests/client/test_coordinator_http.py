@@ -92,7 +92,7 @@ def test_a_coordinator_that_restarts_is_waited_for() -> None:
     assert answer == b"back"
 
 
-def test_a_coordinator_that_stays_away_is_not_waited_for_longer_than_the_patience() -> None:
+def test_coordinator_that_stays_away_is_not_waited_for_longer_than_the_timeout() -> None:
     script = Script(answers(), fails(httpx.ConnectError))
     http = script.connected()
     http.ask("GET", "/v1/status")

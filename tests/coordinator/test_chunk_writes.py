@@ -28,7 +28,7 @@ def holds(play: Play, node: str, replica: Replica = HELD) -> list[tuple[str, lis
     return [(order.node, order.message.replicas) for order in orders if isinstance(order.message, DeleteChunks)]
 
 
-def test_replicas_of_a_chunk_that_its_writer_gives_up_go_at_once_and_so_do_those_that_come_later(
+def test_abandoned_chunk_loses_its_replicas_at_once_and_those_that_come_later(
     play: Play,
 ) -> None:
     play.cluster.assignments.assign(CHUNK, "writer")
@@ -40,7 +40,9 @@ def test_replicas_of_a_chunk_that_its_writer_gives_up_go_at_once_and_so_do_those
 
 
 @pytest.mark.parametrize("assigned_to", [None, "another writer"])
-def test_nobody_gives_up_what_was_not_given_to_him_alone(play: Play, assigned_to: str | None) -> None:
+def test_chunk_is_abandoned_by_nobody_but_the_writer_it_is_assigned_to(
+    play: Play, assigned_to: str | None
+) -> None:
     if assigned_to is not None:
         play.cluster.assignments.assign(CHUNK, assigned_to)
     assert holds(play, "dn-1") == []
@@ -50,7 +52,7 @@ def test_nobody_gives_up_what_was_not_given_to_him_alone(play: Play, assigned_to
     assert play.cluster.chunks.get(CHUNK).holders == ("dn-1",)
 
 
-def test_what_is_part_of_a_file_or_about_to_be_is_given_up_by_nobody(play: Play) -> None:
+def test_chunk_of_a_file_or_of_one_to_be_is_abandoned_by_nobody(play: Play) -> None:
     play.cluster.assignments.assign(CHUNK, "writer")
     assert holds(play, "dn-1") == []
     with play.cluster.assignments.publishing([CHUNK]):

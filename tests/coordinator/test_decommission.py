@@ -42,7 +42,7 @@ def play(play: Play) -> Play:
     return play
 
 
-def test_what_a_leaving_datanode_holds_is_copied_and_then_it_may_go(play: Play) -> None:
+def test_decommissioning_copies_what_a_datanode_holds_and_then_it_may_go(play: Play) -> None:
     play.cluster.set_mode("dn-1", Mode.DECOMMISSION)
     assert admin_state(play, "dn-1") is AdminState.DECOMMISSIONING
     assert play.cluster.chunks.to_drain("dn-1") == 5

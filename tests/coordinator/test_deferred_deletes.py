@@ -9,7 +9,7 @@ from peacefs.coordinator.operations.deferred_deletes import DeferredDeletes
 from peacefs.protocol.limits import read_token_renewable_s
 
 
-def test_they_go_when_the_last_leave_to_read_them_has_expired() -> None:
+def test_deferred_deletes_go_when_the_last_token_to_read_them_has_expired() -> None:
     deferred = DeferredDeletes()
     assert deferred.add(10.0, [record(1), record(2)]) == []
     assert deferred.add(20.0, [record(3)]) == []

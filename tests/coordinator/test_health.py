@@ -133,7 +133,7 @@ def test_a_huge_broken_file_lists_some_of_its_chunks_and_counts_all(play: Play) 
     assert judgement.tally.chunks_with == {MISSING: count}
 
 
-def test_replicas_that_no_file_claims_are_orphans_unless_they_are_being_written_and_a_mere_leave_is_nothing(
+def test_orphans_are_replicas_of_no_file_that_nobody_writes_and_a_mere_token_is_nothing(
     play: Play,
 ) -> None:
     play.join("dn-1", "dn-2", rack="/1", holding=(Replica(7, 1, 500),))

@@ -1,4 +1,4 @@
-"""A producer that trickles holds nobody up: its chain goes on, and others have its room until it makes use of
+"""A producer that stalls holds nobody up: its chain goes on, and others have its room until it makes use of
 it."""
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def one_that_holds_all() -> tuple[Scheduled, Producer]:
     return play, Producer(play, grant)
 
 
-def test_the_room_of_one_that_trickles_is_others_and_its_own_again_when_it_writes() -> None:
+def test_idle_grant_lends_its_room_to_others_and_has_it_again_when_it_writes() -> None:
     play, slow = one_that_holds_all()
     slow.brings(1000.0, 0.999)
     assert not play.granted("waits"), "one look tells nothing"
@@ -84,7 +84,7 @@ def test_its_end_gives_nothing_back_twice() -> None:
     assert len(play.granted("waits")) == 1
 
 
-def test_another_policy_knows_nothing_of_one_that_trickles() -> None:
+def test_idle_grant_is_unknown_to_another_policy() -> None:
     play, slow = one_that_holds_all()
     slow.brings(0.0, 1.0)
     slow.brings(0.0, 1.0)
@@ -96,14 +96,14 @@ def test_another_policy_knows_nothing_of_one_that_trickles() -> None:
     play.finish_all()
 
 
-def test_what_is_begun_anew_or_seen_twice_does_not_count_as_a_trickle() -> None:
+def test_idle_grant_is_none_that_was_begun_anew_or_seen_twice() -> None:
     play, slow = one_that_holds_all()
     slow.brings(0.0, 1.0)
     for _ in range(5):
         slow.look()
     assert not slow.grant.is_idle
     for _ in range(5):
-        # Its writer has lost patience with it and sends the chunk again through the same head.
+        # Its writer has timed out on it and sends the chunk again through the same head.
         play.now_s += idle_grant_look_s
         slow.grant.granted_s = play.now_s
         slow.look()
@@ -120,7 +120,7 @@ def test_nobody_but_the_head_tells_how_far_it_is() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.booleans(), st.sampled_from("lwxs")), max_size=40))
-def test_slots_are_given_back_once_whoever_trickles(events: list[tuple[int, bool, str]]) -> None:
+def test_idle_grants_give_their_slots_back_once(events: list[tuple[int, bool, str]]) -> None:
     play = Scheduled(nodes=4, streams_per_node=2)
     producers: dict[int, Producer] = {}
     for which, is_slow, event in events:

@@ -120,7 +120,7 @@ def _awaiting(play: Play) -> int:
 
 
 @pytest.fixture
-def resting(play: Play) -> Play:
+def in_maintenance(play: Play) -> Play:
     """Three turns' chunks on dn-1 and dn-2; dn-1 is in maintenance for an hour and has been switched off."""
     play.join("dn-1", "dn-2", "dn-3")
     play.open_for_business()
@@ -135,41 +135,41 @@ def resting(play: Play) -> Play:
     return play
 
 
-def test_what_a_resting_datanode_held_comes_to_be_awaited_in_turns_and_is_not_lost(resting: Play) -> None:
-    assert resting.cluster.replicas_lost_total == 0
-    assert not resting.cluster.chunks.under
+def test_maintenance_has_replicas_awaited_in_turns_and_none_is_lost(in_maintenance: Play) -> None:
+    assert in_maintenance.cluster.replicas_lost_total == 0
+    assert not in_maintenance.cluster.chunks.under
 
 
-def test_when_its_time_is_over_they_are_lost_after_all_and_repair_sees_them_in_turns(resting: Play) -> None:
-    while not resting.cluster.replicas_lost_total:
-        resting.let_pass(0.5)
-    assert resting.cluster.replicas_lost_total == MANY
-    under = [len(resting.cluster.chunks.under) // lost_replicas_per_turn]
+def test_when_its_time_is_over_they_are_lost_after_all_and_repair_sees_them_in_turns(in_maintenance: Play) -> None:
+    while not in_maintenance.cluster.replicas_lost_total:
+        in_maintenance.let_pass(0.5)
+    assert in_maintenance.cluster.replicas_lost_total == MANY
+    under = [len(in_maintenance.cluster.chunks.under) // lost_replicas_per_turn]
     while under[-1] < 3:
-        resting.let_pass(0.5)
-        under.append(len(resting.cluster.chunks.under) // lost_replicas_per_turn)
+        in_maintenance.let_pass(0.5)
+        under.append(len(in_maintenance.cluster.chunks.under) // lost_replicas_per_turn)
     assert under == [1, 2, 3]
-    assert _awaiting(resting) == 0
+    assert _awaiting(in_maintenance) == 0
 
 
 def test_what_it_does_not_bring_back_is_under_replicated_in_turns_what_it_brings_is_not(
-    resting: Play,
+    in_maintenance: Play,
 ) -> None:
     back = [Replica(number, 1, 1000) for number in range(lost_replicas_per_turn)]
-    resting.cluster.register(resting.now_s, registration("dn-1"))
-    resting.cluster.report(resting.now_s, "dn-1", ReportChunks(back, last=True))
-    resting.beating.add("dn-1")
-    assert resting.cluster.chunks.held_by("dn-1") == len(back)
+    in_maintenance.cluster.register(in_maintenance.now_s, registration("dn-1"))
+    in_maintenance.cluster.report(in_maintenance.now_s, "dn-1", ReportChunks(back, last=True))
+    in_maintenance.beating.add("dn-1")
+    assert in_maintenance.cluster.chunks.held_by("dn-1") == len(back)
     under = []
     for _ in range(3):
-        resting.let_pass(0.5)
-        under.append(len(resting.cluster.chunks.under) // lost_replicas_per_turn)
+        in_maintenance.let_pass(0.5)
+        under.append(len(in_maintenance.cluster.chunks.under) // lost_replicas_per_turn)
     assert under == [1, 2, 2]
-    assert set(resting.cluster.chunks.under) == set(range(lost_replicas_per_turn, MANY))
-    assert resting.cluster.replicas_lost_total == 0
+    assert set(in_maintenance.cluster.chunks.under) == set(range(lost_replicas_per_turn, MANY))
+    assert in_maintenance.cluster.replicas_lost_total == 0
 
 
-def test_a_resting_datanode_that_comes_back_before_its_replicas_were_taken_out_keeps_what_it_confirms() -> None:
+def test_maintenance_that_ends_before_replicas_were_removed_keeps_what_the_datanode_confirms() -> None:
     chunks = ChunkMap()
     for chunk in CHUNKS:
         chunks.add_chunk(record(chunk, replication=2), ["a", "b"])

@@ -80,7 +80,7 @@ def test_where_chunks_being_written_take_all_slots_one_reads() -> None:
     assert reads.grants("one")[1] == "a"
 
 
-def test_nobody_has_more_leaves_than_it_reads_at_once() -> None:
+def test_read_grants_of_a_reader_are_no_more_than_it_reads_at_once() -> None:
     reads = RecoveryReads(quiet)
     reads.state(0.0, request("one", ["a", "b", "c"], at_once=2))
     assert reads.grants("one") == {0: "a", 1: "b"}

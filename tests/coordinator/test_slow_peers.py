@@ -83,7 +83,7 @@ class SlowPlay(Play):
         return used
 
 
-def test_a_slow_hop_is_told_of_once_and_avoided_and_forgiven_when_it_is_not_found_slow_again() -> None:
+def test_slow_peer_is_reported_once_and_avoided_and_forgiven_when_it_is_not_found_slow_again() -> None:
     play = SlowPlay()
     assert play.pass_time(20) == []
     play.hop_s["dn-3"] = 1.5

@@ -47,7 +47,7 @@ def test_a_receipt_whose_replica_was_lost_before_the_file_was_completed_counts_f
     assert 7 in play.cluster.chunks.under
 
 
-def test_a_receipt_is_believed_until_the_heartbeat_that_confirms_it_and_then_for_good(play: Play) -> None:
+def test_unconfirmed_replica_counts_until_the_heartbeat_that_confirms_it_and_then_for_good(play: Play) -> None:
     play.cluster.published([record(7, hint=_NODES)])
     for node in _NODES:
         say(play, node, added=True)

@@ -72,7 +72,7 @@ def pair():
     theirs.close()
 
 
-def test_what_is_large_is_handed_over_and_every_replica_is_whole(living_in_n0, given):
+def test_in_process_payload_reaches_every_replica_whole(living_in_n0, given):
     living_in_n0.write(DATA)
     assert given == [packet_bytes] * (len(DATA) // packet_bytes), "all but the last 17 bytes"
     for name in ("n0", "n1", "n2"):

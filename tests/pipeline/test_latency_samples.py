@@ -29,7 +29,7 @@ def samples(node):
     return {sample.node: sample.seconds for sample in node.samples.lately(time.monotonic())}
 
 
-def test_the_predecessor_measures_a_slow_hop_and_the_one_before_it_does_not_blame_it(make_cluster):
+def test_slow_peer_is_measured_by_its_predecessor_and_not_blamed_on_that(make_cluster):
     cluster = make_cluster()
     first, middle, last = cluster.nodes
     hold_up(last, AppendToFile, lambda: time.sleep(0.1))

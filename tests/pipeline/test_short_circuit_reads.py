@@ -1,4 +1,4 @@
-"""Readers on a datanode's own host are lent the files of large chunks: what they promise holds as over TCP."""
+"""Readers on a datanode's own host get the open files of large chunks: what they promise holds as over TCP."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def open_descriptors():
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-def borrowed(cluster, name="n0", *, token=None):
+def shared_descriptor(cluster, name="n0", *, token=None):
     """A replica's file, as a reader gets it; and the answer."""
     layout = cluster.layout().chunks[0]
     tcp = cluster.connect(name)
@@ -90,7 +90,7 @@ def test_every_range_is_exact_wherever_there_is_room_for_it(written):
         assert read == DATA[offset : offset + length]
 
 
-def test_who_keeps_a_file_open_borrows_each_chunk_once(written, messages_sent, until):
+def test_reader_of_an_open_file_asks_for_the_descriptor_of_each_chunk_once(written, messages_sent, until):
     before, descriptors = open_descriptors(), SharedDescriptors(kept_max=1)
     for offset in (3 * MIB, 0, 5, 3 * MIB + 1):
         reading = read_range("file-token", written.layout(), offset, 100_000, descriptors=descriptors)
@@ -118,7 +118,7 @@ def test_of_many_chunks_few_are_kept(make_cluster, messages_sent):
     assert open_descriptors() <= before + 8
 
 
-def test_two_who_read_one_chunk_at_once_have_a_loan_each(written, messages_sent):
+def test_readers_of_one_chunk_at_once_have_a_shared_descriptor_each(written, messages_sent):
     descriptors = SharedDescriptors(kept_max=4)
     readers = [FileReader("file-token", written.layout(), 0, len(DATA), descriptors=descriptors) for _ in range(2)]
     pieces = [[bytes(written.driver.run(reader.next_piece()))] for reader in readers]
@@ -153,7 +153,7 @@ def test_bytes_are_read_where_they_are_wanted(written):
 
 
 @pytest.mark.parametrize("at", [0, packet_bytes + 100, 4 * MIB])
-def test_a_bit_that_flipped_in_a_lent_file_is_never_read_and_its_replica_is_reported(written, at):
+def test_shared_descriptor_with_a_flipped_bit_is_never_read_and_its_replica_is_reported(written, at):
     written.nodes[0].damage(DATA[at : at + 64])
     assert written.read() == DATA
     (chunk,) = written.coordinator.completed[0].chunks
@@ -169,7 +169,7 @@ def test_damaged_checksums_are_found_by_who_lends(written, messages_sent):
         damaged.write(bytes([last[0] ^ 1]))
     assert written.read() == DATA
     assert asked_in_turn(messages_sent) == [RequestDescriptor, RequestDescriptor], (
-        "the next datanode lent its file"
+        "the next datanode shared its file"
     )
     _, _, corrupt = written.nodes[0].changes.take()
     assert len(corrupt) == 1, "and the next heartbeat says which is damaged"
@@ -195,8 +195,8 @@ def test_a_datanode_that_stops_in_mid_read_is_not_missed(written):
     assert b"".join(pieces) == DATA
 
 
-def test_a_lent_file_cannot_be_written_to(written):
-    answer, file = borrowed(written)
+def test_shared_descriptor_cannot_be_written_to(written):
+    answer, file = shared_descriptor(written)
     assert isinstance(answer, DescriptorShared)
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.pwrite(file.descriptor, b"x", 0)
@@ -205,13 +205,13 @@ def test_a_lent_file_cannot_be_written_to(written):
     assert written.read() == DATA
 
 
-def test_nothing_is_lent_without_the_chunks_own_token(written):
+def test_descriptor_is_not_shared_without_the_chunks_own_token(written):
     for token, refusal in (
         ("nonsense", AccessDenied),
         (written.signer.sign(ChunkRead(4e9, 999)), AccessDenied),
         (written.signer.sign(ChunkRead(1.0, written.layout().chunks[0].chunk)), TokenExpired),
     ):
-        answer, file = borrowed(written, token=token)
+        answer, file = shared_descriptor(written, token=token)
         assert isinstance(answer, Failure)
         assert type(from_wire(answer.code, answer.message)) is refusal
         assert file is None
@@ -220,7 +220,7 @@ def test_nothing_is_lent_without_the_chunks_own_token(written):
 def test_a_small_chunk_has_no_file_to_lend_and_is_read_as_ever(make_cluster, messages_sent):
     cluster = make_cluster(shares_descriptors=True)
     cluster.write(b"small")
-    answer, file = borrowed(cluster)
+    answer, file = shared_descriptor(cluster)
     assert (type(from_wire(answer.code, answer.message)), file) == (BadRequest, None)
     messages_sent.clear()
     assert cluster.read() == b"small"
@@ -229,14 +229,14 @@ def test_a_small_chunk_has_no_file_to_lend_and_is_read_as_ever(make_cluster, mes
 
 def test_a_chunk_that_is_not_there_is_read_elsewhere(written, messages_sent):
     written.nodes[0].forget()
-    answer, file = borrowed(written)
+    answer, file = shared_descriptor(written)
     assert (type(from_wire(answer.code, answer.message)), file) == (ChunkNotFound, None)
     messages_sent.clear()
     assert written.read() == DATA
     assert asked_in_turn(messages_sent) == [RequestDescriptor, RequestDescriptor]
 
 
-def test_files_are_lent_over_local_sockets_alone(written):
+def test_descriptors_are_shared_over_local_sockets_alone(written):
     layout = written.layout().chunks[0]
     connection = written.connect("n0")
     request = RequestDescriptor(layout.token, layout.chunk, layout.version)
@@ -265,8 +265,8 @@ def test_a_file_that_has_become_shorter_costs_nobody_a_byte(written):
     assert b"".join(pieces) == DATA
 
 
-def test_a_lent_file_whose_disk_hangs_is_left_and_what_comes_late_goes_nowhere(make_cluster, monkeypatch, until):
-    """The files are borrowed beforehand: of what a busy machine holds up only the disk is waited for briefly."""
+def test_shared_descriptor_whose_disk_hangs_is_left_and_late_bytes_go_nowhere(make_cluster, monkeypatch, until):
+    """The files are opened beforehand: of what a busy machine holds up only the disk is waited for briefly."""
     cluster = make_cluster(shares_descriptors=True)
     cluster.write(DATA)
     descriptors = SharedDescriptors(kept_max=len(cluster.nodes))
@@ -295,7 +295,7 @@ def test_a_lent_file_whose_disk_hangs_is_left_and_what_comes_late_goes_nowhere(m
 
 
 @pytest.mark.parametrize("why", ["the client wants none", "the datanode has none", "it is on another host"])
-def test_whoever_is_lent_nothing_reads_over_tcp(make_cluster, messages_sent, why):
+def test_reader_without_a_shared_descriptor_reads_over_tcp(make_cluster, messages_sent, why):
     cluster = make_cluster(shares_descriptors=why != "the datanode has none")
     cluster.write(DATA)
     if why == "it is on another host":
@@ -311,7 +311,9 @@ def test_whoever_is_lent_nothing_reads_over_tcp(make_cluster, messages_sent, why
     assert asked_in_turn(messages_sent) == [ReadChunk]
 
 
-def test_a_datanode_borrows_from_another_on_its_host_over_a_sealed_connection(written, messages_sent):
+def test_short_circuit_read_of_a_datanode_from_another_on_its_host_goes_over_a_sealed_connection(
+    written, messages_sent
+):
     """With keys of its own for the local socket, which is an address of the lender's as its port is."""
     node = written.nodes[1]
     reader = FileReader("file-token", written.layout_on("n0"), 0, len(DATA))

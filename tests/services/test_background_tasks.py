@@ -74,7 +74,7 @@ def value(address: str, name: str) -> float:
     return next(float(line.split()[1]) for line in lines if line.startswith(f"{name} "))
 
 
-def test_a_coordinator_whose_queue_is_full_goes_on_with_its_own_work(
+def test_background_tasks_go_on_while_the_coordinators_queue_is_full(
     crowded: tuple[subprocess.Popen[bytes], str],
 ) -> None:
     process, address = crowded
@@ -91,7 +91,7 @@ def test_a_coordinator_whose_queue_is_full_goes_on_with_its_own_work(
         time.sleep(0.05)
 
 
-def test_a_coordinator_that_fails_at_its_own_work_stops_and_says_at_what(tmp_path: Path) -> None:
+def test_background_task_that_fails_stops_the_coordinator_and_the_log_names_it(tmp_path: Path) -> None:
     """It would wait for ever with what is unknown, and answer as if it was there still."""
     done = subprocess.run(
         [sys.executable, "-P", "-c", _FORGETFUL, str(tmp_path / "data")],

@@ -131,7 +131,7 @@ def test_a_writer_that_a_newer_lease_had_fenced_off(seed: int, size: int, taken_
 
 @pytest.mark.parametrize("seed", seeds(3))
 @SIZES
-def test_a_writer_who_gives_up_what_the_coordinator_before_had_published(seed: int, size: int) -> None:
+def test_abandoned_chunk_that_the_coordinator_before_had_published(seed: int, size: int) -> None:
     """His lease is in the backup, what he completed with it is not; and now he wants another chunk."""
     print(f"seed {seed}")
     cluster, random = cluster_with_short_lived_tokens(seed), Random(seed)

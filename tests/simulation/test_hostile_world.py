@@ -87,7 +87,7 @@ def test_what_was_acknowledged_survives_everything_at_once(seed: int) -> None:
         f"{saboteur.crashes} crashes, {breaker.broken} disks, {clocks.jumps} jumps, {separator.cuts} cuts, "
         f"{dict(mishaps.happened)}, {dict(operator.done)}, "
         f"{latecomers.acknowledged} versions written, {latecomers.refused} refused, "
-        f"{world.files_lent} files lent, {world.now_s:.0f} s"
+        f"{world.files_shared} files lent, {world.now_s:.0f} s"
     )
 
 

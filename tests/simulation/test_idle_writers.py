@@ -1,4 +1,4 @@
-"""A writer whose source trickles, in the simulated cluster: its chain goes on, and holds up nobody."""
+"""A writer whose source stalls, in the simulated cluster: its chain goes on, and holds up nobody."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def write(path: str, source: ByteStream) -> fx.Steps[None]:
 
 
 @pytest.mark.parametrize("policy", ["express", "paper"])
-def test_a_source_that_trickles_holds_nobody_up_and_is_written_whole(policy: str) -> None:
+def test_idle_source_holds_nobody_up_and_is_written_whole(policy: str) -> None:
     cluster = SimulatedCluster(5, datanodes=3, streams_per_node=1, policy=policy)
     cluster.until_ready()
     world = cluster.world

@@ -275,13 +275,13 @@ class SimulatedDisk:
                 return kept.durable.get(name) is file and sees == keeps and len(sees) == length
         return False
 
-    def lend(self, file: fx.File) -> SimulatedFile:
+    def share(self, file: fx.File) -> SimulatedFile:
         """The same file, opened for another process, which this disk does not count among its own."""
         inode = self._inode(file)
         assert isinstance(file, SimulatedFile)
         return SimulatedFile(file.path, inode, self._boot)
 
-    def read_lent(self, file: SimulatedFile, offset: int, length: int) -> bytes:
+    def read_shared(self, file: SimulatedFile, offset: int, length: int) -> bytes:
         """Raises OSError, of the disk or because its machine went down since."""
         if file.boot != self._boot:
             raise OSError(errno.EIO, os.strerror(errno.EIO))

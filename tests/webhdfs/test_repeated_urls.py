@@ -93,7 +93,7 @@ def test_a_url_that_was_made_for_an_earlier_process_of_the_datanode_is_as_good(d
     assert data.read(path).body == b"body"
 
 
-def test_no_data_server_takes_the_leave_in_the_url(data, path):
+def test_token_in_the_url_is_taken_by_no_data_server(data, path):
     redirect = create(data, path)
     first = first_of(redirect)
     connection = data.driver.run(fx.connect(data.server.address, "dn-1"))

@@ -1,4 +1,4 @@
-"""Files of one chunk that was placed ahead, published in one call: nothing of an ordinary file's promises is lost.
+"""Files of one preallocated chunk, published in one call: nothing of an ordinary file's promises is lost.
 
 Who writes some files one after the other has a chunk in hand for the next; what becomes of it, of what is refused
 at the end, and of a coordinator that is not the one that placed it.
@@ -122,7 +122,7 @@ def test_what_is_not_used_in_time_is_no_load_for_longer_than_others_and_is_not_u
 
 @pytest.mark.parametrize("seed", seeds(8))
 @pytest.mark.parametrize("size", [5000, 300 * 1024])
-def test_what_a_pipeline_that_was_placed_ahead_leaves_when_it_breaks_is_gone_soon(seed: int, size: int) -> None:
+def test_preallocated_chunk_whose_pipeline_breaks_is_gone_soon(seed: int, size: int) -> None:
     print(f"seed {seed}")
     cluster, client = started(seed)
     small = with_one_in_hand(cluster, client)
@@ -210,7 +210,7 @@ def test_what_is_refused_at_once_is_refused_as_by_create_and_what_was_written_is
 
 
 def placed_ahead(request_id: str) -> fx.Steps[Allocated]:
-    """A chunk for a wish that is to come."""
+    """A chunk for a request that is to come."""
     created = yield from fx.call(Create(f"/for {request_id}", f"before {request_id}"), Created)
     completed = yield from fx.call(CompleteFile(created.token, [], ahead=request_id), Completed)
     assert completed.ahead is not None
@@ -230,7 +230,7 @@ def publish(
 
 
 def in_hand(cluster: SimulatedCluster, client: Node, request_id: str, data: bytes) -> tuple[str, WrittenChunk]:
-    """A chunk that was placed ahead and is written, and its token."""
+    """A preallocated chunk that is written, and its token."""
     allocated = run(cluster, client, placed_ahead(request_id))
     return allocated.token, run(cluster, client, written(allocated, data))
 
@@ -266,7 +266,7 @@ def test_a_chunk_becomes_part_of_one_file_whoever_publishes_it() -> None:
     assert cluster.fully_replicated()
 
 
-def test_nobody_else_gives_up_what_was_placed_for_a_wish() -> None:
+def test_preallocated_chunk_is_abandoned_by_nobody_else() -> None:
     """A refused publication gives up what is its own, and a CREATE what was placed for it."""
     cluster, client = started()
     run(cluster, client, change_by("simulated", "mkdirs", "/taken", 0o755))
@@ -281,7 +281,7 @@ def test_nobody_else_gives_up_what_was_placed_for_a_wish() -> None:
     assert run(cluster, client, read("/f")) == b"data"
 
 
-def test_only_what_datanodes_have_attested_is_published_and_only_with_its_own_leave() -> None:
+def test_publication_needs_receipts_of_datanodes_and_the_chunks_own_token() -> None:
     cluster, client = started()
     token, chunk = in_hand(cluster, client, "r", b"data")
     other_token, _other = in_hand(cluster, client, "r2", b"other")
@@ -303,7 +303,7 @@ def test_only_what_datanodes_have_attested_is_published_and_only_with_its_own_le
     assert run(cluster, client, read("/f")) == b"data"
 
 
-def test_the_leave_ends_and_what_was_written_with_it_is_garbage_then() -> None:
+def test_token_ends_and_what_was_written_with_it_is_garbage_then() -> None:
     cluster = cluster_with_short_lived_tokens(1)
     client = cluster.client("client-1")
     token, chunk = in_hand(cluster, client, "r", b"data")
@@ -330,7 +330,7 @@ def test_what_a_coordinator_before_has_placed_is_as_good_after_its_restart() -> 
 
 
 @pytest.mark.parametrize("seed", seeds(3))
-def test_over_a_restored_backup_what_was_placed_ahead_is_published_and_what_was_is_kept(seed: int) -> None:
+def test_preallocated_chunk_is_published_over_a_restored_backup_and_what_was_is_kept(seed: int) -> None:
     print(f"seed {seed}")
     cluster = cluster_with_short_lived_tokens(seed)
     client = cluster.client("client-1")

@@ -10,22 +10,22 @@ from peacefs.protocol.runtime import effects as fx
 
 
 class SharedDescriptor(fx.File):
-    """An open file of another node's disk: it outlives its name and who lent it, but not their machine."""
+    """An open file of another node's disk: it outlives its name and its datanode, but not their machine."""
 
     def __init__(self, disk: SimulatedDisk, file: fx.File) -> None:
         self._disk = disk
-        self._file: SimulatedFile = disk.lend(file)
+        self._file: SimulatedFile = disk.share(file)
 
     def perform(self, effect: fx.Effect) -> Any:
         """What a reader may do with it. Raises OSError."""
         match effect:
             case fx.ReadInto():
-                data = self._disk.read_lent(self._file, effect.offset, len(effect.target))
+                data = self._disk.read_shared(self._file, effect.offset, len(effect.target))
                 effect.target[: len(data)] = data
                 return len(data)
             case fx.CloseFile():
                 return None
-        raise AssertionError(f"{type(effect).__name__} is nothing to do with a lent file")
+        raise AssertionError(f"{type(effect).__name__} is nothing to do with a shared file")
 
 
 def local_address(address: fx.Address) -> fx.Address:
