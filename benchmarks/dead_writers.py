@@ -120,4 +120,4 @@ def _unreferenced_bytes(files: PeaceFileSystem) -> int | None:
         status = files.cluster_status()
     except PeacefsError:
         return None
-    return int(status["unclaimed"]["bytes"]) if status["ready"] else None
+    return int(status["unreferenced"]["bytes"]) if status["ready"] else None

@@ -21,8 +21,8 @@ from peacefs.protocol.limits import (
 from peacefs.protocol.messages import Opened
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
 
-from .transfer.descriptors import SharedDescriptors
 from .transfer.file_reader import FileReader, read_rest
+from .transfer.short_circuit import SharedDescriptors
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -227,7 +227,7 @@ class FileSink(io.BufferedIOBase):
 
         Raises LeaseExpired when somebody else has taken the file over, FileNotFound when it was deleted, and what
         `close` would; nothing more can be written then. A file that is flushed often gets few chunks all the same
-        (`flushed_tail`), up to `limits.file_chunks_max`.
+        (`transfer.file_flusher.FlushedTail`), up to `limits.file_chunks_max`.
         """
         self._check_open()
         self._raise_fault()

@@ -12,10 +12,10 @@ from typing import Any, Self
 
 from peacefs.protocol.errors import BadRequest, FileNotFound
 from peacefs.protocol.handshake import Identity
+from peacefs.protocol.ids import new_request_id
 from peacefs.protocol.limits import checksum_block_bytes, chunk_bytes_max
 from peacefs.protocol.messages import CreateFile
 from peacefs.protocol.new_file import NewFile
-from peacefs.protocol.request_ids import new_request_id
 from peacefs.protocol.runtime.connection_pool import ConnectionPool
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
 from peacefs.protocol.service.tls import TlsIdentity
@@ -75,7 +75,7 @@ class PeaceFileSystem:
         """`token` shows the coordinator who we are; one in a `token_file` is read again when it has changed.
 
         With neither, the environment says: PEACEFS_TOKEN_FILE, else PEACEFS_TOKEN. Without `local_sockets`
-        datanodes of this host lend no files: all data comes over TCP. Over TLS services have to show certificates
+        datanodes of this host share no files: all data comes over TCP. Over TLS services have to show certificates
         of the CA in `ca_file`: by default what PEACEFS_CA_FILE names, else the CAs of the system.
         """
         where, retry_policy = parse_address(address), RetryPolicy()
@@ -86,7 +86,7 @@ class PeaceFileSystem:
         name = f"client {socket.gethostname()}/{os.getpid()}"
         me = Identity(cluster="", role="client", name=name, signer=None)
         self._connections = ConnectionPool(me, local_sockets=local_sockets, tls=tls)
-        # Datanodes are not shown who we are: what they are asked for bears a leave of the coordinator's.
+        # Datanodes are not shown who we are: requests to them bear a token of the coordinator's.
         to_coordinator = ConnectionPool(me, credential=source.current, tls=tls)
         self._calls = ControlRpc(where, to_coordinator, retry_policy, source)
         self._driver = ThreadDriver(self._connections, self._calls.call)

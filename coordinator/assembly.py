@@ -29,9 +29,10 @@ from .background.tasks import CoordinatorTasks
 from .cluster.replica_history import ReplicaHistory
 from .core import CoordinatorCore
 from .metadata.epochs import begin_epoch
+from .metadata.group_commit import Commit
 from .metadata.store import Metadata, MetadataFault, Reader
 from .namespace.permissions import Callers
-from .operations.context import Commit, OperationContext
+from .operations.context import OperationContext
 from .operations.files import Files
 from .operations.waiters import Wait, wait_on_loop
 from .rpc.audited_calls import AuditedRpc

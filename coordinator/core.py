@@ -191,7 +191,7 @@ class CoordinatorCore:
         if ended.completed:
             self.cluster.written(ended.chunk)
         else:
-            self.cluster.abandoned(ended.chunk)
+            self.cluster.write_ended(ended.chunk)
         return self._settle(
             now_s,
             self.scheduling.ended(now_s, node, ended.chunk, completed=ended.completed, length=ended.length),
@@ -214,9 +214,9 @@ class CoordinatorCore:
 
     # -- writers and readers -------------------------------------------------------------------------
 
-    def given_up(self, chunks: Iterable[ChunkId], writer: str) -> list[Command]:
+    def abandon(self, chunks: Iterable[ChunkId], writer: str) -> list[Command]:
         """The word of a writer that these will be part of no file."""
-        return [*self.cluster.given_up(chunks, writer)]
+        return [*self.cluster.abandon(chunks, writer)]
 
     def state_writes(self, now_s: float, request: WriteSetRequest) -> list[Command]:
         """A writer states what it has to write. Call `see_datanodes` before.
@@ -249,7 +249,7 @@ class CoordinatorCore:
         commands += self.freed(now_s, due) if (due := self._replaced.due(now_s)) else []
         commands += self._schedule(now_s)
         commands += [Served(name) for name in self.reads.tick(now_s)]
-        self._has_lost_replicas = self.cluster.chunks.take_out_lost(lost_replicas_per_turn)
+        self._has_lost_replicas = self.cluster.chunks.remove_lost(lost_replicas_per_turn)
         if not self._was_ready and self.cluster.ready(now_s):
             self._was_ready = True
             commands.append(BecameReady(len(self.cluster.members.alive())))
@@ -263,7 +263,7 @@ class CoordinatorCore:
     def turn(self, now_s: float) -> list[Command]:
         """Do some more of what the last tick has left."""
         if self._has_lost_replicas:
-            self._has_lost_replicas = self.cluster.chunks.take_out_lost(lost_replicas_per_turn)
+            self._has_lost_replicas = self.cluster.chunks.remove_lost(lost_replicas_per_turn)
         return self._schedule(now_s) if self.scheduling.has_more else []
 
     def see_datanodes(self, now_s: float) -> list[Command]:
@@ -299,7 +299,7 @@ class CoordinatorCore:
             match effect:
                 case Push(grant=grant):
                     self.cluster.granted(now_s, grant.chunk, grant.nodes, write_token_lifetime_s)
-                    self.cluster.assignments.hand(grant.chunk, effect.owner)
+                    self.cluster.assignments.assign(grant.chunk, effect.owner)
                     commands.append(replace(effect, is_reply=True) if grant.write_set == asking else effect)
                 case Refuse():
                     commands.append(replace(effect, is_reply=True) if effect.write_set == asking else effect)

@@ -51,13 +51,14 @@ def watch(
         "Chunks whose holders did not all show the same content when they were asked last",
         lambda: cluster.possession.doubted,
     )
-    _gauge("peacefs_chunks_abandoned", "Chunks given up by their writers", lambda: len(cluster.assignments))
+    _gauge("peacefs_chunks_abandoned", "Chunks abandoned by their writers", lambda: len(cluster.assignments))
     _gauge("peacefs_moves_under_way", "Replicas being moved for balance", lambda: cluster.balancer.under_way)
     _gauge("peacefs_chunks_missing", "Chunks without any good replica", lambda: len(chunks.missing))
     transient = cluster.transient
     _gauge("peacefs_chunks_freed", "Freed chunks kept for readers", lambda: transient.freed_count)
     unreferenced = chunks.unreferenced
-    _gauge("peacefs_chunks_unclaimed", "Chunks on datanodes that no file refers to", lambda: len(unreferenced))
+    _gauge("peacefs_chunks_unreferenced", "Chunks on datanodes that no file refers to", lambda: len(unreferenced))
+    _gauge("peacefs_chunks_unclaimed", "Deprecated: peacefs_chunks_unreferenced", lambda: len(unreferenced))
     _gauge("peacefs_http_requests_in_flight", "HTTP requests under way", lambda: admission.in_flight)
     _counter("peacefs_http_requests_refused", "HTTP requests told to come again", lambda: admission.refused)
     _gauge("peacefs_repairs_under_way", "Copies ordered and not yet answered", lambda: cluster.repair.under_way)
@@ -121,7 +122,10 @@ def watch_state(
     """The same for how the service itself stands, and what its metadata take. Once a process."""
     _gauge("peacefs_requests_held", "Requests that wait until it is ready", held)
     _gauge("peacefs_ready", "Whether it knows enough datanodes' chunks to serve", lambda: cluster.ready(clock()))
-    _gauge("peacefs_floor_held", "Whether chunks that it does not know are kept, after a restore", gc_floor_held)
+    _gauge(
+        "peacefs_gc_floor_held", "Whether chunks that it does not know are kept, after a restore", gc_floor_held
+    )
+    _gauge("peacefs_floor_held", "Deprecated: peacefs_gc_floor_held", gc_floor_held)
     _gauge(
         "peacefs_commits_missing",
         "Whether acknowledged commits are missing, so that nothing is changed until that is accepted",
@@ -154,11 +158,13 @@ def watch_schedule(write_grants: WriteGrantService, read_grants: ReadGrantServic
     _gauge("peacefs_fast_lane_bytes", "Deprecated: peacefs_small_chunk_bytes_total", lambda: lane.bytes_total)
     _gauge(
         "peacefs_recovery_reads_in_flight",
-        "Chunks of checkpoints that are being read under the coordinator's leave",
+        "Chunks of checkpoints that are being read with a grant",
         lambda: sum(read_grants.reads.at_node.values()),
     )
+    grants = read_grants.reads
+    _counter("peacefs_read_grants_given", "Read grants since the start", lambda: grants.grants_total)
     _counter(
-        "peacefs_recovery_leaves_given", "Leaves to read since the start", lambda: read_grants.reads.grants_total
+        "peacefs_recovery_leaves_given", "Deprecated: peacefs_read_grants_given_total", lambda: grants.grants_total
     )
 
 

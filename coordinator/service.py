@@ -61,16 +61,14 @@ from .api.audit_log import AuditLog
 from .api.audited_requests import AuditedRequests
 from .api.authentication import Authentication, Authenticator, LocalAdministration
 from .api.rest.app import build_rest
-from .api.rest.balancer import add_balancer_routes
-from .api.rest.checkpoints import add_checkpoint_routes
+from .api.rest.balancer import add_balancer_routes, add_disk_balance_route
+from .api.rest.checkpoints import add_checkpoint_look_routes, add_checkpoint_routes
+from .api.rest.common import superusers_only
 from .api.rest.credentials import add_credential_routes
 from .api.rest.metadata import add_metadata_routes
 from .api.rest.network import add_reload_route
 from .api.rest.oauth import add_token_endpoint
 from .api.rest.queries import add_query_routes
-from .api.rest.rest_access import superusers_only
-from .api.rest.rest_checkpoint_looks import add_checkpoint_look_routes
-from .api.rest.rest_disk_balance import add_disk_balance_route
 from .api.rest.tokens import no_token_routes, token_routes
 from .api.webhdfs import WebHdfs
 from .assembly import Assembly, Settings, Surroundings

@@ -74,9 +74,9 @@ read_packet_bytes: Final = 4 * MIB
 read_piece_bytes: Final = 1 * MIB
 # The disk is asked for so much of a large chunk before a reader gets there.
 readahead_bytes: Final = 4 * MIB
-# Who reads a file that it was lent waits for the disk with so many threads at most.
+# Readers of shared descriptors wait for the disk with so many threads at most.
 bounded_read_threads: Final = 16
-# Of the files that it was lent, an open file keeps so many for its next reads.
+# How many shared descriptors an open file keeps for its next reads.
 shared_descriptors_kept_max: Final = 4
 # Chunks up to this size share segment files; larger ones get a file each.
 small_chunk_bytes_max: Final = 256 * KIB
@@ -128,7 +128,7 @@ client_data_frame_bytes_max: Final = packet_bytes + 64 * KIB
 begun_frames_bytes_max: Final = 128 * MIB
 # A frame that has begun has ended after this, however its bytes drip.
 begun_frame_timeout_s: Final = 15.0
-# What lies handed over and not taken within one process: so little that it is still in the processor's cache.
+# Payloads given and not taken within one process: so little that it is still in the processor's cache.
 in_process_bytes_max: Final = 1 * MIB
 # A connection's buffer begins with this and doubles when so much has come.
 frame_buffer_bytes_min: Final = 64 * KIB
@@ -165,7 +165,7 @@ write_sets_waiting_max: Final = 1000
 write_set_chunks_waiting_max: Final = 100_000
 # Recovery reads: at one datanode, over all clients.
 readers_per_datanode_max: Final = 2
-# A reader says this often that it lives; after the longer silence its leaves are others'. It names at most so many
+# A reader says this often that it lives; after the longer silence its grants are others'. It names at most so many
 # of its chunks at a time.
 read_grant_restate_s: Final = 3.0
 read_grant_silence_s: Final = 10.0
@@ -258,11 +258,11 @@ suspect_after_s: Final = 3.0
 dead_after_s: Final = 10.0
 # How long a chunk that was placed counts as load of its datanodes before they tell of it themselves.
 pending_load_s: Final = 2.0
-# A chunk that was placed ahead for a small file to come is used within this time, or not at all; how many a client
+# A chunk that was preallocated for a small file to come is used within this time, or not at all; how many a client
 # has in hand.
 preallocated_chunk_kept_s: Final = 5.0
 preallocated_chunks_max: Final = 64
-# How long a replica counts that its datanode has not told of itself: longer than its heartbeat can be under way.
+# How long a replica counts that its datanode has not reported itself: longer than its heartbeat can be under way.
 unconfirmed_replica_kept_s: Final = 10.0
 # Remembered events of single replicas, of usual ones and of others alike, and of whole datanodes; and how many of
 # them are told of one chunk.
@@ -275,12 +275,12 @@ chunk_files_shown_max: Final = 20
 chunk_references_per_turn: Final = 5_000
 # A completion waits so long for a datanode that gave a receipt to register with a coordinator that has restarted.
 receipt_holder_timeout_s: Final = 20.0
-# Chunks of which the coordinator remembers who alone may write them, and those that were given up.
+# Chunks of which the coordinator remembers who alone may write them, and those that were abandoned.
 assigned_chunks_max: Final = 50_000
 abandoned_chunks_max: Final = 50_000
 # Of the chunks in URLs of CREATEs a gateway remembers so many that it has taken; older ones count as taken.
 one_time_chunks_remembered_max: Final = 50_000
-# Of what was written for a file that will not be, a writer gives up so many chunks with one call.
+# How many chunks a writer abandons with one call, of a file that will not be.
 abandoned_chunks_per_call: Final = 1000
 reregister_backoff_s: Final = 0.5
 reregister_backoff_max_s: Final = 5.0
@@ -319,8 +319,8 @@ surplus_misses_per_tick: Final = 50
 maintenance_hours_default: Final = 4.0
 maintenance_hours_max: Final = 30 * 24.0
 
-# -- slow hops -----------------------------------------------------------------------------------
-# What datanodes tell of each other's pace is of the last one to two windows.
+# -- slow peers ----------------------------------------------------------------------------------
+# Datanodes report each other's latency over the last one to two windows.
 latency_window_s: Final = 30.0
 latency_peers_max: Final = 1000
 slow_judge_interval_s: Final = 5.0
@@ -367,7 +367,7 @@ temporary_look_interval_s: Final = 1800.0
 temporary_watched_max: Final = 100_000
 temporary_entries_per_turn: Final = 1000
 
-# -- the coordinator's own work --------------------------------------------------------------------
+# -- the coordinator's background tasks --------------------------------------------------------------------
 tick_interval_s: Final = 0.25
 # While copies are under way: those that are done make room for others at the next tick alone, and a small chunk is
 # copied in a few milliseconds.

@@ -41,7 +41,7 @@ class Token(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class FileWrite(Token, frozen=True):
-    """Leave to write one new file: all that its completion needs, so that CREATE commits nothing."""
+    """Permits to write one new file: all that its completion needs, so that CREATE commits nothing."""
 
     file: NewFile
     #: From where the file was created: whose checkpoint it may be part of.
@@ -71,7 +71,7 @@ class FileWrite(Token, frozen=True):
 
 
 class FileAppend(Token, frozen=True):
-    """Leave to extend the file at a path, once or again and again: each time a lease is taken with it.
+    """Permits to extend the file at a path, once or again and again: each time a lease is taken with it.
 
     `block_bytes` and `replication` are the file's, for whoever receives the data.
     """
@@ -105,7 +105,7 @@ class FileVersion(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FileRead(Token, frozen=True):
-    """Leave to read one file as it was when it was opened: the inode, not the name, and that version of it.
+    """Permits to read one file as it was when it was opened: the inode, not the name, and that version of it.
 
     With `at_tx` as it was when that transaction had taken effect, which a snapshot shows. The coordinator saw that
     `user` may read it and will look again when `expires_s` is over, if it is asked before `renewable_until_s`.
@@ -122,7 +122,7 @@ class FileRead(Token, frozen=True):
 
 
 class ChunkWrite(Token, frozen=True):
-    """Leave to write one version of one chunk through these nodes, at these addresses and in this order.
+    """Permits to write one version of one chunk through these nodes, at these addresses and in this order.
 
     A large chunk has a `grant` of the scheduling service, whose end the first node reports. It is to be used
     before `expires_s`.
@@ -139,7 +139,7 @@ class ChunkWrite(Token, frozen=True):
 
 
 class OneTimeChunk(Token, frozen=True, tag="FirstChunk"):
-    """Leave for one process of a datanode to write one version of one chunk, once.
+    """Permits one process of a datanode to write one version of one chunk, once.
 
     It is in the URL of a CREATE, which whoever has it may send again. No data server takes it; the gateway of that
     process signs ChunkWrite in its place for the first body that comes.
@@ -152,7 +152,7 @@ class OneTimeChunk(Token, frozen=True, tag="FirstChunk"):
 
 
 class ChunkRead(Token, frozen=True):
-    """Leave to read one chunk wherever it is, for a reader of the file `inode`."""
+    """Permits to read one chunk wherever it is, for a reader of the file `inode`."""
 
     chunk: ChunkId
     inode: int = 0

@@ -23,10 +23,10 @@ from peacefs.client.control.retry import RetryPolicy
 from peacefs.client.control.rpc import ControlRpc
 from peacefs.client.transfer.write_grants import GrantClient, GrantedSet
 from peacefs.protocol.handshake import Identity
+from peacefs.protocol.ids import new_request_id
 from peacefs.protocol.limits import packet_bytes
 from peacefs.protocol.messages import Completed, CompleteFile, CreateFile, WrittenChunk
 from peacefs.protocol.new_file import NewFile
-from peacefs.protocol.request_ids import new_request_id
 from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.runtime.connection_pool import ConnectionPool
 from peacefs.protocol.runtime.thread_driver import ThreadDriver

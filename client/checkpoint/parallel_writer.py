@@ -39,7 +39,7 @@ class GrantedParts:
         asked_s: float | None = None,
         hop_timeout_s: float = default_hop_timeout_s,
     ) -> None:
-        """`tokens` are leave to write each part. `abandoned` and `asked_s` as in `GrantedSet`."""
+        """`tokens` permit to write each part. `abandoned` and `asked_s` as in `GrantedSet`."""
         self._grant_client = grant_client
         self._pages = pages
         self._planned = planned

@@ -1,11 +1,10 @@
-"""Leaves to read a checkpoint's chunks as their reader sees them: which chunk is next, and which datanode gives
-it.
+"""Read grants as the reader of a checkpoint sees them: which chunk is next, and which datanode gives it.
 
-    leaves = ReadLeaves(name, chunks, at_once=4)
-    while (read := (yield from leaves.next())) is not None:
-        ...                             # read it, on this thread or another; in between: yield from leaves.keep()
-        leaves.ended(read)
-    yield from leaves.give_back()
+    grants = ReadGrants(name, chunks, at_once=4)
+    while (read := (yield from grants.next())) is not None:
+        ...                             # read it, on this thread or another; in between: yield from grants.keep()
+        grants.ended(read)
+    yield from grants.give_back()
 
 The coordinator counts the readers of all clients. Small chunks wait for nobody. Nor does a read fail because
 nobody counts: while the coordinator does not answer, this process keeps to the same bound by itself.
@@ -93,7 +92,7 @@ class ReadGrants:
         self._lock = threading.Lock()
         self._chunks = dict(enumerate(chunks))
         self._small = [turn for turn, chunk in self._chunks.items() if chunk.layout.length <= small_bytes_max]
-        #: Without leave; with leave, and nobody has taken it; being read.
+        #: Chunks without a grant; granted, and taken by no thread; being read.
         self._wanted = dict.fromkeys(turn for turn in self._chunks if turn not in set(self._small))
         self._ready: dict[int, NodeId] = {}
         self._reading: dict[int, NodeId] = {}
@@ -114,7 +113,7 @@ class ReadGrants:
 
     @property
     def reads(self) -> dict[int, NodeId]:
-        """The chunks that are being read under leaves, and where."""
+        """The chunks that are being read, and where."""
         return dict(self._reading)
 
     # -- for the threads that read -----------------------------------------------------------------
@@ -198,7 +197,7 @@ class ReadGrants:
         return True
 
     def _state(self, now_s: float, wait_s: float) -> fx.Steps[None]:
-        """Says what is read and wanted, and takes in the leaves of the answer."""
+        """State what is read and wanted, and take in the grants of the answer."""
         answer = ReadsScheduled([])
         try:
             statement = self._statement(now_s, wait_s)

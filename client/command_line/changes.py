@@ -53,7 +53,7 @@ def move(session: Session, sources: Sequence[str], target: str) -> None:
 
 @dataclass(frozen=True)
 class RemoveStyle:
-    """The options of `rm`: directories too, no complaint about missing paths, past the trash."""
+    """The options of `rm`: directories too, no error for missing paths, past the trash."""
 
     recursive: bool
     force: bool

@@ -57,7 +57,7 @@ def report_system_error(command: str, error: OSError) -> None:
 
 
 class CommandErrors:
-    """The complaints of one command."""
+    """The errors of one command."""
 
     def __init__(self, command: str) -> None:
         self._command = command
@@ -69,7 +69,7 @@ class CommandErrors:
 
     @contextlib.contextmanager
     def about(self, place: str) -> Iterator[None]:
-        """Turns a fault of this path, or of a local file, into a complaint; the command goes on."""
+        """Report a fault of this path, or of a local file, and go on with the command."""
         try:
             yield
         except _OF_ONE_PATH as error:

@@ -1,4 +1,4 @@
-"""The session of one command: the file systems that its arguments name, and its complaints."""
+"""The session of one command: the file systems that its arguments name, and its errors."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Session:
         return FilePlace(files, "/" + absolute.lstrip("/"), text)
 
     def each(self, texts: Sequence[str]) -> Iterator[FilePlace]:
-        """Resolve path arguments that may be patterns; complain of a pattern that matches nothing."""
+        """Resolve path arguments that may be patterns; report a pattern that matches nothing."""
         for text in texts:
             places: list[FilePlace] = []
             with self.errors.about(text):

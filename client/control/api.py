@@ -18,7 +18,7 @@ import msgspec
 
 from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import PeerRefused
-from peacefs.protocol.ids import show
+from peacefs.protocol.ids import new_request_id, show
 from peacefs.protocol.limits import (
     copy_timeout_s,
     plan_queue_timeout_s,
@@ -28,7 +28,6 @@ from peacefs.protocol.messages import (
     Allocated,
     Leased,
 )
-from peacefs.protocol.request_ids import new_request_id
 from peacefs.protocol.values.balance_status import BalanceStatus
 from peacefs.protocol.values.chunk_explanation import ChunkExplanation, parse_chunk_id
 from peacefs.protocol.values.copied_tree import CopiedTree
@@ -228,7 +227,10 @@ class CoordinatorApi:
         return self._read(self._http.ask("POST", "/v1/topology/reload", params=self._me), NetworkView)
 
     def allocate_probe(self, pipeline: Sequence[str]) -> Allocated:
-        """Leave to write a chunk through exactly these datanodes, for no file. Raises NoDatanodes, Overloaded."""
+        """Get a token to write a chunk through exactly these datanodes, for no file.
+
+        Raises NoDatanodes, Overloaded.
+        """
         body = msgspec.json.encode({"pipeline": pipeline})
         return self._read(self._http.ask("POST", "/v1/topology/probes", params=self._me, body=body), Allocated)
 

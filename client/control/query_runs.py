@@ -9,8 +9,8 @@ import msgspec
 
 from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import PeerRefused
+from peacefs.protocol.ids import new_request_id
 from peacefs.protocol.limits import report_timeout_s
-from peacefs.protocol.request_ids import new_request_id
 from peacefs.protocol.values.query_reports import QueryReport
 from peacefs.protocol.values.query_runs import RunStatus
 

@@ -44,9 +44,9 @@ class ControlRpc:
         #: What the connections that lie idle have shown.
         self._shown = token.current() if token is not None else ""
 
-    def create(self, wanted: CreateFile) -> Created:
-        """Asks leave to write; the name appears only with completion. Raises FileAlreadyExists, ..."""
-        return self._ask(wanted, Created)
+    def create(self, request: CreateFile) -> Created:
+        """Ask for a token to write; the name appears only with completion. Raises FileAlreadyExists, ..."""
+        return self._ask(request, Created)
 
     def open(self, path: str, user: str) -> Opened:
         """Raises FileNotFound, PathIsDirectory, ChunkUnavailable."""

@@ -33,8 +33,7 @@ from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
 from peacefs.protocol.messages import ChunkLayout, Done, Failure, Hop, Packet, ReadChunk, ReportCorrupt
 from peacefs.protocol.runtime import effects as fx
 
-from .descriptors import SharedDescriptors
-from .short_circuit import ShortCircuitFailed, ShortCircuitReader, can_be_shared
+from .short_circuit import SharedDescriptors, ShortCircuitFailed, ShortCircuitReader, can_be_shared
 
 #: Asks where the replicas of a chunk are now, whose layout is known; gives it with a new token.
 Relocate = Callable[[ChunkLayout], fx.Steps[ChunkLayout]]

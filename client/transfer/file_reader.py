@@ -14,7 +14,7 @@ from peacefs.protocol.messages import ChunkLayout, GetLayout, Layout, Opened
 from peacefs.protocol.runtime import effects as fx
 
 from .chunk_reader import ChunkReader
-from .descriptors import SharedDescriptors
+from .short_circuit import SharedDescriptors
 
 
 class FileReader:
@@ -87,7 +87,10 @@ class FileReader:
             begin += chunk.length
 
     def _relocate(self, index: int, known: ChunkLayout) -> fx.Steps[ChunkLayout]:
-        """Where the opened chunk is now, and leave to read it. Raises FileChanged if it is another chunk."""
+        """Return where the opened chunk is now, with a token to read it.
+
+        Raises FileChanged if it is another chunk.
+        """
         found = yield from fx.call(GetLayout(self._token, known.token), Layout)
         (chunk,) = found.chunks
         if (chunk.chunk, chunk.version) != (known.chunk, known.version):

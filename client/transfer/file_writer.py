@@ -62,7 +62,7 @@ def write_file(
 
     `first` is the chunk that the coordinator placed with the token, for what fits the fast lane; every larger
     chunk waits for its grant at `grant_client`. A file whose source aborts is not published.
-    `ahead` is the id of a wish to come, for which the coordinator is to place a chunk.
+    `ahead` is the id of a request to come, for which the coordinator preallocates a chunk.
     Whatever is raised, the source is told, so that its producer does not wait for room.
     """
     written = yield from write_chunks(
@@ -88,7 +88,7 @@ def write_file(
 
 
 def _abandon(grant_client: GrantClient, token: str, written: Written) -> fx.Steps[None]:
-    """The coordinator has not come round to publish it. What it has refused for good is given up by itself."""
+    """Abandon what the coordinator has not come round to publish; what it refuses for good it abandons itself."""
     yield from grant_client.abandon(token, [chunk.chunk for chunk in written.chunks])
 
 

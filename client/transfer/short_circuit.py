@@ -1,11 +1,15 @@
-"""A replica read from the file that its datanode lends to readers on its own host (HDFS's short-circuit reads).
+"""Short-circuit reads, as in HDFS: a reader on a datanode's host reads replicas from files that it opens for it.
 
 The bytes come from the kernel's memory to where they are wanted, without a way through a socket, and are verified
-there like all others. What a datanode cannot lend, or a file cannot give, is asked of the datanode as from any
-host: so a disk that fails is met by the one that has to know.
+there like all others. Replicas without a file of their own, and files that cannot be read, are read through the
+datanode as from any host: so a disk that fails is met by the one that has to know.
 """
 
 from __future__ import annotations
+
+import contextlib
+import threading
+from typing import NamedTuple
 
 from peacefs.protocol.checksums import sums_between, verify_blocks
 from peacefs.protocol.errors import (
@@ -16,14 +20,12 @@ from peacefs.protocol.errors import (
     ProtocolViolation,
     from_wire,
 )
-from peacefs.protocol.ids import show
+from peacefs.protocol.ids import ChunkId, NodeId, Version, show
 from peacefs.protocol.limits import checksum_block_bytes, read_piece_bytes, small_chunk_bytes_max
 from peacefs.protocol.messages import ChunkLayout, DescriptorShared, Failure, Hop, RequestDescriptor
 from peacefs.protocol.runtime import effects as fx
 
-from .descriptors import SharedDescriptor, SharedDescriptors, give_back
-
-#: Why there is no loan, whatever else the replica may be good for.
+#: Why a descriptor cannot be had, whatever else the replica may be good for.
 _NO_DESCRIPTOR = (PeerUnreachable, PeerRefused, BadRequest, ProtocolViolation)
 
 
@@ -111,7 +113,7 @@ class ShortCircuitReader:
         address = connection.local_address
         yield from fx.release(connection)
         if address is None:
-            raise ShortCircuitFailed(f"{self.node} lends nothing")
+            raise ShortCircuitFailed(f"{self.node} shares no descriptors")
         try:
             return (yield from self._request_at(address))
         except _NO_DESCRIPTOR as fault:
@@ -147,3 +149,56 @@ class ShortCircuitReader:
         if self._shared is not None:
             shared, self._shared = self._shared, None
             yield from give_back([shared])
+
+
+class SharedDescriptor(NamedTuple):
+    """An open file, the checksums of all its blocks, and whose replica it is."""
+
+    chunk: ChunkId
+    version: Version
+    owner: NodeId
+    file: fx.File
+    sums: bytes
+
+
+class SharedDescriptors:
+    """Those of one open file: the latest few that nobody is reading. Thread-safe.
+
+    A replica that is deleted meanwhile takes room on its disk until its descriptor is closed.
+    """
+
+    def __init__(self, kept_max: int) -> None:
+        self._kept_max = kept_max
+        self._lock = threading.Lock()
+        self._kept: list[SharedDescriptor] = []
+
+    def take(self, chunk: ChunkId, version: Version, owner: NodeId) -> SharedDescriptor | None:
+        """One that is kept; its taker has it for himself."""
+        with self._lock:
+            for shared in self._kept:
+                if (shared.chunk, shared.version, shared.owner) == (chunk, version, owner):
+                    self._kept.remove(shared)
+                    return shared
+        return None
+
+    def keep(self, shared: SharedDescriptor) -> fx.Steps[None]:
+        """For the next reader; what there is no room for is given back, the oldest first."""
+        with self._lock:
+            self._kept.append(shared)
+            surplus = self._kept[: len(self._kept) - self._kept_max]
+            del self._kept[: len(surplus)]
+        yield from give_back(surplus)
+
+    def close(self) -> fx.Steps[None]:
+        """Gives all back, and keeps none from now on."""
+        with self._lock:
+            self._kept_max = 0
+            kept, self._kept = self._kept, []
+        yield from give_back(kept)
+
+
+def give_back(descriptors: list[SharedDescriptor]) -> fx.Steps[None]:
+    """Closes the files; what goes wrong with that makes no difference any more."""
+    for shared in descriptors:
+        with contextlib.suppress(OSError):
+            yield from fx.close_file(shared.file)

@@ -1,35 +1,43 @@
-"""Small files whose bytes are all known: one call to the coordinator for each, where a chunk was placed ahead.
+"""Small files whose bytes are all known: one call to the coordinator for each, where a chunk was preallocated.
 
     asked = yield from writes.publish_at_once(file, data)           # None: it is done
     if asked is not None:
-        created = ...                                               # leave, asked for in whatever way
+        created = ...                                               # CREATE, sent in whatever way
         yield from writes.publish_created(asked, created, data)
 
 What is published at once is on datanodes before the coordinator hears of it: that it may not be is found out
 then, and what was written goes. So it does when the coordinator does not come round to it, and on Ctrl-C: the
 client says so, in a CREATE under the same id that it does not follow up. A chunk that cannot be written is mended
-by the ordinary way: leave, for which everything is looked at, and other pipelines.
+by the ordinary way: a CREATE, for which everything is checked, and other pipelines.
 """
 
 from __future__ import annotations
 
 import contextlib
+import threading
+from collections import deque
 from collections.abc import Callable
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from peacefs.protocol.checksums import block_checksums
 from peacefs.protocol.errors import PeacefsError
-from peacefs.protocol.limits import fast_lane_bytes_max, last_word_timeout_s, packet_bytes
+from peacefs.protocol.ids import new_request_id
+from peacefs.protocol.limits import (
+    fast_lane_bytes_max,
+    last_word_timeout_s,
+    packet_bytes,
+    preallocated_chunk_kept_s,
+    preallocated_chunks_max,
+)
 from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
-from peacefs.protocol.messages import Completed, Created, CreateFile, PublishFile
+from peacefs.protocol.messages import Allocated, Completed, Created, CreateFile, PublishFile
 from peacefs.protocol.new_file import NewFile
-from peacefs.protocol.request_ids import new_request_id
 from peacefs.protocol.runtime import effects as fx
 
 from .byte_stream import ByteStream
 from .chunk_buffer import OutgoingPacket
-from .chunk_stock import PreallocatedChunks
 from .chunk_writer import send_chunk
 from .file_writer import write_file
 from .write_grants import GrantClient
@@ -41,7 +49,7 @@ def is_small(data: object) -> bool:
 
 
 class SmallWrites:
-    """Of one client. Thread-safe. A new file has no request id yet, and blocks no smaller than its data."""
+    """Of one client. Thread-safe. A new file has no request id yet, and chunks no smaller than its data."""
 
     def __init__(
         self,
@@ -56,8 +64,8 @@ class SmallWrites:
         self._preallocated = PreallocatedChunks(new_id)
 
     def publish_at_once(self, wanted: NewFile, data: bytes) -> fx.Steps[CreateFile | None]:
-        """Writes and publishes a file of a chunk that was placed ahead. None when that is done; else what to ask
-        leave for, and nothing has been asked of the coordinator.
+        """Writes and publishes a file of a preallocated chunk. None when that is done; else the request to
+        send with CREATE, and nothing has been asked of the coordinator.
 
         Raises what CREATE would be refused with, and what a completion may be.
         """
@@ -84,7 +92,7 @@ class SmallWrites:
         return None
 
     def publish_created(self, asked: CreateFile, created: Created, data: bytes) -> fx.Steps[None]:
-        """The ordinary way, for who has got the leave that he asked for."""
+        """Write and publish the ordinary way, after a CREATE."""
         now_s = yield from fx.now()
         ahead = self._preallocated.next_request_id(now_s, asked.file.replication)
         completed, _stats = yield from write_file(
@@ -117,3 +125,62 @@ class _Packets:
         is_last = end >= len(self._data)
         piece = self._data if is_last and not begin else memoryview(self._data)[begin:end]
         return OutgoingPacket(begin, block_checksums(piece), piece, is_last)
+
+
+class PreallocatedChunk(NamedTuple):
+    """A chunk, and the id of the one request that it may be published with."""
+
+    request_id: str
+    allocated: Allocated
+    since_s: float
+
+
+class PreallocatedChunks:
+    """Preallocated chunks, by replication. Thread-safe; `now_s` is monotonic.
+
+    Each is for one file to come, under the request id that it was placed for, and usable for a moment only: what
+    was placed longer ago may lead through datanodes that are gone by now. One that is not taken was never
+    written, and nobody has to be told of it.
+    """
+
+    def __init__(self, new_id: Callable[[], str] = new_request_id) -> None:
+        self._new_id = new_id
+        self._lock = threading.Lock()
+        #: The latest last.
+        self._placed: dict[int, deque[PreallocatedChunk]] = {}
+        self._written_s: dict[int, float] = {}
+
+    def take(self, now_s: float, replication: int) -> PreallocatedChunk | None:
+        """The latest, for its one use."""
+        with self._lock:
+            placed = self._placed.get(replication)
+            while placed:
+                if now_s - placed[0].since_s < preallocated_chunk_kept_s:
+                    return placed.pop()
+                placed.popleft()
+        return None
+
+    def next_request_id(self, now_s: float, replication: int) -> str:
+        """For whoever writes a file: the id of one to come, to have a chunk placed for.
+
+        Empty where the file before was written too long ago for another to be expected in time.
+        """
+        with self._lock:
+            before_s = self._written_s.get(replication)
+            self._written_s[replication] = now_s
+        if before_s is None or now_s - before_s >= preallocated_chunk_kept_s:
+            return ""
+        return self._new_id()
+
+    def put(self, now_s: float, replication: int, request_id: str, allocated: Allocated | None) -> None:
+        """Keep what was preallocated at `now_s` for a request, if anything; over the limit, drop the oldest."""
+        if allocated is None:
+            return
+        with self._lock:
+            placed = self._placed.setdefault(replication, deque(maxlen=preallocated_chunks_max))
+            placed.append(PreallocatedChunk(request_id, allocated, now_s))
+
+    def clear(self) -> None:
+        """A pipeline broke: what was placed with it may lead the same way."""
+        with self._lock:
+            self._placed.clear()

@@ -1,6 +1,6 @@
 """Grants as a writer sees them: it states what it has to write, and is told when each chunk may start.
 
-    grants = GrantedSet(desk, token, {0: 64 << 20, 1: 64 << 20})
+    grants = GrantedSet(grant_client, token, {0: 64 << 20, 1: 64 << 20})
     while (granted := (yield from grants.next())) is not None:
         ...                                             # write chunk granted.index, on this thread or another
         grants.written(granted.index)
@@ -39,7 +39,7 @@ from peacefs.protocol.runtime import effects as fx
 
 
 class GrantClient:
-    """Where grants arrive that the coordinator pushes, for all write sets of a process. Thread-safe.
+    """Receive the grants that the coordinator pushes, for all write sets of a process. Thread-safe.
 
     `name` tells this process from any other. With `pushed` the coordinator can reach it; else it is asked, and
     holds the question for a moment.
@@ -58,8 +58,10 @@ class GrantClient:
         return name
 
     def abandon(self, token: str, chunks: Sequence[ChunkId]) -> fx.Steps[None]:
-        """Says of chunks that were written for the file of `token` that they will be part of no file: they go at
-        once. Raises nothing: what is not heard goes when the leave to write it has expired."""
+        """Abandon chunks that were written for the file of `token`: they are deleted at once.
+
+        Raises nothing: what is not heard goes when the token to write it has expired.
+        """
         name = f"{self._name}/{next(self._numbers)}"
         for at in range(0, len(chunks), abandoned_chunks_per_call):
             message = StateWriteSet(token, name, [], abandoned=list(chunks[at : at + abandoned_chunks_per_call]))
@@ -179,7 +181,7 @@ class GrantedSet:
             self._grant_client.forget(self._name)
 
     def give_back(self) -> fx.Steps[None]:
-        """Gives up all that is not written. Raises nothing: what is not heard is found out in time."""
+        """Abandon all that is not written. Raises nothing: what is not heard is found out in time."""
         with self._lock:
             unfinished = bool(self._wanted or self._ready or self._in_use)
             self._wanted.clear()

@@ -23,8 +23,8 @@ from peacefs.protocol.asgi import App, Receive, Scope, Send, client_host, header
 from peacefs.protocol.callers.caller import Via, caller_of
 from peacefs.protocol.callers.requests import delegation_of
 from peacefs.protocol.errors import PathError, Unsupported
+from peacefs.protocol.ids import new_request_id
 from peacefs.protocol.limits import list_page_entries
-from peacefs.protocol.request_ids import new_request_id
 from peacefs.protocol.values.trash import home_of, trash_of
 from peacefs.protocol.webhdfs.answers import (
     Answer,

@@ -1,4 +1,4 @@
-"""Leaves that callers bring: what the coordinator signed for one user is of no use to another who has seen it."""
+"""Tokens that callers bring: one that was signed for a user is of no use to another who has seen it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from peacefs.protocol.tokens import user_named_in
 
 
 def check_bearer_of(message: Message, caller: Caller | None) -> None:
-    """Raises AccessDenied for a message whose leave names another user than its caller.
+    """Raise AccessDenied for a message whose token names another user than its caller.
 
-    Whether the leave is genuine is checked where it is used.
+    The signature is checked where the token is used.
     """
     if caller is None or caller.is_administrator:
         return
     token = getattr(message, "token", None)
     user = user_named_in(token) if isinstance(token, str) else None
     if user is not None and user != caller.user:
-        raise AccessDenied(f"this leave was given to {user}, not to {caller.user}")
+        raise AccessDenied(f"this token was given to {user}, not to {caller.user}")

@@ -1,4 +1,4 @@
-"""Where datanodes, time and operators meet `epochs`: what is seen of other epochs, and when the floor rises."""
+"""The epoch and the GC floor as a service: take in epochs seen elsewhere, raise and release the floor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which replica of a source may go where. Pure.
+"""One run of balancing, and the search for replicas of a source that may move to a target. Pure.
 
 A chunk is moved only while all is well with it: as many good replicas as wanted, all on living datanodes that
 stay, none corrupt or awaited. The replicas are spread over the racks afterwards as well as before.
@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Set
+from dataclasses import dataclass, field
 from enum import Enum
 
-from peacefs.peace.balance_plan import keeps_spread
+from peacefs.peace.balance_plan import BalancePhase, BalancePlan, keeps_spread
 from peacefs.peace.policies.hdfs_placement import replicas_per_rack_max
 from peacefs.protocol.ids import ChunkId, NodeId
 from peacefs.protocol.limits import (
@@ -21,7 +22,6 @@ from peacefs.protocol.limits import (
     tick_interval_s,
 )
 
-from .balance_run import Run, Walk
 from .chunk_map import ChunkMap, ChunkState
 from .membership import Membership, State
 from .repair import Repair, ReplicaCopy
@@ -40,7 +40,13 @@ class MoveFinder:
     """For one turn, during which datanodes and chunks stay as they are."""
 
     def __init__(
-        self, now_s: float, run: Run, chunks: ChunkMap, members: Membership, repair: Repair, moving: Set[ChunkId]
+        self,
+        now_s: float,
+        run: BalanceRun,
+        chunks: ChunkMap,
+        members: Membership,
+        repair: Repair,
+        moving: Set[ChunkId],
     ) -> None:
         self._soon_s = now_s + tick_interval_s
         self._now_s = now_s
@@ -65,7 +71,7 @@ class MoveFinder:
     def _from(self, source: NodeId, load: Counter[NodeId]) -> Iterator[ReplicaCopy]:
         walk = self._run.walks.get(source)
         if walk is None:
-            walk = self._run.walks[source] = Walk(self._chunks.chunks_of(source))
+            walk = self._run.walks[source] = ChunkWalk(self._chunks.chunks_of(source))
         while self._run.plan.targets(source, 1):
             if not self._is_free(source, load) or self._looks_left == 0:
                 self.is_through = False
@@ -82,7 +88,9 @@ class MoveFinder:
             if target is not None:
                 yield self._enter(chunk, source, target, load)
 
-    def _look_at(self, chunk: ChunkId, source: NodeId, walk: Walk, load: Counter[NodeId]) -> NodeId | _Wait | None:
+    def _look_at(
+        self, chunk: ChunkId, source: NodeId, walk: ChunkWalk, load: Counter[NodeId]
+    ) -> NodeId | _Wait | None:
         """Where a chunk goes; None if it stays where it is."""
         state = self._chunks.get(chunk)
         if state is None or state.length == 0 or not self._is_well(chunk, state, source):
@@ -161,3 +169,48 @@ def may_drop(chunk: ChunkId, state: ChunkState, copy: ReplicaCopy, chunks: Chunk
 def _is_alive(members: Membership, node_id: NodeId) -> bool:
     node = members.get(node_id)
     return node is not None and node.state is State.ALIVE
+
+
+class ChunkWalk:
+    """The chunks of a source, each once; some are left for a second round."""
+
+    def __init__(self, chunks: list[ChunkId]) -> None:
+        self._waiting = chunks
+        self._postponed: list[ChunkId] = []
+        self.is_second_round = False
+
+    def next(self) -> ChunkId | None:
+        """None after the last."""
+        if not self._waiting and not self.is_second_round:
+            self.is_second_round = True
+            self._waiting, self._postponed = self._postponed, []
+        return self._waiting.pop() if self._waiting else None
+
+    def postpone(self, chunk: ChunkId) -> None:
+        """To the second round."""
+        self._postponed.append(chunk)
+
+    def put_back(self, chunk: ChunkId) -> None:
+        """It is the next again."""
+        self._waiting.append(chunk)
+
+
+@dataclass
+class BalanceRun:
+    """`bytes_per_second` is what each datanode sends, and what it receives, at most for it."""
+
+    name: str
+    threshold: float
+    bytes_per_second: float
+    plan: BalancePlan
+    started_s: float
+    renewed_s: float
+    phase: BalancePhase = BalancePhase.RUNNING
+    bytes_moved: int = 0
+    moved: int = 0
+    failed: int = 0
+    #: Copies that failed since the last that did not.
+    failed_in_a_row: int = 0
+    walks: dict[NodeId, ChunkWalk] = field(default_factory=dict)
+    #: When a datanode will have sent, or received, what was ordered.
+    free_at_s: dict[NodeId, float] = field(default_factory=dict)

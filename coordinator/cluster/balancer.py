@@ -23,8 +23,7 @@ from peacefs.protocol.ids import ChunkId, NodeId
 from peacefs.protocol.limits import balance_failures_max, balance_silence_s, repair_timeout_s
 from peacefs.protocol.messages import Replica
 
-from .balance_moves import MoveFinder, may_drop, weight
-from .balance_run import Run
+from .balance_moves import BalanceRun, MoveFinder, may_drop, weight
 from .chunk_map import ChunkMap
 from .membership import Membership
 from .possession import Evidence, Possession
@@ -37,7 +36,7 @@ class _Move:
     copy: ReplicaCopy
     length: int
     deadline_s: float
-    run: Run
+    run: BalanceRun
     #: Whether the source has answered: neither of the two is busy with it any more.
     is_answered: bool = False
 
@@ -46,7 +45,7 @@ class Balancer:
     """The run that is under way or was last, and all moves."""
 
     def __init__(self) -> None:
-        self.run: Run | None = None
+        self.run: BalanceRun | None = None
         self._moves: dict[ChunkId, _Move] = {}
         #: Copies that their targets have reported and that are to be shown to be there.
         self._arrived: dict[ChunkId, ReplicaCopy] = {}
@@ -65,7 +64,7 @@ class Balancer:
 
     def start(
         self, now_s: float, name: str, members: Membership, threshold: float, bytes_per_second: float
-    ) -> Run:
+    ) -> BalanceRun:
         """Begins a run; gives the one that is under way if there is one, which has another name then."""
         if self.run is None or (self.run.phase is not BalancePhase.RUNNING and self.run.name != name):
             fills = {
@@ -74,13 +73,13 @@ class Balancer:
                 if node.reported
             }
             plan = BalancePlan(fills, threshold)
-            self.run = Run(name, threshold, bytes_per_second, plan, started_s=now_s, renewed_s=now_s)
+            self.run = BalanceRun(name, threshold, bytes_per_second, plan, started_s=now_s, renewed_s=now_s)
             for move in self._moves.values():
                 self._take_over(move, self.run)
         return self.run
 
     @staticmethod
-    def _take_over(move: _Move, run: Run) -> None:
+    def _take_over(move: _Move, run: BalanceRun) -> None:
         """What an earlier run left under way is this one's."""
         if run.plan.has(move.copy.source, move.copy.target):
             move.run = run
@@ -114,7 +113,7 @@ class Balancer:
         return self._go_on(now_s, run, chunks, members, repair)
 
     def _go_on(
-        self, now_s: float, run: Run, chunks: ChunkMap, members: Membership, repair: Repair
+        self, now_s: float, run: BalanceRun, chunks: ChunkMap, members: Membership, repair: Repair
     ) -> list[ReplicaCopy]:
         moving = self._moves.keys() | self._arrived.keys()
         finder = MoveFinder(now_s, run, chunks, members, repair, moving)

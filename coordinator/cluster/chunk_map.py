@@ -2,10 +2,10 @@
 
 The namespace says which chunks exist (`add_chunk`, `forget`), datanodes say what they hold (`add_replica`,
 `remove_replica`). What an event makes of a replica is in the table of `replica_states`; here is where its state
-is found. What a datanode holds and the namespace does not know is *unclaimed*: a write under way, or garbage of
-one that failed. Unclaimed chunks below the floor are garbage for certain, because no token to complete them can
-be valid. Replicas on a datanode that is *leaving* can be read and copied, and count for nothing else. Those on
-one that is *resting* count, even while it is down, but never as the only ones.
+is found. What a datanode holds and the namespace does not know is *unreferenced*: a write under way, or garbage of
+one that failed. Unreferenced chunks below the GC floor are garbage for certain, because no token to complete them
+can be valid. Replicas on a datanode that is *decommissioning* can be read and copied, and count for nothing else.
+Those on one *in maintenance* count, even while it is down, but never as the only ones.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ class ChunkMap:
     def __init__(self) -> None:
         self._chunks: dict[ChunkId, ChunkState] = {}
         self._held_by: dict[NodeId, set[ChunkId]] = {}
-        #: Lost with their datanode and not taken out yet: see `remove_node`. Their holders are still named.
+        #: Lost with their datanode and not removed yet: see `remove_node`. Their holders are still named.
         self._lost: dict[NodeId, set[ChunkId]] = {}
         self._decommissioning: set[NodeId] = set()
         self._in_maintenance: set[NodeId] = set()
-        #: Like `_lost`, of datanodes that were resting when they were lost: these come to be awaited.
+        #: Like `_lost`, of datanodes that were in maintenance when they were lost: these come to be awaited.
         self._to_await: dict[NodeId, set[ChunkId]] = {}
         self._awaited_from: dict[NodeId, set[ChunkId]] = {}
-        #: No longer awaited and not taken out yet: see `await_no_more`. They are still named as awaited.
+        #: No longer awaited and not removed yet: see `await_no_more`. They are still named as awaited.
         self._awaited_no_more: dict[NodeId, set[ChunkId]] = {}
         #: Chunks of datanodes that have another mode now, which are to be judged by it.
         self._to_reindex: dict[NodeId, list[ChunkId]] = {}
@@ -106,7 +106,7 @@ class ChunkMap:
         return list(self._held_by.get(node, ()))
 
     def staying(self, state: ChunkState) -> list[NodeId]:
-        """The holders that are neither to leave nor to be away for a while."""
+        """Return the holders that are neither decommissioning nor in maintenance."""
         return [
             node
             for node in state.holders
@@ -114,7 +114,7 @@ class ChunkMap:
         ]
 
     def lasting(self, state: ChunkState) -> list[NodeId]:
-        """Whose replicas count towards what is wanted: all but those of datanodes that are to leave."""
+        """Return the nodes whose replicas count towards what is wanted: all but decommissioning ones."""
         return [node for node in state.holders if node not in self._decommissioning] + list(state.awaited)
 
     def to_drain(self, node: NodeId) -> int:
@@ -140,9 +140,9 @@ class ChunkMap:
     # -- what an operator says ---------------------------------------------------------------------
 
     def set_mode(self, node: NodeId, mode: Mode) -> int:
-        """A datanode is to leave, to rest, or to stay. Till it goes, its replicas are as good to read as any.
+        """Take a datanode's admin state. Until it goes, its replicas are as good to read as any.
 
-        How many replicas were awaited from it and are no more. What it holds is sorted in anew by `remove_lost`,
+        How many replicas were awaited from it and are no more. What it holds is reindexed by `remove_lost`,
         but for the first of it.
         """
         for those, belongs in (
@@ -165,7 +165,7 @@ class ChunkMap:
     def await_no_more(self, node: NodeId) -> int:
         """A datanode has come back and said what it holds, or has been away for too long.
 
-        How many replicas were awaited from it. They too are taken out by `remove_lost`.
+        How many replicas were awaited from it. They too are removed by `remove_lost`.
         """
         unseen, awaited = self._to_await.pop(node, set()), self._awaited_from.pop(node, set())
         count = len(unseen) + len(awaited)
@@ -270,8 +270,8 @@ class ChunkMap:
     def remove_node(self, node: NodeId) -> int:
         """A datanode is dead or registers anew: nothing that it held counts. How many replicas that were.
 
-        There may be millions: they are taken out by `remove_lost`, little by little. What the datanode says
-        of a chunk meanwhile counts at once. What a resting one held comes to be awaited: that is not lost.
+        There may be millions: they are removed by `remove_lost`, little by little. What the datanode says
+        of a chunk meanwhile counts at once. What one in maintenance held comes to be awaited: that is not lost.
         """
         self.unreferenced.remove_node(node)
         is_in_maintenance = node in self._in_maintenance
@@ -284,7 +284,7 @@ class ChunkMap:
         return chunk in self._lost.get(node, ()) or chunk in self._to_await.get(node, ())
 
     def remove_lost(self, limit: int) -> bool:
-        """Takes out up to `limit` replicas that were lost or are awaited no more, then sorts in what has changed.
+        """Remove up to `limit` replicas that were lost or are awaited no more, then reindex what has changed.
 
         Whether there are more.
         """
@@ -352,7 +352,7 @@ class ChunkMap:
     def _attest(self, now_s: float, state: ChunkState, node: NodeId) -> None:
         if TRANSITIONS[self.replica_state(state, node)].get(_ATTESTED) is _UNCONFIRMED:
             self._add(state, node)
-            self.unconfirmed.tell(now_s, node, state.chunk)
+            self.unconfirmed.add(now_s, node, state.chunk)
 
     def _add(self, state: ChunkState, node: NodeId) -> None:
         chunk = state.chunk

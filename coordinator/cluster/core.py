@@ -32,10 +32,10 @@ from peacefs.topology.model import Topology
 
 from .balancer import Balancer
 from .chunk_map import ChunkMap
-from .chunk_writes import ChunkAssignments
+from .chunk_writes import ChunkAssignments, WriteStreams
 from .commands import Order, delete_orders
 from .garbage import Garbage
-from .membership import Membership, Node, State, Transition
+from .membership import ADMIN_STATES, AdminState, Membership, Node, State, Transition
 from .network import Network
 from .pending_load import PendingLoad
 from .placement import ChunkPlacement
@@ -46,8 +46,6 @@ from .replica_lookup import ReplicaLookup
 from .replica_states import ReplicaEvent
 from .safe_mode import Readiness
 from .slow_peers import Slowness, SlowPeers
-from .standing import ADMIN_STATES, AdminState
-from .streams import Streams
 from .surplus import Drop, Surplus
 from .transient_chunks import TransientChunks
 
@@ -91,7 +89,7 @@ class Cluster:
         self.history = history or ReplicaHistory()
         self._note = self.history.note
         self._readiness = Readiness(now_s)
-        self._streams = Streams()
+        self._streams = WriteStreams()
         self._pending = PendingLoad()
         self.members = Membership()
         self.network = Network(described)
@@ -260,12 +258,12 @@ class Cluster:
         return self.chunks.add_replica(node_id, replica)
 
     def _drop_unconfirmed(self, now_s: float) -> None:
-        """What others have told and the datanode itself, whose heartbeats come, has not."""
+        """Drop replicas that the datanode itself, whose heartbeats come, has not confirmed in time."""
         unconfirmed = self.chunks.unconfirmed
         for node_id, chunk in unconfirmed.overdue(now_s):
             node = self.members.get(node_id)
             if node is not None and node.state is State.SUSPECT:
-                unconfirmed.tell(now_s, node_id, chunk)
+                unconfirmed.add(now_s, node_id, chunk)
                 continue
             if node is not None and node.state is State.ALIVE:
                 self.chunks.remove_replica(node_id, chunk, ReplicaEvent.OVERDUE)
@@ -339,7 +337,7 @@ class Cluster:
         return ADMIN_STATES[self.members.mode(node.id), is_drained]
 
     def without_a_place(self, node: Node) -> int:
-        """How many chunks of a datanode that is to leave want more replicas than there are datanodes that stay."""
+        """Count the chunks of a decommissioning datanode that want more replicas than datanodes stay."""
         if self.members.mode(node.id) is not Mode.DECOMMISSION:
             return 0
         stay = [
@@ -352,7 +350,7 @@ class Cluster:
     # -- time --------------------------------------------------------------------------------------
 
     def tick(self, now_s: float, garbage: Garbage) -> Ticked:
-        """To be called several times a second. `garbage` says which unclaimed chunks are."""
+        """To be called several times a second. `garbage` says which unreferenced chunks are."""
         ticked = Ticked(transitions=self.members.tick(now_s))
         self._ticked_s = now_s
         for node in self.members.take_ended(now_s):
@@ -444,7 +442,7 @@ class Cluster:
         self._pending.end(chunk)
 
     def abandon(self, chunks: Iterable[ChunkId], writer: str) -> list[Order]:
-        """The word of a writer that these will be part of no file: what is not his stays as it is."""
+        """Abandon chunks at the word of their writer; those of others stay as they are."""
         doomed: dict[NodeId, list[Replica]] = {}
         for chunk in chunks:
             self._end(chunk)
@@ -464,7 +462,7 @@ class Cluster:
     def locations(self, chunk: ChunkId, near_host: str | None = None) -> list[Node]:
         """Who holds a good replica: alive ones first, on the reader's host, then on its rack, then others.
 
-        Those that are to leave come after those that stay.
+        Decommissioning ones come last.
         """
         state = self.chunks.get(chunk)
         holders = self.transient.holders(chunk) if state is None else state.holders
@@ -477,7 +475,7 @@ class Cluster:
 
     @property
     def chunks_being_written(self) -> Set[ChunkId]:
-        """Chunks that were placed and are neither completed nor given up: somebody may write them, or does."""
+        """Chunks that were placed and are neither completed nor abandoned: somebody may write them, or does."""
         return self._streams.chunks
 
     def hop(self, node_id: NodeId) -> Hop | None:

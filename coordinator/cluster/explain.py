@@ -142,7 +142,8 @@ class Explainer:
             if each is ReplicaState.DELETING:
                 yield Pending(PendingKind.DELETION, f"{node} is to say that it has deleted it")
             elif each is ReplicaState.UNCONFIRMED:
-                text = f"{node} is to confirm it within {unconfirmed_replica_kept_s:g} s of the receipt, or it does not count"
+                within = f"within {unconfirmed_replica_kept_s:g} s of the receipt"
+                text = f"{node} is to confirm it {within}, or it does not count"
                 yield Pending(PendingKind.CONFIRMATION, text)
             elif each is ReplicaState.AWAITED:
                 yield Pending(PendingKind.RETURN, f"{node} is to come back with it from its maintenance")

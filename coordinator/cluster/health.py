@@ -17,7 +17,7 @@ RackOf = Callable[[NodeId], str | None]
 def judge_chunk(state: ChunkState, lasting: Sequence[NodeId], rack_of: RackOf, racks: int) -> list[Finding]:
     """What is wrong with a chunk, the worst last.
 
-    `lasting` are the holders that are not about to leave, `racks` is how many have datanodes in service.
+    `lasting` are the holders that are not decommissioning, `racks` is how many have datanodes in service.
     """
     good = len(lasting)
     findings = []

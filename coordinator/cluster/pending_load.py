@@ -1,7 +1,8 @@
-"""Chunks that were placed a moment ago: load that datanodes have not told of yet. Pure.
+"""Pending load: chunks that were placed a moment ago and that no heartbeat of their datanodes reflects yet. Pure.
 
-What is being received and sent each datanode says itself, with every heartbeat, as in HDFS. Until what was placed
-can be in its word it is counted here, so that a burst spreads; a writer that never comes is no load for longer.
+Each datanode reports with every heartbeat what it is receiving and sending, as in HDFS. Until its report can
+include a placed chunk, the chunk is counted here, so that a burst spreads; a writer that never comes is no load
+for longer.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class ChunkPlacement:
     def place(self, writer_host: str | None, replication: int, exclude: frozenset[NodeId]) -> list[NodeId]:
         """Nodes for a new chunk, the head of the pipeline first. Raises NoDatanodes.
 
-        Fewer than `replication` when fewer are alive. Slow hops are avoided where that costs no replica.
+        Fewer than `replication` when fewer are alive. Slow peers are avoided where that costs no replica.
         """
         index = self._candidates()
         avoided = self._avoided(index, replication, exclude)
@@ -95,7 +95,7 @@ class ChunkPlacement:
     def nearest_first(self, holders: Iterable[NodeId], near_host: str | None) -> list[Node]:
         """Those that are not dead: alive ones first, on the reader's host, then on its rack, then others.
 
-        Those that are to leave come after those that stay.
+        Decommissioning ones come last.
         """
         members = self._members
         nodes = [

@@ -1,8 +1,8 @@
-"""Replicas that somebody else has told of than the datanode that is to hold them. Pure.
+"""Replicas reported by someone other than the datanode that should hold them, until that datanode confirms. Pure.
 
-A completion brings receipts, and whoever has made a copy says so; both may be long under way. Meanwhile the
-datanode may have lost the replica and said so, which nobody understood: the chunk was not known yet. So what
-is told is believed only until the datanode itself must have told it.
+A completion brings receipts, and whoever has made a copy reports it; both may be long under way. Meanwhile the
+datanode may have lost the replica and reported the loss while the coordinator did not know the chunk yet. So such
+a replica counts only until the datanode itself must have reported it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ UnconfirmedReplica = tuple[NodeId, ChunkId]
 
 
 class UnconfirmedReplicas:
-    """What has not been confirmed yet, longest ago first."""
+    """Replicas that wait for confirmation, the oldest report first."""
 
     def __init__(self) -> None:
         self._reported_s: dict[UnconfirmedReplica, float] = {}
@@ -31,11 +31,11 @@ class UnconfirmedReplicas:
         self._reported_s[node, chunk] = now_s
 
     def confirm(self, node: NodeId, chunk: ChunkId) -> None:
-        """The datanode has said it itself."""
+        """Forget a replica that its datanode has reported itself."""
         self._reported_s.pop((node, chunk), None)
 
     def overdue(self, now_s: float) -> list[UnconfirmedReplica]:
-        """What its datanode should have confirmed by now."""
+        """Return the replicas that their datanodes should have confirmed by now."""
         overdue = []
         for replica, reported_s in self._reported_s.items():
             if now_s - reported_s < unconfirmed_replica_kept_s:

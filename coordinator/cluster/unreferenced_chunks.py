@@ -20,7 +20,7 @@ _SLACK = 1000
 
 
 class UnreferencedCounts(NamedTuple):
-    """How much is unclaimed; of it, what was written in earlier epochs than the one asked about."""
+    """How much is unreferenced; of it, what was written in earlier epochs than the one asked about."""
 
     chunks: int
     replicas: int
@@ -35,7 +35,7 @@ class UnreferencedChunks:
     def __init__(self) -> None:
         self._replicas: dict[ChunkId, dict[NodeId, Replica]] = {}
         self._of_node: dict[NodeId, set[ChunkId]] = {}
-        #: Lost with their datanode, and still to be taken out of the others.
+        #: Lost with their datanode, and still to be removed from the others.
         self._lost: dict[NodeId, set[ChunkId]] = {}
         #: All chunks of `_replicas`, some perhaps twice, and some that have gone.
         self._lowest: list[ChunkId] = []
@@ -103,14 +103,14 @@ class UnreferencedChunks:
         return taken
 
     def remove_node(self, node: NodeId) -> None:
-        """Nothing that a datanode holds counts any more. It is taken out by `remove_lost`, little by little."""
+        """Let nothing count that a datanode holds; `remove_lost` removes it little by little."""
         smaller, larger = sorted((self._lost.get(node, set()), self._of_node.pop(node, set())), key=len)
         larger |= smaller
         if larger:
             self._lost[node] = larger
 
     def remove_lost(self, limit: int) -> bool:
-        """Takes out up to `limit` replicas that were lost. Whether there are more."""
+        """Remove up to `limit` replicas that were lost. Return whether there are more."""
         while self._lost:
             node, chunks = next(iter(self._lost.items()))
             while chunks:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from peacefs.protocol.errors import Overloaded, ServiceUnready
 from peacefs.protocol.limits import commit_batch_max, commit_queue_max, metadata_tend_interval_s
@@ -20,6 +20,13 @@ from peacefs.protocol.limits import commit_batch_max, commit_queue_max, metadata
 from .store import Metadata, MetadataFault, MetadataFull, Outcome, Transaction
 
 T = TypeVar("T")
+
+
+class Commit(Protocol):
+    """Run a change in a transaction of the metadata; give its result once that is on the disk."""
+
+    def __call__(self, change: Callable[[Transaction], T], /, *, in_any_case: bool = False) -> Awaitable[T]:
+        """`in_any_case` is for background tasks: nobody can tell them to come again when too many changes wait."""
 
 
 class _Waiting(NamedTuple):

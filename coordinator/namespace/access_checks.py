@@ -153,7 +153,7 @@ def check_delete(reader: Reader, path: NamespacePath, caller: Principal) -> None
 def check_rename(
     reader: Reader, source: NamespacePath, target: NamespacePath, caller: Principal, mode: RenameMode
 ) -> None:
-    """Leave to remove the source, to write where it goes, and to remove what it replaces."""
+    """Check the rights to remove the source, to write where it goes, and to remove what it replaces."""
     passed = _pass(reader, source, caller)
     if passed is None:
         return
@@ -172,7 +172,7 @@ def check_rename(
 def check_concat(
     reader: Reader, target: NamespacePath, sources: Sequence[NamespacePath], caller: Principal
 ) -> None:
-    """Writing the target; reading the sources, and leave to remove them, for they go."""
+    """Writing the target; reading the sources, and removing them, for they go."""
     check_access(reader, target, caller, Access.WRITE)
     for source in sources:
         check_access(reader, source, caller, Access.READ)

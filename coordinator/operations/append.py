@@ -20,10 +20,9 @@ from peacefs.coordinator.namespace.permissions import Access
 from peacefs.coordinator.namespace.resolution import check_writer
 from peacefs.coordinator.namespace.snapshots import changeable_path
 from peacefs.protocol.errors import NoDatanodes, PeacefsError
-from peacefs.protocol.ids import ChunkId
+from peacefs.protocol.ids import ChunkId, new_request_id
 from peacefs.protocol.limits import read_token_renewable_s, write_token_lifetime_s
 from peacefs.protocol.messages import AbandonLease, Done, FlushFile, Leased, RenewLease, TakeLease, WrittenChunk
-from peacefs.protocol.request_ids import new_request_id
 from peacefs.protocol.tokens import FileAppend, FileLease, FileWrite
 
 from .context import OperationContext
@@ -45,7 +44,7 @@ class AppendFile:
 
 @dataclass(frozen=True, slots=True)
 class AppendTicket:
-    """Where to send the data, and leave to take a lease there."""
+    """Where to send the data, with a token to take a lease there."""
 
     http_host: str
     http_port: int
@@ -144,7 +143,7 @@ class AppendOperations:
         await self._ctx.commit(lambda tx: namespace.abandon_lease(tx, token.inode, lease))
         self._leases.release(token.inode, lease)
         writer, core = writer_of(token), self._ctx.core
-        self._ctx.perform(core.given_up(core.cluster.assignments.chunks_of(writer), writer))
+        self._ctx.perform(core.abandon(core.cluster.assignments.chunks_of(writer), writer))
         return Done()
 
     def renew_lease(self, token: FileLease) -> None:

@@ -1,4 +1,4 @@
-"""What the file system's operations work with, and the few things that all of them do."""
+"""The context of the file system's operations: the parts that they work with, and what all of them do."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import time
 from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.core import Command, CoordinatorCore
+from peacefs.coordinator.metadata.group_commit import Commit
 from peacefs.coordinator.metadata.model import ChunkRecord
 from peacefs.coordinator.metadata.store import Reader, Transaction
 from peacefs.coordinator.namespace.permissions import Callers
@@ -28,13 +29,6 @@ T = TypeVar("T")
 
 _READY_POLL_S = 0.05
 _POLLERS = 64
-
-
-class Commit(Protocol):
-    """Runs a change of the namespace in a transaction; gives its result once that is on the disk."""
-
-    def __call__(self, change: Callable[[Transaction], T], /, *, in_any_case: bool = False) -> Awaitable[T]:
-        """`in_any_case` is for background tasks: nobody can tell them to come again when too many changes wait."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +83,7 @@ class OperationContext:
     async def run_once(
         self, key: RequestKey, change: Callable[[Transaction], Applied[A]], *, in_any_case: bool = False
     ) -> Applied[A]:
-        """Commits a change; one that was asked before gets the answer that it had then. See `replays`."""
+        """Commit a change once; a repeated request gets the cached reply. See `retry_cache`."""
         return await self.commit(lambda tx: run_once(tx, key, self.now_ms(), change), in_any_case=in_any_case)
 
     def free(self, records: Sequence[ChunkRecord]) -> None:

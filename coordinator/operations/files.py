@@ -33,7 +33,7 @@ from .write_grants import WriteGrantService
 
 
 class Files:
-    """All operations over one workplace."""
+    """All operations over one context."""
 
     def __init__(
         self,

@@ -200,7 +200,7 @@ class Names:
         self.reclaim_soon()
 
     async def reclaim(self) -> None:
-        """Takes deleted trees, and what was given up, apart in small commits, until nothing is left."""
+        """Take deleted trees, and unfinished copies, apart in small commits, until nothing is left."""
         while self._given_up:
             await self._ctx.commit(self._given_up[0], in_any_case=True)
             del self._given_up[0]

@@ -1,13 +1,16 @@
-"""Placing chunks: numbers, a pipeline of datanodes, and signed leave to write through it."""
+"""Place chunks: check the quota, draw numbers, choose a pipeline, and sign a token to write through it."""
 
 from __future__ import annotations
 
 from peacefs.coordinator.cluster.membership import Node
+from peacefs.coordinator.metadata.store import Reader
+from peacefs.coordinator.namespace import operations as namespace
+from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.protocol.errors import NoDatanodes
 from peacefs.protocol.ids import NodeId
 from peacefs.protocol.limits import chunk_begin_s, write_token_lifetime_s
 from peacefs.protocol.messages import Allocated
-from peacefs.protocol.tokens import ChunkWrite, OneTimeChunk
+from peacefs.protocol.tokens import ChunkWrite, FileLease, FileWrite, OneTimeChunk
 
 from .context import OperationContext
 
@@ -29,7 +32,7 @@ class ChunkPlacer:
     ) -> tuple[Allocated, Node]:
         """A chunk with a number of its own, given to `writer` alone, and its pipeline's head. Raises NoDatanodes.
 
-        With `is_shown` others than the writer may come to have the leave: it is good for the head's gateway only.
+        With `is_shown` others than the writer may come to have the token: it is good for the head's gateway only.
         """
         chunk, version = self._ctx.numbering.next(), self._ctx.numbering.next()
         nodes = self._ctx.cluster.place(
@@ -48,7 +51,7 @@ class ChunkPlacer:
         return Allocated(chunk, version, hops, token), head
 
     def preallocate(self, replication: int, writer_host: str | None, writer: str) -> Allocated | None:
-        """A chunk for a file that `writer` may come with soon; none where that cannot be now."""
+        """Preallocate a chunk for a file that `writer` may come with soon; None where that cannot be now."""
         if not self._ctx.cluster.ready(self._ctx.monotonic()):
             return None
         try:
@@ -61,3 +64,14 @@ class ChunkPlacer:
         if not names:
             return names
         return frozenset(node.id for node in self._ctx.cluster.members.all() if node.http_name in names)
+
+
+def check_room(reader: Reader, token: FileWrite | FileLease, written_bytes: int) -> None:
+    """Check that the quota above a file leaves room for another chunk, before one is placed or granted.
+
+    `written_bytes` is what has been written with this token already. Raises QuotaExceeded and its like.
+    """
+    if isinstance(token, FileLease):
+        namespace.check_extension(reader, token.inode, written_bytes)
+    else:
+        namespace.check_allocation(reader, parse_path(token.path), written_bytes, token.replication)

@@ -29,7 +29,10 @@ class ProbeOperations:
         self._probes: dict[ChunkId, _Probe] = {}
 
     def allocate(self, pipeline: Sequence[NodeId]) -> Allocated:
-        """Leave to write one chunk through exactly these datanodes. Raises BadRequest, NoDatanodes, Overloaded."""
+        """Sign a token to write one chunk through exactly these datanodes.
+
+        Raises BadRequest, NoDatanodes, Overloaded.
+        """
         now_s = self._ctx.monotonic()
         self._probes = {chunk: probe for chunk, probe in self._probes.items() if probe.forgotten_s > now_s}
         if len(self._probes) >= probes_max:

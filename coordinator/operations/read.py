@@ -1,10 +1,10 @@
-"""Reading files: leave to read, and where the chunks are.
+"""Reading files: tokens to read, and where the chunks are.
 
 An open looks once: the chunks, and so the length, are those of one moment, and the token holds on to them. Nothing
 that is looked up later with the token can be another file, or another version of it.
 
-Leave is short: a datanode takes a token for `read_token_lifetime_s`, then its bearer comes here, and the rights of
-the user to whom it was given are checked again (decision 29).
+Tokens are short-lived: a datanode takes a token for `read_token_lifetime_s`, then its bearer comes here, and the
+rights of the user to whom it was given are checked again (decision 29).
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class ReadOperations:
         exclude: frozenset[str] = frozenset(),
         offset: int = 0,
     ) -> OpenTicket:
-        """A datanode near the reader, and leave to read the file as it is now."""
+        """Return a datanode near the reader, with a token to read the file as it is now."""
         file = await self._opened(path, user)
         chunks = file.chunks
         node = self._gateway_for(file.path, chunks, client_host, exclude, offset)
@@ -282,7 +282,7 @@ class ReadOperations:
     def _places(
         self, chunks: Sequence[FileChunk], reader_host: str | None, first: Node | None = None
     ) -> list[ChunkLayout]:
-        """Where the chunks are, without leave to read them; the replica on `first` comes first."""
+        """Return where the chunks are, without tokens to read them; the replica on `first` comes first."""
         return [
             ChunkLayout(chunk.chunk, chunk.version, chunk.length, "", self._hops(chunk.chunk, reader_host, first))
             for chunk in chunks

@@ -1,4 +1,4 @@
-"""Where readers of checkpoints meet the scheduling service: statements in, leaves to read out."""
+"""The service of read grants: readers of checkpoints state what they want, the scheduler grants reads."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ReadGrantService:
         return answer
 
     def now_s(self) -> float:
-        """The clock by which leaves are timed."""
+        """Return the time by which grants are judged."""
         return self._ctx.monotonic()
 
     def _held_grants(self, request: ReadRequest) -> ReadsScheduled:

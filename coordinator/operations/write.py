@@ -26,7 +26,7 @@ from peacefs.protocol.errors import (
     PeacefsError,
     ServiceUnready,
 )
-from peacefs.protocol.ids import ChunkId, NodeId, epoch_of, show
+from peacefs.protocol.ids import ChunkId, NodeId, epoch_of, new_request_id, show
 from peacefs.protocol.limits import (
     checksum_block_bytes,
     chunk_bytes_max,
@@ -50,13 +50,11 @@ from peacefs.protocol.messages import (
     WrittenChunk,
 )
 from peacefs.protocol.new_file import NewFile
-from peacefs.protocol.request_ids import new_request_id
 from peacefs.protocol.tokens import ChunkWrite, FileLease, FileWrite
 
 from .append import AppendOperations, writer_of, writer_with
 from .context import OperationContext
-from .placement import ChunkPlacer
-from .quota_checks import check_room
+from .placement import ChunkPlacer, check_room
 from .write_grants import WriteGrantService
 
 log = logging.getLogger("peacefs.coordinator")
@@ -104,7 +102,7 @@ class WriteOperations:
         come to have the first chunk, for it goes into a URL.
         """
         if abandoned is not None:
-            self._ctx.perform(self._ctx.core.given_up([abandoned], writer_with(file.request_id)))
+            self._ctx.perform(self._ctx.core.abandon([abandoned], writer_with(file.request_id)))
         path = changeable_path(file.path)
         check_request_id(file.request_id)
         file = _with_defaults(file, path)
@@ -132,7 +130,7 @@ class WriteOperations:
         check_room(self._ctx.reader, token, wanted.written_bytes)
         writer = writer_of(token)
         if wanted.abandoned is not None:
-            self._ctx.perform(self._ctx.core.given_up([wanted.abandoned], writer))
+            self._ctx.perform(self._ctx.core.abandon([wanted.abandoned], writer))
         await self._ctx.until_ready()
         allocated, _head = self._placer.place(token.replication, writer_host, frozenset(wanted.exclude), writer)
         return allocated
@@ -164,7 +162,7 @@ class WriteOperations:
         return self._completed(publication, wanted.chunks, writer, token.replication, wanted.ahead, writer_host)
 
     async def publish(self, wanted: PublishFile, writer_host: str | None) -> Completed:
-        """`create` and `complete` in one, for a file of one chunk that was placed ahead for this request."""
+        """`create` and `complete` in one, for a file of one chunk that was preallocated for this request."""
         file, chunks = wanted.file, [wanted.chunk]
         if not file.request_id:
             raise BadRequest("a file is published at once under the request id that its chunk was placed for")
@@ -236,7 +234,7 @@ class WriteOperations:
     def _publishing(self, writer: str, written: Sequence[WrittenChunk]) -> Iterator[None]:
         """Announce verified chunks to readers, who may see their commit before it is taken in.
 
-        What is refused for good is given up for the writer: nothing else would ever be made of it.
+        What is refused for good is abandoned for the writer: nothing else would ever be made of it.
         """
         chunks, cluster = [chunk.chunk for chunk in written], self._ctx.cluster
         try:
@@ -244,7 +242,7 @@ class WriteOperations:
                 yield
         except PeacefsError as refusal:
             if not refusal.retriable:
-                self._ctx.perform(self._ctx.core.given_up(chunks, writer))
+                self._ctx.perform(self._ctx.core.abandon(chunks, writer))
             raise
 
     def _give_up_repetition(self, writer: str, written: Sequence[WrittenChunk]) -> None:
@@ -252,7 +250,7 @@ class WriteOperations:
         with self._ctx.reader.view():
             spare = [each.chunk for each in written if self._ctx.reader.chunk(each.chunk) is None]
         if spare:
-            self._ctx.perform(self._ctx.core.given_up(spare, writer))
+            self._ctx.perform(self._ctx.core.abandon(spare, writer))
 
     async def _verify(self, chunks: Sequence[WrittenChunk]) -> None:
         for chunk in chunks:

@@ -1,4 +1,4 @@
-"""Where writers and datanodes meet the scheduling service: messages in, signed grants and questions out.
+"""The service of write grants: messages of writers and datanodes in, signed grants and questions out.
 
 Whoever asks over a datanode's link is told of a later grant over it; who asks by HTTP has the question held for
 a moment, and asks again.
@@ -22,7 +22,7 @@ from peacefs.protocol.tokens import FileLease, FileWrite
 from .append import AppendOperations, writer_of
 from .context import OperationContext
 from .core_driver import name_here
-from .quota_checks import check_room
+from .placement import check_room
 
 log = logging.getLogger("peacefs.coordinator")
 
@@ -46,22 +46,22 @@ class WriteGrantService:
         ctx = self._ctx
         token = ctx.signer.verify_for_writing(wanted.token, ctx.wall_clock())
         # Heard of whoever may write no more, too: for want of room, or of a lease.
-        at.perform(at.core.given_up(wanted.abandoned, writer_of(token)))
+        ctx.perform(ctx.core.abandon(wanted.abandoned, writer_of(token)))
         if wanted.chunks:
             if isinstance(token, FileLease):
                 self._append.renew_lease(token)
             check_room(ctx.reader, token, wanted.written_bytes)
         await ctx.until_ready()
-        at.perform(at.core.see_datanodes(ctx.monotonic()))
+        ctx.perform(ctx.core.see_datanodes(ctx.monotonic()))
         request = self._request(wanted, token, link, writer_host)
-        commands = at.core.state_writes(ctx.monotonic(), request)
-        at.perform(commands)
+        commands = ctx.core.state_writes(ctx.monotonic(), request)
+        ctx.perform(commands)
         for command in commands:
             if isinstance(command, Refuse) and command.is_reply:
                 raise NoDatanodes(command.reason)
         answer = self._held_grants(request)
         if answer.waiting and not answer.grants and wanted.wait_s > 0:
-            await at.driver.grants_awaited.wait(request.name, min(wanted.wait_s, grant_hold_s))
+            await ctx.driver.grants_awaited.wait(request.name, min(wanted.wait_s, grant_hold_s))
             answer = self._held_grants(request)
         return answer
 

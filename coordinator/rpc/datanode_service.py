@@ -119,7 +119,7 @@ class DatanodeService:
     def _come(self, link: DatanodeLink, message: Register, tag: int) -> None:
         """A datanode that comes while the chunks are still being loaded waits until they all are.
 
-        What it holds would be taken for unclaimed until then: at several times the memory, which stays lost.
+        What it holds would be taken for unreferenced until then: at several times the memory, which stays lost.
         """
         if self._core.cluster.is_loaded:
             self._register(link, message, tag)

@@ -4,7 +4,7 @@ SGuard, section 6.2: with Table 8's disks the aggregate falls to a third with th
 written come first: where they have taken all slots of a datanode, one reads there. Whoever asked first is served
 first; where it finds no room, others pass, which takes nothing from it.
 
-Leaves are soft: a reader that is not heard of for `limits.read_grant_silence_s` has lost its own, and one that
+Grants are soft: a reader that is not heard of for `limits.read_grant_silence_s` has lost its own, and one that
 says later that it reads on is counted again, whether or not there is room.
 """
 
@@ -31,7 +31,7 @@ NOWHERE: NodeId = ""
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
     """What a reader states: chunks by its own numbers. `wanted` are those that it would read next, with the
-    datanodes that have them, nearest first; `holding` those that it has leave for; `at_once` how many it reads
+    datanodes that have them, nearest first; `holding` those that were granted; `at_once` how many it reads
     together."""
 
     reader: str
@@ -64,7 +64,7 @@ class WaitingReader:
 
     @property
     def waiting(self) -> int:
-        """How many of the chunks that it has named have no leave yet."""
+        """How many of the chunks that it has named are not granted yet."""
         return sum(number not in self.grants for number in self.request.wanted)
 
 
@@ -82,7 +82,7 @@ class RecoveryReads:
     def state(self, now_s: float, request: ReadRequest) -> list[str]:
         """A reader states, or states again, what it reads and wants to read; one with neither is done.
 
-        Gives the names of the readers that have got new leaves by it. Raises BadRequest, and Overloaded when too
+        Returns the names of the readers that have got new grants by it. Raises BadRequest, and Overloaded when too
         many read already.
         """
         request.check()
@@ -106,7 +106,7 @@ class RecoveryReads:
         return self._serve()
 
     def tick(self, now_s: float) -> list[str]:
-        """To be called several times a second: who has got new leaves since."""
+        """To be called several times a second. Return who has got new grants since."""
         for name, reader in list(self._readers.items()):
             if now_s - reader.heard_s > read_grant_silence_s:
                 self._set_grants(reader, {})

@@ -116,7 +116,7 @@ class Scheduling:
         return effects
 
     def _abandon(self, now_s: float, request: WriteSetRequest) -> list[Event]:
-        """Grants that the writer gave up; and those that it never received and cannot use any more."""
+        """Take back grants that the writer abandoned, and those that it never received and cannot use any more."""
         known = self._sets.get(request.name)
         held = {stream.chunk for stream in request.holding}
         events: list[Event] = []

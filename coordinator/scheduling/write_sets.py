@@ -32,7 +32,7 @@ class WriteSetRequest:
 
     `link` is the datanode whose gateway asks, None for a client that asks by HTTP; `writer` the datanode that
     the data comes from, if it is one of ours; `source` is given where the rest of the checkpoint is estimated, and
-    `to_come_bytes` is the rest where it is known. `owner` is the one whose word gives up what is granted.
+    `to_come_bytes` is the rest where it is known. `owner` alone may abandon what is granted.
     """
 
     name: str

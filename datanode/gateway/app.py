@@ -96,7 +96,7 @@ class Gateway:
         bounds: GatewayLimits | None = None,
         check_bearer: CheckBearer = believe_bearer,
     ) -> None:
-        """`check_bearer` raises for a caller to whom the leave in the URL was not given."""
+        """`check_bearer` raises for a caller to whom the token in the URL was not given."""
         self._check_bearer = check_bearer
         self._signer = signer
         self._driver = driver
@@ -178,7 +178,7 @@ class Gateway:
             async with asyncio.timeout(token.expires_s - self._wall_clock()):
                 return await self._carry(upload, token.path, client, writer)
         except TimeoutError:
-            raise AccessDenied(f"the leave to write {token.path} expired before its last byte came") from None
+            raise AccessDenied(f"the token to write {token.path} expired before its last byte came") from None
 
     async def _carry(self, upload: Upload, path: str, client: str, writer: Writer) -> WriteStats:
         """Until the file is published, or is certain not to be. Whatever ends this early ends the writer too."""
@@ -245,13 +245,13 @@ class Gateway:
             await pieces.close()
 
     def _reader(self, token: str, scope: Scope) -> FileRead:
-        """The leave of a request, which may be old. Raises AccessDenied."""
+        """Return the token of a request, which may be old. Raises AccessDenied."""
         read_token = self._signer.verify_even_late(token, FileRead)
         self._check_bearer(scope, read_token.user)
         return read_token
 
     def _layout(self, read_token: FileRead, chunks: Sequence[ChunkLayout]) -> Layout:
-        """The layout that the coordinator has signed, with leave to read each chunk."""
+        """Return the layout that the coordinator has signed, with a token to read each chunk."""
         tokens = [
             self._signer.sign(ChunkRead(read_token.expires_s, chunk.chunk, read_token.inode)) for chunk in chunks
         ]

@@ -2,7 +2,7 @@
 
 Whoever has a URL may send to it again: a client that heard no answer, a proxy, the curious. What is written for a
 body that fails goes at once by its writer's word, so no two bodies may be written to one chunk. The coordinator
-therefore gives such a chunk to one process of the datanode that the URL leads to, which signs the leave to write
+therefore gives such a chunk to one process of the datanode that the URL leads to, which signs the token to write
 it for the first body that comes; any other is written to a chunk that is asked for. Thread-safe.
 """
 
@@ -31,7 +31,7 @@ class OneTimeChunks:
         self._forgotten: ChunkId = 0
 
     def take(self, first: str) -> Allocated | None:
-        """The chunk with leave to write it; None if it is not this process's to write, or not any more.
+        """Return the chunk with a token to write it; None if this process may not write it, or no longer.
 
         Raises AccessDenied for what the coordinator has not signed.
         """

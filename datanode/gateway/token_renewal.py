@@ -1,4 +1,4 @@
-"""Leave to read, while a long answer is sent: renewed now and then, so that rights that are taken away end it.
+"""Renewal of a read token while a long answer is sent, so that it ends when the reader's rights are taken away.
 
 The coordinator is asked beside the sending, which does not wait for the answer. One that is away takes no rights
 away: what is being sent goes on, and it is asked again.

@@ -67,16 +67,16 @@ class ChunkServer:
 
     def _share(self, reader: fx.Connection, plan: ReadPlan) -> fx.Steps[None]:
         if plan.file is None:
-            raise BadRequest(f"a chunk of {plan.length} bytes has no file of its own to lend")
+            raise BadRequest(f"a chunk of {plan.length} bytes has no file of its own to share")
         try:
             yield from fx.send_descriptor(
                 reader, DescriptorShared(plan.sums), plan.file, timeout_s=self._reader_timeout_s
             )
         except OSError as error:
-            raise named_fault(error, f"cannot lend {describe(plan.chunk, plan.version)}") from None
+            raise named_fault(error, f"cannot share {describe(plan.chunk, plan.version)}") from None
 
     def read_small(self, request: ReadChunk) -> fx.Steps[bytes]:
-        """The same for who is in this process and has leave: what is left of the range in one packet at most,
+        """The same for a reader in this process that has a token: what is left of the range in one packet at most,
         verified. Raises what `send_chunk` does.
         """
         plan = yield from self.open(request)
@@ -89,7 +89,7 @@ class ChunkServer:
         return self._store.find(chunk) is not None
 
     def open(self, request: ReadChunk) -> fx.Steps[ReadPlan]:
-        """A replica for who is in this process and has leave, for `read_piece` and `close`.
+        """A replica for a reader in this process that has a token, for `read_piece` and `close`.
 
         Raises what `send_chunk` does.
         """

@@ -139,11 +139,11 @@ class PipelineHop:
         return sealed.length
 
     def _token(self, now_s: float, opening: WriteChunk) -> ChunkWrite:
-        """Raises AccessDenied, and GrantLapsed for leave that was good once. A grant that was used in time may
+        """Raises AccessDenied, and GrantLapsed for a token that was good once. A grant that was used in time may
         reach the next hop a little late."""
         token = self._signer.verify_even_late(opening.token, ChunkWrite)
         if token.expires_s < now_s - grant_clock_slack_s:
-            raise GrantLapsed("the chunk was not begun while the leave to write it was good; ask for another")
+            raise GrantLapsed("the chunk was not begun while the token to write it was good; ask for another")
         if (token.chunk, token.version) != (opening.chunk, opening.version):
             raise AccessDenied("the token is for another chunk")
         if self._node not in token.nodes:
@@ -264,7 +264,7 @@ class PipelineHop:
 
 
 def _report_end(opening: WriteChunk, length: int | None) -> fx.Steps[None]:
-    """Tells the coordinator that a grant has ended; `length` is None for one that was given up. One that does not
+    """Tells the coordinator that a grant has ended; `length` is None for one that was abandoned. One that does not
     hear of it finds out by asking."""
     ended = StreamEnded(opening.chunk, opening.version, length is not None, length or 0)
     with contextlib.suppress(PeacefsError):

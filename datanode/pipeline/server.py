@@ -1,6 +1,6 @@
 """The datanode's data port: takes connections, hears their hello, and has a reactor run `DataRequests` on each.
 
-Those of its own host it takes by a local socket besides, over which it can lend them files.
+Those of its own host it takes by a local socket besides, over which it can share open files.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class DataServer:
         advertised: Address | str = "",
         tls: TlsIdentity | None = None,
     ) -> None:
-        """Port 0 chooses a free one; `shares_descriptors` is whether there is a local socket, too. Others reach it by
+        """Choose a free port for 0; `shares_descriptors` says whether readers on this host may get open files.
         `advertised`, a host or an address, besides those that it listens on. Raises StartupError.
 
         With `tls` all but the local socket speak TLS.

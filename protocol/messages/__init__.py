@@ -4,7 +4,7 @@
     hello        connector -> Hello, acceptor -> Challenge, connector -> Proof, acceptor -> Welcome
     chunks       writer or hop -> WriteChunk, Packet...; hop -> WriteAck
                  reader -> ReadChunk; datanode -> Packet...
-                 reader -> BorrowChunk; datanode -> ChunkLent
+                 reader -> RequestDescriptor; datanode -> DescriptorShared
     datanodes    datanode -> Register, ReportChunks, Heartbeat;
                  coordinator -> the replies, ReplicateChunk, DeleteChunks, VerifyChunks, ReportAgain;
                  coordinator -> ProveReplicas, datanode -> ReplicasProven;

@@ -63,7 +63,7 @@ class BoundedReads:
     def _pool(self) -> ThreadPoolExecutor:
         with self._lock:
             if self._threads is None:
-                self._threads = ThreadPoolExecutor(self._threads_max, thread_name_prefix="patient-reads")
+                self._threads = ThreadPoolExecutor(self._threads_max, thread_name_prefix="bounded-reads")
             return self._threads
 
     def close(self) -> None:

@@ -227,7 +227,7 @@ class SocketConnection(fx.Connection):
         Raises OSError for a fault of the file, BadRequest where none can come with a frame.
         """
         if not self.is_local:
-            raise BadRequest("files are lent over local sockets alone")
+            raise BadRequest("files are shared over local sockets alone")
         head = memoryview(b"".join(self._sealed(encode(message, 0))))
         with file_for_reading(file.descriptor) as descriptor:
             frames_sent.inc()

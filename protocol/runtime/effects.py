@@ -48,7 +48,8 @@ class Connection:
 
     #: Name of the peer, for messages and blame.
     peer: str
-    #: Where a process of its host reaches it by a local socket, over which files can be lent; None if nowhere.
+    #: Where a process of its host reaches it by a local socket, over which open files can be shared; None if
+    #: nowhere.
     local_address: Address | None = None
 
 

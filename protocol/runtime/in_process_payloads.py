@@ -2,7 +2,7 @@
 
 What one end holds in memory the other may look at there. The head of a frame goes through the socket, with all
 that this brings: the order, the deadlines, the end of a connection. A payload that is too large to come with it is
-handed over as it lies, no further ahead than a socket would let it.
+passed as it lies, no further ahead than a socket would let it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class InProcessPayloads:
         """The payload of a frame whose head has come."""
         with self._changed:
             if not self._payloads:
-                raise ProtocolViolation("a frame came without the payload that was to be handed over")
+                raise ProtocolViolation("a frame came without the payload that was to come in memory")
             payload = self._payloads.popleft()
             self._waiting_bytes -= len(payload)
             self._changed.notify()
@@ -100,7 +100,10 @@ class ServedHere:
                 del self._served[ends]
 
     def join(self, connecting: InProcessConnection) -> None:
-        """Both ends hand over from now on, if the other one is here. Nothing may be under way."""
+        """Let both ends pass payloads in memory from now on, if the other one is here.
+
+        Nothing may be under way.
+        """
         ends = connecting.ends
         if ends is None:
             return

@@ -33,13 +33,13 @@ class DatanodeStatus:
     used_bytes: int
     available_bytes: int
     replicas: int
-    #: A value of cluster.Service.
-    service: str
+    #: A value of membership.AdminState.
+    admin_state: str
     #: How many chunks still lack a replica elsewhere before it can leave.
     to_drain: int
     #: How many of these want more replicas than there are datanodes that stay: until then it cannot leave.
     without_a_place: int
-    #: What of it is much slower than of others: values of slow_hops.Part.
+    #: What of it is much slower than of others: values of slow_peers.SlowPart.
     slow: list[str]
     #: What it takes over a MiB, as its predecessors in pipelines and as itself measure it; None if unknown.
     hop_seconds: float | None
@@ -61,7 +61,7 @@ class ChunkCounts:
 class UnreferencedStatus:
     """What datanodes hold and no file refers to: writes under way, and what failed ones left.
 
-    While the floor is held, because the metadata was restored from a backup, nothing of it is deleted.
+    While the GC floor is held, because the metadata was restored from a backup, nothing of it is deleted.
     """
 
     chunks: int
@@ -69,7 +69,7 @@ class UnreferencedStatus:
     bytes: int
     chunks_of_earlier_epochs: int
     bytes_of_earlier_epochs: int
-    gc_floor_held: bool
+    floor_held: bool
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,8 @@ class ClusterStatus:
     address: str
     datanodes: list[DatanodeStatus]
     chunks: ChunkCounts
+    unreferenced: UnreferencedStatus
+    #: Deprecated: the same under its old name, for one release.
     unclaimed: UnreferencedStatus
     repaired_total: int
     replicas_lost_total: int

@@ -206,7 +206,7 @@ def test_token_of_one_user_is_of_no_use_to_another(http, alice, bob):
     wanted = {"token": opened["token"]}
     refused = http.post("/v1/files/allocate", json=wanted, headers=shown(bob))
     assert refused.status_code == 403
-    assert "this leave was given to alice" in refused.json()["RemoteException"]["message"]
+    assert "this token was given to alice" in refused.json()["RemoteException"]["message"]
     assert http.post("/v1/files/allocate", json=wanted, headers=shown(alice)).status_code == 200
 
 

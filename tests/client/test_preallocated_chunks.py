@@ -1,17 +1,17 @@
-"""Chunks that were placed ahead: each of use once, for a moment, and for who writes one file after the other."""
+"""Preallocated chunks: each of use once, for a moment, and for who writes one file after the other."""
 
 from __future__ import annotations
 
 import itertools
 
-from peacefs.client.transfer.chunk_stock import PreallocatedChunks
+from peacefs.client.transfer.small_writes import PreallocatedChunks
 from peacefs.protocol.limits import preallocated_chunk_kept_s, preallocated_chunks_max
 from peacefs.protocol.messages import Allocated
 
 
 def preallocated() -> PreallocatedChunks:
     numbers = itertools.count(1)
-    return PreallocatedChunks(new_id=lambda: f"wish {next(numbers)}")
+    return PreallocatedChunks(new_id=lambda: f"request {next(numbers)}")
 
 
 def chunk(number: int) -> Allocated:
@@ -51,10 +51,10 @@ def test_who_writes_one_file_asks_for_none_to_come_and_who_writes_on_does() -> N
     held = preallocated()
     assert held.next_request_id(1.0, 0) == ""
     assert held.next_request_id(1.1, 2) == "", "the one before was of another replication"
-    assert held.next_request_id(1.2, 0) == "wish 1"
-    assert held.next_request_id(1.3, 0) == "wish 2"
+    assert held.next_request_id(1.2, 0) == "request 1"
+    assert held.next_request_id(1.3, 0) == "request 2"
     assert held.next_request_id(1.3 + preallocated_chunk_kept_s, 0) == ""
-    assert held.next_request_id(1.4 + preallocated_chunk_kept_s, 0) == "wish 3"
+    assert held.next_request_id(1.4 + preallocated_chunk_kept_s, 0) == "request 3"
 
 
 def test_of_too_many_the_oldest_goes_and_none_of_a_broken_way_is_kept() -> None:

@@ -20,10 +20,10 @@ from peacefs.client.transfer.small_writes import SmallWrites
 from peacefs.client.transfer.write_grants import GrantClient
 from peacefs.protocol.errors import FileNotFound, PeerUnreachable
 from peacefs.protocol.handshake import Identity
+from peacefs.protocol.ids import new_request_id
 from peacefs.protocol.limits import chunk_bytes_max
 from peacefs.protocol.messages import Completed, CompleteFile, CreateFile, Message, PublishFile
 from peacefs.protocol.new_file import NewFile
-from peacefs.protocol.request_ids import new_request_id
 from peacefs.protocol.runtime.connection_pool import ConnectionPool
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
 

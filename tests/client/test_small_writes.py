@@ -1,4 +1,4 @@
-"""Small files through chunks that were placed ahead, on a real cluster: one call each, and nothing else is new."""
+"""Small files through preallocated chunks, on a real cluster: one call each, and nothing else is new."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def test_a_file_that_names_what_its_writer_gave_up_is_refused() -> None:
     assignments = ChunkAssignments()
     assignments.assign(CHUNK, "writer")
     assert assignments.abandon(CHUNK, "writer")
-    with pytest.raises(BadRequest, match="given up by its writer"), assignments.publishing([1, CHUNK]):
+    with pytest.raises(BadRequest, match="abandoned by its writer"), assignments.publishing([1, CHUNK]):
         raise AssertionError("it is published")
     assignments.assign(1, "writer")
     assert assignments.abandon(1, "writer"), "what was to be published with it is free again"

@@ -1,4 +1,4 @@
-"""A producer that trickles holds nobody up: its chain goes on, and others have its room until it makes use of
+"""A producer that stalls holds nobody up: its chain goes on, and others have its room until it makes use of
 it."""
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def test_idle_grant_is_none_that_was_begun_anew_or_seen_twice() -> None:
         slow.look()
     assert not slow.grant.is_idle
     for _ in range(5):
-        # Its writer has lost patience with it and sends the chunk again through the same head.
+        # Its writer has timed out on it and sends the chunk again through the same head.
         play.now_s += idle_grant_look_s
         slow.grant.granted_s = play.now_s
         slow.look()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from support.play import USAGE, Play, record, registration
 
+from peacefs.coordinator.cluster.membership import AdminState
 from peacefs.coordinator.cluster.repair import ReplicaCopy
-from peacefs.coordinator.cluster.standing import AdminState
 from peacefs.coordinator.metadata.model import Mode
 from peacefs.protocol.messages import DeleteChunks, Heartbeat, Replica, ReportChunks
 

@@ -195,7 +195,7 @@ def test_what_is_no_frame_ends_the_link_and_no_other() -> None:
 
 
 def test_who_comes_while_chunks_are_being_loaded_brings_his_report_when_all_are_known() -> None:
-    """Until then it would all be unclaimed, at many times the memory of what is known."""
+    """Until then it would all be unreferenced, at many times the memory of what is known."""
 
     async def story(coordinator: Coordinator) -> None:
         datanode, impostor = await coordinator.datanode(), await coordinator.datanode()

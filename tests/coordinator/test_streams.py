@@ -7,10 +7,10 @@ from random import Random
 import pytest
 from support.play import USAGE, Play, record
 
+from peacefs.coordinator.cluster.chunk_writes import WriteStreams
 from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.cluster.garbage import Garbage
 from peacefs.coordinator.cluster.pending_load import PendingLoad
-from peacefs.coordinator.cluster.streams import Streams
 from peacefs.peace.policies.hdfs_placement import LOAD_FACTOR
 from peacefs.protocol.limits import heartbeat_interval_s, pending_load_s
 from peacefs.protocol.messages import Heartbeat
@@ -103,7 +103,7 @@ def test_what_was_placed_counts_for_each_of_its_nodes_until_they_have_spoken() -
 
 
 def test_one_whose_token_has_expired_is_over() -> None:
-    streams = Streams()
+    streams = WriteStreams()
     streams.open(1, 100.0)
     streams.open(2, 110.0)
     streams.close_overdue(99.9)
@@ -115,7 +115,7 @@ def test_one_whose_token_has_expired_is_over() -> None:
 
 
 def test_what_has_ended_takes_no_room() -> None:
-    streams = Streams()
+    streams = WriteStreams()
     for chunk in range(10_000):
         streams.open(chunk, 100.0)
         streams.close(chunk)

@@ -16,8 +16,8 @@ from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.reclaim import forget_answers_step
 from peacefs.coordinator.namespace.retry_cache import A, Applied, RequestKey, run_once
 from peacefs.protocol.errors import BadRequest, FileAlreadyExists
+from peacefs.protocol.ids import new_request_id
 from peacefs.protocol.limits import client_answer_timeout_s, client_retry_s, request_memory_crowded_s
-from peacefs.protocol.request_ids import new_request_id
 
 from .conftest import Space
 

@@ -39,7 +39,7 @@ def nothing_in_memory(monkeypatch):
 
 
 def threads():
-    return sum(thread.name.startswith("patient-reads") for thread in threading.enumerate())
+    return sum(thread.name.startswith("bounded-reads") for thread in threading.enumerate())
 
 
 def test_what_is_in_memory_needs_no_thread(reads, file):

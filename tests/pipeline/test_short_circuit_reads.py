@@ -1,4 +1,4 @@
-"""Readers on a datanode's own host are lent the files of large chunks: what they promise holds as over TCP."""
+"""Readers on a datanode's own host get the open files of large chunks: what they promise holds as over TCP."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import threading
 from pathlib import Path
 
 import pytest
-from peacefs.client.transfer.descriptors import SharedDescriptors
 
 from peacefs.client.transfer.file_reader import FileReader, read_range
+from peacefs.client.transfer.short_circuit import SharedDescriptors
 from peacefs.protocol.errors import (
     AccessDenied,
     BadRequest,
@@ -169,7 +169,7 @@ def test_damaged_checksums_are_found_by_who_lends(written, messages_sent):
         damaged.write(bytes([last[0] ^ 1]))
     assert written.read() == DATA
     assert asked_in_turn(messages_sent) == [RequestDescriptor, RequestDescriptor], (
-        "the next datanode lent its file"
+        "the next datanode shared its file"
     )
     _, _, corrupt = written.nodes[0].changes.take()
     assert len(corrupt) == 1, "and the next heartbeat says which is damaged"
@@ -266,7 +266,7 @@ def test_a_file_that_has_become_shorter_costs_nobody_a_byte(written):
 
 
 def test_shared_descriptor_whose_disk_hangs_is_left_and_late_bytes_go_nowhere(make_cluster, monkeypatch, until):
-    """The files are borrowed beforehand: of what a busy machine holds up only the disk is waited for briefly."""
+    """The files are opened beforehand: of what a busy machine holds up only the disk is waited for briefly."""
     cluster = make_cluster(shares_descriptors=True)
     cluster.write(DATA)
     descriptors = SharedDescriptors(kept_max=len(cluster.nodes))

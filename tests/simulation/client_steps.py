@@ -63,7 +63,7 @@ def small_writes(name: str) -> SmallWrites:
 
 
 def write_small(small: SmallWrites, path: str, data: bytes, user: str = "simulated") -> fx.Steps[None]:
-    """A client writes a file whose bytes it knows, through a chunk that was placed ahead if it has one."""
+    """A client writes a file whose bytes it knows, through a preallocated chunk if it has one."""
     request = NewFile(path=path, user=user, overwrite=True, block_bytes=CHUNK_BYTES)
     asked = yield from small.publish_at_once(request, data)
     if asked is not None:

@@ -10,7 +10,7 @@ from random import Random
 from simulation.simulated_cluster import SimulatedCluster
 from simulation.simulated_datanode import SimulatedDatanode
 
-from peacefs.coordinator.cluster.standing import AdminState
+from peacefs.coordinator.cluster.membership import AdminState
 from peacefs.coordinator.metadata.model import Mode
 from peacefs.protocol.limits import MIB
 from peacefs.protocol.messages import BalanceDisks

@@ -10,7 +10,7 @@ from peacefs.protocol.runtime import effects as fx
 
 
 class SharedDescriptor(fx.File):
-    """An open file of another node's disk: it outlives its name and who lent it, but not their machine."""
+    """An open file of another node's disk: it outlives its name and its datanode, but not their machine."""
 
     def __init__(self, disk: SimulatedDisk, file: fx.File) -> None:
         self._disk = disk
@@ -25,7 +25,7 @@ class SharedDescriptor(fx.File):
                 return len(data)
             case fx.CloseFile():
                 return None
-        raise AssertionError(f"{type(effect).__name__} is nothing to do with a lent file")
+        raise AssertionError(f"{type(effect).__name__} is nothing to do with a shared file")
 
 
 def local_address(address: fx.Address) -> fx.Address:

@@ -31,7 +31,7 @@ from simulation.terms import CHUNK_BYTES
 from simulation.world import Network
 
 from peacefs.client.transfer.byte_stream import ByteStream
-from peacefs.coordinator.cluster.standing import AdminState
+from peacefs.coordinator.cluster.membership import AdminState
 from peacefs.coordinator.metadata.model import Mode
 from peacefs.protocol.errors import AlreadyBeingCreated, FileNotFound, IllegalChange, PeacefsError
 from peacefs.protocol.limits import copy_burst_bytes, lease_s
@@ -356,7 +356,7 @@ def test_a_disk_that_breaks_down_is_made_up_for_while_its_datanode_goes_on() -> 
     read_all()
 
 
-@pytest.mark.parametrize("one_host", [0.0, 1.0], ids=["from afar", "from lent files"])
+@pytest.mark.parametrize("one_host", [0.0, 1.0], ids=["from afar", "short-circuit"])
 def test_a_reader_never_gets_bytes_that_rotted_and_the_replica_is_replaced(one_host: float) -> None:
     cluster = SimulatedCluster(seed=2, network=Network(one_host=one_host))
     cluster.until_ready()

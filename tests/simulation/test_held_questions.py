@@ -44,7 +44,7 @@ def test_held_question_is_answered_by_the_grant_that_it_waits_for(seed: int) -> 
         began_s = world.now_s
         reply = await answered(caller, message)
         if isinstance(message, StateWriteSet) and isinstance(reply, Scheduled) and reply.grants:
-            held += _HELD_S < world.now_s - began_s < message.patience_s - _HELD_S
+            held += _HELD_S < world.now_s - began_s < message.wait_s - _HELD_S
         return reply
 
     cluster.coordinator.answer = overhear  # type: ignore[method-assign]

@@ -1,4 +1,4 @@
-"""A writer whose source trickles, in the simulated cluster: its chain goes on, and holds up nobody."""
+"""A writer whose source stalls, in the simulated cluster: its chain goes on, and holds up nobody."""
 
 from __future__ import annotations
 

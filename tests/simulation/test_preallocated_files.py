@@ -1,4 +1,4 @@
-"""Files of one chunk that was placed ahead, published in one call: nothing of an ordinary file's promises is lost.
+"""Files of one preallocated chunk, published in one call: nothing of an ordinary file's promises is lost.
 
 Who writes some files one after the other has a chunk in hand for the next; what becomes of it, of what is refused
 at the end, and of a coordinator that is not the one that placed it.
@@ -211,7 +211,7 @@ def test_what_is_refused_at_once_is_refused_as_by_create_and_what_was_written_is
 
 
 def placed_ahead(request_id: str) -> fx.Steps[Allocated]:
-    """A chunk for a wish that is to come."""
+    """A chunk for a request that is to come."""
     created = yield from fx.call(Create(f"/for {request_id}", f"before {request_id}"), Created)
     completed = yield from fx.call(CompleteFile(created.token, [], ahead=request_id), Completed)
     assert completed.ahead is not None
@@ -231,7 +231,7 @@ def publish(
 
 
 def in_hand(cluster: SimulatedCluster, client: Node, request_id: str, data: bytes) -> tuple[str, WrittenChunk]:
-    """A chunk that was placed ahead and is written, and its token."""
+    """A preallocated chunk that is written, and its token."""
     allocated = run(cluster, client, placed_ahead(request_id))
     return allocated.token, run(cluster, client, written(allocated, data))
 

@@ -32,8 +32,7 @@ from peacefs.protocol.messages import (
 )
 from peacefs.protocol.new_file import NewFile
 
-from .common import Body
-from .rest_access import named_user
+from .common import Body, named_user
 
 M = TypeVar("M", bound=Message)
 S = TypeVar("S", bound=msgspec.Struct)

@@ -106,7 +106,7 @@ def probing_routes(probing: ProbeOperations, for_superusers: Any) -> APIRouter:
 
     @router.post("")
     async def allocate(body: ProbeBody) -> Response:
-        """Leave to write a chunk through exactly these datanodes, which no file will ever refer to."""
+        """Sign a token to write a chunk through exactly these datanodes, which no file will ever refer to."""
         return Response(msgspec.json.encode(probing.allocate(body.pipeline)), media_type="application/json")
 
     @router.post("/forget", status_code=204)
@@ -118,7 +118,7 @@ def probing_routes(probing: ProbeOperations, for_superusers: Any) -> APIRouter:
 
 
 def _for_cluster(body: PlanBody, requests: list[dry_run.DryRunRequest], cluster: Cluster) -> dry_run.Task:
-    """Of datanodes that are to leave, writers may be on them, but no replicas go there."""
+    """Datanodes that are decommissioning: writers may be on them, but no replicas go there."""
     staying = cluster.members.in_service()
     if not staying:
         raise NoDatanodes("no datanode that could take a replica is alive: there is nothing to plan for")

@@ -12,8 +12,7 @@ from peacefs.coordinator.metadata.model import QueryRecord
 from peacefs.coordinator.supervision.service import SupervisionService
 from peacefs.protocol.limits import supervised_restarts_default
 
-from .common import Body
-from .rest_access import User, named_user
+from .common import Body, User, named_user
 
 
 class QueryBody(Body):

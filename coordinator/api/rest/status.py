@@ -9,9 +9,8 @@ import msgspec
 from fastapi import APIRouter, Query
 
 from peacefs.coordinator.cluster.core import Cluster
-from peacefs.coordinator.cluster.membership import Node
+from peacefs.coordinator.cluster.membership import AdminState, Node
 from peacefs.coordinator.cluster.slow_peers import SlowPart
-from peacefs.coordinator.cluster.standing import AdminState
 from peacefs.coordinator.metadata.model import Mode
 from peacefs.coordinator.operations.datanode_admin import DatanodeAdmin
 from peacefs.protocol.limits import maintenance_hours_max
@@ -39,6 +38,8 @@ def status_routes(
 
     @router.get("/status")
     async def status() -> ClusterStatus:
+        counts = cluster.chunks.unreferenced.counts(epoch())
+        unreferenced = UnreferencedStatus(**counts._asdict(), floor_held=floor_held())
         return ClusterStatus(
             cluster=cluster_id,
             epoch=epoch(),
@@ -51,9 +52,8 @@ def status_routes(
                 missing=len(cluster.chunks.missing),
                 being_repaired=cluster.repair.under_way,
             ),
-            unclaimed=UnreferencedStatus(
-                **cluster.chunks.unreferenced.counts(epoch())._asdict(), floor_held=floor_held()
-            ),
+            unreferenced=unreferenced,
+            unclaimed=unreferenced,
             repaired_total=cluster.repair.repaired_total,
             replicas_lost_total=cluster.replicas_lost_total,
             metadata_room_bytes=metadata_room(),

@@ -14,8 +14,7 @@ from peacefs.coordinator.operations.files import Files
 from peacefs.protocol.limits import exchange_pairs_max
 from peacefs.protocol.values.copied_tree import CopiedTree
 
-from .common import Body
-from .rest_access import named_user
+from .common import Body, named_user
 
 
 class RestoreBody(Body):
