@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.supervised_world import World
+from support.supervised_world import World, let_others_pass
 from support.waiting import wait_until
 
 from peacefs.client.control.supervised_queries import SupervisedQueries
@@ -50,9 +50,7 @@ def test_run_has_a_token_of_its_querys_user(tmp_path: Path, monkeypatch: pytest.
     with World.running(tmp_path, ["--authentication=token"]) as world:
         with TokenAdministration(f"unix:{world.cluster.directory}") as administration:
             alice, bob = (administration.create(user, 600).token for user in ("alice", "bob"))
-        for path in (tmp_path, *tmp_path.parents):
-            if path.stat().st_uid == os.geteuid() and path.name.startswith(("pytest-", tmp_path.name)):
-                path.chmod(0o711)
+        let_others_pass(tmp_path)
         monkeypatch.setenv("PEACEFS_TOKEN", bob)
         world.agent("north", COMMANDS)
         monkeypatch.setenv("PEACEFS_TOKEN", alice)

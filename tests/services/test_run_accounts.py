@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.supervised_world import World, accounts_of_tests
+from support.supervised_world import World, accounts_of_tests, let_others_pass
 from support.waiting import wait_until
 
 from peacefs.client.control.supervised_queries import SupervisedQueries
@@ -152,10 +152,7 @@ def test_run_has_an_account_of_its_own_and_reaches_neither_agent_nor_secret(tmp_
         secret = world.cluster.directory / "coordinator" / "cluster.secret"
         north = world.directory / "north"
         # So that the account gets to its own directory, and to the secret and the log but for their modes.
-        for path in (tmp_path, *tmp_path.parents):
-            if path.stat().st_uid == 0 and path.name.startswith("pytest-"):
-                path.chmod(0o711)
-        tmp_path.chmod(0o711)
+        let_others_pass(tmp_path)
         pid_file = tmp_path / "agent.pid"
         commands = f"""
             [commands.look]

@@ -38,7 +38,7 @@ _JVM = (
 _LONG = ("tests/services/", "tests/client/", "tests/simulation/", "tests/authentication/", "tests/webhdfs/")
 
 
-class Spread(LoadScopeScheduling):
+class Spread(LoadScopeScheduling):  # type: ignore[misc]
     """The order of files among workers."""
 
     def __init__(self, config: pytest.Config, log: Producer | None = None) -> None:

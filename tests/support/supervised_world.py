@@ -12,6 +12,8 @@ from pathlib import Path
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.client.local_cluster.member_process import Member
 
+from .waiting import PATIENCE_S
+
 
 def runs(pid: int) -> bool:
     try:
@@ -24,6 +26,15 @@ def runs(pid: int) -> bool:
 def accounts_of_tests() -> str:
     """What a list has to say so that queries of whoever runs the tests run under the tests' own uid."""
     return '[accounts]\n"root" = "root"' if os.geteuid() == 0 else ""
+
+
+def let_others_pass(directory: Path) -> None:
+    """Let other users get to what lies below a test's directory, but for its own modes: pytest keeps them out."""
+    for path in (directory, *directory.parents):
+        if path.stat().st_uid == os.geteuid() and (
+            path == directory or path.name.startswith(("pytest-", "popen-"))
+        ):
+            path.chmod(0o711)
 
 
 @dataclass
@@ -79,7 +90,7 @@ class World:
                 for agent in world.agents.values():
                     agent.terminate()
                 for agent in world.agents.values():
-                    agent.await_end(time.monotonic() + 10)
+                    agent.await_end(time.monotonic() + PATIENCE_S)
                     agent.kill()
                 os.close(pipe[0])
                 os.close(pipe[1])
