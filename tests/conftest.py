@@ -15,8 +15,13 @@ settings.load_profile("repeatable")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# A JVM of a test runs for seconds: the optimising compiler would take more processor time than it saves.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# A JVM of a test runs for seconds: the optimising compiler would take more processor time than it saves, and
+# Spark's classes need no verification each time.
+os.environ.setdefault(
+    "SPARK_SUBMIT_OPTS",
+    "-XX:+IgnoreUnrecognizedVMOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
+)
 
 
 @pytest.hookimpl(optionalhook=True)

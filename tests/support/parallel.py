@@ -8,6 +8,7 @@ entered here is run all the same.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from xdist.scheduler import LoadScopeScheduling
@@ -57,7 +58,8 @@ class Spread(LoadScopeScheduling):  # type: ignore[misc]
     def _next_for(self, node: WorkerController) -> str:
         number = int(node.gateway.id.removeprefix("gw"))
         own, others = (_JVM, _LONG) if number < self.numnodes // 2 else (_LONG, _JVM)
-        return min(self.workqueue, key=lambda unit: _rank(unit, own, others))
+        units: Iterable[str] = self.workqueue
+        return min(units, key=lambda unit: _rank(unit, own, others))
 
 
 def _rank(unit: str, own: tuple[str, ...], others: tuple[str, ...]) -> int:
