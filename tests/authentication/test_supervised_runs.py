@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.supervised_world import World, let_others_pass
+from support.supervised_world import World, open_directory
 from support.waiting import wait_until
 
 from peacefs.client.control.supervised_queries import SupervisedQueries
 from peacefs.client.control.token_administration import TokenAdministration
 from peacefs.client.filesystem import PeaceFileSystem
-from peacefs.protocol.values.supervised_queries import Phase
+from peacefs.protocol.values.supervised_queries import QueryPhase
 
 pytestmark = pytest.mark.cluster
 
@@ -46,24 +46,24 @@ arguments = ["-P", "-B", "-c", '''{WRITER}''']
 """
 
 
-def test_run_has_a_token_of_its_querys_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with World.running(tmp_path, ["--authentication=token"]) as world:
+def test_run_has_a_token_of_its_querys_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_directory() as directory, World.running(directory, ["--authentication=token"]) as world:
         with TokenAdministration(f"unix:{world.cluster.directory}") as administration:
             alice, bob = (administration.create(user, 600).token for user in ("alice", "bob"))
-        let_others_pass(tmp_path)
         monkeypatch.setenv("PEACEFS_TOKEN", bob)
         world.agent("north", COMMANDS)
         monkeypatch.setenv("PEACEFS_TOKEN", alice)
         with SupervisedQueries(world.cluster.http_address) as queries:
             queries.register("q", ["write"], checkpoint="/user/alice/q")
             wait_until(
-                lambda: queries.status("q").phase in (Phase.ENDED.value, Phase.FAILED.value), "the query is over"
+                lambda: queries.status("q").phase in (QueryPhase.ENDED.value, QueryPhase.FAILED.value),
+                "the query is over",
             )
             status = queries.status("q")
-            assert status.phase == Phase.ENDED.value, status.reason
+            assert status.phase == QueryPhase.ENDED.value, status.reason
         with PeaceFileSystem(world.cluster.http_address, token=alice) as files:
             kept, uid = files.read("/user/alice/q/done").decode().split()
             assert int(uid) == ACCOUNT.pw_uid
             assert files.status("/user/alice/q/done").owner == "alice"
         wait_until(lambda: not Path(kept).exists(), "its token is gone with it")
-        assert bob not in (tmp_path / "north" / "agent.log").read_text()
+        assert bob not in (directory / "north" / "agent.log").read_text()

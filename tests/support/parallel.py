@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.workermanage import WorkerController
 
-_SESSION = "the Spark session"
+SESSION = "the Spark session"
 #: One worker runs all of these, so that Spark starts once for them.
-_SESSION_FILES = (
+SESSION_FILES = (
     "tests/spark/checkpoints/",
     "tests/spark/test_auth_log_columns.py",
     "tests/spark/test_coordinator_restart.py",
@@ -28,15 +28,15 @@ _SESSION_FILES = (
     "tests/spark/test_query_reporter.py",
 )
 #: What starts Java, the longest first.
-_JVM = (
+JVM = (
     "tests/spark/test_killed_queries.py",
-    _SESSION,
+    SESSION,
     "tests/spark/test_demo.py",
     "tests/spark/",
     "tests/webhdfs/test_stock_hadoop",
 )
 #: What the other workers begin with, so that no long file is left for the end.
-_LONG = ("tests/services/", "tests/client/", "tests/simulation/", "tests/authentication/", "tests/webhdfs/")
+LONG = ("tests/services/", "tests/client/", "tests/simulation/", "tests/authentication/", "tests/webhdfs/")
 
 
 class Spread(LoadScopeScheduling):  # type: ignore[misc]
@@ -49,7 +49,7 @@ class Spread(LoadScopeScheduling):  # type: ignore[misc]
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return _SESSION if file.startswith(_SESSION_FILES) else file
+        return SESSION if file.startswith(SESSION_FILES) else file
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         self.workqueue.move_to_end(self._next_for(node), last=False)
@@ -57,7 +57,7 @@ class Spread(LoadScopeScheduling):  # type: ignore[misc]
 
     def _next_for(self, node: WorkerController) -> str:
         number = int(node.gateway.id.removeprefix("gw"))
-        own, others = (_JVM, _LONG) if number < self.numnodes // 2 else (_LONG, _JVM)
+        own, others = (JVM, LONG) if number < self.numnodes // 2 else (LONG, JVM)
         units: Iterable[str] = self.workqueue
         return min(units, key=lambda unit: _rank(unit, own, others))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -28,13 +29,12 @@ def accounts_of_tests() -> str:
     return '[accounts]\n"root" = "root"' if os.geteuid() == 0 else ""
 
 
-def let_others_pass(directory: Path) -> None:
-    """Let other users get to what lies below a test's directory, but for its own modes: pytest keeps them out."""
-    for path in (directory, *directory.parents):
-        if path.stat().st_uid == os.geteuid() and (
-            path == directory or path.name.startswith(("pytest-", "popen-"))
-        ):
-            path.chmod(0o711)
+@contextmanager
+def open_directory() -> Iterator[Path]:
+    """A directory that other users get through. Pytest keeps them out of its own, again whenever it is started."""
+    with tempfile.TemporaryDirectory(prefix="peacefs-agent-") as made:
+        Path(made).chmod(0o711)
+        yield Path(made)
 
 
 @dataclass
