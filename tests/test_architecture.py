@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from support import parallel
 from typer.testing import CliRunner
 
 import peacefs
@@ -168,3 +169,10 @@ def test_nothing_that_is_locked_has_an_address() -> None:
 
 def test_the_version_is_told() -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+", peacefs.__version__)
+
+
+@pytest.mark.parametrize(
+    "beginning", sorted({*parallel.SESSION_FILES, *parallel.JVM, *parallel.LONG} - {parallel.SESSION})
+)
+def test_parallel_workers_begin_with_files_that_exist(beginning: str) -> None:
+    assert list(_ROOT.glob(f"{beginning}*"))

@@ -197,7 +197,7 @@ def test_datanodes_and_the_coordinator_die_in_the_middle(tmp_path: Path, wait_un
         restarting.join()
         cluster.datanodes[1].kill()
         assert service.read("unit").pages == pages
-        wait_until(lambda: files.schedule().grants_in_flight == 0, "all capacity is back", 30)
+        wait_until(lambda: files.schedule().grants_in_flight == 0, "all capacity is back")
         for node in cluster.datanodes[2:]:
             node.kill()
         with pytest.raises(PeacefsError):

@@ -21,6 +21,7 @@ import pytest
 import uvloop
 from support.new_core import new_core
 from support.no_links import NoLinks
+from support.waiting import PATIENCE_S
 
 from peacefs.client.transfer.write_grants import GrantClient
 from peacefs.coordinator.api.webhdfs import WebHdfs
@@ -111,12 +112,12 @@ class Served:
 
     def __enter__(self) -> Served:
         self._thread.start()
-        assert self._started.wait(10)
+        assert self._started.wait(PATIENCE_S)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._server.should_exit = True
-        self._thread.join(20)
+        self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive()
 
     def request(self, method: str, target: str, body: Any = None, headers: dict[str, str] | None = None) -> Reply:
@@ -138,7 +139,7 @@ class Served:
 
     def run(self, coroutine: Any) -> Any:
         """Runs a coroutine on the server's loop, from the test's thread."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(20)
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(PATIENCE_S)
 
 
 async def elsewhere(scope: Scope, receive: Receive, send: Send) -> None:
@@ -191,7 +192,7 @@ class NameSide:
 
     def commit_now(self, change: Callable[[Any], Any]) -> Any:
         """A change of the namespace, from any thread."""
-        return self._commits.submit(change).result(20)
+        return self._commits.submit(change).result(PATIENCE_S)
 
     @property
     def port(self) -> int:
