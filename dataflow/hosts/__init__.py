@@ -1,0 +1,4 @@
+"""Hosts: what moves bytes and time for the cores of a dataflow.
+
+Begin with `seeded.py`, which runs everything in one thread in virtual time.
+"""
