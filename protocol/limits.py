@@ -731,3 +731,10 @@ dataflow_node_timeout_s: Final = 0.8
 dataflow_subscribe_retry_s: Final = 1.0
 # How often a node looks at the time.
 dataflow_tick_s: Final = 0.05
+# Of one message between nodes: its head, and its rows.
+dataflow_head_bytes_max: Final = 1 * MIB
+dataflow_rows_bytes_max: Final = 256 * MIB
+# Rows of one batch that a source offers; larger ones are cut.
+dataflow_batch_rows_max: Final = 65_536
+# So long a node process may take to say that it is there.
+dataflow_process_start_s: Final = 60.0

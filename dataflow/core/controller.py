@@ -25,6 +25,7 @@ from .messages import (
 @dataclass
 class _Member:
     session: str
+    address: str
     seen_s: float
 
 
@@ -58,6 +59,11 @@ class ControllerCore:
         """The nodes that are alive."""
         return sorted(self._members)
 
+    def address_of(self, node: str) -> str | None:
+        """Return where a node that is alive can be reached."""
+        member = self._members.get(node)
+        return None if member is None else member.address
+
     # -- events ---------------------------------------------------------------------------------------
 
     def heartbeat(self, now_s: float, beat: Heartbeat) -> list[Effect]:
@@ -65,7 +71,7 @@ class ControllerCore:
         if member is not None and member.session != beat.session:
             # Its process began again, and with it everything that ran there is gone.
             self._lose(beat.node)
-        self._members[beat.node] = _Member(beat.session, now_s)
+        self._members[beat.node] = _Member(beat.session, beat.address, now_s)
         if self._begun_s is None:
             self._begun_s = now_s
         effects = self._place_free_units()
@@ -138,7 +144,8 @@ class ControllerCore:
 
     def _change(self, unit: str, where: UnitPlacement) -> None:
         units = {**self._placement.units, unit: where}
-        self._placement = Placement(self._placement.version + 1, units)
+        addresses = {node: member.address for node, member in sorted(self._members.items())}
+        self._placement = Placement(self._placement.version + 1, units, addresses)
 
     def _announce(self) -> list[Effect]:
         return [Send(node, self._placement) for node in (self._edge_node, *sorted(self._members))]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from peacefs.dataflow.model.batches import Batch, Position
@@ -94,6 +94,8 @@ class Placement:
 
     version: int
     units: Mapping[str, UnitPlacement]
+    #: Of the nodes, as they gave them; empty where the host needs none.
+    addresses: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,7 @@ class Heartbeat:
     node: str
     session: str
     placement_version: int
+    address: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,8 +51,11 @@ class NodeCore:
         technique: Technique,
         new_state: Callable[[Mapping[str, bytes]], UnitState],
         bounds: Bounds | None = None,
+        *,
+        address: str = "",
     ) -> None:
         self.name = name
+        self._address = address
         self._session = session
         self._network = network
         self._technique = technique
@@ -91,7 +94,8 @@ class NodeCore:
         effects: list[Effect] = []
         if self._beaten_s is None or now_s - self._beaten_s >= self._bounds.heartbeat_s:
             self._beaten_s = now_s
-            effects.append(Send(CONTROLLER, Heartbeat(self.name, self._session, self._placement.version)))
+            beat = Heartbeat(self.name, self._session, self._placement.version, self._address)
+            effects.append(Send(CONTROLLER, beat))
         for unit in list(self._units.values()):
             if unit.wants_time:
                 effects += self._guarded(unit, partial(unit.on_time, int(now_s * 1_000_000)))

@@ -34,6 +34,8 @@ from peacefs.dataflow.unit_state.memory_state import MemoryState
 from peacefs.protocol import limits
 from peacefs.protocol.errors import FileNotFound, QueryFailed
 
+from .checkpoint_store import MemoryCheckpoints
+
 EDGE = "edge"
 
 
@@ -120,7 +122,7 @@ class SeededRun:
         # Messages of a connection that has broken since do not arrive.
         self._connections: dict[frozenset[str], int] = {}
         self._arrivals: dict[tuple[str, str], float] = {}
-        self._checkpoints: dict[tuple[str, tuple[int, int]], Mapping[str, bytes]] = {}
+        self._checkpoints = MemoryCheckpoints()
         self._edge = EdgeCore(network, technique, self._bounds)
         names = [f"node-{number}" for number in range(1, nodes + 1)]
         self._controller = ControllerCore(
@@ -229,7 +231,7 @@ class SeededRun:
                 core = self._nodes[node].core
                 self._later(self._store_s * (0.5 + self._chance.random()), lambda: self._load(node, core, effect))
             case DeleteCheckpoint(unit, checkpoint):
-                self._checkpoints.pop((unit, checkpoint), None)
+                self._checkpoints.delete(unit, checkpoint)
             case Deliver(sink, _, batch):
                 self.outcome.sinks[sink].append(batch.rows)
             case SinkEnded():
@@ -241,17 +243,17 @@ class SeededRun:
         if node not in self._nodes or self._nodes[node].core is not core:
             return
         # The unit has gone on meanwhile; what was captured must be as it was.
-        parts = wanted.capture.parts()
-        self._checkpoints[wanted.unit, (wanted.incarnation, wanted.number)] = parts
+        self._checkpoints.store(wanted.unit, (wanted.incarnation, wanted.number), wanted.capture.parts())
         self.outcome.checkpoints_stored += 1
         self._on_node(node, core, lambda: core.stored(wanted.unit, wanted.incarnation, wanted.number))
 
     def _load(self, node: str, core: NodeCore, wanted: LoadCheckpoint) -> None:
-        parts = self._checkpoints.get((wanted.unit, wanted.checkpoint))
         unit, incarnation = wanted.unit, wanted.incarnation
-        if parts is None:
-            gone = FileNotFound(f"checkpoint {wanted.checkpoint} of unit {unit!r} is gone")
-            self._on_node(node, core, lambda: core.not_loaded(unit, incarnation, gone))
+        try:
+            parts = self._checkpoints.load(unit, wanted.checkpoint)
+        except FileNotFound as gone:
+            error = gone
+            self._on_node(node, core, lambda: core.not_loaded(unit, incarnation, error))
         else:
             self._on_node(node, core, lambda: core.loaded(self._now_s, unit, incarnation, parts))
 
@@ -321,9 +323,10 @@ class SeededRun:
     # -- invariants --------------------------------------------------------------------------------------------
 
     def _check(self) -> None:
+        """See that every checkpoint that the controller has recorded is there, and note what is running."""
         for name, host in self._nodes.items():
             self.outcome.held_bytes_max = max(self.outcome.held_bytes_max, host.core.held_bytes)
             self.outcome.places.update((unit, name) for unit in host.core.units)
         for unit, where in self._controller.placement.units.items():
             if where.checkpoint is not None:
-                assert (unit, where.checkpoint) in self._checkpoints, "a checkpoint that is recorded is not there"
+                self._checkpoints.load(unit, where.checkpoint)
