@@ -51,6 +51,7 @@
     │   └── DiskFault
     ├── CheckpointDamaged            (never on the wire: what a file of a Spark checkpoint should not be)
     │   └── CheckpointTooNew
+    ├── LogDamaged                   (the same of a stream log)
     ├── CheckpointCancelled          (never on the wire: who submitted a checkpoint gave it up)
     ├── StartupError                 (never on the wire: a service says it and exits)
     └── QueryFailed                  (never on the wire: a streaming query stopped for good)
@@ -363,6 +364,10 @@ class CheckpointDamaged(PeacefsError):
 
 class CheckpointTooNew(CheckpointDamaged):
     """A file in a format of a Spark that this program does not know."""
+
+
+class LogDamaged(PeacefsError):
+    """Records of a stream log that are not what was written, or rows that do not follow those that are there."""
 
 
 class CheckpointCancelled(PeacefsError):

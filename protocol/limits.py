@@ -736,5 +736,5 @@ dataflow_head_bytes_max: Final = 1 * MIB
 dataflow_rows_bytes_max: Final = 256 * MIB
 # Rows of one batch that a source offers; larger ones are cut.
 dataflow_batch_rows_max: Final = 65_536
-# So long a node process may take to say that it is there.
-dataflow_process_start_s: Final = 60.0
+# A stream log begins another segment when one has so many bytes.
+stream_log_segment_bytes: Final = 64 * MIB
