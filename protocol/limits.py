@@ -738,3 +738,5 @@ dataflow_rows_bytes_max: Final = 256 * MIB
 dataflow_batch_rows_max: Final = 65_536
 # A stream log begins another segment when one has so many bytes.
 stream_log_segment_bytes: Final = 64 * MIB
+# Streams of a commit that are flushed at once.
+stream_log_flushes_max: Final = 16

@@ -13,7 +13,6 @@ import sys
 import threading
 import time
 from collections.abc import Coroutine, Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import cloudpickle
@@ -29,7 +28,7 @@ from peacefs.dataflow.techniques.interface import Technique
 from peacefs.protocol import limits
 from peacefs.protocol.errors import InvalidQuery, QueryFailed
 
-from .checkpoint_store import DirectoryCheckpoints
+from .checkpoint_store import CheckpointStore
 from .interface import Sink, Source
 from .links import Links
 from .node_process import EDGE, NodeOrders
@@ -38,7 +37,7 @@ from .node_process import EDGE, NodeOrders
 class LocalProcesses:
     """A host of so many node processes.
 
-    host = LocalProcesses(3, Path("checkpoints"))
+    host = LocalProcesses(3, DirectoryCheckpoints(Path("checkpoints")))
     with host.start(query.network(), SGuard(interval_s=1), sources, sinks) as run:
         run.wait()
     """
@@ -46,7 +45,7 @@ class LocalProcesses:
     def __init__(
         self,
         nodes: int,
-        checkpoints: Path,
+        checkpoints: CheckpointStore,
         *,
         bounds: Bounds | None = None,
         node_timeout_s: float = limits.dataflow_node_timeout_s,
@@ -78,14 +77,13 @@ class LocalRun:
         sources: Mapping[str, Source],
         sinks: Mapping[str, Sink],
         nodes: int,
-        checkpoints: Path,
+        checkpoints: CheckpointStore,
         bounds: Bounds,
         node_timeout_s: float,
     ) -> None:
         self._network, self._technique, self._bounds = network, technique, bounds
         self._sources, self._sinks = sources, sinks
         self._checkpoints = checkpoints
-        self._store = DirectoryCheckpoints(checkpoints)
         self._token = secrets.token_hex(16)
         self._edge = EdgeCore(network, technique, bounds)
         self._controller = ControllerCore(
@@ -121,7 +119,12 @@ class LocalRun:
         """Return the node where a unit runs; None while there is none."""
         return self._controller.placement.units[unit].node
 
+    def checkpoint_of(self, unit: str) -> tuple[int, int] | None:
+        """Return the checkpoint with which a unit would begin, as (incarnation, number)."""
+        return self._controller.placement.units[unit].checkpoint
+
     def close(self) -> None:
+        """End all processes. The checkpoint store belongs to whoever gave it."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stop)
             self._thread.join()
@@ -275,7 +278,7 @@ class LocalRun:
                     if self._edge.ended:
                         self._ended.set()
                 case DeleteCheckpoint(unit, checkpoint):
-                    self._begin(asyncio.to_thread(self._store.delete, unit, checkpoint))
+                    self._begin(asyncio.to_thread(self._checkpoints.delete, unit, checkpoint))
                 case StopQuery(reason):
                     self._fail(reason)
                 case _:

@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import cloudpickle
@@ -25,7 +24,7 @@ from peacefs.dataflow.unit_state.memory_state import MemoryState
 from peacefs.protocol import limits
 from peacefs.protocol.errors import DiskFault, PeacefsError
 
-from .checkpoint_store import DirectoryCheckpoints
+from .checkpoint_store import CheckpointStore
 from .links import Links
 
 EDGE = "edge"
@@ -42,7 +41,7 @@ class NodeOrders:
     network: Network
     technique: Technique
     bounds: Bounds
-    checkpoints: Path
+    checkpoints: CheckpointStore
 
 
 class NodeProcess:
@@ -51,7 +50,7 @@ class NodeProcess:
         self._addresses = {EDGE: orders.edge_address}
         schemas = {name: kind.schema for name, kind in orders.network.types.items()}
         self._links = Links(orders.name, orders.token, schemas, self._received, self._broken)
-        self._store = DirectoryCheckpoints(orders.checkpoints)
+        self._store = orders.checkpoints
         self._tasks: set[asyncio.Task[None]] = set()
         self._core: NodeCore
 
@@ -104,6 +103,8 @@ class NodeProcess:
         error: PeacefsError | None = None
         try:
             await asyncio.to_thread(lambda: self._store.store(wanted.unit, checkpoint, wanted.capture.parts()))
+        except PeacefsError as fault:
+            error = fault
         except OSError as fault:
             error = DiskFault(f"the checkpoint of unit {wanted.unit!r} cannot be written: {fault}")
         self._perform(self._core.stored(wanted.unit, *checkpoint, error))

@@ -31,6 +31,7 @@ class StreamLogs:
         self._store = store
         self._segment_bytes = segment_bytes
         self._open: dict[str, StreamLog] = {}
+        self._failed = False
 
     def open(self, stream: str, kind: StreamType) -> StreamLog:
         """Open a log for appending; a tail that a writer left torn is cut at its last whole record."""
@@ -39,13 +40,19 @@ class StreamLogs:
         return log
 
     def commit(self) -> None:
-        """Make durable what was appended to all logs, in one call."""
+        """Make durable what was appended to all logs, together.
+
+        If that fails, any part of it may be there: open the logs anew, and append again.
+        """
+        assert not self._failed, "a commit has failed: open the logs anew"
+        self._failed = True
         pending = [log.pending() for log in self._open.values()]
         # Segments of one stream go one after the other, so that only the last can be torn.
         for appends in zip_longest(*pending):
             self._store.append_all([append for append in appends if append is not None])
         for log in self._open.values():
             log.committed()
+        self._failed = False
 
 
 class StreamLog:

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.dataflow.hosts.checkpoint_store import CheckpointStore, DirectoryCheckpoints, MemoryCheckpoints
+from peacefs.dataflow.hosts.peace_checkpoints import PeaceCheckpoints
 from peacefs.protocol.errors import ChecksumMismatch, FileNotFound
 
 _PARTS = {"edges": b"one", "state windows/panes": b"", "rows of in": bytes(range(256)) * 100}
 
 
-@pytest.fixture(params=["memory", "directory"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> CheckpointStore:
-    return MemoryCheckpoints() if request.param == "memory" else DirectoryCheckpoints(tmp_path)
+@pytest.fixture(params=["memory", "directory", pytest.param("peacefs", marks=pytest.mark.cluster)])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CheckpointStore]:
+    match request.param:
+        case "memory":
+            yield MemoryCheckpoints()
+        case "directory":
+            yield DirectoryCheckpoints(tmp_path)
+        case _:
+            cluster: LocalCluster = request.getfixturevalue("shared_cluster")
+            stored = PeaceCheckpoints(cluster.http_address, request.getfixturevalue("home"), user="alice")
+            yield stored
+            stored.close()
 
 
 def test_checkpoint_is_loaded_as_it_was_stored(store: CheckpointStore) -> None:

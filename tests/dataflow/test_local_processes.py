@@ -13,8 +13,11 @@ import pytest
 from support.dataflows import SAMPLES, Row, Sample, repeatable
 from support.waiting import wait_until
 
+from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.dataflow import Query
+from peacefs.dataflow.hosts.checkpoint_store import CheckpointStore, DirectoryCheckpoints
 from peacefs.dataflow.hosts.local_processes import LocalProcesses, LocalRun
+from peacefs.dataflow.hosts.peace_checkpoints import PeaceCheckpoints
 from peacefs.dataflow.hosts.seeded import SeededRun
 from peacefs.dataflow.model.operator_class import OperatorClass
 from peacefs.dataflow.techniques.sguard import SGuard
@@ -27,13 +30,14 @@ _PATIENT_S = 100.0
 class Played:
     """A run of a sample whose source waits in the middle until something was done."""
 
-    def __init__(self, sample: Sample, directory: Path, *, in_the_middle: Callable[[Played], None]) -> None:
+    def __init__(
+        self, sample: Sample, checkpoints: CheckpointStore, *, in_the_middle: Callable[[Played], None]
+    ) -> None:
         self.sample = sample
-        self.checkpoints = directory
         self.rows: list[Row] = []
         self._in_the_middle = in_the_middle
         self._begun = threading.Event()
-        host = LocalProcesses(2, directory, node_timeout_s=_PATIENT_S)
+        host = LocalProcesses(2, checkpoints, node_timeout_s=_PATIENT_S)
         batches = sample.rows(1)["in"]
         with host.start(
             sample.network, SGuard(interval_s=0.1), {"in": self._feed(batches)}, {"out": self._take}
@@ -55,7 +59,7 @@ class Played:
 
 def kill_the_node_of(unit: str) -> Callable[[Played], None]:
     def kill(played: Played) -> None:
-        wait_until(lambda: list(played.checkpoints.glob(f"{unit}/[0-9]*")), f"a checkpoint of unit {unit}")
+        wait_until(lambda: played.run.checkpoint_of(unit), f"a checkpoint of unit {unit}")
         node = played.run.place_of(unit)
         assert node is not None
         os.kill(played.run.pids()[node], signal.SIGKILL)
@@ -72,14 +76,29 @@ def expected_rows(sample: Sample) -> list[Row]:
 def test_process_that_is_killed_is_made_up_for(unit: str, tmp_path: Path) -> None:
     """The unit begins on the other node with its last checkpoint; nothing is lost, repeated or changed."""
     sample = SAMPLES[OperatorClass.CONVERGENT_CAPABLE]()
-    played = Played(sample, tmp_path, in_the_middle=kill_the_node_of(unit))
+    played = Played(sample, DirectoryCheckpoints(tmp_path), in_the_middle=kill_the_node_of(unit))
+    assert played.rows == expected_rows(sample)
+
+
+@pytest.mark.cluster
+def test_process_that_is_killed_is_made_up_for_from_peacefs(shared_cluster: LocalCluster, home: str) -> None:
+    sample = SAMPLES[OperatorClass.CONVERGENT_CAPABLE]()
+    checkpoints = PeaceCheckpoints(shared_cluster.http_address, home, user="alice")
+    try:
+        played = Played(sample, checkpoints, in_the_middle=kill_the_node_of("second"))
+    finally:
+        checkpoints.close()
     assert played.rows == expected_rows(sample)
 
 
 @pytest.mark.cluster
 def test_processes_end_with_the_run(tmp_path: Path) -> None:
     pids: list[int] = []
-    Played(repeatable(), tmp_path, in_the_middle=lambda played: pids.extend(played.run.pids().values()))
+    Played(
+        repeatable(),
+        DirectoryCheckpoints(tmp_path),
+        in_the_middle=lambda played: pids.extend(played.run.pids().values()),
+    )
     assert len(pids) == 2
     for pid in pids:
         with pytest.raises(ProcessLookupError):
@@ -92,7 +111,7 @@ def test_operator_that_raises_in_a_process_stops_the_query(tmp_path: Path) -> No
     query = Query("q")
     schema = sample.network.sources[0].type.schema
     query.source("in", schema, time="at").map(lambda rows: rows.slice(1), name="short").sink("out")
-    host = LocalProcesses(1, tmp_path, node_timeout_s=_PATIENT_S)
+    host = LocalProcesses(1, DirectoryCheckpoints(tmp_path), node_timeout_s=_PATIENT_S)
     with (
         host.start(query.network(), SGuard(interval_s=1), {"in": sample.rows(1)["in"]}, {"out": print}) as run,
         pytest.raises(QueryFailed, match=r"operator 'short' failed on rows 1 to 4 of 'in'.*use flat_map"),
@@ -102,4 +121,6 @@ def test_operator_that_raises_in_a_process_stops_the_query(tmp_path: Path) -> No
 
 def test_host_wants_every_source_and_sink(tmp_path: Path) -> None:
     with pytest.raises(InvalidQuery, match="sink 'out' is in the query or in what was given"):
-        LocalProcesses(1, tmp_path).start(repeatable().network, SGuard(interval_s=1), {"in": []}, {})
+        LocalProcesses(1, DirectoryCheckpoints(tmp_path)).start(
+            repeatable().network, SGuard(interval_s=1), {"in": []}, {}
+        )

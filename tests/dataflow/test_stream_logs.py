@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,20 +11,30 @@ import pytest
 from simulation.seeds import seeds
 from support.dataflows import SCHEMA, input_rows
 
+from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.dataflow.logs.directory_segments import DirectorySegments
 from peacefs.dataflow.logs.log_reader import LogReader, LogTail
+from peacefs.dataflow.logs.peace_segments import PeaceSegments
 from peacefs.dataflow.logs.segments import Append, MemorySegments, SegmentStore
 from peacefs.dataflow.logs.stream_log import StreamLogs
 from peacefs.dataflow.model.batches import Batch
 from peacefs.dataflow.model.stream_type import StreamType
-from peacefs.protocol.errors import FileNotFound, InvalidQuery, LogDamaged
+from peacefs.protocol.errors import FileNotFound, InvalidQuery, LeaseError, LogDamaged
 
 _KIND = StreamType(SCHEMA, "at")
 
 
-@pytest.fixture(params=["memory", "directory"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> SegmentStore:
-    return MemorySegments() if request.param == "memory" else DirectorySegments(tmp_path)
+@pytest.fixture(params=["memory", "directory", pytest.param("peacefs", marks=pytest.mark.cluster)])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SegmentStore]:
+    match request.param:
+        case "memory":
+            yield MemorySegments()
+        case "directory":
+            yield DirectorySegments(tmp_path)
+        case _:
+            files = request.getfixturevalue("files")
+            with PeaceSegments(files, request.getfixturevalue("home")) as segments:
+                yield segments
 
 
 def batches(count: int, *, seed: int = 1, size: int = 5) -> list[Batch]:
@@ -210,3 +221,21 @@ def test_log_of_another_schema_is_refused(store: SegmentStore) -> None:
     other = StreamType(pa.schema([("at", SCHEMA.field("at").type)]), "at")
     with pytest.raises(InvalidQuery, match="write to another stream"):
         StreamLogs(store).open("s", other)
+
+
+@pytest.mark.cluster
+def test_log_in_peacefs_is_taken_over_from_a_writer_that_is_still_there(files: PeaceFileSystem, home: str) -> None:
+    """The one before is refused from then on, and what it had committed is there."""
+    written = batches(6)
+    with PeaceSegments(files, home) as before, PeaceSegments(files, home) as after:
+        old_logs = StreamLogs(before)
+        old = old_logs.open("s", _KIND)
+        for batch in written[:3]:
+            old.append(batch)
+        old_logs.commit()
+        write(after, written[:5])
+        assert rows_of(LogReader(after, "s").read()) == rows_of(written[:5])
+        old.append(written[3])
+        with pytest.raises(LeaseError):
+            old_logs.commit()
+        assert rows_of(LogReader(after, "s").read()) == rows_of(written[:5])
