@@ -53,8 +53,10 @@ class NodeProcess:
         self._store = orders.checkpoints
         self._tasks: set[asyncio.Task[None]] = set()
         self._core: NodeCore
+        self._edge_is_gone = False
 
     async def run(self) -> None:
+        """Run the node until the program that started it is gone."""
         orders = self._orders
         address = await self._links.listen()
         self._core = NodeCore(
@@ -66,9 +68,12 @@ class NodeProcess:
             orders.bounds,
             address=address,
         )
-        while True:
-            self._perform(self._core.tick(time.monotonic()))
-            await asyncio.sleep(limits.dataflow_tick_s)
+        try:
+            while not self._edge_is_gone:
+                self._perform(self._core.tick(time.monotonic()))
+                await asyncio.sleep(limits.dataflow_tick_s)
+        finally:
+            await self._links.close()
 
     # -- events ---------------------------------------------------------------------------------------
 
@@ -78,6 +83,7 @@ class NodeProcess:
         self._perform(self._core.received(time.monotonic(), peer, message))
 
     def _broken(self, peer: str) -> None:
+        self._edge_is_gone = self._edge_is_gone or peer == EDGE
         self._perform(self._core.disconnected(time.monotonic(), peer))
 
     # -- effects --------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from support.waiting import wait_until
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.dataflow import Query
 from peacefs.dataflow.hosts.checkpoint_store import CheckpointStore, DirectoryCheckpoints
-from peacefs.dataflow.hosts.local_processes import LocalProcesses, LocalRun
+from peacefs.dataflow.hosts.local_processes import LocalProcesses
 from peacefs.dataflow.hosts.peace_checkpoints import PeaceCheckpoints
 from peacefs.dataflow.hosts.seeded import SeededRun
 from peacefs.dataflow.model.operator_class import OperatorClass
@@ -37,12 +37,12 @@ class Played:
         self.rows: list[Row] = []
         self._in_the_middle = in_the_middle
         self._begun = threading.Event()
-        host = LocalProcesses(2, checkpoints, node_timeout_s=_PATIENT_S)
+        self.host = host = LocalProcesses(2, checkpoints, node_timeout_s=_PATIENT_S)
         batches = sample.rows(1)["in"]
         with host.start(
             sample.network, SGuard(interval_s=0.1), {"in": self._feed(batches)}, {"out": self._take}
         ) as run:
-            self.run: LocalRun = run
+            self.run = run
             self._begun.set()
             run.wait(_PATIENT_S)
 
@@ -62,7 +62,7 @@ def kill_the_node_of(unit: str) -> Callable[[Played], None]:
         wait_until(lambda: played.run.checkpoint_of(unit), f"a checkpoint of unit {unit}")
         node = played.run.place_of(unit)
         assert node is not None
-        os.kill(played.run.pids()[node], signal.SIGKILL)
+        os.kill(played.host.pids()[node], signal.SIGKILL)
 
     return kill
 
@@ -97,7 +97,7 @@ def test_processes_end_with_the_run(tmp_path: Path) -> None:
     Played(
         repeatable(),
         DirectoryCheckpoints(tmp_path),
-        in_the_middle=lambda played: pids.extend(played.run.pids().values()),
+        in_the_middle=lambda played: pids.extend(played.host.pids().values()),
     )
     assert len(pids) == 2
     for pid in pids:
