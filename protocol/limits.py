@@ -740,3 +740,5 @@ dataflow_batch_rows_max: Final = 65_536
 stream_log_segment_bytes: Final = 64 * MIB
 # Streams of a commit that are flushed at once.
 stream_log_flushes_max: Final = 16
+# Spark ends a job whose task has failed so often (spark.task.maxFailures, 4 unless it is set).
+dataflow_task_failures_min: Final = 100

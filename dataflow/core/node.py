@@ -132,6 +132,12 @@ class NodeCore:
         return max(held, default=0)
 
     @property
+    def queued_bytes(self) -> int:
+        """Bytes of the input that has most to process."""
+        queued = (source.queued_bytes for unit in self._units.values() for source in unit.inputs.values())
+        return max(queued, default=0)
+
+    @property
     def units(self) -> Mapping[str, Mapping[str, Position]]:
         """The units that run here, and how far they are."""
         return {name: unit.positions for name, unit in self._units.items()}

@@ -81,6 +81,8 @@ class Outcome:
     checkpoints_stored: int = 0
     #: The most bytes that any output held.
     held_bytes_max: int = 0
+    #: The most bytes that waited at any input.
+    queued_bytes_max: int = 0
 
     def rows(self, sink: str) -> list[tuple[object, ...]]:
         return [
@@ -326,6 +328,7 @@ class SeededRun:
         """See that every checkpoint that the controller has recorded is there, and note what is running."""
         for name, host in self._nodes.items():
             self.outcome.held_bytes_max = max(self.outcome.held_bytes_max, host.core.held_bytes)
+            self.outcome.queued_bytes_max = max(self.outcome.queued_bytes_max, host.core.queued_bytes)
             self.outcome.places.update((unit, name) for unit in host.core.units)
         for unit, where in self._controller.placement.units.items():
             if where.checkpoint is not None:

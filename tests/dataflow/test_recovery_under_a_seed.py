@@ -130,15 +130,26 @@ def test_node_that_hung_is_fenced_when_it_comes_back() -> None:
         assert observed.rows("out") == expected.rows("out"), step
 
 
-def test_slow_start_keeps_memory_bounded() -> None:
-    """While the second unit is away the source is held back, and nothing is lost."""
+def test_memory_is_bounded_while_a_consumer_is_away() -> None:
+    """The second unit dies, or hangs: the source is held back, and nothing is lost."""
     sample = repeatable()
-    bounds = Bounds(credit_bytes=400, buffer_bytes_max=1000)
-    expected = play(sample, sguard(), bounds=bounds)
-    observed = play(sample, sguard(), Kill(60, node_of(expected, "second")), bounds=bounds)
-    assert observed.rows("out") == expected.rows("out")
-    batch = max(batch.nbytes for batch in sample.rows(1)["in"])
-    assert 0 < observed.held_bytes_max < 1000 + 2 * batch
+    rows = sample.rows(1, batches=60)
+    batch = max(batch.nbytes for batch in rows["in"])
+    bounds = Bounds(credit_bytes=4 * batch, buffer_bytes_max=10 * batch)
+    assert sum(batch.nbytes for batch in rows["in"]) > 3 * bounds.buffer_bytes_max
+
+    def run(*failures: Failure) -> Outcome:
+        how = {"seed": 1, "failures": failures, "bounds": bounds, "rows_every_s": 0.01, "store_s": 0.01}
+        return SeededRun(sample.network, sguard(), rows, **how).run()  # type: ignore[arg-type]
+
+    expected = run()
+    away = node_of(expected, "second")
+    for failure in (Kill(150, away), Hang(150, away, for_s=0.7)):
+        observed = run(failure)
+        assert observed.rows("out") == expected.rows("out")
+        assert 0 < observed.held_bytes_max < bounds.buffer_bytes_max + 2 * batch
+        assert observed.queued_bytes_max < bounds.credit_bytes + 2 * batch
+        assert observed.seconds > expected.seconds + 0.4, "the source did not wait"
 
 
 def test_operator_that_raises_stops_the_query_with_its_rows() -> None:
