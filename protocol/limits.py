@@ -718,18 +718,18 @@ secret_checks_max: Final = 2
 secret_checks_waiting_max: Final = 64
 
 # -- dataflows -------------------------------------------------------------------------------------
-# What a consumer lets a producer send before it has processed any of it.
+# A consumer lets a producer send so much before it has processed any of it.
 dataflow_credit_bytes: Final = 4 * MIB
 # Rows that an output keeps for replay; its unit waits when there are more.
 dataflow_buffer_bytes_max: Final = 256 * MIB
 dataflow_heartbeat_s: Final = 0.2
-# So long units wait for all nodes that were wanted, before they are placed on those that are there.
+# Units wait so long for all nodes that were wanted; then they are placed on those that are there.
 dataflow_start_wait_s: Final = 10.0
-# So long a node may be silent before its units begin elsewhere.
+# A node may be silent so long before its units begin elsewhere.
 dataflow_node_timeout_s: Final = 0.8
 # A producer that does not answer is asked again after so long.
 dataflow_subscribe_retry_s: Final = 1.0
-# How often a node looks at the time.
+# A node looks at the time so often.
 dataflow_tick_s: Final = 0.05
 # Of one message between nodes: its head, and its rows.
 dataflow_head_bytes_max: Final = 1 * MIB

@@ -22,7 +22,7 @@ _STATE = "state "
 
 @dataclass(frozen=True)
 class InputContents:
-    """What a checkpoint holds of an input."""
+    """An input, as a checkpoint holds it."""
 
     processed: Position
     ended: bool
@@ -30,7 +30,7 @@ class InputContents:
 
 @dataclass(frozen=True)
 class UnitContents:
-    """What a checkpoint says: loaded, and not yet in a unit."""
+    """A checkpoint that was loaded and is not in a unit yet."""
 
     inputs: Mapping[str, InputContents]
     outputs: Mapping[str, OutputContents]

@@ -50,7 +50,7 @@ class EdgeCore:
 
     @property
     def ended(self) -> bool:
-        """Whether every sink has had its last row."""
+        """True once every sink has had its last row."""
         return all(sink.ended for sink in self._sinks.values())
 
     def has_room(self, source: str) -> bool:

@@ -37,7 +37,7 @@ class SourceUnit:
 
     @property
     def has_room(self) -> bool:
-        """Whether it takes rows now. If not, those that read it are slow, or are away."""
+        """True if it takes rows now. If not, those that read it are slow, or are away."""
         return self._output.buffer.held_bytes < self._buffer_bytes_max
 
     def offer(self, rows: pa.RecordBatch) -> None:

@@ -1,4 +1,4 @@
-"""What cores want done. The host does it and, where there is an outcome, calls the core with it."""
+"""Effects: orders of a core to its host, which performs them and calls the core with the outcome."""
 
 from __future__ import annotations
 

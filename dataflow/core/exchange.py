@@ -35,7 +35,7 @@ class Exchange:
         self._retry_s = retry_s
         self.participants: dict[str, Participant] = {}
         self._placement = Placement(0, {})
-        # Who asked for rows of a unit that has not begun here: the last attempt of each consumer of each stream.
+        # Requests for rows of a unit that has not begun here: the last of each consumer of each stream.
         self._early: dict[tuple[str, str], tuple[str, Subscribe]] = {}
 
     def placed(self, placement: Placement) -> None:

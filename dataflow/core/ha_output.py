@@ -18,7 +18,7 @@ from .output_buffer import BufferContents, Level, Mark, OutputBuffer
 
 @dataclass(frozen=True)
 class OutputContents:
-    """What a checkpoint holds of an output."""
+    """An output, as a checkpoint holds it."""
 
     lineage: int
     ended: bool

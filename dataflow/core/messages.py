@@ -80,7 +80,7 @@ class Ack:
 
 @dataclass(frozen=True, slots=True)
 class UnitPlacement:
-    """Which start of a unit is the valid one, and where it runs: nowhere while no node is free."""
+    """The valid start of a unit, and its node: None while no node is free."""
 
     node: str | None
     incarnation: int
@@ -90,7 +90,7 @@ class UnitPlacement:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where every unit runs. Later ones have a higher version."""
+    """Places of all units. Later ones have a higher version."""
 
     version: int
     units: Mapping[str, UnitPlacement]

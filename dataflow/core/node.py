@@ -34,7 +34,7 @@ from .unit import HAUnit
 
 @dataclass(frozen=True)
 class Bounds:
-    """How much memory and time a node takes."""
+    """Bounds of the memory and the time that a node takes."""
 
     credit_bytes: int = limits.dataflow_credit_bytes
     buffer_bytes_max: int = limits.dataflow_buffer_bytes_max

@@ -22,7 +22,7 @@ from .number_ranges import NumberRanges
 
 
 class Level(IntEnum):
-    """How far rows have come."""
+    """Stages of a row on its way to a destination."""
 
     #: The producer has put them into the buffer.
     PRODUCED = 0

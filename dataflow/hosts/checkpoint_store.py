@@ -1,4 +1,4 @@
-"""Where checkpoints of units are kept: a port, its twin in memory, and a directory.
+"""Stores of checkpoints of units: a port, its twin in memory, and a directory.
 
 A checkpoint is there whole or not at all, and stays until it is deleted. What of peacefs is not used yet: its I/O
 service, which writes the parts in parallel.

@@ -32,7 +32,7 @@ EDGE = "edge"
 
 @dataclass(frozen=True)
 class NodeOrders:
-    """What a node process is told when it starts."""
+    """Orders for a node process, given when it starts."""
 
     name: str
     session: str

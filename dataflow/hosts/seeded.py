@@ -71,7 +71,7 @@ Failure = Kill | Hang | CutLink
 
 @dataclass
 class Outcome:
-    """What a run gave."""
+    """The results of a run."""
 
     sinks: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
     steps: int = 0

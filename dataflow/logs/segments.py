@@ -1,4 +1,4 @@
-"""Where segments are kept: a port, and its twin in memory that can be cut short."""
+"""Stores of segments: a port, and its twin in memory that can be cut short."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class UnitPlan:
 
     @cached_property
     def readers(self) -> Mapping[str, Sequence[tuple[OperatorNode, int]]]:
-        """Who in the unit reads a stream, and by which port."""
+        """The operators of the unit that read a stream, each with the port by which it does."""
         found: dict[str, list[tuple[OperatorNode, int]]] = {}
         for operator in self.operators:
             for port, name in enumerate(operator.inputs):

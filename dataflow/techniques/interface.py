@@ -37,7 +37,7 @@ Action = TakeCheckpoint | Acknowledge
 
 
 class Guard:
-    """What a technique does for one unit on its node. Every event may lead to actions."""
+    """A technique at work for one unit on its node. Every event may lead to actions."""
 
     def tick(self, now_s: float, positions: Positions) -> Iterable[Action]:
         """Time passes; `positions` says how far the unit has processed each of its inputs."""

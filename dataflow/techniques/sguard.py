@@ -46,7 +46,7 @@ class _CheckpointGuard(Guard):
         self._taken_s = now_s
         self._number = 0
         self._covered: Positions = {}
-        # What the checkpoint covers that is being stored.
+        # The positions that the checkpoint covers which is being stored.
         self._storing: Positions | None = None
 
     def tick(self, now_s: float, positions: Positions) -> Iterable[Action]:
