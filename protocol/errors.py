@@ -26,6 +26,7 @@
     │   └── TokenExpired             403  the same: what was allowed is to be asked for again
     ├── BadRequest                   400  java.lang.IllegalArgumentException
     │   ├── InvalidTopology          400  java.lang.IllegalArgumentException
+    │   ├── InvalidQuery             400  java.lang.IllegalArgumentException
     │   └── IllegalChange            400  org.apache.hadoop.HadoopIllegalArgumentException
     ├── Unsupported                  400  java.lang.UnsupportedOperationException
     ├── ServiceUnready               403  org.apache.hadoop.ipc.RetriableException     (try again)
@@ -50,9 +51,11 @@
     │   └── DiskFault
     ├── CheckpointDamaged            (never on the wire: what a file of a Spark checkpoint should not be)
     │   └── CheckpointTooNew
+    ├── LogDamaged                   (the same of a stream log)
     ├── CheckpointCancelled          (never on the wire: who submitted a checkpoint gave it up)
     ├── StartupError                 (never on the wire: a service says it and exits)
     └── QueryFailed                  (never on the wire: a streaming query stopped for good)
+        └── OperatorFailed           (the same: an operator of a dataflow raised an error)
 
 A stock Hadoop client looks at `javaClassName` and `message` alone, and takes an unexpected status whose
 JSON names no RemoteException for success: so every error that leaves a service over HTTP goes through
@@ -231,6 +234,10 @@ class InvalidTopology(BadRequest):
     """A description of a network that contradicts itself: the message names the line and the mistake."""
 
 
+class InvalidQuery(BadRequest):
+    """A dataflow that cannot run as it is written; the message says what to change."""
+
+
 class IllegalChange(BadRequest):
     """A truncation or concatenation that HDFS's rules forbid."""
 
@@ -359,6 +366,10 @@ class CheckpointTooNew(CheckpointDamaged):
     """A file in a format of a Spark that this program does not know."""
 
 
+class LogDamaged(PeacefsError):
+    """Records of a stream log that are not what was written, or rows that do not follow those that are there."""
+
+
 class CheckpointCancelled(PeacefsError):
     """A checkpoint was given up before it was published; nothing of it is there."""
 
@@ -369,6 +380,10 @@ class StartupError(PeacefsError):
 
 class QueryFailed(PeacefsError):
     """A streaming query that stops again and again, or does nothing any more."""
+
+
+class OperatorFailed(QueryFailed):
+    """An operator of a dataflow raised an error; the message names it and the rows that it was given."""
 
 
 def _tree(root: type[PeacefsError]) -> dict[str, type[PeacefsError]]:

@@ -725,3 +725,29 @@ wrong_secrets_memory_s: Final = 60.0
 guessing_addresses_max: Final = 10_000
 secret_checks_max: Final = 2
 secret_checks_waiting_max: Final = 64
+
+# -- dataflows -------------------------------------------------------------------------------------
+# A consumer lets a producer send so much before it has processed any of it.
+dataflow_credit_bytes: Final = 4 * MIB
+# Rows that an output keeps for replay; its unit waits when there are more.
+dataflow_buffer_bytes_max: Final = 256 * MIB
+dataflow_heartbeat_s: Final = 0.2
+# Units wait so long for all nodes that were wanted; then they are placed on those that are there.
+dataflow_start_wait_s: Final = 10.0
+# A node may be silent so long before its units begin elsewhere.
+dataflow_node_timeout_s: Final = 0.8
+# A producer that does not answer is asked again after so long.
+dataflow_subscribe_retry_s: Final = 1.0
+# A node looks at the time so often.
+dataflow_tick_s: Final = 0.05
+# Of one message between nodes: its head, and its rows.
+dataflow_head_bytes_max: Final = 1 * MIB
+dataflow_rows_bytes_max: Final = 256 * MIB
+# Rows of one batch that a source offers; larger ones are cut.
+dataflow_batch_rows_max: Final = 65_536
+# A stream log begins another segment when one has so many bytes.
+stream_log_segment_bytes: Final = 64 * MIB
+# Streams of a commit that are flushed at once.
+stream_log_flushes_max: Final = 16
+# Spark ends a job whose task has failed so often (spark.task.maxFailures, 4 unless it is set).
+dataflow_task_failures_min: Final = 100
