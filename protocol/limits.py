@@ -716,3 +716,20 @@ wrong_secrets_memory_s: Final = 60.0
 guessing_addresses_max: Final = 10_000
 secret_checks_max: Final = 2
 secret_checks_waiting_max: Final = 64
+
+# -- paged state -----------------------------------------------------------------------------------
+state_page_bytes_default: Final = 64 * KIB
+state_page_bytes_choices: Final = (8 * KIB, 64 * KIB)
+# Page sets of one page manager, and pages of one set: both halves of a page id.
+state_page_sets_max: Final = 65_536
+state_pages_per_set_max: Final = 2**31 - 1
+# Share of the machine's memory that a page manager may use unless it is told a bound.
+state_memory_share_default: Final = 0.5
+# Records of a batch that are looked up before they are changed: what they touch stays in the processor's cache.
+state_block_records: Final = 4096
+# Rows of a batch that a scan yields, at most, unless the caller says otherwise.
+state_scan_records: Final = 65_536
+# Checkpoints that one restore reads from. A checkpoint beyond that writes the pages of another one again.
+state_generations_max: Final = 8
+# An older checkpoint of whose pages a smaller share is still needed is written again with the next one.
+state_live_share_min: Final = 0.5

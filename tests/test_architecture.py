@@ -19,7 +19,7 @@ from peacefs.protocol.tls_variables import CA_VARIABLE, CERTIFICATE_VARIABLE, KE
 from peacefs.spark_connector.supervision.command_list import read_command_list
 
 _ROOT = Path(__file__).parent.parent
-_PACKAGES = ("protocol", "topology", "peace", "coordinator", "datanode", "client", "spark_connector")
+_PACKAGES = ("protocol", "topology", "peace", "coordinator", "datanode", "client", "spark_connector", "state")
 _SOURCES = sorted(path for package in _PACKAGES for path in (_ROOT / package).rglob("*.py"))
 
 
