@@ -733,3 +733,13 @@ state_scan_records: Final = 65_536
 state_generations_max: Final = 8
 # An older checkpoint of whose pages a smaller share is still needed is written again with the next one.
 state_live_share_min: Final = 0.5
+# How much of a checkpoint is written, or read, in one go by one thread; pages are let go piece by piece.
+state_piece_bytes: Final = 4 * MIB
+state_workers_default: Final = 2
+# Chunks of a checkpoint of pages in peacefs: pages can be changed again when their chunk has been written.
+state_chunk_bytes_default: Final = 8 * MIB
+# How many checkpoints of a unit are kept.
+state_checkpoints_kept_default: Final = 2
+# How often a checkpoint that waits for its turn looks whether it is wanted still.
+state_turn_poll_s: Final = 0.05
+state_index_bytes_max: Final = 512 * MIB

@@ -6,6 +6,10 @@
     counts.add_at(words, 1)              # a batch: an Arrow or NumPy array of keys
     counts[17]                           # or one, as in a dict
 
+    checkpointer = Checkpointer(pages, DirectoryStore("/var/lib/counts"), "counts")
+    checkpointer.load()                  # before structures are created: they find what they held
+    checkpointer.begin()                 # a pause of microseconds; pages are written while they change
+
 Begin with `pages/manager.py`; `structures/` are built on it, `checkpoints/` writes and loads it, `kernels/` are
 the loops that are compiled. Needs the extra `peacefs[state]` (NumPy, PyArrow, Numba), which is imported when a
 name is first used. Knows `protocol`, and of the client its I/O service; docs/state.md is the guide.
@@ -17,15 +21,32 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .checkpoints.checkpointer import Checkpointer
+    from .checkpoints.directory_store import DirectoryStore
+    from .checkpoints.memory_store import MemoryStore
     from .pages.manager import PageManager
     from .pages.page_set import PageSet
     from .structures.raw import Raw
     from .structures.sequences import Deque, List, Queue
     from .structures.unordered_map import UnorderedMap
 
-__all__ = ["Deque", "List", "PageManager", "PageSet", "Queue", "Raw", "UnorderedMap"]
+__all__ = [
+    "Checkpointer",
+    "Deque",
+    "DirectoryStore",
+    "List",
+    "MemoryStore",
+    "PageManager",
+    "PageSet",
+    "Queue",
+    "Raw",
+    "UnorderedMap",
+]
 
 _HOME = {
+    "Checkpointer": ".checkpoints.checkpointer",
+    "DirectoryStore": ".checkpoints.directory_store",
+    "MemoryStore": ".checkpoints.memory_store",
     "PageManager": ".pages.manager",
     "PageSet": ".pages.page_set",
     "Raw": ".structures.raw",
