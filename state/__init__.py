@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .checkpoints.checkpointer import Checkpointer
     from .checkpoints.directory_store import DirectoryStore
     from .checkpoints.memory_store import MemoryStore
+    from .checkpoints.peace_store import PeaceStore
     from .pages.manager import PageManager
     from .pages.page_set import PageSet
     from .structures.raw import Raw
@@ -38,6 +39,7 @@ __all__ = [
     "MemoryStore",
     "PageManager",
     "PageSet",
+    "PeaceStore",
     "Queue",
     "Raw",
     "UnorderedMap",
@@ -47,6 +49,7 @@ _HOME = {
     "Checkpointer": ".checkpoints.checkpointer",
     "DirectoryStore": ".checkpoints.directory_store",
     "MemoryStore": ".checkpoints.memory_store",
+    "PeaceStore": ".checkpoints.peace_store",
     "PageManager": ".pages.manager",
     "PageSet": ".pages.page_set",
     "Raw": ".structures.raw",
