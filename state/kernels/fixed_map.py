@@ -13,7 +13,8 @@ import numpy as np
 from .compiler import helper, kernel
 from .frames import writable
 from .hashing import bucket_of, hash_of, slot_of
-from .places import DIRTY, DONE, GROW, HEADER_WORDS, NO_FRAMES, OVERFLOW, STATUS, TOUCHED, WORD_COUNT, WORD_NEXT
+from .places import DIRTY, DONE, GROW, HEADER_WORDS, NO_FRAMES, OVERFLOW, STATUS, WORD_COUNT, WORD_NEXT
+from .prefetch import prefetch
 
 # Places in the array that describes the records.
 KEY_WORDS: Final = 0
@@ -103,7 +104,6 @@ def locate(
     ring = directory.shape[0] - 1
     first_pages = np.empty(_AHEAD, np.int64)
     homes = np.empty(_AHEAD, np.int64)
-    touched = 0
     counters[STATUS] = DONE
     for ahead in range(start, stop, _AHEAD):
         end = min(ahead + _AHEAD, stop)
@@ -113,8 +113,7 @@ def locate(
             home = slot_of(hashed, capacity)
             first_pages[number - ahead] = page
             homes[number - ahead] = home
-            # Independent loads: the processor waits for all of them together.
-            touched ^= flat[table[page] * page_words + first_slot + home * record_words]
+            prefetch(flat, table[page] * page_words + first_slot + home * record_words)
         for number in range(ahead, end):
             page = first_pages[number - ahead]
             home = homes[number - ahead]
@@ -162,7 +161,6 @@ def locate(
                 flat[base + WORD_COUNT] += 1
                 state[COUNT] += 1
             positions[number] = base + first_slot + slot * record_words
-    counters[TOUCHED] = touched
     return stop
 
 

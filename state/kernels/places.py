@@ -16,7 +16,6 @@ HIGH: Final = 1
 FRAMES_MAX: Final = 2
 CLONES: Final = 3
 STATUS: Final = 4
-TOUCHED: Final = 5
 COUNTERS: Final = 8
 
 # Why a kernel stopped before the end of its batch.

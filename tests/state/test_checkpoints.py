@@ -151,8 +151,11 @@ class Operator(RuleBasedStateMachine):
     @rule()
     def kill(self) -> None:
         """The process is gone, with what was in its memory; what waited is never written."""
-        for pending in self.store.submitted:
-            pending.cancel()
+        if self.running is not None:
+            self.until_submitted()
+            self.running.cancel()
+            with pytest.raises(CheckpointCancelled):
+                self.running.result(60)
         self.restart()
 
     @invariant()
