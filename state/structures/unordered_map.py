@@ -279,11 +279,12 @@ class UnorderedMap(Structure, MutableMapping[Any, Any]):
 
     def _change(self, rows: Words, mode: int, initial: Words, apply: Any) -> None:
         """Locate keys block by block, and `apply` what is to change while their records are in the cache."""
-        self._pages.settle()
         keys = self._flat_keys(rows)
         positions = np.empty(len(rows), np.int64)
         at = 0
         while at < len(rows):
+            # Pages that were written since need no clone any more.
+            self._pages.settle()
             stop = min(at + state_block_records, len(rows))
             came = fixed_map.locate(*self._arrays(), keys, initial, mode, at, stop, positions)
             if came > at:
