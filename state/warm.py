@@ -1,4 +1,4 @@
-"""Compiles what structures usually need, so that no operator waits at its first tuple: `python -m peacefs.state.warm`."""
+"""Compile what structures usually need, ahead of the first tuple: `python -m peacefs.state.warm`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NUMBERS = (
 
 
 def warm() -> None:
-    """Call each kernel with each usual type. Compiled code goes to Numba's cache, where later processes find it."""
+    """Call each kernel with each usual type. Later processes find the compiled code in Numba's cache."""
     pages = PageManager(memory_bytes_max=64 * 65_536)
     for number in _NUMBERS:
         schema = pa.schema([("key", pa.int64()), ("value", number)])
@@ -32,6 +32,14 @@ def warm() -> None:
         held.find(keys)
         held.remove(keys)
         pages.destroy(str(number))
+    schema = pa.schema([("key", pa.string()), ("value", pa.int64()), ("text", pa.string())])
+    named = UnorderedMap.create(pages.page_set("texts"), schema, "key")
+    names = [str(key) for key in range(100)]
+    for _ in range(2):
+        named.upsert(names, {"value": np.arange(100), "text": names})
+    named.add_at(names, 1, "value")
+    list(named.scan())
+    named.remove(names)
 
 
 if __name__ == "__main__":

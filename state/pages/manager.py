@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection
 import numpy as np
 from numpy.typing import NDArray
 
-from peacefs.protocol.errors import StateError
+from peacefs.protocol.errors import BadRequest, StateError
 from peacefs.protocol.limits import (
     state_generations_max,
     state_live_share_min,
@@ -36,10 +36,20 @@ class PageManager:
     """Pages of `page_bytes` (65,536 or 8,192) in at most `memory_bytes_max` bytes, by default half the machine's.
 
     Memory is taken when it is used, and kept until the manager goes. During a checkpoint there can be two copies
-    of a page; when the bound is reached then, the operator waits for pages that are being written.
+    of a page; when the bound is reached then, the operator waits for pages that are being written. `secret`, 16
+    bytes, is by what new maps hash texts; given one, they scan in the same order again.
     """
 
-    def __init__(self, *, page_bytes: int = state_page_bytes_default, memory_bytes_max: int | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        page_bytes: int = state_page_bytes_default,
+        memory_bytes_max: int | None = None,
+        secret: bytes | None = None,
+    ) -> None:
+        if secret is not None and len(secret) != 16:
+            raise BadRequest(f"a secret of {len(secret)} bytes was given: it has 16")
+        self._secret: Words = np.frombuffer(secret or os.urandom(16), np.int64)
         if memory_bytes_max is None:
             memory_bytes_max = int(_memory_of_machine() * state_memory_share_default)
         self.frames = Frames(page_bytes, memory_bytes_max)
@@ -82,7 +92,7 @@ class PageManager:
             raise StateError(f"{len(self._sets)} page sets are as many as a page manager may have")
         while self._next_number in self._by_number:
             self._next_number += 1
-        made = PageSet(self.frames, name, self._next_number, self.settle)
+        made = PageSet(self.frames, name, self._next_number, self.settle, self._secret)
         assert made.allocate(SUPER_LAYOUT) == SUPER_PAGE
         self._sets[name] = self._by_number[made.number] = made
         self._next_number = made.number % (2**31 - 1) + 1
@@ -218,7 +228,9 @@ class PageManager:
         for name, number in sets:
             if name in self._sets or number in self._by_number:
                 raise StateError(f"page set {name} of the checkpoint is there already; load before creating")
-            self._sets[name] = self._by_number[number] = PageSet(self.frames, name, number, self.settle)
+            self._sets[name] = self._by_number[number] = PageSet(
+                self.frames, name, number, self.settle, self._secret
+            )
 
     def adopt_pages(self, first_frame: int, ids: Words, stored_in: int, sums: NDArray[np.uint32]) -> None:
         """Register pages that were read into frames that follow one another; NOBODY is for those not needed."""

@@ -51,8 +51,10 @@ def page_of(identity: int) -> int:
 class PageSet:
     """Pages 0, 1, ... of one set; a released number is used again. Made by a `PageManager`."""
 
-    def __init__(self, frames: Frames, name: str, number: int, settle: Callable[[], None]) -> None:
+    def __init__(self, frames: Frames, name: str, number: int, settle: Callable[[], None], secret: Words) -> None:
         self.frames = frames
+        #: Two words by which a new structure may hash what others choose.
+        self.secret = secret
         #: Take note of what other threads have posted to the manager. A structure calls it before each change.
         self.settle = settle
         self.name = name

@@ -49,12 +49,17 @@ class RowLayout:
     def names(self) -> list[str]:
         return [column.name for column in self.columns]
 
+    @property
+    def shown(self) -> list[str]:
+        """Names that users know."""
+        return [name for name in self.names if not name.startswith("\0")]
+
     def place_of(self, name: str) -> tuple[Column, int]:
         """Return a column and its offset in bytes. Raises RecordRefused for a name that is not there."""
         for column, offset in zip(self.columns, self.offsets, strict=True):
             if column.name == name:
                 return column, offset
-        raise RecordRefused(f"there is no column {name} to change; there are: {', '.join(self.names) or 'none'}")
+        raise RecordRefused(f"there is no column {name} to change; there are: {', '.join(self.shown) or 'none'}")
 
     # -- many --------------------------------------------------------------------------------------
 
@@ -64,20 +69,8 @@ class RowLayout:
         Given is a record batch or table, a mapping by name, a sequence of columns if there are several, or the
         one.
         """
-        if isinstance(given, pa.RecordBatch | pa.Table):
-            given = {name: given.column(name) for name in given.schema.names}
-        if isinstance(given, Mapping):
-            missing = [name for name in self.names if name not in given]
-            if missing:
-                raise RecordRefused(f"column {missing[0]} was not given")
-            parts = [given[name] for name in self.names]
-        elif len(self.columns) == 1:
-            parts = [given]
-        else:
-            parts = list(given)
-        if len(parts) != len(self.columns):
-            raise RecordRefused(f"{len(parts)} columns were given; there are {', '.join(self.names) or 'none'}")
-        items = [column.items_of(part) for column, part in zip(self.columns, parts, strict=True)]
+        parts = named(given, self.names)
+        items = [column.items_of(parts[column.name]) for column in self.columns]
         items = [canonical(each) if wanted else each for each, wanted in zip(items, self._canonical, strict=True)]
         if len({len(each) for each in items}) > 1:
             raise RecordRefused(f"the columns {', '.join(self.names)} are not as long as one another")
@@ -135,6 +128,21 @@ class RowLayout:
 def canonical(floats: Any) -> Any:
     """Return floats of which equal ones have equal bits, and all NaN the same."""
     return np.where(np.isnan(floats), np.nan, floats + 0.0).astype(np.asarray(floats).dtype)
+
+
+def named(given: Any, names: Sequence[str]) -> dict[str, Any]:
+    """Return columns by name, from a record batch or table, a mapping, a sequence of columns, or the only one."""
+    if isinstance(given, pa.RecordBatch | pa.Table):
+        given = {name: given.column(name) for name in given.schema.names}
+    if isinstance(given, Mapping):
+        missing = [name for name in names if name not in given]
+        if missing:
+            raise RecordRefused(f"column {missing[0]} was not given")
+        return {name: given[name] for name in names}
+    parts = [given] if len(names) == 1 else list(given)
+    if len(parts) != len(names):
+        raise RecordRefused(f"{len(parts)} columns were given; there are {', '.join(names) or 'none'}")
+    return dict(zip(names, parts, strict=True))
 
 
 def split_schema(schema: pa.Schema, key: Sequence[str]) -> tuple[RowLayout, RowLayout]:

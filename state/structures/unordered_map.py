@@ -30,6 +30,7 @@ from peacefs.state.pages.frames import FrameNumbers
 from peacefs.state.pages.page_set import LAYOUT_MASK, SUPER_PAGE, PageSet
 
 from .arrays import changeable, identity
+from .heap import TextColumn
 from .records import Words, split_schema
 from .structure import Structure
 
@@ -84,9 +85,15 @@ class UnorderedMap(Structure, MutableMapping[Any, Any]):
         """Make a map in a page set, or take over the one that was recovered with it.
 
         `key` names one or more columns of `schema`; the others are the value. Raises SchemaMismatch for a
-        recovered structure of another kind or schema, RecordRefused for types without a fixed width.
+        recovered structure of another kind or schema, RecordRefused for types that are not kept.
         """
-        return cls._create(page_set, schema, [key] if isinstance(key, str) else list(key))
+        kind: Any = cls
+        if any(TextColumn.takes(field.type) for field in schema):
+            from .text_map import TextMap
+
+            kind = TextMap
+        made: Self = kind._create(page_set, schema, [key] if isinstance(key, str) else list(key))
+        return made
 
     # -- as operators use it: batches --------------------------------------------------------------
 
@@ -130,9 +137,10 @@ class UnorderedMap(Structure, MutableMapping[Any, Any]):
         `deltas` are as many as there are keys, or one number for all. The column may be left out if there is one.
         """
         if column is None:
-            if len(self._value.columns) != 1:
-                raise RecordRefused(f"say which column to add to: one of {', '.join(self._value.names)}")
-            column = self._value.names[0]
+            shown = self._value.shown
+            if len(shown) != 1:
+                raise RecordRefused(f"say which column to add to: one of {', '.join(shown)}")
+            column = shown[0]
         self.aggregate(keys, {column: ("add", deltas)})
 
     def aggregate(self, keys: Any, changes: Aggregates) -> None:
@@ -156,7 +164,9 @@ class UnorderedMap(Structure, MutableMapping[Any, Any]):
 
     def remove(self, keys: Any) -> NDArray[np.bool_]:
         """Remove records; return which of the keys were there."""
-        rows = self._key_rows(keys)
+        return self._remove_rows(self._key_rows(keys))
+
+    def _remove_rows(self, rows: Words) -> NDArray[np.bool_]:
         removed = np.zeros(len(rows), np.bool_)
         at = 0
         self._pages.settle()
@@ -277,8 +287,11 @@ class UnorderedMap(Structure, MutableMapping[Any, Any]):
         columns.gather(self._flat, positions, self._key.words, values, found)
         return values, found
 
-    def _change(self, rows: Words, mode: int, initial: Words, apply: Any) -> None:
-        """Locate keys block by block, and `apply` what is to change while their records are in the cache."""
+    def _change(self, rows: Words, mode: int, initial: Words, apply: Any, room: Any = None) -> None:
+        """Locate keys block by block, and `apply` what is to change while their records are in the cache.
+
+        `room` says how many pages may be needed besides, from one row to another.
+        """
         keys = self._flat_keys(rows)
         positions = np.empty(len(rows), np.int64)
         at = 0
@@ -286,6 +299,10 @@ class UnorderedMap(Structure, MutableMapping[Any, Any]):
             # Pages that were written since need no clone any more.
             self._pages.settle()
             stop = min(at + state_block_records, len(rows))
+            if room is not None:
+                while stop - at > 1 and room(at, stop) > self._frames.count - self._frames.used:
+                    stop = at + (stop - at) // 2
+                self._make_room(at, room(at, stop))
             came = fixed_map.locate(*self._arrays(), keys, initial, mode, at, stop, positions)
             if came > at:
                 apply(positions, at, came)
@@ -375,11 +392,13 @@ class UnorderedMap(Structure, MutableMapping[Any, Any]):
     # -- reading all -------------------------------------------------------------------------------
 
     def _scan(self, batch_records: int) -> Iterator[tuple[Words, Words]]:
-        pages = [page for page in self._pages.pages if page != SUPER_PAGE]
         batch: list[int] = []
         count = 0
-        for page in pages:
-            of_page = int(self._pages.resolve(page)[WORD_COUNT])
+        for page in self._pages.pages:
+            words = self._pages.resolve(page)
+            if words[WORD_LAYOUT] & LAYOUT_MASK not in (_BUCKET, _OVERFLOW):
+                continue
+            of_page = int(words[WORD_COUNT])
             if batch and count + of_page > batch_records:
                 yield self._collect(batch, count)
                 batch, count = [], 0
