@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .checkpoints.peace_store import PeaceStore
     from .pages.manager import PageManager
     from .pages.page_set import PageSet
+    from .structures.ordered_map import OrderedMap
     from .structures.raw import Raw
     from .structures.sequences import Deque, List, Queue
     from .structures.unordered_map import UnorderedMap
@@ -37,6 +38,7 @@ __all__ = [
     "DirectoryStore",
     "List",
     "MemoryStore",
+    "OrderedMap",
     "PageManager",
     "PageSet",
     "PeaceStore",
@@ -52,6 +54,7 @@ _HOME = {
     "PeaceStore": ".checkpoints.peace_store",
     "PageManager": ".pages.manager",
     "PageSet": ".pages.page_set",
+    "OrderedMap": ".structures.ordered_map",
     "Raw": ".structures.raw",
     "List": ".structures.sequences",
     "Queue": ".structures.sequences",
