@@ -218,11 +218,13 @@ class Checkpointer:
         self._news.set()
 
     def _wait_for_room(self) -> bool:
-        """Wait for pages to be written, on the owner's thread. False: none are being written."""
-        self._news.clear()
-        self._pages.settle()
+        """Wait for pages to be written, on the owner's thread. False: none were being written."""
         if self._running is None:
             return False
+        self._news.clear()
+        if self.idle:
+            # It has ended just now, and may have left room.
+            return True
         if self._pages.frames.used == self._pages.frames.count:
             self._news.wait()
             self._pages.settle()

@@ -53,7 +53,12 @@ class Frames:
         self.page_bytes = page_bytes
         self.count = count
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
-        self._mapping = mmap.mmap(-1, count * page_bytes, flags=flags)
+        try:
+            self._mapping = mmap.mmap(-1, count * page_bytes, flags=flags)
+        except OSError as error:
+            raise PagesExhausted(
+                f"the system reserves no {memory_bytes_max} bytes ({error.strerror}): give a lower bound"
+            ) from None
         if hasattr(mmap, "MADV_HUGEPAGE"):
             # Without huge pages it is only slower.
             with suppress(OSError):

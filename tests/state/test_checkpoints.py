@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from support.waiting import wait_until
 
 from peacefs.protocol.errors import (
     CheckpointCancelled,
@@ -259,15 +261,42 @@ def test_operator_waits_for_the_disk_when_clones_find_no_memory() -> None:
     counts.add_at(np.arange(10_000), 1)
     assert 30 < counts.memory_bytes // PAGE < 60
     checkpointer = Checkpointer(pages, store, "unit")
+    store.held = True
     running = checkpointer.begin()
+
+    def write_when_all_is_used() -> None:
+        wait_until(lambda: pages.memory_bytes == 60 * PAGE, "the operator has used all pages")
+        store.submitted[0].release()
+
+    disk = threading.Thread(target=write_when_all_is_used)
+    disk.start()
     counts.add_at(np.arange(10_000), 1)
+    disk.join()
     running.result(60)
+    assert pages.clones > 0
     assert content(counts) == dict.fromkeys(range(10_000), 2)
     recovered = manager()
     Checkpointer(recovered, store, "unit").load()
     assert content(count_map(recovered)) == dict.fromkeys(range(10_000), 1)
     with pytest.raises(PagesExhausted):
         counts.add_at(np.arange(100_000), 1)
+
+
+def test_memory_that_a_checkpoint_has_left_is_found_at_once() -> None:
+    pages, store = manager(count=59), MemoryStore()
+    raw = Raw.create(pages.page_set("raw"))
+    numbers = [raw.allocate() for _ in range(29)]
+    store.held = True
+    running = Checkpointer(pages, store, "unit").begin()
+    for number in numbers:
+        raw.change(number)[0] = 1
+    assert pages.memory_bytes == 59 * PAGE
+    wait_until(lambda: bool(store.submitted), "the pages are handed over")
+    store.submitted[0].release()
+    wait_until(lambda: running.done, "it is published")
+    # Nobody has taken note of it yet.
+    assert pages.memory_bytes == 59 * PAGE
+    assert len(pages.page_set("another")) == 1
 
 
 def test_recovery_refuses_another_schema_and_says_how_it_differs() -> None:
