@@ -20,7 +20,7 @@ class Fault(StrEnum):
     TOO_NEW = "too new"
 
 
-class Finding(msgspec.Struct, frozen=True):
+class CheckpointFinding(msgspec.Struct, frozen=True):
     """Something wrong with a file, by its path relative to the root. `stops`: a restart fails on it."""
 
     path: str
@@ -53,11 +53,11 @@ class Verdict(msgspec.Struct, frozen=True):
     restarts: bool
     files_read: int
     bytes_read: int
-    findings: list[Finding]
+    findings: list[CheckpointFinding]
     notes: list[Note] = []
 
 
-def damage(path: str, error: CheckpointDamaged, *, stops: bool = True) -> Finding:
+def damage(path: str, error: CheckpointDamaged, *, stops: bool = True) -> CheckpointFinding:
     """Make a finding of a parser's complaint about a file."""
     kind = Fault.TOO_NEW if isinstance(error, CheckpointTooNew) else Fault.DAMAGED
-    return Finding(path, kind, error.message, stops)
+    return CheckpointFinding(path, kind, error.message, stops)

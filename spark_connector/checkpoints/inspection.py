@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 from peacefs.protocol.errors import CheckpointDamaged, FileNotFound, PeacefsError
 from peacefs.protocol.limits import checkpoint_changelog_bytes_max, checkpoint_text_bytes_max, packet_bytes
 
-from .formats.changelog import Changelog, Sealed, parse_changelog
+from .formats.changelog import Changelog, UnreadableChangelog, parse_changelog
 from .formats.checksum_files import Checker, parse_checksum
 from .formats.logs import (
-    Commit,
+    BatchCommit,
     FileLogEntry,
     Offsets,
     QueryMetadata,
@@ -25,8 +25,8 @@ from .formats.logs import (
     parse_version,
 )
 from .formats.operators import Operator, check_schema, parse_operator
-from .formats.snapshot import SST_END, Snapshot, parse_snapshot
-from .layout import Layout
+from .formats.snapshot import SST_END, StateSnapshot, parse_snapshot
+from .layout import CheckpointLayout
 from .tree import Entry, FileTree
 
 _Value = TypeVar("_Value")
@@ -35,7 +35,7 @@ _Value = TypeVar("_Value")
 class Inspection:
     """The files of one checkpoint. Every method raises CheckpointDamaged for a file that is not whole."""
 
-    def __init__(self, tree: FileTree, layout: Layout) -> None:
+    def __init__(self, tree: FileTree, layout: CheckpointLayout) -> None:
         self.layout = layout
         self._tree = tree
         self._known: dict[str, tuple[Any, CheckpointDamaged | None]] = {}
@@ -48,7 +48,7 @@ class Inspection:
     def offsets(self, entry: Entry) -> Offsets:
         return self._once(entry, parse_offsets)
 
-    def commit(self, entry: Entry) -> Commit:
+    def commit(self, entry: Entry) -> BatchCommit:
         return self._once(entry, parse_commit)
 
     def file_log(self, entry: Entry) -> list[FileLogEntry]:
@@ -64,14 +64,16 @@ class Inspection:
     def schema(self, entry: Entry) -> int:
         return self._once(entry, check_schema)
 
-    def changes(self, entry: Entry) -> Changelog | Sealed:
+    def changes(self, entry: Entry) -> Changelog | UnreadableChangelog:
         """Whether it is sealed: then only checksums were verified."""
         if entry.length > checkpoint_changelog_bytes_max:
             self._stream_once(entry, b"")
-            return Sealed(f"larger than {checkpoint_changelog_bytes_max >> 20} MiB: too large to be looked into")
+            return UnreadableChangelog(
+                f"larger than {checkpoint_changelog_bytes_max >> 20} MiB: too large to be looked into"
+            )
         return self._once(entry, parse_changelog)
 
-    def snapshot(self, entry: Entry) -> Snapshot:
+    def snapshot(self, entry: Entry) -> StateSnapshot:
         return self._once(entry, parse_snapshot)
 
     def sst(self, entry: Entry) -> None:

@@ -25,7 +25,7 @@ from peacefs.protocol.values.query_reports import QueryState
 
 from .catalogue import read_layout
 from .inspection import Inspection
-from .layout import SINK_LOG, Layout, LogFiles, place_in_log
+from .layout import SINK_LOG, CheckpointLayout, LogFiles, place_in_log
 from .left_over import staging_name
 from .reports import report_of, seconds_since
 from .tree import Entry, PeaceTree, files_below
@@ -46,7 +46,7 @@ class Rollback:
 
 
 @dataclass(frozen=True, slots=True)
-class RollbackWish:
+class RollbackRequest:
     """`sink`: the directory of a file sink, None where there is none.
 
     A checkpoint whose run is not over and that was written to in the last `idle_s` seconds is in use.
@@ -58,7 +58,7 @@ class RollbackWish:
     idle_s: float
 
 
-def beyond(layout: Layout, batch: int) -> list[str]:
+def beyond(layout: CheckpointLayout, batch: int) -> list[str]:
     """The files that later batches wrote, with their checksum files: paths relative to the root."""
     entries = [
         entry for log in (layout.offsets, layout.commits) for number, entry in log.items() if number > batch
@@ -85,17 +85,17 @@ def beyond_in_sink(log: LogFiles, batch: int) -> list[Entry]:
     return [entry for files in (log.deltas, log.compacts) for number, entry in files.items() if number > batch]
 
 
-def roll_back(files: PeaceFileSystem, wish: RollbackWish) -> Rollback:
+def roll_back(files: PeaceFileSystem, request: RollbackRequest) -> Rollback:
     """Raises BadRequest for a batch that is gone or not good, and for a checkpoint whose query is alive."""
     tree = PeaceTree(files)
-    layout = read_layout(tree, wish.root)
+    layout = read_layout(tree, request.root)
     latest = max(layout.commits, default=-1)
     with CheckpointRuns(parse_address(files.address), files.user) as runs:
-        refuse_live_run(runs, layout, wish.idle_s)
-        _check_batch(tree, layout, wish, latest)
-        location = runs.begin(wish.root, host=socket.gethostname(), pid=os.getpid()).location
+        refuse_live_run(runs, layout, request.idle_s)
+        _check_batch(tree, layout, request, latest)
+        location = runs.begin(request.root, host=socket.gethostname(), pid=os.getpid()).location
         try:
-            return _cut_back(files, layout, wish, latest, location)
+            return _cut_back(files, layout, request, latest, location)
         except BaseException:
             try:
                 runs.end(location)
@@ -106,11 +106,13 @@ def roll_back(files: PeaceFileSystem, wish: RollbackWish) -> Rollback:
             raise
 
 
-def _cut_back(files: PeaceFileSystem, layout: Layout, wish: RollbackWish, latest: int, location: str) -> Rollback:
+def _cut_back(
+    files: PeaceFileSystem, layout: CheckpointLayout, request: RollbackRequest, latest: int, location: str
+) -> Rollback:
     """`location` is the root for the run that this is."""
     staged: list[tuple[str, str]] = []
     try:
-        removed = _prepare(files, PeaceTree(files), layout, wish, staged)
+        removed = _prepare(files, PeaceTree(files), layout, request, staged)
         (_, staging), *sinks = staged
         _exchange(files, [(location, staging), *sinks])
     except _Unknown as unknown:
@@ -123,7 +125,9 @@ def _cut_back(files: PeaceFileSystem, layout: Layout, wish: RollbackWish, latest
             except PeacefsError as fault:
                 _log.warning("%s is left over and can be deleted: %s", staging, fault.message)
         raise
-    return Rollback(wish.root, latest, wish.batch, [_keep(files, pair, wish.batch) for pair in staged], removed)
+    return Rollback(
+        request.root, latest, request.batch, [_keep(files, pair, request.batch) for pair in staged], removed
+    )
 
 
 class _Unknown(Exception):
@@ -144,29 +148,33 @@ def _exchange(files: PeaceFileSystem, staged: list[tuple[str, str]]) -> None:
 
 
 def _prepare(
-    files: PeaceFileSystem, tree: PeaceTree, layout: Layout, wish: RollbackWish, staged: list[tuple[str, str]]
+    files: PeaceFileSystem,
+    tree: PeaceTree,
+    layout: CheckpointLayout,
+    request: RollbackRequest,
+    staged: list[tuple[str, str]],
 ) -> int:
     """Copies what is to change, and cuts the copies back; how many files that took away."""
-    doomed = beyond(layout, wish.batch)
-    staging = _stage(files, wish.root, wish.batch, staged)
+    doomed = beyond(layout, request.batch)
+    staging = _stage(files, request.root, request.batch, staged)
     if _lengths(read_layout(tree, staging)) != _lengths(layout):
-        raise BadRequest(_alive(wish.root))
+        raise BadRequest(_alive(request.root))
     for path in doomed:
         files.delete(f"{staging}/{path}")
-    _check_cut(tree, staging, wish)
+    _check_cut(tree, staging, request)
     removed = len(doomed)
-    if wish.sink is not None:
-        removed += _cut_sink(files, tree, posixpath.join(wish.sink, SINK_LOG), wish.batch, staged)
-    if read_layout(tree, wish.root).by_path != layout.by_path:
-        raise BadRequest(_alive(wish.root))
+    if request.sink is not None:
+        removed += _cut_sink(files, tree, posixpath.join(request.sink, SINK_LOG), request.batch, staged)
+    if read_layout(tree, request.root).by_path != layout.by_path:
+        raise BadRequest(_alive(request.root))
     return removed
 
 
-def _lengths(layout: Layout) -> dict[str, int]:
+def _lengths(layout: CheckpointLayout) -> dict[str, int]:
     return {path: entry.length for path, entry in layout.by_path.items()}
 
 
-def refuse_live_run(runs: CheckpointRuns, layout: Layout, idle_s: float) -> None:
+def refuse_live_run(runs: CheckpointRuns, layout: CheckpointLayout, idle_s: float) -> None:
     """Raises BadRequest if a checkpoint was written to in the last `idle_s` seconds, unless by a run that is over.
 
     A run that has just begun is alive, too.
@@ -190,7 +198,7 @@ def refuse_live_run(runs: CheckpointRuns, layout: Layout, idle_s: float) -> None
     refuse_live(layout, idle_s)
 
 
-def refuse_live(layout: Layout, idle_s: float) -> None:
+def refuse_live(layout: CheckpointLayout, idle_s: float) -> None:
     """Raises BadRequest if a checkpoint was written to in the last `idle_s` seconds."""
     if time.time() - layout.modified_ms / 1000 < idle_s:
         raise BadRequest(f"{_alive(layout.root)} in the last {idle_s:g} s (--idle)")
@@ -200,28 +208,28 @@ def _alive(root: str) -> str:
     return f"a run of the query seems to be alive: {root} was written to"
 
 
-def _check_batch(tree: PeaceTree, layout: Layout, wish: RollbackWish, latest: int) -> None:
-    if wish.batch not in layout.commits:
+def _check_batch(tree: PeaceTree, layout: CheckpointLayout, request: RollbackRequest, latest: int) -> None:
+    if request.batch not in layout.commits:
         kept = f"batches {min(layout.commits)} to {latest} are" if layout.commits else "no batch is"
-        raise BadRequest(f"batch {wish.batch} is not there to go back to: {kept}")
-    if wish.batch == latest == max(layout.offsets, default=latest):
-        raise BadRequest(f"batch {wish.batch} is the latest already")
-    _refuse_bad(tree, layout, wish)
+        raise BadRequest(f"batch {request.batch} is not there to go back to: {kept}")
+    if request.batch == latest == max(layout.offsets, default=latest):
+        raise BadRequest(f"batch {request.batch} is the latest already")
+    _refuse_bad(tree, layout, request)
 
 
-def _check_cut(tree: PeaceTree, staging: str, wish: RollbackWish) -> None:
+def _check_cut(tree: PeaceTree, staging: str, request: RollbackRequest) -> None:
     """Check that the result is what a restart goes on from."""
     cut = read_layout(tree, staging)
-    cut.named = wish.root
-    _refuse_bad(tree, cut, wish)
+    cut.named = request.root
+    _refuse_bad(tree, cut, request)
 
 
-def _refuse_bad(tree: PeaceTree, layout: Layout, wish: RollbackWish) -> None:
-    verdict = verify(Inspection(tree, layout), wish.batch)
-    if verdict.last_good != wish.batch:
+def _refuse_bad(tree: PeaceTree, layout: CheckpointLayout, request: RollbackRequest) -> None:
+    verdict = verify(Inspection(tree, layout), request.batch)
+    if verdict.last_good != request.batch:
         found = next((finding for finding in verdict.findings if finding.stops), None)
         why = f": {found.path}: {found.fault}: {found.reason}" if found else ""
-        raise BadRequest(f"a query could not go on from batch {wish.batch}{why}")
+        raise BadRequest(f"a query could not go on from batch {request.batch}{why}")
 
 
 def _stage(files: PeaceFileSystem, path: str, batch: int, staged: list[tuple[str, str]]) -> str:

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from peacefs.protocol.errors import CheckpointDamaged
 
-from .findings import Fault, Finding, Note, damage
-from .formats.changelog import Sealed
+from .findings import CheckpointFinding, Fault, Note, damage
+from .formats.changelog import UnreadableChangelog
 from .inspection import Inspection
 from .layout import StateVersion, StoreFiles, StoreKey
 from .tree import Entry
@@ -31,7 +31,7 @@ class StateChain:
 
     snapshot: StateVersion | None
     files: list[Entry] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[CheckpointFinding] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     partial: bool = False
 
@@ -93,7 +93,7 @@ class ChainFinder:
             changelog = self._inspection.changes(entry)
         except CheckpointDamaged:
             return None
-        if isinstance(changelog, Sealed):
+        if isinstance(changelog, UnreadableChangelog):
             return None
         return {step.version: step.checkpoint_unique_id for step in changelog.lineage}
 
@@ -106,7 +106,7 @@ class ChainFinder:
             wanted = f"state version {changes[0].number} cannot be reached without it"
             if snapshot is None and not self._files.snapshots:
                 wanted += ": there is no snapshot either"
-            chain.findings.append(Finding(name, Fault.MISSING, wanted))
+            chain.findings.append(CheckpointFinding(name, Fault.MISSING, wanted))
         for version in changes:
             if (entry := self._files.changes.get(version)) is not None:
                 self._read(chain, entry)
@@ -122,7 +122,7 @@ class ChainFinder:
         except CheckpointDamaged as error:
             chain.findings.append(damage(path, error))
             return
-        if isinstance(contents, Sealed):
+        if isinstance(contents, UnreadableChangelog):
             chain.notes.append(Note(path, contents.reason))
 
     def _examine_snapshot(self, chain: StateChain, entry: Entry) -> None:
@@ -140,12 +140,14 @@ class ChainFinder:
             sst = self._files.ssts.get(member.dfs_sst_file_name)
             name = f"{self._key.directory}/SSTs/{member.dfs_sst_file_name}"
             if sst is None:
-                chain.findings.append(Finding(name, Fault.MISSING, f"the snapshot {entry.name} needs it"))
+                chain.findings.append(
+                    CheckpointFinding(name, Fault.MISSING, f"the snapshot {entry.name} needs it")
+                )
                 continue
             chain.files.append(sst)
             if sst.length != member.size_bytes:
                 reason = f"{sst.length} bytes long; the snapshot {entry.name} says {member.size_bytes}"
-                chain.findings.append(Finding(name, Fault.DAMAGED, reason))
+                chain.findings.append(CheckpointFinding(name, Fault.DAMAGED, reason))
                 continue
             try:
                 self._inspection.sst(sst)

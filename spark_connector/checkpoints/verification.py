@@ -15,8 +15,8 @@ from itertools import pairwise
 from peacefs.protocol.errors import BadRequest, CheckpointDamaged
 from peacefs.protocol.limits import checkpoint_partitions_max
 
-from .findings import Fault, Finding, Note, Verdict, damage
-from .formats.logs import Commit, Offsets
+from .findings import CheckpointFinding, Fault, Note, Verdict, damage
+from .formats.logs import BatchCommit, Offsets
 from .formats.operators import Operator, StoreInfo, path_of
 from .inspection import Inspection
 from .layout import (
@@ -48,7 +48,7 @@ class Needs:
     """
 
     files: list[Entry] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[CheckpointFinding] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     partial: bool = False
 
@@ -68,7 +68,7 @@ def verify(inspection: Inspection, batch: int | None = None) -> Verdict:
     layout = inspection.layout
     if not layout.is_checkpoint:
         raise BadRequest(f"{layout.root} is no checkpoint of Spark's: it lacks {OFFSETS} and {METADATA}")
-    judge = Judge(inspection)
+    judge = BatchVerifier(inspection)
     committed = max(layout.commits, default=None)
     judged = committed if batch is None else batch
     always = judge.always()
@@ -90,15 +90,15 @@ def verify(inspection: Inspection, batch: int | None = None) -> Verdict:
     )
 
 
-def _distinct(findings: list[Finding]) -> list[Finding]:
+def _distinct(findings: list[CheckpointFinding]) -> list[CheckpointFinding]:
     """Without what is said of a file twice, in one place more gravely than in the other."""
-    by_file: dict[tuple[str, Fault], Finding] = {}
+    by_file: dict[tuple[str, Fault], CheckpointFinding] = {}
     for finding in sorted(findings, key=lambda each: not each.stops):
         by_file.setdefault((finding.path, finding.fault), finding)
     return list(by_file.values())
 
 
-def _last_good(judge: Judge, judged: int | None) -> int | None:
+def _last_good(judge: BatchVerifier, judged: int | None) -> int | None:
     if judged is None:
         return None
     for batch in sorted((done for done in judge.layout.commits if done <= judged), reverse=True):
@@ -107,7 +107,7 @@ def _last_good(judge: Judge, judged: int | None) -> int | None:
     return None
 
 
-class Judge:
+class BatchVerifier:
     """Judges the batches of one checkpoint. Files are read once, however many batches are judged."""
 
     def __init__(self, inspection: Inspection) -> None:
@@ -126,7 +126,7 @@ class Judge:
         """Check what a restart needs, from whichever batch."""
         needs = Needs()
         if self.layout.metadata is None:
-            needs.findings.append(Finding(METADATA, Fault.MISSING, "it holds the query's id"))
+            needs.findings.append(CheckpointFinding(METADATA, Fault.MISSING, "it holds the query's id"))
         else:
             needs.files.append(self.layout.metadata)
             try:
@@ -143,7 +143,7 @@ class Judge:
             self._batches[batch] = self._judge(batch)
         return self._batches[batch]
 
-    def sequence(self, judged: int | None) -> list[Finding]:
+    def sequence(self, judged: int | None) -> list[CheckpointFinding]:
         """Check that offsets and commits follow each other, and judge the batch that would be repeated."""
         offsets, commits = self.layout.offsets, self.layout.commits
         findings = [*_gaps(OFFSETS, offsets), *_gaps(COMMITS, commits)]
@@ -154,7 +154,9 @@ class Judge:
         if planned > first_open:
             done = "no batch is said to be done" if committed is None else f"the last one done is {committed}"
             reason = f"batch {planned} is planned, and {done}: Spark expects {first_open}"
-            findings.append(Finding(f"{OFFSETS}/{planned}", Fault.INCONSISTENT, reason, bool(self.layout.stores)))
+            findings.append(
+                CheckpointFinding(f"{OFFSETS}/{planned}", Fault.INCONSISTENT, reason, bool(self.layout.stores))
+            )
         if planned >= first_open:
             findings += self._offsets(planned).findings
             if planned > 0:
@@ -169,7 +171,7 @@ class Judge:
         entry = self.layout.commits.get(batch)
         path = f"{COMMITS}/{batch}"
         if entry is None:
-            needs.findings.append(Finding(path, Fault.MISSING, f"it says that batch {batch} was done"))
+            needs.findings.append(CheckpointFinding(path, Fault.MISSING, f"it says that batch {batch} was done"))
             return needs
         needs.files.append(entry)
         try:
@@ -187,14 +189,14 @@ class Judge:
         path = f"{OFFSETS}/{batch}"
         entry = self.layout.offsets.get(batch)
         if entry is None:
-            return Needs(findings=[Finding(path, Fault.MISSING, f"it says where batch {batch} ends")])
+            return Needs(findings=[CheckpointFinding(path, Fault.MISSING, f"it says where batch {batch} ends")])
         try:
             offsets = self._inspection.offsets(entry)
         except CheckpointDamaged as error:
             return Needs([entry], [damage(path, error)])
         return Needs([entry], self._source_ends(path, offsets))
 
-    def _source_ends(self, path: str, offsets: Offsets) -> list[Finding]:
+    def _source_ends(self, path: str, offsets: Offsets) -> list[CheckpointFinding]:
         """File sources whose logs end before what the batch has read."""
         found = []
         for source in range(len(offsets.sources)):
@@ -204,7 +206,7 @@ class Judge:
             if end is not None and end >= 0 and (latest is None or latest < end):
                 there = "is empty" if latest is None else f"ends with {latest}"
                 reason = f"it names entry {end} of {SOURCES}/{source}, which {there}"
-                found.append(Finding(path, Fault.INCONSISTENT, reason))
+                found.append(CheckpointFinding(path, Fault.INCONSISTENT, reason))
         return found
 
     def _source(self, source: int) -> Needs:
@@ -216,7 +218,7 @@ class Judge:
                 path = f"{SOURCES}/{source}/{number}"
                 if is_file_source:
                     reason = "the source's log has a gap: Spark reads it from the last compaction on"
-                    needs.findings.append(Finding(path, Fault.MISSING, reason))
+                    needs.findings.append(CheckpointFinding(path, Fault.MISSING, reason))
                 continue
             needs.files.append(entry)
             try:
@@ -238,13 +240,13 @@ class Judge:
 
     # -- state -------------------------------------------------------------------------------------
 
-    def _operators(self, commit: Commit) -> list[int]:
+    def _operators(self, commit: BatchCommit) -> list[int]:
         """Those that there are, those that the commit names, and the first that is skipped."""
         known = {*self.layout.operators, *(commit.state_unique_ids or ())}
         skipped = next((number for number in range(len(known)) if number not in known), None)
         return sorted(known if skipped is None else {*known, skipped})
 
-    def _operator(self, number: int, batch: int, commit: Commit) -> Needs:
+    def _operator(self, number: int, batch: int, commit: BatchCommit) -> Needs:
         needs = Needs()
         operator = self._described(number, batch, needs)
         if operator is not None:
@@ -263,7 +265,7 @@ class Judge:
             return None
         if files is None or of_batch is None:
             reason = "it says which stores and partitions the operator has"
-            needs.findings.append(Finding(f"{directory}/metadata", Fault.MISSING, reason, files is None))
+            needs.findings.append(CheckpointFinding(f"{directory}/metadata", Fault.MISSING, reason, files is None))
             return None
         entry = files.metadata[of_batch]
         needs.files.append(entry)
@@ -291,12 +293,12 @@ class Judge:
             for path, entry, elsewhere in self._schema_files(number, store):
                 if elsewhere:
                     reason = f"the operator's metadata names {elsewhere}, which is not below this root"
-                    needs.findings.append(Finding(path, Fault.INCONSISTENT, reason))
+                    needs.findings.append(CheckpointFinding(path, Fault.INCONSISTENT, reason))
                 elif entry is None:
                     # Spark rewrites the older versions, and then no longer notices a query that does not fit.
                     reason = "it holds the schema of the state"
                     stops = bool(store.state_schema_file_paths)
-                    needs.findings.append(Finding(path, Fault.MISSING, reason, stops))
+                    needs.findings.append(CheckpointFinding(path, Fault.MISSING, reason, stops))
                 if entry is not None:
                     needs.files.append(entry)
                     try:
@@ -340,7 +342,7 @@ class Judge:
         ]
 
     @staticmethod
-    def _unique_ids(commit: Commit, key: StoreKey) -> list[str] | None:
+    def _unique_ids(commit: BatchCommit, key: StoreKey) -> list[str] | None:
         """The ids of the operator's stores in this partition; None in format 1."""
         of_operator = (commit.state_unique_ids or {}).get(key.operator)
         if not of_operator:
@@ -351,23 +353,23 @@ class Judge:
         files = self.layout.stores.get(key)
         if files is None:
             reason = f"there is no state of partition {key.partition}"
-            return Needs(findings=[Finding(key.directory, Fault.MISSING, reason)])
+            return Needs(findings=[CheckpointFinding(key.directory, Fault.MISSING, reason)])
         version = StateVersion(number, None)
         if ids is not None:
             candidates = [StateVersion(number, uid) for uid in ids]
             present = [found for found in candidates if found in files.changes or found in files.snapshots]
             if not present:
                 reason = f"{COMMITS}/{number - 1} names unique ids of which none is that of a file here"
-                return Needs(findings=[Finding(f"{key.directory}/{number}_*", Fault.MISSING, reason)])
+                return Needs(findings=[CheckpointFinding(f"{key.directory}/{number}_*", Fault.MISSING, reason)])
             version = present[0]
         chain = ChainFinder(self._inspection, key, files).find(version)
         return Needs(chain.files, chain.findings, chain.notes, chain.partial)
 
 
-def _gaps(log: str, entries: dict[int, Entry]) -> list[Finding]:
+def _gaps(log: str, entries: dict[int, Entry]) -> list[CheckpointFinding]:
     """Batches that are missing between others. A restart does not look at them."""
     return [
-        Finding(f"{log}/{before + 1}", Fault.MISSING, f"the next one there is {after}", stops=False)
+        CheckpointFinding(f"{log}/{before + 1}", Fault.MISSING, f"the next one there is {after}", stops=False)
         for before, after in pairwise(sorted(entries))
         if after > before + 1
     ]

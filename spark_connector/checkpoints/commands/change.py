@@ -13,7 +13,7 @@ from peacefs.spark_connector.checkpoints.catalogue import read_layout
 from peacefs.spark_connector.checkpoints.inspection import Inspection
 from peacefs.spark_connector.checkpoints.places import checkpoint_place
 from peacefs.spark_connector.checkpoints.pruning import Retention, plan_pruning
-from peacefs.spark_connector.checkpoints.rollback import RollbackWish, refuse_live, roll_back
+from peacefs.spark_connector.checkpoints.rollback import RollbackRequest, refuse_live, roll_back
 
 
 def roll_back_checkpoint(
@@ -34,7 +34,7 @@ def roll_back_checkpoint(
         if sink_place.files is not place.files:
             raise BadRequest(f"{sink} is in another file system than the checkpoint: both cannot change at once")
         sink_path = sink_place.path
-    done = roll_back(place.files, RollbackWish(without_run(place.path), batch, sink_path, idle_s))
+    done = roll_back(place.files, RollbackRequest(without_run(place.path), batch, sink_path, idle_s))
     if as_json:
         print_line(msgspec.json.encode(done).decode())
         return
