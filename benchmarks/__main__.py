@@ -26,6 +26,7 @@ _ALL = (
     "snapshots",
     "replay_io",
     "checkpoints",
+    "paged_state",
     "spark_batches",
 )
 _WITH_FULL = ("figure10", "staggered", "snapshots")

@@ -53,6 +53,10 @@
     │   └── CheckpointTooNew
     ├── LogDamaged                   (the same of a stream log)
     ├── CheckpointCancelled          (never on the wire: who submitted a checkpoint gave it up)
+    ├── StateError                   (never on the wire: paged state is kept in the memory of one program)
+    │   ├── PagesExhausted
+    │   ├── RecordRefused
+    │   └── SchemaMismatch
     ├── StartupError                 (never on the wire: a service says it and exits)
     └── QueryFailed                  (never on the wire: a streaming query stopped for good)
         └── OperatorFailed           (the same: an operator of a dataflow raised an error)
@@ -372,6 +376,26 @@ class LogDamaged(PeacefsError):
 
 class CheckpointCancelled(PeacefsError):
     """A checkpoint was given up before it was published; nothing of it is there."""
+
+
+class StateError(PeacefsError):
+    """A fault of paged state: of its use, its memory or its schema."""
+
+
+class PagesExhausted(StateError):
+    """The bound on the memory of a page manager is reached. `applied` records of the batch took effect."""
+
+    def __init__(self, message: str, *, applied: int = 0, culprit: str | None = None) -> None:
+        super().__init__(message, culprit=culprit)
+        self.applied = applied
+
+
+class RecordRefused(StateError):
+    """A record or column that a structure cannot hold: too long, null, or of another type."""
+
+
+class SchemaMismatch(StateError):
+    """A structure was recovered whose kind or schema is not the one that was asked for."""
 
 
 class StartupError(PeacefsError):

@@ -751,3 +751,30 @@ stream_log_segment_bytes: Final = 64 * MIB
 stream_log_flushes_max: Final = 16
 # Spark ends a job whose task has failed so often (spark.task.maxFailures, 4 unless it is set).
 dataflow_task_failures_min: Final = 100
+
+# -- paged state -----------------------------------------------------------------------------------
+state_page_bytes_default: Final = 64 * KIB
+state_page_bytes_choices: Final = (8 * KIB, 64 * KIB)
+# Page sets of one page manager, and pages of one set: both halves of a page id.
+state_page_sets_max: Final = 65_536
+state_pages_per_set_max: Final = 2**31 - 1
+# Share of the machine's memory that a page manager may use unless it is told a bound.
+state_memory_share_default: Final = 0.5
+# Records of a batch that are looked up before they are changed: what they touch stays in the processor's cache.
+state_block_records: Final = 4096
+# Rows of a batch that a scan yields, at most, unless the caller says otherwise.
+state_scan_records: Final = 65_536
+# Checkpoints that one restore reads from. A checkpoint beyond that writes the pages of another one again.
+state_generations_max: Final = 8
+# An older checkpoint of whose pages a smaller share is still needed is written again with the next one.
+state_live_share_min: Final = 0.5
+# How much of a checkpoint is written, or read, in one go by one thread; pages are let go piece by piece.
+state_piece_bytes: Final = 4 * MIB
+state_workers_default: Final = 2
+# Chunks of a checkpoint of pages in peacefs: pages can be changed again when their chunk has been written.
+state_chunk_bytes_default: Final = 8 * MIB
+# How many checkpoints of a unit are kept.
+state_checkpoints_kept_default: Final = 2
+# How often a checkpoint that waits for its turn looks whether it is wanted still.
+state_turn_poll_s: Final = 0.05
+state_index_bytes_max: Final = 512 * MIB

@@ -20,7 +20,17 @@ from peacefs.protocol.tls_variables import CA_VARIABLE, CERTIFICATE_VARIABLE, KE
 from peacefs.spark_connector.supervision.command_list import read_command_list
 
 _ROOT = Path(__file__).parent.parent
-_PACKAGES = ("protocol", "topology", "peace", "coordinator", "datanode", "client", "dataflow", "spark_connector")
+_PACKAGES = (
+    "protocol",
+    "topology",
+    "peace",
+    "coordinator",
+    "datanode",
+    "client",
+    "state",
+    "dataflow",
+    "spark_connector",
+)
 _SOURCES = sorted(path for package in _PACKAGES for path in (_ROOT / package).rglob("*.py"))
 
 
