@@ -25,11 +25,13 @@ from .formats.logs import (
     parse_version,
 )
 from .formats.operators import Operator, check_schema, parse_operator
-from .formats.snapshot import SST_END, Snapshot, parse_snapshot
+from .formats.snapshot import Snapshot, parse_snapshot
+from .formats.sst import TableCheck, check_table
 from .layout import Layout
 from .tree import Entry, FileTree
 
 _Value = TypeVar("_Value")
+_GONE = "it is gone: was it deleted just now?"
 
 
 class Inspection:
@@ -41,6 +43,12 @@ class Inspection:
         self._known: dict[str, tuple[Any, CheckpointDamaged | None]] = {}
         self.files_read = 0
         self.bytes_read = 0
+
+    def of(self, layout: Layout) -> Inspection:
+        """An inspection of the same tree with another layout; what was read is not read again."""
+        other = Inspection(self._tree, layout)
+        other._known = dict(self._known)
+        return other
 
     def query_metadata(self, entry: Entry) -> QueryMetadata:
         return self._once(entry, parse_query_metadata)
@@ -67,15 +75,33 @@ class Inspection:
     def changes(self, entry: Entry) -> Changelog | Sealed:
         """Whether it is sealed: then only checksums were verified."""
         if entry.length > checkpoint_changelog_bytes_max:
-            self._stream_once(entry, b"")
+            self._remembered(entry, lambda: self._read(entry, len))
             return Sealed(f"larger than {checkpoint_changelog_bytes_max >> 20} MiB: too large to be looked into")
         return self._once(entry, parse_changelog)
 
     def snapshot(self, entry: Entry) -> Snapshot:
         return self._once(entry, parse_snapshot)
 
-    def sst(self, entry: Entry) -> None:
-        self._stream_once(entry, SST_END)
+    def sst(self, entry: Entry) -> TableCheck:
+        """Raises CheckpointDamaged where RocksDB would not open it."""
+
+        def read() -> TableCheck:
+            if self._checkers(entry):
+                self._read(entry, len)
+            try:
+                with self._tree.open(entry.path) as source:
+                    self.files_read += 1
+                    self.bytes_read += entry.length
+                    return check_table(source, entry.length)
+            except FileNotFound:
+                raise CheckpointDamaged(_GONE) from None
+            except CheckpointDamaged:
+                raise
+            except (PeacefsError, OSError) as fault:
+                raise CheckpointDamaged(f"it cannot be read: {fault}") from None
+
+        checked: TableCheck = self._remembered(entry, read)
+        return checked
 
     def _once(self, entry: Entry, parse: Callable[[bytes], _Value]) -> _Value:
         def read() -> _Value:
@@ -87,22 +113,6 @@ class Inspection:
 
         value: _Value = self._remembered(entry, read)
         return value
-
-    def _stream_once(self, entry: Entry, end: bytes) -> None:
-        """Verifies a file of any size, and how it ends."""
-
-        def read() -> None:
-            tail = b""
-
-            def keep(piece: bytes) -> None:
-                nonlocal tail
-                tail = (tail + piece)[-len(end) :] if end else b""
-
-            self._read(entry, keep)
-            if tail != end:
-                raise CheckpointDamaged("it does not end as such a file does: cut short or damaged")
-
-        self._remembered(entry, read)
 
     def _remembered(self, entry: Entry, read: Callable[[], Any]) -> Any:
         if entry.path not in self._known:
@@ -132,7 +142,7 @@ class Inspection:
                     self.bytes_read += len(piece)
                     yield piece
         except FileNotFound:
-            raise CheckpointDamaged("it is gone: was it deleted just now?") from None
+            raise CheckpointDamaged(_GONE) from None
         except (PeacefsError, OSError) as fault:
             raise CheckpointDamaged(f"it cannot be read: {fault}") from None
 

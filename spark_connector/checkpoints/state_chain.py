@@ -34,6 +34,8 @@ class StateChain:
     findings: list[Finding] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     partial: bool = False
+    #: Spark loads it, and meets the damage when it reads: it does not fall back on another snapshot.
+    loads: bool = False
 
 
 class ChainFinder:
@@ -50,8 +52,8 @@ class ChainFinder:
         for snapshot, ancestry in self._candidates(version):
             chain = self._examine(snapshot, ancestry)
             chain.partial = snapshot is None and version.uid is not None and bool(chain.notes)
-            if not chain.findings:
-                chain.findings = [replace(finding, stops=False) for old in failed for finding in old.findings]
+            if not chain.findings or chain.loads:
+                chain.findings += [replace(finding, stops=False) for old in failed for finding in old.findings]
                 return chain
             failed.append(chain)
         first = failed[0]
@@ -136,6 +138,7 @@ class ChainFinder:
         except CheckpointDamaged as error:
             chain.findings.append(damage(path, error))
             return
+        faults: list[Finding] = []
         for member in snapshot.sst_files:
             sst = self._files.ssts.get(member.dfs_sst_file_name)
             name = f"{self._key.directory}/SSTs/{member.dfs_sst_file_name}"
@@ -148,6 +151,13 @@ class ChainFinder:
                 chain.findings.append(Finding(name, Fault.DAMAGED, reason))
                 continue
             try:
-                self._inspection.sst(sst)
+                checked = self._inspection.sst(sst)
             except CheckpointDamaged as error:
                 chain.findings.append(damage(name, error))
+                continue
+            if checked.fault:
+                faults.append(Finding(name, Fault.DAMAGED, checked.fault))
+            if checked.unverified:
+                chain.notes.append(Note(name, checked.unverified))
+        chain.loads = bool(faults) and not chain.findings
+        chain.findings += faults

@@ -1,7 +1,7 @@
 """`peacefs checkpoint ls`, `show` and `verify`.
 
 The exit status of `verify` is that of what it found: 0 whole; 3 something wrong that a restart survives; 4 a
-restart fails, but an earlier batch is good; 5 no batch is good. (1 is a fault, 2 wrong usage.)
+restart fails, but would not after a repair or a rollback; 5 neither helps. (1 is a fault, 2 wrong usage.)
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def exit_status(verdict: Verdict) -> int:
     """See the module."""
     if not any(finding.stops for finding in verdict.findings):
         return 3 if verdict.findings else 0
-    return 5 if verdict.last_good is None else 4
+    return 5 if verdict.last_good is None and verdict.repair is None else 4
 
 
 def _summary(place: CheckpointPlace, root: str) -> CheckpointSummary:
@@ -175,16 +175,36 @@ def _verdict_lines(verdict: Verdict) -> Iterator[str]:
     for reason, (path, *others) in by_reason.items():
         yield f"note: {path}{f' and {len(others)} more' if others else ''}: {reason}"
     read = f"{verdict.files_read} files read, {human_size(verdict.bytes_read)}"
-    if verdict.batch is None:
-        stuck = ", and a query cannot go on" if any(finding.stops for finding in verdict.findings) else ""
-        yield f"{verdict.root}: no batch is said to be done{stuck}; {read}"
-        return
+    yield f"{verdict.root}: {_conclusion(verdict)}; {read}"
+
+
+def _conclusion(verdict: Verdict) -> str:
     stops = {finding.fault for finding in verdict.findings if finding.stops}
-    judged = f"a query cannot go on from batch {verdict.batch}" if stops else f"batch {verdict.batch} is good"
+    if verdict.batch is None:
+        return f"no batch is said to be done{', and a query cannot start' if stops else ''}{_way_out(verdict)}"
+    if not stops:
+        again = f", and batch {verdict.goes_on_with} is repeated" if _repeats(verdict) else ""
+        return f"batch {verdict.batch} is good{again}"
     if stops == {Fault.TOO_NEW}:
-        judged = f"batch {verdict.batch} cannot be judged: a newer Spark wrote it than this program knows"
-    if stops:
-        judged += (
-            "; no batch is good" if verdict.last_good is None else f"; the last good one is {verdict.last_good}"
-        )
-    yield f"{verdict.root}: {judged}; {read}"
+        return f"batch {verdict.batch} cannot be judged: a newer Spark wrote it than this program knows"
+    if verdict.batch != verdict.committed:
+        last = "no earlier one is good" if verdict.last_good is None else f"{verdict.last_good} is good before it"
+        return f"a rollback to batch {verdict.batch} is not possible; {last}"
+    return f"a query cannot start from it{_way_out(verdict)}"
+
+
+def _repeats(verdict: Verdict) -> bool:
+    """Return whether a start begins with a batch that was planned before it."""
+    return verdict.batch == verdict.committed and verdict.goes_on_with == verdict.planned
+
+
+def _way_out(verdict: Verdict) -> str:
+    if not any(finding.stops for finding in verdict.findings):
+        return ""
+    ways = []
+    if verdict.repair is not None:
+        named = ", ".join(verdict.repair.remove)
+        ways.append(f"`peacefs checkpoint repair` removes {named}: {verdict.repair.reason}")
+    if verdict.last_good is not None:
+        ways.append(f"`peacefs checkpoint rollback --to-batch {verdict.last_good}` helps")
+    return "; " + "; or ".join(ways) if ways else "; no batch is good"

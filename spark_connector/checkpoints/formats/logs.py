@@ -6,6 +6,8 @@ that this program does not know.
 
 from __future__ import annotations
 
+import re
+import uuid
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -82,13 +84,17 @@ class FileLogEntry(msgspec.Struct, frozen=True, rename="camel"):
 
 
 _Value = TypeVar("_Value")
+#: Spark writes paths as URIs, with these escaped.
+_NO_URI = re.compile(r'[\x00-\x20"<>\\^`{|}\x7f]')
 
 
 def parse_query_metadata(data: bytes) -> QueryMetadata:
     """The file `metadata` of a checkpoint. Raises CheckpointDamaged."""
     metadata = _decode(_text(data), QueryMetadata)
-    if not metadata.id:
-        raise CheckpointDamaged("the id is empty")
+    try:
+        uuid.UUID(metadata.id)
+    except ValueError:
+        raise CheckpointDamaged("the id is no UUID" if metadata.id else "the id is empty") from None
     return metadata
 
 
@@ -123,7 +129,11 @@ def parse_commit(data: bytes) -> Commit:
 def parse_file_log(data: bytes) -> list[FileLogEntry]:
     """A file of a file source's or sink's log, compacted or not."""
     _, lines = _lines(data, _NEWEST_FILE_LOG)
-    return [_decode(line, FileLogEntry) for line in lines if line]
+    entries = [_decode(line, FileLogEntry) for line in lines if line]
+    for entry in entries:
+        if _NO_URI.search(entry.path):
+            raise CheckpointDamaged(f"{entry.path!r} is no URI")
+    return entries
 
 
 def parse_version(data: bytes) -> int:
