@@ -32,7 +32,7 @@ _WITH_CELLS = ("figure10",)
 _WITH_SIZE = ("repair", "io_service")
 _WITH_FILES = ("metadata_ops", "restart", "checkpoints")
 _WITH_KEPT = ("dead_writers",)
-_WITH_TLS = ("write_stream", "read_stream", "small_files", "small_reads")
+_WITH_TLS = ("write_stream", "read_stream", "small_files", "small_reads", "metadata_ops", "spark_batches")
 _WITH_STATE = ("spark_batches",)
 
 

@@ -7,6 +7,8 @@ and datanode share the machine.
 All happens below a directory that is five deep, first as a superuser, whose rights nobody looks at, and without
 quotas; then as the user who owns it, with a quota of names and one of bytes on each of the five. `growth` is the
 CPU beside that of the same row with the fewest files.
+
+With `--tls` instead: eight clients, on clusters without guards, with tokens, and over TLS, which take turns.
 """
 
 from __future__ import annotations
@@ -24,19 +26,25 @@ from urllib.parse import urlsplit
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
 
+from .guarded_clusters import NO_GUARD, GuardedCluster, guarded_clusters
 from .namespaces import FILES_PER_DIRECTORY, OWNER, existing, load
 from .plain_http import PlainHttp
 from .processor_time import cpu_s
 from .report import show
 
 _CLIENTS = (1, 8, 64)
+_GUARDED_CLIENTS = 8
+_OPERATIONS = ("create", "stat", "list", "rename", "delete")
 _TOP = ("1", "2", "3", "4", "5")
 _EXISTING = "/" + "/".join((*_TOP, "existing"))
 _MADE = "/" + "/".join((*_TOP, "made-"))
 _FREE, _CHECKED = "none", "rights, 5 quotas"
 
 
-def main(*, quick: bool = False, files: int | None = None) -> None:
+def main(*, quick: bool = False, files: int | None = None, tls: bool = False) -> None:
+    if tls:
+        _compare_guards(quick=quick, files=files or (1000 if quick else 10_000))
+        return
     sizes = (1000, 2000) if quick else (10_000, files or 100_000)
     seconds = 0.3 if quick else 3.0
     rows: list[dict[str, object]] = []
@@ -78,9 +86,13 @@ def _with_growth(rows: list[dict[str, object]]) -> list[dict[str, object]]:
 class _Client:
     """One client's connections, kept open, and the files that it made and not yet deleted."""
 
-    def __init__(self, cluster: LocalCluster, name: str, user: str, size: int) -> None:
+    def __init__(
+        self, cluster: LocalCluster, name: str, user: str, size: int, guarded: GuardedCluster | None = None
+    ) -> None:
         self._coordinator = cluster.address.netloc
         self._user = user
+        self._token = guarded.token(user) if guarded else ""
+        self._context = guarded.context if guarded else None
         self._connections: dict[str, PlainHttp] = {}
         self._name = name
         self._size = size
@@ -94,7 +106,7 @@ class _Client:
         self._count += 1
         redirect = self._ask("PUT", path, "CREATE&overwrite=false&replication=1", 307)
         parts = urlsplit(redirect)
-        self._connection(parts.netloc).ask("PUT", f"{parts.path}?{parts.query}", 201)
+        self._connection(parts.netloc).ask("PUT", f"{parts.path}?{parts.query}", 201, self._token)
         self._made.append(path)
         return True
 
@@ -127,11 +139,11 @@ class _Client:
 
     def _ask(self, method: str, path: str, operation: str, status: int = 200) -> str:
         url = f"/webhdfs/v1{path}?user.name={self._user}&op={operation}"
-        return self._connection(self._coordinator).ask(method, url, status).location
+        return self._connection(self._coordinator).ask(method, url, status, self._token).location
 
     def _connection(self, netloc: str) -> PlainHttp:
         if netloc not in self._connections:
-            self._connections[netloc] = PlainHttp(netloc)
+            self._connections[netloc] = PlainHttp(netloc, self._context)
         return self._connections[netloc]
 
 
@@ -141,7 +153,7 @@ def _measure(
     user = getpass.getuser() if checks == _FREE else OWNER
     working = [_Client(cluster, f"{clients}-{number}", user, size) for number in range(clients)]
     rows: list[dict[str, object]] = []
-    for name in ("create", "stat", "list", "rename", "delete"):
+    for name in _OPERATIONS:
         operations = [getattr(client, name) for client in working]
         cpu_before = cpu_s(cluster.coordinator.pid)
         latencies, taken = _run(operations, seconds)
@@ -161,6 +173,59 @@ def _measure(
         )
     for client in working:
         client.close()
+    return rows
+
+
+def _compare_guards(*, quick: bool, files: int) -> None:
+    """Measure the operations under each guard, one after the other in each of several rounds."""
+    seconds, rounds = (0.3, 2) if quick else (2.0, 7)
+
+    def fill(store: Path) -> None:
+        load(store, files, holders=(), top=_EXISTING)
+
+    with tempfile.TemporaryDirectory() as directory, guarded_clusters(Path(directory), 1, fill) as clusters:
+        working = {
+            guard: [
+                _Client(guarded.cluster, str(number), getpass.getuser(), files, guarded)
+                for number in range(_GUARDED_CLIENTS)
+            ]
+            for guard, guarded in clusters.items()
+        }
+        runs: dict[tuple[str, str], list[tuple[float, float]]] = {}
+        for turn in range(rounds):
+            for name in _OPERATIONS:
+                for guard in (list(clusters), list(clusters)[::-1])[turn % 2]:
+                    pid = clusters[guard].cluster.coordinator.pid
+                    cpu_before = cpu_s(pid)
+                    latencies, taken = _run([getattr(client, name) for client in working[guard]], seconds)
+                    cpu = cpu_s(pid) - cpu_before
+                    runs.setdefault((name, guard), []).append(
+                        (len(latencies) / taken, cpu / len(latencies) * 1000)
+                    )
+        for clients in working.values():
+            for client in clients:
+                client.close()
+    title = f"{_GUARDED_CLIENTS} WebHDFS clients, {files} files; the median of {rounds} rounds, alternating"
+    show("metadata_ops_guards", title, _guard_rows(runs))
+
+
+def _guard_rows(runs: dict[tuple[str, str], list[tuple[float, float]]]) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = []
+    for (name, guard), measured in sorted(runs.items(), key=lambda run: _OPERATIONS.index(run[0][0])):
+        of_none = [
+            (rate / free_rate, cpu / free_cpu)
+            for (rate, cpu), (free_rate, free_cpu) in zip(measured, runs[name, NO_GUARD], strict=True)
+        ]
+        rows.append(
+            {
+                "operation": name,
+                "guard": guard,
+                "ops/s": statistics.median(rate for rate, _ in measured),
+                "CPU s/1000": statistics.median(cpu for _, cpu in measured),
+                "rate of none": statistics.median(rate for rate, _ in of_none),
+                "CPU of none": statistics.median(cpu for _, cpu in of_none),
+            }
+        )
     return rows
 
 

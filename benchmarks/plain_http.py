@@ -26,9 +26,10 @@ class PlainHttp:
         if context is not None:
             self._socket = context.wrap_socket(self._socket, server_hostname=host)
 
-    def ask(self, method: str, url: str, status: int) -> Answered:
-        """Takes the whole answer, which has to be of that status."""
-        head = f"{method} {url} HTTP/1.1\r\nhost: {self._netloc}\r\ncontent-length: 0\r\n\r\n"
+    def ask(self, method: str, url: str, status: int, token: str = "") -> Answered:
+        """Send a request, with a bearer token if there is one, and take its whole answer, of that status."""
+        shown = f"authorization: Bearer {token}\r\n" if token else ""
+        head = f"{method} {url} HTTP/1.1\r\nhost: {self._netloc}\r\ncontent-length: 0\r\n{shown}\r\n"
         self._socket.sendall(head.encode())
         received = b""
         while (end := received.find(b"\r\n\r\n")) < 0:

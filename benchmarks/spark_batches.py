@@ -8,6 +8,8 @@ from the query's start to its first commit, is told apart.
 Then a query whose state is large, `--state-mebibytes N` of it, all new in one batch and uploaded in that batch's
 commit (no change logs); before and after it bare chains that write as much with the same fsyncs, one a store.
 
+With `--tls` instead: batches without guards, with tokens, and over TLS (`spark_guards`).
+
 The two places do not promise the same: peacefs acknowledges after fsync on three datanodes, `file://` never syncs.
 """
 
@@ -31,7 +33,7 @@ from peacefs.spark_connector.demo.scratch import scratch_environment
 from peacefs.spark_connector.java import find_java, java_environment
 from peacefs.spark_connector.session import configure
 
-from . import bare_chain
+from . import bare_chain, spark_guards
 from .report import show
 from .stateful_query import Progress, StatefulQuery, Turn
 
@@ -46,7 +48,10 @@ _KEY_BYTES = 4096
 _CHANGELOGS = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 
 
-def main(*, quick: bool = False, state_mebibytes: int | None = None) -> None:
+def main(*, quick: bool = False, state_mebibytes: int | None = None, tls: bool = False) -> None:
+    if tls:
+        spark_guards.compare(quick=quick)
+        return
     counted, turn = (2, 2) if quick else (24, 6)
     mebibytes = state_mebibytes or (8 if quick else _STATE_MEBIBYTES)
     with tempfile.TemporaryDirectory() as name:

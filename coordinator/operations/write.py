@@ -285,8 +285,9 @@ class Writing:
             if all(self._at.cluster.members.is_revoked(receipt.node) for receipt in chunk.receipts):
                 raise AccessDenied("only datanodes that were revoked have a chunk of this file; write it again")
         await self._until_known(chunks)
-        if self._at.reader.floor_held():
-            await self._find_again([chunk.chunk for chunk in chunks])
+        of_earlier_epochs = [each.chunk for each in chunks if epoch_of(each.chunk) != self._at.numbering.epoch]
+        if of_earlier_epochs and self._at.reader.floor_held():
+            await self._find_again(of_earlier_epochs)
 
     async def _until_known(self, chunks: Sequence[WrittenChunk]) -> None:
         """Wait until a datanode that gave a receipt for each chunk has registered with this coordinator.
@@ -303,13 +304,12 @@ class Writing:
                 await self._at.sleep(heartbeat_interval_s / 4)
 
     async def _find_again(self, chunks: Sequence[ChunkId]) -> None:
-        """What a coordinator before a restore gave to garbage is not on record: its chunks have to be there.
+        """Wait until datanodes show these chunks: what a coordinator before a restore deleted is not on record.
 
         Raises ChunkUnavailable.
         """
-        before = [chunk for chunk in chunks if epoch_of(chunk) != self._at.numbering.epoch]
         deadline_s = self._at.monotonic() + hearsay_believed_s
-        while missing := [chunk for chunk in before if not self._at.cluster.is_held(chunk)]:
+        while missing := [chunk for chunk in chunks if not self._at.cluster.is_held(chunk)]:
             if self._at.monotonic() >= deadline_s:
                 raise ChunkUnavailable(f"no datanode has chunk {show(missing[0])}; write its data again")
             await self._at.sleep(heartbeat_interval_s / 4)
