@@ -49,6 +49,7 @@
     │   ├── DiskFull
     │   └── DiskFault
     ├── CheckpointDamaged            (never on the wire: what a file of a Spark checkpoint should not be)
+    │   ├── CheckpointAltered
     │   └── CheckpointTooNew
     ├── CheckpointCancelled          (never on the wire: who submitted a checkpoint gave it up)
     ├── StartupError                 (never on the wire: a service says it and exits)
@@ -353,6 +354,10 @@ class DiskFault(ChunkError):
 
 class CheckpointDamaged(PeacefsError):
     """A file of a Spark checkpoint that is not what it should be; the message says how, without its name."""
+
+
+class CheckpointAltered(CheckpointDamaged):
+    """A file that can be read, and is not what its checksum file says: Spark does not compare the two."""
 
 
 class CheckpointTooNew(CheckpointDamaged):

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 import msgspec
 
-from peacefs.protocol.errors import CheckpointDamaged, CheckpointTooNew
+from peacefs.protocol.errors import CheckpointAltered, CheckpointDamaged, CheckpointTooNew
 
 
 class Fault(StrEnum):
@@ -80,4 +80,4 @@ class Verdict(msgspec.Struct, frozen=True):
 def damage(path: str, error: CheckpointDamaged, *, stops: bool = True) -> Finding:
     """Make a finding of a parser's complaint about a file."""
     kind = Fault.TOO_NEW if isinstance(error, CheckpointTooNew) else Fault.DAMAGED
-    return Finding(path, kind, error.message, stops)
+    return Finding(path, kind, error.message, stops, noticed=not isinstance(error, CheckpointAltered))

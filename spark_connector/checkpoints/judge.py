@@ -16,7 +16,7 @@ from itertools import pairwise
 
 from peacefs.protocol.errors import CheckpointDamaged
 
-from .findings import Fault, Finding, damage
+from .findings import Fault, Finding, Note, damage
 from .formats.logs import Commit, Offsets
 from .inspection import Inspection
 from .layout import COMMITS, METADATA, OFFSETS
@@ -27,6 +27,7 @@ from .tree import Entry
 
 #: So many missing batches are named one by one.
 _GAPS_MAX = 100
+_UNREAD = "no batch has read this entry of the source's log: the next one does, together with what is new"
 
 
 class Judge:
@@ -85,6 +86,8 @@ class Judge:
             before = self._offsets(planned - 1, needs)
         if offsets is not None:
             needs.add(self._sources.entries(planned, offsets, before))
+            unread = [self.layout.relative(entry) for entry in self._sources.beyond(offsets)]
+            needs.notes += [Note(path, _UNREAD) for path in unread]
         commit = self._commit(committed, needs) if committed is not None else Commit()
         if commit is None:
             return needs

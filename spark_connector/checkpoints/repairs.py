@@ -27,9 +27,10 @@ _SNAPSHOTS = (".zip", ".snapshot")
 
 
 def find_repair(inspection: Inspection) -> Repair | None:
-    """None where a query would start, or nothing that is known here helps."""
+    """None where a query would start, nothing that is known here helps, or a newer Spark may know better."""
     judge = Judge(inspection)
-    if not judge.restart().stops:
+    stops = [finding for finding in judge.restart().findings if finding.stops]
+    if not stops or any(finding.fault is Fault.TOO_NEW for finding in stops):
         return None
     for candidate in _candidates(inspection, judge.restart().findings):
         if not candidate.remove:
@@ -68,6 +69,8 @@ def _candidates(inspection: Inspection, findings: list[Finding]) -> Iterator[Rep
     repeated = f"batch {committed} is repeated with the rows that it had"
     if planned == committed:
         yield Repair(_joined(free, commit), repeated, 0, repeats=committed)
+        return
+    if not _readable(inspection, committed):
         return
     plan = [f"{OFFSETS}/{planned}", *_entries_beyond(inspection, committed)] if planned == committed + 1 else []
     anew = f"batch {planned}, which was not done, is planned anew"
@@ -118,6 +121,15 @@ def _beyond(inspection: Inspection, batch: int) -> list[Entry]:
         return SourceLogs(inspection).beyond(inspection.offsets(entry)) if entry is not None else []
     except CheckpointDamaged:
         return []
+
+
+def _readable(inspection: Inspection, batch: int) -> bool:
+    """Return whether the offsets of a batch are what it is repeated with."""
+    entry = inspection.layout.offsets.get(batch)
+    try:
+        return entry is not None and inspection.offsets(entry) is not None
+    except CheckpointDamaged:
+        return False
 
 
 def _snapshots_with(inspection: Inspection, path: str) -> Iterator[str]:

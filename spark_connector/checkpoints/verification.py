@@ -34,7 +34,7 @@ def verify(inspection: Inspection, batch: int | None = None) -> Verdict:
         files_read=inspection.files_read,
         bytes_read=inspection.bytes_read,
         findings=sorted(findings, key=lambda finding: (not finding.stops, finding.path)),
-        notes=sorted(set(needs.notes), key=lambda note: note.path),
+        notes=sorted({*needs.notes, *inspection.notes}, key=lambda note: note.path),
         repair=find_repair(inspection) if judged == committed else None,
     )
 

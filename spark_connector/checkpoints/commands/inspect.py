@@ -167,8 +167,9 @@ def _age(modified_ms: int) -> str:
 
 def _verdict_lines(verdict: Verdict) -> Iterator[str]:
     for finding in verdict.findings:
-        survived = "" if finding.stops else " (a restart survives it)"
-        yield f"{finding.fault}: {finding.path}: {finding.reason}{survived}"
+        effect = "" if finding.noticed else " (Spark does not notice, and reads it as it is)"
+        effect = effect if finding.stops else " (a restart survives it)"
+        yield f"{finding.fault}: {finding.path}: {finding.reason}{effect}"
     by_reason: dict[str, list[str]] = {}
     for note in verdict.notes:
         by_reason.setdefault(note.reason, []).append(note.path)
@@ -181,16 +182,20 @@ def _verdict_lines(verdict: Verdict) -> Iterator[str]:
 def _conclusion(verdict: Verdict) -> str:
     stops = {finding.fault for finding in verdict.findings if finding.stops}
     if verdict.batch is None:
-        return f"no batch is said to be done{', and a query cannot start' if stops else ''}{_way_out(verdict)}"
+        start = f"; batch {verdict.goes_on_with} is repeated" if verdict.goes_on_with == verdict.planned else ""
+        return f"no batch is said to be done{', and a query cannot start' if stops else start}{_way_out(verdict)}"
     if not stops:
         again = f", and batch {verdict.goes_on_with} is repeated" if _repeats(verdict) else ""
         return f"batch {verdict.batch} is good{again}"
     if stops == {Fault.TOO_NEW}:
-        return f"batch {verdict.batch} cannot be judged: a newer Spark wrote it than this program knows"
+        last = "" if verdict.last_good is None else f"; the last good one is {verdict.last_good}"
+        return f"batch {verdict.batch} cannot be judged: a newer Spark wrote it than this program knows{last}"
     if verdict.batch != verdict.committed:
         last = "no earlier one is good" if verdict.last_good is None else f"{verdict.last_good} is good before it"
         return f"a rollback to batch {verdict.batch} is not possible; {last}"
-    return f"a query cannot start from it{_way_out(verdict)}"
+    unnoticed = not any(finding.stops and finding.noticed for finding in verdict.findings)
+    start = "a query would start, and not from what was written" if unnoticed else "a query cannot start from it"
+    return f"{start}{_way_out(verdict)}"
 
 
 def _repeats(verdict: Verdict) -> bool:

@@ -132,6 +132,8 @@ class _Table:
         if not tail.endswith(MAGIC) or len(tail) < _FOOTER_BYTES:
             raise CheckpointDamaged("it does not end as such a file does: cut short or damaged")
         checksum, version = tail[0], int.from_bytes(tail[41:45], "little")
+        if version > _NEWEST_FORMAT:
+            return _Footer(checksum, _Handle(0, 0), None, version, 0, at)
         if version < _NEWEST_FORMAT:
             metaindex, position = _handle(tail, 1)
             index, _ = _handle(tail, position)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections import Counter
@@ -28,7 +29,7 @@ from peacefs.spark_connector.checkpoints.tree import Entry, PeaceTree
 from peacefs.spark_connector.runs import begin_run
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 Peacefs = Callable[..., Result]
 
@@ -206,3 +207,48 @@ def test_a_query_with_a_file_sink_that_was_rolled_back_gives_the_same_result(
     assert sorted(int(row.value) for row in spark.read.text(out).collect()) == everything[:15]
     assert run() == everything, "each once: the state knows what was seen until then, and no more"
     assert peacefs("verify", root).exit_code == 0
+
+
+@pytest.mark.spark
+@pytest.mark.cluster
+@pytest.mark.timeout(400)
+def test_rollback_loses_no_row_of_a_sink_that_skips_the_batch_numbers_that_it_has_seen(
+    spark: SparkSession, cluster: LocalCluster, peacefs: Peacefs, tmp_path: Path
+) -> None:
+    """The idiom of Spark's guide, and of Delta Lake's `txnVersion`: a batch is known by its number."""
+    source = tmp_path / "in"
+    source.mkdir()
+    for part in range(9):
+        (source / f"{part}.txt").write_text("".join(f"{part} {row}\n" for row in range(300)))
+        os.utime(source / f"{part}.txt", (part + 1, part + 1))
+    root = f"{cluster.webhdfs_uri}/numbered/checkpoint"
+    table: dict[int, list[str]] = {}
+    given: list[tuple[int, int]] = []
+
+    def run(stops_at: int | None = None) -> None:
+        from pyspark.errors import PySparkException
+
+        def put_out(rows: DataFrame, batch: int) -> None:
+            if batch == stops_at:
+                raise RuntimeError("the sink is told to stop")
+            new = [row.value for row in rows.collect()]
+            given.append((batch, len(new)))
+            table.setdefault(batch, new)
+
+        lines = spark.readStream.option("maxFilesPerTrigger", 1).text(f"file://{source}")
+        writer = lines.writeStream.foreachBatch(put_out).option("checkpointLocation", root)
+        query = writer.trigger(availableNow=True).start()
+        with contextlib.suppress(PySparkException):
+            query.awaitTermination()
+
+    run(stops_at=6)
+    refused = peacefs("rollback", root, "--to-batch=2", "--no-file-sink", "--idle=0")
+    assert refused.exit_code == 1 and "batches 4 to 6 may come again with other rows" in refused.stderr
+    done = peacefs("rollback", root, "--to-batch=2", "--no-file-sink", "--batches-may-differ", "--idle=0")
+    assert done.exit_code == 0, done.stderr
+    assert "batch 3 is repeated as it was planned" in done.stdout
+    given.clear()
+    run()
+    assert given == [(batch, 300) for batch in range(3, 9)], "the contents that they had, under the same numbers"
+    assert sum(len(rows) for rows in table.values()) == 2700
+    assert len({row for rows in table.values() for row in rows}) == 2700
