@@ -159,5 +159,7 @@ class StateNeeds:
                 reason = f"{COMMITS}/{number - 1} names unique ids of which none is that of a file here"
                 return Needs(findings=[Finding(f"{key.directory}/{number}_*", Fault.MISSING, reason)])
             version = present[0]
-        chain = ChainFinder(self._inspection, key, files).find(version)
+        offsets = self._readable_offsets(number - 1)
+        falls_back = offsets is None or offsets.falls_back
+        chain = ChainFinder(self._inspection, key, files, falls_back=falls_back).find(version)
         return Needs(chain.files, chain.findings, chain.notes, chain.partial)

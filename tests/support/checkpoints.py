@@ -164,6 +164,7 @@ def _logs(batch: int, partitions: int, state_format: int, spark: str) -> dict[st
     conf = {"spark.sql.shuffle.partitions": str(partitions)}
     if spark != "3.5":
         conf["spark.sql.streaming.stateStore.encodingFormat"] = "unsaferow"
+        conf["spark.sql.streaming.stateStore.rowChecksum.enabled"] = "false"
     planned = json.dumps({"batchWatermarkMs": 1000, "batchTimestampMs": 2000, "conf": conf})
     done: dict[str, object] = {"nextBatchWatermarkMs": 3000}
     if state_format == 2:

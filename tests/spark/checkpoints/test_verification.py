@@ -176,6 +176,17 @@ def test_a_spark_before_4_keeps_no_metadata_of_operators_and_nothing_is_wrong_wi
     assert verdict.last_good is None
 
 
+def test_snapshot_that_is_damaged_stops_a_spark_before_4_1_and_its_removal_helps() -> None:
+    for spark, restarts in (("3.5", False), ("4.3", True)):
+        tree = made.checkpoint(spark=spark)
+        flip(tree, "state/0/1/6.zip")
+        verdict = judge(tree)
+        assert verdict.restarts is restarts
+        assert (verdict.repair is None) is restarts
+        if verdict.repair is not None:
+            assert (verdict.repair.remove, verdict.repair.repeats) == (["state/0/1/6.zip"], None)
+
+
 def test_an_operator_of_spark_3_5_with_one_partition_lacks_none() -> None:
     tree = made.checkpoint(partitions=3, spark="3.5")
     tree.files = {path: data for path, data in tree.files.items() if "/0/1/" not in path and "/0/2/" not in path}
@@ -238,7 +249,7 @@ def test_numbers_that_no_query_reaches_cost_no_time() -> None:
         tree.files[f"{ROOT}/{path}/99999999999999999"] = tree.files[f"{ROOT}/{path}/7"]
     tree.files[f"{ROOT}/state/99999999999999999/0/1.zip"] = b""
     verdict = judge(tree)
-    assert not verdict.restarts and len(verdict.findings) < 500
+    assert not verdict.restarts and len(verdict.findings) < 1000
 
 
 @pytest.mark.parametrize("names", [["data.parquet"], ["metadata", "notes.txt"], ["commits/0"]])
