@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 _STREAMING = "spark.sql.streaming."
 _STATE_STORE = _STREAMING + "stateStore."
 _PROVIDER = "org.apache.spark.sql.execution.streaming.state."
-#: The source's log is compacted every third entry, and snapshots of state are made as soon as they may be.
+#: Sources' logs are compacted and snapshots of state made every third batch, these as soon as they may be.
 _ALWAYS = {
     _STREAMING + "fileSource.log.compactInterval": "3",
     _STREAMING + "noDataMicroBatches.enabled": "false",
-    _STATE_STORE + "minDeltasForSnapshot": "2",
+    _STATE_STORE + "minDeltasForSnapshot": "3",
     _STATE_STORE + "maintenanceInterval": "100ms",
     "spark.sql.shuffle.partitions": "2",
 }
-#: The ways in which Spark keeps state; `newest` are the settings that Spark 3.5 does not know.
+#: The ways in which Spark keeps state; 3.5 knows no format 2.
 LAYOUTS: dict[str, dict[str, str]] = {
     "rocksdb": {"providerClass": _PROVIDER + "RocksDBStateStoreProvider", "checkpointFormatVersion": "1"},
     "rocksdb format 2": {"providerClass": _PROVIDER + "RocksDBStateStoreProvider", "checkpointFormatVersion": "2"},

@@ -21,7 +21,7 @@ tests run.
 | starts, repeats a batch | the one that was planned, or whose commit is gone, with the rows that it had |
 | fails; repair | Spark fails; `peacefs checkpoint repair` makes it start |
 | fails; rollback | Spark fails; a rollback makes it start |
-| goes unnoticed; ... | the file differs from its checksum file, at which Spark does not look: it takes it as it is |
+| goes unnoticed; ... | the file differs from its checksum file; Spark does not look, and takes it as it is |
 | fails; lost | Spark fails, and neither helps |
 
 A letter that is another in a text file without a checksum file beside it cannot be seen; on peacefs every read is

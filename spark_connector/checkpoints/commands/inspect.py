@@ -68,7 +68,9 @@ def verify_checkpoint(session: Session, text: str, batch: int | None, *, as_json
     """Prints what is wrong with a checkpoint; the exit status. Raises PeacefsError."""
     place = checkpoint_place(session, text)
     verdict = verify(Inspection(place.tree, read_layout(place.tree, place.root)), batch)
-    for line in [msgspec.json.encode(verdict).decode()] if as_json else _verdict_lines(verdict):
+    for line in (
+        [msgspec.json.encode(verdict).decode()] if as_json else _verdict_lines(verdict, local=not place.owner)
+    ):
         print_line(line)
     return exit_status(verdict)
 
@@ -165,7 +167,7 @@ def _age(modified_ms: int) -> str:
     return f"{seconds} s"
 
 
-def _verdict_lines(verdict: Verdict) -> Iterator[str]:
+def _verdict_lines(verdict: Verdict, *, local: bool) -> Iterator[str]:
     for finding in verdict.findings:
         effect = "" if finding.noticed else " (Spark does not notice, and reads it as it is)"
         effect = effect if finding.stops else " (a restart survives it)"
@@ -176,14 +178,17 @@ def _verdict_lines(verdict: Verdict) -> Iterator[str]:
     for reason, (path, *others) in by_reason.items():
         yield f"note: {path}{f' and {len(others)} more' if others else ''}: {reason}"
     read = f"{verdict.files_read} files read, {human_size(verdict.bytes_read)}"
-    yield f"{verdict.root}: {_conclusion(verdict)}; {read}"
+    yield f"{verdict.root}: {_conclusion(verdict, local=local)}; {read}"
 
 
-def _conclusion(verdict: Verdict) -> str:
+def _conclusion(verdict: Verdict, *, local: bool) -> str:
     stops = {finding.fault for finding in verdict.findings if finding.stops}
     if verdict.batch is None:
         start = f"; batch {verdict.goes_on_with} is repeated" if verdict.goes_on_with == verdict.planned else ""
-        return f"no batch is said to be done{', and a query cannot start' if stops else start}{_way_out(verdict)}"
+        if stops:
+            return f"no batch is said to be done, and a query cannot start{_way_out(verdict, local=local)}"
+        start = f"; batch {verdict.goes_on_with} is repeated" if verdict.goes_on_with == verdict.planned else ""
+        return f"no batch is said to be done{start}"
     if not stops:
         again = f", and batch {verdict.goes_on_with} is repeated" if _repeats(verdict) else ""
         return f"batch {verdict.batch} is good{again}"
@@ -195,7 +200,7 @@ def _conclusion(verdict: Verdict) -> str:
         return f"a rollback to batch {verdict.batch} is not possible; {last}"
     unnoticed = not any(finding.stops and finding.noticed for finding in verdict.findings)
     start = "a query would start, and not from what was written" if unnoticed else "a query cannot start from it"
-    return f"{start}{_way_out(verdict)}"
+    return f"{start}{_way_out(verdict, local=local)}"
 
 
 def _repeats(verdict: Verdict) -> bool:
@@ -203,7 +208,8 @@ def _repeats(verdict: Verdict) -> bool:
     return verdict.batch == verdict.committed and verdict.goes_on_with == verdict.planned
 
 
-def _way_out(verdict: Verdict) -> str:
+def _way_out(verdict: Verdict, *, local: bool) -> str:
+    """Name what helps. A `local` checkpoint cannot be rolled back where it is."""
     if not any(finding.stops for finding in verdict.findings):
         return ""
     ways = []
@@ -211,5 +217,6 @@ def _way_out(verdict: Verdict) -> str:
         named = ", ".join(verdict.repair.remove)
         ways.append(f"`peacefs checkpoint repair` removes {named}: {verdict.repair.reason}")
     if verdict.last_good is not None:
-        ways.append(f"`peacefs checkpoint rollback --to-batch {verdict.last_good}` helps")
+        where = ", in a cluster: `export` and `import` bring it there," if local else ""
+        ways.append(f"`peacefs checkpoint rollback --to-batch {verdict.last_good}`{where} helps")
     return "; " + "; or ".join(ways) if ways else "; no batch is good"

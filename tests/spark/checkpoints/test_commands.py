@@ -57,7 +57,7 @@ def test_the_exit_status_says_how_bad_it_is(local: Path, peacefs: Peacefs) -> No
     assert stopped.exit_code == 4
     assert "damaged: commits/7: empty" in stopped.stdout
     assert "`peacefs checkpoint repair` removes commits/7: batch 7 is repeated" in stopped.stdout
-    assert "or `peacefs checkpoint rollback --to-batch 6` helps" in stopped.stdout
+    assert "or `peacefs checkpoint rollback --to-batch 6`, in a cluster:" in stopped.stdout
     (local / "metadata").unlink()
     hopeless = peacefs("verify", f"file://{local}")
     assert hopeless.exit_code == 5 and "no batch is good" in hopeless.stdout
