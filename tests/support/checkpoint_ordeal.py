@@ -31,6 +31,8 @@ from .restarted_query import Outcome
 
 #: Files of input before the checkpoint ends, with it, and when the query is started again.
 DONE, PLANNED, ALL = 8, 9, 10
+#: Files with checksums of their own.
+_PACKED = (".changelog", ".delta", ".zip", ".snapshot", ".sst")
 SCRIPT = Path(__file__).parent / "restarted_query.py"
 
 
@@ -91,7 +93,7 @@ def empty(path: Path) -> None:
 
 
 def flip(path: Path) -> None:
-    """A bit in the middle, of an SST file in its first block of data. Checksum files stay as they were."""
+    """A bit in the middle, of an SST file in its first block of data, of text in a digit; checksum files stay."""
     path.write_bytes(_flipped(path))
 
 
@@ -101,8 +103,16 @@ def flip_unseen(path: Path) -> None:
 
 
 def _flipped(path: Path) -> bytes:
+    """Of text a digit, which becomes another, so that it can be read as before."""
     data = bytearray(path.read_bytes())
-    data[8 if path.suffix == ".sst" else len(data) // 2] ^= 0x10
+    digits = [place for place, byte in enumerate(data) if chr(byte).isdigit()]
+    if path.suffix == ".sst":
+        place = 8
+    elif path.suffix in _PACKED or path.name == "schema" or not digits:
+        place = len(data) // 2
+    else:
+        place = digits[-1]
+    data[place] ^= 0x01
     return bytes(data)
 
 
@@ -128,8 +138,7 @@ HARMS: dict[str, Callable[[Path], None]] = {
 
 def applies(harm: str, path: Path) -> bool:
     """Return False for text without a checksum file, of which nobody can tell that a letter is another."""
-    packed = (".changelog", ".delta", ".zip", ".snapshot", ".sst")
-    return harm != "the same, no checksum file" or path.suffix in packed
+    return harm != "the same, no checksum file" or path.suffix in _PACKED
 
 
 # -- kinds of files --------------------------------------------------------------------------------

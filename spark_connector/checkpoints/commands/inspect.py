@@ -184,7 +184,6 @@ def _verdict_lines(verdict: Verdict, *, local: bool) -> Iterator[str]:
 def _conclusion(verdict: Verdict, *, local: bool) -> str:
     stops = {finding.fault for finding in verdict.findings if finding.stops}
     if verdict.batch is None:
-        start = f"; batch {verdict.goes_on_with} is repeated" if verdict.goes_on_with == verdict.planned else ""
         if stops:
             return f"no batch is said to be done, and a query cannot start{_way_out(verdict, local=local)}"
         start = f"; batch {verdict.goes_on_with} is repeated" if verdict.goes_on_with == verdict.planned else ""
@@ -210,8 +209,6 @@ def _repeats(verdict: Verdict) -> bool:
 
 def _way_out(verdict: Verdict, *, local: bool) -> str:
     """Name what helps. A `local` checkpoint cannot be rolled back where it is."""
-    if not any(finding.stops for finding in verdict.findings):
-        return ""
     ways = []
     if verdict.repair is not None:
         named = ", ".join(verdict.repair.remove)

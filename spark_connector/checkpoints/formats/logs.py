@@ -6,7 +6,6 @@ that this program does not know.
 
 from __future__ import annotations
 
-import re
 import uuid
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -91,8 +90,6 @@ class FileLogEntry(msgspec.Struct, frozen=True, rename="camel"):
 
 
 _Value = TypeVar("_Value")
-#: Spark writes paths as URIs, with these escaped.
-_NO_URI = re.compile(r'[\x00-\x20"<>\\^`{|}\x7f]')
 
 
 def parse_query_metadata(data: bytes) -> QueryMetadata:
@@ -136,11 +133,7 @@ def parse_commit(data: bytes) -> Commit:
 def parse_file_log(data: bytes) -> list[FileLogEntry]:
     """A file of a file source's or sink's log, compacted or not."""
     _, lines = _lines(data, _NEWEST_FILE_LOG)
-    entries = [_decode(line, FileLogEntry) for line in lines if line]
-    for entry in entries:
-        if _NO_URI.search(entry.path):
-            raise CheckpointDamaged(f"{entry.path!r} is no URI")
-    return entries
+    return [_decode(line, FileLogEntry) for line in lines if line]
 
 
 def parse_version(data: bytes) -> int:
