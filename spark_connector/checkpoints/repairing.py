@@ -5,6 +5,7 @@ A file is copied there before it is removed, so that a repair that is killed los
 
 from __future__ import annotations
 
+import itertools
 import posixpath
 import shutil
 import time
@@ -44,12 +45,18 @@ def repair(tree: Workspace, root: str, *, may_differ: bool, write_root: str | No
             "hold other rows: a sink that goes by batch numbers (foreachBatch code that skips those it has seen, "
             "Delta Lake's txnVersion) and has it would lose rows; if yours does not, say --batches-may-differ"
         )
-    kept = f"{root}.before-repair.{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}"
+    kept = _new_name(tree, f"{root}.before-repair.{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}")
     for path in _with_checksums(layout, found.remove):
         with tree.open(f"{root}/{path}") as source, tree.create(posixpath.join(kept, path)) as target:
             shutil.copyfileobj(source, target)
         tree.remove(f"{write_root or root}/{path}")
     return Repaired(root, found, kept)
+
+
+def _new_name(tree: Workspace, name: str) -> str:
+    """The name, with a number behind it where one is there from a repair of this second."""
+    candidates = (f"{name}.{number}" if number else name for number in itertools.count())
+    return next(candidate for candidate in candidates if not tree.exists(candidate))
 
 
 def _with_checksums(layout: Layout, paths: list[str]) -> list[str]:

@@ -15,6 +15,7 @@ from peacefs.client.control.addresses import split_uri
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.protocol.errors import RunSuperseded
+from peacefs.spark_connector.checkpoints.tree import LocalTree
 from peacefs.spark_connector.runs import begin_run
 
 Peacefs = Callable[..., Result]
@@ -95,6 +96,23 @@ def test_repair_removes_what_verify_names_and_keeps_it(local: Path, peacefs: Pea
     assert after.exit_code == 0 and "batch 6 is good, and batch 7 is repeated" in after.stdout
     nothing = peacefs("repair", f"file://{local}", "--idle=0")
     assert nothing.exit_code == 1 and len(nothing.stderr.splitlines()) == 1
+
+
+def test_repair_that_is_killed_loses_nothing_and_can_be_given_again(
+    local: Path, peacefs: Peacefs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    whole = (local / "commits/7").read_bytes()
+    (local / "commits/7").write_bytes(whole[:5])
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalTree, "remove", killed)
+        assert peacefs("repair", f"file://{local}", "--idle=0").exit_code == 130
+    assert (local / "commits/7").read_bytes() == whole[:5]
+    assert peacefs("repair", f"file://{local}", "--idle=0").exit_code == 0
+    kept = [path.read_bytes() for path in local.parent.glob(f"{local.name}.before-repair.*/commits/7")]
+    assert kept == [whole[:5]] * 2
 
 
 def test_repair_plans_a_batch_anew_only_when_it_is_told_that_the_sink_does_not_mind(
