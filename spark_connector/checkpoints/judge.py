@@ -131,13 +131,20 @@ class Judge:
 
     def _identity(self) -> Needs:
         if self.layout.metadata is None:
-            return Needs(findings=[Finding(METADATA, Fault.MISSING, "it holds the query's id")])
+            before_4 = self._of_spark_3()
+            reason = "it holds the query's id" + (": Spark 3.5 takes another one" if before_4 else "")
+            return Needs(findings=[Finding(METADATA, Fault.MISSING, reason, stops=not before_4)])
         needs = Needs([self.layout.metadata])
         try:
             self._inspection.query_metadata(self.layout.metadata)
         except CheckpointDamaged as error:
             needs.findings.append(damage(METADATA, error))
         return needs
+
+    def _of_spark_3(self) -> bool:
+        """Return whether a Spark before 4.0 planned the last batch."""
+        offsets = self._offsets(max(self.layout.offsets, default=-1), Needs())
+        return offsets is not None and offsets.before_operator_metadata
 
     def _offsets(self, batch: int, needs: Needs) -> Offsets | None:
         path = f"{OFFSETS}/{batch}"

@@ -187,6 +187,13 @@ def test_snapshot_that_is_damaged_stops_a_spark_before_4_1_and_its_removal_helps
             assert (verdict.repair.remove, verdict.repair.repeats) == (["state/0/1/6.zip"], None)
 
 
+def test_query_without_its_id_is_started_by_spark_3_5_and_not_by_4_3() -> None:
+    for spark, restarts in (("3.5", True), ("4.3", False)):
+        tree = made.checkpoint(spark=spark)
+        del tree.files[f"{ROOT}/metadata"]
+        assert judge(tree).restarts is restarts
+
+
 def test_an_operator_of_spark_3_5_with_one_partition_lacks_none() -> None:
     tree = made.checkpoint(partitions=3, spark="3.5")
     tree.files = {path: data for path, data in tree.files.items() if "/0/1/" not in path and "/0/2/" not in path}
