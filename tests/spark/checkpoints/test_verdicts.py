@@ -10,6 +10,7 @@ A share is always run. The whole, for every way to keep state, takes half an hou
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -102,8 +103,8 @@ def test_page_names_every_kind_and_harm_that_is_always_run() -> None:
     cells = verdict_page.read(verdict_page.PAGE.read_text())
     assert {query for _, query, _, _ in cells} == set(QUERIES)
     harms = list(dict.fromkeys(case.harm for case in cells))
-    versions = verdict_page.PAGE.read_text().split("what Spark ")[1].split(" then")[0]
-    assert verdict_page.render(versions, harms, cells) == verdict_page.PAGE.read_text()
+    (version,) = re.findall(r"Spark (\S+) then did", verdict_page.PAGE.read_text())
+    assert verdict_page.render(version, harms, cells) == verdict_page.PAGE.read_text()
 
 
 @pytest.fixture(params=["installed", "other"])
