@@ -24,7 +24,7 @@ from peacefs.spark_connector.checkpoints.catalogue import read_layout
 from peacefs.spark_connector.checkpoints.formats.lz4_stream import MAGIC, checksum_of
 from peacefs.spark_connector.checkpoints.inspection import Inspection
 from peacefs.spark_connector.checkpoints.relocation import export, fork, restore
-from peacefs.spark_connector.checkpoints.rollback import RollbackWish, roll_back
+from peacefs.spark_connector.checkpoints.rollback import RollbackRequest, roll_back
 from peacefs.spark_connector.checkpoints.tree import LocalTree, PeaceTree
 from peacefs.spark_connector.checkpoints.verification import verify
 
@@ -81,8 +81,8 @@ def _measure(
     timed("fork", lambda: fork(tree, _ROOT, "/checkpoints/trial"))
     timed("verify", lambda: judge("/checkpoints/trial"))
     timed("export", lambda: export(tree, _ROOT, scratch / "again.zip", silent, moment=True))
-    wish = RollbackWish(_ROOT, batches // 2, None, 0.0, may_differ=True)
-    rolled = timed("rollback by half", lambda: roll_back(files, wish))
+    request = RollbackRequest(_ROOT, batches // 2, None, 0.0, may_differ=True)
+    rolled = timed("rollback by half", lambda: roll_back(files, request))
     assert rolled.batch == batches // 2
     timed("verify what is left", lambda: judge(_ROOT))
     return rows

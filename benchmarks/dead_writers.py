@@ -66,10 +66,10 @@ def main(*, quick: bool = False, kept_s: float | None = None) -> None:
                 writer.kill()
                 writer.wait()
         ended_s = time.monotonic()
-        left = _unclaimed_bytes(files)
+        left = _unreferenced_bytes(files)
         gone_s = None
         while time.monotonic() - ended_s < min(_LIMIT_S, 2 * kept_s + 60.0):
-            if _unclaimed_bytes(files) == 0:
+            if _unreferenced_bytes(files) == 0:
                 gone_s = time.monotonic() - ended_s
                 break
             time.sleep(1.0)
@@ -109,15 +109,15 @@ def _kill_for(
             member = cluster.coordinator if victim == "coordinator" else rng.choice(cluster.datanodes)
             member.kill()
             cluster.restart(member)
-        if (unclaimed := _unclaimed_bytes(files)) is not None:
-            samples.append(unclaimed)
+        if (unreferenced := _unreferenced_bytes(files)) is not None:
+            samples.append(unreferenced)
     return samples
 
 
-def _unclaimed_bytes(files: PeaceFileSystem) -> int | None:
+def _unreferenced_bytes(files: PeaceFileSystem) -> int | None:
     """Bytes on all disks together; None while the coordinator waits for its datanodes."""
     try:
         status = files.cluster_status()
     except PeacefsError:
         return None
-    return int(status["unclaimed"]["bytes"]) if status["ready"] else None
+    return int(status["unreferenced"]["bytes"]) if status["ready"] else None

@@ -11,7 +11,7 @@ import time
 from random import Random
 from statistics import fmean
 
-from peacefs.peace.dry_run import Request, Task, plan_on, plan_rounds
+from peacefs.peace.dry_run import DryRunRequest, Task, plan_on, plan_rounds
 from peacefs.peace.policies.ledger import WriteSet
 from peacefs.peace.simulator.comparison import POLICIES
 from peacefs.peace.simulator.scenarios import CHUNK_BYTES, REPLICAS, paper_cluster, star
@@ -90,9 +90,9 @@ def _worth(network: str, topology: Topology, policy: str) -> dict[str, object]:
     }
 
 
-def _requests(topology: Topology, seed: int) -> list[Request]:
+def _requests(topology: Topology, seed: int) -> list[DryRunRequest]:
     writers = Random(seed).sample(sorted(topology.servers), _SETS)
-    return [Request(writer, REPLICAS, _CHUNKS) for writer in writers]
+    return [DryRunRequest(writer, REPLICAS, _CHUNKS) for writer in writers]
 
 
 def _planned(name: str, topology: Topology, chunks: int, tries: int) -> dict[str, object]:

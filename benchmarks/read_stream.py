@@ -1,6 +1,6 @@
 """Large files read whole, one and 16 at once, by our own client and over WebHDFS (httpx), beside two limits.
 
-Our client twice: as it is, lent the files by the datanodes of its own host, and over TCP, as from another host.
+Our client twice: as it is, with short-circuit reads on its own host, and over TCP, as from another host.
 
 Cold: nothing of the data is in the page cache (POSIX_FADV_DONTNEED on every file of the cluster and of the peers);
 the limit is `cat` of the same bytes, a process a file. Warm: all of it is; the limit is `sendfile` and `recv_into`

@@ -36,8 +36,8 @@ from peacefs.protocol.messages import (
     DiskReport,
     Granted,
     GrantRefused,
+    LatencySample,
     Message,
-    Pace,
     Register,
     Replica,
     StreamsFound,
@@ -138,7 +138,7 @@ class _Datanode:
     def usage(self) -> Usage:
         return _USAGE
 
-    def paces(self) -> Sequence[Pace]:
+    def samples(self) -> Sequence[LatencySample]:
         return ()
 
     def disks(self) -> Sequence[DiskReport]:

@@ -166,7 +166,7 @@ class _Packets:
         self._packet = packet
         self._size = size
 
-    def packet(self, index: int, *, patience_s: float) -> fx.Steps[OutgoingPacket | None]:
+    def packet(self, index: int, *, wait_s: float) -> fx.Steps[OutgoingPacket | None]:
         yield from ()
         offset = index * len(self._packet.data)
         return self._packet._replace(offset=offset, last=offset + len(self._packet.data) == self._size)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
 
-from .control.rpc import ControlCalls
-from .transfer.write_grants import GrantDesk
+from .control.rpc import ControlRpc
+from .transfer.write_grants import GrantClient
 
 
 @dataclass(frozen=True)
@@ -15,5 +15,5 @@ class Channels:
     """Belongs to a file system, and is of use while that is open. Thread-safe."""
 
     driver: ThreadDriver
-    calls: ControlCalls
-    grants: GrantDesk
+    calls: ControlRpc
+    grants: GrantClient

@@ -12,12 +12,17 @@ import io
 from typing import TYPE_CHECKING
 
 from peacefs.protocol.ids import NodeId
-from peacefs.protocol.limits import checksum_block_bytes, chunk_bytes_max, loans_kept_max, packet_bytes
+from peacefs.protocol.limits import (
+    checksum_block_bytes,
+    chunk_bytes_max,
+    packet_bytes,
+    shared_descriptors_kept_max,
+)
 from peacefs.protocol.messages import Opened
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
 
 from .transfer.file_reader import FileReader, read_rest
-from .transfer.loans import Loans
+from .transfer.short_circuit import SharedDescriptors
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -31,7 +36,7 @@ from peacefs.protocol.messages import Created, Leased
 
 from .transfer.byte_stream import ByteStream
 from .transfer.file_flusher import FileFlusher
-from .transfer.write_grants import GrantDesk
+from .transfer.write_grants import GrantClient
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -51,7 +56,7 @@ class _RangeReader(io.RawIOBase):
         self._range_bytes = packet_bytes
         self._reader: FileReader | None = None
         self._piece: memoryview = memoryview(b"")
-        self._loans = Loans(loans_kept_max)
+        self._descriptors = SharedDescriptors(shared_descriptors_kept_max)
         self._avoided: set[NodeId] = set()
         self.length = opened.layout.length
 
@@ -104,7 +109,12 @@ class _RangeReader(io.RawIOBase):
             if self._reader is None:
                 token, layout = self._opened.token, self._opened.layout
                 self._reader = FileReader(
-                    token, layout, self._position, self._range_bytes, loans=self._loans, avoided=self._avoided
+                    token,
+                    layout,
+                    self._position,
+                    self._range_bytes,
+                    descriptors=self._descriptors,
+                    avoided=self._avoided,
                 )
                 self._range_bytes = min(self._range_bytes * 2, chunk_bytes_max)
             piece = self._driver.run(self._reader.next_piece(into))
@@ -123,12 +133,12 @@ class _RangeReader(io.RawIOBase):
     def close(self) -> None:
         if not self.closed:
             self._leave_range()
-            self._driver.run(self._loans.close())
+            self._driver.run(self._descriptors.close())
         super().close()
 
     def read_at(self, offset: int, length: int) -> bytes:
         opened = self._opened
-        reader = FileReader(opened.token, opened.layout, offset, length, loans=self._loans)
+        reader = FileReader(opened.token, opened.layout, offset, length, descriptors=self._descriptors)
         data = self._driver.run(read_rest(reader))
         # When several threads renew at once, one renewal is remembered and the others are made again.
         self._opened = reader.opened
@@ -165,10 +175,10 @@ class FileSink(io.BufferedIOBase):
     """
 
     def __init__(
-        self, driver: ThreadDriver, created: Created, block_bytes: int, holder: str, desk: GrantDesk
+        self, driver: ThreadDriver, created: Created, block_bytes: int, holder: str, grant_client: GrantClient
     ) -> None:
         self._driver = driver
-        self._flusher = FileFlusher(created.token, created.allocated, block_bytes, holder, desk)
+        self._flusher = FileFlusher(created.token, created.allocated, block_bytes, holder, grant_client)
         self._gathered = bytearray()
         self._position = 0
         self._flushed_position = 0
@@ -207,7 +217,7 @@ class FileSink(io.BufferedIOBase):
 
         Raises LeaseExpired when somebody else has taken the file over, FileNotFound when it was deleted, and what
         `close` would; nothing more can be written then. A file that is flushed often gets few chunks all the same
-        (`flushed_tail`), up to `limits.file_chunks_max`.
+        (`transfer.file_flusher.FlushedTail`), up to `limits.file_chunks_max`.
         """
         self._check_open()
         self._raise_fault()
@@ -325,7 +335,7 @@ class FileSink(io.BufferedIOBase):
 class AppendingSink(FileSink):
     """A file that is being extended: its writer has the lease from the start. `tell` counts from its beginning."""
 
-    def __init__(self, driver: ThreadDriver, leased: Leased, holder: str, desk: GrantDesk) -> None:
-        super().__init__(driver, Created(leased.token, leased.allocated), leased.block_bytes, holder, desk)
+    def __init__(self, driver: ThreadDriver, leased: Leased, holder: str, grant_client: GrantClient) -> None:
+        super().__init__(driver, Created(leased.token, leased.allocated), leased.block_bytes, holder, grant_client)
         self._flusher.has_lease = True
         self._position = self._flushed_position = leased.length

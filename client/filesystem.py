@@ -12,9 +12,9 @@ from typing import Any, Self
 
 from peacefs.protocol.errors import BadRequest, FileNotFound
 from peacefs.protocol.handshake import Identity
+from peacefs.protocol.ids import new_request_id
 from peacefs.protocol.limits import checksum_block_bytes, chunk_bytes_max
 from peacefs.protocol.messages import CreateFile
-from peacefs.protocol.request_ids import new_request_id
 from peacefs.protocol.runtime.connection_pool import ConnectionPool
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
 from peacefs.protocol.service.tls import TlsIdentity
@@ -26,8 +26,8 @@ from .channels import Channels
 from .control.addresses import DEFAULT_ADDRESS, CoordinatorAddress, parse_address
 from .control.api import BalanceStatus, CoordinatorApi, ListingPage, user_of
 from .control.http import CoordinatorHttp
-from .control.retry import Patience
-from .control.rpc import ControlCalls
+from .control.retry import RetryPolicy
+from .control.rpc import ControlRpc
 from .control.token_source import TokenSource
 from .control.values import (
     ContentSummary,
@@ -39,8 +39,8 @@ from .control.values import (
 from .file_objects import AppendingSink, FileSink, FileSource
 from .transfer.file_reader import read_whole
 from .transfer.small_writes import SmallWrites, is_small
-from .transfer.write_grants import GrantDesk
-from .trash import Trash
+from .transfer.write_grants import GrantClient
+from .trash import ClientTrash
 
 # Inside the class, `list` is its method.
 _Entries = list[FileStatus]
@@ -72,22 +72,22 @@ class PeaceFileSystem:
         """`token` shows the coordinator who we are; one in a `token_file` is read again when it has changed.
 
         With neither, the environment says: PEACEFS_TOKEN_FILE, else PEACEFS_TOKEN. Without `local_sockets`
-        datanodes of this host lend no files: all data comes over TCP. Over TLS services have to show certificates
+        datanodes of this host share no files: all data comes over TCP. Over TLS services have to show certificates
         of the CA in `ca_file`: by default what PEACEFS_CA_FILE names, else the CAs of the system.
         """
-        where, patience = parse_address(address), Patience()
+        where, retry_policy = parse_address(address), RetryPolicy()
         tls = _tls_of(where, Path(ca_file) if ca_file else None)
         source = TokenSource.of(token, token_file)
-        http = CoordinatorHttp(where, patience, token=source, tls=tls)
+        http = CoordinatorHttp(where, retry_policy, token=source, tls=tls)
         self._api = CoordinatorApi(http, user_of(http, user))
         name = f"client {socket.gethostname()}/{os.getpid()}"
         me = Identity(cluster="", role="client", name=name, signer=None)
         self._connections = ConnectionPool(me, local_sockets=local_sockets, tls=tls)
-        # Datanodes are not shown who we are: what they are asked for bears a leave of the coordinator's.
+        # Datanodes are not shown who we are: requests to them bear a token of the coordinator's.
         to_coordinator = ConnectionPool(me, credential=source.current, tls=tls)
-        self._calls = ControlCalls(where, to_coordinator, patience, source)
+        self._calls = ControlRpc(where, to_coordinator, retry_policy, source)
         self._driver = ThreadDriver(self._connections, self._calls.call)
-        self._grants = GrantDesk(f"{name} {uuid.uuid4().hex[:8]}", pushed=False)
+        self._grants = GrantClient(f"{name} {uuid.uuid4().hex[:8]}", pushed=False)
         self._small_writes = SmallWrites(self._grants)
 
     @property
@@ -150,7 +150,7 @@ class PeaceFileSystem:
                 f"a block size of {block_bytes} bytes is out of range: "
                 f"multiples of {checksum_block_bytes} up to {chunk_bytes_max}"
             )
-        file = self._wish(
+        file = self._create_request(
             path,
             overwrite=overwrite,
             replication=replication,
@@ -206,18 +206,18 @@ class PeaceFileSystem:
         Of small files that follow one another each costs the coordinator one call.
         """
         if is_small(data):
-            self._write_small(data, self._wish(path, overwrite=overwrite, replication=replication))
+            self._write_small(data, self._create_request(path, overwrite=overwrite, replication=replication))
             return
         with self.open_for_writing(path, overwrite=overwrite, replication=replication) as sink:
             sink.write(data)
 
-    def _write_small(self, data: bytes, wish: CreateFile) -> None:
-        asked = self._driver.run(self._small_writes.publish_at_once(wish, data))
+    def _write_small(self, data: bytes, request: CreateFile) -> None:
+        asked = self._driver.run(self._small_writes.publish_at_once(request, data))
         if asked is not None:
             created = self._calls.create(asked)
             self._driver.run(self._small_writes.publish_created(asked, created, data))
 
-    def _wish(
+    def _create_request(
         self,
         path: str,
         *,
@@ -324,14 +324,14 @@ class PeaceFileSystem:
         Where it lies now; None, and nothing is done, for what lies in the trash already. See `trash_minutes`.
         Raises FileNotFound, RenameRefused for a directory that holds the trash, AccessDenied, ...
         """
-        return Trash(self).move(path)
+        return ClientTrash(self).move(path)
 
     def expunge(self, *, immediate: bool = False) -> _Texts:
         """Deletes what has been in the user's trash for long enough, or all of it; the checkpoints that it was in.
 
         What is there otherwise becomes a checkpoint, that is to be deleted when its time has come.
         """
-        return Trash(self).expunge(self.trash_minutes(), immediate=immediate)
+        return ClientTrash(self).expunge(self.trash_minutes(), immediate=immediate)
 
     def set_permission(self, path: str, permission: int) -> None:
         """What owner, group and others may do, and the sticky bit. Raises FileNotFound, AccessDenied."""

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Restored:
+class RestoredCheckpoint:
     """A checkpoint as it was written: its pages, which share one buffer."""
 
     unit: str
@@ -142,7 +142,7 @@ class IOService:
         found = (sequence_of(entry.name, unit) for entry in self._directories())
         return sorted(sequence for sequence in found if sequence is not None)
 
-    def read(self, unit: str, sequence: int | None = None) -> Restored:
+    def read(self, unit: str, sequence: int | None = None) -> RestoredCheckpoint:
         """Reads a checkpoint, the latest unless said otherwise, with at most two readers at a datanode, whoever
         they are.
 
@@ -164,7 +164,7 @@ class IOService:
         # Only now, when what it says of itself is borne out.
         buffer = memoryview(bytearray(manifest.length))
         CheckpointReader(channels.driver, opened, buffer).run(self._workers)
-        return Restored(unit, sequence, _cut(buffer, manifest.page_sizes()))
+        return RestoredCheckpoint(unit, sequence, _cut(buffer, manifest.page_sizes()))
 
     def _manifest(self, directory: str) -> Manifest:
         path = f"{directory}/{MANIFEST}"

@@ -30,7 +30,7 @@ from .control.values import FileStatus
 _ATTEMPTS: Final = 5
 
 
-class Names(Protocol):
+class TrashedNames(Protocol):
     """What is asked of a file system."""
 
     @property
@@ -49,10 +49,10 @@ class Names(Protocol):
     def delete(self, path: str, *, recursive: bool = ...) -> bool: ...
 
 
-class Trash:
+class ClientTrash:
     """The trash of one user. Raises classes of `peacefs.protocol.errors`."""
 
-    def __init__(self, names: Names, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, names: TrashedNames, clock: Callable[[], float] = time.time) -> None:
         self._names = names
         self._clock = clock
         self._root = trash_of(names.user)

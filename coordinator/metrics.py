@@ -14,16 +14,16 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from peacefs.protocol.service.metrics import CountElsewhere, registry
-from peacefs.protocol.values.supervised_queries import Phase
+from peacefs.protocol.values.supervised_queries import QueryPhase
 
 from .api.admission import Admission
 from .api.audit_log import AuditLog
 from .cluster.core import Cluster
 from .cluster.membership import State
 from .metadata.group_commit import GroupCommit
-from .operations.read_grants import ReadDesk
+from .operations.read_grants import ReadGrantService
 from .operations.temporary_files import TemporaryFiles
-from .operations.write_grants import ScheduleDesk
+from .operations.write_grants import WriteGrantService
 from .supervision.core import Supervision
 
 _COMMIT_BUCKETS_S = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
@@ -38,7 +38,7 @@ def watch(
     _labelled("peacefs_datanodes", "Datanodes", "state", states)
     for state, count in states.items():
         _gauge(f"peacefs_datanodes_{state}", f'Deprecated: peacefs_datanodes{{state="{state}"}}', count)
-    _gauge("peacefs_datanodes_slow", "Datanodes much slower than others", lambda: len(cluster.slow_hops.slow()))
+    _gauge("peacefs_datanodes_slow", "Datanodes much slower than others", lambda: len(cluster.slow_peers.slow()))
     chunks = cluster.chunks
     _gauge("peacefs_chunks", "Chunks that files refer to", lambda: len(chunks))
     _gauge("peacefs_chunks_under_replicated", "Chunks with too few replicas", lambda: len(chunks.under))
@@ -53,13 +53,14 @@ def watch(
         "Chunks whose holders did not all show the same content when they were asked last",
         lambda: cluster.possession.doubted,
     )
-    _gauge("peacefs_chunks_abandoned", "Chunks given up by their writers", lambda: len(cluster.abandonment))
+    _gauge("peacefs_chunks_abandoned", "Chunks abandoned by their writers", lambda: len(cluster.assignments))
     _gauge("peacefs_moves_under_way", "Replicas being moved for balance", lambda: cluster.balancer.under_way)
     _gauge("peacefs_chunks_missing", "Chunks without any good replica", lambda: len(chunks.missing))
     transient = cluster.transient
     _gauge("peacefs_chunks_freed", "Freed chunks kept for readers", lambda: transient.freed_count)
-    unclaimed = chunks.unclaimed
-    _gauge("peacefs_chunks_unclaimed", "Chunks on datanodes that no file refers to", lambda: len(unclaimed))
+    unreferenced = chunks.unreferenced
+    _gauge("peacefs_chunks_unreferenced", "Chunks on datanodes that no file refers to", lambda: len(unreferenced))
+    _gauge("peacefs_chunks_unclaimed", "Deprecated: peacefs_chunks_unreferenced", lambda: len(unreferenced))
     _gauge("peacefs_http_requests_in_flight", "HTTP requests under way", lambda: admission.in_flight)
     _counter("peacefs_http_requests_refused", "HTTP requests told to come again", lambda: admission.refused)
     _gauge("peacefs_repairs_under_way", "Copies ordered and not yet answered", lambda: cluster.repair.under_way)
@@ -101,7 +102,7 @@ def watch_audit(audit: AuditLog | None) -> None:
 def watch_state(
     cluster: Cluster,
     metadata: Path,
-    floor_held: Callable[[], bool],
+    gc_floor_held: Callable[[], bool],
     lacks_commits: Callable[[], bool],
     held: Callable[[], int],
     clock: Callable[[], float] = time.monotonic,
@@ -109,7 +110,10 @@ def watch_state(
     """The same for how the service itself stands; `metadata` is the store's file. Once a process."""
     _gauge("peacefs_requests_held", "Requests that wait until it is ready", held)
     _gauge("peacefs_ready", "Whether it knows enough datanodes' chunks to serve", lambda: cluster.ready(clock()))
-    _gauge("peacefs_floor_held", "Whether chunks that it does not know are kept, after a restore", floor_held)
+    _gauge(
+        "peacefs_gc_floor_held", "Whether chunks that it does not know are kept, after a restore", gc_floor_held
+    )
+    _gauge("peacefs_floor_held", "Deprecated: peacefs_gc_floor_held", gc_floor_held)
     _gauge(
         "peacefs_commits_missing",
         "Whether acknowledged commits are missing, so that nothing is changed until that is accepted",
@@ -133,16 +137,16 @@ def _size_of_store(metadata: Path) -> int:
     return sum(file.stat().st_size for file in files if file.exists())
 
 
-def watch_schedule(desk: ScheduleDesk, recovery: ReadDesk) -> None:
+def watch_schedule(write_grants: WriteGrantService, read_grants: ReadGrantService) -> None:
     """The same for the scheduling service. Once a process."""
-    scheduling, lane = desk.scheduling, desk.fast_lane
+    scheduling, lane = write_grants.scheduling, write_grants.fast_lane
     waited = Histogram(
         "peacefs_grant_waited_seconds",
         "How long write sets had waited when a chunk of theirs was granted",
         buckets=_WAITED_BUCKETS_S,
         registry=registry,
     )
-    desk.on_waited = waited.observe
+    write_grants.on_waited = waited.observe
     _gauge("peacefs_grants_in_flight", "Chunks that may be written now", lambda: len(scheduling.grants))
     _gauge("peacefs_chunks_queued", "Chunks that wait for a grant", lambda: scheduling.chunks_waiting)
     _counter("peacefs_grants_given", "Grants since the start", lambda: scheduling.times.granted_total)
@@ -159,11 +163,13 @@ def watch_schedule(desk: ScheduleDesk, recovery: ReadDesk) -> None:
     _gauge("peacefs_fast_lane_bytes", "Deprecated: peacefs_small_chunk_bytes_total", lambda: lane.bytes_total)
     _gauge(
         "peacefs_recovery_reads_in_flight",
-        "Chunks of checkpoints that are being read under the coordinator's leave",
-        lambda: sum(recovery.reads.at_node.values()),
+        "Chunks of checkpoints that are being read with a grant",
+        lambda: sum(read_grants.reads.at_node.values()),
     )
+    grants = read_grants.reads
+    _counter("peacefs_read_grants_given", "Read grants since the start", lambda: grants.grants_total)
     _counter(
-        "peacefs_recovery_leaves_given", "Leaves to read since the start", lambda: recovery.reads.leaves_total
+        "peacefs_recovery_leaves_given", "Deprecated: peacefs_read_grants_given_total", lambda: grants.grants_total
     )
 
 
@@ -192,7 +198,7 @@ class _ByLabel(Collector):
     def collect(self) -> Iterator[Metric]:
         queries, runs, runs_max = self._families()
         phases = Counter(query.record.phase for query in self._supervision.queries.values())
-        for phase in Phase:
+        for phase in QueryPhase:
             queries.add_metric([phase.value], phases[phase])
         for name, agent in sorted(self._supervision.agents.items()):
             runs.add_metric([name], sum(not run.ended for run in agent.beat.runs))

@@ -60,21 +60,19 @@ from .api.audit_log import AuditLog
 from .api.audited_requests import AuditedRequests
 from .api.authentication import Authentication, Authenticator, LocalAdministration
 from .api.rest.app import build_rest
-from .api.rest.balancer import add_balancer_routes
-from .api.rest.checkpoints import add_checkpoint_routes
+from .api.rest.balancer import add_balancer_routes, add_disk_balance_route
+from .api.rest.checkpoints import add_checkpoint_look_routes, add_checkpoint_routes
+from .api.rest.common import superusers_only
 from .api.rest.credentials import add_credential_routes
 from .api.rest.metadata import add_metadata_routes
 from .api.rest.network import add_reload_route
 from .api.rest.oauth import add_token_endpoint
 from .api.rest.queries import add_query_routes
-from .api.rest.rest_access import superusers_only
-from .api.rest.rest_checkpoint_looks import add_checkpoint_look_routes
-from .api.rest.rest_disk_balance import add_disk_balance_route
 from .api.rest.tokens import no_token_routes, token_routes
 from .api.webhdfs import WebHdfs
 from .authentication.service import WhoIsWho, who_is_who
-from .background.epoch_floor import EpochDesk
-from .background.tasks import OwnWork, is_own_work
+from .background.epoch_floor import EpochService
+from .background.tasks import CoordinatorTasks, is_background_task
 from .cluster.core import Cluster
 from .metadata.epochs import Epochs
 from .metadata.group_commit import GroupCommit
@@ -91,15 +89,15 @@ from .metrics import (
     watch_supervision,
 )
 from .namespace.permissions import Callers
-from .operations.context import Workplace
+from .operations.context import OperationContext
 from .operations.files import Files
-from .rpc.audited_calls import AuditedCalls
+from .rpc.audited_calls import AuditedRpc
 from .rpc.client_session import ClientLinks
 from .rpc.server import NodeServer
 from .scheduling.policies import POLICY_DEFAULT
 from .scheduling.scheduler import Scheduling
-from .side_process.checkpoint_inspector import CheckpointLooks
-from .supervision.service import Supervising
+from .side_process.checkpoint_inspector import CheckpointInspector
+from .supervision.service import SupervisionService
 
 log = logging.getLogger("peacefs.coordinator")
 T = TypeVar("T")
@@ -221,7 +219,7 @@ class Coordinator:
         self._metadata = metadata
         self._signer = signer
         self._audit = None if options.audit_log is None else AuditLog(options.audit_log)
-        audited = None if self._audit is None else AuditedCalls(self._audit, signer)
+        audited = None if self._audit is None else AuditedRpc(self._audit, signer)
         epochs = Epochs(metadata, time.monotonic(), settled_after_s=options.unreferenced_kept_s)
         self._cluster = Cluster(
             time.monotonic(), random.Random(), described, nonce=lambda: secrets.token_bytes(proof_nonce_bytes)
@@ -230,8 +228,8 @@ class Coordinator:
         self._reader = metadata.reader()
         self._advertised = options.advertise or options.host
         self._address = ""
-        self._epochs = EpochDesk(
-            epochs, self._reader, self._commit_anyway, self._cluster.chunks.unclaimed, self._stop_at_once
+        self._epochs = EpochService(
+            epochs, self._reader, self._commit_anyway, self._cluster.chunks.unreferenced, self._stop_at_once
         )
         callers = Callers(getpass.getuser() if options.check_permissions else None, options.groups)
         self._who: WhoIsWho | None = None
@@ -249,7 +247,7 @@ class Coordinator:
             commit=lambda: metadata.tx_durable,
             trust=self._trust,
         )
-        self._workplace = workplace = Workplace(
+        self._workplace = context = OperationContext(
             self._reader,
             self._commit,
             self._cluster,
@@ -260,7 +258,7 @@ class Coordinator:
             read_token_lifetime_s=options.read_token_lifetime_s,
         )
         self._files = Files(
-            workplace,
+            context,
             Scheduling(
                 epochs.numbering,
                 random.Random(),
@@ -270,14 +268,14 @@ class Coordinator:
             options.trash_minutes,
         )
         self._nodes.files = self._files
-        self._supervising = Supervising(
-            workplace,
+        self._supervision_service = SupervisionService(
+            context,
             self._files.fencing,
             lambda: self._address,
             token_of=self._mint if self._who is not None else None,
         )
-        self._nodes.supervising = self._supervising
-        self._supervising.recall()
+        self._nodes.supervising = self._supervision_service
+        self._supervision_service.recall()
         self._cluster.has_room = self._files.schedule.scheduling.has_room
         self._cluster.granted_pipelines = self._files.schedule.scheduling.pipelines
         self._authenticator = (
@@ -291,12 +289,12 @@ class Coordinator:
         )
         self._files.administration.recall()
         self._files.credentials.recall()
-        self._own_work = OwnWork(
+        self._tasks = CoordinatorTasks(
             self._reader,
             self._cluster,
             self._files,
             self._nodes,
-            self._supervising,
+            self._supervision_service,
             self._epochs,
             self._sync_record,
             collect_temporary_hours=options.collect_temporary_hours,
@@ -337,7 +335,7 @@ class Coordinator:
             self._tls.start_watch()
             when_told_to_reload(self._tls.reload)
         serving = asyncio.gather(server.serve(sockets=[sock]), local_server.serve(sockets=[local_socket.listener]))
-        self._own_work.start(on_failure=stop.set)
+        self._tasks.start(on_failure=stop.set)
         self._announce(http_port, node_port)
         await stop.wait()
         server.should_exit = local_server.should_exit = True
@@ -347,13 +345,13 @@ class Coordinator:
         if self._tls is not None:
             self._tls.stop_watch()
         local_socket.close()
-        await self._own_work.stop()
+        await self._tasks.stop()
         if self._audit is not None:
             self._audit.close()
         self._commits.close()
         self._reader.close()
         log.info("stopped")
-        if self._own_work.has_failed:
+        if self._tasks.has_failed:
             raise SystemExit(_EXIT_AFTER_FAILED_WORK)
 
     def _http(self, http_port: int) -> Admission:
@@ -365,7 +363,7 @@ class Coordinator:
             self._metadata.cluster_id,
             epoch=self._epochs.epoch,
             address=lambda: self._address,
-            floor_held=self._reader.floor_held,
+            gc_floor_held=self._reader.gc_floor_held,
             lacks_commits=self._reader.lacks_commits,
             metadata_room=partial(room_of, _store(options.directory)),
         )
@@ -378,7 +376,7 @@ class Coordinator:
         add_credential_routes(rest, self._files.credentials, self._nodes.hang_up, for_superusers)
         add_checkpoint_routes(rest, self._files.fencing, self._files.reporting)
         here = self._own_address(http_port)
-        looks = CheckpointLooks(
+        inspector = CheckpointInspector(
             options.look_at_checkpoints,
             here,
             self._files.fencing,
@@ -386,8 +384,8 @@ class Coordinator:
             token_of=self._look_token,
             ca_file=None if self._tls is None else self._tls.files.ca,
         )
-        add_checkpoint_look_routes(rest, looks)
-        add_query_routes(rest, self._supervising)
+        add_checkpoint_look_routes(rest, inspector)
+        add_query_routes(rest, self._supervision_service)
         names = OwnNames(options.host, self._advertised, options.allowed_hosts)
         app: App = BrowserGuard(self._authenticated(rest, for_superusers), names)
         if self._audit is not None:
@@ -398,12 +396,12 @@ class Coordinator:
         watch_state(
             self._cluster,
             _store(options.directory),
-            self._reader.floor_held,
+            self._reader.gc_floor_held,
             self._reader.lacks_commits,
             lambda: self._workplace.held,
         )
         watch_schedule(self._files.schedule, self._files.recovery)
-        watch_supervision(self._supervising.core)
+        watch_supervision(self._supervision_service.core)
         return admission
 
     def _own_address(self, http_port: int) -> str:
@@ -473,7 +471,7 @@ class Coordinator:
 
     async def _commit_anyway(self, change: Callable[[Transaction], T]) -> T:
         answered: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        submitted = self._commits.submit(change, in_any_case=is_own_work())
+        submitted = self._commits.submit(change, in_any_case=is_background_task())
         submitted.add_done_callback(partial(_hand_on, answered))
         try:
             return await answered

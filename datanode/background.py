@@ -21,7 +21,7 @@ from .disks.scrubber import Scrubber
 log = logging.getLogger("peacefs.datanode")
 
 
-class OwnWork:
+class DatanodeTasks:
     """The threads of one datanode, from `start` to `join`."""
 
     def __init__(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import Counter, Histogram
 
-from peacefs.protocol.service.metrics import fsyncs, registry
+from peacefs.protocol.service.metrics import DeprecatedName, fsyncs, registry
 
 registry.register(fsyncs)
 
@@ -13,13 +13,15 @@ bytes_written = Counter("peacefs_written_bytes", "Bytes of sealed chunks", regis
 chunks_forwarded = Counter("peacefs_chunks_forwarded", "Chunks that a successor acknowledged", registry=registry)
 bytes_forwarded = Counter("peacefs_forwarded_bytes", "Bytes of these", registry=registry)
 reads_served = Counter("peacefs_chunk_reads", "Requests to read a chunk that were begun", registry=registry)
-chunks_lent = Counter(
-    "peacefs_chunks_lent", "Replicas whose open file was given to a reader on this host", registry=registry
+descriptors_shared = Counter(
+    "peacefs_descriptors_shared", "Replicas whose open file was given to a reader on this host", registry=registry
 )
+DeprecatedName("peacefs_chunks_lent", descriptors_shared).publish()
 bytes_read = Counter("peacefs_read_bytes", "Bytes sent to readers of chunks", registry=registry)
-own_reads = Counter(
-    "peacefs_own_reads", "Small files that the gateway read here, or tried to", ["by"], registry=registry
+local_small_reads = Counter(
+    "peacefs_local_small_reads", "Small files that the gateway read here, or tried to", ["by"], registry=registry
 )
+DeprecatedName("peacefs_own_reads", local_small_reads).publish()
 pipeline_failures = Counter(
     "peacefs_pipeline_failures",
     "Chunks that were not acknowledged, by what went wrong",

@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 import uvloop
 
-from peacefs.client.transfer.write_grants import GrantDesk
+from peacefs.client.transfer.write_grants import GrantClient
 from peacefs.protocol.callers.verifier import Verifier
 from peacefs.protocol.errors import ChunkError, PeacefsError, PeerRefused, StartupError
 from peacefs.protocol.handshake import COORDINATOR, Identity
@@ -43,8 +43,8 @@ from peacefs.protocol.messages import (
     DiskReport,
     Granted,
     GrantRefused,
+    LatencySample,
     Message,
-    Pace,
     Register,
     Replica,
     StreamsFound,
@@ -77,7 +77,7 @@ from peacefs.protocol.service.tls import TlsFiles, TlsIdentity, describe_tls, re
 from peacefs.protocol.tokens import Signer
 from peacefs.topology.rate_curve import RateCurve
 
-from .background import OwnWork
+from .background import DatanodeTasks
 from .cluster_clock import ClusterClock
 from .control.commands import Orders
 from .control.coordinator_session import CoordinatorLink, Respond
@@ -92,14 +92,14 @@ from .disks.scrubber import Scrubber
 from .disks.throttled_disk import DiskArm, EmulatedDisk
 from .gateway.app import Gateway
 from .gateway.callers import CallerCheck
-from .gateway.local_large_reads import OwnChunks
-from .gateway.local_small_reads import OwnReads
-from .gateway.one_time_chunks import FirstChunks
+from .gateway.local_large_reads import LocalLargeReads
+from .gateway.local_small_reads import LocalSmallReads
+from .gateway.one_time_chunks import OneTimeChunks
 from .pipeline.active_streams import StreamsUnderWay
 from .pipeline.chunk_server import ChunkServer
 from .pipeline.dispatch import DataRequests
 from .pipeline.hop import PipelineHop
-from .pipeline.latency_samples import Paces
+from .pipeline.latency_samples import LatencySamples
 from .pipeline.server import DataServer
 from .rate_limiter import CopyBudget
 from .store.chunk_store import ChunkStore
@@ -244,9 +244,9 @@ class Datanode:
         # Only to addresses that the coordinator has named: a local socket has a name that its owner has given it.
         self._pool = ConnectionPool(self._me, served_here=self._served_here, local_sockets=False, tls=tls)
         self._changes = Changes()
-        self._paces = Paces()
+        self._samples = LatencySamples()
         self._streams = StreamsUnderWay(self._node)
-        self._grants = GrantDesk(f"{self._node}-{uuid.uuid4().hex[:8]}", pushed=True)
+        self._grants = GrantClient(f"{self._node}-{uuid.uuid4().hex[:8]}", pushed=True)
         self._link = CoordinatorLink(
             options.coordinator, self._me, directory.credential(), self, self._changes, tls
         )
@@ -256,7 +256,7 @@ class Datanode:
         self._store = self._disks(claimed)
         self._chunk_server = ChunkServer(signer, self._store, self._changes)
         self._requests = DataRequests(
-            PipelineHop(self._node, signer, self._intake(), self._changes, self._streams, self._paces),
+            PipelineHop(self._node, signer, self._intake(), self._changes, self._streams, self._samples),
             self._chunk_server,
         )
         budget = CopyBudget(options.copy_bytes_per_second)
@@ -321,7 +321,7 @@ class Datanode:
             self._requests,
             served_here=self._served_here,
             # Who reads a file cannot be paced.
-            lends=options.emulated_disk is None,
+            shares_descriptors=options.emulated_disk is None,
             advertised=self._advertised,
             tls=self._tls,
         )
@@ -332,31 +332,35 @@ class Datanode:
             when_told_to_reload(self._tls.reload)
         self._data_server.start()
         StoreMetrics(
-            self._store, self.paces, lambda: self._scrubber.progress, self._disk_balancer, lambda: self._pool.idle
+            self._store,
+            self.samples,
+            lambda: self._scrubber.progress,
+            self._disk_balancer,
+            lambda: self._pool.idle,
         ).publish()
-        own = OwnReads(self._chunk_server, self._driver)
-        own_chunks = OwnChunks(self._chunk_server, self._driver)
-        first_chunks = FirstChunks(self._signer, self._process)
+        own = LocalSmallReads(self._chunk_server, self._driver)
+        local_large_reads = LocalLargeReads(self._chunk_server, self._driver)
+        one_time_chunks = OneTimeChunks(self._signer, self._process)
         gateway = Gateway(
             self._signer,
             self._driver,
             self._grants,
             own,
-            own_chunks,
-            first_chunks,
+            local_large_reads,
+            one_time_chunks,
             wall_clock=self._clock.now_s,
             check_bearer=CallerCheck(self._verifier, self._clock.now_s).check_bearer,
         )
         names = OwnNames(options.host, self._advertised, options.allowed_hosts)
         server = build_server(BrowserGuard(gateway, names), tls=self._tls)
         serving = asyncio.create_task(server.serve(sockets=[self._http_socket]))
-        own_work = OwnWork(
+        tasks = DatanodeTasks(
             self._driver,
             self._store,
             self._scrubber if options.scrub_period_s > 0 else None,
             self._disk_balancer if len(options.data_directories) > 1 else None,
         )
-        own_work.start()
+        tasks.start()
         self._link.start()
         try:
             await self._announce_when_registered(stop)
@@ -368,7 +372,7 @@ class Datanode:
             self._stopping.set()
             if self._tls is not None:
                 self._tls.stop_watch()
-            own_work.stop()
+            tasks.stop()
             self._disk_balancer.stop()
             await asyncio.to_thread(self._link.stop)
             self._pool.shut_down()
@@ -376,7 +380,7 @@ class Datanode:
             gateway.close()
             await asyncio.to_thread(self._data_server.stop)
             self._order_pool.shutdown(wait=True, cancel_futures=True)
-            own_work.join()
+            tasks.join()
             await asyncio.to_thread(self._driver.run, self._store.close())
             self._pool.close_all()
             self._driver.close()
@@ -426,8 +430,8 @@ class Datanode:
     def usage(self) -> Usage:
         return msgspec.structs.replace(self._store.usage(), streams=self._requests.streams)
 
-    def paces(self) -> list[Pace]:
-        return self._paces.lately(time.monotonic())
+    def samples(self) -> list[LatencySample]:
+        return self._samples.lately(time.monotonic())
 
     def disks(self) -> Sequence[DiskReport]:
         for disk in self._store.look_for_room():

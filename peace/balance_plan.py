@@ -17,7 +17,7 @@ from typing import NamedTuple
 from peacefs.protocol.ids import NodeId
 
 
-class Phase(Enum):
+class BalancePhase(Enum):
     """The phase of a balancing run, or how it ended."""
 
     RUNNING = "running"

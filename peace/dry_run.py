@@ -41,7 +41,7 @@ _NAMED = 5
 _NO_ROOM = "the policy finds no room for it, even in an idle cluster"
 
 
-class Request(msgspec.Struct, frozen=True):
+class DryRunRequest(msgspec.Struct, frozen=True):
     """The paper's triple (w, r, k): `writer` is a server, or None for a writer that is none of ours."""
 
     writer: str | None
@@ -55,7 +55,7 @@ class Task(msgspec.Struct, frozen=True):
 
     policy: str
     seed: int
-    requests: list[Request]
+    requests: list[DryRunRequest]
     topology: str | dict[str, Any] = ""
     exclude: frozenset[str] = frozenset()
 
@@ -83,14 +83,14 @@ class Unplaced:
 
 
 @dataclass(frozen=True)
-class Plan:
+class DryRunPlan:
     """Every chunk of every request, once: assigned, in order of steps, or unplaced."""
 
     assignments: list[Assignment]
     unplaced: list[Unplaced]
 
 
-def dry_run(task: Task) -> Plan:
+def dry_run(task: Task) -> DryRunPlan:
     """Deterministic: the same task gives the same plan.
 
     Raises BadRequest for what makes no sense or is beyond the limits, InvalidTopology, and Unsupported for a
@@ -99,7 +99,7 @@ def dry_run(task: Task) -> Plan:
     return plan_on(_topology(task), task)
 
 
-def plan_on(topology: Topology, task: Task) -> Plan:
+def plan_on(topology: Topology, task: Task) -> DryRunPlan:
     """The same for a topology that has been read already. Raises BadRequest and Unsupported."""
     if task.policy not in POLICIES:
         raise BadRequest(f"there is no policy {task.policy!r}; there are {', '.join(POLICIES)}")
@@ -116,10 +116,10 @@ def plan_on(topology: Topology, task: Task) -> Plan:
     ]
     rounds = plan_rounds(policy, write_sets)
     unplaced = [Unplaced(int(name), chunk, _NO_ROOM) for name, chunk in policy.waiting()]
-    return Plan(_assignments(topology, rounds), unplaced)
+    return DryRunPlan(_assignments(topology, rounds), unplaced)
 
 
-def _check_size(requests: list[Request]) -> None:
+def _check_size(requests: list[DryRunRequest]) -> None:
     if not requests:
         raise BadRequest("there are no requests to plan")
     if len(requests) > plan_requests_max:
@@ -146,7 +146,7 @@ def _check_topology(topology: Topology) -> None:
         raise BadRequest(f"{len(topology.switches)} switches are over the limit of {plan_switches_max} for a plan")
 
 
-def _check_request(number: int, request: Request, topology: Topology, receivers: int) -> None:
+def _check_request(number: int, request: DryRunRequest, topology: Topology, receivers: int) -> None:
     if request.chunks < 1:
         raise BadRequest(f"request {number}: {request.chunks} chunks are nothing to plan; at least 1 is wanted")
     if not 1 <= request.replication <= replication_max:

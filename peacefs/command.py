@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from peacefs.client.command_line.application import application
-from peacefs.client.command_line.complaints import complain_of_system
+from peacefs.client.command_line.errors import report_system_error
 from peacefs.client.command_line.standard_streams import ReaderGone, prepare_standard_streams
 from peacefs.commands.certificate_commands import certificates
 from peacefs.commands.checkpoint_commands import checkpoint
@@ -57,7 +57,7 @@ def main() -> None:
     try:
         application(prog_name="peacefs")
     except OSError as error:
-        complain_of_system("", error)
+        report_system_error("", error)
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)

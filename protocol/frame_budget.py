@@ -37,7 +37,7 @@ class FrameBudget(Generic[K]):
         return Overloaded(f"frames that have begun hold {self._bytes_max} bytes, the limit; try again")
 
 
-class Crowd(Generic[K]):
+class ConnectionCounts(Generic[K]):
     """How many there are of each kind, as connections by their address. Thread-safe."""
 
     def __init__(self, of_a_kind_max: int) -> None:

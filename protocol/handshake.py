@@ -41,7 +41,7 @@ from .messages import (
     Welcome,
 )
 from .seals import SEAL_KEY_BYTES, FrameKeys
-from .tokens import HelloSecret, Signer
+from .tokens import HandshakeSecret, Signer
 
 M = TypeVar("M", bound=Message)
 _ROLES = ("client", "datanode", "agent", "coordinator")
@@ -88,14 +88,14 @@ def connecting(
     me: Identity, nonce: bytes, *, target: Target, channel: bytes = b""
 ) -> Generator[Message, Message, Peer]:
     """The connector's side. Raises PeerRefused when the acceptor says no or is not the one that is meant."""
-    secrets = [] if me.signer is None else [secret.name for secret in me.signer.hello_secrets]
+    secrets = [] if me.signer is None else [secret.name for secret in me.signer.handshake_secrets]
     hello = Hello(PROTOCOL_VERSION, me.cluster, me.role, me.name, nonce, target, secrets, me.credential)
     challenge = _expect(Challenge, (yield hello))
     _check_challenge(me, challenge, target)
     transcript = _transcript(hello, challenge, channel)
     keys, proof = None, b""
     if me.signer is not None:
-        secret = me.signer.hello_secret([challenge.secret])
+        secret = me.signer.handshake_secret([challenge.secret])
         if secret is None or not hmac.compare_digest(secret.prove(b"acceptor", transcript), challenge.proof):
             # Or the other end has another, but this one is more likely to have come later.
             raise errors.PeerRefused(_without_secret(me.name, challenge.cluster))
@@ -142,8 +142,8 @@ def accepting(
     """
     assert me.signer is not None, "acceptors are services and know the secret"
     hello = _expect(Hello, first)
-    _check_hello(me, hello, reached)
-    secret = me.signer.hello_secret(hello.secrets) if hello.role != "client" else None
+    _check_handshake(me, hello, reached)
+    secret = me.signer.handshake_secret(hello.secrets) if hello.role != "client" else None
     if secret is None and hello.role != "client":
         raise errors.PeerRefused(_without_secret(hello.name, me.cluster))
     unproven = Challenge(
@@ -177,7 +177,7 @@ def accepting(
     )
 
 
-def _check_hello(me: Identity, hello: Hello, reached: str) -> None:
+def _check_handshake(me: Identity, hello: Hello, reached: str) -> None:
     if hello.version != PROTOCOL_VERSION:
         raise errors.PeerRefused(
             f"{me.name} speaks protocol version {PROTOCOL_VERSION}, {hello.name} {hello.version}: "
@@ -207,7 +207,7 @@ def _transcript(hello: Hello, challenge: Challenge, channel: bytes) -> bytes:
     return hashlib.sha256(msgspec.msgpack.encode(said)).digest()
 
 
-def _frame_keys(secret: HelloSecret, transcript: bytes) -> tuple[bytes, bytes]:
+def _frame_keys(secret: HandshakeSecret, transcript: bytes) -> tuple[bytes, bytes]:
     """For what the connector sends, and for what the acceptor does."""
     to_acceptor = secret.prove(b"frames to acceptor", transcript)
     to_connector = secret.prove(b"frames to connector", transcript)

@@ -60,7 +60,7 @@ plan_servers_max: Final = 2000
 plan_switches_max: Final = 250
 plan_timeout_s: Final = 30.0
 # How long a dry run waits for the one before it.
-plan_patience_s: Final = 5.0
+plan_queue_timeout_s: Final = 5.0
 
 # -- chunks --------------------------------------------------------------------------------------
 chunk_bytes_max: Final = 64 * MIB
@@ -74,10 +74,10 @@ read_packet_bytes: Final = 4 * MIB
 read_piece_bytes: Final = 1 * MIB
 # The disk is asked for so much of a large chunk before a reader gets there.
 readahead_bytes: Final = 4 * MIB
-# Who reads a file that it was lent waits for the disk with so many threads at most.
-patient_read_threads: Final = 16
-# Of the files that it was lent, an open file keeps so many for its next reads.
-loans_kept_max: Final = 4
+# Readers of shared descriptors wait for the disk with so many threads at most.
+bounded_read_threads: Final = 16
+# How many shared descriptors an open file keeps for its next reads.
+shared_descriptors_kept_max: Final = 4
 # Chunks up to this size share segment files; larger ones get a file each.
 small_chunk_bytes_max: Final = 256 * KIB
 # A large chunk is handed to the disk in such pieces while it is being received.
@@ -101,7 +101,7 @@ concat_sources_max: Final = 1000
 # A writer that flushes writes its last pieces anew with what follows, until they are together so long.
 flush_merge_bytes_max: Final = 4 * MIB
 # Pieces that were written anew wait for readers that know them, while their tokens are renewed, up to this many.
-superseded_chunks_max: Final = 1_000_000
+deferred_deletes_max: Final = 1_000_000
 # The replicas of a file that was deleted or replaced stay for those who have it open, up to this many chunks.
 freed_chunks_kept_s: Final = 10.0
 freed_chunks_kept_max: Final = 200_000
@@ -115,7 +115,7 @@ frame_header_bytes_max: Final = 16 * MIB
 frame_payload_bytes_max: Final = 4 * MIB
 data_frame_bytes_max: Final = 5 * MIB
 # Of whoever has not said hello yet no longer frame is taken in.
-hello_frame_bytes_max: Final = 4 * KIB
+handshake_frame_bytes_max: Final = 4 * KIB
 # What one seal covers between services: what a reader takes at once where it has to copy it.
 sealed_record_bytes_max: Final = packet_bytes
 # What a connection takes with one call before it knows how long the frame is: a small frame as a whole.
@@ -128,8 +128,8 @@ client_data_frame_bytes_max: Final = packet_bytes + 64 * KIB
 begun_frames_bytes_max: Final = 128 * MIB
 # A frame that has begun has ended after this, however its bytes drip.
 begun_frame_timeout_s: Final = 15.0
-# What lies handed over and not taken within one process: so little that it is still in the processor's cache.
-handover_bytes_max: Final = 1 * MIB
+# Payloads given and not taken within one process: so little that it is still in the processor's cache.
+in_process_bytes_max: Final = 1 * MIB
 # A connection's buffer begins with this and doubles when so much has come.
 frame_buffer_bytes_min: Final = 64 * KIB
 # Of each kind: more than a datanode can write or drop in a second.
@@ -157,7 +157,7 @@ schedule_entries_shown_max: Final = 200
 # How long a writer without a framed connection has its question held.
 grant_hold_s: Final = 2.0
 # How long a writer waits for a grant in all.
-grant_patience_s: Final = 1800.0
+grant_timeout_s: Final = 1800.0
 write_set_chunks_max: Final = 10_000
 # A writer may not state more than fits this, which is a set of that size.
 schedule_body_bytes_max: Final = 1 * MIB
@@ -165,17 +165,17 @@ write_sets_waiting_max: Final = 1000
 write_set_chunks_waiting_max: Final = 100_000
 # Recovery reads: at one datanode, over all clients.
 readers_per_datanode_max: Final = 2
-# A reader says this often that it lives; after the longer silence its leaves are others'. It names at most so many
+# A reader says this often that it lives; after the longer silence its grants are others'. It names at most so many
 # of its chunks at a time.
-read_leave_restate_s: Final = 3.0
-read_leave_silence_s: Final = 10.0
+read_grant_restate_s: Final = 3.0
+read_grant_silence_s: Final = 10.0
 reads_stated_max: Final = 128
 readers_waiting_max: Final = 500
 # A read does not fail because the coordinator does not answer: it goes on alone after the first, for the second.
-read_leave_timeout_s: Final = 8.0
-read_leave_alone_s: Final = 10.0
+read_grant_timeout_s: Final = 8.0
+read_grant_alone_s: Final = 10.0
 # The heads of chunks that are not quickly done are asked this often whether their writers make use of the room.
-trickle_look_s: Final = 5.0
+idle_grant_look_s: Final = 5.0
 # Sets that were cancelled are remembered, with their age, for whoever comes back with another number of chunks.
 write_set_memory_s: Final = 600.0
 write_set_memory_max: Final = 4096
@@ -189,9 +189,9 @@ nodes_per_repair_floor: Final = 8
 
 # -- deadlines -----------------------------------------------------------------------------------
 connect_timeout_s: Final = 3.0
-hello_timeout_s: Final = 5.0
+handshake_timeout_s: Final = 5.0
 # How many connections to the coordinator's port for datanodes may be before the end of their hello.
-hellos_waiting_max: Final = 512
+handshakes_waiting_max: Final = 512
 # A hop that says nothing for this long in the middle of a chunk is taken for dead.
 hop_timeout_s: Final = 15.0
 # Each hop further from the writer gives up a little earlier, so that the one nearest to the fault names it.
@@ -221,9 +221,9 @@ keep_chunks_retry_s: Final = 5.0
 # A call names so many of them at most.
 kept_chunks_per_call: Final = 1000
 # How often the coordinator notes which numbers have been drawn by then.
-floor_mark_interval_s: Final = 2.0
+gc_floor_mark_interval_s: Final = 2.0
 # Of a longer pause between two of its ticks no more counts as time in which it served.
-floor_step_s_max: Final = 20.0
+gc_floor_step_s_max: Final = 20.0
 # How long a hop that broke off has to say why.
 last_word_timeout_s: Final = 1.0
 # A producer that brings no byte of its file for this long is given up: its token has expired by then.
@@ -257,22 +257,22 @@ heartbeat_interval_s: Final = 1.0
 suspect_after_s: Final = 3.0
 dead_after_s: Final = 10.0
 # How long a chunk that was placed counts as load of its datanodes before they tell of it themselves.
-placed_unheard_s: Final = 2.0
-# A chunk that was placed ahead for a small file to come is used within this time, or not at all; how many a client
+pending_load_s: Final = 2.0
+# A chunk that was preallocated for a small file to come is used within this time, or not at all; how many a client
 # has in hand.
-placed_ahead_kept_s: Final = 5.0
-placed_ahead_max: Final = 64
-# How long a replica counts that its datanode has not told of itself: longer than its heartbeat can be under way.
-hearsay_believed_s: Final = 10.0
+preallocated_chunk_kept_s: Final = 5.0
+preallocated_chunks_max: Final = 64
+# How long a replica counts that its datanode has not reported itself: longer than its heartbeat can be under way.
+unconfirmed_replica_kept_s: Final = 10.0
 # A completion waits so long for a datanode that gave a receipt to register with a coordinator that has restarted.
 receipt_holder_timeout_s: Final = 20.0
-# Chunks of which the coordinator remembers who alone may write them, and those that were given up.
-handed_chunks_max: Final = 50_000
+# Chunks of which the coordinator remembers who alone may write them, and those that were abandoned.
+assigned_chunks_max: Final = 50_000
 abandoned_chunks_max: Final = 50_000
 # Of the chunks in URLs of CREATEs a gateway remembers so many that it has taken; older ones count as taken.
-first_chunks_remembered_max: Final = 50_000
-# Of what was written for a file that will not be, a writer gives up so many chunks with one call.
-given_up_chunks_per_call: Final = 1000
+one_time_chunks_remembered_max: Final = 50_000
+# How many chunks a writer abandons with one call, of a file that will not be.
+abandoned_chunks_per_call: Final = 1000
 reregister_backoff_s: Final = 0.5
 reregister_backoff_max_s: Final = 5.0
 # A coordinator that has just started holds CREATE and OPEN this long while datanodes report.
@@ -310,10 +310,10 @@ surplus_misses_per_tick: Final = 50
 maintenance_hours_default: Final = 4.0
 maintenance_hours_max: Final = 30 * 24.0
 
-# -- slow hops -----------------------------------------------------------------------------------
-# What datanodes tell of each other's pace is of the last one to two windows.
-pace_window_s: Final = 30.0
-pace_peers_max: Final = 1000
+# -- slow peers ----------------------------------------------------------------------------------
+# Datanodes report each other's latency over the last one to two windows.
+latency_window_s: Final = 30.0
+latency_peers_max: Final = 1000
 slow_judge_interval_s: Final = 5.0
 slow_measured_nodes_min: Final = 3
 slow_measured_chunks_min: Final = 5
@@ -329,7 +329,7 @@ balance_bytes_per_second_default: Final = 100 * MIB
 balance_bytes_per_second_min: Final = 64 * KIB
 # Who wants a run says so this often; after the longer silence it ends.
 balance_renewal_s: Final = 0.5
-balance_patience_s: Final = 10.0
+balance_silence_s: Final = 10.0
 # Copies that fail one after the other before a run is given up.
 balance_failures_max: Final = 20
 # A datanode that balances its own disks looks so often whether it still should.
@@ -358,7 +358,7 @@ temporary_look_interval_s: Final = 1800.0
 temporary_watched_max: Final = 100_000
 temporary_entries_per_turn: Final = 1000
 
-# -- the coordinator's own work --------------------------------------------------------------------
+# -- the coordinator's background tasks --------------------------------------------------------------------
 tick_interval_s: Final = 0.25
 # While copies are under way: those that are done make room for others at the next tick alone, and a small chunk is
 # copied in a few milliseconds.
@@ -434,18 +434,18 @@ gateway_quick_threads: Final = 32
 # And for small files that lie on the datanode's own disk and are not in memory, which they read there. A disk that
 # does not answer in time may keep all of them: such files are then read from other replicas, as those are that lie
 # elsewhere.
-gateway_own_reads_max: Final = 4
-gateway_own_read_timeout_s: Final = 1.0
+gateway_local_reads_max: Final = 4
+gateway_local_read_timeout_s: Final = 1.0
 # The segments that are read are kept open for so long, and so many of them; what one that is removed takes of the
 # disk is free that much later.
 gateway_kept_files_max: Final = 64
 gateway_kept_file_s: Final = 10.0
 # And for pieces of large chunks that lie there. Of a file one piece is being sent, one waits, one is read: so
 # little that all are still in a cache.
-gateway_own_pieces_max: Final = 8
-gateway_own_piece_bytes: Final = 512 * KIB
+gateway_local_pieces_max: Final = 8
+gateway_local_piece_bytes: Final = 512 * KIB
 # How long a request waits for one of them, or for memory, before it is told to come again.
-gateway_patience_s: Final = 60.0
+gateway_queue_timeout_s: Final = 60.0
 gateway_downloads_max: Final = 256
 data_connections_max: Final = 1024
 # Of clients of one address: a machine with many tasks has some hundreds.
@@ -487,7 +487,7 @@ control_body_timeout_s: Final = 60.0
 
 # -- client ----------------------------------------------------------------------------------------
 # How long the client asks again when the coordinator refuses for now, or is away after it has answered before.
-client_patience_s: Final = 20.0
+client_retry_s: Final = 20.0
 client_backoff_s: Final = 0.1
 client_backoff_max_s: Final = 2.0
 # One answer may take this long: CREATE and OPEN are held while the coordinator waits for reports.
@@ -541,7 +541,7 @@ report_queue_max: Final = 64
 report_interval_s: Final = 10.0
 report_retry_s: Final = 1.0
 report_stop_s: Final = 3.0
-report_patience_s: Final = 2.0
+report_timeout_s: Final = 2.0
 # What a checkpoint, and a tree that is searched for checkpoints, may hold.
 checkpoint_entries_max: Final = 2_000_000
 # A checkpoint that was written to more recently belongs to a run that is alive, unless the operator knows better.
@@ -556,7 +556,7 @@ checkpoint_import_threads: Final = 16
 checkpoint_partitions_max: Final = 1_000_000
 # A look at checkpoints that the coordinator was asked for over REST: how long it may take and wait, and say.
 checkpoint_look_timeout_s: Final = 60.0
-checkpoint_look_patience_s: Final = 5.0
+checkpoint_look_queue_timeout_s: Final = 5.0
 checkpoint_look_bytes_max: Final = 64 * MIB
 # A text file of a checkpoint that is longer is not read; the largest are compacted logs of file sources.
 checkpoint_text_bytes_max: Final = 256 * MIB
@@ -570,7 +570,7 @@ agent_beat_interval_s: Final = 1.0
 # An answer that comes later is of no use: what it says may not be so any more.
 agent_answer_timeout_s: Final = 3.0
 # What an agent runs ends when it was answered nothing for so long, whatever has become of the agent.
-run_guard_patience_s: Final = 10.0
+run_guard_timeout_s: Final = 10.0
 # Longer than both together: when an agent is taken for dead, nothing of what it ran is left.
 agent_dead_after_s: Final = 15.0
 # How long a run that is to stop has for that before it is killed.
@@ -596,8 +596,8 @@ supervised_backoff_max_s: Final = 60.0
 supervised_settled_s: Final = 600.0
 supervision_tick_interval_s: Final = 0.5
 # Files of a checkpoint that are looked at to find out where it is, and in one turn of the event loop.
-supervised_survey_entries_max: Final = 20_000
-supervised_survey_entries_per_turn: Final = 200
+checkpoint_locality_entries_max: Final = 20_000
+checkpoint_locality_entries_per_turn: Final = 200
 
 # -- HTTP ------------------------------------------------------------------------------------------
 # The JDK's pool keeps idle connections about 5 s, others longer; a server that closes first breaks requests.

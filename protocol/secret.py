@@ -76,7 +76,7 @@ def read_again(signer: Signer, path: Path) -> None:
         log.error("%s: going on with the secrets of before", mistake.message)
         return
     signer.replace(*secrets)
-    names = ", ".join(secret.name.hex() for secret in signer.hello_secrets)
+    names = ", ".join(secret.name.hex() for secret in signer.handshake_secrets)
     log.info("the cluster secret was read again: signing with the first, accepting all of %s", names)
 
 

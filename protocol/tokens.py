@@ -40,7 +40,7 @@ class Token(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class FileWrite(Token, frozen=True):
-    """Leave to write one new file: all that its completion needs, so that CREATE commits nothing."""
+    """Permits to write one new file: all that its completion needs, so that CREATE commits nothing."""
 
     path: str
     user: str
@@ -55,7 +55,7 @@ class FileWrite(Token, frozen=True):
 
 
 class FileAppend(Token, frozen=True):
-    """Leave to extend the file at a path, once or again and again: each time a lease is taken with it.
+    """Permits to extend the file at a path, once or again and again: each time a lease is taken with it.
 
     `block_bytes` and `replication` are the file's, for whoever receives the data.
     """
@@ -89,7 +89,7 @@ class FileVersion(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FileRead(Token, frozen=True):
-    """Leave to read one file as it was when it was opened: the inode, not the name, and that version of it.
+    """Permits to read one file as it was when it was opened: the inode, not the name, and that version of it.
 
     With `at_tx` as it was when that transaction had taken effect, which a snapshot shows. The coordinator saw that
     `user` may read it and will look again when `expires_s` is over, if it is asked before `renewable_until_s`.
@@ -106,7 +106,7 @@ class FileRead(Token, frozen=True):
 
 
 class ChunkWrite(Token, frozen=True):
-    """Leave to write one version of one chunk through these nodes, at these addresses and in this order.
+    """Permits to write one version of one chunk through these nodes, at these addresses and in this order.
 
     A large chunk has a `grant` of the scheduling service, whose end the first node reports. It is to be used
     before `expires_s`.
@@ -122,8 +122,8 @@ class ChunkWrite(Token, frozen=True):
         return [hop.node for hop in self.pipeline]
 
 
-class FirstChunk(Token, frozen=True):
-    """Leave for one process of a datanode to write one version of one chunk, once.
+class OneTimeChunk(Token, frozen=True, tag="FirstChunk"):
+    """Permits one process of a datanode to write one version of one chunk, once.
 
     It is in the URL of a CREATE, which whoever has it may send again. No data server takes it; the gateway of that
     process signs ChunkWrite in its place for the first body that comes.
@@ -136,15 +136,15 @@ class FirstChunk(Token, frozen=True):
 
 
 class ChunkRead(Token, frozen=True):
-    """Leave to read one chunk wherever it is, for a reader of the file `inode`."""
+    """Permits to read one chunk wherever it is, for a reader of the file `inode`."""
 
     chunk: ChunkId
     inode: int = 0
 
 
-AnyToken = FileWrite | FileAppend | FileLease | FileRead | ChunkWrite | FirstChunk | ChunkRead
+AnyToken = FileWrite | FileAppend | FileLease | FileRead | ChunkWrite | OneTimeChunk | ChunkRead
 _decoder: msgspec.msgpack.Decoder[AnyToken] = msgspec.msgpack.Decoder(AnyToken)
-T = TypeVar("T", FileWrite, FileAppend, FileLease, FileRead, ChunkWrite, FirstChunk, ChunkRead)
+T = TypeVar("T", FileWrite, FileAppend, FileLease, FileRead, ChunkWrite, OneTimeChunk, ChunkRead)
 
 
 def _of_kind(token: AnyToken, kind: type[T]) -> T:
@@ -184,7 +184,7 @@ class _Mac:
         return outer.digest()[:_MAC_BYTES]
 
 
-class HelloSecret:
+class HandshakeSecret:
     """One secret as the handshake uses it. Its name tells nothing of it but that two have the same."""
 
     def __init__(self, secret: bytes) -> None:
@@ -211,11 +211,11 @@ class Signer:
         secrets = (secret, *others)
         self._token_macs = [_Mac(_derive(each, b"token")) for each in secrets]
         self._receipt_macs = [_Mac(_derive(each, b"receipt")) for each in secrets]
-        self.hello_secrets = [HelloSecret(each) for each in secrets]
+        self.handshake_secrets = [HandshakeSecret(each) for each in secrets]
 
-    def hello_secret(self, names: Collection[bytes]) -> HelloSecret | None:
+    def handshake_secret(self, names: Collection[bytes]) -> HandshakeSecret | None:
         """The first of the secrets that bears one of these names."""
-        return next((secret for secret in self.hello_secrets if secret.name in names), None)
+        return next((secret for secret in self.handshake_secrets if secret.name in names), None)
 
     def sign(self, token: Token) -> str:
         body = msgspec.msgpack.encode(token)

@@ -16,7 +16,7 @@ from typing import Self
 
 import msgspec
 
-from peacefs.client.local_cluster.member_process import Member, Readiness
+from peacefs.client.local_cluster.member_process import Member, MemberReady
 from peacefs.topology.model import Topology
 from peacefs.topology.rate_curve import RateCurve
 from peacefs.topology.toml_writer import to_toml
@@ -199,14 +199,14 @@ class EmulatedCluster:
             os.close(end)
         shutil.rmtree(self._directory, ignore_errors=True)
 
-    def _member(self, host: Host, arguments: Callable[[Readiness | None], Sequence[str]]) -> Member:
+    def _member(self, host: Host, arguments: Callable[[MemberReady | None], Sequence[str]]) -> Member:
         log = self._directory / f"{host.name}.log"
         member = Member(host.name, arguments, lambda: log, self._parent_pipe[0], (), prefix=host.inside())
         member.start()
         self._members.append(member)
         return member
 
-    def _coordinator_arguments(self, before: Readiness | None) -> Sequence[str]:
+    def _coordinator_arguments(self, before: MemberReady | None) -> Sequence[str]:
         return [
             "coordinator",
             f"--dir={self._directory / 'coordinator'}",
@@ -217,8 +217,8 @@ class EmulatedCluster:
             f"--topology={self.topology_file}",
         ]
 
-    def _datanode_arguments(self, host: Host) -> Callable[[Readiness | None], Sequence[str]]:
-        def arguments(before: Readiness | None) -> Sequence[str]:
+    def _datanode_arguments(self, host: Host) -> Callable[[MemberReady | None], Sequence[str]]:
+        def arguments(before: MemberReady | None) -> Sequence[str]:
             curve = ",".join(f"{streams}={rate:.0f}" for streams, rate in self._disk.points)
             return [
                 "datanode",

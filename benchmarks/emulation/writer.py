@@ -19,13 +19,13 @@ from peacefs.client.calibrator import Calibrator
 from peacefs.client.control.addresses import parse_address
 from peacefs.client.control.api import CoordinatorApi, current_user
 from peacefs.client.control.http import CoordinatorHttp
-from peacefs.client.control.retry import Patience
-from peacefs.client.control.rpc import ControlCalls
-from peacefs.client.transfer.write_grants import GrantDesk, GrantedSet
+from peacefs.client.control.retry import RetryPolicy
+from peacefs.client.control.rpc import ControlRpc
+from peacefs.client.transfer.write_grants import GrantClient, GrantedSet
 from peacefs.protocol.handshake import Identity
+from peacefs.protocol.ids import new_request_id
 from peacefs.protocol.limits import packet_bytes
 from peacefs.protocol.messages import Completed, CompleteFile, CreateFile, WrittenChunk
-from peacefs.protocol.request_ids import new_request_id
 from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.runtime.connection_pool import ConnectionPool
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
@@ -56,13 +56,13 @@ class Writer:
     """One client of the cluster. Thread-safe."""
 
     def __init__(self, coordinator: str) -> None:
-        where, patience = parse_address(coordinator), Patience()
+        where, retry_policy = parse_address(coordinator), RetryPolicy()
         self._coordinator = coordinator
-        self._api = CoordinatorApi(CoordinatorHttp(where, patience), current_user())
+        self._api = CoordinatorApi(CoordinatorHttp(where, retry_policy), current_user())
         self._connections = ConnectionPool(Identity("", "client", f"writer {os.getpid()}", None))
-        self._calls = ControlCalls(where, self._connections, patience)
+        self._calls = ControlRpc(where, self._connections, retry_policy)
         self._driver = ThreadDriver(self._connections, self._calls.call)
-        self._desk = GrantDesk(f"writer {os.getpid()}", pushed=False)
+        self._grant_client = GrantClient(f"writer {os.getpid()}", pushed=False)
         self._piece = os.urandom(packet_bytes)
 
     def obey(self, order: Order) -> Answer:
@@ -95,7 +95,9 @@ class Writer:
                 block_bytes=max(order.chunks),
             )
         )
-        grants = GrantedSet(self._desk, created.token, dict(enumerate(order.chunks)), exclude=order.exclude)
+        grants = GrantedSet(
+            self._grant_client, created.token, dict(enumerate(order.chunks)), exclude=order.exclude
+        )
         written = SetWriter(self._driver, order, grants, self._piece)
         chunks_written = written.run()
         self._driver.run(_complete(created.token, chunks_written))

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.protocol.errors import FileAlreadyExists, PeacefsError
+from peacefs.protocol.ids import new_request_id
 from peacefs.protocol.limits import fast_lane_bytes_max
 from peacefs.protocol.messages import CreateFile
-from peacefs.protocol.request_ids import new_request_id
 
 from .manifest import (
     MANIFEST,
@@ -46,7 +46,7 @@ class CheckpointTask:
 
 
 class CheckpointAttempt:
-    """Written by `run`, on a thread of its own; may be given up from any other.
+    """Written by `run`, on a thread of its own; may be cancelled from any other.
 
     The parts are completed when all their data is on datanodes, and become visible together by the renaming of
     their directory. An attempt that fails leaves nothing; one whose process dies leaves nothing before the last

@@ -67,7 +67,7 @@ class PageChunk:
         self._length = length
         self._stop = stop
 
-    def packet(self, index: int, *, patience_s: float) -> fx.Steps[OutgoingPacket | None]:
+    def packet(self, index: int, *, wait_s: float) -> fx.Steps[OutgoingPacket | None]:
         """Raises the reason for which the checkpoint was given up."""
         yield from ()
         self._stop.check()

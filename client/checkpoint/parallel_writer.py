@@ -8,7 +8,7 @@ from itertools import islice
 
 from peacefs.client.transfer.chunk_keeper import ChunkKeeper, KeptPackets
 from peacefs.client.transfer.chunk_writer import write_chunk
-from peacefs.client.transfer.write_grants import GrantDesk, GrantedSet, NextChunk
+from peacefs.client.transfer.write_grants import GrantClient, GrantedSet, NextChunk
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.ids import ChunkId, NodeId
 from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
@@ -28,7 +28,7 @@ class GrantedParts:
 
     def __init__(
         self,
-        desk: GrantDesk,
+        grant_client: GrantClient,
         pages: Pages,
         planned: Sequence[PlannedChunk],
         tokens: Sequence[str],
@@ -39,8 +39,8 @@ class GrantedParts:
         asked_s: float | None = None,
         hop_timeout_s: float = default_hop_timeout_s,
     ) -> None:
-        """`tokens` are leave to write each part. `abandoned` and `asked_s` as in `GrantedSet`."""
-        self._desk = desk
+        """`tokens` permit to write each part. `abandoned` and `asked_s` as in `GrantedSet`."""
+        self._grant_client = grant_client
         self._pages = pages
         self._planned = planned
         self._tokens = tokens
@@ -53,7 +53,7 @@ class GrantedParts:
         self.workers = min(workers, len(planned))
         first = {number: planned[number].length for number in self._next(self.workers)}
         self.grants = GrantedSet(
-            desk,
+            grant_client,
             tokens[0],
             first,
             abandoned=abandoned,
@@ -82,7 +82,7 @@ class GrantedParts:
         yield from self.grants.give_back()
         with self._lock:
             written = [chunk.chunk for chunk in self._written.values()]
-        yield from self._desk.give_up(self._tokens[0], written)
+        yield from self._grant_client.abandon(self._tokens[0], written)
 
     def complete(self) -> fx.Steps[None]:
         """Makes the files."""

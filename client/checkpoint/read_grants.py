@@ -1,11 +1,10 @@
-"""Leaves to read a checkpoint's chunks as their reader sees them: which chunk is next, and which datanode gives
-it.
+"""Read grants as the reader of a checkpoint sees them: which chunk is next, and which datanode gives it.
 
-    leaves = ReadLeaves(name, chunks, at_once=4)
-    while (read := (yield from leaves.next())) is not None:
-        ...                             # read it, on this thread or another; in between: yield from leaves.keep()
-        leaves.ended(read)
-    yield from leaves.give_back()
+    grants = ReadGrants(name, chunks, at_once=4)
+    while (read := (yield from grants.next())) is not None:
+        ...                             # read it, on this thread or another; in between: yield from grants.keep()
+        grants.ended(read)
+    yield from grants.give_back()
 
 The coordinator counts the readers of all clients. Small chunks wait for nobody. Nor does a read fail because
 nobody counts: while the coordinator does not answer, this process keeps to the same bound by itself.
@@ -26,9 +25,9 @@ from peacefs.protocol.limits import (
     fast_lane_bytes_max,
     grant_hold_s,
     last_word_timeout_s,
-    read_leave_alone_s,
-    read_leave_restate_s,
-    read_leave_timeout_s,
+    read_grant_alone_s,
+    read_grant_restate_s,
+    read_grant_timeout_s,
     readers_per_datanode_max,
     reads_stated_max,
 )
@@ -68,7 +67,7 @@ class ChosenRead:
     node: NodeId | None
 
 
-class ReadLeaves:
+class ReadGrants:
     """All chunks of one recovery. Several threads may take from it.
 
     A replica that fails in the middle of a read is replaced by another at once, whoever reads there.
@@ -93,7 +92,7 @@ class ReadLeaves:
         self._lock = threading.Lock()
         self._chunks = dict(enumerate(chunks))
         self._small = [turn for turn, chunk in self._chunks.items() if chunk.layout.length <= small_bytes_max]
-        #: Without leave; with leave, and nobody has taken it; being read.
+        #: Chunks without a grant; granted, and taken by no thread; being read.
         self._wanted = dict.fromkeys(turn for turn in self._chunks if turn not in set(self._small))
         self._ready: dict[int, NodeId] = {}
         self._reading: dict[int, NodeId] = {}
@@ -114,7 +113,7 @@ class ReadLeaves:
 
     @property
     def reads(self) -> dict[int, NodeId]:
-        """The chunks that are being read under leaves, and where."""
+        """The chunks that are being read, and where."""
         return dict(self._reading)
 
     # -- for the threads that read -----------------------------------------------------------------
@@ -135,7 +134,7 @@ class ReadLeaves:
             if is_last:
                 return None
             if not states:
-                yield from fx.wait(news, timeout_s=read_leave_restate_s)
+                yield from fx.wait(news, timeout_s=read_grant_restate_s)
             elif not self._hold_s and not self._ready:
                 yield from fx.sleep(_ASK_AGAIN_S)
 
@@ -143,7 +142,7 @@ class ReadLeaves:
         """To be called between pieces: says now and then that this reader lives."""
         now_s = yield from fx.now()
         with self._lock:
-            is_silent = self._asked_s is not None and now_s - self._stated_s >= read_leave_restate_s
+            is_silent = self._asked_s is not None and now_s - self._stated_s >= read_grant_restate_s
             states = self._may_state(now_s, needs_to=is_silent)
         if states:
             yield from self._state(now_s, 0.0)
@@ -197,24 +196,24 @@ class ReadLeaves:
         self._stating += 1
         return True
 
-    def _state(self, now_s: float, patience_s: float) -> fx.Steps[None]:
-        """Says what is read and wanted, and takes in the leaves of the answer."""
+    def _state(self, now_s: float, wait_s: float) -> fx.Steps[None]:
+        """State what is read and wanted, and take in the grants of the answer."""
         answer = ReadsScheduled([])
         try:
-            statement = self._statement(now_s, patience_s)
-            answer = yield from fx.call(statement, ReadsScheduled, timeout_s=read_leave_timeout_s)
+            statement = self._statement(now_s, wait_s)
+            answer = yield from fx.call(statement, ReadsScheduled, timeout_s=read_grant_timeout_s)
         except (PeerError, ServiceUnready):
-            self._alone_until_s = now_s + read_leave_alone_s
+            self._alone_until_s = now_s + read_grant_alone_s
         finally:
             with self._lock:
                 self._stating -= 1
-                for turn, node in answer.leaves:
+                for turn, node in answer.grants:
                     if turn in self._wanted:
                         del self._wanted[turn]
                         self._ready[turn] = node
                 self._tell()
 
-    def _statement(self, now_s: float, patience_s: float) -> StateReads:
+    def _statement(self, now_s: float, wait_s: float) -> StateReads:
         with self._lock:
             if self._asked_s is None:
                 self._asked_s = now_s
@@ -230,7 +229,7 @@ class ReadLeaves:
                 holding=holding,
                 at_once=self._at_once,
                 waited_s=now_s - self._asked_s,
-                patience_s=patience_s,
+                wait_s=wait_s,
             )
 
     def _choose_alone(self) -> None:

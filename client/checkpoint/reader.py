@@ -15,7 +15,7 @@ from peacefs.protocol.messages import ChunkLayout, Layout, Opened
 from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
 
-from .read_grants import ChosenRead, ChunkToRead, ReadLeaves
+from .read_grants import ChosenRead, ChunkToRead, ReadGrants
 
 
 class CheckpointReader:
@@ -31,13 +31,13 @@ class CheckpointReader:
         reading = ParallelReading(uuid4().hex, self._parts, self._target, workers)
         with ThreadPoolExecutor(reading.workers, thread_name_prefix="peacefs-recovery") as threads:
             readers = [threads.submit(self._driver.run, reading.work()) for _ in range(reading.workers)]
-        self._driver.run(reading.leaves.give_back())
+        self._driver.run(reading.grants.give_back())
         for reader in readers:
             reader.result()
 
 
 class ParallelReading:
-    """`work` is run by `workers` participants, and when all have ended `leaves.give_back` by one."""
+    """`work` is run by `workers` participants, and when all have ended `grants.give_back` by one."""
 
     def __init__(
         self,
@@ -50,23 +50,23 @@ class ParallelReading:
         hold_s: float = grant_hold_s,
         hop_timeout_s: float = default_hop_timeout_s,
     ) -> None:
-        """`name`, `small_bytes_max` and `hold_s` as in `ReadLeaves`."""
+        """`name`, `small_bytes_max` and `hold_s` as in `ReadGrants`."""
         chunks = _chunks(parts)
         self.workers = max(1, min(workers, len(chunks)))
-        self.leaves = ReadLeaves(name, chunks, self.workers, small_bytes_max=small_bytes_max, hold_s=hold_s)
+        self.grants = ReadGrants(name, chunks, self.workers, small_bytes_max=small_bytes_max, hold_s=hold_s)
         self._target = target
         self._hop_timeout_s = hop_timeout_s
 
     def work(self) -> fx.Steps[None]:
         """Reads chunks until there are none left for this worker. Raises why the checkpoint cannot be read."""
         try:
-            while (read := (yield from self.leaves.next())) is not None:
+            while (read := (yield from self.grants.next())) is not None:
                 try:
                     yield from self._read(read)
                 finally:
-                    self.leaves.ended(read)
+                    self.grants.ended(read)
         except BaseException:
-            self.leaves.give_up()
+            self.grants.give_up()
             raise
 
     def _read(self, read: ChosenRead) -> fx.Steps[None]:
@@ -87,7 +87,7 @@ class ParallelReading:
             if piece.obj is not room.obj:
                 room[: len(piece)] = piece
             room = room[len(piece) :]
-            yield from self.leaves.keep()
+            yield from self.grants.keep()
 
 
 def _chunks(parts: Sequence[Opened]) -> list[ChunkToRead]:

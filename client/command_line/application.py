@@ -18,7 +18,7 @@ from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.tls_variables import CA_FILE_VARIABLE
 
 from . import cluster_commands, directory_commands, file_commands, token_commands
-from .complaints import complain, complain_of_system
+from .errors import report_error, report_system_error
 
 
 class Commands(TyperGroup):
@@ -33,9 +33,9 @@ class Commands(TyperGroup):
                 # exit it would be a warning.
                 sys.stdout.flush()
         except PeacefsError as error:
-            complain(ctx.invoked_subcommand, error.message)
+            report_error(ctx.invoked_subcommand, error.message)
         except OSError as error:
-            complain_of_system(ctx.invoked_subcommand, error)
+            report_system_error(ctx.invoked_subcommand, error)
         raise typer.Exit(1) from None
 
 

@@ -46,7 +46,7 @@ def change_replication(session: Session, replication: int, texts: Sequence[str])
 
 def _change_each(session: Session, texts: Sequence[str], change: Change, *, recursive: bool) -> None:
     for place in session.each(texts):
-        with session.complaints.about(place.text):
+        with session.errors.about(place.text):
             top = place.files.status(place.path)
             if not recursive or not top.is_directory:
                 change(place.files, top)
@@ -56,5 +56,5 @@ def _change_each(session: Session, texts: Sequence[str], change: Change, *, recu
             ]
             # Entries below come first: the change may take away the right to get there.
             for entry in (*reversed(entries), top):
-                with session.complaints.about(entry.path):
+                with session.errors.about(entry.path):
                     change(place.files, entry)

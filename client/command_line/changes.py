@@ -9,26 +9,26 @@ from peacefs.protocol.errors import BadRequest, PeacefsError
 from peacefs.protocol.values.trash import trash_of
 
 from .listing import print_line
-from .session import Place, Session
+from .session import FilePlace, Session
 
 
 def make_directories(session: Session, texts: Sequence[str], *, parents: bool) -> None:
     """With `parents` missing parents are made and existing directories are fine; without, both are faults."""
     for text in texts:
-        with session.complaints.about(text):
+        with session.errors.about(text):
             place = session.place(text)
             if not parents and not _can_be_made(session, place):
                 continue
             place.files.mkdirs(place.path)
 
 
-def _can_be_made(session: Session, place: Place) -> bool:
+def _can_be_made(session: Session, place: FilePlace) -> bool:
     if place.status() is not None:
-        session.complaints.say(place.text, "File exists")
+        session.errors.say(place.text, "File exists")
         return False
     parent = place.path.rpartition("/")[0] or "/"
     if not place.files.exists(parent):
-        session.complaints.say(place.text, "No such file or directory")
+        session.errors.say(place.text, "No such file or directory")
         return False
     return True
 
@@ -40,20 +40,20 @@ def move(session: Session, sources: Sequence[str], target: str) -> None:
     if goal is None:
         return
     for source in places:
-        with session.complaints.about(source.text):
+        with session.errors.about(source.text):
             if source.files is not goal.files:
                 raise BadRequest(
                     f"`{source.text}' and `{target}' are in different file systems; get and put instead"
                 )
             source.files.status(source.path)
             final = goal.child(source.name) if into else goal
-            with session.complaints.about(final.text):
+            with session.errors.about(final.text):
                 source.files.rename(source.path, final.path)
 
 
 @dataclass(frozen=True)
 class RemoveStyle:
-    """The options of `rm`: directories too, no complaint about missing paths, past the trash."""
+    """The options of `rm`: directories too, no error for missing paths, past the trash."""
 
     recursive: bool
     force: bool
@@ -63,24 +63,24 @@ class RemoveStyle:
 def remove(session: Session, texts: Sequence[str], style: RemoveStyle) -> None:
     """To the trash, where the cluster has one; what lies in the trash, or skips it, is deleted for good."""
     for place in session.each(texts):
-        with session.complaints.about(place.text):
+        with session.errors.about(place.text):
             status = place.status()
             if status is None:
                 if not style.force:
-                    session.complaints.say(place.text, "No such file or directory")
+                    session.errors.say(place.text, "No such file or directory")
             elif status.is_directory and not style.recursive:
-                session.complaints.say(place.text, "Is a directory")
+                session.errors.say(place.text, "Is a directory")
             elif not style.skip_trash and place.files.trash_minutes() and (moved := _move_to_trash(place)):
                 print_line(f"Moved {place.text} to trash at {moved}")
             elif place.files.delete(place.path, recursive=style.recursive):
                 print_line(f"Deleted {place.text}")
             elif place.path == "/":
-                session.complaints.say(place.text, "The root cannot be deleted, only what is in it")
+                session.errors.say(place.text, "The root cannot be deleted, only what is in it")
             elif not style.force:
-                session.complaints.say(place.text, "No such file or directory")
+                session.errors.say(place.text, "No such file or directory")
 
 
-def _move_to_trash(place: Place) -> str | None:
+def _move_to_trash(place: FilePlace) -> str | None:
     try:
         return place.files.move_to_trash(place.path)
     except PeacefsError as refusal:

@@ -13,7 +13,7 @@ from typing import NoReturn
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.protocol.errors import PeacefsError
 
-from .complaints import complain
+from .errors import report_error
 
 _LOOK_S = 0.2
 
@@ -55,7 +55,7 @@ def _watch(cluster: LocalCluster) -> NoReturn:
     while True:
         for datanode in [member for member in living if not member.alive]:
             living.remove(datanode)
-            complain("up", f"{datanode.name} {datanode.end}; it stays away until the cluster starts again")
+            report_error("up", f"{datanode.name} {datanode.end}; it stays away until the cluster starts again")
         if not cluster.coordinator.alive:
             raise PeacefsError(f"the coordinator {cluster.coordinator.end}; stopping the datanodes")
         time.sleep(_LOOK_S)

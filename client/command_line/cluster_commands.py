@@ -110,10 +110,10 @@ def fsck(
     if temporary:
         if every_file or only_corrupt:
             raise typer.BadParameter("it goes with --older-than and --json only", param_hint="--temporary")
-        with open_session("fsck", coordinator) as session, session.complaints.about(path):
+        with open_session("fsck", coordinator) as session, session.errors.about(path):
             list_temporary(session, path, older_than, as_json=as_json)
         return
-    with open_session("fsck", coordinator) as session, session.complaints.about(path):
+    with open_session("fsck", coordinator) as session, session.errors.about(path):
         raise typer.Exit(check(session, path, FsckStyle(every_file, only_corrupt, as_json)))
 
 
@@ -219,17 +219,17 @@ def decommission(names: _Datanodes, coordinator: Coordinator = DEFAULT_COORDINAT
     They get nothing new. Returns at once. A datanode that `ls` shows as decommissioned can be switched off for
     good.
     """
-    from .datanodes import Decision, decide
+    from .datanodes import DatanodeCommand, decide
 
-    decide(coordinator, names, Decision.DECOMMISSION)
+    decide(coordinator, names, DatanodeCommand.DECOMMISSION)
 
 
 @datanodes.command()
 def recommission(names: _Datanodes, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
     """Take datanodes back into service."""
-    from .datanodes import Decision, decide
+    from .datanodes import DatanodeCommand, decide
 
-    decide(coordinator, names, Decision.RECOMMISSION)
+    decide(coordinator, names, DatanodeCommand.RECOMMISSION)
 
 
 @datanodes.command()
@@ -291,6 +291,6 @@ def maintenance(
 
     Returns at once. A datanode that `ls` shows as in maintenance can be switched off; `recommission` ends it.
     """
-    from .datanodes import Decision, decide
+    from .datanodes import DatanodeCommand, decide
 
-    decide(coordinator, names, Decision.MAINTENANCE, hours)
+    decide(coordinator, names, DatanodeCommand.MAINTENANCE, hours)

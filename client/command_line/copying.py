@@ -9,7 +9,7 @@ from peacefs.protocol.limits import packet_bytes
 from .progress import TransferProgress
 
 
-class Source(Protocol):
+class CopySource(Protocol):
     """A binary file that is read to its end."""
 
     def read(self, size: int, /) -> bytes: ...
@@ -21,7 +21,7 @@ class Sink(Protocol):
     def write(self, data: memoryview | bytes, /) -> int | None: ...
 
 
-def copy(source: Source, sink: Sink, progress: TransferProgress) -> int:
+def copy(source: CopySource, sink: Sink, progress: TransferProgress) -> int:
     """Until the source ends; returns how many bytes there were."""
     copied = 0
     while piece := source.read(packet_bytes):

@@ -17,7 +17,7 @@ _HEADINGS = ("DATANODE", "ADDRESS", "RACK", "STATE", "SERVICE", "REPLICAS", "TO 
 _WORDS = 5
 
 
-class Decision(StrEnum):
+class DatanodeCommand(StrEnum):
     """A decision about a datanode; the last part of the route."""
 
     DECOMMISSION = "decommission"
@@ -37,13 +37,13 @@ def list_datanodes(coordinator: str, *, as_json: bool) -> None:
                 print_line(f"{datanode['node']} cannot leave yet: {stuck}")
 
 
-def decide(coordinator: str, names: list[str], decision: Decision, hours: float | None = None) -> None:
+def decide(coordinator: str, names: list[str], decision: DatanodeCommand, hours: float | None = None) -> None:
     """Has it done for each, and prints how each stands. Raises BadRequest before anything is done."""
     with PeaceFileSystem(coordinator) as files:
         known = files.cluster_status()["datanodes"]
         for node in [_resolve(name, known) for name in names]:
             datanode = files.decide_about_datanode(node, decision, hours=hours)
-            print_line(f"{datanode['node']} {_address(datanode)} is {_standing(datanode)}")
+            print_line(f"{datanode['node']} {_address(datanode)} is {_admin_state(datanode)}")
 
 
 def _resolve(name: str, known: list[dict[str, Any]]) -> str:
@@ -59,7 +59,7 @@ def _address(datanode: dict[str, Any]) -> str:
     return f"{datanode['host']}:{datanode['data_port']}"
 
 
-def _standing(datanode: dict[str, Any]) -> str:
+def _admin_state(datanode: dict[str, Any]) -> str:
     left = f", {datanode['to_drain']} chunks to drain" if datanode["to_drain"] else ""
     stuck = _stuck(datanode)
     return f"{datanode['service']}{left}{': ' if stuck else ''}{stuck}"

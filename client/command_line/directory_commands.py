@@ -93,7 +93,7 @@ def quota_clear(
 @snapshots.command("allow")
 def snapshot_allow(directory: _Directory, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
     """Let snapshots of a directory be taken; for superusers."""
-    with open_session("snapshot allow", coordinator) as session, session.complaints.about(directory):
+    with open_session("snapshot allow", coordinator) as session, session.errors.about(directory):
         place = session.place(directory)
         place.files.allow_snapshots(place.path)
 
@@ -101,7 +101,7 @@ def snapshot_allow(directory: _Directory, coordinator: Coordinator = DEFAULT_COO
 @snapshots.command("disallow")
 def snapshot_disallow(directory: _Directory, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
     """Let no more be taken, once none is left; for superusers."""
-    with open_session("snapshot disallow", coordinator) as session, session.complaints.about(directory):
+    with open_session("snapshot disallow", coordinator) as session, session.errors.about(directory):
         place = session.place(directory)
         place.files.disallow_snapshots(place.path)
 
@@ -150,7 +150,7 @@ def snapshot_restore(
 
     What DIR holds now is deleted.
     """
-    with open_session("snapshot restore", coordinator) as session, session.complaints.about(directory):
+    with open_session("snapshot restore", coordinator) as session, session.errors.about(directory):
         place = session.place(directory)
         place.files.restore_snapshot(place.path, name)
 
@@ -158,7 +158,7 @@ def snapshot_restore(
 @snapshots.command("rm")
 def snapshot_rm(directory: _Directory, name: _Snapshot, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
     """Drop a snapshot."""
-    with open_session("snapshot rm", coordinator) as session, session.complaints.about(directory):
+    with open_session("snapshot rm", coordinator) as session, session.errors.about(directory):
         place = session.place(directory)
         place.files.delete_snapshot(place.path, name)
 
@@ -171,6 +171,6 @@ def snapshot_rename(
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
     """Give a snapshot another name."""
-    with open_session("snapshot rename", coordinator) as session, session.complaints.about(directory):
+    with open_session("snapshot rename", coordinator) as session, session.errors.about(directory):
         place = session.place(directory)
         place.files.rename_snapshot(place.path, name, new_name)

@@ -17,7 +17,7 @@ from peacefs.protocol.errors import ChunkUnavailable
 
 from .copying import copy
 from .progress import TransferProgress, transfer_progress
-from .session import Place, Session
+from .session import FilePlace, Session
 
 #: As much as `hdfs dfs -tail` shows.
 _TAIL_BYTES = 1024
@@ -26,18 +26,18 @@ _TAIL_BYTES = 1024
 def get(session: Session, sources: Sequence[str], target: str, *, force: bool) -> None:
     """Copies each source to `target`, or into it when it is a directory. `force` replaces files that are there."""
     if not target:
-        session.complaints.say(target, "No such file or directory")
+        session.errors.say(target, "No such file or directory")
         return
     goal = Path(target)
     into = goal.is_dir()
     places = list(session.each(sources))
     if len(places) > 1 and not into:
-        session.complaints.say(target, "Is not a directory" if goal.exists() else "No such file or directory")
+        session.errors.say(target, "Is not a directory" if goal.exists() else "No such file or directory")
         return
     with transfer_progress() as progress:
         download = _Download(session, progress, force)
         for place in places:
-            with session.complaints.about(place.text):
+            with session.errors.about(place.text):
                 status = place.files.status(place.path)
                 download.tree(place, status, goal / place.name if into else goal)
 
@@ -45,25 +45,25 @@ def get(session: Session, sources: Sequence[str], target: str, *, force: bool) -
 def cat(session: Session, sources: Sequence[str]) -> None:
     """Writes each file to stdout."""
     for place in session.each(sources):
-        with session.complaints.about(place.text), place.files.open(place.path) as source:
+        with session.errors.about(place.text), place.files.open(place.path) as source:
             copy(source, sys.stdout.buffer, TransferProgress())
 
 
 def tail(session: Session, sources: Sequence[str]) -> None:
     """Writes the last KiB of each file to stdout."""
     for place in session.each(sources):
-        with session.complaints.about(place.text), place.files.open(place.path) as source:
+        with session.errors.about(place.text), place.files.open(place.path) as source:
             source.seek(max(0, source.length - _TAIL_BYTES))
             copy(source, sys.stdout.buffer, TransferProgress())
 
 
 class _Download:
     def __init__(self, session: Session, progress: TransferProgress, force: bool) -> None:
-        self._complaints = session.complaints
+        self._errors = session.errors
         self._progress = progress
         self._force = force
 
-    def tree(self, place: Place, status: FileStatus, local: Path) -> None:
+    def tree(self, place: FilePlace, status: FileStatus, local: Path) -> None:
         """A file, or a directory with all that is in it."""
         if not status.is_directory:
             self._file(place, status, local)
@@ -72,16 +72,16 @@ class _Download:
         for page in place.files.pages(place.path):
             for entry in page.entries:
                 child = place.child(entry.name)
-                with self._complaints.about(child.text):
+                with self._errors.about(child.text):
                     self.tree(child, entry, local / entry.name)
 
-    def _file(self, place: Place, status: FileStatus, local: Path) -> None:
+    def _file(self, place: FilePlace, status: FileStatus, local: Path) -> None:
         if local.exists() and not self._force:
-            self._complaints.say(str(local), "File exists")
+            self._errors.say(str(local), "File exists")
             return
         if local.exists() and not local.is_file():
             # The rename would put a file in the place of a device.
-            self._complaints.say(str(local), "Not a regular file; `peacefs cat` writes to where it is sent")
+            self._errors.say(str(local), "Not a regular file; `peacefs cat` writes to where it is sent")
             return
         self._progress.name(place.name)
         self._progress.expect(status.length)

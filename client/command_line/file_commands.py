@@ -9,7 +9,7 @@ import typer
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.limits import replication_max
 
-from .complaints import complain
+from .errors import report_error
 from .options import DEFAULT_COORDINATOR, Coordinator, Paths, open_session
 
 _Recursive = Annotated[bool, typer.Option("--recursive", "-R", help="And all that is below.")]
@@ -190,15 +190,15 @@ def ask_about_path(
     """
     from .path_tests import holds
 
-    wishes = (exists, directory, file, filled, empty)
-    asked = [letter for letter, wanted in zip("edfsz", wishes, strict=True) if wanted]
+    letters = (exists, directory, file, filled, empty)
+    asked = [letter for letter, wanted in zip("edfsz", letters, strict=True) if wanted]
     if len(asked) != 1:
         raise typer.BadParameter("give one of -e, -d, -f, -s and -z")
     try:
         with open_session("test", coordinator) as session:
             yes = holds(session, path, asked[0])
     except PeacefsError as error:
-        complain("test", error.message)
+        report_error("test", error.message)
         raise typer.Exit(3) from None
     raise typer.Exit(0 if yes else 1)
 

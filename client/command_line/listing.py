@@ -17,7 +17,7 @@ from .presentation import (
     local_minute,
     permission_string,
 )
-from .session import Place, Session
+from .session import FilePlace, Session
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,11 @@ class ListStyle:
 def list_places(session: Session, texts: Sequence[str], style: ListStyle) -> None:
     """Prints what each path holds, a page at a time: a directory of any size needs no more memory than one."""
     for place in session.each(texts):
-        with session.complaints.about(place.text):
+        with session.errors.about(place.text):
             _list(session, place, style, top=True)
 
 
-def _list(session: Session, place: Place, style: ListStyle, *, top: bool) -> None:
+def _list(session: Session, place: FilePlace, style: ListStyle, *, top: bool) -> None:
     headed = not top or style.recursive or style.as_json
     for page in place.files.pages(place.path):
         # A file lists itself, and is not counted.
@@ -47,11 +47,11 @@ def _list(session: Session, place: Place, style: ListStyle, *, top: bool) -> Non
             print_line(line)
             if style.recursive and status.is_directory:
                 child = place.child(status.name)
-                with session.complaints.about(child.text):
+                with session.errors.about(child.text):
                     _list(session, child, style, top=False)
 
 
-def _lines(place: Place, entries: Sequence[FileStatus], style: ListStyle) -> Iterator[str]:
+def _lines(place: FilePlace, entries: Sequence[FileStatus], style: ListStyle) -> Iterator[str]:
     """Columns as wide as the page needs, with the least widths of `hdfs dfs -ls`."""
     if style.as_json:
         for status in entries:
@@ -73,7 +73,7 @@ def _lines(place: Place, entries: Sequence[FileStatus], style: ListStyle) -> Ite
 def show_status(session: Session, texts: Sequence[str], template: str, *, as_json: bool) -> None:
     """Prints one line a path."""
     for place in session.each(texts):
-        with session.complaints.about(place.text):
+        with session.errors.about(place.text):
             status = place.files.status(place.path)
             print_line(
                 msgspec.json.encode(as_record(status)).decode() if as_json else format_stat(template, status)

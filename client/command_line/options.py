@@ -56,5 +56,5 @@ def open_session(command: str, coordinator: str) -> Iterator[Session]:
 
     with Session(command, coordinator) as session:
         yield session
-    if session.complaints.any:
+    if session.errors.any:
         raise typer.Exit(1)

@@ -34,7 +34,7 @@ class CountStyle:
 def count_trees(session: Session, texts: Sequence[str], style: CountStyle) -> None:
     """One line a path, in the columns of `hdfs dfs -count`."""
     for place in session.each(texts):
-        with session.complaints.about(place.text):
+        with session.errors.about(place.text):
             summary = place.files.content_summary(place.path)
             if style.as_json:
                 print_line(msgspec.json.encode({"path": place.path} | msgspec.to_builtins(summary)).decode())
@@ -45,7 +45,7 @@ def count_trees(session: Session, texts: Sequence[str], style: CountStyle) -> No
 def set_quotas(session: Session, texts: Sequence[str], names: int | None, space: int | None) -> None:
     """None leaves a limit as it is, NO_LIMIT takes it away."""
     for place in session.each(texts):
-        with session.complaints.about(place.text):
+        with session.errors.about(place.text):
             place.files.set_quota(place.path, names=names, space=space)
 
 

@@ -1,4 +1,4 @@
-"""The session of one command: the file systems that its arguments name, and its complaints."""
+"""The session of one command: the file systems that its arguments name, and its errors."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from peacefs.client.control.values import FileStatus
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.protocol.errors import BadRequest, FileNotFound
 
-from .complaints import Complaints
+from .errors import CommandErrors
 from .globs import expand, is_glob
 
 _FOREIGN_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 @dataclass(frozen=True)
-class Place:
+class FilePlace:
     """A path of a file system. `text` is how the user wrote it, and how it is shown."""
 
     files: PeaceFileSystem
@@ -35,9 +35,9 @@ class Place:
         except UnicodeEncodeError:
             raise BadRequest("the name is not UTF-8, as names here are") from None
 
-    def child(self, name: str) -> Place:
+    def child(self, name: str) -> FilePlace:
         """Raises BadRequest."""
-        return Place(self.files, posixpath.join(self.path, name), posixpath.join(self.text, name))
+        return FilePlace(self.files, posixpath.join(self.path, name), posixpath.join(self.text, name))
 
     @property
     def name(self) -> str:
@@ -62,11 +62,11 @@ class Session:
     """Opens each file system once and closes them all at the end."""
 
     def __init__(self, command: str, coordinator: str) -> None:
-        self.complaints = Complaints(command)
+        self.errors = CommandErrors(command)
         self._default = parse_address(coordinator)
         self._open: dict[CoordinatorAddress, PeaceFileSystem] = {}
 
-    def place(self, text: str) -> Place:
+    def place(self, text: str) -> FilePlace:
         """Resolve a path argument: a URI with its own coordinator, or a path, relative to /user/<name>.
 
         Raises BadRequest, also for an empty one: a script whose variable is not set does not mean its home.
@@ -80,28 +80,28 @@ class Session:
         if files is None:
             files = self._open[address] = PeaceFileSystem(address.http)
         absolute = posixpath.normpath(posixpath.join("/user", files.user, path))
-        return Place(files, "/" + absolute.lstrip("/"), text)
+        return FilePlace(files, "/" + absolute.lstrip("/"), text)
 
-    def each(self, texts: Sequence[str]) -> Iterator[Place]:
-        """Resolve path arguments that may be patterns; complain of a pattern that matches nothing."""
+    def each(self, texts: Sequence[str]) -> Iterator[FilePlace]:
+        """Resolve path arguments that may be patterns; report a pattern that matches nothing."""
         for text in texts:
-            places: list[Place] = []
-            with self.complaints.about(text):
+            places: list[FilePlace] = []
+            with self.errors.about(text):
                 places = self._expanded(text)
             yield from places
 
-    def goal_of(self, places: Sequence[Place], text: str) -> tuple[Place | None, bool]:
+    def goal_of(self, places: Sequence[FilePlace], text: str) -> tuple[FilePlace | None, bool]:
         """Resolve the target of `places`, and whether it is a directory that takes them in. None, with a
         complaint, for several that no directory takes in."""
         goal = self.place(text)
         status = goal.status()
         into = status is not None and status.is_directory
         if len(places) > 1 and not into:
-            self.complaints.say(text, "No such file or directory" if status is None else "Is not a directory")
+            self.errors.say(text, "No such file or directory" if status is None else "Is not a directory")
             return None, into
         return goal, into
 
-    def _expanded(self, text: str) -> list[Place]:
+    def _expanded(self, text: str) -> list[FilePlace]:
         place = self.place(text)
         if not is_glob(place.path):
             return [place]
@@ -109,7 +109,7 @@ class Session:
         if not found:
             raise FileNotFound(text)
         scheme_and_host = text.removesuffix(split_uri(text)[1]) if is_uri(text) else ""
-        return [Place(place.files, path, scheme_and_host + path) for path in found]
+        return [FilePlace(place.files, path, scheme_and_host + path) for path in found]
 
     def __enter__(self) -> Self:
         return self

@@ -15,13 +15,13 @@ _SIGNS = {"CREATE": "+", "DELETE": "-", "MODIFY": "M", "RENAME": "R"}
 
 def create(session: Session, text: str, name: str | None) -> None:
     """Prints the path of the snapshot."""
-    with session.complaints.about(text):
+    with session.errors.about(text):
         place = session.place(text)
         print_line(f"Created snapshot {place.files.create_snapshot(place.path, name)}")
 
 
 def show_names(session: Session, text: str) -> None:
-    with session.complaints.about(text):
+    with session.errors.about(text):
         place = session.place(text)
         try:
             snapshots = place.files.list(posixpath.join(place.path, ".snapshot"))
@@ -34,7 +34,7 @@ def show_names(session: Session, text: str) -> None:
 
 def show_differences(session: Session, text: str, older: str, newer: str) -> None:
     """As `hdfs snapshotDiff` shows them; `.` is the directory as it is now."""
-    with session.complaints.about(text):
+    with session.errors.about(text):
         place = session.place(text)
         for difference in place.files.snapshot_diff(place.path, _name(older), _name(newer)):
             print_line(_shown(difference))

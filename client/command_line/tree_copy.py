@@ -11,7 +11,7 @@ from peacefs.client.control.values import FileStatus
 
 from .copying import copy
 from .progress import TransferProgress, transfer_progress
-from .session import Place, Session
+from .session import FilePlace, Session
 
 
 @dataclass(frozen=True)
@@ -31,22 +31,27 @@ def copy_all(session: Session, sources: Sequence[str], target: str, style: CopyS
         return
     with transfer_progress() as progress:
         for place in places:
-            with session.complaints.about(place.text):
+            with session.errors.about(place.text):
                 found = place.files.status(place.path)
                 if found.is_directory and not style.recursive:
-                    session.complaints.say(place.text, "Is a directory (copied only with -r)")
+                    session.errors.say(place.text, "Is a directory (copied only with -r)")
                     continue
                 final = goal.child(place.name) if into else goal
-                with session.complaints.about(final.text):
+                with session.errors.about(final.text):
                     _copy_one(session, place, found, final, style, progress)
 
 
 def _copy_one(
-    session: Session, source: Place, found: FileStatus, goal: Place, style: CopyStyle, progress: TransferProgress
+    session: Session,
+    source: FilePlace,
+    found: FileStatus,
+    goal: FilePlace,
+    style: CopyStyle,
+    progress: TransferProgress,
 ) -> None:
     there = goal.status()
     if there is not None and (there.is_directory or found.is_directory or not style.force):
-        session.complaints.say(goal.text, "File exists")
+        session.errors.say(goal.text, "File exists")
     elif source.files is not goal.files:
         _Transfer(session, style, progress).tree(source, found, goal)
     elif there is None:
@@ -55,7 +60,7 @@ def _copy_one(
         _replace(source, goal, style)
 
 
-def _replace(source: Place, goal: Place, style: CopyStyle) -> None:
+def _replace(source: FilePlace, goal: FilePlace, style: CopyStyle) -> None:
     """A file by a copy of another, all at once."""
     staged = posixpath.join(posixpath.dirname(goal.path), f".peacefs-{secrets.token_hex(8)}.part")
     source.files.copy(source.path, staged, preserve=style.preserve)
@@ -70,11 +75,11 @@ class _Transfer:
     """From one cluster to another, file by file."""
 
     def __init__(self, session: Session, style: CopyStyle, progress: TransferProgress) -> None:
-        self._complaints = session.complaints
+        self._errors = session.errors
         self._style = style
         self._progress = progress
 
-    def tree(self, source: Place, found: FileStatus, goal: Place) -> None:
+    def tree(self, source: FilePlace, found: FileStatus, goal: FilePlace) -> None:
         if not found.is_directory:
             self._file(source, found, goal)
             return
@@ -82,10 +87,10 @@ class _Transfer:
         for page in source.files.pages(source.path):
             for entry in page.entries:
                 child = source.child(entry.name)
-                with self._complaints.about(child.text):
+                with self._errors.about(child.text):
                     self.tree(child, entry, goal.child(entry.name))
 
-    def _file(self, source: Place, found: FileStatus, goal: Place) -> None:
+    def _file(self, source: FilePlace, found: FileStatus, goal: FilePlace) -> None:
         self._progress.name(source.name)
         self._progress.expect(found.length)
         with (

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from .copying import copy
 from .progress import TransferProgress, transfer_progress
-from .session import Place, Session
+from .session import FilePlace, Session
 
 _STDIN = "-"
 
@@ -23,14 +23,14 @@ def put(session: Session, sources: Sequence[str], target: str, *, force: bool) -
     status = goal.status()
     into = status is not None and status.is_directory
     if len(sources) > 1 and not into:
-        session.complaints.say(target, "No such file or directory" if status is None else "Is not a directory")
+        session.errors.say(target, "No such file or directory" if status is None else "Is not a directory")
         return
     with transfer_progress() as progress:
         upload = _Upload(session, progress, force)
         for source in sources:
-            with session.complaints.about(goal.text if source == _STDIN else source):
+            with session.errors.about(goal.text if source == _STDIN else source):
                 if not source:
-                    session.complaints.say(source, "No such file or directory")
+                    session.errors.say(source, "No such file or directory")
                 elif source == _STDIN:
                     upload.standard_input(goal)
                 else:
@@ -40,37 +40,37 @@ def put(session: Session, sources: Sequence[str], target: str, *, force: bool) -
 
 class _Upload:
     def __init__(self, session: Session, progress: TransferProgress, force: bool) -> None:
-        self._complaints = session.complaints
+        self._errors = session.errors
         self._progress = progress
         self._force = force
 
-    def tree(self, local: Path, place: Place, above: tuple[tuple[int, int], ...]) -> None:
+    def tree(self, local: Path, place: FilePlace, above: tuple[tuple[int, int], ...]) -> None:
         """A file, or a directory with all that is in it. `above` are the directories that lead here."""
         found = local.stat()
         if stat.S_ISREG(found.st_mode):
             self._file(local, found.st_size, place)
         elif not stat.S_ISDIR(found.st_mode):
-            self._complaints.say(str(local), "Is neither a file nor a directory")
+            self._errors.say(str(local), "Is neither a file nor a directory")
         elif (identity := (found.st_dev, found.st_ino)) in above:
-            self._complaints.say(str(local), "Is a link to a directory that it lies in")
+            self._errors.say(str(local), "Is a link to a directory that it lies in")
         else:
-            with self._complaints.about(place.text):
+            with self._errors.about(place.text):
                 place.files.mkdirs(place.path)
                 for child in sorted(local.iterdir()):
-                    with self._complaints.about(str(child)):
+                    with self._errors.about(str(child)):
                         self.tree(child, place.child(child.name), (*above, identity))
 
-    def standard_input(self, place: Place) -> None:
+    def standard_input(self, place: FilePlace) -> None:
         self._progress.name(place.name)
         with place.files.open_for_writing(place.path, overwrite=self._force, make_parents=False) as sink:
             copy(sys.stdin.buffer, sink, self._progress)
 
-    def _file(self, local: Path, size: int, place: Place) -> None:
+    def _file(self, local: Path, size: int, place: FilePlace) -> None:
         self._progress.name(local.name)
         self._progress.expect(size)
         with (
             local.open("rb") as source,
-            self._complaints.about(place.text),
+            self._errors.about(place.text),
             place.files.open_for_writing(place.path, overwrite=self._force, make_parents=False) as sink,
         ):
             copy(source, sink, self._progress)

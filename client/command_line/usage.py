@@ -9,7 +9,7 @@ import msgspec
 
 from .listing import print_line
 from .presentation import human_size
-from .session import Place, Session
+from .session import FilePlace, Session
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ def show_usage(session: Session, texts: Sequence[str], style: UsageStyle) -> Non
     """Bytes, and those of all replicas, of each path, or of all in it: the columns of `hdfs dfs -du`."""
     size = human_size if style.human else str
     for place in session.each(texts):
-        with session.complaints.about(place.text):
+        with session.errors.about(place.text):
             for counted in [place] if style.summary else _inside(place):
                 summary = counted.files.content_summary(counted.path)
                 if style.as_json:
@@ -39,7 +39,7 @@ def show_usage(session: Session, texts: Sequence[str], style: UsageStyle) -> Non
                     print_line(f"{size(summary.length):<12} {size(summary.space_consumed):<12} {counted.text}")
 
 
-def _inside(place: Place) -> Iterator[Place]:
+def _inside(place: FilePlace) -> Iterator[FilePlace]:
     """A file is all that it holds."""
     for page in place.files.pages(place.path):
         for entry in page.entries:

@@ -18,16 +18,16 @@ import msgspec
 
 from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import PeerRefused
+from peacefs.protocol.ids import new_request_id
 from peacefs.protocol.limits import (
     copy_timeout_s,
-    plan_patience_s,
+    plan_queue_timeout_s,
     plan_timeout_s,
 )
 from peacefs.protocol.messages import (
     Allocated,
     Leased,
 )
-from peacefs.protocol.request_ids import new_request_id
 from peacefs.protocol.values.fsck_findings import FsckPage
 from peacefs.protocol.values.schedule import Schedule
 from peacefs.topology.network_view import NetworkView
@@ -137,8 +137,8 @@ class CoordinatorApi:
 
     def exchange(self, pairs: Sequence[tuple[str, str]]) -> None:
         """Names trade what they name, in one commit. Raises FileNotFound, IllegalChange, AccessDenied, ..."""
-        wish = {"pairs": pairs, "user": self.user, "request_id": new_request_id()}
-        self._http.ask("POST", "/v1/exchanges", body=msgspec.json.encode(wish))
+        request = {"pairs": pairs, "user": self.user, "request_id": new_request_id()}
+        self._http.ask("POST", "/v1/exchanges", body=msgspec.json.encode(request))
 
     def delete(self, path: str, *, recursive: bool = False) -> bool:
         """Whether there was something to delete. Raises PathIsNotEmptyDirectory."""
@@ -179,9 +179,9 @@ class CoordinatorApi:
 
     def copy(self, source: str, target: str, *, preserve: bool = False) -> CopiedTree:
         """Raises FileNotFound, FileAlreadyExists, IllegalChange, AccessDenied, SnapshotRefused, ..."""
-        wish = {"source": source, "target": target, "user": self.user, "preserve": preserve}
-        wish["request_id"] = new_request_id()
-        body = msgspec.json.encode(wish)
+        request = {"source": source, "target": target, "user": self.user, "preserve": preserve}
+        request["request_id"] = new_request_id()
+        body = msgspec.json.encode(request)
         answer = self._http.ask("POST", "/v1/copies", body=body, answer_timeout_s=copy_timeout_s)
         return self._read(answer, CopiedTree)
 
@@ -215,8 +215,8 @@ class CoordinatorApi:
 
     def restore_snapshot(self, path: str, name: str) -> None:
         """Raises SnapshotRefused, AccessDenied, FileNotFound."""
-        wish = {"path": path, "user": self.user, "snapshot": name, "request_id": new_request_id()}
-        self._http.ask("POST", "/v1/snapshots/restore", body=msgspec.json.encode(wish))
+        request = {"path": path, "user": self.user, "snapshot": name, "request_id": new_request_id()}
+        self._http.ask("POST", "/v1/snapshots/restore", body=msgspec.json.encode(request))
 
     def _change(self, method: str, path: str, operation: str, **parameters: str) -> bytes:
         """Under an id of its own, so that the coordinator does it once however often it is asked."""
@@ -237,7 +237,10 @@ class CoordinatorApi:
         return self._read(self._http.ask("POST", "/v1/topology/reload", params=self._me), NetworkView)
 
     def allocate_probe(self, pipeline: Sequence[str]) -> Allocated:
-        """Leave to write a chunk through exactly these datanodes, for no file. Raises NoDatanodes, Overloaded."""
+        """Get a token to write a chunk through exactly these datanodes, for no file.
+
+        Raises NoDatanodes, Overloaded.
+        """
         body = msgspec.json.encode({"pipeline": pipeline})
         return self._read(self._http.ask("POST", "/v1/topology/probes", params=self._me, body=body), Allocated)
 
@@ -258,13 +261,13 @@ class CoordinatorApi:
 
     def truncate(self, path: str, length: int) -> bool:
         """Raises FileNotFound, PathIsDirectory, IllegalChange, AlreadyBeingCreated."""
-        wish = {"path": path, "user": self.user, "length": length, "request_id": new_request_id()}
-        return self._boolean(self._http.ask("POST", "/v1/files/truncate", body=msgspec.json.encode(wish)))
+        request = {"path": path, "user": self.user, "length": length, "request_id": new_request_id()}
+        return self._boolean(self._http.ask("POST", "/v1/files/truncate", body=msgspec.json.encode(request)))
 
     def concat(self, target: str, sources: Sequence[str]) -> None:
         """Raises FileNotFound, PathIsDirectory, IllegalChange, AlreadyBeingCreated."""
-        wish = {"target": target, "sources": sources, "user": self.user, "request_id": new_request_id()}
-        self._http.ask("POST", "/v1/files/concat", body=msgspec.json.encode(wish))
+        request = {"target": target, "sources": sources, "user": self.user, "request_id": new_request_id()}
+        self._http.ask("POST", "/v1/files/concat", body=msgspec.json.encode(request))
 
     def recover_lease(self, path: str) -> bool:
         """Raises FileNotFound, FileAlreadyExists for a directory, AccessDenied."""
@@ -301,8 +304,8 @@ class CoordinatorApi:
 
     def start_balancing(self, run: str, threshold_percent: float, bytes_per_second: float) -> BalanceStatus:
         """Starts a run by this name; the status is about another one if that is under way."""
-        wish = {"run": run, "threshold_percent": threshold_percent, "bytes_per_second": bytes_per_second}
-        answer = self._http.ask("POST", "/v1/balancer", params=self._me, body=msgspec.json.encode(wish))
+        request = {"run": run, "threshold_percent": threshold_percent, "bytes_per_second": bytes_per_second}
+        answer = self._http.ask("POST", "/v1/balancer", params=self._me, body=msgspec.json.encode(request))
         return self._read(answer, BalanceStatus)
 
     def renew_balancing(self, run: str) -> BalanceStatus:
@@ -338,7 +341,7 @@ class CoordinatorApi:
             "POST",
             "/v1/plan",
             body=msgspec.json.encode(task),
-            answer_timeout_s=2 * (plan_timeout_s + plan_patience_s),
+            answer_timeout_s=2 * (plan_timeout_s + plan_queue_timeout_s),
         )
         return self._read(answer, kind)
 

@@ -51,14 +51,14 @@ class DiskBalancing:
 
         Raises BadRequest for a datanode that is not connected.
         """
-        wish = {
+        request = {
             "run": self._run,
             "threshold_percent": self._threshold_percent,
             "bytes_per_second": self._bytes_per_second,
             "cancel": cancel,
         }
         path = f"/v1/datanodes/{quote(node, safe='')}/disks/balance"
-        answer = self._http.ask("POST", path, params={"user": self._user}, body=msgspec.json.encode(wish))
+        answer = self._http.ask("POST", path, params={"user": self._user}, body=msgspec.json.encode(request))
         try:
             return msgspec.json.decode(answer, type=DiskBalanceStatus)
         except UNREADABLE as error:

@@ -28,7 +28,7 @@ from peacefs.protocol.limits import (
     client_answer_timeout_s,
     client_http_connections_max,
     client_http_idle_s,
-    client_patience_s,
+    client_retry_s,
     connect_timeout_s,
 )
 from peacefs.protocol.runtime.idle_reaper import IdleReaper
@@ -37,7 +37,7 @@ from peacefs.protocol.service.tls_faults import explain, is_about_certificates
 from peacefs.protocol.values.admin_socket import within_limit
 
 from .addresses import CoordinatorAddress, nobody_at
-from .retry import NotReached, Patience, Unanswered
+from .retry import NotReached, RetryPolicy, Unanswered
 from .token_source import TokenSource
 
 _UNAUTHORIZED = 401
@@ -49,7 +49,7 @@ class CoordinatorHttp:
     def __init__(
         self,
         address: CoordinatorAddress,
-        patience: Patience | None = None,
+        retry_policy: RetryPolicy | None = None,
         *,
         transport: httpx.BaseTransport | None = None,
         idle_s_max: float = client_http_idle_s,
@@ -61,7 +61,7 @@ class CoordinatorHttp:
         Over TLS `tls` says who is trusted; by default what PEACEFS_CA_FILE names, or the CAs of the system.
         """
         self.address = address
-        self._patience = patience or Patience()
+        self._retry_policy = retry_policy or RetryPolicy()
         self.token = TokenSource.of(None) if token is None else token
         self._transport = transport
         self._tls = tls
@@ -145,15 +145,15 @@ class CoordinatorHttp:
         *,
         params: Mapping[str, str] | None = None,
         body: bytes = b"",
-        patience_s: float = client_patience_s,
+        retry_s: float = client_retry_s,
         answer_timeout_s: float = client_answer_timeout_s,
     ) -> bytes:
-        """One logical request, repeated as `Patience` has it; the body. `path` is percent-encoded already.
+        """One logical request, repeated as `RetryPolicy` has it; the body. `path` is percent-encoded already.
 
         No attempt waits longer than `answer_timeout_s`.
         Raises what the coordinator answered, or PeerUnreachable, PeerTimeout, PeerRefused.
         """
-        return self._patience.ask(lambda: self._attempt(method, path, params, body, answer_timeout_s), patience_s)
+        return self._retry_policy.ask(lambda: self._attempt(method, path, params, body, answer_timeout_s), retry_s)
 
     def download(
         self,
@@ -245,7 +245,7 @@ class CoordinatorHttp:
 
     def _broken(self, fault: httpx.TransportError) -> PeerUnreachable:
         # A coordinator's port for datanodes hangs up on what is no frame.
-        is_strange = isinstance(fault, httpx.RemoteProtocolError) and not self._patience.has_been_answered
+        is_strange = isinstance(fault, httpx.RemoteProtocolError) and not self._retry_policy.has_been_answered
         hint = "; is that the coordinator's port for clients, 9870 by default?" if is_strange else ""
         return PeerUnreachable(f"the connection to {self.address.http} broke: {fault}{hint}")
 

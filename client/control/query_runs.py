@@ -9,8 +9,8 @@ import msgspec
 
 from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import PeerRefused
-from peacefs.protocol.limits import report_patience_s
-from peacefs.protocol.request_ids import new_request_id
+from peacefs.protocol.ids import new_request_id
+from peacefs.protocol.limits import report_timeout_s
 from peacefs.protocol.values.query_reports import QueryReport
 from peacefs.protocol.values.query_runs import RunStatus
 
@@ -44,14 +44,14 @@ class CheckpointRuns:
 
     def begin(self, root: str, *, host: str, pid: int) -> RunStatus:
         """Makes us the one writer of a checkpoint root, which is made if it is not there. See `Fencing.begin`."""
-        wish = {"path": root, "user": self.user, "host": host, "pid": pid, "request_id": new_request_id()}
-        answer = self._http.ask("POST", "/v1/checkpoints/runs", body=msgspec.json.encode(wish))
+        request = {"path": root, "user": self.user, "host": host, "pid": pid, "request_id": new_request_id()}
+        answer = self._http.ask("POST", "/v1/checkpoints/runs", body=msgspec.json.encode(request))
         return self._read(answer, RunStatus)
 
     def end(self, location: str) -> None:
         """Raises RunSuperseded, AccessDenied."""
-        wish = {"location": location, "user": self.user, "request_id": new_request_id()}
-        self._http.ask("POST", "/v1/checkpoints/runs/end", body=msgspec.json.encode(wish))
+        request = {"location": location, "user": self.user, "request_id": new_request_id()}
+        self._http.ask("POST", "/v1/checkpoints/runs/end", body=msgspec.json.encode(request))
 
     def latest(self, path: str) -> list[RunStatus]:
         """Of every root at or below a path. Raises FileNotFound, AccessDenied."""
@@ -62,7 +62,7 @@ class CheckpointRuns:
         """How a query fares; not tried for long. Raises RunSuperseded, AccessDenied, PeerUnreachable, ..."""
         body = msgspec.json.encode(said)
         self._http.ask(
-            "POST", "/v1/checkpoints/reports", body=body, patience_s=0.0, answer_timeout_s=report_patience_s
+            "POST", "/v1/checkpoints/reports", body=body, retry_s=0.0, answer_timeout_s=report_timeout_s
         )
 
     def reports(self, path: str) -> list[QueryReport]:

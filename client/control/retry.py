@@ -27,7 +27,7 @@ class Unanswered(Exception):
         self.fault = fault
 
 
-class Patience:
+class RetryPolicy:
     """Thread-safe. One for all ways to one coordinator. `clock`, `sleep` and `rng` are replaced in tests only."""
 
     def __init__(
@@ -43,14 +43,14 @@ class Patience:
         #: Whether the coordinator has ever answered, if only with a refusal.
         self.has_been_answered = False
 
-    def ask(self, attempt: Callable[[], T], patience_s: float) -> T:
+    def ask(self, attempt: Callable[[], T], retry_s: float) -> T:
         """Attempts until there is an answer. What is asked must be safe to repeat.
 
-        No attempt begins after `patience_s`. A coordinator that has never answered is taken for absent at once;
+        No attempt begins after `retry_s`. A coordinator that has never answered is taken for absent at once;
         one that has is given time to come back. `attempt` raises NotReached, Unanswered, or what was answered.
         Raises what the coordinator answered last, or why it did not.
         """
-        deadline_s = self._clock() + patience_s
+        deadline_s = self._clock() + retry_s
         pause_s = client_backoff_s
         while True:
             try:

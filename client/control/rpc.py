@@ -6,38 +6,38 @@ from typing import TypeVar
 
 from peacefs.protocol.errors import PeerTimeout, PeerUnreachable, ProtocolViolation, from_wire
 from peacefs.protocol.handshake import COORDINATOR
-from peacefs.protocol.limits import client_answer_timeout_s, client_patience_s, control_call_timeout_s
+from peacefs.protocol.limits import client_answer_timeout_s, client_retry_s, control_call_timeout_s
 from peacefs.protocol.messages import Created, CreateFile, Failure, Message, Opened, OpenFile
 from peacefs.protocol.runtime.connection_pool import ConnectionPool
 from peacefs.protocol.runtime.connections import SocketConnection
 from peacefs.protocol.runtime.local_sockets import socket_file
 
 from .addresses import CoordinatorAddress, nobody_at
-from .retry import NotReached, Patience, Unanswered
+from .retry import NotReached, RetryPolicy, Unanswered
 from .token_source import TokenSource
 
 M = TypeVar("M", bound=Message)
 _NAME = "the coordinator"
 
 
-class ControlCalls:
+class ControlRpc:
     """Thread-safe. A connection for each call that is under way, kept by `connections` for the next.
 
-    Every call is safe to repeat, and is repeated by `patience`: it carries a request id or a token that says what
-    it is about, or changes nothing. Raises classes of `errors`.
+    Every call is safe to repeat, and is repeated by `retry_policy`: it carries a request id or a token that says
+    what it is about, or changes nothing. Raises classes of `errors`.
     """
 
     def __init__(
         self,
         address: CoordinatorAddress,
         connections: ConnectionPool,
-        patience: Patience,
+        retry_policy: RetryPolicy,
         token: TokenSource | None = None,
     ) -> None:
         """`connections` are to no datanode: their hellos show `token`."""
         self._address = address
         self._connections = connections
-        self._patience = patience
+        self._retry_policy = retry_policy
         self._token = token
         where = address.socket
         self._dialled = (address.host, address.port) if where is None else socket_file(where)
@@ -45,7 +45,7 @@ class ControlCalls:
         self._shown = token.current() if token is not None else ""
 
     def create(self, file: CreateFile) -> Created:
-        """Asks leave to write; the name appears only with completion. Raises FileAlreadyExists, ..."""
+        """Ask for a token to write; the name appears only with completion. Raises FileAlreadyExists, ..."""
         return self._ask(file, Created)
 
     def open(self, path: str, user: str) -> Opened:
@@ -55,13 +55,13 @@ class ControlCalls:
     def call(self, message: Message, timeout_s: float = control_call_timeout_s) -> Message:
         """For `threads.ThreadDriver`. Done within `timeout_s`; a Failure is raised, not returned."""
         half_s = timeout_s / 2
-        return self._patience.ask(lambda: self._attempt(message, half_s), half_s)
+        return self._retry_policy.ask(lambda: self._attempt(message, half_s), half_s)
 
     def close(self) -> None:
         self._connections.close_all()
 
     def _ask(self, message: Message, answer: type[M]) -> M:
-        reply = self._patience.ask(lambda: self._attempt(message, client_answer_timeout_s), client_patience_s)
+        reply = self._retry_policy.ask(lambda: self._attempt(message, client_answer_timeout_s), client_retry_s)
         if not isinstance(reply, answer):
             raise ProtocolViolation(f"{answer.__name__} expected, the coordinator sent {type(reply).__name__}")
         return reply

@@ -41,7 +41,7 @@ class SupervisedQueries:
         restarts_max: int = supervised_restarts_default,
     ) -> QueryStatus:
         """Has a query started and kept going; durable when this returns. Asked again, it is the same query."""
-        wish = {
+        request = {
             "name": name,
             "user": self._user,
             "command": list(command),
@@ -49,7 +49,7 @@ class SupervisedQueries:
             "nodes": list(nodes),
             "restarts_max": restarts_max,
         }
-        return self._read(self._http.ask("POST", "/v1/queries", body=msgspec.json.encode(wish)), QueryStatus)
+        return self._read(self._http.ask("POST", "/v1/queries", body=msgspec.json.encode(request)), QueryStatus)
 
     def all(self) -> Supervised:
         """Every query that is known, and every agent that is alive."""

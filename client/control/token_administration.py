@@ -90,8 +90,8 @@ class TokenAdministration:
 
     def create(self, user: str, seconds: float, *, administrator: bool = False) -> MadeToken:
         """Raises BadRequest, AccessDenied, Overloaded."""
-        wish = {"user": user, "seconds": seconds, "administrator": administrator}
-        return self._read(self._http.ask("POST", "/v1/tokens", body=msgspec.json.encode(wish)), MadeToken)
+        request = {"user": user, "seconds": seconds, "administrator": administrator}
+        return self._read(self._http.ask("POST", "/v1/tokens", body=msgspec.json.encode(request)), MadeToken)
 
     def listed(self) -> TokenList:
         return self._read(self._http.ask("GET", "/v1/tokens"), TokenList)
@@ -106,8 +106,10 @@ class TokenAdministration:
 
     def create_client(self, user: str, token_seconds: float) -> MadeClient:
         """Raises BadRequest, Overloaded."""
-        wish = {"user": user, "token_seconds": token_seconds}
-        return self._read(self._http.ask("POST", "/v1/tokens/clients", body=msgspec.json.encode(wish)), MadeClient)
+        request = {"user": user, "token_seconds": token_seconds}
+        return self._read(
+            self._http.ask("POST", "/v1/tokens/clients", body=msgspec.json.encode(request)), MadeClient
+        )
 
     def clients(self) -> list[ClientStatus]:
         return self._read(self._http.ask("GET", "/v1/tokens/clients"), list[ClientStatus])

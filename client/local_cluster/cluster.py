@@ -20,7 +20,7 @@ from peacefs.protocol.limits import (
 )
 
 from .directory import ClusterDirectory
-from .member_process import Member, Readiness
+from .member_process import Member, MemberReady
 
 _HOST = "127.0.0.1"
 _CERTIFICATES = "certificates"
@@ -170,13 +170,13 @@ class LocalCluster:
 
     # -- how members are started -----------------------------------------------------------------------
 
-    def _member(self, name: str, arguments: Callable[[Readiness | None], Sequence[str]]) -> Member:
+    def _member(self, name: str, arguments: Callable[[MemberReady | None], Sequence[str]]) -> Member:
         claimed, pipe = self._claimed, self._parent_pipe
         assert claimed is not None
         assert pipe is not None
         return Member(name, arguments, lambda: claimed.new_log(name), pipe[0], [claimed.lock_descriptor])
 
-    def _coordinator_arguments(self, before: Readiness | None) -> Sequence[str]:
+    def _coordinator_arguments(self, before: MemberReady | None) -> Sequence[str]:
         assert self._claimed is not None
         return [
             "coordinator",
@@ -205,8 +205,8 @@ class LocalCluster:
             f"--tls-ca={where / 'ca.pem'}",
         ]
 
-    def _datanode_arguments(self, number: int) -> Callable[[Readiness | None], Sequence[str]]:
-        def arguments(before: Readiness | None) -> Sequence[str]:
+    def _datanode_arguments(self, number: int) -> Callable[[MemberReady | None], Sequence[str]]:
+        def arguments(before: MemberReady | None) -> Sequence[str]:
             assert self._claimed is not None
             coordinator = self.coordinator.readiness
             first_port = self._datanode_port + 2 * (number - 1) if self._datanode_port else 0

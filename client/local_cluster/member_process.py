@@ -32,7 +32,7 @@ _LOOK_S = 0.5
 _OTHERS_VARIABLES = (SECRET_FILE_VARIABLE, *SERVICE_VARIABLES)
 
 
-class Readiness(msgspec.Struct, frozen=True):
+class MemberReady(msgspec.Struct, frozen=True):
     """What a member says once it is ready; fields of other roles keep their defaults."""
 
     role: str
@@ -57,7 +57,7 @@ class Member:
     def __init__(
         self,
         name: str,
-        arguments: Callable[[Readiness | None], Sequence[str]],
+        arguments: Callable[[MemberReady | None], Sequence[str]],
         new_log: Callable[[], Path],
         parent_pipe: int,
         inherited: Sequence[int],
@@ -71,7 +71,7 @@ class Member:
         self._prefix = tuple(prefix)
         self._process: subprocess.Popen[bytes] | None = None
         self._ready_pipe: int | None = None
-        self._readiness: Readiness | None = None
+        self._readiness: MemberReady | None = None
         self.log: Path | None = None
 
     # -- what it is ----------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ class Member:
         return self._process.pid
 
     @property
-    def readiness(self) -> Readiness:
+    def readiness(self) -> MemberReady:
         """What it said when it became ready."""
         assert self._readiness is not None, f"{self.name} has not been ready yet"
         return self._readiness
@@ -151,7 +151,7 @@ class Member:
         finally:
             os.close(writing)
 
-    def await_ready(self) -> Readiness:
+    def await_ready(self) -> MemberReady:
         """Waits for as long as the process gets something done, within `limits.local_start_longest_s`.
 
         Raises StartupError with the member's own last words.
@@ -166,7 +166,7 @@ class Member:
             # The pipe closed without a word: the process is ending.
             self.await_end(time.monotonic() + local_stop_timeout_s)
             raise StartupError(f"{self.name} did not start: {self._complaint() or 'it said nothing'}")
-        self._readiness = msgspec.json.decode(line, type=Readiness)
+        self._readiness = msgspec.json.decode(line, type=MemberReady)
         return self._readiness
 
     def _gives_no_sign(self, life: SignsOfLife) -> bool:

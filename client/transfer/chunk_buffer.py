@@ -27,8 +27,8 @@ class OutgoingPacket(NamedTuple):
 class PacketSource(Protocol):
     """Where a sender takes a chunk's packets from, in order."""
 
-    def packet(self, index: int, *, patience_s: float) -> fx.Steps[OutgoingPacket | None]:
-        """The packet with this number, from 0; None when there is none yet after `patience_s`.
+    def packet(self, index: int, *, wait_s: float) -> fx.Steps[OutgoingPacket | None]:
+        """The packet with this number, from 0; None when there is none yet after `wait_s`.
 
         Packets are of one length, `limits.packet_bytes` at most, except the one before the end; only the one that
         says `last` may be empty.
@@ -56,10 +56,10 @@ class ChunkBuffer:
         self._length = 0
         self._silence_s = 0.0
 
-    def packet(self, index: int, *, patience_s: float) -> fx.Steps[OutgoingPacket | None]:
+    def packet(self, index: int, *, wait_s: float) -> fx.Steps[OutgoingPacket | None]:
         """See `PacketSource`. Raises the source's error; the same packet again after that of a hop."""
         if index == len(self._packets):
-            if not (yield from self._gather(patience_s)):
+            if not (yield from self._gather(wait_s)):
                 return None
             self._packets.append(self._cut())
         return self._packets[index]
@@ -68,7 +68,7 @@ class ChunkBuffer:
         """Whether an error out of `packet` was the producer's own, which no other pipeline can mend."""
         return self._source.error is not None
 
-    def _gather(self, patience_s: float) -> fx.Steps[bool]:
+    def _gather(self, wait_s: float) -> fx.Steps[bool]:
         """Until a full packet, or the last, is there. A drip of small pieces is not taken for progress."""
         wanted = min(packet_bytes, self._capacity_bytes - self._length)
         started: float | None = None
@@ -82,9 +82,9 @@ class ChunkBuffer:
             now = yield from fx.now()
             started = now if started is None else started
             # One difference for both, which rounding cannot make "not yet" and "no more time" at once.
-            left_s = started + patience_s - now
+            left_s = started + wait_s - now
             if left_s <= 0:
-                self._count_silence(patience_s)
+                self._count_silence(wait_s)
                 return False
             yield from self._source.readable(timeout_s=left_s)
         return True

@@ -86,9 +86,9 @@ class KeptPackets:
         self._source = source
         self._keeper = keeper
 
-    def packet(self, index: int, *, patience_s: float) -> fx.Steps[OutgoingPacket | None]:
-        yield from self._keeper.keep(patience_s)
-        return (yield from self._source.packet(index, patience_s=patience_s))
+    def packet(self, index: int, *, wait_s: float) -> fx.Steps[OutgoingPacket | None]:
+        yield from self._keeper.keep(wait_s)
+        return (yield from self._source.packet(index, wait_s=wait_s))
 
     def failed_at_source(self) -> bool:
         return self._source.failed_at_source()

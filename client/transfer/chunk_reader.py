@@ -33,8 +33,7 @@ from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
 from peacefs.protocol.messages import ChunkLayout, Done, Failure, Hop, Packet, ReadChunk, ReportCorrupt
 from peacefs.protocol.runtime import effects as fx
 
-from .loans import Loans
-from .short_circuit import LentReplica, LoanFailed, may_be_lent
+from .short_circuit import SharedDescriptors, ShortCircuitFailed, ShortCircuitReader, can_be_shared
 
 #: Asks where the replicas of a chunk are now, whose layout is known; gives it with a new token.
 Relocate = Callable[[ChunkLayout], fx.Steps[ChunkLayout]]
@@ -43,7 +42,7 @@ Relocate = Callable[[ChunkLayout], fx.Steps[ChunkLayout]]
 class ChunkReader:
     """Gives the bytes from `offset` on, `length` of them, piece by piece; belongs to one participant.
 
-    The readers of one file share `avoided`, nodes that failed any of them and are asked last, and `loans`.
+    The readers of one file share `avoided`, nodes that failed any of them and are asked last, and `descriptors`.
     """
 
     def __init__(
@@ -53,7 +52,7 @@ class ChunkReader:
         length: int,
         relocate: Relocate,
         avoided: set[NodeId],
-        loans: Loans,
+        descriptors: SharedDescriptors,
         *,
         hop_timeout_s: float = default_hop_timeout_s,
     ) -> None:
@@ -63,14 +62,14 @@ class ChunkReader:
         self._end = offset + length
         self._relocate = relocate
         self._avoided = avoided
-        self._loans = loans
+        self._descriptors = descriptors
         self._hop_timeout_s = hop_timeout_s
         self._rounds = 0
         self._candidates: list[Hop] = []
         #: The first fault of each, which says most.
         self._faults: dict[NodeId, PeacefsError] = {}
-        self._replica: LentReplica | _ReplicaStream | None = None
-        self._borrows = True
+        self._replica: ShortCircuitReader | _ReplicaStream | None = None
+        self._reads_locally = True
         #: Whether the token has been renewed since the last byte came.
         self._is_renewed = False
 
@@ -87,9 +86,9 @@ class ChunkReader:
             replica = self._replica or (yield from self._next_replica())
             try:
                 piece = yield from replica.next_piece(into)
-            except LoanFailed:
+            except ShortCircuitFailed:
                 yield from replica.abandon()
-                self._replica, self._borrows = self._stream(replica.hop), False
+                self._replica, self._reads_locally = self._stream(replica.hop), False
             except PeacefsError as fault:
                 if isinstance(fault, TokenExpired) and not self._is_renewed:
                     yield from self._renew(replica)
@@ -109,25 +108,27 @@ class ChunkReader:
             replica, self._replica = self._replica, None
             yield from replica.finish()
 
-    def _next_replica(self) -> fx.Steps[LentReplica | _ReplicaStream]:
+    def _next_replica(self) -> fx.Steps[ShortCircuitReader | _ReplicaStream]:
         if not self._candidates and self._rounds < read_rounds_max:
             yield from self._begin_round()
         if not self._candidates:
             raise self._unavailable()
         hop = self._candidates.pop(0)
-        may_be_lent_now = self._borrows and may_be_lent(self._layout)
-        self._replica = self._lent(hop) if may_be_lent_now else self._stream(hop)
+        can_be_shared_now = self._reads_locally and can_be_shared(self._layout)
+        self._replica = self._short_circuit(hop) if can_be_shared_now else self._stream(hop)
         return self._replica
 
-    def _lent(self, hop: Hop) -> LentReplica:
+    def _short_circuit(self, hop: Hop) -> ShortCircuitReader:
         wanted, timeout_s = self._end - self._position, self._hop_timeout_s
-        return LentReplica(self._layout, hop, self._position, wanted, self._loans, timeout_s=timeout_s)
+        return ShortCircuitReader(
+            self._layout, hop, self._position, wanted, self._descriptors, timeout_s=timeout_s
+        )
 
     def _stream(self, hop: Hop) -> _ReplicaStream:
         wanted = self._end - self._position
         return _ReplicaStream(self._layout, hop, self._position, wanted, self._hop_timeout_s)
 
-    def _renew(self, replica: LentReplica | _ReplicaStream) -> fx.Steps[None]:
+    def _renew(self, replica: ShortCircuitReader | _ReplicaStream) -> fx.Steps[None]:
         """The token was good for as long as a reader's rights are taken for granted: asks for another, then the
         same replica once more."""
         self._replica = None
@@ -158,7 +159,7 @@ class ChunkReader:
             f"{faults or 'no datanode holds a replica'}"
         )
 
-    def _leave(self, replica: LentReplica | _ReplicaStream, fault: PeacefsError) -> fx.Steps[None]:
+    def _leave(self, replica: ShortCircuitReader | _ReplicaStream, fault: PeacefsError) -> fx.Steps[None]:
         self._replica = None
         yield from replica.abandon()
         if replica.gave_something and isinstance(fault, PeerUnreachable):

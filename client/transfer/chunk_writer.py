@@ -70,17 +70,17 @@ def _send(
 ) -> fx.Steps[WrittenChunk]:
     chunk, version = allocated.chunk, allocated.version
     # Hops take a longer silence for the writer's death.
-    patience_s = hop_timeout_s / 3
+    wait_s = hop_timeout_s / 3
     packet: OutgoingPacket | None = None
     while packet is None:
-        packet = yield from packets.packet(0, patience_s=patience_s)
+        packet = yield from packets.packet(0, wait_s=wait_s)
     yield from head.connect()
     yield from head.open(allocated.token, chunk, version, packet.sums, packet.data, last=packet.last)
     sums = [packet.sums]
     length = len(packet.data)
     last = packet.last
     while not last:
-        packet = yield from packets.packet(len(sums), patience_s=patience_s)
+        packet = yield from packets.packet(len(sums), wait_s=wait_s)
         if packet is None:
             yield from head.send(Packet(length, b""))
             continue

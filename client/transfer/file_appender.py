@@ -13,15 +13,15 @@ from peacefs.protocol.runtime import effects as fx
 from .byte_stream import ByteStream
 from .file_writer import WriteStats, write_file
 from .lease_renewal import LeaseRenewal
-from .write_grants import GrantDesk
+from .write_grants import GrantClient
 
 
 def append_file(
     leased: Leased,
     source: ByteStream,
     *,
-    block_bytes: int,
-    desk: GrantDesk,
+    chunk_bytes: int,
+    grant_client: GrantClient,
     hop_timeout_s: float = default_hop_timeout_s,
 ) -> fx.Steps[tuple[Completed, WriteStats]]:
     """Adds what `source` brings to the end of the file. Raises as `write_file` does, and LeaseExpired.
@@ -34,8 +34,8 @@ def append_file(
                 leased.token,
                 leased.allocated,
                 source,
-                block_bytes=block_bytes,
-                desk=desk,
+                chunk_bytes=chunk_bytes,
+                grant_client=grant_client,
                 hop_timeout_s=hop_timeout_s,
                 renewal=LeaseRenewal(leased.token),
             )

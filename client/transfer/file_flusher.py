@@ -1,24 +1,25 @@
-"""Writes a file in parts, each of which is published by itself: what `hflush` promises, and the end of every file.
+"""Write a file in parts, each of which is published by itself: what `hflush` promises, and the end of every file.
 
-From the first flush on the writer has the file's lease. Small parts are written anew with those that follow
-(`flushed_tail`).
+From the first flush on the writer has the file's lease. Small parts are written anew with those that follow, so
+that many flushes make few chunks: see `FlushedTail`.
 """
 
 from __future__ import annotations
 
-from peacefs.protocol.ids import ChunkId
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from peacefs.protocol.ids import ChunkId, new_request_id
 from peacefs.protocol.limits import flush_merge_bytes_max
 from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
-from peacefs.protocol.messages import Allocated, Completed, CompleteFile, Flushed, FlushFile
-from peacefs.protocol.request_ids import new_request_id
+from peacefs.protocol.messages import Allocated, Completed, CompleteFile, Flushed, FlushFile, WrittenChunk
 from peacefs.protocol.runtime import effects as fx
 
 from .byte_stream import ByteStream
 from .file_appender import abandon
 from .file_writer import Written, write_chunks
-from .flushed_tail import FlushedTail
 from .lease_renewal import LeaseRenewal
-from .write_grants import GrantDesk
+from .write_grants import GrantClient
 
 
 class FileFlusher:
@@ -33,20 +34,20 @@ class FileFlusher:
         self,
         token: str,
         allocated: Allocated | None,
-        block_bytes: int,
+        chunk_bytes: int,
         holder: str,
-        desk: GrantDesk,
+        grant_client: GrantClient,
         *,
         has_lease: bool = False,
         hop_timeout_s: float = default_hop_timeout_s,
     ) -> None:
         self._token = token
         self._allocated = allocated
-        self._block_bytes = block_bytes
+        self._chunk_bytes = chunk_bytes
         self._holder = holder
-        self._desk = desk
+        self._grant_client = grant_client
         self._hop_timeout_s = hop_timeout_s
-        self._tail = FlushedTail(min(flush_merge_bytes_max, block_bytes))
+        self._tail = FlushedTail(min(flush_merge_bytes_max, chunk_bytes))
         self._long_part: Written | None = None
         #: Of the part that was written last and is not published.
         self._chunks: list[ChunkId] = []
@@ -79,7 +80,7 @@ class FileFlusher:
         if self.has_lease:
             yield from abandon(self._token)
         else:
-            yield from self._desk.give_up(self._token, self._chunks)
+            yield from self._grant_client.abandon(self._token, self._chunks)
 
     def _write_part(self, part: bytes) -> fx.Steps[tuple[Written, list[ChunkId], bytes | None]]:
         """The chunks, those that they replace, and their bytes unless they were a long part."""
@@ -94,10 +95,56 @@ class FileFlusher:
             self._token,
             self._allocated,
             source,
-            block_bytes=self._block_bytes,
-            desk=self._desk,
+            chunk_bytes=self._chunk_bytes,
+            grant_client=self._grant_client,
             hop_timeout_s=self._hop_timeout_s,
             renewal=LeaseRenewal(self._token) if self.has_lease else None,
         )
         self._chunks = [chunk.chunk for chunk in written.chunks]
         return written
+
+
+class _Piece(NamedTuple):
+    chunk: ChunkId
+    data: bytes
+
+
+class FlushedTail:
+    """The last pieces that one writer has flushed, with their bytes: less than twice `merge_bytes`. Pure.
+
+    A flush makes a chunk of what was written since the last one. It takes in the piece before while that is at
+    most twice as long as what it has so far, so that of the pieces that stay each is more than twice as long as
+    the next: there are at most log2(merge_bytes) + 1. A byte that is written anew becomes part of something at
+    least half as long again, so it is written log1.5(merge_bytes) + 2 times at most. A piece of `merge_bytes`,
+    which has taken in all before it, is let alone from then on: of the rest of the file each chunk is at least so
+    long.
+    """
+
+    def __init__(self, merge_bytes: int) -> None:
+        self._merge_bytes = merge_bytes
+        self._pieces: list[_Piece] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._pieces)
+
+    def take_in(self, fresh: bytes) -> tuple[list[ChunkId], bytes]:
+        """The pieces that a flush of `fresh` replaces, in order, and all the bytes that it is to write."""
+        length, taken = len(fresh), []
+        while self._pieces and len(self._pieces[-1].data) <= 2 * length:
+            taken.append(self._pieces.pop())
+            length += len(taken[-1].data)
+        taken.reverse()
+        return [piece.chunk for piece in taken], b"".join([*(piece.data for piece in taken), fresh])
+
+    def flushed(self, chunks: Sequence[WrittenChunk], data: bytes) -> None:
+        """These chunks, with these bytes, are the end of the file now."""
+        if not chunks:
+            return
+        if len(chunks) > 1 or len(data) >= self._merge_bytes:
+            self.forget()
+        else:
+            self._pieces.append(_Piece(chunks[0].chunk, data))
+
+    def forget(self) -> None:
+        """What has been flushed is let alone."""
+        self._pieces.clear()

@@ -14,16 +14,16 @@ from peacefs.protocol.messages import ChunkLayout, GetLayout, Layout, Opened
 from peacefs.protocol.runtime import effects as fx
 
 from .chunk_reader import ChunkReader
-from .loans import Loans
+from .short_circuit import SharedDescriptors
 
 
 class FileReader:
     """Gives the bytes from `offset` on, `length` of them or as many as there are; belongs to one participant.
 
     `token` is the FileRead token with which `layout` was got; what both are by now, for the next reader of the
-    file, is in `opened`. Whoever does not read to the end calls `close`, and whoever gives `loans`, for several
-    readers of one file, closes those. Who gives `avoided` to each of them has nodes that failed one asked last by
-    all.
+    file, is in `opened`. Whoever does not read to the end calls `close`, and whoever gives `descriptors`, for
+    several readers of one file, closes those. Who gives `avoided` to each of them has nodes that failed one asked
+    last by all.
     """
 
     def __init__(
@@ -34,12 +34,12 @@ class FileReader:
         length: int,
         *,
         hop_timeout_s: float = default_hop_timeout_s,
-        loans: Loans | None = None,
+        descriptors: SharedDescriptors | None = None,
         avoided: set[NodeId] | None = None,
     ) -> None:
         self._token = token
         self._layout = layout
-        self._loans = loans or Loans(kept_max=0)
+        self._descriptors = descriptors or SharedDescriptors(kept_max=0)
         self._hop_timeout_s = hop_timeout_s
         self._avoided = set() if avoided is None else avoided
         self._readers = self._readers_of(layout, offset, min(offset + length, layout.length))
@@ -81,13 +81,16 @@ class FileReader:
                     last - first,
                     partial(self._relocate, index),
                     self._avoided,
-                    self._loans,
+                    self._descriptors,
                     hop_timeout_s=self._hop_timeout_s,
                 )
             begin += chunk.length
 
     def _relocate(self, index: int, known: ChunkLayout) -> fx.Steps[ChunkLayout]:
-        """Where the opened chunk is now, and leave to read it. Raises FileChanged if it is another chunk."""
+        """Return where the opened chunk is now, with a token to read it.
+
+        Raises FileChanged if it is another chunk.
+        """
         found = yield from fx.call(GetLayout(self._token, known.token), Layout)
         (chunk,) = found.chunks
         if (chunk.chunk, chunk.version) != (known.chunk, known.version):
@@ -112,10 +115,10 @@ def read_range(
     length: int,
     *,
     hop_timeout_s: float = default_hop_timeout_s,
-    loans: Loans | None = None,
+    descriptors: SharedDescriptors | None = None,
 ) -> fx.Steps[bytes]:
     """The bytes from `offset` on, `length` of them or as many as there are."""
-    reader = FileReader(token, layout, offset, length, hop_timeout_s=hop_timeout_s, loans=loans)
+    reader = FileReader(token, layout, offset, length, hop_timeout_s=hop_timeout_s, descriptors=descriptors)
     return (yield from read_rest(reader))
 
 

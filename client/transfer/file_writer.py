@@ -16,7 +16,7 @@ from .chunk_buffer import ChunkBuffer
 from .chunk_keeper import ChunkKeeper, KeptPackets
 from .chunk_writer import AllocateAgain, write_chunk
 from .lease_renewal import LeaseRenewal
-from .write_grants import GrantDesk, GrantedSet
+from .write_grants import GrantClient, GrantedSet
 
 
 @dataclass(frozen=True)
@@ -52,38 +52,44 @@ def write_file(
     first: Allocated | None,
     source: ByteStream,
     *,
-    block_bytes: int,
-    desk: GrantDesk,
+    chunk_bytes: int,
+    grant_client: GrantClient,
     hop_timeout_s: float = default_hop_timeout_s,
     renewal: LeaseRenewal | None = None,
     ahead: str = "",
 ) -> fx.Steps[tuple[Completed, WriteStats]]:
-    """Writes what `source` brings in chunks of `block_bytes`, and publishes it under the name in `token`.
+    """Writes what `source` brings in chunks of `chunk_bytes`, and publishes it under the name in `token`.
 
     `first` is the chunk that the coordinator placed with the token, for what fits the fast lane; every larger
-    chunk waits for its grant at `desk`. A file whose source aborts is not published.
-    `ahead` is the id of a wish to come, for which the coordinator is to place a chunk.
+    chunk waits for its grant at `grant_client`. A file whose source aborts is not published.
+    `ahead` is the id of a request to come, for which the coordinator preallocates a chunk.
     Whatever is raised, the source is told, so that its producer does not wait for room.
     """
     written = yield from write_chunks(
-        token, first, source, block_bytes=block_bytes, desk=desk, hop_timeout_s=hop_timeout_s, renewal=renewal
+        token,
+        first,
+        source,
+        chunk_bytes=chunk_bytes,
+        grant_client=grant_client,
+        hop_timeout_s=hop_timeout_s,
+        renewal=renewal,
     )
     try:
         completed = yield from fx.call(CompleteFile(token, written.chunks, ahead=ahead), Completed)
     except PeacefsError as error:
         source.abort(error)
         if error.retriable:
-            yield from _give_up(desk, token, written)
+            yield from _abandon(grant_client, token, written)
         raise
     except KeyboardInterrupt:
-        yield from _give_up(desk, token, written)
+        yield from _abandon(grant_client, token, written)
         raise
     return completed, written.stats()
 
 
-def _give_up(desk: GrantDesk, token: str, written: Written) -> fx.Steps[None]:
-    """The coordinator has not come round to publish it. What it has refused for good is given up by itself."""
-    yield from desk.give_up(token, [chunk.chunk for chunk in written.chunks])
+def _abandon(grant_client: GrantClient, token: str, written: Written) -> fx.Steps[None]:
+    """Abandon what the coordinator has not come round to publish; what it refuses for good it abandons itself."""
+    yield from grant_client.abandon(token, [chunk.chunk for chunk in written.chunks])
 
 
 def write_chunks(
@@ -91,21 +97,21 @@ def write_chunks(
     first: Allocated | None,
     source: ByteStream,
     *,
-    block_bytes: int,
-    desk: GrantDesk,
+    chunk_bytes: int,
+    grant_client: GrantClient,
     hop_timeout_s: float = default_hop_timeout_s,
     renewal: LeaseRenewal | None = None,
 ) -> fx.Steps[Written]:
     """The part of `write_file` before the publication."""
-    writer = _FileWriter(token, first, source, block_bytes, desk, hop_timeout_s, renewal)
+    writer = _FileWriter(token, first, source, chunk_bytes, grant_client, hop_timeout_s, renewal)
     try:
         return (yield from writer.write())
     except PeacefsError as error:
         source.abort(error)
-        yield from writer.give_up()
+        yield from writer.abandon()
         raise
     except KeyboardInterrupt:
-        yield from writer.give_up()
+        yield from writer.abandon()
         raise
 
 
@@ -115,16 +121,16 @@ class _FileWriter:
         token: str,
         first: Allocated | None,
         source: ByteStream,
-        block_bytes: int,
-        desk: GrantDesk,
+        chunk_bytes: int,
+        grant_client: GrantClient,
         hop_timeout_s: float,
         renewal: LeaseRenewal | None,
     ) -> None:
         self._token = token
         self._placed = first
         self._source = source
-        self._block_bytes = block_bytes
-        self._desk = desk
+        self._chunk_bytes = chunk_bytes
+        self._grant_client = grant_client
         self._hop_timeout_s = hop_timeout_s
         self._keeper = ChunkKeeper(token, renewal)
         self._failed: list[NodeId] = []
@@ -139,16 +145,16 @@ class _FileWriter:
             chunks.append((yield from self._write_next_chunk()))
         return Written(chunks, tuple(self._failed))
 
-    def give_up(self) -> fx.Steps[None]:
+    def abandon(self) -> fx.Steps[None]:
         """Nothing of the file will be published. Raises nothing."""
-        yield from self._desk.give_up(self._token, self._chunks)
+        yield from self._grant_client.abandon(self._token, self._chunks)
 
     def _more(self) -> fx.Steps[bool]:
         yield from self._keeper.until_readable(self._source)
         return (yield from self._source.more())
 
     def _write_next_chunk(self) -> fx.Steps[WrittenChunk]:
-        buffer = KeptPackets(ChunkBuffer(self._source, self._block_bytes), self._keeper)
+        buffer = KeptPackets(ChunkBuffer(self._source, self._chunk_bytes), self._keeper)
         if (yield from self._is_large()):
             return (yield from self._write_granted(buffer))
         allocated, self._placed = self._placed, None
@@ -169,18 +175,22 @@ class _FileWriter:
         raise self._source.silent()
 
     def _write_granted(self, buffer: KeptPackets) -> fx.Steps[WrittenChunk]:
-        known = self._source.waiting_bytes if self._source.finished else self._block_bytes
-        chunk_bytes = min(known, self._block_bytes)
+        known = self._source.waiting_bytes if self._source.finished else self._chunk_bytes
+        this_bytes = min(known, self._chunk_bytes)
         grants = GrantedSet(
-            self._desk, self._token, {0: chunk_bytes}, written_bytes=self._written, meanwhile=self._keeper.keep
+            self._grant_client,
+            self._token,
+            {0: this_bytes},
+            written_bytes=self._written,
+            meanwhile=self._keeper.keep,
         )
         placed, self._placed = self._placed, None
 
         def again(failed: list[NodeId], abandoned: ChunkId | None) -> fx.Steps[Allocated]:
             if abandoned is not None:
                 self._keeper.let_go(abandoned)
-            given_up = [abandoned] if abandoned is not None else []
-            granted = yield from grants.again(0, chunk_bytes, failed, given_up)
+            replaced = [abandoned] if abandoned is not None else []
+            granted = yield from grants.again(0, this_bytes, failed, replaced)
             self._keeper.hold(granted.chunk)
             return granted
 

@@ -1,37 +1,45 @@
-"""Small files whose bytes are all known: one call to the coordinator for each, where a chunk was placed ahead.
+"""Small files whose bytes are all known: one call to the coordinator for each, where a chunk was preallocated.
 
-    asked = yield from writes.publish_at_once(wish, data)           # None: it is done
+    asked = yield from writes.publish_at_once(request, data)        # None: it is done
     if asked is not None:
-        created = ...                                               # leave, asked for in whatever way
+        created = ...                                               # CREATE, sent in whatever way
         yield from writes.publish_created(asked, created, data)
 
 What is published at once is on datanodes before the coordinator hears of it: that it may not be is found out
 then, and what was written goes. So it does when the coordinator does not come round to it, and on Ctrl-C: the
 client says so, in a CREATE under the same id that it does not follow up. A chunk that cannot be written is mended
-by the ordinary way: leave, for which everything is looked at, and other pipelines.
+by the ordinary way: a CREATE, for which everything is checked, and other pipelines.
 """
 
 from __future__ import annotations
 
 import contextlib
+import threading
+from collections import deque
 from collections.abc import Callable
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from peacefs.protocol.checksums import block_checksums
 from peacefs.protocol.errors import PeacefsError
-from peacefs.protocol.limits import fast_lane_bytes_max, last_word_timeout_s, packet_bytes
+from peacefs.protocol.ids import new_request_id
+from peacefs.protocol.limits import (
+    fast_lane_bytes_max,
+    last_word_timeout_s,
+    packet_bytes,
+    preallocated_chunk_kept_s,
+    preallocated_chunks_max,
+)
 from peacefs.protocol.limits import hop_timeout_s as default_hop_timeout_s
-from peacefs.protocol.messages import Completed, Created, CreateFile, PublishFile
-from peacefs.protocol.request_ids import new_request_id
+from peacefs.protocol.messages import Allocated, Completed, Created, CreateFile, PublishFile
 from peacefs.protocol.runtime import effects as fx
 
 from .byte_stream import ByteStream
 from .chunk_buffer import OutgoingPacket
-from .chunk_stock import ChunkStock
 from .chunk_writer import send_chunk
 from .file_writer import write_file
-from .write_grants import GrantDesk
+from .write_grants import GrantClient
 
 
 def is_small(data: object) -> bool:
@@ -40,66 +48,66 @@ def is_small(data: object) -> bool:
 
 
 class SmallWrites:
-    """Of one client. Thread-safe. A wish has no request id yet, and blocks no smaller than its data."""
+    """Of one client. Thread-safe. A request has no id yet, and its chunks are no smaller than its data."""
 
     def __init__(
         self,
-        desk: GrantDesk,
+        grant_client: GrantClient,
         *,
         hop_timeout_s: float = default_hop_timeout_s,
         new_id: Callable[[], str] = new_request_id,
     ) -> None:
-        self._desk = desk
+        self._grant_client = grant_client
         self._hop_timeout_s = hop_timeout_s
         self._new_id = new_id
-        self._stock = ChunkStock(new_id)
+        self._preallocated = PreallocatedChunks(new_id)
 
-    def publish_at_once(self, wish: CreateFile, data: bytes) -> fx.Steps[CreateFile | None]:
-        """Writes and publishes a file of a chunk that was placed ahead. None when that is done; else what to ask
-        leave for, and nothing has been asked of the coordinator.
+    def publish_at_once(self, request: CreateFile, data: bytes) -> fx.Steps[CreateFile | None]:
+        """Writes and publishes a file of a preallocated chunk. None when that is done; else the request to
+        send with CREATE, and nothing has been asked of the coordinator.
 
         Raises what CREATE would be refused with, and what a completion may be.
         """
         now_s = yield from fx.now()
-        placed = self._stock.take(now_s, wish.replication)
+        placed = self._preallocated.take(now_s, request.replication)
         if placed is None:
-            return replace(wish, request_id=self._new_id())
-        file, allocated = replace(wish, request_id=placed.request_id), placed.allocated
+            return replace(request, request_id=self._new_id())
+        file, allocated = replace(request, request_id=placed.request_id), placed.allocated
         try:
             try:
                 written = yield from send_chunk(allocated, _Packets(data), hop_timeout_s=self._hop_timeout_s)
             except PeacefsError as fault:
-                self._stock.clear()
+                self._preallocated.clear()
                 failed = [] if fault.culprit is None else [fault.culprit]
                 return replace(file, abandoned=allocated.chunk, exclude=failed)
-            ahead = self._stock.next_wish(now_s, wish.replication)
+            ahead = self._preallocated.next_request_id(now_s, request.replication)
             completed = yield from fx.call(PublishFile(file, written, allocated.token, ahead), Completed)
         except (PeacefsError, KeyboardInterrupt) as error:
             # Of what is refused for good the coordinator knows what to do.
             if not isinstance(error, PeacefsError) or error.retriable:
-                yield from _give_up(replace(file, abandoned=allocated.chunk))
+                yield from _abandon(replace(file, abandoned=allocated.chunk))
             raise
-        self._stock.put(now_s, wish.replication, ahead, completed.ahead)
+        self._preallocated.put(now_s, request.replication, ahead, completed.ahead)
         return None
 
     def publish_created(self, asked: CreateFile, created: Created, data: bytes) -> fx.Steps[None]:
-        """The ordinary way, for who has got the leave that he asked for."""
+        """Write and publish the ordinary way, after a CREATE."""
         now_s = yield from fx.now()
-        ahead = self._stock.next_wish(now_s, asked.replication)
+        ahead = self._preallocated.next_request_id(now_s, asked.replication)
         completed, _stats = yield from write_file(
             created.token,
             created.allocated,
             ByteStream.of(data),
-            block_bytes=asked.block_bytes,
-            desk=self._desk,
+            chunk_bytes=asked.block_bytes,
+            grant_client=self._grant_client,
             hop_timeout_s=self._hop_timeout_s,
             ahead=ahead,
         )
-        self._stock.put(now_s, asked.replication, ahead, completed.ahead)
+        self._preallocated.put(now_s, asked.replication, ahead, completed.ahead)
 
 
-def _give_up(file: CreateFile) -> fx.Steps[None]:
-    """The chunk that `file` abandons will be part of no file. Raises nothing, as `GrantDesk.give_up`."""
+def _abandon(file: CreateFile) -> fx.Steps[None]:
+    """The chunk that `file` abandons will be part of no file. Raises nothing, as `GrantClient.abandon`."""
     with contextlib.suppress(PeacefsError):
         yield from fx.call(file, Created, timeout_s=last_word_timeout_s)
 
@@ -110,9 +118,68 @@ class _Packets:
     def __init__(self, data: bytes) -> None:
         self._data = data
 
-    def packet(self, index: int, *, patience_s: float) -> fx.Steps[OutgoingPacket | None]:
+    def packet(self, index: int, *, wait_s: float) -> fx.Steps[OutgoingPacket | None]:
         yield from ()
         begin, end = index * packet_bytes, (index + 1) * packet_bytes
         is_last = end >= len(self._data)
         piece = self._data if is_last and not begin else memoryview(self._data)[begin:end]
         return OutgoingPacket(begin, block_checksums(piece), piece, is_last)
+
+
+class PreallocatedChunk(NamedTuple):
+    """A chunk, and the id of the one request that it may be published with."""
+
+    request_id: str
+    allocated: Allocated
+    since_s: float
+
+
+class PreallocatedChunks:
+    """Preallocated chunks, by replication. Thread-safe; `now_s` is monotonic.
+
+    Each is for one file to come, under the request id that it was placed for, and usable for a moment only: what
+    was placed longer ago may lead through datanodes that are gone by now. One that is not taken was never
+    written, and nobody has to be told of it.
+    """
+
+    def __init__(self, new_id: Callable[[], str] = new_request_id) -> None:
+        self._new_id = new_id
+        self._lock = threading.Lock()
+        #: The latest last.
+        self._placed: dict[int, deque[PreallocatedChunk]] = {}
+        self._written_s: dict[int, float] = {}
+
+    def take(self, now_s: float, replication: int) -> PreallocatedChunk | None:
+        """The latest, for its one use."""
+        with self._lock:
+            placed = self._placed.get(replication)
+            while placed:
+                if now_s - placed[0].since_s < preallocated_chunk_kept_s:
+                    return placed.pop()
+                placed.popleft()
+        return None
+
+    def next_request_id(self, now_s: float, replication: int) -> str:
+        """For whoever writes a file: the id of one to come, to have a chunk placed for.
+
+        Empty where the file before was written too long ago for another to be expected in time.
+        """
+        with self._lock:
+            before_s = self._written_s.get(replication)
+            self._written_s[replication] = now_s
+        if before_s is None or now_s - before_s >= preallocated_chunk_kept_s:
+            return ""
+        return self._new_id()
+
+    def put(self, now_s: float, replication: int, request_id: str, allocated: Allocated | None) -> None:
+        """Keep what was preallocated at `now_s` for a request, if anything; over the limit, drop the oldest."""
+        if allocated is None:
+            return
+        with self._lock:
+            placed = self._placed.setdefault(replication, deque(maxlen=preallocated_chunks_max))
+            placed.append(PreallocatedChunk(request_id, allocated, now_s))
+
+    def clear(self) -> None:
+        """A pipeline broke: what was placed with it may lead the same way."""
+        with self._lock:
+            self._placed.clear()

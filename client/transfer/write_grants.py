@@ -1,6 +1,6 @@
 """Grants as a writer sees them: it states what it has to write, and is told when each chunk may start.
 
-    grants = GrantedSet(desk, token, {0: 64 << 20, 1: 64 << 20})
+    grants = GrantedSet(grant_client, token, {0: 64 << 20, 1: 64 << 20})
     while (granted := (yield from grants.next())) is not None:
         ...                                             # write chunk granted.index, on this thread or another
         grants.written(granted.index)
@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from peacefs.protocol.errors import Overloaded, PeacefsError, ServiceUnready, from_wire
 from peacefs.protocol.ids import ChunkId, NodeId
 from peacefs.protocol.limits import (
+    abandoned_chunks_per_call,
     client_backoff_max_s,
-    given_up_chunks_per_call,
     grant_hold_s,
-    grant_patience_s,
+    grant_timeout_s,
     last_word_timeout_s,
     write_set_restate_s,
 )
@@ -38,8 +38,8 @@ from peacefs.protocol.messages import (
 from peacefs.protocol.runtime import effects as fx
 
 
-class GrantDesk:
-    """Where grants arrive that the coordinator pushes, for all write sets of a process. Thread-safe.
+class GrantClient:
+    """Receive the grants that the coordinator pushes, for all write sets of a process. Thread-safe.
 
     `name` tells this process from any other. With `pushed` the coordinator can reach it; else it is asked, and
     holds the question for a moment.
@@ -57,12 +57,14 @@ class GrantDesk:
         self._sets[name] = grants
         return name
 
-    def give_up(self, token: str, chunks: Sequence[ChunkId]) -> fx.Steps[None]:
-        """Says of chunks that were written for the file of `token` that they will be part of no file: they go at
-        once. Raises nothing: what is not heard goes when the leave to write it has expired."""
+    def abandon(self, token: str, chunks: Sequence[ChunkId]) -> fx.Steps[None]:
+        """Abandon chunks that were written for the file of `token`: they are deleted at once.
+
+        Raises nothing: what is not heard goes when the token to write it has expired.
+        """
         name = f"{self._name}/{next(self._numbers)}"
-        for at in range(0, len(chunks), given_up_chunks_per_call):
-            message = StateWriteSet(token, name, [], abandoned=list(chunks[at : at + given_up_chunks_per_call]))
+        for at in range(0, len(chunks), abandoned_chunks_per_call):
+            message = StateWriteSet(token, name, [], abandoned=list(chunks[at : at + abandoned_chunks_per_call]))
             with contextlib.suppress(PeacefsError):
                 yield from fx.call(message, Scheduled, timeout_s=last_word_timeout_s)
 
@@ -94,7 +96,7 @@ class GrantedSet:
 
     def __init__(
         self,
-        desk: GrantDesk,
+        grant_client: GrantClient,
         token: str,
         chunks: Mapping[int, int],
         *,
@@ -111,7 +113,7 @@ class GrantedSet:
         what `want` will add. `asked_s` is since when the writer waits, where that is before now: see `asked_s`.
         `meanwhile` is done now and then by who waits, within the seconds that it is given.
         """
-        self._desk = desk
+        self._grant_client = grant_client
         self._token = token
         self._written_bytes = written_bytes
         self._lock = threading.Lock()
@@ -131,14 +133,14 @@ class GrantedSet:
         self._stated_s: float | None = None
         self._stating = False
         self.expected_start_s = 0.0
-        self._name = desk.enrol(self)
+        self._name = grant_client.enrol(self)
 
     # -- the writer's side -------------------------------------------------------------------------
 
     def next(self) -> fx.Steps[NextChunk | None]:
         """Waits for the next grant; None when there is nothing left to wait for.
 
-        Raises what the coordinator refuses it with, and Overloaded after `limits.grant_patience_s`.
+        Raises what the coordinator refuses it with, and Overloaded after `limits.grant_timeout_s`.
         """
         return (yield from self._take(None))
 
@@ -176,15 +178,15 @@ class GrantedSet:
             self._in_use.pop(index, None)
             done = not (self._wanted or self._ready or self._in_use)
         if done:
-            self._desk.forget(self._name)
+            self._grant_client.forget(self._name)
 
     def give_back(self) -> fx.Steps[None]:
-        """Gives up all that is not written. Raises nothing: what is not heard is found out in time."""
+        """Abandon all that is not written. Raises nothing: what is not heard is found out in time."""
         with self._lock:
             unfinished = bool(self._wanted or self._ready or self._in_use)
             self._wanted.clear()
             held = [each.chunk for each in (*self._ready.values(), *self._in_use.values())]
-        self._desk.forget(self._name)
+        self._grant_client.forget(self._name)
         if unfinished and self._asked_s is not None:
             message = StateWriteSet(self._token, self._name, [], abandoned=[*self._abandoned, *held])
             with contextlib.suppress(PeacefsError):
@@ -216,7 +218,7 @@ class GrantedSet:
 
     def _take(self, index: int | None) -> fx.Steps[NextChunk | None]:
         started_s = now_s = yield from fx.now()
-        while now_s - started_s < grant_patience_s:
+        while now_s - started_s < grant_timeout_s:
             with self._lock:
                 news = self._news
                 if (taken := self._taken(index)) is not None:
@@ -234,7 +236,7 @@ class GrantedSet:
             if not is_mine:
                 yield from fx.wait(news, timeout_s=write_set_restate_s)
             now_s = yield from fx.now()
-        raise Overloaded(f"no chunk was granted within {grant_patience_s:g} s; try again later")
+        raise Overloaded(f"no chunk was granted within {grant_timeout_s:g} s; try again later")
 
     def _taken(self, index: int | None) -> NextChunk | None:
         free = (each for each in self._ready if each not in self._claimed)
@@ -246,7 +248,7 @@ class GrantedSet:
         return NextChunk(found, allocated)
 
     def _is_due(self, now_s: float) -> bool:
-        if self._stated_s is None or not self._desk.pushed:
+        if self._stated_s is None or not self._grant_client.pushed:
             return True
         return now_s - self._stated_s >= write_set_restate_s
 
@@ -280,7 +282,7 @@ class GrantedSet:
                     for each in (*self._in_use.values(), *self._ready.values())
                 ],
                 waited_s=now_s - self._asked_s,
-                patience_s=0.0 if self._desk.pushed else grant_hold_s,
+                wait_s=0.0 if self._grant_client.pushed else grant_hold_s,
                 written_bytes=self._written_bytes,
                 to_come_bytes=self._to_come_bytes,
             )

@@ -23,8 +23,8 @@ from peacefs.protocol.asgi import App, Receive, Scope, Send, client_host, header
 from peacefs.protocol.callers.caller import Via, caller_of
 from peacefs.protocol.callers.requests import delegation_of
 from peacefs.protocol.errors import PathError, Unsupported
+from peacefs.protocol.ids import new_request_id
 from peacefs.protocol.limits import list_page_entries
-from peacefs.protocol.request_ids import new_request_id
 from peacefs.protocol.values.trash import home_of, trash_of
 from peacefs.protocol.webhdfs.answers import (
     Answer,
@@ -87,19 +87,19 @@ from peacefs.protocol.webhdfs.requests import (
 )
 
 from .webhdfs_json import (
-    acl_shape,
-    block_locations_shape,
-    content_summary_shape,
-    located_blocks_shape,
-    page_shape,
-    quota_usage_shape,
-    server_defaults_shape,
-    snapshot_diff_shape,
-    snapshots_shape,
-    snapshottable_directories_shape,
-    space_shape,
-    status_shape,
-    statuses_shape,
+    acl_json,
+    block_locations_json,
+    content_summary_json,
+    located_blocks_json,
+    page_json,
+    quota_usage_json,
+    server_defaults_json,
+    snapshot_diff_json,
+    snapshots_json,
+    snapshottable_directories_json,
+    space_json,
+    status_json,
+    statuses_json,
 )
 
 _encode_json = msgspec.json.Encoder().encode
@@ -121,7 +121,7 @@ class WebHdfs:
         self._fallback = fallback
         self._new_request_id = new_request_id
         self._delegation = delegation
-        self._server_defaults = json_answer(server_defaults_shape(files.trash.kept_minutes))
+        self._server_defaults = json_answer(server_defaults_json(files.trash.kept_minutes))
         self._handlers: dict[type[Request], Handler] = {
             GetStatus: self._get_status,
             ListStatus: self._list_status,
@@ -185,19 +185,19 @@ class WebHdfs:
     # -- looking -----------------------------------------------------------------------------------
 
     async def _get_status(self, asked: GetStatus, _scope: Scope) -> Answer:
-        return json_answer({"FileStatus": status_shape(await self._files.names.status(asked.path, asked.user))})
+        return json_answer({"FileStatus": status_json(await self._files.names.status(asked.path, asked.user))})
 
     async def _list_status(self, asked: ListStatus, _scope: Scope) -> Answer | JsonStream:
         page = await self._files.names.list_page(asked.path, asked.user, None, list_page_entries)
         if page.remaining == 0:
-            return json_answer(statuses_shape(page.entries))
+            return json_answer(statuses_json(page.entries))
         return JsonStream(self._listing(asked, page))
 
     async def _listing(self, asked: ListStatus, page: ListPage) -> AsyncIterator[bytes]:
         """A long listing in pieces, each a look-up of its own: others get their turn between them."""
         yield b'{"FileStatuses":{"FileStatus":['
         while True:
-            yield _encode_json([status_shape(status) for status in page.entries])[1:-1]
+            yield _encode_json([status_json(status) for status in page.entries])[1:-1]
             if page.remaining == 0:
                 break
             await asyncio.sleep(0)
@@ -209,28 +209,28 @@ class WebHdfs:
 
     async def _list_status_batch(self, asked: ListStatusBatch, _scope: Scope) -> Answer:
         page = await self._files.names.list_page(asked.path, asked.user, asked.start_after, list_page_entries)
-        return json_answer(page_shape(page))
+        return json_answer(page_json(page))
 
     async def _get_content_summary(self, asked: GetContentSummary, _scope: Scope) -> Answer:
-        return json_answer(content_summary_shape(await self._files.names.content_summary(asked.path, asked.user)))
+        return json_answer(content_summary_json(await self._files.names.content_summary(asked.path, asked.user)))
 
     async def _get_quota_usage(self, asked: GetQuotaUsage, _scope: Scope) -> Answer:
-        return json_answer(quota_usage_shape(await self._files.limiting.usage(asked.path, asked.user)))
+        return json_answer(quota_usage_json(await self._files.limiting.usage(asked.path, asked.user)))
 
     async def _get_block_locations(self, asked: GetBlockLocations, _scope: Scope) -> Answer:
-        return json_answer(block_locations_shape(await self._locate(asked)))
+        return json_answer(block_locations_json(await self._locate(asked)))
 
     async def _get_located_blocks(self, asked: GetLocatedBlocks, _scope: Scope) -> Answer:
-        return json_answer(located_blocks_shape(await self._locate(asked)))
+        return json_answer(located_blocks_json(await self._locate(asked)))
 
     async def _locate(self, asked: GetBlockLocations) -> FileLocations:
         return await self._files.reading.block_locations(asked.path, asked.user, asked.offset, asked.length)
 
     async def _get_space(self, _asked: GetSpace, _scope: Scope) -> Answer:
-        return json_answer(space_shape(self._files.reading.space()))
+        return json_answer(space_json(self._files.reading.space()))
 
     async def _get_acl(self, asked: GetAcl, _scope: Scope) -> Answer:
-        return json_answer(acl_shape(await self._files.names.status(asked.path, asked.user)))
+        return json_answer(acl_json(await self._files.names.status(asked.path, asked.user)))
 
     async def _get_attributes(self, asked: GetAttributes, _scope: Scope) -> Answer:
         await self._files.names.status(asked.path, asked.user)
@@ -368,15 +368,15 @@ class WebHdfs:
         return empty_answer()
 
     async def _get_snapshottable_directories(self, asked: GetSnapshottableDirectories, _scope: Scope) -> Answer:
-        return json_answer(snapshottable_directories_shape(await self._files.snapshots.directories(asked.user)))
+        return json_answer(snapshottable_directories_json(await self._files.snapshots.directories(asked.user)))
 
     async def _get_snapshots(self, asked: GetSnapshots, _scope: Scope) -> Answer:
         found = await self._files.snapshots.listing(asked.path, asked.user)
-        return json_answer(snapshots_shape(asked.path, found))
+        return json_answer(snapshots_json(asked.path, found))
 
     async def _get_snapshot_diff(self, asked: GetSnapshotDiff, _scope: Scope) -> Answer:
         found = await self._files.snapshots.diff(asked.path, asked.user, asked.older, asked.newer)
-        return json_answer(snapshot_diff_shape(asked.path, asked.older, asked.newer, found))
+        return json_answer(snapshot_diff_json(asked.path, asked.older, asked.newer, found))
 
     # -- delegation tokens -------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from peacefs.coordinator.cluster.membership import Node
-from peacefs.coordinator.metadata.model import ContentSummary, FileStatus, Kind, ListPage, Quota
+from peacefs.coordinator.metadata.model import InodeKind, InodeStatus, ListPage, Quota, TreeSummary
 from peacefs.coordinator.namespace.quotas import NO_LIMIT
 from peacefs.coordinator.namespace.snapshot_diff import Difference
 from peacefs.coordinator.namespace.snapshots import ListedSnapshot, SnapshottableDirectory
@@ -29,7 +29,7 @@ _STICKY = 0o1000
 _NO_TOKEN = "AAAAAA"
 
 
-class StatusShape(msgspec.Struct, frozen=True, rename="camel"):
+class StatusJson(msgspec.Struct, frozen=True, rename="camel"):
     """A file or directory. Times are milliseconds since 1970, the permission is octal."""
 
     path_suffix: str
@@ -46,8 +46,8 @@ class StatusShape(msgspec.Struct, frozen=True, rename="camel"):
     storage_policy: int = _UNSPECIFIED_POLICY
 
 
-def status_shape(status: FileStatus) -> StatusShape:
-    return StatusShape(
+def status_json(status: InodeStatus) -> StatusJson:
+    return StatusJson(
         path_suffix=status.name,
         type=status.kind.value,
         length=status.length,
@@ -56,26 +56,26 @@ def status_shape(status: FileStatus) -> StatusShape:
         permission=f"{status.permission:o}",
         access_time=status.accessed_ms,
         modification_time=status.modified_ms,
-        block_size=0 if status.kind is Kind.DIRECTORY else status.block_bytes,
-        replication=0 if status.kind is Kind.DIRECTORY else status.replication,
+        block_size=0 if status.kind is InodeKind.DIRECTORY else status.block_bytes,
+        replication=0 if status.kind is InodeKind.DIRECTORY else status.replication,
         file_id=status.inode,
     )
 
 
-def statuses_shape(entries: Sequence[FileStatus]) -> dict[str, Any]:
-    return {"FileStatuses": {"FileStatus": [status_shape(status) for status in entries]}}
+def statuses_json(entries: Sequence[InodeStatus]) -> dict[str, Any]:
+    return {"FileStatuses": {"FileStatus": [status_json(status) for status in entries]}}
 
 
-def page_shape(page: ListPage) -> dict[str, Any]:
+def page_json(page: ListPage) -> dict[str, Any]:
     return {
         "DirectoryListing": {
-            "partialListing": statuses_shape(page.entries),
+            "partialListing": statuses_json(page.entries),
             "remainingEntries": page.remaining,
         }
     }
 
 
-def content_summary_shape(summary: ContentSummary) -> dict[str, Any]:
+def content_summary_json(summary: TreeSummary) -> dict[str, Any]:
     return {
         "ContentSummary": {
             "directoryCount": summary.directories,
@@ -88,7 +88,7 @@ def content_summary_shape(summary: ContentSummary) -> dict[str, Any]:
     }
 
 
-def quota_usage_shape(quota: Quota) -> dict[str, Any]:
+def quota_usage_json(quota: Quota) -> dict[str, Any]:
     return {
         "QuotaUsage": {
             "fileAndDirectoryCount": quota.used.names,
@@ -103,7 +103,7 @@ def _limit(quota: int | None) -> int:
     return NO_LIMIT if quota is None else quota
 
 
-def space_shape(space: Usage) -> dict[str, Any]:
+def space_json(space: Usage) -> dict[str, Any]:
     return {
         "FsStatus": {
             "capacity": space.capacity_bytes,
@@ -113,7 +113,7 @@ def space_shape(space: Usage) -> dict[str, Any]:
     }
 
 
-def acl_shape(status: FileStatus) -> dict[str, Any]:
+def acl_json(status: InodeStatus) -> dict[str, Any]:
     """There are no entries beside owner, group and others."""
     return {
         "AclStatus": {
@@ -126,7 +126,7 @@ def acl_shape(status: FileStatus) -> dict[str, Any]:
     }
 
 
-def snapshot_diff_shape(path: str, older: str, newer: str, differences: Sequence[Difference]) -> dict[str, Any]:
+def snapshot_diff_json(path: str, older: str, newer: str, differences: Sequence[Difference]) -> dict[str, Any]:
     return {
         "SnapshotDiffReport": {
             "diffList": [
@@ -141,11 +141,11 @@ def snapshot_diff_shape(path: str, older: str, newer: str, differences: Sequence
     }
 
 
-def block_locations_shape(found: FileLocations) -> dict[str, Any]:
-    return {"BlockLocations": {"BlockLocation": [_block_shape(block) for block in found.blocks]}}
+def block_locations_json(found: FileLocations) -> dict[str, Any]:
+    return {"BlockLocations": {"BlockLocation": [_block_json(block) for block in found.blocks]}}
 
 
-def _block_shape(block: BlockLocation) -> dict[str, Any]:
+def _block_json(block: BlockLocation) -> dict[str, Any]:
     names = [f"{node.registration.data_host}:{node.registration.data_port}" for node in block.nodes]
     return {
         "offset": block.offset,
@@ -159,7 +159,7 @@ def _block_shape(block: BlockLocation) -> dict[str, Any]:
     }
 
 
-def located_blocks_shape(found: FileLocations) -> dict[str, Any]:
+def located_blocks_json(found: FileLocations) -> dict[str, Any]:
     """The same in the words of older clients, with what they want to see of HDFS's own: no tokens, no pools."""
     return {
         "LocatedBlocks": {
@@ -167,12 +167,12 @@ def located_blocks_shape(found: FileLocations) -> dict[str, Any]:
             "isLastBlockComplete": True,
             "isUnderConstruction": False,
             "lastLocatedBlock": None,
-            "locatedBlocks": [_located_block_shape(block) for block in found.blocks],
+            "locatedBlocks": [_located_block_json(block) for block in found.blocks],
         }
     }
 
 
-def _located_block_shape(block: BlockLocation) -> dict[str, Any]:
+def _located_block_json(block: BlockLocation) -> dict[str, Any]:
     return {
         "block": {
             "blockId": block.chunk.chunk,
@@ -183,13 +183,13 @@ def _located_block_shape(block: BlockLocation) -> dict[str, Any]:
         "blockToken": {"urlString": _NO_TOKEN},
         "cachedLocations": [],
         "isCorrupt": not block.nodes,
-        "locations": [_datanode_shape(node) for node in block.nodes],
+        "locations": [_datanode_json(node) for node in block.nodes],
         "startOffset": block.offset,
         "storageTypes": ["DISK"] * len(block.nodes),
     }
 
 
-def _datanode_shape(node: Node) -> dict[str, Any]:
+def _datanode_json(node: Node) -> dict[str, Any]:
     return {
         "adminState": "NORMAL",
         "hostName": node.registration.data_host,
@@ -202,11 +202,11 @@ def _datanode_shape(node: Node) -> dict[str, Any]:
     }
 
 
-def snapshottable_directories_shape(found: Sequence[SnapshottableDirectory]) -> dict[str, Any]:
+def snapshottable_directories_json(found: Sequence[SnapshottableDirectory]) -> dict[str, Any]:
     return {
         "SnapshottableDirectoryList": [
             {
-                "dirStatus": status_shape(one.status),
+                "dirStatus": status_json(one.status),
                 "parentFullPath": one.parent,
                 "snapshotNumber": one.snapshots,
                 "snapshotQuota": snapshots_per_directory_max,
@@ -216,12 +216,12 @@ def snapshottable_directories_shape(found: Sequence[SnapshottableDirectory]) -> 
     }
 
 
-def snapshots_shape(path: str, found: Sequence[ListedSnapshot]) -> dict[str, Any]:
+def snapshots_json(path: str, found: Sequence[ListedSnapshot]) -> dict[str, Any]:
     return {
         "SnapshotList": [
             {
                 "deletionStatus": "ACTIVE",
-                "dirStatus": status_shape(one.status),
+                "dirStatus": status_json(one.status),
                 "parentFullPath": path,
                 "snapshotID": one.at_tx,
             }
@@ -230,7 +230,7 @@ def snapshots_shape(path: str, found: Sequence[ListedSnapshot]) -> dict[str, Any
     }
 
 
-def server_defaults_shape(trash_minutes: int) -> dict[str, Any]:
+def server_defaults_json(trash_minutes: int) -> dict[str, Any]:
     """What a client takes for files that it does not say more about, and for how long there is a trash."""
     return {
         "FsServerDefaults": {

@@ -6,9 +6,10 @@ Whatever changes what is trusted is told to the coordinator's own verifier at on
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
+from peacefs.coordinator.metadata.group_commit import Commit
 from peacefs.coordinator.metadata.store import Transaction
 from peacefs.coordinator.metadata.token_records import (
     DelegationRecord,
@@ -23,12 +24,6 @@ from peacefs.protocol.callers.verifier import Verifier
 from peacefs.protocol.messages import Trust, TrustedKey
 
 T = TypeVar("T")
-
-
-class Commit(Protocol):
-    """Runs a change in a transaction of the metadata; gives its result once that is on the disk."""
-
-    def __call__(self, change: Callable[[Transaction], T], /) -> Awaitable[T]: ...
 
 
 class CredentialBook:

@@ -54,7 +54,7 @@ class NewClient(NamedTuple):
     secret: str
 
 
-class Granted(NamedTuple):
+class GrantedToken(NamedTuple):
     """An access token, and how many seconds it lives."""
 
     token: str
@@ -120,7 +120,7 @@ class OAuthClients:
 
     # -- grants ------------------------------------------------------------------------------------
 
-    async def by_secret(self, client_id: str, secret: str, address: str) -> Granted:
+    async def by_secret(self, client_id: str, secret: str, address: str) -> GrantedToken:
         """Grants a token for a client's id and secret. Raises OAuthFault."""
         now_s = self._monotonic()
         client = self._tokens.book.clients.get(client_id)
@@ -142,9 +142,9 @@ class OAuthClients:
             self._shown[client.id] = shown
         assert client is not None
         granted = self._tokens.mint(client.user, client.token_s, client=client.id)
-        return Granted(granted.token, int(client.token_s))
+        return GrantedToken(granted.token, int(client.token_s))
 
-    def by_token(self, token: str) -> Granted:
+    def by_token(self, token: str) -> GrantedToken:
         """Grants the bearer of a token the same token, for as long as it lives. Raises OAuthFault.
 
         A signature cannot be guessed: nobody is made to wait.
@@ -154,7 +154,7 @@ class OAuthClients:
             found = self._tokens.book.verifier.bearer(token, now_s)
         except Unauthenticated as refusal:
             raise OAuthFault("invalid_grant", refusal.message) from None
-        return Granted(token, min(int(found.expires_s - now_s), int(granted_token_max_s)))
+        return GrantedToken(token, min(int(found.expires_s - now_s), int(granted_token_max_s)))
 
     async def _is_right(self, secret: str, client: OAuthClient | None) -> bool:
         if self._waiting >= secret_checks_waiting_max:

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from peacefs.coordinator.metadata.group_commit import Commit
 from peacefs.coordinator.metadata.store import Reader
 from peacefs.coordinator.namespace.permissions import Callers
 from peacefs.protocol.callers.verifier import Verifier
 
-from .book import Commit, CredentialBook
+from .book import CredentialBook
 from .delegation import DelegationTokens
 from .key_file import KeyFile
 from .oauth import OAuthClients

@@ -1,4 +1,4 @@
-"""Where datanodes, time and operators meet `epochs`: what is seen of other epochs, and when the floor rises."""
+"""The epoch and the GC floor as a service: take in epochs seen elsewhere, raise and release the floor."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from peacefs.coordinator.cluster.garbage import Garbage
-from peacefs.coordinator.cluster.unreferenced_chunks import Unclaimed, UnclaimedCounts
+from peacefs.coordinator.cluster.unreferenced_chunks import UnreferencedChunks, UnreferencedCounts
 from peacefs.coordinator.metadata.epochs import Epochs
-from peacefs.coordinator.metadata.group_commit import no_room
+from peacefs.coordinator.metadata.group_commit import Commit, no_room
 from peacefs.coordinator.metadata.store import MetadataFault, MetadataFull, Reader
-from peacefs.coordinator.operations.context import Commit
 from peacefs.protocol.errors import ServiceUnready
 from peacefs.protocol.ids import NodeId
 from peacefs.protocol.limits import unreferenced_chunk_kept_s
@@ -24,7 +23,7 @@ _ADVICE = (
 )
 
 
-class EpochDesk:
+class EpochService:
     """The epoch and the floor of one coordinator, with what is said of them in its log."""
 
     def __init__(
@@ -32,14 +31,14 @@ class EpochDesk:
         epochs: Epochs,
         reader: Reader,
         commit: Commit,
-        unclaimed: Unclaimed,
+        unreferenced: UnreferencedChunks,
         on_fault: Callable[[MetadataFault], NoReturn],
     ) -> None:
         """`on_fault` is called when the metadata can no longer be written; `commit` asks nobody."""
         self._epochs = epochs
         self._reader = reader
         self._commit = commit
-        self._unclaimed = unclaimed
+        self._unreferenced = unreferenced
         self._on_fault = on_fault
         #: Whether commits are missing, and nobody has accepted that yet: nothing may be changed then.
         self.lacks_commits = reader.lacks_commits()
@@ -88,19 +87,19 @@ class EpochDesk:
         """Return which chunks that no file refers to may be deleted."""
         return self._epochs.garbage
 
-    async def raise_floor(self, now_s: float) -> None:
+    async def raise_gc_floor(self, now_s: float) -> None:
         """Commit, where it is time, that what was drawn a while ago is settled; to be called at every tick."""
         self.refuse_without_commits()
         change = self._epochs.advance(now_s)
         if change is not None:
             self._epochs.advanced(await self._commit(change))
 
-    async def release_floor(self) -> UnclaimedCounts | None:
+    async def release_gc_floor(self) -> UnreferencedCounts | None:
         """What may be deleted from now on; None when the floor was not held. Raises ServiceUnready."""
         self.refuse_without_commits()
-        if not await self._commit(lambda tx: tx.release_floor()):
+        if not await self._commit(lambda tx: tx.release_gc_floor()):
             return None
-        counts = self._unclaimed.counts(self.epoch())
+        counts = self._unreferenced.counts(self.epoch())
         log.warning(
             "the floor was released: %d chunks of earlier epochs that no file refers to will be deleted in %.0f "
             "minutes, but for those that writers say that they hold",

@@ -17,12 +17,12 @@ from collections.abc import Callable
 from peacefs.coordinator.authentication.tokens import Tokens
 from peacefs.coordinator.cluster.core import Cluster, Ticked
 from peacefs.coordinator.cluster.membership import State
-from peacefs.coordinator.cluster.slow_peers import Part, Slowness
+from peacefs.coordinator.cluster.slow_peers import Slowness, SlowPart
 from peacefs.coordinator.metadata.store import Reader
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.rpc.server import NodeServer
-from peacefs.coordinator.supervision.service import Supervising
+from peacefs.coordinator.supervision.service import SupervisionService
 from peacefs.protocol.errors import ServiceUnready
 from peacefs.protocol.limits import (
     commit_record_interval_s,
@@ -37,19 +37,19 @@ from peacefs.protocol.limits import (
 )
 from peacefs.protocol.service.loop_watchdog import LoopWatchdog
 
-from .epoch_floor import EpochDesk
+from .epoch_floor import EpochService
 
 log = logging.getLogger("peacefs.coordinator")
 
 _by_itself = contextvars.ContextVar("by_itself", default=False)
 
 
-def is_own_work() -> bool:
-    """Whether what runs is nobody's request but the coordinator's own work, which cannot be told to come again."""
+def is_background_task() -> bool:
+    """Return whether a background task runs, which cannot be told to come again as a request can."""
     return _by_itself.get()
 
 
-class OwnWork:
+class CoordinatorTasks:
     """The tasks of one coordinator, from `start` to `stop`."""
 
     def __init__(
@@ -58,8 +58,8 @@ class OwnWork:
         cluster: Cluster,
         files: Files,
         nodes: NodeServer,
-        supervising: Supervising,
-        epochs: EpochDesk,
+        supervising: SupervisionService,
+        epochs: EpochService,
         sync_record: Callable[[], None],
         *,
         collect_temporary_hours: float | None,
@@ -74,7 +74,7 @@ class OwnWork:
         self._cluster = cluster
         self._files = files
         self._nodes = nodes
-        self._supervising = supervising
+        self._supervision_service = supervising
         self._epochs = epochs
         self._sync_record = sync_record
         self._collect_temporary_hours = collect_temporary_hours
@@ -136,16 +136,16 @@ class OwnWork:
             self._act(self._cluster.tick(now_s, self._epochs.garbage()))
             self._schedule_in_turns()
             self._files.recovery.tick()
-            await self._take_out_lost()
+            await self._remove_lost()
             if not was_ready and self._cluster.ready(now_s):
                 was_ready = True
                 log.info("ready: %d datanodes alive", len(self._cluster.members.alive()))
             # What is refused while the disk is full is done when there is room.
             with contextlib.suppress(ServiceUnready):
-                await self._epochs.raise_floor(now_s)
+                await self._epochs.raise_gc_floor(now_s)
             with contextlib.suppress(ServiceUnready):
                 await self._tidy_up(now_s)
-            self._files.appending.drop_superseded()
+            self._files.appending.delete_deferred()
             await asyncio.sleep(repair_tick_interval_s if self._cluster.repair.under_way else tick_interval_s)
 
     async def _tidy_up(self, now_s: float) -> None:
@@ -174,10 +174,10 @@ class OwnWork:
         if self._files.schedule.has_more:
             asyncio.get_running_loop().call_later(0, self._schedule_in_turns)
 
-    async def _take_out_lost(self) -> None:
+    async def _remove_lost(self) -> None:
         more = True
         while more:
-            more = self._cluster.chunks.take_out_lost(lost_replicas_per_turn)
+            more = self._cluster.chunks.remove_lost(lost_replicas_per_turn)
             await asyncio.sleep(0)
 
     async def _collect_temporary_files(self) -> None:
@@ -206,11 +206,11 @@ class OwnWork:
         while True:
             await asyncio.sleep(supervision_tick_interval_s)
             with contextlib.suppress(ServiceUnready):
-                await self._supervising.tick()
+                await self._supervision_service.tick()
 
 
 def _log_slowness(found: Slowness) -> None:
-    what = "as a hop of pipelines" if found.part is Part.HOP else "at its disk"
+    what = "as a hop of pipelines" if found.part is SlowPart.HOP else "at its disk"
     if found.is_slow:
         log.warning(
             "datanode %s is slow %s: %.3f s a MiB, the median is %.3f. New chunks avoid it where they can",

@@ -1,4 +1,4 @@
-"""Which replica of a source may go where. Pure.
+"""One run of balancing, and the search for replicas of a source that may move to a target. Pure.
 
 A chunk is moved only while all is well with it: as many good replicas as wanted, all on living datanodes that
 stay, none corrupt or awaited. The replicas are spread over the racks afterwards as well as before.
@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Set
+from dataclasses import dataclass, field
 from enum import Enum
 
-from peacefs.peace.balance_plan import keeps_spread
+from peacefs.peace.balance_plan import BalancePhase, BalancePlan, keeps_spread
 from peacefs.peace.policies.hdfs_placement import replicas_per_rack_max
 from peacefs.protocol.ids import ChunkId, NodeId
 from peacefs.protocol.limits import (
@@ -21,10 +22,9 @@ from peacefs.protocol.limits import (
     tick_interval_s,
 )
 
-from .balance_run import Run, Walk
 from .chunk_map import ChunkMap, ChunkState
 from .membership import Membership, State
-from .repair import Copy, Repair
+from .repair import Repair, ReplicaCopy
 
 #: How much of a datanode's attention the move of a large chunk takes, in moves of small ones.
 _LARGE_WEIGHT = 8
@@ -40,7 +40,13 @@ class MoveFinder:
     """For one turn, during which datanodes and chunks stay as they are."""
 
     def __init__(
-        self, now_s: float, run: Run, chunks: ChunkMap, members: Membership, repair: Repair, moving: Set[ChunkId]
+        self,
+        now_s: float,
+        run: BalanceRun,
+        chunks: ChunkMap,
+        members: Membership,
+        repair: Repair,
+        moving: Set[ChunkId],
     ) -> None:
         self._soon_s = now_s + tick_interval_s
         self._now_s = now_s
@@ -56,16 +62,16 @@ class MoveFinder:
         #: Whether every source has shown all its chunks.
         self.is_through = True
 
-    def find(self, load: Counter[NodeId]) -> Iterator[Copy]:
+    def find(self, load: Counter[NodeId]) -> Iterator[ReplicaCopy]:
         """Copies to start now, entered into the run's plan. `load` is what the datanodes are busy with."""
         for source in self._run.plan.sources():
             if source in self._nodes:
                 yield from self._from(source, load)
 
-    def _from(self, source: NodeId, load: Counter[NodeId]) -> Iterator[Copy]:
+    def _from(self, source: NodeId, load: Counter[NodeId]) -> Iterator[ReplicaCopy]:
         walk = self._run.walks.get(source)
         if walk is None:
-            walk = self._run.walks[source] = Walk(self._chunks.chunks_of(source))
+            walk = self._run.walks[source] = ChunkWalk(self._chunks.chunks_of(source))
         while self._run.plan.targets(source, 1):
             if not self._is_free(source, load) or self._looks_left == 0:
                 self.is_through = False
@@ -82,7 +88,9 @@ class MoveFinder:
             if target is not None:
                 yield self._enter(chunk, source, target, load)
 
-    def _look_at(self, chunk: ChunkId, source: NodeId, walk: Walk, load: Counter[NodeId]) -> NodeId | _Wait | None:
+    def _look_at(
+        self, chunk: ChunkId, source: NodeId, walk: ChunkWalk, load: Counter[NodeId]
+    ) -> NodeId | _Wait | None:
         """Where a chunk goes; None if it stays where it is."""
         state = self._chunks.get(chunk)
         if state is None or state.length == 0 or not self._is_well(chunk, state, source):
@@ -127,7 +135,7 @@ class MoveFinder:
         is_in_time = self._run.free_at_s.get(node, self._now_s) <= self._soon_s
         return is_in_time and load[node] < balance_weight_per_node_max
 
-    def _enter(self, chunk: ChunkId, source: NodeId, target: NodeId, load: Counter[NodeId]) -> Copy:
+    def _enter(self, chunk: ChunkId, source: NodeId, target: NodeId, load: Counter[NodeId]) -> ReplicaCopy:
         state = self._chunks.get(chunk)
         assert state is not None, "it was looked at just now"
         run = self._run
@@ -137,7 +145,7 @@ class MoveFinder:
             load[node] += weight(state.length)
             free_at_s = max(run.free_at_s.get(node, self._now_s), self._now_s)
             run.free_at_s[node] = free_at_s + state.length / run.bytes_per_second
-        return Copy(chunk, state.version, source, target, run.bytes_per_second)
+        return ReplicaCopy(chunk, state.version, source, target, run.bytes_per_second)
 
 
 def weight(size: int) -> int:
@@ -145,7 +153,7 @@ def weight(size: int) -> int:
     return 1 if size <= small_chunk_bytes_max else _LARGE_WEIGHT
 
 
-def may_drop(chunk: ChunkId, state: ChunkState, copy: Copy, chunks: ChunkMap, members: Membership) -> bool:
+def may_drop(chunk: ChunkId, state: ChunkState, copy: ReplicaCopy, chunks: ChunkMap, members: Membership) -> bool:
     """Whether, the target holding its copy, the source's replica can go."""
     staying = chunks.staying(state)
     racks = {node: found.rack for node in staying if (found := members.get(node)) is not None}
@@ -161,3 +169,48 @@ def may_drop(chunk: ChunkId, state: ChunkState, copy: Copy, chunks: ChunkMap, me
 def _is_alive(members: Membership, node_id: NodeId) -> bool:
     node = members.get(node_id)
     return node is not None and node.state is State.ALIVE
+
+
+class ChunkWalk:
+    """The chunks of a source, each once; some are left for a second round."""
+
+    def __init__(self, chunks: list[ChunkId]) -> None:
+        self._waiting = chunks
+        self._postponed: list[ChunkId] = []
+        self.is_second_round = False
+
+    def next(self) -> ChunkId | None:
+        """None after the last."""
+        if not self._waiting and not self.is_second_round:
+            self.is_second_round = True
+            self._waiting, self._postponed = self._postponed, []
+        return self._waiting.pop() if self._waiting else None
+
+    def postpone(self, chunk: ChunkId) -> None:
+        """To the second round."""
+        self._postponed.append(chunk)
+
+    def put_back(self, chunk: ChunkId) -> None:
+        """It is the next again."""
+        self._waiting.append(chunk)
+
+
+@dataclass
+class BalanceRun:
+    """`bytes_per_second` is what each datanode sends, and what it receives, at most for it."""
+
+    name: str
+    threshold: float
+    bytes_per_second: float
+    plan: BalancePlan
+    started_s: float
+    renewed_s: float
+    phase: BalancePhase = BalancePhase.RUNNING
+    bytes_moved: int = 0
+    moved: int = 0
+    failed: int = 0
+    #: Copies that failed since the last that did not.
+    failed_in_a_row: int = 0
+    walks: dict[NodeId, ChunkWalk] = field(default_factory=dict)
+    #: When a datanode will have sent, or received, what was ordered.
+    free_at_s: dict[NodeId, float] = field(default_factory=dict)

@@ -18,26 +18,25 @@ from collections import Counter
 from collections.abc import Set
 from dataclasses import dataclass
 
-from peacefs.peace.balance_plan import BalancePlan, Fill, Phase
+from peacefs.peace.balance_plan import BalancePhase, BalancePlan, Fill
 from peacefs.protocol.ids import ChunkId, NodeId
-from peacefs.protocol.limits import balance_failures_max, balance_patience_s, repair_timeout_s
+from peacefs.protocol.limits import balance_failures_max, balance_silence_s, repair_timeout_s
 from peacefs.protocol.messages import Replica
 
-from .balance_moves import MoveFinder, may_drop, weight
-from .balance_run import Run
+from .balance_moves import BalanceRun, MoveFinder, may_drop, weight
 from .chunk_map import ChunkMap
 from .membership import Membership
 from .possession import Evidence, Possession
-from .repair import Copy, Repair
+from .repair import Repair, ReplicaCopy
 from .surplus import Drop
 
 
 @dataclass(slots=True)
 class _Move:
-    copy: Copy
+    copy: ReplicaCopy
     length: int
     deadline_s: float
-    run: Run
+    run: BalanceRun
     #: Whether the source has answered: neither of the two is busy with it any more.
     is_answered: bool = False
 
@@ -46,10 +45,10 @@ class Balancer:
     """The run that is under way or was last, and all moves."""
 
     def __init__(self) -> None:
-        self.run: Run | None = None
+        self.run: BalanceRun | None = None
         self._moves: dict[ChunkId, _Move] = {}
         #: Copies that their targets have reported and that are to be shown to be there.
-        self._arrived: dict[ChunkId, Copy] = {}
+        self._arrived: dict[ChunkId, ReplicaCopy] = {}
 
     @property
     def under_way(self) -> int:
@@ -65,22 +64,22 @@ class Balancer:
 
     def start(
         self, now_s: float, name: str, members: Membership, threshold: float, bytes_per_second: float
-    ) -> Run:
+    ) -> BalanceRun:
         """Begins a run; gives the one that is under way if there is one, which has another name then."""
-        if self.run is None or (self.run.phase is not Phase.RUNNING and self.run.name != name):
+        if self.run is None or (self.run.phase is not BalancePhase.RUNNING and self.run.name != name):
             fills = {
                 node.id: Fill(node.usage.live_bytes, node.usage.capacity_bytes)
                 for node in members.in_service()
                 if node.reported
             }
             plan = BalancePlan(fills, threshold)
-            self.run = Run(name, threshold, bytes_per_second, plan, started_s=now_s, renewed_s=now_s)
+            self.run = BalanceRun(name, threshold, bytes_per_second, plan, started_s=now_s, renewed_s=now_s)
             for move in self._moves.values():
                 self._take_over(move, self.run)
         return self.run
 
     @staticmethod
-    def _take_over(move: _Move, run: Run) -> None:
+    def _take_over(move: _Move, run: BalanceRun) -> None:
         """What an earlier run left under way is this one's."""
         if run.plan.has(move.copy.source, move.copy.target):
             move.run = run
@@ -93,27 +92,29 @@ class Balancer:
 
     def cancel(self, name: str) -> None:
         """No more copies are ordered."""
-        if self.run is not None and self.run.name == name and self.run.phase is Phase.RUNNING:
-            self.run.phase = Phase.CANCELLED
+        if self.run is not None and self.run.name == name and self.run.phase is BalancePhase.RUNNING:
+            self.run.phase = BalancePhase.CANCELLED
 
     # -- time --------------------------------------------------------------------------------------
 
-    def tick(self, now_s: float, chunks: ChunkMap, members: Membership, repair: Repair) -> list[Copy]:
+    def tick(self, now_s: float, chunks: ChunkMap, members: Membership, repair: Repair) -> list[ReplicaCopy]:
         """Copies to start now."""
         for move in [move for move in self._moves.values() if move.deadline_s <= now_s]:
             self._fail(move)
         run = self.run
-        if run is None or run.phase is not Phase.RUNNING:
+        if run is None or run.phase is not BalancePhase.RUNNING:
             return []
-        if now_s - run.renewed_s > balance_patience_s:
-            run.phase = Phase.ABANDONED
+        if now_s - run.renewed_s > balance_silence_s:
+            run.phase = BalancePhase.ABANDONED
         elif run.failed_in_a_row >= balance_failures_max:
-            run.phase = Phase.FAILING
-        if run.phase is not Phase.RUNNING:
+            run.phase = BalancePhase.FAILING
+        if run.phase is not BalancePhase.RUNNING:
             return []
         return self._go_on(now_s, run, chunks, members, repair)
 
-    def _go_on(self, now_s: float, run: Run, chunks: ChunkMap, members: Membership, repair: Repair) -> list[Copy]:
+    def _go_on(
+        self, now_s: float, run: BalanceRun, chunks: ChunkMap, members: Membership, repair: Repair
+    ) -> list[ReplicaCopy]:
         moving = self._moves.keys() | self._arrived.keys()
         finder = MoveFinder(now_s, run, chunks, members, repair, moving)
         copies = list(finder.find(self._load()))
@@ -123,7 +124,7 @@ class Balancer:
             deadline_s = now_s + repair_timeout_s + 2 * state.length / run.bytes_per_second
             self._moves[copy.chunk] = _Move(copy, state.length, deadline_s, run)
         if finder.is_through and not self.under_way:
-            run.phase = Phase.STUCK if run.plan.over() or run.plan.under() else Phase.BALANCED
+            run.phase = BalancePhase.STUCK if run.plan.over() or run.plan.under() else BalancePhase.BALANCED
         return copies
 
     def _load(self) -> Counter[NodeId]:
@@ -136,7 +137,7 @@ class Balancer:
 
     # -- what datanodes say ------------------------------------------------------------------------
 
-    def answered(self, copy: Copy, *, copied: bool) -> None:
+    def answered(self, copy: ReplicaCopy, *, copied: bool) -> None:
         """The source says how it went. What counts is what the target says, which may have come before."""
         move = self._moves.get(copy.chunk)
         if move is None or move.copy is not copy:

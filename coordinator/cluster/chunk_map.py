@@ -1,10 +1,10 @@
 """Where the replicas are: soft state, rebuilt from reports, never stored. Pure.
 
-The namespace says which chunks exist (`know`, `forget`), datanodes say what they hold (`hold`, `drop`). What a
-datanode holds and the namespace does not know is *unclaimed*: a write under way, or garbage of one that failed.
-Unclaimed chunks below the floor are garbage for certain, because no token to complete them can be valid.
-Replicas on a datanode that is *leaving* can be read and copied, and count for nothing else. Those on one that is
-*resting* count, even while it is down, but never as the only ones.
+The namespace says which chunks exist (`add_chunk`, `forget`), datanodes say what they hold (`add_replica`,
+`remove_replica`). What a datanode holds and the namespace does not know is *unreferenced*: a write under way, or
+garbage of one that failed. Unreferenced chunks below the GC floor are garbage for certain, because no token to
+complete them can be valid. Replicas on a datanode that is *decommissioning* can be read and copied, and count for
+nothing else. Those on one *in maintenance* count, even while it is down, but never as the only ones.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from peacefs.protocol.ids import ChunkId, NodeId
 from peacefs.protocol.limits import holder_tuples_max, lost_replicas_per_turn
 from peacefs.protocol.messages import Replica
 
-from .repair_queue import Urgency
-from .unreferenced_chunks import Unclaimed
+from .repair_queue import LowRedundancyQueue
+from .unreferenced_chunks import UnreferencedChunks
 
 _ABSENT = object()
 
@@ -50,21 +50,21 @@ class ChunkMap:
     def __init__(self) -> None:
         self._chunks: dict[ChunkId, ChunkState] = {}
         self._held_by: dict[NodeId, set[ChunkId]] = {}
-        #: Lost with their datanode and not taken out yet: see `lose`. Their holders are still named.
+        #: Lost with their datanode and not removed yet: see `remove_node`. Their holders are still named.
         self._lost: dict[NodeId, set[ChunkId]] = {}
-        self._leaving: set[NodeId] = set()
-        self._resting: set[NodeId] = set()
-        #: Like `_lost`, of datanodes that were resting when they were lost: these come to be awaited.
+        self._decommissioning: set[NodeId] = set()
+        self._in_maintenance: set[NodeId] = set()
+        #: Like `_lost`, of datanodes that were in maintenance when they were lost: these come to be awaited.
         self._to_await: dict[NodeId, set[ChunkId]] = {}
         self._awaited_from: dict[NodeId, set[ChunkId]] = {}
-        #: No longer awaited and not taken out yet: see `await_no_more`. They are still named as awaited.
-        self._given_up: dict[NodeId, set[ChunkId]] = {}
+        #: No longer awaited and not removed yet: see `await_no_more`. They are still named as awaited.
+        self._awaited_no_more: dict[NodeId, set[ChunkId]] = {}
         #: Chunks of datanodes that have another mode now, which are to be judged by it.
-        self._to_sort: dict[NodeId, list[ChunkId]] = {}
+        self._to_reindex: dict[NodeId, list[ChunkId]] = {}
         self._tuples: dict[tuple[NodeId, ...], tuple[NodeId, ...]] = {}
-        self.unclaimed = Unclaimed()
+        self.unreferenced = UnreferencedChunks()
         #: Chunks with fewer lasting replicas than wanted; those without any are `missing`, not here.
-        self.under = Urgency()
+        self.under = LowRedundancyQueue()
         #: With replicas in excess or corrupt, those first that have not been looked at for longest.
         self.over: dict[ChunkId, None] = {}
         self.missing: set[ChunkId] = set()
@@ -83,12 +83,16 @@ class ChunkMap:
         return list(self._held_by.get(node, ()))
 
     def staying(self, state: ChunkState) -> list[NodeId]:
-        """The holders that are neither to leave nor to be away for a while."""
-        return [node for node in state.holders if node not in self._leaving and node not in self._resting]
+        """Return the holders that are neither decommissioning nor in maintenance."""
+        return [
+            node
+            for node in state.holders
+            if node not in self._decommissioning and node not in self._in_maintenance
+        ]
 
     def lasting(self, state: ChunkState) -> list[NodeId]:
-        """Whose replicas count towards what is wanted: all but those of datanodes that are to leave."""
-        return [node for node in state.holders if node not in self._leaving] + list(state.awaited)
+        """Return the nodes whose replicas count towards what is wanted: all but decommissioning ones."""
+        return [node for node in state.holders if node not in self._decommissioning] + list(state.awaited)
 
     def to_drain(self, node: NodeId) -> int:
         """How many of a datanode's chunks still lack the replicas elsewhere that they need before it may go."""
@@ -107,53 +111,53 @@ class ChunkMap:
         held = self._held_by.get(node, set())
         smaller, larger = (self.under, held) if len(self.under) < len(held) else (held, self.under)
         for chunk in smaller:
-            if chunk in larger and not (node in self._resting and self.staying(self._chunks[chunk])):
+            if chunk in larger and not (node in self._in_maintenance and self.staying(self._chunks[chunk])):
                 yield chunk
 
     # -- what an operator says ---------------------------------------------------------------------
 
     def set_mode(self, node: NodeId, mode: Mode) -> int:
-        """A datanode is to leave, to rest, or to stay. Till it goes, its replicas are as good to read as any.
+        """Take a datanode's admin state. Until it goes, its replicas are as good to read as any.
 
-        How many replicas were awaited from it and are no more. What it holds is sorted in anew by `take_out_lost`,
+        How many replicas were awaited from it and are no more. What it holds is reindexed by `remove_lost`,
         but for the first of it.
         """
         for those, belongs in (
-            (self._leaving, mode is Mode.DECOMMISSION),
-            (self._resting, mode is Mode.MAINTENANCE),
+            (self._decommissioning, mode is Mode.DECOMMISSION),
+            (self._in_maintenance, mode is Mode.MAINTENANCE),
         ):
             if belongs:
                 those.add(node)
             else:
                 those.discard(node)
         if held := self._held_by.get(node):
-            self._to_sort[node] = list(held)
-            self._sort_changed(lost_replicas_per_turn)
+            self._to_reindex[node] = list(held)
+            self._reindex_changed(lost_replicas_per_turn)
         return 0 if mode is Mode.MAINTENANCE else self.await_no_more(node)
 
     def expect(self, node: NodeId, chunk: ChunkId) -> None:
         """A datanode that is away for a while is to come back with a good replica."""
         state = self._chunks[chunk]
-        if self.is_lost(chunk, node) or chunk in self._given_up.get(node, ()):
-            self._take_out(chunk, state, node)
+        if self.is_lost(chunk, node) or chunk in self._awaited_no_more.get(node, ()):
+            self._remove_replica(chunk, state, node)
         if node not in state.holders and node not in state.awaited:
             self._await(state, node)
-            self._sort_in(chunk, state)
+            self._reindex(chunk, state)
 
     def await_no_more(self, node: NodeId) -> int:
         """A datanode has come back and said what it holds, or has been away for too long.
 
-        How many replicas were awaited from it. They too are taken out by `take_out_lost`.
+        How many replicas were awaited from it. They too are removed by `remove_lost`.
         """
         unseen, awaited = self._to_await.pop(node, set()), self._awaited_from.pop(node, set())
         count = len(unseen) + len(awaited)
         _enlist(self._lost, node, unseen)
-        _enlist(self._given_up, node, awaited)
+        _enlist(self._awaited_no_more, node, awaited)
         return count
 
     # -- what the namespace says -------------------------------------------------------------------
 
-    def know(self, record: ChunkRecord, holders: Iterable[NodeId] = ()) -> Iterable[NodeId]:
+    def add_chunk(self, record: ChunkRecord, holders: Iterable[NodeId] = ()) -> Iterable[NodeId]:
         """A chunk exists, or its wanted replication changed; `holders` gave receipts for it.
 
         Gives those that had said before that they hold something of it.
@@ -165,11 +169,11 @@ class ChunkMap:
         state.replication = record.replication
         for node in holders:
             self._add(state, node)
-        claimed = self.unclaimed.claim(record.chunk)
-        for node, replica in claimed.items():
-            self.hold(node, replica)
-        self._sort_in(record.chunk, state)
-        return claimed
+        taken = self.unreferenced.take(record.chunk)
+        for node, replica in taken.items():
+            self.add_replica(node, replica)
+        self._reindex(record.chunk, state)
+        return taken
 
     def forget(self, chunk: ChunkId) -> list[NodeId]:
         """A chunk is gone from the namespace; who still holds something of it."""
@@ -187,11 +191,11 @@ class ChunkMap:
 
     # -- what datanodes say ------------------------------------------------------------------------
 
-    def hold(self, node: NodeId, replica: Replica) -> bool:
+    def add_replica(self, node: NodeId, replica: Replica) -> bool:
         """A datanode holds a replica. False when it is stale or torn and should be dropped."""
         state = self._chunks.get(replica.chunk)
         if state is None:
-            self.unclaimed.hold(node, replica)
+            self.unreferenced.add_replica(node, replica)
             return True
         if replica.version < state.version or (
             replica.version == state.version and replica.length != state.length
@@ -201,28 +205,28 @@ class ChunkMap:
             # A newer pipeline wrote it and its completion is not in; the old content is what counts now.
             return True
         self._add(state, node)
-        self._sort_in(state.chunk, state)
+        self._reindex(state.chunk, state)
         return True
 
-    def drop(self, node: NodeId, chunk: ChunkId) -> None:
+    def remove_replica(self, node: NodeId, chunk: ChunkId) -> None:
         """A datanode holds it no more."""
-        self.unclaimed.drop(node, chunk)
+        self.unreferenced.remove_replica(node, chunk)
         state = self._chunks.get(chunk)
         if state is None:
             return
-        self._take_out(chunk, state, node)
+        self._remove_replica(chunk, state, node)
         if node in state.corrupt:
             state.corrupt = _without(state.corrupt, node)
-        self._sort_in(state.chunk, state)
+        self._reindex(state.chunk, state)
 
-    def spoil(self, node: NodeId, chunk: ChunkId) -> None:
+    def mark_corrupt(self, node: NodeId, chunk: ChunkId) -> None:
         """A datanode found its own replica to be corrupt."""
         state = self._chunks.get(chunk)
         if state is None or node in state.corrupt:
             return
-        self._take_out(chunk, state, node)
+        self._remove_replica(chunk, state, node)
         state.corrupt += (node,)
-        self._sort_in(state.chunk, state)
+        self._reindex(state.chunk, state)
 
     def first_over(self, limit: int) -> list[ChunkId]:
         """Up to `limit` of those in `over`, which then stand behind all others."""
@@ -232,29 +236,29 @@ class ChunkMap:
             self.over[chunk] = None
         return first
 
-    def lose(self, node: NodeId) -> int:
+    def remove_node(self, node: NodeId) -> int:
         """A datanode is dead or registers anew: nothing that it held counts. How many replicas that were.
 
-        There may be millions: they are taken out by `take_out_lost`, little by little. What the datanode says
-        of a chunk meanwhile counts at once. What a resting one held comes to be awaited: that is not lost.
+        There may be millions: they are removed by `remove_lost`, little by little. What the datanode says
+        of a chunk meanwhile counts at once. What one in maintenance held comes to be awaited: that is not lost.
         """
-        self.unclaimed.lose(node)
-        is_resting = node in self._resting
-        lost = 0 if is_resting else self.held_by(node)
-        _enlist(self._to_await if is_resting else self._lost, node, self._held_by.pop(node, set()))
+        self.unreferenced.remove_node(node)
+        is_in_maintenance = node in self._in_maintenance
+        lost = 0 if is_in_maintenance else self.held_by(node)
+        _enlist(self._to_await if is_in_maintenance else self._lost, node, self._held_by.pop(node, set()))
         return lost
 
     def is_lost(self, chunk: ChunkId, node: NodeId) -> bool:
         """Whether a holder of the chunk is named still, and nothing but that."""
         return chunk in self._lost.get(node, ()) or chunk in self._to_await.get(node, ())
 
-    def take_out_lost(self, limit: int) -> bool:
-        """Takes out up to `limit` replicas that were lost or are awaited no more, then sorts in what has changed.
+    def remove_lost(self, limit: int) -> bool:
+        """Remove up to `limit` replicas that were lost or are awaited no more, then reindex what has changed.
 
         Whether there are more.
         """
-        more_unclaimed = self.unclaimed.take_out_lost(limit)
-        for due in (self._lost, self._given_up, self._to_await):
+        more_unreferenced = self.unreferenced.remove_lost(limit)
+        for due in (self._lost, self._awaited_no_more, self._to_await):
             while due:
                 node, chunks = next(iter(due.items()))
                 while chunks:
@@ -263,28 +267,28 @@ class ChunkMap:
                     limit -= 1
                     chunk = chunks.pop()
                     state = self._chunks[chunk]
-                    self._take_out(chunk, state, node)
+                    self._remove_replica(chunk, state, node)
                     if due is self._to_await:
                         self._await(state, node)
-                    self._sort_in(chunk, state)
+                    self._reindex(chunk, state)
                 del due[node]
-        return self._sort_changed(limit) or more_unclaimed
+        return self._reindex_changed(limit) or more_unreferenced
 
-    def is_sorted(self, node: NodeId) -> bool:
+    def is_indexed(self, node: NodeId) -> bool:
         """Whether all that a datanode holds has been judged by its mode."""
-        return node not in self._to_sort
+        return node not in self._to_reindex
 
-    def _sort_changed(self, limit: int) -> bool:
-        while self._to_sort:
-            node, chunks = next(iter(self._to_sort.items()))
+    def _reindex_changed(self, limit: int) -> bool:
+        while self._to_reindex:
+            node, chunks = next(iter(self._to_reindex.items()))
             while chunks:
                 if limit == 0:
                     return True
                 limit -= 1
                 state = self._chunks.get(chunk := chunks.pop())
                 if state is not None:
-                    self._sort_in(chunk, state)
-            del self._to_sort[node]
+                    self._reindex(chunk, state)
+            del self._to_reindex[node]
         return False
 
     # ----------------------------------------------------------------------------------------------
@@ -292,7 +296,7 @@ class ChunkMap:
     def _add(self, state: ChunkState, node: NodeId) -> None:
         chunk = state.chunk
         if node in state.awaited or ((self._lost or self._to_await) and self.is_lost(chunk, node)):
-            self._take_out(chunk, state, node)
+            self._remove_replica(chunk, state, node)
         if node not in state.holders and node not in state.corrupt:
             state.holders = self._shared((*state.holders, node))
             self._held_by.setdefault(node, set()).add(chunk)
@@ -306,7 +310,7 @@ class ChunkMap:
         state.awaited += (node,)
         self._awaited_from.setdefault(node, set()).add(state.chunk)
 
-    def _take_out(self, chunk: ChunkId, state: ChunkState, node: NodeId) -> None:
+    def _remove_replica(self, chunk: ChunkId, state: ChunkState, node: NodeId) -> None:
         """A node is named as a holder no more, nor as one that is awaited, if it was."""
         if node in state.holders:
             state.holders = self._shared(_without(state.holders, node))
@@ -317,14 +321,14 @@ class ChunkMap:
         self._unlist(chunk, node)
 
     def _unlist(self, chunk: ChunkId, node: NodeId) -> None:
-        for of_node in (self._held_by, self._lost, self._to_await, self._awaited_from, self._given_up):
+        for of_node in (self._held_by, self._lost, self._to_await, self._awaited_from, self._awaited_no_more):
             if chunks := of_node.get(node):
                 chunks.discard(chunk)
 
-    def _sort_in(self, chunk: ChunkId, state: ChunkState) -> None:
+    def _reindex(self, chunk: ChunkId, state: ChunkState) -> None:
         good = len(state.holders)
         lasting = staying = good
-        if self._leaving or self._resting:
+        if self._decommissioning or self._in_maintenance:
             lasting, staying = len(self.lasting(state)), len(self.staying(state))
         if good > 0 and (lasting < state.replication or staying == 0):
             self.under.mark(chunk, good)

@@ -1,7 +1,7 @@
 """The coordinator's view of its datanodes: membership, chunk map, repair and placement as one pure core.
 
 Events and `now` go in; orders (messages for datanodes) come out. No clock, no socket, no SQL, no log. The shell
-(`node_server`, `own_work`) and the simulated cluster of the tests drive the same class.
+(`node_server`, `tasks`) and the simulated cluster of the tests drive the same class.
 """
 
 from __future__ import annotations
@@ -32,22 +32,20 @@ from peacefs.topology.model import Topology
 
 from .balancer import Balancer
 from .chunk_map import ChunkMap
-from .chunk_writes import Abandonment
+from .chunk_writes import ChunkAssignments, WriteStreams
 from .commands import Order, delete_orders
 from .garbage import Garbage
-from .hearsay import Hearsay
-from .membership import Membership, Node, State, Transition
+from .membership import ADMIN_STATES, AdminState, Membership, Node, State, Transition
 from .network import Network
-from .placed_lately import PlacedLately
+from .pending_load import PendingLoad
 from .placement import ChunkPlacement
 from .possession import Possession, Question
-from .repair import Copy, Repair
+from .repair import Repair, ReplicaCopy
 from .safe_mode import Readiness
-from .slow_peers import SlowHops, Slowness
-from .standing import SERVICES, Service
-from .streams import Streams
+from .slow_peers import Slowness, SlowPeers
 from .surplus import Drop, Surplus
 from .transient_chunks import TransientChunks
+from .unconfirmed_replicas import UnconfirmedReplicas
 
 
 @dataclass(slots=True)
@@ -56,7 +54,7 @@ class Ticked:
     `proven`, and news for the log."""
 
     orders: list[Order] = field(default_factory=list)
-    copies: list[Copy] = field(default_factory=list)
+    copies: list[ReplicaCopy] = field(default_factory=list)
     questions: list[Question] = field(default_factory=list)
     transitions: list[Transition] = field(default_factory=list)
     slowness: list[Slowness] = field(default_factory=list)
@@ -78,8 +76,8 @@ class Cluster:
         `nonce` draws what no datanode can foresee; without it `rng` does, which is for simulations.
         """
         self._readiness = Readiness(now_s)
-        self._streams = Streams()
-        self._placed = PlacedLately()
+        self._streams = WriteStreams()
+        self._pending = PendingLoad()
         self.members = Membership()
         self.network = Network(described)
         self.chunks = ChunkMap()
@@ -87,11 +85,11 @@ class Cluster:
         self.balancer = Balancer()
         self.possession = Possession(nonce or (lambda: rng.randbytes(proof_nonce_bytes)))
         self._surplus = Surplus(self.chunks, self.members, self.possession)
-        self.slow_hops = SlowHops()
-        self._placement = ChunkPlacement(self.members, self.slow_hops, self._placed, rng)
+        self.slow_peers = SlowPeers()
+        self._placement = ChunkPlacement(self.members, self.slow_peers, self._pending, rng)
         self.replicas_lost_total = 0
-        self._hearsay = Hearsay()
-        self.abandonment = Abandonment()
+        self._unconfirmed = UnconfirmedReplicas()
+        self.assignments = ChunkAssignments()
         self.transient = TransientChunks()
         self._ticked_s = now_s
         #: Whether chunks that clients write leave something of a datanode for copies.
@@ -104,7 +102,7 @@ class Cluster:
     def load(self, records: Sequence[ChunkRecord]) -> None:
         """A page of the chunks that the namespace knew at the start."""
         for record in records:
-            self.chunks.know(record)
+            self.chunks.add_chunk(record)
             self._readiness.expect(record.hint)
             for node in record.hint:
                 if self._is_awaited(node):
@@ -129,7 +127,7 @@ class Cluster:
         """A file was completed: its chunks exist, on the nodes that gave receipts."""
         for record in records:
             self._end(record.chunk)
-            self.abandonment.published(record.chunk)
+            self.assignments.published(record.chunk)
             # The names as the members have them: one object for all chunks. A node that died meanwhile says what
             # it has when it comes back.
             holders = [
@@ -138,9 +136,9 @@ class Cluster:
                 if (node := self.members.get(name)) is not None and node.state is not State.DEAD
             ]
             for node_id in holders:
-                self._hearsay.tell(self._ticked_s, node_id, record.chunk)
-            for node_id in self.chunks.know(record, holders):
-                self._hearsay.confirm(node_id, record.chunk)
+                self._unconfirmed.add(self._ticked_s, node_id, record.chunk)
+            for node_id in self.chunks.add_chunk(record, holders):
+                self._unconfirmed.confirm(node_id, record.chunk)
 
     def freed(self, now_s: float, records: Sequence[ChunkRecord]) -> list[Order]:
         """No file refers to these chunks any more. Their replicas stay for a while: see `transient_chunks`."""
@@ -156,7 +154,7 @@ class Cluster:
 
     def register(self, now_s: float, registration: Register) -> None:
         """A datanode comes or comes back; what it held is forgotten until its report says it again."""
-        self.chunks.lose(registration.node)
+        self.chunks.remove_node(registration.node)
         self._forget_copies(registration.node)
         self.members.register(now_s, registration, self.network.rack_of(registration))
 
@@ -175,24 +173,24 @@ class Cluster:
         """A sign of life, with what changed since the last."""
         if not self.members.heard(now_s, node_id, beat.usage):
             return [Order(node_id, ReportAgain())]
-        self.slow_hops.tell(node_id, beat.paces)
+        self.slow_peers.tell(node_id, beat.samples)
         self.members.tell_disks(node_id, beat.disks)
         orders = self._take_in(now_s, node_id, beat.added)
         for replica in beat.removed:
-            self.chunks.drop(node_id, replica.chunk)
-            self.transient.drop(node_id, replica.chunk)
+            self.chunks.remove_replica(node_id, replica.chunk)
+            self.transient.remove_replica(node_id, replica.chunk)
             self.repair.dropped(replica.chunk, node_id)
         for replica in beat.corrupt:
-            self._hearsay.confirm(node_id, replica.chunk)
-            self.transient.drop(node_id, replica.chunk)
-            self.chunks.spoil(node_id, replica.chunk)
+            self._unconfirmed.confirm(node_id, replica.chunk)
+            self.transient.remove_replica(node_id, replica.chunk)
+            self.chunks.mark_corrupt(node_id, replica.chunk)
         return orders
 
     def suspect_replica(self, node_id: NodeId, replica: Replica) -> list[Order]:
         """A reader says that a replica is corrupt. Its datanode is asked to look: only its word counts."""
         return [Order(node_id, VerifyChunks([replica]))]
 
-    def answered(self, copy: Copy, *, copied: bool) -> None:
+    def answered(self, copy: ReplicaCopy, *, copied: bool) -> None:
         """A source answered to a copy order."""
         if copy.bytes_per_second:
             self.balancer.answered(copy, copied=copied)
@@ -205,8 +203,8 @@ class Cluster:
         state = self.chunks.get(chunk)
         if copied and copy is not None and state is not None:
             if copy.target not in state.holders:
-                self._hearsay.tell(self._ticked_s, copy.target, chunk)
-            self.chunks.hold(copy.target, Replica(chunk, copy.version, state.length))
+                self._unconfirmed.add(self._ticked_s, copy.target, chunk)
+            self.chunks.add_replica(copy.target, Replica(chunk, copy.version, state.length))
 
     def proven(self, question: Question, answer: Message) -> None:
         """A datanode answered what it was asked, or did not, which is a Failure."""
@@ -215,35 +213,35 @@ class Cluster:
     def _take_in(self, now_s: float, node_id: NodeId, replicas: Sequence[Replica]) -> list[Order]:
         doomed: dict[NodeId, list[Replica]] = {}
         for replica in replicas:
-            if self.transient.hold(node_id, replica.chunk):
-                self._hearsay.confirm(node_id, replica.chunk)
+            if self.transient.add_replica(node_id, replica.chunk):
+                self._unconfirmed.confirm(node_id, replica.chunk)
                 self.balancer.reported(node_id, replica)
                 continue
-            if not self.chunks.hold(node_id, replica):
+            if not self.chunks.add_replica(node_id, replica):
                 doomed.setdefault(node_id, []).append(replica)
                 continue
-            if replica.chunk in self.abandonment and self.chunks.get(replica.chunk) is None:
-                self.chunks.drop(node_id, replica.chunk)
+            if replica.chunk in self.assignments and self.chunks.get(replica.chunk) is None:
+                self.chunks.remove_replica(node_id, replica.chunk)
                 doomed.setdefault(node_id, []).append(replica)
                 continue
-            self._hearsay.confirm(node_id, replica.chunk)
+            self._unconfirmed.confirm(node_id, replica.chunk)
             self.balancer.reported(node_id, replica)
         return delete_orders(doomed)
 
-    def _drop_hearsay(self, now_s: float) -> None:
-        """What others have told and the datanode itself, whose heartbeats come, has not."""
-        for node_id, chunk in self._hearsay.take_overdue(now_s):
+    def _drop_unconfirmed(self, now_s: float) -> None:
+        """Drop replicas that the datanode itself, whose heartbeats come, has not confirmed in time."""
+        for node_id, chunk in self._unconfirmed.take_overdue(now_s):
             node = self.members.get(node_id)
             if node is not None and node.state is State.SUSPECT:
-                self._hearsay.tell(now_s, node_id, chunk)
+                self._unconfirmed.add(now_s, node_id, chunk)
             elif node is not None and node.state is State.ALIVE:
-                self.chunks.drop(node_id, chunk)
+                self.chunks.remove_replica(node_id, chunk)
 
     def _forget_copies(self, node_id: NodeId) -> None:
         self.repair.node_lost(node_id)
         self.balancer.node_lost(node_id)
         self.possession.node_lost(node_id)
-        self.slow_hops.forget(node_id)
+        self.slow_peers.forget(node_id)
 
     # -- what an operator says ---------------------------------------------------------------------
 
@@ -275,7 +273,7 @@ class Cluster:
             # Nobody waits for it any more.
             self.set_mode(node_id, Mode.IN_SERVICE)
         self.members.revoke(node_id)
-        self.replicas_lost_total += self.chunks.lose(node_id)
+        self.replicas_lost_total += self.chunks.remove_node(node_id)
         self._forget_copies(node_id)
 
     def readmit(self, node_id: NodeId) -> None:
@@ -283,20 +281,20 @@ class Cluster:
         self.members.readmit(node_id)
 
     def _treat(self, node_id: NodeId, mode: Mode) -> None:
-        given_up = self.chunks.set_mode(node_id, mode)
+        lost = self.chunks.set_mode(node_id, mode)
         node = self.members.get(node_id)
         if node is not None and node.state is State.DEAD:
-            self.replicas_lost_total += given_up
+            self.replicas_lost_total += lost
 
-    def service_of(self, node: Node) -> Service:
+    def admin_state_of(self, node: Node) -> AdminState:
         """How far a datanode has come in leaving."""
         is_known = node.reported or node.state is State.DEAD
-        is_judged = is_known and self.chunks.is_sorted(node.id)
+        is_judged = is_known and self.chunks.is_indexed(node.id)
         is_drained = is_judged and self._readiness.settled and self.chunks.is_drained(node.id)
-        return SERVICES[self.members.mode(node.id), is_drained]
+        return ADMIN_STATES[self.members.mode(node.id), is_drained]
 
     def without_a_place(self, node: Node) -> int:
-        """How many chunks of a datanode that is to leave want more replicas than there are datanodes that stay."""
+        """Count the chunks of a decommissioning datanode that want more replicas than datanodes stay."""
         if self.members.mode(node.id) is not Mode.DECOMMISSION:
             return 0
         stay = [
@@ -309,20 +307,20 @@ class Cluster:
     # -- time --------------------------------------------------------------------------------------
 
     def tick(self, now_s: float, garbage: Garbage) -> Ticked:
-        """To be called several times a second. `garbage` says which unclaimed chunks are."""
+        """To be called several times a second. `garbage` says which unreferenced chunks are."""
         ticked = Ticked(transitions=self.members.tick(now_s))
         self._ticked_s = now_s
         for node in self.members.take_ended(now_s):
             self._treat(node, Mode.IN_SERVICE)
         for transition in ticked.transitions:
             if transition.after is State.DEAD:
-                self.replicas_lost_total += self.chunks.lose(transition.node)
+                self.replicas_lost_total += self.chunks.remove_node(transition.node)
                 self._forget_copies(transition.node)
-        self.chunks.take_out_lost(lost_replicas_per_turn)
-        self._drop_hearsay(now_s)
+        self.chunks.remove_lost(lost_replicas_per_turn)
+        self._drop_unconfirmed(now_s)
         self._streams.close_overdue(now_s)
-        self._placed.forget_old(now_s)
-        ticked.slowness = self.slow_hops.judge(now_s)
+        self._pending.forget_old(now_s)
+        ticked.slowness = self.slow_peers.judge(now_s)
         ticked.orders = delete_orders(self.transient.take_due(now_s))
         if self.ready(now_s):
             ticked.copies = self.repair.plan(
@@ -337,14 +335,14 @@ class Cluster:
 
     def _clean_up(self, now_s: float, garbage: Garbage) -> list[Order]:
         doomed: dict[NodeId, list[Replica]] = {}
-        for node, replica in self.chunks.unclaimed.below(garbage, garbage_chunks_per_tick):
+        for node, replica in self.chunks.unreferenced.below(garbage, garbage_chunks_per_tick):
             doomed.setdefault(node, []).append(replica)
         for drop in self._proven_drops(now_s):
             self.repair.drop_ordered(now_s, drop.chunk, drop.node)
             doomed.setdefault(drop.node, []).append(Replica(drop.chunk, drop.version, drop.length))
         for node, replicas in doomed.items():
             for replica in replicas:
-                self.chunks.drop(node, replica.chunk)
+                self.chunks.remove_replica(node, replica.chunk)
         return delete_orders(doomed)
 
     def _proven_drops(self, now_s: float) -> Iterator[Drop]:
@@ -384,27 +382,27 @@ class Cluster:
     def granted(self, now_s: float, chunk: ChunkId, nodes: Sequence[NodeId], expires_s: float) -> None:
         """The scheduling service has placed a chunk."""
         self._streams.open(chunk, now_s + expires_s)
-        self._placed.add(now_s, chunk, nodes)
+        self._pending.add(now_s, chunk, nodes)
 
     def written(self, chunk: ChunkId) -> None:
         """A chunk is on its datanodes; its file is still to be published."""
-        self._placed.end(chunk)
+        self._pending.end(chunk)
 
-    def abandoned(self, chunk: ChunkId) -> None:
+    def write_ended(self, chunk: ChunkId) -> None:
         """A chunk is not being written any more. Whether its data will be part of a file is another matter."""
         self._end(chunk)
 
     def _end(self, chunk: ChunkId) -> None:
         self._streams.close(chunk)
-        self._placed.end(chunk)
+        self._pending.end(chunk)
 
-    def given_up(self, chunks: Iterable[ChunkId], writer: str) -> list[Order]:
-        """The word of a writer that these will be part of no file: what is not his stays as it is."""
+    def abandon(self, chunks: Iterable[ChunkId], writer: str) -> list[Order]:
+        """Abandon chunks at the word of their writer; those of others stay as they are."""
         doomed: dict[NodeId, list[Replica]] = {}
         for chunk in chunks:
             self._end(chunk)
-            if self.chunks.get(chunk) is None and self.abandonment.give_up(chunk, writer):
-                for node_id, replica in self.chunks.unclaimed.claim(chunk).items():
+            if self.chunks.get(chunk) is None and self.assignments.abandon(chunk, writer):
+                for node_id, replica in self.chunks.unreferenced.take(chunk).items():
                     doomed.setdefault(node_id, []).append(replica)
         return delete_orders(doomed)
 
@@ -413,12 +411,12 @@ class Cluster:
 
         What was granted counts until its end is told; the rest is small, and counts for a moment.
         """
-        return [list(nodes) for nodes in {**self._placed.pipelines(), **self.granted_pipelines()}.values()]
+        return [list(nodes) for nodes in {**self._pending.pipelines(), **self.granted_pipelines()}.values()]
 
     def locations(self, chunk: ChunkId, near_host: str | None = None) -> list[Node]:
         """Who holds a good replica: alive ones first, on the reader's host, then on its rack, then others.
 
-        Those that are to leave come after those that stay.
+        Decommissioning ones come last.
         """
         state = self.chunks.get(chunk)
         holders = self.transient.holders(chunk) if state is None else state.holders
@@ -427,11 +425,11 @@ class Cluster:
     def is_held(self, chunk: ChunkId) -> bool:
         """Return whether a datanode has said that it holds something of a chunk, of a file or of none."""
         state = self.chunks.get(chunk)
-        return chunk in self.chunks.unclaimed if state is None else bool(state.holders)
+        return chunk in self.chunks.unreferenced if state is None else bool(state.holders)
 
     @property
-    def chunks_with_leave(self) -> Set[ChunkId]:
-        """Chunks that were placed and are neither completed nor given up: somebody may write them, or does."""
+    def chunks_being_written(self) -> Set[ChunkId]:
+        """Chunks that were placed and are neither completed nor abandoned: somebody may write them, or does."""
         return self._streams.chunks
 
     def hop(self, node_id: NodeId) -> Hop | None:

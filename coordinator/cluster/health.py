@@ -17,7 +17,7 @@ RackOf = Callable[[NodeId], str | None]
 def judge_chunk(state: ChunkState, lasting: Sequence[NodeId], rack_of: RackOf, racks: int) -> list[Finding]:
     """What is wrong with a chunk, the worst last.
 
-    `lasting` are the holders that are not about to leave, `racks` is how many have datanodes in service.
+    `lasting` are the holders that are not decommissioning, `racks` is how many have datanodes in service.
     """
     good = len(lasting)
     findings = []
@@ -34,7 +34,7 @@ def judge_chunk(state: ChunkState, lasting: Sequence[NodeId], rack_of: RackOf, r
     return findings
 
 
-class Judge:
+class HealthCheck:
     """Judges chunks and files against what a coordinator knows now."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -122,10 +122,12 @@ class FileJudgement:
 def judge_cluster(cluster: Cluster) -> ClusterFindings:
     """What is to be said apart from files."""
     alive = cluster.members.alive()
-    unclaimed, leave = list(cluster.chunks.unclaimed.replicas()), cluster.chunks_with_leave
-    orphans = [replica for _node, replica in unclaimed if replica.chunk not in leave]
+    unreferenced, being_written = list(cluster.chunks.unreferenced.replicas()), cluster.chunks_being_written
+    orphans = [replica for _node, replica in unreferenced if replica.chunk not in being_written]
     # A CREATE that was never carried out is nothing that is being written.
-    under_way = cluster.granted_pipelines().keys() | {r.chunk for _node, r in unclaimed if r.chunk in leave}
+    under_way = cluster.granted_pipelines().keys() | {
+        r.chunk for _node, r in unreferenced if r.chunk in being_written
+    }
     return ClusterFindings(
         datanodes=len(alive),
         racks=len({node.rack for node in alive}),

@@ -1,4 +1,4 @@
-"""Which datanodes there are and how they fare. Pure: events and `now` in, transitions out.
+"""Which datanodes there are, how they fare and whether they serve. Pure: events and `now` in, transitions out.
 
     (unknown) --register--> ALIVE --3 s of silence--> SUSPECT --10 s--> DEAD --register--> ALIVE
                               ^-------heartbeat----------'
@@ -198,3 +198,24 @@ class Membership:
         if self._in_service is None:
             self._in_service = tuple(node for node in self.alive() if self.mode(node.id) is Mode.IN_SERVICE)
         return self._in_service
+
+
+class AdminState(Enum):
+    """How far a datanode has come in leaving service: HDFS's AdminStates."""
+
+    IN_SERVICE = "in service"
+    DECOMMISSIONING = "decommissioning"
+    DECOMMISSIONED = "decommissioned"
+    ENTERING_MAINTENANCE = "entering maintenance"
+    IN_MAINTENANCE = "in maintenance"
+
+
+#: By the operator's decision, and by whether no chunk needs the datanode.
+ADMIN_STATES = {
+    (Mode.IN_SERVICE, False): AdminState.IN_SERVICE,
+    (Mode.IN_SERVICE, True): AdminState.IN_SERVICE,
+    (Mode.DECOMMISSION, False): AdminState.DECOMMISSIONING,
+    (Mode.DECOMMISSION, True): AdminState.DECOMMISSIONED,
+    (Mode.MAINTENANCE, False): AdminState.ENTERING_MAINTENANCE,
+    (Mode.MAINTENANCE, True): AdminState.IN_MAINTENANCE,
+}

@@ -15,19 +15,19 @@ from peacefs.protocol.ids import NodeId
 from peacefs.protocol.limits import chunk_bytes_max, min_replication
 
 from .membership import Membership, Node, State
-from .placed_lately import PlacedLately
+from .pending_load import PendingLoad
 from .repair import ChooseTarget
-from .slow_peers import SlowHops, avoidable
+from .slow_peers import SlowPeers, avoidable
 
 
 class _Candidate:
     """A datanode as the placement sees it; its room and its load are those of the moment."""
 
-    __slots__ = ("_member", "_placed", "host", "node", "rack")
+    __slots__ = ("_member", "_pending", "host", "node", "rack")
 
-    def __init__(self, member: Node, placed: PlacedLately) -> None:
+    def __init__(self, member: Node, pending: PendingLoad) -> None:
         self._member = member
-        self._placed = placed
+        self._pending = pending
         self.node = member.id
         self.host = member.registration.data_host
         self.rack = member.rack
@@ -38,16 +38,16 @@ class _Candidate:
 
     @property
     def streams(self) -> int:
-        return self._member.usage.streams + self._placed.through(self.node)
+        return self._member.usage.streams + self._pending.through(self.node)
 
 
 class ChunkPlacement:
-    """Chooses datanodes. Changes nothing: what is placed is told to `placed` by who asks."""
+    """Chooses datanodes. Changes nothing: what is placed is told to `pending` by who asks."""
 
-    def __init__(self, members: Membership, slow_hops: SlowHops, placed: PlacedLately, rng: Random) -> None:
+    def __init__(self, members: Membership, slow_peers: SlowPeers, pending: PendingLoad, rng: Random) -> None:
         self._members = members
-        self._slow_hops = slow_hops
-        self._placed = placed
+        self._slow_peers = slow_peers
+        self._pending = pending
         self._rng = rng
         #: The candidates, and of which members they were made.
         self._index = CandidateIndex(())
@@ -56,7 +56,7 @@ class ChunkPlacement:
     def place(self, writer_host: str | None, replication: int, exclude: frozenset[NodeId]) -> list[NodeId]:
         """Nodes for a new chunk, the head of the pipeline first. Raises NoDatanodes.
 
-        Fewer than `replication` when fewer are alive. Slow hops are avoided where that costs no replica.
+        Fewer than `replication` when fewer are alive. Slow peers are avoided where that costs no replica.
         """
         index = self._candidates()
         avoided = self._avoided(index, replication, exclude)
@@ -74,7 +74,7 @@ class ChunkPlacement:
         return chosen
 
     def _avoided(self, index: CandidateIndex, replication: int, exclude: frozenset[NodeId]) -> frozenset[NodeId]:
-        slow = self._slow_hops.slow()
+        slow = self._slow_peers.slow()
         if not slow:
             return frozenset()
         racks = {each.node: each.rack for each in index.all if each.node not in exclude}
@@ -95,7 +95,7 @@ class ChunkPlacement:
     def nearest_first(self, holders: Iterable[NodeId], near_host: str | None) -> list[Node]:
         """Those that are not dead: alive ones first, on the reader's host, then on its rack, then others.
 
-        Those that are to leave come after those that stay.
+        Decommissioning ones come last.
         """
         members = self._members
         nodes = [
@@ -121,8 +121,8 @@ class ChunkPlacement:
         if members is not self._indexed:
             names = [member.id for member in members]
             self._index = CandidateIndex(
-                [_Candidate(member, self._placed) for member in members],
-                lambda: sum(member.usage.streams for member in members) + self._placed.through_all(names),
+                [_Candidate(member, self._pending) for member in members],
+                lambda: sum(member.usage.streams for member in members) + self._pending.through_all(names),
             )
             self._indexed = members
         return self._index

@@ -27,7 +27,7 @@ _MISSES_PER_PLAN = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class ReplicaCopy:
     """Copy a chunk from one node to another."""
 
     chunk: ChunkId
@@ -42,7 +42,7 @@ class Repair:
     """The copies under way and how many were done."""
 
     def __init__(self) -> None:
-        self._under_way: dict[ChunkId, tuple[Copy, float]] = {}
+        self._under_way: dict[ChunkId, tuple[ReplicaCopy, float]] = {}
         self._failed_targets: dict[ChunkId, set[NodeId]] = {}
         #: Replicas whose deletion was ordered and is not confirmed: a copy sent there would be deleted with them.
         self._being_dropped: dict[ChunkId, dict[NodeId, float]] = {}
@@ -60,7 +60,7 @@ class Repair:
         members: Membership,
         choose_target: ChooseTarget,
         has_room: Callable[[NodeId], bool] = lambda node: True,
-    ) -> list[Copy]:
+    ) -> list[ReplicaCopy]:
         """New copies to start now.
 
         They go to nodes that what clients write leaves room on. So that repair comes to its end however busy the
@@ -71,7 +71,7 @@ class Repair:
         alive = [node.id for node in members.alive()]
         crowded = frozenset(node for node in alive if not has_room(node))
         floor = max(1, len(alive) // nodes_per_repair_floor)
-        copies: list[Copy] = []
+        copies: list[ReplicaCopy] = []
         misses = 0
         for chunk in chunks.under.first(_CONSIDERED_PER_PLAN, but=self._under_way):
             if sum(busy.get(node, 0) < repairs_in_flight_per_node for node in alive) < 2:
@@ -98,7 +98,7 @@ class Repair:
         busy: dict[NodeId, int],
         choose_target: ChooseTarget,
         barred: frozenset[NodeId],
-    ) -> Copy | None:
+    ) -> ReplicaCopy | None:
         state = _state(chunks, chunk)
         full = {node for node, load in busy.items() if load >= repairs_in_flight_per_node}
         sources = [
@@ -119,9 +119,9 @@ class Repair:
             self._failed_targets.pop(chunk, None)
             return None
         source = min(sources, key=lambda node: (busy.get(node, 0), node))
-        return Copy(chunk, state.version, source, target)
+        return ReplicaCopy(chunk, state.version, source, target)
 
-    def finished(self, chunk: ChunkId, *, copied: bool) -> Copy | None:
+    def finished(self, chunk: ChunkId, *, copied: bool) -> ReplicaCopy | None:
         """A source answered; the copy that this ends, if it was still under way."""
         entry = self._under_way.pop(chunk, None)
         if entry is None:

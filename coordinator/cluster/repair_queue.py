@@ -12,7 +12,7 @@ from itertools import islice
 from peacefs.protocol.ids import ChunkId
 
 
-class Urgency:
+class LowRedundancyQueue:
     """An ordered set; the order is by replicas left."""
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
 """Which datanodes are much slower than the others, as hops of pipelines or at their disks. Pure.
 
-Each datanode tells how long its successors let it wait, and how long its own disks took (`messages.Pace`). What
-counts for a hop is the median of what its predecessors say, so that one bad link is not held against it. Slow is,
-as HDFS has it (its OutlierDetector), what exceeds
+Each datanode tells how long its successors let it wait, and how long its own disks took
+(`messages.LatencySample`). What counts for a hop is the median of what its predecessors say, so that one bad link
+is not held against it. Slow is, as HDFS has it (its OutlierDetector), what exceeds
 
     max(slow_s_a_mebibyte_min, 3 * median, median + 3 * MAD)    over all that were measured, if these are enough
 
@@ -25,14 +25,14 @@ from peacefs.protocol.limits import (
     slow_pardon_s,
     slow_s_a_mebibyte_min,
 )
-from peacefs.protocol.messages import Pace
+from peacefs.protocol.messages import LatencySample
 
 _DEVIATIONS = 3.0
 #: Makes the median of deviations comparable to a standard deviation.
 _MAD_SCALE = 1.4826
 
 
-class Part(Enum):
+class SlowPart(Enum):
     """What of a datanode is slow."""
 
     HOP = "hop"
@@ -44,44 +44,45 @@ class Slowness:
     """A datanode has come to be slow, or is so no more; `seconds` a MiB beside the `median` of all."""
 
     node: NodeId
-    part: Part
+    part: SlowPart
     is_slow: bool
     seconds: float
     median: float
 
 
-class SlowHops:
+class SlowPeers:
     """What datanodes say of each other, and what is made of it."""
 
     def __init__(self) -> None:
-        self._said: dict[NodeId, Sequence[Pace]] = {}
+        self._said: dict[NodeId, Sequence[LatencySample]] = {}
         self._judge_at_s = 0.0
-        self._suspected: set[tuple[NodeId, Part]] = set()
-        self._slow_until_s: dict[tuple[NodeId, Part], float] = {}
+        self._suspected: set[tuple[NodeId, SlowPart]] = set()
+        self._slow_until_s: dict[tuple[NodeId, SlowPart], float] = {}
         #: Seconds a MiB.
-        self.measured: dict[Part, dict[NodeId, float]] = {part: {} for part in Part}
+        self.measured: dict[SlowPart, dict[NodeId, float]] = {part: {} for part in SlowPart}
 
-    def tell(self, reporter: NodeId, paces: Sequence[Pace]) -> None:
+    def tell(self, reporter: NodeId, samples: Sequence[LatencySample]) -> None:
         """All that a datanode has to say now."""
-        if paces:
-            self._said[reporter] = paces
+        if samples:
+            self._said[reporter] = samples
         else:
             self._said.pop(reporter, None)
 
     def forget(self, node: NodeId) -> None:
         """A datanode is dead or starts anew: what it said counts no more, nor what was found about it."""
         self._said.pop(node, None)
-        for part in Part:
+        for part in SlowPart:
             self._suspected.discard((node, part))
             self._slow_until_s.pop((node, part), None)
 
-    def slow_parts(self, node: NodeId) -> list[Part]:
-        return [part for part in Part if (node, part) in self._slow_until_s]
+    def slow_parts(self, node: NodeId) -> list[SlowPart]:
+        return [part for part in SlowPart if (node, part) in self._slow_until_s]
 
     def slow(self) -> list[NodeId]:
         """The slowest first."""
         worst = {
-            node: max(self.measured[part].get(node, 0.0) for part in Part) for node, _part in self._slow_until_s
+            node: max(self.measured[part].get(node, 0.0) for part in SlowPart)
+            for node, _part in self._slow_until_s
         }
         return sorted(worst, key=lambda node: (-worst[node], node))
 
@@ -108,21 +109,21 @@ class SlowHops:
         return news
 
     def _measure(self) -> None:
-        of_hop: dict[NodeId, list[Pace]] = {}
-        of_disk: dict[NodeId, list[Pace]] = {}
-        for reporter, paces in self._said.items():
-            for pace in paces:
-                of = of_disk if pace.node == reporter else of_hop
-                of.setdefault(pace.node, []).append(pace)
-        self.measured = {Part.HOP: _medians(of_hop), Part.DISK: _medians(of_disk)}
+        of_hop: dict[NodeId, list[LatencySample]] = {}
+        of_disk: dict[NodeId, list[LatencySample]] = {}
+        for reporter, samples in self._said.items():
+            for sample in samples:
+                of = of_disk if sample.node == reporter else of_hop
+                of.setdefault(sample.node, []).append(sample)
+        self.measured = {SlowPart.HOP: _medians(of_hop), SlowPart.DISK: _medians(of_disk)}
 
 
-def _medians(said: Mapping[NodeId, Sequence[Pace]]) -> dict[NodeId, float]:
+def _medians(said: Mapping[NodeId, Sequence[LatencySample]]) -> dict[NodeId, float]:
     """Of those who had enough to do for it to mean something."""
     return {
-        node: median(pace.seconds for pace in paces)
-        for node, paces in said.items()
-        if sum(pace.chunks for pace in paces) >= slow_measured_chunks_min
+        node: median(sample.seconds for sample in samples)
+        for node, samples in said.items()
+        if sum(sample.chunks for sample in samples) >= slow_measured_chunks_min
     }
 
 

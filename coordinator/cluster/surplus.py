@@ -55,7 +55,7 @@ class Surplus:
         for node in state.corrupt:
             found = self._members.get(node)
             if found is None or found.state is State.DEAD:
-                self._chunks.drop(node, chunk)
+                self._chunks.remove_replica(node, chunk)
 
     def _holders_to_ask(self, chunk: ChunkId, state: ChunkState) -> list[NodeId]:
         """None while what is to go cannot be told."""

@@ -85,7 +85,7 @@ class TransientChunks:
         """Keep a chunk that no file refers to any more; see `take_due` and `take_excess`."""
         self._freed[replica.chunk] = _Freed(now_s, replica, list(holders), corrupt)
 
-    def hold(self, node: NodeId, chunk: ChunkId) -> bool:
+    def add_replica(self, node: NodeId, chunk: ChunkId) -> bool:
         """Take note that a datanode holds a replica. Return whether the chunk is one that was freed."""
         freed = self._freed.get(chunk)
         if freed is None:
@@ -94,7 +94,7 @@ class TransientChunks:
             freed.holders.append(node)
         return True
 
-    def drop(self, node: NodeId, chunk: ChunkId) -> None:
+    def remove_replica(self, node: NodeId, chunk: ChunkId) -> None:
         """Take note that a datanode has no good replica of it."""
         freed = self._freed.get(chunk)
         if freed is not None and node in freed.holders:

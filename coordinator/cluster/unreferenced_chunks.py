@@ -19,8 +19,8 @@ from .garbage import Garbage
 _SLACK = 1000
 
 
-class UnclaimedCounts(NamedTuple):
-    """How much is unclaimed; of it, what was written in earlier epochs than the one asked about."""
+class UnreferencedCounts(NamedTuple):
+    """How much is unreferenced; of it, what was written in earlier epochs than the one asked about."""
 
     chunks: int
     replicas: int
@@ -29,13 +29,13 @@ class UnclaimedCounts(NamedTuple):
     bytes_of_earlier_epochs: int
 
 
-class Unclaimed:
+class UnreferencedChunks:
     """Replicas by chunk and by node, and the lowest chunk at hand."""
 
     def __init__(self) -> None:
         self._replicas: dict[ChunkId, dict[NodeId, Replica]] = {}
         self._of_node: dict[NodeId, set[ChunkId]] = {}
-        #: Lost with their datanode, and still to be taken out of the others.
+        #: Lost with their datanode, and still to be removed from the others.
         self._lost: dict[NodeId, set[ChunkId]] = {}
         #: All chunks of `_replicas`, some perhaps twice, and some that have gone.
         self._lowest: list[ChunkId] = []
@@ -51,7 +51,7 @@ class Unclaimed:
     def __contains__(self, chunk: ChunkId) -> bool:
         return any(not self._is_lost(node, chunk) for node in self._replicas.get(chunk, ()))
 
-    def hold(self, node: NodeId, replica: Replica) -> None:
+    def add_replica(self, node: NodeId, replica: Replica) -> None:
         """A datanode holds it; what it held of the chunk before counts no more."""
         holders = self._replicas.get(replica.chunk)
         if holders is None:
@@ -73,7 +73,7 @@ class Unclaimed:
             self._lowest = list(self._replicas)
             heapify(self._lowest)
 
-    def drop(self, node: NodeId, chunk: ChunkId) -> None:
+    def remove_replica(self, node: NodeId, chunk: ChunkId) -> None:
         """A datanode holds it no more, if it ever did."""
         holders = self._replicas.get(chunk)
         replica = holders.pop(node, None) if holders is not None else None
@@ -88,30 +88,30 @@ class Unclaimed:
             del self._replicas[chunk]
             self._chunks_of_epoch[epoch_of(chunk)] -= 1
 
-    def claim(self, chunk: ChunkId) -> dict[NodeId, Replica]:
+    def take(self, chunk: ChunkId) -> dict[NodeId, Replica]:
         """The namespace knows the chunk now: who holds what of it."""
         held = dict(self._replicas.get(chunk, {}))
-        claimed = {node: replica for node, replica in held.items() if not self._is_lost(node, chunk)}
+        taken = {node: replica for node, replica in held.items() if not self._is_lost(node, chunk)}
         for node in held:
-            self.drop(node, chunk)
-        return claimed
+            self.remove_replica(node, chunk)
+        return taken
 
-    def lose(self, node: NodeId) -> None:
-        """Nothing that a datanode holds counts any more. It is taken out by `take_out_lost`, little by little."""
+    def remove_node(self, node: NodeId) -> None:
+        """Let nothing count that a datanode holds; `remove_lost` removes it little by little."""
         smaller, larger = sorted((self._lost.get(node, set()), self._of_node.pop(node, set())), key=len)
         larger |= smaller
         if larger:
             self._lost[node] = larger
 
-    def take_out_lost(self, limit: int) -> bool:
-        """Takes out up to `limit` replicas that were lost. Whether there are more."""
+    def remove_lost(self, limit: int) -> bool:
+        """Remove up to `limit` replicas that were lost. Return whether there are more."""
         while self._lost:
             node, chunks = next(iter(self._lost.items()))
             while chunks:
                 if limit == 0:
                     return True
                 limit -= 1
-                self.drop(node, chunks.pop())
+                self.remove_replica(node, chunks.pop())
             self._lost.pop(node, None)
         return False
 
@@ -157,9 +157,9 @@ class Unclaimed:
         for chunk, holders in self._replicas.items():
             yield from ((node, replica) for node, replica in holders.items() if not self._is_lost(node, chunk))
 
-    def counts(self, epoch: int) -> UnclaimedCounts:
+    def counts(self, epoch: int) -> UnreferencedCounts:
         """Of all, and of what was written before `epoch`."""
-        return UnclaimedCounts(
+        return UnreferencedCounts(
             chunks=len(self._replicas),
             replicas=self._count,
             bytes=self._bytes_of_epoch.total(),

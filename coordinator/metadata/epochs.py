@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 from peacefs.coordinator.cluster.garbage import Garbage
 from peacefs.protocol.ids import ChunkId, NodeId, Numbering, first_of_epoch
-from peacefs.protocol.limits import floor_mark_interval_s, floor_step_s_max, unreferenced_chunk_kept_s
+from peacefs.protocol.limits import gc_floor_mark_interval_s, gc_floor_step_s_max, unreferenced_chunk_kept_s
 
 from .store import Metadata, Transaction
 
@@ -31,7 +31,7 @@ class Epochs:
     ) -> None:
         self._metadata = metadata
         self._settled_after_s = settled_after_s
-        self._interval_s = min(floor_mark_interval_s, settled_after_s / 4)
+        self._interval_s = min(gc_floor_mark_interval_s, settled_after_s / 4)
         self._advanced_s = now_s
         #: The last commit of those before us.
         self._found_tx = metadata.tx_durable
@@ -52,7 +52,7 @@ class Epochs:
         if epoch_seen <= limit and not shows_missing:
             self._accepted.add(node)
             return False
-        self._metadata.hold_floor(commits_are_missing=shows_missing)
+        self._metadata.hold_gc_floor(commits_are_missing=shows_missing)
         if epoch_seen > limit:
             # The same object: whoever draws numbers has it.
             self.numbering.epoch = self._metadata.begin_epoch(epoch_seen)
@@ -71,12 +71,12 @@ class Epochs:
             return None
         self._advanced_s = now_s
         # Nobody was heard while this process was held up: that is no silence of writers.
-        elapsed_ms = int(min(elapsed_s, floor_step_s_max) * 1000)
+        elapsed_ms = int(min(elapsed_s, gc_floor_step_s_max) * 1000)
         drawn = first_of_epoch(self.numbering.epoch) | self.numbering.drawn
         settled_after_ms = int(self._settled_after_s * 1000)
 
         def change(tx: Transaction) -> ChunkId:
-            tx.advance_floor(drawn, elapsed_ms, settled_after_ms)
+            tx.advance_gc_floor(drawn, elapsed_ms, settled_after_ms)
             return tx.floor()
 
         return change

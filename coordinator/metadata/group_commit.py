@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -20,6 +20,12 @@ from peacefs.protocol.limits import commit_batch_max, commit_queue_max, metadata
 from .store import Metadata, MetadataFault, MetadataFull, Outcome, Transaction
 
 T = TypeVar("T")
+
+
+class Commit(Protocol):
+    """Runs a change of the namespace in a transaction; gives its result once that is on the disk."""
+
+    def __call__(self, change: Callable[[Transaction], T], /) -> Awaitable[T]: ...
 
 
 class Commits(Protocol):

@@ -7,12 +7,12 @@ from enum import Enum
 from typing import NamedTuple
 
 from peacefs.protocol.ids import ChunkId, NodeId, Version
-from peacefs.protocol.values.supervised_queries import Phase
+from peacefs.protocol.values.supervised_queries import QueryPhase
 
 InodeId = int
 
 
-class Kind(Enum):
+class InodeKind(Enum):
     """The two kinds of inode."""
 
     FILE = "FILE"
@@ -30,7 +30,7 @@ class Mode(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class AdminDecision:
     """A mode and until when it stands, in milliseconds since 1970; None for good."""
 
     mode: Mode
@@ -63,7 +63,7 @@ class QueryRecord:
     checkpoint: str
     nodes: tuple[str, ...]
     restarts_max: int
-    phase: Phase = Phase.WAITING
+    phase: QueryPhase = QueryPhase.WAITING
     agent: str = ""
     process: str = ""
     run: str = ""
@@ -74,14 +74,14 @@ class QueryRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class FileStatus:
+class InodeStatus:
     """What a lister or stat sees. Times are milliseconds since 1970, lengths bytes.
 
     `name` is the last component of the path; empty for the path that was itself asked for.
     """
 
     name: str
-    kind: Kind
+    kind: InodeKind
     length: int
     owner: str
     group: str
@@ -100,7 +100,7 @@ class ListPage:
     `remaining` is how many entries follow it, counted no further than `limits.list_remaining_max`.
     """
 
-    entries: list[FileStatus]
+    entries: list[InodeStatus]
     remaining: int
 
 
@@ -125,7 +125,7 @@ class ChunkRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class ContentSummary:
+class TreeSummary:
     """What `du` and `count` show for a tree. A quota is that of its top; None for none."""
 
     directories: int
@@ -151,7 +151,7 @@ class Inode(NamedTuple):
     """Directories have zeros for length, block_bytes, replication and accessed_ms."""
 
     inode: InodeId
-    kind: Kind
+    kind: InodeKind
     permission: int
     owner: str
     group: str
@@ -177,7 +177,7 @@ class Snapshot(NamedTuple):
     created_ms: int
 
 
-class Usage(NamedTuple):
+class NamespaceUsage(NamedTuple):
     """Files and directories, and the bytes of all their replicas; also a change of either."""
 
     names: int
@@ -189,7 +189,7 @@ class Quota(NamedTuple):
 
     names_max: int | None
     bytes_max: int | None
-    used: Usage
+    used: NamespaceUsage
 
 
 class RightsChange(NamedTuple):
@@ -218,7 +218,7 @@ class Lease(NamedTuple):
     holder: str
 
 
-class Run(NamedTuple):
+class RecordedRun(NamedTuple):
     """Who may write to a checkpoint root by its number, which is drawn like a lease's; and who says so.
 
     `pid` is 0 if nobody said; `ended_ms` is None until it says that it is over.
@@ -232,9 +232,9 @@ class Run(NamedTuple):
     ended_ms: int | None
 
 
-def status_as(name: str, inode: Inode) -> FileStatus:
+def status_as(name: str, inode: Inode) -> InodeStatus:
     """The status of an inode under a name; the name is empty for the path that was itself asked for."""
-    return FileStatus(
+    return InodeStatus(
         name,
         inode.kind,
         inode.length,

@@ -33,21 +33,21 @@ from typing import Any, NamedTuple
 from peacefs.protocol.ids import ChunkId, NodeId
 
 from .model import (
+    AdminDecision,
     ChunkRecord,
-    Decision,
     Discarded,
     Enrolment,
     FileChunk,
     Inode,
     InodeId,
     Lease,
+    NamespaceUsage,
     Origin,
     QueryRecord,
     Quota,
+    RecordedRun,
     RightsChange,
-    Run,
     Snapshot,
-    Usage,
 )
 from .token_records import TokenRecord, TokenRecords
 
@@ -151,7 +151,7 @@ class Reader(ABC):
     def next_discarded(self) -> Discarded | None: ...
 
     @abstractmethod
-    def decisions(self) -> dict[NodeId, Decision]:
+    def decisions(self) -> dict[NodeId, AdminDecision]:
         """About the datanodes that are not in service, over ones included."""
 
     @abstractmethod
@@ -200,15 +200,15 @@ class Reader(ABC):
         """All that have a quota."""
 
     @abstractmethod
-    def run(self, directory: InodeId) -> Run | None:
+    def run(self, directory: InodeId) -> RecordedRun | None:
         """The latest run of a directory, if it ever had one."""
 
     @abstractmethod
-    def runs(self, after: InodeId, limit: int) -> list[tuple[InodeId, Run]]:
+    def runs(self, after: InodeId, limit: int) -> list[tuple[InodeId, RecordedRun]]:
         """Directories with a run in order of their inodes, those after `after` (0 for all)."""
 
     @abstractmethod
-    def tree_usage(self, top: InodeId) -> Usage:
+    def tree_usage(self, top: InodeId) -> NamespaceUsage:
         """What a tree holds now, its top included. Looks at all of it, in about 2 us an entry."""
 
     @abstractmethod
@@ -224,8 +224,8 @@ class Reader(ABC):
         """Return whether somebody still needs a chunk that no file refers to: see `Transaction.keep_chunk`."""
 
     @abstractmethod
-    def floor_held(self) -> bool:
-        """Whether the floor stays where it is until it is released: see `Metadata.hold_floor`."""
+    def gc_floor_held(self) -> bool:
+        """Whether the floor stays where it is until it is released: see `Metadata.hold_gc_floor`."""
 
     @abstractmethod
     def lacks_commits(self) -> bool:
@@ -346,11 +346,11 @@ class Transaction(Reader):
     def drop_quota(self, directory: InodeId) -> None: ...
 
     @abstractmethod
-    def charge_quota(self, directory: InodeId, change: Usage) -> None:
+    def charge_quota(self, directory: InodeId, change: NamespaceUsage) -> None:
         """Changes what a directory that has a quota is said to hold."""
 
     @abstractmethod
-    def set_run(self, directory: InodeId, run: Run) -> None:
+    def set_run(self, directory: InodeId, run: RecordedRun) -> None:
         """Gives a directory a run, in place of the one it had; it goes with the directory."""
 
     @abstractmethod
@@ -381,7 +381,7 @@ class Transaction(Reader):
         """Drops up to `limit` answers given before `before_ms`, oldest first, never the last `keep`. How many."""
 
     @abstractmethod
-    def decide(self, node: NodeId, decision: Decision) -> None:
+    def decide(self, node: NodeId, decision: AdminDecision) -> None:
         """Replaces what was decided about a datanode."""
 
     @abstractmethod
@@ -411,7 +411,7 @@ class Transaction(Reader):
     def forget_token(self, record: TokenRecord) -> None: ...
 
     @abstractmethod
-    def raise_floor(self, floor: ChunkId) -> None:
+    def raise_gc_floor(self, floor: ChunkId) -> None:
         """Raises the floor unless it is held; never lowers it."""
 
     @abstractmethod
@@ -419,7 +419,7 @@ class Transaction(Reader):
         """Keep a chunk that no file refers to from being garbage for so much served time from now on."""
 
     @abstractmethod
-    def advance_floor(self, drawn: ChunkId, elapsed_ms: int, settled_after_ms: int) -> None:
+    def advance_gc_floor(self, drawn: ChunkId, elapsed_ms: int, settled_after_ms: int) -> None:
         """Count time in which a coordinator served; all numbers up to `drawn` have been drawn by now.
 
         Raises the floor, unless it is held, to what had been drawn `settled_after_ms` of such time ago, and lets
@@ -431,7 +431,7 @@ class Transaction(Reader):
         """Gives up the commits that are missing; the floor stays held. Whether there were any."""
 
     @abstractmethod
-    def release_floor(self) -> bool:
+    def release_gc_floor(self) -> bool:
         """Let the floor rise again, by what is drawn from now on; return whether it was held."""
 
 
@@ -454,7 +454,7 @@ class Metadata(ABC):
         """
 
     @abstractmethod
-    def hold_floor(self, *, commits_are_missing: bool = False) -> None:
+    def hold_gc_floor(self, *, commits_are_missing: bool = False) -> None:
         """Commits that the floor stays where it is, now and after restarts: unknown chunks may be precious.
 
         If commits are missing, that is kept as well until somebody accepts it. Raises MetadataFault, MetadataFull.

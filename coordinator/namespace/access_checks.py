@@ -26,13 +26,13 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import NamedTuple
 
-from peacefs.coordinator.metadata.model import Inode, InodeId, Kind, RenameMode
+from peacefs.coordinator.metadata.model import Inode, InodeId, InodeKind, RenameMode
 from peacefs.coordinator.metadata.store import ROOT, Reader, Transaction
 from peacefs.protocol.errors import AccessDenied
 from peacefs.protocol.limits import list_page_entries
 
 from .paths import NamespacePath
-from .permissions import ALL_ACCESS, Access, Caller, refusal, sticky_refusal
+from .permissions import ALL_ACCESS, Access, Principal, refusal, sticky_refusal
 from .resolution import existing_inode, follow
 from .snapshots import snapshotted_directory
 
@@ -42,7 +42,7 @@ class _Passed(NamedTuple):
 
     path: NamespacePath
     inodes: list[Inode]
-    caller: Caller
+    caller: Principal
 
     @property
     def target(self) -> Inode | None:
@@ -69,7 +69,7 @@ class _Passed(NamedTuple):
         if self.path.components:
             self.need(access, min(len(self.inodes), len(self.path.components)) - 1)
 
-    def need_leave_to_remove(self) -> None:
+    def require_removal_rights(self) -> None:
         """Write access to the parent, and no sticky bit in the way."""
         if self.parent is None:
             return
@@ -79,36 +79,36 @@ class _Passed(NamedTuple):
         self.need(Access.WRITE, depth - 1)
 
 
-def _pass(reader: Reader, path: NamespacePath, caller: Caller) -> _Passed | None:
+def _pass(reader: Reader, path: NamespacePath, caller: Principal) -> _Passed | None:
     """Follows a path, with the right to pass through each directory on it; None for a superuser."""
     if caller.is_superuser:
         return None
     passed = _Passed(path, reader.pass_through(path.components), caller)
     for depth, inode in enumerate(passed.inodes[: len(path.components)]):
-        if inode.kind is Kind.DIRECTORY:
+        if inode.kind is InodeKind.DIRECTORY:
             passed.need(Access.EXECUTE, depth)
     return passed
 
 
-def check_pass(reader: Reader, path: NamespacePath, caller: Caller) -> None:
+def check_pass(reader: Reader, path: NamespacePath, caller: Principal) -> None:
     """For what needs no more than to get there."""
     _pass(reader, path, caller)
 
 
-def check_way_to_snapshots(reader: Reader, path: NamespacePath, caller: Caller) -> None:
+def check_way_to_snapshots(reader: Reader, path: NamespacePath, caller: Principal) -> None:
     """For a path into the snapshots of a directory: to get there, and into it."""
     directory = snapshotted_directory(path)
     if directory is not None and (passed := _pass(reader, directory, caller)):
         passed.need_on_target(Access.EXECUTE)
 
 
-def check_access(reader: Reader, path: NamespacePath, caller: Caller, access: Access) -> None:
+def check_access(reader: Reader, path: NamespacePath, caller: Principal, access: Access) -> None:
     """For what is done to the inode itself."""
     if passed := _pass(reader, path, caller):
         passed.need_on_target(access)
 
 
-def check_open_file(reader: Reader, inode: InodeId, caller: Caller) -> None:
+def check_open_file(reader: Reader, inode: InodeId, caller: Principal) -> None:
     """To read on in a file that was opened: as its name is now. In a deleted tree only its own rights count."""
     if caller.is_superuser:
         return
@@ -120,64 +120,66 @@ def check_open_file(reader: Reader, inode: InodeId, caller: Caller) -> None:
         raise refusal(caller, Access.READ, path, found)
 
 
-def check_list(reader: Reader, path: NamespacePath, caller: Caller) -> None:
+def check_list(reader: Reader, path: NamespacePath, caller: Principal) -> None:
     """To list a directory takes reading and entering it; to list a file, only getting there."""
     passed = _pass(reader, path, caller)
-    if passed and passed.target and passed.target.kind is Kind.DIRECTORY:
+    if passed and passed.target and passed.target.kind is InodeKind.DIRECTORY:
         passed.need_on_target(Access.READ | Access.EXECUTE)
 
 
-def check_create(reader: Reader, path: NamespacePath, caller: Caller, overwrite: bool) -> None:
+def check_create(reader: Reader, path: NamespacePath, caller: Principal, overwrite: bool) -> None:
     """A new name takes writing the deepest directory that is there; to overwrite takes writing the file too."""
     passed = _pass(reader, path, caller)
-    if passed is None or (passed.target and passed.target.kind is Kind.DIRECTORY):
+    if passed is None or (passed.target and passed.target.kind is InodeKind.DIRECTORY):
         return
     passed.need_on_deepest_parent(Access.WRITE)
     if overwrite:
         passed.need_on_target(Access.WRITE)
 
 
-def check_mkdirs(reader: Reader, path: NamespacePath, caller: Caller) -> None:
+def check_mkdirs(reader: Reader, path: NamespacePath, caller: Principal) -> None:
     """Writing the deepest directory that is there, unless all of the path is."""
     passed = _pass(reader, path, caller)
     if passed and passed.target is None:
         passed.need_on_deepest_parent(Access.WRITE)
 
 
-def check_delete(reader: Reader, path: NamespacePath, caller: Caller) -> None:
+def check_delete(reader: Reader, path: NamespacePath, caller: Principal) -> None:
     """Of the name; of what lies below see `check_below`."""
     if passed := _pass(reader, path, caller):
-        passed.need_leave_to_remove()
+        passed.require_removal_rights()
 
 
 def check_rename(
-    reader: Reader, source: NamespacePath, target: NamespacePath, caller: Caller, mode: RenameMode
+    reader: Reader, source: NamespacePath, target: NamespacePath, caller: Principal, mode: RenameMode
 ) -> None:
-    """Leave to remove the source, to write where it goes, and to remove what it replaces."""
+    """Check the rights to remove the source, to write where it goes, and to remove what it replaces."""
     passed = _pass(reader, source, caller)
     if passed is None:
         return
-    passed.need_leave_to_remove()
+    passed.require_removal_rights()
     onto = _pass(reader, target, caller)
     assert onto is not None
-    if mode is RenameMode.LEGACY and onto.target and onto.target.kind is Kind.DIRECTORY and source.name:
+    if mode is RenameMode.LEGACY and onto.target and onto.target.kind is InodeKind.DIRECTORY and source.name:
         # It moves into that directory.
         onto = _pass(reader, target.child(source.name), caller)
         assert onto is not None
     onto.need_on_deepest_parent(Access.WRITE)
     if mode is RenameMode.OVERWRITE:
-        onto.need_leave_to_remove()
+        onto.require_removal_rights()
 
 
-def check_concat(reader: Reader, target: NamespacePath, sources: Sequence[NamespacePath], caller: Caller) -> None:
-    """Writing the target; reading the sources, and leave to remove them, for they go."""
+def check_concat(
+    reader: Reader, target: NamespacePath, sources: Sequence[NamespacePath], caller: Principal
+) -> None:
+    """Writing the target; reading the sources, and removing them, for they go."""
     check_access(reader, target, caller, Access.WRITE)
     for source in sources:
         check_access(reader, source, caller, Access.READ)
         check_delete(reader, source, caller)
 
 
-def check_owner(reader: Reader, path: NamespacePath, caller: Caller) -> None:
+def check_owner(reader: Reader, path: NamespacePath, caller: Principal) -> None:
     """For what only the owner, and a superuser, may do."""
     passed = _pass(reader, path, caller)
     if passed and passed.target and passed.target.owner != caller.user:
@@ -185,7 +187,7 @@ def check_owner(reader: Reader, path: NamespacePath, caller: Caller) -> None:
 
 
 def check_set_owner(
-    reader: Reader, path: NamespacePath, caller: Caller, owner: str | None, group: str | None
+    reader: Reader, path: NamespacePath, caller: Principal, owner: str | None, group: str | None
 ) -> None:
     """An owner may give the inode to a group that he is in; only a superuser gives it to another user."""
     check_owner(reader, path, caller)
@@ -197,12 +199,12 @@ def check_set_owner(
         raise AccessDenied(f"User {caller.user} does not belong to {group}")
 
 
-def check_summary(reader: Reader, path: NamespacePath, caller: Caller) -> Generator[None, None, None]:
+def check_summary(reader: Reader, path: NamespacePath, caller: Principal) -> Generator[None, None, None]:
     """Step by step, each in a view of its own, so that others get their turn: a tree may be large."""
     yield from _check_directories(reader, path, caller, Access.READ | Access.EXECUTE, empty_too=True)
 
 
-def check_below(reader: Reader, path: NamespacePath, caller: Caller) -> Generator[None, None, None]:
+def check_below(reader: Reader, path: NamespacePath, caller: Principal) -> Generator[None, None, None]:
     """Whether all that lies below may be deleted, in the steps of `check_summary`.
 
     It is too much for the transaction that deletes, which looks at what has changed since: `check_below_again`.
@@ -210,7 +212,7 @@ def check_below(reader: Reader, path: NamespacePath, caller: Caller) -> Generato
     yield from _check_directories(reader, path, caller, ALL_ACCESS, empty_too=False)
 
 
-def check_below_again(tx: Transaction, path: NamespacePath, caller: Caller, since_tx: int) -> bool:
+def check_below_again(tx: Transaction, path: NamespacePath, caller: Principal, since_tx: int) -> bool:
     """Whether what has changed since `check_below` began leaves it true; False: it has to look again.
 
     Raises AccessDenied for what has come to lie below, or changed there, and may not be deleted.
@@ -244,10 +246,10 @@ def _lies_in(tx: Transaction, inode: InodeId, top: InodeId, seen: dict[InodeId, 
     return seen[inode]
 
 
-def _check_changed(tx: Transaction, number: InodeId, child: InodeId | None, caller: Caller) -> None:
+def _check_changed(tx: Transaction, number: InodeId, child: InodeId | None, caller: Principal) -> None:
     inode = existing_inode(tx, number)
     where = NamespacePath(tuple(name for _, name in tx.ancestors(number)))
-    if inode.kind is Kind.DIRECTORY and tx.has_children(number) and not caller.may(inode, ALL_ACCESS):
+    if inode.kind is InodeKind.DIRECTORY and tx.has_children(number) and not caller.may(inode, ALL_ACCESS):
         raise refusal(caller, ALL_ACCESS, where, inode)
     if child is None and where.components:
         # It may itself be kept by its directory's sticky bit.
@@ -265,11 +267,11 @@ def _check_changed(tx: Transaction, number: InodeId, child: InodeId | None, call
 
 
 def _check_directories(
-    reader: Reader, path: NamespacePath, caller: Caller, access: Access, empty_too: bool
+    reader: Reader, path: NamespacePath, caller: Principal, access: Access, empty_too: bool
 ) -> Generator[None, None, None]:
     with reader.view():
         passed = _pass(reader, path, caller)
-    if passed is None or passed.target is None or passed.target.kind is Kind.FILE:
+    if passed is None or passed.target is None or passed.target.kind is InodeKind.FILE:
         return
     unread = [(path, passed.target, "")]
     while unread:
@@ -283,6 +285,6 @@ def _check_directories(
         for name, child in children:
             if not empty_too and caller.is_kept_off_by_sticky_bit(directory, child):
                 raise sticky_refusal(caller, where.child(name), child, where, directory)
-            if child.kind is Kind.DIRECTORY:
+            if child.kind is InodeKind.DIRECTORY:
                 unread.append((where.child(name), child, ""))
         yield

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from peacefs.coordinator.metadata.model import ChunkRecord, Inode, InodeId, Kind, Lease, Usage
+from peacefs.coordinator.metadata.model import ChunkRecord, Inode, InodeId, InodeKind, Lease, NamespaceUsage
 from peacefs.coordinator.metadata.store import Reader, Transaction
 from peacefs.protocol.errors import BadRequest, FileAlreadyExists, FileNotFound, LeaseExpired, PeacefsError
 from peacefs.protocol.ids import ChunkId
@@ -20,7 +20,7 @@ from .create import Publication, check_not_garbage
 from .paths import NamespacePath, parse_path
 from .quotas import charge, check_room, directories_above
 from .resolution import check_writer, find, find_existing
-from .retry_cache import Asked, first_answer, remember
+from .retry_cache import RequestKey, cache_reply, cached_reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +72,8 @@ def complete_append(tx: Transaction, wanted: AppendToComplete, now_ms: int) -> P
     chunks that belong to a file already, and when what is to be replaced is not the file's end, or more than what
     replaces it.
     """
-    asked = _asked(wanted)
-    if (first := first_answer(tx, asked)) is not None:
+    key = _request_key(wanted)
+    if (first := cached_reply(tx, key)) is not None:
         return Publication(first.answer, [], [])
     check_writer(tx, parse_path(wanted.path))
     inode = tx.inode(wanted.inode)
@@ -86,13 +86,13 @@ def complete_append(tx: Transaction, wanted: AppendToComplete, now_ms: int) -> P
     check_chunk_count(wanted.path, position + len(wanted.chunks))
     replaced_bytes, freed = _cut_replaced(tx, inode, position, wanted)
     grown = sum(chunk.length for chunk in wanted.chunks) - replaced_bytes
-    charge(tx, (directories_above(tx, inode.inode), Usage(0, grown * inode.replication)))
+    charge(tx, (directories_above(tx, inode.inode), NamespaceUsage(0, grown * inode.replication)))
     added = _add_chunks(tx, inode, position, wanted)
     length = inode.length + grown
     tx.change_inode(inode._replace(length=length, modified_ms=max(inode.modified_ms, now_ms)))
     if not wanted.keeps_lease:
         tx.drop_lease(inode.inode)
-    remember(tx, asked, length, now_ms)
+    cache_reply(tx, key, length, now_ms)
     return Publication(length, added, freed)
 
 
@@ -117,7 +117,7 @@ def check_extension(reader: Reader, inode: InodeId, written_bytes: int) -> None:
         file = reader.inode(inode)
         if file is not None:
             space = (written_bytes + 1) * file.replication
-            check_room(reader, directories_above(reader, inode), Usage(0, space))
+            check_room(reader, directories_above(reader, inode), NamespaceUsage(0, space))
 
 
 def check_chunk_count(path: object, chunks: int) -> None:
@@ -131,7 +131,7 @@ def check_chunk_count(path: object, chunks: int) -> None:
 
 def _file_to_extend(reader: Reader, path: NamespacePath) -> Inode:
     inode = find_existing(reader, path)
-    if inode.kind is Kind.DIRECTORY:
+    if inode.kind is InodeKind.DIRECTORY:
         raise FileAlreadyExists(f"Cannot append to directory {path}; already exists as a directory.")
     return inode
 
@@ -163,6 +163,6 @@ def _add_chunks(tx: Transaction, inode: Inode, position: int, wanted: AppendToCo
     return added
 
 
-def _asked(wanted: AppendToComplete) -> Asked:
+def _request_key(wanted: AppendToComplete) -> RequestKey:
     chunks = [(chunk.chunk, chunk.version, chunk.length, chunk.checksum) for chunk in wanted.chunks]
-    return Asked(wanted.request_id, (wanted.inode, chunks, list(wanted.replaced), wanted.keeps_lease))
+    return RequestKey(wanted.request_id, (wanted.inode, chunks, list(wanted.replaced), wanted.keeps_lease))

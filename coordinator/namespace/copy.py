@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from peacefs.coordinator.metadata.model import ChunkRecord, ContentSummary, Inode, InodeId, Kind, Usage
+from peacefs.coordinator.metadata.model import ChunkRecord, Inode, InodeId, InodeKind, NamespaceUsage, TreeSummary
 from peacefs.coordinator.metadata.store import Reader, Transaction
 from peacefs.protocol.errors import FileAlreadyExists, FileNotFound, IllegalChange, SnapshotRefused
 from peacefs.protocol.limits import reclaim_entries_per_commit
@@ -19,10 +19,10 @@ from peacefs.protocol.limits import reclaim_entries_per_commit
 from . import access_checks
 from .copy_steps import Growth, begun, copy_references, grow
 from .paths import NamespacePath, check_creatable, check_name_length
-from .permissions import Access, Caller, refusal
+from .permissions import Access, Principal, refusal
 from .quotas import charge
 from .resolution import check_not_full, find_existing, find_place
-from .retry_cache import Asked, first_answer, remember
+from .retry_cache import RequestKey, cache_reply, cached_reply
 from .snapshots import locate
 
 _DIRECTORY_ACCESS = Access.READ | Access.EXECUTE
@@ -34,20 +34,20 @@ class CopyToMake:
 
     source: NamespacePath
     target: NamespacePath
-    caller: Caller
+    caller: Principal
     preserve: bool
     request_id: str
     now_ms: int
 
     @property
-    def asked(self) -> Asked:
-        return Asked(
+    def key(self) -> RequestKey:
+        return RequestKey(
             self.request_id, ("copy", str(self.source), str(self.target), self.caller.user, self.preserve)
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class TreeCopy:
     """A copy that grows, in the group of the target's directory. `at_tx` is the state that it shows."""
 
     wanted: CopyToMake
@@ -63,11 +63,13 @@ class Copy:
 class CopyResult:
     """What was copied, and the chunks that are to have more replicas than before."""
 
-    copied: ContentSummary
+    copied: TreeSummary
     changed: list[ChunkRecord]
 
 
-def begin_copy(tx: Transaction, wanted: CopyToMake, limit: int = reclaim_entries_per_commit) -> Copy | CopyResult:
+def begin_copy(
+    tx: Transaction, wanted: CopyToMake, limit: int = reclaim_entries_per_commit
+) -> TreeCopy | CopyResult:
     """Copies what fits into one commit; the result, if that was all. Asked again, gives the first answer.
 
     Raises FileNotFound, AccessDenied, FileAlreadyExists for a target that exists, IllegalChange for one below the
@@ -86,20 +88,20 @@ def begin_copy(tx: Transaction, wanted: CopyToMake, limit: int = reclaim_entries
     _need_read(wanted, wanted.source, source)
     made = tx.add_inode(_as_copied(wanted, group, source))
     tx.stage(made)
-    if source.kind is Kind.FILE:
+    if source.kind is InodeKind.FILE:
         space = source.length * source.replication
-        growth = Growth((), ContentSummary(0, 1, source.length, space))
+        growth = Growth((), TreeSummary(0, 1, source.length, space))
         copy_references(tx, place.reader, source, made, growth.changed)
     else:
         growth = begun(wanted.source, source.inode, made)
     at_tx = place.snapshot.at_tx if place.snapshot else None
-    copy = _grown(tx, place.reader, Copy(wanted, group, made, growth, at_tx or 0, False), limit)
+    copy = _grown(tx, place.reader, TreeCopy(wanted, group, made, growth, at_tx or 0, False), limit)
     if copy.growth.is_whole:
         return finish_copy(tx, copy)
     return copy if at_tx is not None else replace(copy, at_tx=tx.pin(source.inode), pinned=True)
 
 
-def copy_step(tx: Transaction, copy: Copy, limit: int = reclaim_entries_per_commit) -> Copy:
+def copy_step(tx: Transaction, copy: TreeCopy, limit: int = reclaim_entries_per_commit) -> TreeCopy:
     """Copies about `limit` names and references more.
 
     Raises AccessDenied, and SnapshotRefused when the snapshot that is copied is gone.
@@ -109,7 +111,7 @@ def copy_step(tx: Transaction, copy: Copy, limit: int = reclaim_entries_per_comm
     return _grown(tx, tx.at(copy.at_tx, tx.root), copy, limit)
 
 
-def finish_copy(tx: Transaction, copy: Copy) -> CopyResult:
+def finish_copy(tx: Transaction, copy: TreeCopy) -> CopyResult:
     """Gives the copy, which is whole, its name. Raises as `begin_copy` does for the target."""
     assert copy.growth.is_whole
     wanted = copy.wanted
@@ -120,17 +122,17 @@ def finish_copy(tx: Transaction, copy: Copy) -> CopyResult:
         return remembered
     above, parent = _place_for_copy(tx, wanted)
     copied = copy.growth.copied
-    charge(tx, (above, Usage(copied.directories + copied.files, copied.space_consumed)))
+    charge(tx, (above, NamespaceUsage(copied.directories + copied.files, copied.space_consumed)))
     tx.unstage(copy.top)
     tx.add_entry(parent.inode, wanted.target.name, copy.top)
     tx.touch(parent.inode, wanted.now_ms)
     if copy.pinned:
         tx.unpin(copy.at_tx)
-    remember(tx, wanted.asked, msgspec.json.encode(copied).decode(), wanted.now_ms)
+    cache_reply(tx, wanted.key, msgspec.json.encode(copied).decode(), wanted.now_ms)
     return CopyResult(copied, copy.growth.changed)
 
 
-def give_up_copy(tx: Transaction, copy: Copy) -> None:
+def give_up_copy(tx: Transaction, copy: TreeCopy) -> None:
     """Leaves what has been copied to be reclaimed. Does nothing once the copy has its name."""
     if not tx.unstage(copy.top):
         return
@@ -140,8 +142,8 @@ def give_up_copy(tx: Transaction, copy: Copy) -> None:
 
 
 def _remembered(tx: Transaction, wanted: CopyToMake) -> CopyResult | None:
-    first = first_answer(tx, wanted.asked)
-    return None if first is None else CopyResult(msgspec.json.decode(first.answer, type=ContentSummary), [])
+    first = cached_reply(tx, wanted.key)
+    return None if first is None else CopyResult(msgspec.json.decode(first.answer, type=TreeSummary), [])
 
 
 def _place_for_copy(tx: Transaction, wanted: CopyToMake) -> tuple[list[InodeId], Inode]:
@@ -159,7 +161,7 @@ def _place_for_copy(tx: Transaction, wanted: CopyToMake) -> tuple[list[InodeId],
     return way.inodes, way.deepest
 
 
-def _grown(tx: Transaction, source: Reader, copy: Copy, limit: int) -> Copy:
+def _grown(tx: Transaction, source: Reader, copy: TreeCopy, limit: int) -> TreeCopy:
     wanted = copy.wanted
 
     def renewed(directory: NamespacePath, name: str, inode: Inode) -> Inode:
@@ -176,10 +178,10 @@ def _need_read(wanted: CopyToMake, path: NamespacePath, inode: Inode) -> None:
 
 
 def _access(inode: Inode) -> Access:
-    return Access.READ if inode.kind is Kind.FILE else _DIRECTORY_ACCESS
+    return Access.READ if inode.kind is InodeKind.FILE else _DIRECTORY_ACCESS
 
 
-def _need_snapshot(tx: Transaction, copy: Copy) -> None:
+def _need_snapshot(tx: Transaction, copy: TreeCopy) -> None:
     try:
         snapshot = locate(tx, copy.wanted.source).snapshot
     except FileNotFound:
@@ -194,4 +196,6 @@ def _as_copied(wanted: CopyToMake, group: str, inode: Inode) -> Inode:
     owned = inode._replace(owner=wanted.caller.user, group=group)
     if wanted.preserve:
         return owned
-    return owned._replace(modified_ms=wanted.now_ms, accessed_ms=wanted.now_ms if inode.kind is Kind.FILE else 0)
+    return owned._replace(
+        modified_ms=wanted.now_ms, accessed_ms=wanted.now_ms if inode.kind is InodeKind.FILE else 0
+    )

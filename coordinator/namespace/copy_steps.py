@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from peacefs.coordinator.metadata.model import ChunkRecord, ContentSummary, Inode, InodeId, Kind
+from peacefs.coordinator.metadata.model import ChunkRecord, Inode, InodeId, InodeKind, TreeSummary
 from peacefs.coordinator.metadata.store import Reader, Transaction
 
 from .paths import NamespacePath
@@ -32,7 +32,7 @@ class Growth:
     """How far a copy has come: what is left to read, what has been copied, and chunks that need more replicas."""
 
     unread: tuple[Unread, ...]
-    copied: ContentSummary
+    copied: TreeSummary
     changed: list[ChunkRecord] = field(default_factory=list)
 
     @property
@@ -42,7 +42,7 @@ class Growth:
 
 def begun(path: NamespacePath, source: InodeId, copy: InodeId) -> Growth:
     """Of a directory whose own copy has been made."""
-    return Growth((Unread(path, source, copy),), ContentSummary(1, 0, 0, 0))
+    return Growth((Unread(path, source, copy),), TreeSummary(1, 0, 0, 0))
 
 
 def grow(tx: Transaction, source: Reader, growth: Growth, limit: int, renewed: Renewal) -> Growth:
@@ -59,7 +59,7 @@ def grow(tx: Transaction, source: Reader, growth: Growth, limit: int, renewed: R
         for name, child in children:
             made = tx.add_inode(renewed(here.path, name, child))
             tx.add_entry(here.copy, name, made)
-            if child.kind is Kind.DIRECTORY:
+            if child.kind is InodeKind.DIRECTORY:
                 unread.append(Unread(here.path.child(name), child.inode, made))
                 directories += 1
             else:
@@ -69,7 +69,7 @@ def grow(tx: Transaction, source: Reader, growth: Growth, limit: int, renewed: R
                 space += child.length * child.replication
         left -= len(children) + 1
     before = growth.copied
-    copied = ContentSummary(
+    copied = TreeSummary(
         before.directories + directories,
         before.files + files,
         before.length + length,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from peacefs.coordinator.metadata.model import ChunkRecord, Inode, InodeId, Kind, Usage
+from peacefs.coordinator.metadata.model import ChunkRecord, Inode, InodeId, InodeKind, NamespaceUsage
 from peacefs.coordinator.metadata.store import Reader, Transaction
 from peacefs.protocol.errors import AccessDenied, BadRequest, FileAlreadyExists, FileNotFound
 from peacefs.protocol.ids import ChunkId
@@ -16,8 +16,8 @@ from .directories import make_directories, only_mode_bits
 from .paths import NamespacePath, check_creatable, check_name_length
 from .quotas import charge, check_room, usage_of_file
 from .reclaim import discard
-from .resolution import Way, check_not_full, existing_inode, find_place, follow
-from .retry_cache import Asked, promise
+from .resolution import ResolvedPath, check_not_full, existing_inode, find_place, follow
+from .retry_cache import RequestKey, reserve_reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +66,9 @@ def check_allocation(reader: Reader, path: NamespacePath, written_bytes: int, re
         _check_room(reader, follow(reader, path), (written_bytes + 1) * replication)
 
 
-def _check_room(reader: Reader, way: Way, space: int) -> None:
+def _check_room(reader: Reader, way: ResolvedPath, space: int) -> None:
     replaced = way.deepest if way.is_whole else None
-    check_room(reader, way.inodes, Usage(len(way.missing), space + _given_up(replaced).bytes))
+    check_room(reader, way.inodes, NamespaceUsage(len(way.missing), space + _freed(replaced).bytes))
 
 
 def complete_file(tx: Transaction, file: FileToComplete, now_ms: int) -> Publication:
@@ -79,7 +79,7 @@ def complete_file(tx: Transaction, file: FileToComplete, now_ms: int) -> Publica
     BadRequest. Else it raises what `check_create` does.
     """
     length = sum(chunk.length for chunk in file.chunks)
-    if (first := promise(tx, _asked(file), length, now_ms)) is not None:
+    if (first := reserve_reply(tx, _request_key(file), length, now_ms)) is not None:
         return Publication(first.answer, [], [])
     check_creatable(file.path)
     way = _place_for_file(tx, file.path, file.overwrite, file.create_parent)
@@ -91,12 +91,12 @@ def complete_file(tx: Transaction, file: FileToComplete, now_ms: int) -> Publica
     else:
         parent = existing_inode(tx, way.parent)
         tx.remove_entry(parent.inode, file.path.name)
-    made = Usage(len(way.missing), length * file.replication)
-    charge(tx, (way.inodes, made), (way.inodes, _given_up(replaced)))
+    made = NamespaceUsage(len(way.missing), length * file.replication)
+    charge(tx, (way.inodes, made), (way.inodes, _freed(replaced)))
     inode = tx.add_inode(
         Inode(
             inode=0,
-            kind=Kind.FILE,
+            kind=InodeKind.FILE,
             permission=only_mode_bits(file.permission),
             owner=file.user,
             group=parent.group,
@@ -144,15 +144,15 @@ def _given_to_garbage(path: object) -> AccessDenied:
     )
 
 
-def _given_up(replaced: Inode | None) -> Usage:
+def _freed(replaced: Inode | None) -> NamespaceUsage:
     """The bytes of a file that is replaced; its name stays."""
-    return Usage(0, 0 if replaced is None else -usage_of_file(replaced).bytes)
+    return NamespaceUsage(0, 0 if replaced is None else -usage_of_file(replaced).bytes)
 
 
-def _place_for_file(reader: Reader, path: NamespacePath, overwrite: bool, create_parent: bool) -> Way:
+def _place_for_file(reader: Reader, path: NamespacePath, overwrite: bool, create_parent: bool) -> ResolvedPath:
     way = find_place(reader, path)
     if way.is_whole:
-        if way.deepest.kind is Kind.DIRECTORY:
+        if way.deepest.kind is InodeKind.DIRECTORY:
             raise FileAlreadyExists(f"{path} already exists as a directory")
         if not overwrite:
             raise FileAlreadyExists(f"{path} already exists")
@@ -175,10 +175,10 @@ def _add_chunks(tx: Transaction, inode: InodeId, file: FileToComplete) -> list[C
     return added
 
 
-def _asked(file: FileToComplete) -> Asked:
+def _request_key(file: FileToComplete) -> RequestKey:
     """Tells two completions apart by the file's data: a body that is sent again is written to other chunks."""
     chunks = [(chunk.length, chunk.checksum) for chunk in file.chunks]
-    return Asked(file.request_id, (str(file.path), chunks))
+    return RequestKey(file.request_id, (str(file.path), chunks))
 
 
 def checked_replication(wanted: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from peacefs.coordinator.metadata.model import Inode, Kind
+from peacefs.coordinator.metadata.model import Inode, InodeKind
 from peacefs.coordinator.metadata.store import Transaction
 
 from .paths import check_name_length
@@ -25,7 +25,7 @@ def make_directories(
         check_name_length(name)
         made = Inode(
             inode=0,
-            kind=Kind.DIRECTORY,
+            kind=InodeKind.DIRECTORY,
             permission=only_mode_bits(permission),
             owner=owner,
             group=parent.group,

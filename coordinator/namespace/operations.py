@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 from peacefs.coordinator.metadata.model import (
     ChunkRecord,
-    ContentSummary,
     FileChunk,
-    FileStatus,
     InodeId,
-    Kind,
+    InodeKind,
+    InodeStatus,
     ListPage,
+    NamespaceUsage,
     Quota,
-    Usage,
+    TreeSummary,
     status_as,
 )
 from peacefs.coordinator.metadata.store import Reader, Transaction
@@ -123,7 +123,7 @@ class ReplicationResult:
 # -- reading ---------------------------------------------------------------------------------------
 
 
-def status(reader: Reader, path: NamespacePath) -> FileStatus:
+def status(reader: Reader, path: NamespacePath) -> InodeStatus:
     """Raises FileNotFound; for a path through a file too, as HDFS does for a status alone."""
     with reader.view():
         way = follow(reader, path)
@@ -132,7 +132,7 @@ def status(reader: Reader, path: NamespacePath) -> FileStatus:
         return status_as("", way.deepest)
 
 
-def status_of_inode(reader: Reader, inode: InodeId) -> FileStatus:
+def status_of_inode(reader: Reader, inode: InodeId) -> InodeStatus:
     """The status of an open file, whatever it is called now. Raises FileNotFound when it is gone.
 
     A file in a deleted tree is still there until it has been reclaimed.
@@ -154,7 +154,7 @@ def list_page(
     """Up to `limit` entries after the name `start_after`; a file lists itself. Raises FileNotFound."""
     with reader.view():
         inode = find_existing(reader, path)
-        if inode.kind is Kind.FILE:
+        if inode.kind is InodeKind.FILE:
             return ListPage([status_as("", inode)], 0)
         children = reader.children(inode.inode, start_after or "", limit + 1)
         if len(children) <= limit:
@@ -164,26 +164,26 @@ def list_page(
         return ListPage([status_as(name, child) for name, child in children], remaining)
 
 
-def content_summary(reader: Reader, path: NamespacePath) -> ContentSummary:
+def content_summary(reader: Reader, path: NamespacePath) -> TreeSummary:
     """Counts a tree, its top included. Raises FileNotFound."""
     turns = count_tree(reader, path)
     while True:
         try:
             next(turns)
         except StopIteration as stop:
-            summary: ContentSummary = stop.value
+            summary: TreeSummary = stop.value
             return summary
 
 
-def count_tree(reader: Reader, path: NamespacePath) -> Generator[None, None, ContentSummary]:
+def count_tree(reader: Reader, path: NamespacePath) -> Generator[None, None, TreeSummary]:
     """Does what `content_summary` does in turns that are short, however large the tree is.
 
     Each page of each directory is a view of its own, so that what changes meanwhile may be counted or not.
     """
     with reader.view():
         top = find_existing(reader, path)
-    if top.kind is Kind.FILE:
-        return ContentSummary(0, 1, top.length, top.length * top.replication)
+    if top.kind is InodeKind.FILE:
+        return TreeSummary(0, 1, top.length, top.length * top.replication)
     directories, files, length, space = 1, 0, 0, 0
     unread = [(top.inode, "")]
     counted = 0
@@ -197,14 +197,14 @@ def count_tree(reader: Reader, path: NamespacePath) -> Generator[None, None, Con
             counted = 0
             yield
         for _, child in children:
-            if child.kind is Kind.DIRECTORY:
+            if child.kind is InodeKind.DIRECTORY:
                 directories += 1
                 unread.append((child.inode, ""))
             else:
                 files += 1
                 length += child.length
                 space += child.length * child.replication
-    return ContentSummary(directories, files, length, space)
+    return TreeSummary(directories, files, length, space)
 
 
 def quota(reader: Reader, path: NamespacePath) -> Quota | None:
@@ -228,11 +228,11 @@ def mkdirs(tx: Transaction, path: NamespacePath, user: str, permission: int, now
     way = find_place(tx, path)
     deepest = way.deepest
     if way.is_whole:
-        if deepest.kind is Kind.FILE:
+        if deepest.kind is InodeKind.FILE:
             raise FileAlreadyExists(f"Path is not a directory: {path}")
         return True
     check_not_full(tx, deepest.inode)
-    charge(tx, (way.inodes, Usage(len(way.missing), 0)))
+    charge(tx, (way.inodes, NamespaceUsage(len(way.missing), 0)))
     above = make_directories(tx, deepest, way.missing[:-1], user, permission | 0o300, now_ms)
     make_directories(tx, above, way.missing[-1:], user, permission, now_ms)
     return True
@@ -248,7 +248,7 @@ def delete(tx: Transaction, path: NamespacePath, recursive: bool, now_ms: int) -
     if not way.is_whole:
         return DeleteResult(False, [])
     inode = way.deepest
-    if not recursive and inode.kind is Kind.DIRECTORY and tx.has_children(inode.inode):
+    if not recursive and inode.kind is InodeKind.DIRECTORY and tx.has_children(inode.inode):
         raise PathIsNotEmptyDirectory(f"{path} is non empty")
     if path.is_root:
         return DeleteResult(False, [])
@@ -291,9 +291,9 @@ def set_replication(tx: Transaction, path: NamespacePath, replication: int) -> R
         raise BadRequest(f"replication {replication} is out of range: 1 to {replication_max}")
     way = find(tx, path)
     inode = way.deepest
-    if not way.is_whole or inode.kind is Kind.DIRECTORY:
+    if not way.is_whole or inode.kind is InodeKind.DIRECTORY:
         return ReplicationResult(False, [])
-    charge(tx, (way.inodes, Usage(0, inode.length * (replication - inode.replication))))
+    charge(tx, (way.inodes, NamespaceUsage(0, inode.length * (replication - inode.replication))))
     tx.change_inode(inode._replace(replication=replication))
     changed = []
     for reference in tx.references(inode.inode):

@@ -13,7 +13,7 @@ from enum import IntFlag
 from types import MappingProxyType
 from typing import Final
 
-from peacefs.coordinator.metadata.model import Inode, Kind
+from peacefs.coordinator.metadata.model import Inode, InodeKind
 from peacefs.coordinator.metadata.store import ROOT_GROUP
 from peacefs.protocol.errors import AccessDenied
 from peacefs.protocol.values.account_names import check_account_name
@@ -46,7 +46,7 @@ ALL_ACCESS: Final = Access.READ | Access.WRITE | Access.EXECUTE
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class Principal:
     """On whose behalf something is done. A superuser is never refused."""
 
     user: str
@@ -91,11 +91,11 @@ class Callers:
             for user in users:
                 self._groups_of.setdefault(user, set()).add(group)
 
-    def of(self, user: str) -> Caller:
+    def of(self, user: str) -> Principal:
         """Raises BadRequest for what nobody can be called."""
         check_account_name("user", user)
         groups = frozenset({user, *self._groups_of.get(user, ())})
-        return Caller(user, groups, self._superuser in (None, user) or ROOT_GROUP in groups)
+        return Principal(user, groups, self._superuser in (None, user) or ROOT_GROUP in groups)
 
     def need_superuser(self, user: str) -> None:
         """Raises AccessDenied, in the words of HDFS."""
@@ -103,7 +103,7 @@ class Callers:
             raise AccessDenied(f"Access denied for user {user}. Superuser privilege is required")
 
 
-def refusal(caller: Caller, access: Access, path: NamespacePath, inode: Inode) -> AccessDenied:
+def refusal(caller: Principal, access: Access, path: NamespacePath, inode: Inode) -> AccessDenied:
     """In the words of HDFS, which people search for."""
     return AccessDenied(
         f"Permission denied: user={caller.user}, access={access.hadoop_name}, inode={_shown(path, inode)}"
@@ -111,7 +111,7 @@ def refusal(caller: Caller, access: Access, path: NamespacePath, inode: Inode) -
 
 
 def sticky_refusal(
-    caller: Caller, path: NamespacePath, inode: Inode, parent_path: NamespacePath, parent: Inode
+    caller: Principal, path: NamespacePath, inode: Inode, parent_path: NamespacePath, parent: Inode
 ) -> AccessDenied:
     """The same, for who may write a sticky directory but owns neither it nor what is to go."""
     return AccessDenied(
@@ -121,7 +121,7 @@ def sticky_refusal(
 
 
 def _shown(path: NamespacePath, inode: Inode) -> str:
-    kind = "d" if inode.kind is Kind.DIRECTORY else "-"
+    kind = "d" if inode.kind is InodeKind.DIRECTORY else "-"
     return f'"{path}":{inode.owner}:{inode.group}:{kind}{symbolic(inode.permission)}'
 
 

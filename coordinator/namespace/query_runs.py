@@ -7,7 +7,7 @@ directories that had one name one after the other, are ever called the same.
 
 from __future__ import annotations
 
-from peacefs.coordinator.metadata.model import Inode, InodeId, Kind, Run
+from peacefs.coordinator.metadata.model import Inode, InodeId, InodeKind, RecordedRun
 from peacefs.coordinator.metadata.store import Reader, Transaction
 from peacefs.protocol.errors import BadRequest, ParentNotDirectory
 from peacefs.protocol.ids import show
@@ -18,10 +18,10 @@ from .paths import NamespacePath, Writer
 from .resolution import existing_inode, find_existing
 
 
-def begin(tx: Transaction, root: NamespacePath, run: Run) -> None:
+def begin(tx: Transaction, root: NamespacePath, run: RecordedRun) -> None:
     """From now on the writer of a directory; what earlier ones write to it is refused. Raises FileNotFound, ..."""
     directory = find_existing(tx, root)
-    if directory.kind is Kind.FILE:
+    if directory.kind is InodeKind.FILE:
         raise ParentNotDirectory(f"{root} (is not a directory)")
     tx.set_run(directory.inode, run)
 
@@ -37,7 +37,7 @@ def end(tx: Transaction, location: NamespacePath, now_ms: int) -> None:
         tx.set_run(directory, run._replace(ended_ms=now_ms))
 
 
-def status(reader: Reader, directory: InodeId, path: NamespacePath, run: Run) -> RunStatus:
+def status(reader: Reader, directory: InodeId, path: NamespacePath, run: RecordedRun) -> RunStatus:
     """What there is to say of the latest run of a directory; in a view."""
     plain = NamespacePath(path.components)
     return RunStatus(

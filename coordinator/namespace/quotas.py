@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from peacefs.coordinator.metadata.model import Inode, InodeId, Kind, Quota, Usage
+from peacefs.coordinator.metadata.model import Inode, InodeId, InodeKind, NamespaceUsage, Quota
 from peacefs.coordinator.metadata.store import Reader, Transaction
 from peacefs.protocol.errors import BadRequest, BytesQuotaExceeded, FileNotFound, NamesQuotaExceeded
 
@@ -24,18 +24,18 @@ from .resolution import find_existing
 #: For `set_quota`: as many as may be. HDFS's number.
 NO_LIMIT: Final = -1
 #: What is there more or less below some directories, the root's first.
-Charge = tuple[Sequence[InodeId], Usage]
+Charge = tuple[Sequence[InodeId], NamespaceUsage]
 _UNITS: Final = ((1 << 60, "E"), (1 << 50, "P"), (1 << 40, "T"), (1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K"))
 
 
-def usage_of_file(inode: Inode) -> Usage:
+def usage_of_file(inode: Inode) -> NamespaceUsage:
     """One name, and the bytes of all replicas."""
-    return Usage(1, inode.length * inode.replication)
+    return NamespaceUsage(1, inode.length * inode.replication)
 
 
-def less(usage: Usage) -> Usage:
+def less(usage: NamespaceUsage) -> NamespaceUsage:
     """The same, taken away."""
-    return Usage(-usage.names, -usage.bytes)
+    return NamespaceUsage(-usage.names, -usage.bytes)
 
 
 def directories_above(reader: Reader, inode: InodeId) -> list[InodeId]:
@@ -58,22 +58,22 @@ def charge(tx: Transaction, *charges: Charge) -> None:
             names[directory] += change.names
             space[directory] += change.bytes
     for directory in names.keys() | space.keys():
-        change = Usage(names[directory], space[directory])
+        change = NamespaceUsage(names[directory], space[directory])
         _check(tx, directory, change)
         tx.charge_quota(directory, change)
 
 
-def check_room(reader: Reader, directories: Iterable[InodeId], change: Usage) -> None:
+def check_room(reader: Reader, directories: Iterable[InodeId], change: NamespaceUsage) -> None:
     """Raises as `charge` does, and counts nothing."""
     for directory in reader.quota_directories().intersection(directories):
         _check(reader, directory, change)
 
 
-def tree_usage(tx: Transaction, directories: Iterable[InodeId], inode: Inode) -> Usage:
+def tree_usage(tx: Transaction, directories: Iterable[InodeId], inode: Inode) -> NamespaceUsage:
     """What a file or tree below some directories counts for; not looked at when none of them has a quota."""
     if tx.quota_directories().isdisjoint(directories):
-        return Usage(0, 0)
-    return usage_of_file(inode) if inode.kind is Kind.FILE else tx.tree_usage(inode.inode)
+        return NamespaceUsage(0, 0)
+    return usage_of_file(inode) if inode.kind is InodeKind.FILE else tx.tree_usage(inode.inode)
 
 
 def set_quota(tx: Transaction, path: NamespacePath, names: int | None, space: int | None) -> None:
@@ -84,7 +84,7 @@ def set_quota(tx: Transaction, path: NamespacePath, names: int | None, space: in
     """
     _check_limits(names, space)
     inode = find_existing(tx, path)
-    if inode.kind is Kind.FILE:
+    if inode.kind is InodeKind.FILE:
         raise FileNotFound(f"Directory does not exist: {path}")
     before = tx.quota(inode.inode)
     names_max = _changed(before.names_max if before else None, names)
@@ -113,7 +113,7 @@ def _check_limits(names: int | None, space: int | None) -> None:
         )
 
 
-def _check(reader: Reader, directory: InodeId, change: Usage) -> None:
+def _check(reader: Reader, directory: InodeId, change: NamespaceUsage) -> None:
     """In HDFS's words."""
     quota = reader.quota(directory)
     assert quota is not None, f"directory {directory} has lost its quota"

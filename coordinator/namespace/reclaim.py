@@ -6,7 +6,7 @@ deleting it is one short commit and none that follows is long. Nobody can see it
 
 from __future__ import annotations
 
-from peacefs.coordinator.metadata.model import ChunkRecord, Discarded, Inode, Kind
+from peacefs.coordinator.metadata.model import ChunkRecord, Discarded, Inode, InodeKind
 from peacefs.coordinator.metadata.store import Transaction
 from peacefs.protocol.limits import (
     reclaim_entries_per_commit,
@@ -19,7 +19,7 @@ from peacefs.protocol.limits import (
 
 def discard(tx: Transaction, inode: Inode) -> list[ChunkRecord]:
     """Reclaims a file or an empty directory now, all else later. The chunks that were freed now."""
-    if inode.kind is Kind.DIRECTORY:
+    if inode.kind is InodeKind.DIRECTORY:
         if tx.has_children(inode.inode):
             tx.discard(inode.inode)
         else:
@@ -66,14 +66,14 @@ def _reclaim_part(tx: Transaction, discarded: Discarded, limit: int, freed: list
     inode = tx.inode(discarded.inode)
     assert inode is not None, f"inode {discarded.inode} is queued and does not exist"
     tx.undiscard(inode.inode)
-    if inode.kind is Kind.FILE:
+    if inode.kind is InodeKind.FILE:
         work, of_file = _reclaim_file(tx, inode, limit, discarded.at_tx)
         freed += of_file
         return work
     work = 1
     for name, child in tx.children(inode.inode, "", limit):
         tx.remove_entry(inode.inode, name, discarded.at_tx)
-        if child.kind is Kind.DIRECTORY:
+        if child.kind is InodeKind.DIRECTORY:
             tx.discard(child.inode, discarded.at_tx)
             work += 1
         else:

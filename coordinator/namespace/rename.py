@@ -32,7 +32,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from peacefs.coordinator.metadata.model import ChunkRecord, Inode, InodeId, Kind, Origin, RenameMode, Usage
+from peacefs.coordinator.metadata.model import (
+    ChunkRecord,
+    Inode,
+    InodeId,
+    InodeKind,
+    NamespaceUsage,
+    Origin,
+    RenameMode,
+)
 from peacefs.coordinator.metadata.store import Transaction
 from peacefs.protocol.errors import FileAlreadyExists, FileNotFound, IllegalChange, PathError, RenameRefused
 from peacefs.protocol.limits import rename_memory_s
@@ -40,7 +48,7 @@ from peacefs.protocol.limits import rename_memory_s
 from .paths import NamespacePath, check_creatable, check_name_length
 from .quotas import charge, less, tree_usage
 from .reclaim import discard
-from .resolution import Way, check_not_full, find, find_place
+from .resolution import ResolvedPath, check_not_full, find, find_place
 from .snapshots import refuse_snapshotted
 
 
@@ -79,17 +87,17 @@ def rename(
     return RenameResult(True, _move(tx, from_way, to_way, replaced, now_ms))
 
 
-def _into_directory(tx: Transaction, target: Way, name: str) -> Way:
+def _into_directory(tx: Transaction, target: ResolvedPath, name: str) -> ResolvedPath:
     """The child of a target that is a directory; else the target itself."""
-    if not name or not target.is_whole or target.deepest.kind is Kind.FILE:
+    if not name or not target.is_whole or target.deepest.kind is InodeKind.FILE:
         return target
     path, child = target.path.child(name), tx.child_inode(target.last, name)
     if child is None:
         return target._replace(path=path)
-    return Way(path, [*target.inodes, child.inode], child)
+    return ResolvedPath(path, [*target.inodes, child.inode], child)
 
 
-def _is_repeated(tx: Transaction, source: Way, target: Way, now_ms: int) -> bool:
+def _is_repeated(tx: Transaction, source: ResolvedPath, target: ResolvedPath, now_ms: int) -> bool:
     if source.is_whole or not target.is_whole or target.path.is_root:
         return False
     origin = tx.origin(target.parent, target.path.name)
@@ -98,7 +106,7 @@ def _is_repeated(tx: Transaction, source: Way, target: Way, now_ms: int) -> bool
     return now_ms - origin.renamed_ms < rename_memory_s * 1000
 
 
-def _check(tx: Transaction, source: Way, target: Way, mode: RenameMode) -> Inode | None:
+def _check(tx: Transaction, source: ResolvedPath, target: ResolvedPath, mode: RenameMode) -> Inode | None:
     """Raises unless the rename can be; the inode that it replaces."""
     if not source.is_whole:
         raise FileNotFound(f"rename source {source.path} is not found.")
@@ -117,10 +125,10 @@ def _check(tx: Transaction, source: Way, target: Way, mode: RenameMode) -> Inode
     return None
 
 
-def _check_replaced(tx: Transaction, source: Way, target: Way, mode: RenameMode) -> Inode:
+def _check_replaced(tx: Transaction, source: ResolvedPath, target: ResolvedPath, mode: RenameMode) -> Inode:
     moved, replaced = source.deepest, target.deepest
     if moved.kind is not replaced.kind:
-        kinds = "directories" if moved.kind is Kind.DIRECTORY else "files"
+        kinds = "directories" if moved.kind is InodeKind.DIRECTORY else "files"
         raise RenameRefused(f"Source {source.path} and destination {target.path} must both be {kinds}")
     if mode is not RenameMode.OVERWRITE:
         raise FileAlreadyExists(f"rename destination {target.path} already exists")
@@ -129,7 +137,9 @@ def _check_replaced(tx: Transaction, source: Way, target: Way, mode: RenameMode)
     return replaced
 
 
-def _move(tx: Transaction, source: Way, target: Way, replaced: Inode | None, now_ms: int) -> list[ChunkRecord]:
+def _move(
+    tx: Transaction, source: ResolvedPath, target: ResolvedPath, replaced: Inode | None, now_ms: int
+) -> list[ChunkRecord]:
     refuse_snapshotted(tx, source.last, source.path)
     if replaced is not None:
         refuse_snapshotted(tx, replaced.inode, target.path)
@@ -144,13 +154,13 @@ def _move(tx: Transaction, source: Way, target: Way, replaced: Inode | None, now
     return discard(tx, replaced) if replaced is not None else []
 
 
-def _charge(tx: Transaction, source: Way, target: Way, replaced: Inode | None) -> None:
+def _charge(tx: Transaction, source: ResolvedPath, target: ResolvedPath, replaced: Inode | None) -> None:
     """A tree that crosses no boundary of a quota counts as before, and is not looked at."""
     leaves = source.inodes[:-1]
     enters = target.inodes[:-1] if target.is_whole else target.inodes
-    given_up = Usage(0, 0) if replaced is None else tree_usage(tx, enters, replaced)
+    freed = NamespaceUsage(0, 0) if replaced is None else tree_usage(tx, enters, replaced)
     moved = tree_usage(tx, set(leaves) ^ set(enters), source.deepest)
-    charge(tx, (leaves, less(moved)), (enters, moved), (enters, less(given_up)))
+    charge(tx, (leaves, less(moved)), (enters, moved), (enters, less(freed)))
 
 
 Pair = tuple[NamespacePath, NamespacePath]
@@ -175,7 +185,7 @@ def exchange(tx: Transaction, pairs: Sequence[Pair], now_ms: int) -> None:
 
 def _existing(tx: Transaction, path: NamespacePath) -> tuple[InodeId, InodeId]:
     """The directory of a path, and what it names."""
-    way: Way = find(tx, path)
+    way: ResolvedPath = find(tx, path)
     if not way.is_whole:
         raise FileNotFound(f"File does not exist: {path}")
     return way.parent, way.last

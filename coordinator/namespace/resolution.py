@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
-from peacefs.coordinator.metadata.model import Inode, InodeId, Kind, Run
+from peacefs.coordinator.metadata.model import Inode, InodeId, InodeKind, RecordedRun
 from peacefs.coordinator.metadata.store import Reader, Transaction
 from peacefs.protocol.errors import (
     AccessDenied,
@@ -25,7 +25,7 @@ from peacefs.protocol.limits import directory_entries_max
 from .paths import NamespacePath
 
 
-class Way(NamedTuple):
+class ResolvedPath(NamedTuple):
     """The inodes that a path leads through, the root's first, as far as its names exist."""
 
     path: NamespacePath
@@ -53,7 +53,7 @@ class Way(NamedTuple):
         return self.inodes[len(self.path.components) - 1]
 
 
-def follow(reader: Reader, path: NamespacePath) -> Way:
+def follow(reader: Reader, path: NamespacePath) -> ResolvedPath:
     """Follows a path as far as it leads. Files have no children, so a path through a file ends there.
 
     Raises RunSuperseded in a transaction.
@@ -61,7 +61,7 @@ def follow(reader: Reader, path: NamespacePath) -> Way:
     inodes, deepest = reader.follow(path.components)
     if path.writer is not None and isinstance(reader, Transaction):
         _refuse_superseded(reader, path, inodes)
-    return Way(path, inodes, deepest)
+    return ResolvedPath(path, inodes, deepest)
 
 
 def check_writer(reader: Reader, path: NamespacePath) -> None:
@@ -91,7 +91,7 @@ def _refuse_superseded(reader: Reader, path: NamespacePath, inodes: list[InodeId
         )
 
 
-def described(run: Run) -> str:
+def described(run: RecordedRun) -> str:
     """Whose a run is, for people."""
     process = f"process {run.pid} on {run.host}" if run.pid else run.host
     since = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(run.since_ms / 1000))
@@ -105,7 +105,7 @@ def existing_inode(reader: Reader, inode: InodeId) -> Inode:
     return found
 
 
-def find(reader: Reader, path: NamespacePath) -> Way:
+def find(reader: Reader, path: NamespacePath) -> ResolvedPath:
     """For operations on what exists. Raises AccessDenied, as HDFS does, for a path through a file."""
     way = follow(reader, path)
     _refuse_file_on_the_way(way, AccessDenied)
@@ -120,7 +120,7 @@ def find_existing(reader: Reader, path: NamespacePath) -> Inode:
     return way.deepest
 
 
-def find_place(reader: Reader, path: NamespacePath) -> Way:
+def find_place(reader: Reader, path: NamespacePath) -> ResolvedPath:
     """For operations that make something at `path`. Raises ParentNotDirectory for a path through a file."""
     way = follow(reader, path)
     _refuse_file_on_the_way(way, ParentNotDirectory)
@@ -137,6 +137,6 @@ def check_not_full(tx: Transaction, directory: InodeId) -> None:
         )
 
 
-def _refuse_file_on_the_way(way: Way, error: type[PeacefsError]) -> None:
-    if not way.is_whole and way.deepest.kind is Kind.FILE:
+def _refuse_file_on_the_way(way: ResolvedPath, error: type[PeacefsError]) -> None:
+    if not way.is_whole and way.deepest.kind is InodeKind.FILE:
         raise error(f"{way.path.ancestor(len(way.inodes) - 1)} (is not a directory)")

@@ -26,7 +26,7 @@ A = TypeVar("A", bound=bool | int | str | None)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestKey:
     """A request under the id that its client gave it; without one it is never taken for a repetition.
 
     `what` is all that makes it this request and no other, as what MessagePack can encode.
@@ -48,7 +48,7 @@ class Applied(Generic[A]):
     before: bool = False
 
 
-class _Remembered(msgspec.Struct, frozen=True, array_like=True):
+class _CachedReply(msgspec.Struct, frozen=True, array_like=True):
     fingerprint: bytes
     answer: bool | int | str | None
 
@@ -59,52 +59,56 @@ def check_request_id(request_id: str) -> None:
         raise BadRequest(f"a request id of {len(request_id)} characters is over {request_id_characters_max}")
 
 
-def first_answer(reader: Reader, asked: Asked) -> Applied[Any] | None:
+def cached_reply(reader: Reader, key: RequestKey) -> Applied[Any] | None:
     """What the request was answered before. Raises BadRequest for another request under the same id."""
-    if not asked.request_id:
+    if not key.request_id:
         return None
-    check_request_id(asked.request_id)
-    stored = reader.answer(asked.request_id)
+    check_request_id(key.request_id)
+    stored = reader.answer(key.request_id)
     if stored is None:
         return None
-    remembered = msgspec.msgpack.decode(stored, type=_Remembered)
-    if remembered.fingerprint != asked.fingerprint():
+    remembered = msgspec.msgpack.decode(stored, type=_CachedReply)
+    if remembered.fingerprint != key.fingerprint():
         raise BadRequest(
-            f"the request id {asked.request_id} has been used for another request; give each an id of its own"
+            f"the request id {key.request_id} has been used for another request; give each an id of its own"
         )
     return Applied(remembered.answer, before=True)
 
 
-def once(tx: Transaction, asked: Asked, now_ms: int, change: Callable[[Transaction], Applied[A]]) -> Applied[A]:
-    """Makes the change and remembers its answer, unless that was done before. Raises as `first_answer` does."""
-    first = first_answer(tx, asked)
+def run_once(
+    tx: Transaction, key: RequestKey, now_ms: int, change: Callable[[Transaction], Applied[A]]
+) -> Applied[A]:
+    """Makes the change and remembers its answer, unless that was done before. Raises as `cached_reply` does."""
+    first = cached_reply(tx, key)
     if first is not None:
         return first
     applied = change(tx)
-    remember(tx, asked, applied.answer, now_ms)
+    cache_reply(tx, key, applied.answer, now_ms)
     return applied
 
 
-def remember(tx: Transaction, asked: Asked, answer: bool | int | str | None, now_ms: int) -> None:
-    """Keeps the answer to a request that `first_answer` does not know."""
-    if asked.request_id:
-        is_first = tx.remember(asked.request_id, _encoded(asked, answer), now_ms)
-        assert is_first, f"request {asked.request_id} was answered before"
+def cache_reply(tx: Transaction, key: RequestKey, answer: bool | int | str | None, now_ms: int) -> None:
+    """Keeps the answer to a request that `cached_reply` does not know."""
+    if key.request_id:
+        is_first = tx.remember(key.request_id, _encoded(key, answer), now_ms)
+        assert is_first, f"request {key.request_id} was answered before"
 
 
-def promise(tx: Transaction, asked: Asked, answer: bool | int | str | None, now_ms: int) -> Applied[Any] | None:
+def reserve_reply(
+    tx: Transaction, key: RequestKey, answer: bool | int | str | None, now_ms: int
+) -> Applied[Any] | None:
     """Keeps an answer that is known before the change is made, unless there is a first one, which it gives.
 
     A change that raises takes the promise back with all else. In one look-up, where the two others take one each.
-    Raises as `first_answer` does.
+    Raises as `cached_reply` does.
     """
-    if not asked.request_id:
+    if not key.request_id:
         return None
-    check_request_id(asked.request_id)
-    if tx.remember(asked.request_id, _encoded(asked, answer), now_ms):
+    check_request_id(key.request_id)
+    if tx.remember(key.request_id, _encoded(key, answer), now_ms):
         return None
-    return first_answer(tx, asked)
+    return cached_reply(tx, key)
 
 
-def _encoded(asked: Asked, answer: bool | int | str | None) -> bytes:
-    return msgspec.msgpack.encode(_Remembered(asked.fingerprint(), answer))
+def _encoded(key: RequestKey, answer: bool | int | str | None) -> bytes:
+    return msgspec.msgpack.encode(_CachedReply(key.fingerprint(), answer))

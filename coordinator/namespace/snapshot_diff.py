@@ -11,7 +11,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from enum import Enum
 
-from peacefs.coordinator.metadata.model import Inode, InodeId, Kind
+from peacefs.coordinator.metadata.model import Inode, InodeId, InodeKind
 from peacefs.coordinator.metadata.store import Reader
 from peacefs.protocol.errors import SnapshotRefused
 from peacefs.protocol.limits import list_page_entries, snapshot_diff_entries_max
@@ -90,7 +90,7 @@ def _read_tree(reader: Reader, directory: InodeId) -> Generator[None, None, _Tre
         above = tree[parent].path
         for name, child in children:
             tree[child.inode] = _Node(parent, f"{above}/{name}" if above else name, child)
-            if child.kind is Kind.DIRECTORY:
+            if child.kind is InodeKind.DIRECTORY:
                 unread.append((child.inode, ""))
         if len(tree) > snapshot_diff_entries_max:
             raise SnapshotRefused(

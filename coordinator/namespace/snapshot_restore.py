@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from peacefs.coordinator.metadata.model import ChunkRecord, Inode, InodeId, Usage
+from peacefs.coordinator.metadata.model import ChunkRecord, Inode, InodeId, NamespaceUsage
 from peacefs.coordinator.metadata.store import Transaction
 from peacefs.protocol.errors import SnapshotRefused
 from peacefs.protocol.limits import list_page_entries
@@ -80,7 +80,11 @@ def _charge(tx: Transaction, restoration: Restoration, directory: InodeId) -> No
     above = [*directories_above(tx, directory), directory]
     before = tree_usage(tx, above, existing_inode(tx, directory))
     copied = restoration.growth.copied
-    charge(tx, (above, less(before)), (above, Usage(copied.directories + copied.files, copied.space_consumed)))
+    charge(
+        tx,
+        (above, less(before)),
+        (above, NamespaceUsage(copied.directories + copied.files, copied.space_consumed)),
+    )
 
 
 def give_up(tx: Transaction, restoration: Restoration) -> None:

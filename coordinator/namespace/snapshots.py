@@ -10,7 +10,15 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
-from peacefs.coordinator.metadata.model import FileStatus, Inode, InodeId, Kind, ListPage, Snapshot, status_as
+from peacefs.coordinator.metadata.model import (
+    Inode,
+    InodeId,
+    InodeKind,
+    InodeStatus,
+    ListPage,
+    Snapshot,
+    status_as,
+)
 from peacefs.coordinator.metadata.store import ROOT, Reader, Transaction
 from peacefs.protocol.errors import (
     BadRequest,
@@ -25,7 +33,7 @@ from .paths import SNAPSHOTS_NAME, NamespacePath, check_name_length, parse_path
 from .resolution import find_existing
 
 
-class Place(NamedTuple):
+class SnapshotPlace(NamedTuple):
     """Where to look for what a path names: now, or in a snapshot, whose paths begin at its directory."""
 
     reader: Reader
@@ -36,7 +44,7 @@ class Place(NamedTuple):
 class SnapshottableDirectory(NamedTuple):
     """A directory that allows snapshots, the path of the one that it lies in, and how many snapshots it has."""
 
-    status: FileStatus
+    status: InodeStatus
     parent: str
     snapshots: int
 
@@ -44,7 +52,7 @@ class SnapshottableDirectory(NamedTuple):
 class ListedSnapshot(NamedTuple):
     """A snapshot as the directory that it shows, and the transaction that it is of."""
 
-    status: FileStatus
+    status: InodeStatus
     at_tx: int
 
 
@@ -66,11 +74,11 @@ def snapshotted_directory(path: NamespacePath) -> NamespacePath | None:
     return path.ancestor(path.components.index(SNAPSHOTS_NAME))
 
 
-def locate(reader: Reader, path: NamespacePath) -> Place:
+def locate(reader: Reader, path: NamespacePath) -> SnapshotPlace:
     """Where a path is to be looked up. Raises FileNotFound for a snapshot that is not there."""
     directory = snapshotted_directory(path)
     if directory is None:
-        return Place(reader, path)
+        return SnapshotPlace(reader, path)
     depth = len(directory.components) + 1
     if len(path.components) == depth:
         raise FileNotFound(f"File does not exist: {path}")
@@ -80,7 +88,7 @@ def locate(reader: Reader, path: NamespacePath) -> Place:
     if snapshot is None:
         raise FileNotFound(f"File does not exist: {path}")
     above = str(path.ancestor(depth + 1))
-    return Place(reader.at(snapshot.at_tx, inode.inode), NamespacePath(below, above), snapshot)
+    return SnapshotPlace(reader.at(snapshot.at_tx, inode.inode), NamespacePath(below, above), snapshot)
 
 
 def is_list_of_snapshots(path: NamespacePath) -> bool:
@@ -98,7 +106,7 @@ def list_page(reader: Reader, path: NamespacePath, start_after: str | None, limi
         )
 
 
-def status_of_list(reader: Reader, path: NamespacePath) -> FileStatus:
+def status_of_list(reader: Reader, path: NamespacePath) -> InodeStatus:
     """`.snapshot` itself is a directory of whose snapshots it holds. Raises FileNotFound."""
     with reader.view():
         return status_as("", _directory_of_list(reader, path))
@@ -111,7 +119,7 @@ def _directory_of_list(reader: Reader, path: NamespacePath) -> Inode:
     return directory
 
 
-def _status(reader: Reader, directory: InodeId, snapshot: Snapshot) -> FileStatus:
+def _status(reader: Reader, directory: InodeId, snapshot: Snapshot) -> InodeStatus:
     shown = reader.at(snapshot.at_tx, directory).inode(directory)
     assert shown is not None, f"snapshot {snapshot.name} shows no directory"
     return status_as(snapshot.name, shown._replace(modified_ms=snapshot.created_ms))
@@ -151,7 +159,7 @@ def existing_snapshot(reader: Reader, path: NamespacePath, name: str) -> tuple[I
 def allow(tx: Transaction, path: NamespacePath) -> None:
     """Lets snapshots of a directory be taken; that it does already is fine. Not one within another, as in HDFS."""
     inode = find_existing(tx, path)
-    if inode.kind is Kind.FILE:
+    if inode.kind is InodeKind.FILE:
         raise ParentNotDirectory(f"{path} (is not a directory)")
     above = {ROOT, *(parent for parent, _ in tx.ancestors(inode.inode))}
     for other in tx.snapshot_directories():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from peacefs.coordinator.metadata.model import ChunkRecord, Inode, Kind, Usage
+from peacefs.coordinator.metadata.model import ChunkRecord, Inode, InodeKind, NamespaceUsage
 from peacefs.coordinator.metadata.store import Reader, Transaction
 from peacefs.protocol.errors import BadRequest, IllegalChange, PathIsDirectory
 from peacefs.protocol.limits import concat_sources_max, rename_memory_s
@@ -14,7 +14,7 @@ from .paths import NamespacePath
 from .quotas import charge, directories_above, less, usage_of_file
 from .reclaim import discard
 from .resolution import find, find_existing
-from .retry_cache import Asked, first_answer, remember
+from .retry_cache import RequestKey, cache_reply, cached_reply
 
 
 def truncate(tx: Transaction, path: NamespacePath, length: int, now_ms: int) -> list[ChunkRecord]:
@@ -32,7 +32,7 @@ def truncate(tx: Transaction, path: NamespacePath, length: int, now_ms: int) -> 
     tx.drop_lease(inode.inode)
     if length == inode.length:
         return []
-    cut = Usage(0, (length - inode.length) * inode.replication)
+    cut = NamespaceUsage(0, (length - inode.length) * inode.replication)
     charge(tx, (directories_above(tx, inode.inode), cut))
     freed = _cut(tx, inode, length)
     tx.change_inode(inode._replace(length=length, modified_ms=max(inode.modified_ms, now_ms)))
@@ -72,15 +72,15 @@ def concat(
     inode = inode._replace(length=length, modified_ms=max(inode.modified_ms, now_ms))
     tx.change_inode(inode)
     trace = _trace(inode, sources)
-    if first_answer(tx, trace) is None:
-        remember(tx, trace, now_ms, now_ms)
+    if cached_reply(tx, trace) is None:
+        cache_reply(tx, trace, now_ms, now_ms)
     changed = [moving.chunk for moving in moved if tx.set_chunk_replication(moving.chunk, inode.replication)]
     return [record for chunk in changed if (record := tx.chunk(chunk)) is not None]
 
 
 def _charge_concat(tx: Transaction, onto: Inode, sources: Sequence[Inode]) -> None:
     """The target keeps its replication, and so do the bytes that it takes over."""
-    gained = Usage(0, sum(source.length for source in sources) * onto.replication)
+    gained = NamespaceUsage(0, sum(source.length for source in sources) * onto.replication)
     lost = [(directories_above(tx, source.inode), less(usage_of_file(source))) for source in sources]
     charge(tx, (directories_above(tx, onto.inode), gained), *lost)
 
@@ -96,14 +96,14 @@ def is_repeated_concat(
         way = find(reader, target)
         if not way.is_whole or any(find(reader, source).is_whole for source in sources):
             return False
-        first = first_answer(reader, _trace(way.deepest, sources))
+        first = cached_reply(reader, _trace(way.deepest, sources))
     return first is not None and now_ms - first.answer < rename_memory_s * 1000
 
 
-def _trace(made: Inode, sources: Sequence[NamespacePath]) -> Asked:
+def _trace(made: Inode, sources: Sequence[NamespacePath]) -> RequestKey:
     """What a concatenation leaves behind, under an id that only its own target, unchanged, leads to."""
     what = (made.inode, made.length, made.modified_ms, [str(path) for path in sources])
-    return Asked(f"concat {Asked('', what).fingerprint().hex()}", what)
+    return RequestKey(f"concat {RequestKey('', what).fingerprint().hex()}", what)
 
 
 def check_concat(reader: Reader, target: NamespacePath, sources: Sequence[NamespacePath]) -> None:
@@ -133,7 +133,7 @@ def check_concat(reader: Reader, target: NamespacePath, sources: Sequence[Namesp
 def existing_file(reader: Reader, path: NamespacePath) -> Inode:
     """Raises FileNotFound, PathIsDirectory."""
     inode = find_existing(reader, path)
-    if inode.kind is Kind.DIRECTORY:
+    if inode.kind is InodeKind.DIRECTORY:
         raise PathIsDirectory(f"Path is not a file: {path}")
     return inode
 

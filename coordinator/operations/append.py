@@ -20,16 +20,15 @@ from peacefs.coordinator.namespace.permissions import Access
 from peacefs.coordinator.namespace.resolution import check_writer
 from peacefs.coordinator.namespace.snapshots import changeable_path
 from peacefs.protocol.errors import NoDatanodes, PeacefsError
-from peacefs.protocol.ids import ChunkId
+from peacefs.protocol.ids import ChunkId, new_request_id
 from peacefs.protocol.limits import read_token_renewable_s, write_token_lifetime_s
 from peacefs.protocol.messages import AbandonLease, Done, FlushFile, Leased, RenewLease, TakeLease, WrittenChunk
-from peacefs.protocol.request_ids import new_request_id
 from peacefs.protocol.tokens import FileAppend, FileLease, FileWrite
 
-from .context import Workplace
-from .deferred_deletes import Superseded
+from .context import OperationContext
+from .deferred_deletes import DeferredDeletes
 from .leases import Leases
-from .placement import Placing
+from .placement import ChunkPlacer
 
 log = logging.getLogger("peacefs.coordinator")
 
@@ -46,46 +45,46 @@ class AppendFile:
 
 @dataclass(frozen=True, slots=True)
 class AppendTicket:
-    """Where to send the data, and leave to take a lease there."""
+    """Where to send the data, with a token to take a lease there."""
 
     http_host: str
     http_port: int
     token: str
 
 
-class Appending:
+class AppendOperations:
     """A lease is taken when the data comes, so that a client that only looks holds nobody up."""
 
-    def __init__(self, workplace: Workplace, placing: Placing, leases: Leases) -> None:
-        self._at = workplace
-        self._placing = placing
+    def __init__(self, context: OperationContext, placer: ChunkPlacer, leases: Leases) -> None:
+        self._ctx = context
+        self._placer = placer
         self._leases = leases
-        self._superseded = Superseded()
+        self._deferred = DeferredDeletes()
 
     async def append(self, wanted: AppendFile) -> AppendTicket:
         """A datanode near the writer. Takes no lease. Raises FileNotFound, FileAlreadyExists, NoDatanodes."""
         path = changeable_path(wanted.path)
         file = self._file_to_extend(path, wanted.user)
-        await self._at.until_ready()
+        await self._ctx.until_ready()
         token = FileAppend(
-            expires_s=self._at.wall_clock() + write_token_lifetime_s,
+            expires_s=self._ctx.wall_clock() + write_token_lifetime_s,
             path=str(path),
             user=wanted.user,
             block_bytes=file.block_bytes,
             replication=file.replication,
         )
-        alive = [node for node in self._at.cluster.members.alive() if node.http_name not in wanted.exclude]
+        alive = [node for node in self._ctx.cluster.members.alive() if node.http_name not in wanted.exclude]
         if not alive:
             raise NoDatanodes(f"no datanode is alive to append to {path} through")
         near = [node for node in alive if node.registration.data_host == wanted.client_host]
-        gateway = (near or alive)[self._at.numbering.next() % len(near or alive)]
+        gateway = (near or alive)[self._ctx.numbering.next() % len(near or alive)]
         return AppendTicket(
-            gateway.registration.http_host, gateway.registration.http_port, self._at.signer.sign(token)
+            gateway.registration.http_host, gateway.registration.http_port, self._ctx.signer.sign(token)
         )
 
     async def take_lease(self, wanted: TakeLease, writer_host: str | None) -> Leased:
         """For the holder of a token of `append`. Raises as `extend` does."""
-        token = self._at.signer.verify(wanted.token, FileAppend, self._at.wall_clock())
+        token = self._ctx.signer.verify(wanted.token, FileAppend, self._ctx.wall_clock())
         return await self.extend(token.path, token.user, wanted.holder, writer_host)
 
     async def extend(self, path: str, user: str, holder: str, writer_host: str | None) -> Leased:
@@ -94,18 +93,18 @@ class Appending:
         Raises FileNotFound, FileAlreadyExists for a directory, AccessDenied, AlreadyBeingCreated, NoDatanodes.
         """
         parsed = changeable_path(path)
-        await self._at.until_ready()
+        await self._ctx.until_ready()
         file = self._file_to_extend(parsed, user)
-        recorded = self._at.reader.lease(file.inode)
+        recorded = self._ctx.reader.lease(file.inode)
         what = f"APPEND_FILE {parsed} for {holder}"
-        self._leases.check_free(self._at.monotonic(), file.inode, recorded, holder, what)
-        lease = Lease(self._at.numbering.next(), holder)
+        self._leases.check_free(self._ctx.monotonic(), file.inode, recorded, holder, what)
+        lease = Lease(self._ctx.numbering.next(), holder)
         writer = _writer_with(lease)
-        allocated, _head = self._placing.place(file.replication, writer_host, frozenset(), writer)
+        allocated, _head = self._placer.place(file.replication, writer_host, frozenset(), writer)
         # Held from here on, so that nobody else takes it while the commit is under way.
-        self._leases.hold(self._at.monotonic(), file.inode, lease)
+        self._leases.hold(self._ctx.monotonic(), file.inode, lease)
         try:
-            leased = await self._at.commit(lambda tx: namespace.take_lease(tx, parsed, file.inode, lease))
+            leased = await self._ctx.commit(lambda tx: namespace.take_lease(tx, parsed, file.inode, lease))
         except PeacefsError:
             self._leases.release(file.inode, lease)
             raise
@@ -116,7 +115,7 @@ class Appending:
 
     def lease_token(self, path: str, inode: InodeId, lease: Lease, replication: int, request_id: str) -> str:
         token = FileLease(
-            expires_s=self._at.wall_clock() + write_token_lifetime_s,
+            expires_s=self._ctx.wall_clock() + write_token_lifetime_s,
             path=path,
             inode=inode,
             number=lease.number,
@@ -124,42 +123,42 @@ class Appending:
             replication=replication,
             request_id=request_id,
         )
-        return self._at.signer.sign(token)
+        return self._ctx.signer.sign(token)
 
     def _file_to_extend(self, path: NamespacePath, user: str) -> Inode:
-        with self._at.reader.view():
-            access_checks.check_access(self._at.reader, path, self._at.callers.of(user), Access.WRITE)
-            check_writer(self._at.reader, path)
-            inode = namespace.check_append(self._at.reader, path)
-            namespace.check_extension(self._at.reader, inode.inode, 0)
+        with self._ctx.reader.view():
+            access_checks.check_access(self._ctx.reader, path, self._ctx.callers.of(user), Access.WRITE)
+            check_writer(self._ctx.reader, path)
+            inode = namespace.check_append(self._ctx.reader, path)
+            namespace.check_extension(self._ctx.reader, inode.inode, 0)
             return inode
 
     async def renew(self, wanted: RenewLease) -> Done:
         """Raises LeaseExpired."""
-        self.renew_lease(self._at.signer.verify(wanted.token, FileLease, self._at.wall_clock()))
+        self.renew_lease(self._ctx.signer.verify(wanted.token, FileLease, self._ctx.wall_clock()))
         return Done()
 
     async def abandon(self, wanted: AbandonLease) -> Done:
         """The file stays as it is."""
-        token = self._at.signer.verify(wanted.token, FileLease, self._at.wall_clock())
+        token = self._ctx.signer.verify(wanted.token, FileLease, self._ctx.wall_clock())
         lease = _lease(token)
-        await self._at.commit(lambda tx: namespace.abandon_lease(tx, token.inode, lease))
+        await self._ctx.commit(lambda tx: namespace.abandon_lease(tx, token.inode, lease))
         self._leases.release(token.inode, lease)
-        writer, cluster = writer_of(token), self._at.cluster
-        self._at.send(cluster.given_up(cluster.abandonment.chunks_of(writer), writer))
+        writer, cluster = writer_of(token), self._ctx.cluster
+        self._ctx.send(cluster.abandon(cluster.assignments.chunks_of(writer), writer))
         return Done()
 
     def renew_lease(self, token: FileLease) -> None:
         """The holder of a lease has been heard. Raises LeaseExpired."""
-        recorded = self._at.reader.lease(token.inode)
-        self._leases.renew(self._at.monotonic(), token.inode, _lease(token), recorded)
+        recorded = self._ctx.reader.lease(token.inode)
+        self._leases.renew(self._ctx.monotonic(), token.inode, _lease(token), recorded)
 
     async def recover_lease(self, path: str, user: str) -> bool:
         """Ends the lease of a file whose writer is dead; one that lives can write no more. Always true: at once.
 
         The file ends where the last completed append or flush ended. Raises FileNotFound, AccessDenied, ...
         """
-        parsed, caller = changeable_path(path), self._at.callers.of(user)
+        parsed, caller = changeable_path(path), self._ctx.callers.of(user)
 
         def change(tx: Transaction) -> InodeId:
             access_checks.check_access(tx, parsed, caller, Access.WRITE)
@@ -167,7 +166,7 @@ class Appending:
             tx.drop_lease(inode)
             return inode
 
-        self._leases.forget(await self._at.commit(change))
+        self._leases.forget(await self._ctx.commit(change))
         return True
 
     async def complete(
@@ -196,13 +195,13 @@ class Appending:
         """What a reader may still read by a layout that it has goes when that has expired."""
 
         def change(tx: Transaction) -> namespace.Publication:
-            publication = namespace.complete_append(tx, wanted, self._at.now_ms())
+            publication = namespace.complete_append(tx, wanted, self._ctx.now_ms())
             for record in publication.freed:
                 tx.keep_chunk(record.chunk, int(read_token_renewable_s * 1000))
             return publication
 
-        publication = await self._at.commit(change)
-        self._at.free(self._superseded.add(self._at.monotonic(), publication.freed))
+        publication = await self._ctx.commit(change)
+        self._ctx.free(self._deferred.add(self._ctx.monotonic(), publication.freed))
         return replace(publication, freed=[])
 
     def beginning(self, lease: Lease) -> AbstractContextManager[None]:
@@ -211,11 +210,11 @@ class Appending:
 
     def hold(self, inode: InodeId, lease: Lease) -> None:
         """The writer of a file that was published while it is being written."""
-        self._leases.hold(self._at.monotonic(), inode, lease)
+        self._leases.hold(self._ctx.monotonic(), inode, lease)
 
-    def drop_superseded(self) -> None:
+    def delete_deferred(self) -> None:
         """Has the replicas dropped of what was replaced so long ago that nobody can read it any more."""
-        self._at.free(self._superseded.due(self._at.monotonic()))
+        self._ctx.free(self._deferred.due(self._ctx.monotonic()))
 
 
 def writer_of(token: FileWrite | FileLease) -> str:

@@ -1,4 +1,4 @@
-"""What the file system's operations work with, and the few things that all of them do."""
+"""The context of the file system's operations: the parts that they work with, and what all of them do."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from peacefs.coordinator.cluster.commands import Order
 from peacefs.coordinator.cluster.core import Cluster
+from peacefs.coordinator.metadata.group_commit import Commit
 from peacefs.coordinator.metadata.model import ChunkRecord
 from peacefs.coordinator.metadata.store import Reader, Transaction
 from peacefs.coordinator.namespace.permissions import Callers
-from peacefs.coordinator.namespace.retry_cache import A, Applied, Asked, once
+from peacefs.coordinator.namespace.retry_cache import A, Applied, RequestKey, run_once
 from peacefs.protocol.errors import SafeMode
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.limits import read_token_lifetime_s, startup_hold_s, startup_waiting_max
@@ -25,14 +26,8 @@ _READY_POLL_S = 0.05
 _POLLERS = 64
 
 
-class Commit(Protocol):
-    """Runs a change of the namespace in a transaction; gives its result once that is on the disk."""
-
-    def __call__(self, change: Callable[[Transaction], T], /) -> Awaitable[T]: ...
-
-
 @dataclass(frozen=True)
-class Workplace:
+class OperationContext:
     """The parts of a coordinator that operations on files need. Used from one event loop only."""
 
     reader: Reader
@@ -54,9 +49,9 @@ class Workplace:
     def now_ms(self) -> int:
         return int(self.wall_clock() * 1000)
 
-    async def once(self, asked: Asked, change: Callable[[Transaction], Applied[A]]) -> Applied[A]:
-        """Commits a change; one that was asked before gets the answer that it had then. See `replays`."""
-        return await self.commit(lambda tx: once(tx, asked, self.now_ms(), change))
+    async def run_once(self, key: RequestKey, change: Callable[[Transaction], Applied[A]]) -> Applied[A]:
+        """Commit a change once; a repeated request gets the cached reply. See `retry_cache`."""
+        return await self.commit(lambda tx: run_once(tx, key, self.now_ms(), change))
 
     def free(self, records: Sequence[ChunkRecord]) -> None:
         """Has the replicas dropped of chunks that no file refers to any more, once nobody reads them."""

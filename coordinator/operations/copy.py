@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from peacefs.coordinator.metadata.model import ContentSummary
+from peacefs.coordinator.metadata.model import TreeSummary
 from peacefs.coordinator.namespace import copy as copies
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.snapshots import changeable_path
 from peacefs.protocol.limits import reclaim_entries_per_commit
 
-from .context import Workplace
+from .context import OperationContext
 from .names import Names
 
 
-class TreeCopying:
+class CopyOperations:
     """Paths are texts; the source may lie in a snapshot."""
 
-    def __init__(self, workplace: Workplace, names: Names, per_commit: int = reclaim_entries_per_commit) -> None:
-        self._at = workplace
+    def __init__(
+        self, context: OperationContext, names: Names, per_commit: int = reclaim_entries_per_commit
+    ) -> None:
+        self._ctx = context
         self._names = names
         self._per_commit = per_commit
 
     async def copy(
         self, source: str, target: str, user: str, *, preserve: bool = False, request_id: str = ""
-    ) -> ContentSummary:
+    ) -> TreeSummary:
         """Copies a file or tree to exactly `target`, which must not exist, and its parent must; what was copied.
 
         With a request id it is done once, however often it is asked. Raises as `namespace_copy.begin_copy` does,
@@ -31,27 +33,27 @@ class TreeCopying:
         wanted = copies.CopyToMake(
             parse_path(source),
             changeable_path(target),
-            self._at.callers.of(user),
+            self._ctx.callers.of(user),
             preserve,
             request_id,
-            self._at.now_ms(),
+            self._ctx.now_ms(),
         )
-        made = await self._at.commit(lambda tx: copies.begin_copy(tx, wanted, self._per_commit))
-        if isinstance(made, copies.Copy):
+        made = await self._ctx.commit(lambda tx: copies.begin_copy(tx, wanted, self._per_commit))
+        if isinstance(made, copies.TreeCopy):
             made = await self._grow(made)
-        self._at.cluster.load(made.changed)
+        self._ctx.cluster.load(made.changed)
         return made.copied
 
-    async def _grow(self, copy: copies.Copy) -> copies.CopyResult:
+    async def _grow(self, copy: copies.TreeCopy) -> copies.CopyResult:
         try:
             while not copy.growth.is_whole:
                 copy = await self._step(copy)
-            return await self._at.commit(lambda tx: copies.finish_copy(tx, copy))
+            return await self._ctx.commit(lambda tx: copies.finish_copy(tx, copy))
         except BaseException:
             self._names.give_up(lambda tx: copies.give_up_copy(tx, copy))
             raise
         finally:
             self._names.reclaim_soon()
 
-    async def _step(self, copy: copies.Copy) -> copies.Copy:
-        return await self._at.commit(lambda tx: copies.copy_step(tx, copy, self._per_commit))
+    async def _step(self, copy: copies.TreeCopy) -> copies.TreeCopy:
+        return await self._ctx.commit(lambda tx: copies.copy_step(tx, copy, self._per_commit))

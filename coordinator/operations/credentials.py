@@ -11,7 +11,7 @@ from peacefs.protocol.errors import BadRequest, CredentialRefused
 from peacefs.protocol.ids import NodeId
 from peacefs.protocol.messages import Register
 
-from .context import Workplace
+from .context import OperationContext
 
 log = logging.getLogger("peacefs.coordinator")
 
@@ -19,15 +19,15 @@ log = logging.getLogger("peacefs.coordinator")
 class Credentials:
     """An id belongs to the key with which it was first registered. Used from one event loop only."""
 
-    def __init__(self, workplace: Workplace) -> None:
-        self._at = workplace
-        self._enrolled = workplace.reader.enrolments()
+    def __init__(self, context: OperationContext) -> None:
+        self._ctx = context
+        self._enrolled = context.reader.enrolments()
 
     def recall(self) -> None:
         """At a start: what was revoked before stays so."""
         for node, enrolment in self._enrolled.items():
             if enrolment.revoked_ms is not None:
-                self._at.cluster.revoke(node)
+                self._ctx.cluster.revoke(node)
 
     @property
     def enrolled(self) -> Mapping[NodeId, Enrolment]:
@@ -56,8 +56,8 @@ class Credentials:
     async def enrol(self, node: NodeId, public_key: bytes) -> None:
         """From now on the id belongs to this key, unless another one was first."""
         assert len(public_key) == PUBLIC_KEY_BYTES
-        enrolment = Enrolment(public_key, self._at.now_ms())
-        await self._at.commit(lambda tx: tx.enrol(node, enrolment))
+        enrolment = Enrolment(public_key, self._ctx.now_ms())
+        await self._ctx.commit(lambda tx: tx.enrol(node, enrolment))
         if self._enrolled.setdefault(node, enrolment) is enrolment:
             log.info("datanode %s is enrolled with credential %s", node, fingerprint(public_key))
 
@@ -65,10 +65,10 @@ class Credentials:
         """What it holds counts as lost, and it registers no more. Raises BadRequest for an id that has no key."""
         enrolment = self._of(node)
         if enrolment.revoked_ms is None:
-            enrolment = Enrolment(enrolment.public_key, enrolment.enrolled_ms, self._at.now_ms())
+            enrolment = Enrolment(enrolment.public_key, enrolment.enrolled_ms, self._ctx.now_ms())
             await self._replace(node, enrolment)
             log.warning("datanode %s is revoked: its replicas count as lost", node)
-        self._at.cluster.revoke(node)
+        self._ctx.cluster.revoke(node)
         return enrolment
 
     async def readmit(self, node: NodeId) -> Enrolment:
@@ -77,15 +77,15 @@ class Credentials:
         if enrolment.revoked_ms is not None:
             enrolment = Enrolment(enrolment.public_key, enrolment.enrolled_ms)
             await self._replace(node, enrolment)
-        self._at.cluster.readmit(node)
+        self._ctx.cluster.readmit(node)
         return enrolment
 
     async def forget(self, node: NodeId) -> Enrolment:
         """The id belongs to the key with which it is registered next. Raises BadRequest as `revoke`."""
         enrolment = self._of(node)
-        await self._at.commit(lambda tx: tx.forget_enrolment(node))
+        await self._ctx.commit(lambda tx: tx.forget_enrolment(node))
         self._enrolled.pop(node, None)
-        self._at.cluster.readmit(node)
+        self._ctx.cluster.readmit(node)
         return enrolment
 
     def _of(self, node: NodeId) -> Enrolment:
@@ -95,5 +95,5 @@ class Credentials:
         return enrolment
 
     async def _replace(self, node: NodeId, enrolment: Enrolment) -> None:
-        await self._at.commit(lambda tx: tx.replace_enrolment(node, enrolment))
+        await self._ctx.commit(lambda tx: tx.replace_enrolment(node, enrolment))
         self._enrolled[node] = enrolment

@@ -5,37 +5,37 @@ from __future__ import annotations
 from math import inf
 
 from peacefs.coordinator.cluster.membership import Node
-from peacefs.coordinator.metadata.model import Decision, Mode
+from peacefs.coordinator.metadata.model import AdminDecision, Mode
 from peacefs.protocol.errors import BadRequest
 from peacefs.protocol.ids import NodeId
 
-from .context import Workplace
+from .context import OperationContext
 
 
-class Administration:
+class DatanodeAdmin:
     """Takes datanodes out of service and back into it. What was decided stands until it is decided anew."""
 
-    def __init__(self, workplace: Workplace) -> None:
-        self._at = workplace
+    def __init__(self, context: OperationContext) -> None:
+        self._ctx = context
 
     def recall(self) -> None:
         """At a start: what was decided before and still stands."""
-        for node, decision in self._at.reader.decisions().items():
-            if decision.until_ms is None or decision.until_ms > self._at.now_ms():
+        for node, decision in self._ctx.reader.decisions().items():
+            if decision.until_ms is None or decision.until_ms > self._ctx.now_ms():
                 self._act(node, decision)
 
     async def decide(self, node_id: NodeId, mode: Mode, for_s: float | None = None) -> Node:
         """Durable when this returns; that it was so before is fine. Raises BadRequest for an unknown datanode."""
-        node = self._at.cluster.members.get(node_id)
+        node = self._ctx.cluster.members.get(node_id)
         if node is None:
             raise BadRequest(f"no datanode {node_id} has registered since the coordinator's start")
-        decision = Decision(mode, None if for_s is None else self._at.now_ms() + int(for_s * 1000))
-        await self._at.commit(lambda tx: tx.decide(node_id, decision))
+        decision = AdminDecision(mode, None if for_s is None else self._ctx.now_ms() + int(for_s * 1000))
+        await self._ctx.commit(lambda tx: tx.decide(node_id, decision))
         self._act(node_id, decision)
         return node
 
-    def _act(self, node_id: NodeId, decision: Decision) -> None:
+    def _act(self, node_id: NodeId, decision: AdminDecision) -> None:
         ends_s = inf
         if decision.until_ms is not None:
-            ends_s = self._at.monotonic() + (decision.until_ms - self._at.now_ms()) / 1000
-        self._at.cluster.set_mode(node_id, decision.mode, ends_s)
+            ends_s = self._ctx.monotonic() + (decision.until_ms - self._ctx.now_ms()) / 1000
+        self._ctx.cluster.set_mode(node_id, decision.mode, ends_s)

@@ -12,10 +12,10 @@ from collections import deque
 from collections.abc import Sequence
 
 from peacefs.coordinator.metadata.model import ChunkRecord
-from peacefs.protocol.limits import read_token_renewable_s, superseded_chunks_max
+from peacefs.protocol.limits import deferred_deletes_max, read_token_renewable_s
 
 
-class Superseded:
+class DeferredDeletes:
     """In the order in which they were replaced."""
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class Superseded:
     def add(self, now_s: float, records: Sequence[ChunkRecord]) -> list[ChunkRecord]:
         """What is to be dropped now, because too many wait."""
         self._waiting.extend((now_s, record) for record in records)
-        return [self._waiting.popleft()[1] for _ in range(len(self._waiting) - superseded_chunks_max)]
+        return [self._waiting.popleft()[1] for _ in range(len(self._waiting) - deferred_deletes_max)]
 
     def due(self, now_s: float) -> list[ChunkRecord]:
         """What has waited for long enough."""

@@ -8,51 +8,51 @@ from __future__ import annotations
 
 from peacefs.coordinator.scheduling.scheduler import Scheduling
 
-from .append import Appending
-from .context import Workplace
-from .copy import TreeCopying
+from .append import AppendOperations
+from .context import OperationContext
+from .copy import CopyOperations
 from .credentials import Credentials
-from .datanode_admin import Administration
-from .fsck import Inspection
+from .datanode_admin import DatanodeAdmin
+from .fsck import Fsck
 from .leases import Leases
 from .names import Names
-from .placement import Placing
-from .probing import Probing
-from .query_reports import Reporting
-from .query_runs import Fencing
-from .quotas import Limiting
-from .read import Reading
-from .read_grants import ReadDesk
-from .snapshots import Snapshotting
+from .placement import ChunkPlacer
+from .probing import ProbeOperations
+from .query_reports import QueryReports
+from .query_runs import QueryRuns
+from .quotas import QuotaOperations
+from .read import ReadOperations
+from .read_grants import ReadGrantService
+from .snapshots import SnapshotOperations
 from .temporary_files import TemporaryFiles
 from .trash import Trash
-from .truncate_concat import Reshaping
-from .write import Writing
-from .write_grants import ScheduleDesk
+from .truncate_concat import TruncateConcat
+from .write import WriteOperations
+from .write_grants import WriteGrantService
 
 
 class Files:
-    """All operations over one workplace."""
+    """All operations over one context."""
 
-    def __init__(self, workplace: Workplace, scheduling: Scheduling, trash_minutes: int = 0) -> None:
-        self.callers = workplace.callers
-        placing = Placing(workplace)
-        leases = Leases(workplace.monotonic())
-        self.names = Names(workplace)
-        self.probing = Probing(workplace, placing)
-        self.appending = Appending(workplace, placing, leases)
-        self.reshaping = Reshaping(workplace, leases)
-        self.schedule = ScheduleDesk(workplace, placing, self.appending, scheduling)
-        self.writing = Writing(workplace, placing, self.appending, self.schedule)
-        self.snapshots = Snapshotting(workplace, self.names)
-        self.copying = TreeCopying(workplace, self.names)
-        self.limiting = Limiting(workplace, self.names)
-        self.trash = Trash(workplace, self.names, trash_minutes)
-        self.reading = Reading(workplace)
-        self.recovery = ReadDesk(workplace, scheduling)
-        self.administration = Administration(workplace)
-        self.credentials = Credentials(workplace)
-        self.temporary_files = TemporaryFiles(workplace, leases)
-        self.fencing = Fencing(workplace)
-        self.reporting = Reporting(workplace)
-        self.inspection = Inspection(workplace)
+    def __init__(self, context: OperationContext, scheduling: Scheduling, trash_minutes: int = 0) -> None:
+        self.callers = context.callers
+        placer = ChunkPlacer(context)
+        leases = Leases(context.monotonic())
+        self.names = Names(context)
+        self.probing = ProbeOperations(context, placer)
+        self.appending = AppendOperations(context, placer, leases)
+        self.reshaping = TruncateConcat(context, leases)
+        self.schedule = WriteGrantService(context, placer, self.appending, scheduling)
+        self.writing = WriteOperations(context, placer, self.appending, self.schedule)
+        self.snapshots = SnapshotOperations(context, self.names)
+        self.copying = CopyOperations(context, self.names)
+        self.limiting = QuotaOperations(context, self.names)
+        self.trash = Trash(context, self.names, trash_minutes)
+        self.reading = ReadOperations(context)
+        self.recovery = ReadGrantService(context, scheduling)
+        self.administration = DatanodeAdmin(context)
+        self.credentials = Credentials(context)
+        self.temporary_files = TemporaryFiles(context, leases)
+        self.fencing = QueryRuns(context)
+        self.reporting = QueryReports(context)
+        self.inspection = Fsck(context)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections import deque
 
-from peacefs.coordinator.cluster.health import FileJudgement, Judge, judge_cluster
-from peacefs.coordinator.metadata.model import Inode, InodeId, Kind
+from peacefs.coordinator.cluster.health import FileJudgement, HealthCheck, judge_cluster
+from peacefs.coordinator.metadata.model import Inode, InodeId, InodeKind
 from peacefs.coordinator.metadata.store import Reader
 from peacefs.coordinator.namespace import access_checks
 from peacefs.coordinator.namespace.paths import NamespacePath, parse_path
-from peacefs.coordinator.namespace.permissions import Access, Caller, refusal
+from peacefs.coordinator.namespace.permissions import Access, Principal, refusal
 from peacefs.coordinator.namespace.resolution import existing_inode, find_existing
 from peacefs.protocol.errors import BadRequest
 from peacefs.protocol.limits import (
@@ -25,7 +25,7 @@ from peacefs.protocol.limits import (
 )
 from peacefs.protocol.values.fsck_findings import FileFindings, FsckPage, Tally
 
-from .context import Workplace
+from .context import OperationContext
 
 
 class _Directory:
@@ -46,30 +46,30 @@ class _Directory:
         return self.path.child(self.after), inode
 
 
-class _Page:
+class _FsckPage:
     """One page in the making."""
 
-    def __init__(self, workplace: Workplace, *, every_file: bool) -> None:
-        self._at = workplace
+    def __init__(self, context: OperationContext, *, every_file: bool) -> None:
+        self._ctx = context
         self._every_file = every_file
-        self._judge = Judge(workplace.cluster)
-        self._turn_ends_s = workplace.monotonic() + fsck_turn_s
+        self._judge = HealthCheck(context.cluster)
+        self._turn_ends_s = context.monotonic() + fsck_turn_s
         self.files: list[FileFindings] = []
         self.tally = Tally()
 
     async def pause(self) -> None:
         """Lets others have the event loop, if it is time."""
-        if self._at.monotonic() >= self._turn_ends_s:
-            await self._at.sleep(0)
-            self._judge = Judge(self._at.cluster)
-            self._turn_ends_s = self._at.monotonic() + fsck_turn_s
+        if self._ctx.monotonic() >= self._turn_ends_s:
+            await self._ctx.sleep(0)
+            self._judge = HealthCheck(self._ctx.cluster)
+            self._turn_ends_s = self._ctx.monotonic() + fsck_turn_s
 
     async def visit_file(self, path: NamespacePath, inode: Inode) -> None:
         judgement = self._judge.file(str(path), inode.length, inode.replication)
-        if self._at.reader.lease(inode.inode) is not None:
+        if self._ctx.reader.lease(inode.inode) is not None:
             judgement.mark_open()
         position, found_bytes = -1, 0
-        while part := self._at.reader.references_after(inode.inode, position, fsck_chunks_per_turn):
+        while part := self._ctx.reader.references_after(inode.inode, position, fsck_chunks_per_turn):
             position = part[-1][0]
             found_bytes += sum(reference.length for _position, reference in part)
             self._judge.add(judgement, [reference.chunk for _position, reference in part])
@@ -85,11 +85,11 @@ class _Page:
             self.files.append(findings)
 
 
-class Inspection:
+class Fsck:
     """Judges the files of a coordinator's namespace."""
 
-    def __init__(self, workplace: Workplace) -> None:
-        self._at = workplace
+    def __init__(self, context: OperationContext) -> None:
+        self._ctx = context
 
     async def page(self, path: str, user: str, after: str | None = None, *, every_file: bool = False) -> FsckPage:
         """The files below `path` (or that file) that come after the entry `after` in the walk.
@@ -97,16 +97,16 @@ class Inspection:
         Lists those with findings, or `every_file`. Raises FileNotFound, BadRequest, SafeMode, and AccessDenied
         when it meets what `user` may not list or read, as in HDFS.
         """
-        top, caller = parse_path(path), self._at.callers.of(user)
-        await self._at.until_ready()
-        page = _Page(self._at, every_file=every_file)
+        top, caller = parse_path(path), self._ctx.callers.of(user)
+        await self._ctx.until_ready()
+        page = _FsckPage(self._ctx, every_file=every_file)
         directories = self._resume(top, parse_path(after), caller) if after is not None else []
         if after is None:
-            with self._at.reader.view():
-                access_checks.check_pass(self._at.reader, top, caller)
-                inode = find_existing(self._at.reader, top)
+            with self._ctx.reader.view():
+                access_checks.check_pass(self._ctx.reader, top, caller)
+                inode = find_existing(self._ctx.reader, top)
             _check_may_inspect(caller, top, inode)
-            if inode.kind is Kind.FILE:
+            if inode.kind is InodeKind.FILE:
                 await page.visit_file(top, inode)
             else:
                 page.tally.directories += 1
@@ -114,20 +114,22 @@ class Inspection:
         last = await self._walk(directories, page, caller)
         if directories:
             return FsckPage(page.files, page.tally, str(last))
-        return FsckPage(page.files, page.tally, cluster=judge_cluster(self._at.cluster))
+        return FsckPage(page.files, page.tally, cluster=judge_cluster(self._ctx.cluster))
 
-    async def _walk(self, directories: list[_Directory], page: _Page, caller: Caller) -> NamespacePath | None:
+    async def _walk(
+        self, directories: list[_Directory], page: _FsckPage, caller: Principal
+    ) -> NamespacePath | None:
         """Visits what comes next, parents before children. Gives what was visited last."""
         last, visited = None, 0
         while directories and visited < fsck_entries_per_page:
-            entry = directories[-1].next(self._at.reader)
+            entry = directories[-1].next(self._ctx.reader)
             if entry is None:
                 directories.pop()
                 continue
             last, inode = entry
             visited += 1
             _check_may_inspect(caller, last, inode)
-            if inode.kind is Kind.DIRECTORY:
+            if inode.kind is InodeKind.DIRECTORY:
                 page.tally.directories += 1
                 directories.append(_Directory(inode.inode, last))
             else:
@@ -135,26 +137,26 @@ class Inspection:
             await page.pause()
         return last
 
-    def _resume(self, top: NamespacePath, after: NamespacePath, caller: Caller) -> list[_Directory]:
+    def _resume(self, top: NamespacePath, after: NamespacePath, caller: Principal) -> list[_Directory]:
         """The directories that the walk was in when it had visited `after`, as far as they are still there."""
         if not after.is_under(top):
             raise BadRequest(f"an inspection of {top} cannot go on after {after}")
-        reader = self._at.reader
+        reader = self._ctx.reader
         with reader.view():
             access_checks.check_list(reader, top, caller)
             directories = [_Directory(find_existing(reader, top).inode, top)]
             for name in after.components[len(top.components) :]:
                 directories[-1].after = name
                 child = reader.child(directories[-1].inode, name)
-                if child is None or (inode := existing_inode(reader, child)).kind is Kind.FILE:
+                if child is None or (inode := existing_inode(reader, child)).kind is InodeKind.FILE:
                     break
                 _check_may_inspect(caller, directories[-1].path.child(name), inode)
                 directories.append(_Directory(child, directories[-1].path.child(name)))
         return directories
 
 
-def _check_may_inspect(caller: Caller, path: NamespacePath, inode: Inode) -> None:
+def _check_may_inspect(caller: Principal, path: NamespacePath, inode: Inode) -> None:
     """Raises AccessDenied."""
-    access = Access.READ if inode.kind is Kind.FILE else Access.READ | Access.EXECUTE
+    access = Access.READ if inode.kind is InodeKind.FILE else Access.READ | Access.EXECUTE
     if not caller.may(inode, access):
         raise refusal(caller, access, path, inode)

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from peacefs.coordinator.metadata.model import ContentSummary, FileStatus, ListPage, RenameMode
+from peacefs.coordinator.metadata.model import InodeStatus, ListPage, RenameMode, TreeSummary
 from peacefs.coordinator.metadata.store import Transaction
 from peacefs.coordinator.namespace import access_checks as checks
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace import snapshots
 from peacefs.coordinator.namespace.create import checked_replication
 from peacefs.coordinator.namespace.paths import NamespacePath, parse_path
-from peacefs.coordinator.namespace.permissions import Access, Caller
+from peacefs.coordinator.namespace.permissions import Access, Principal
 from peacefs.coordinator.namespace.reclaim import forget_answers_step, reclaim_step
 from peacefs.coordinator.namespace.rename import exchange
-from peacefs.coordinator.namespace.retry_cache import Applied, Asked, first_answer, once
+from peacefs.coordinator.namespace.retry_cache import Applied, RequestKey, cached_reply, run_once
 from peacefs.coordinator.namespace.snapshots import changeable_path
 from peacefs.protocol.errors import FileNotFound
 from peacefs.protocol.limits import reclaim_entries_per_commit
 
-from .context import Workplace
+from .context import OperationContext
 from .recursive_delete import RemovalRights
 
 
@@ -31,150 +31,152 @@ class Names:
     its `request_id` gets the first answer.
     """
 
-    def __init__(self, workplace: Workplace) -> None:
-        self._at = workplace
+    def __init__(self, context: OperationContext) -> None:
+        self._ctx = context
         self._to_reclaim = True
         self._given_up: list[Callable[[Transaction], None]] = []
 
-    async def status(self, path: str, user: str) -> FileStatus:
-        parsed, caller = parse_path(path), self._at.callers.of(user)
-        with self._at.reader.view():
+    async def status(self, path: str, user: str) -> InodeStatus:
+        parsed, caller = parse_path(path), self._ctx.callers.of(user)
+        with self._ctx.reader.view():
             place = self._locate(parsed, caller)
             if place is None:
-                return snapshots.status_of_list(self._at.reader, parsed)
+                return snapshots.status_of_list(self._ctx.reader, parsed)
             checks.check_pass(place.reader, place.path, caller)
             return namespace.status(place.reader, place.path)
 
     async def list_page(self, path: str, user: str, start_after: str | None, limit: int) -> ListPage:
-        parsed, caller = parse_path(path), self._at.callers.of(user)
-        with self._at.reader.view():
+        parsed, caller = parse_path(path), self._ctx.callers.of(user)
+        with self._ctx.reader.view():
             place = self._locate(parsed, caller)
             if place is None:
-                return snapshots.list_page(self._at.reader, parsed, start_after, limit)
+                return snapshots.list_page(self._ctx.reader, parsed, start_after, limit)
             checks.check_list(place.reader, place.path, caller)
             return namespace.list_page(place.reader, place.path, start_after, limit)
 
-    async def content_summary(self, path: str, user: str) -> ContentSummary:
-        parsed, caller = parse_path(path), self._at.callers.of(user)
-        with self._at.reader.view():
+    async def content_summary(self, path: str, user: str) -> TreeSummary:
+        parsed, caller = parse_path(path), self._ctx.callers.of(user)
+        with self._ctx.reader.view():
             place = self._locate(parsed, caller)
         if place is None:
             raise FileNotFound(f"File does not exist: {parsed}")
-        await self._at.in_turns(checks.check_summary(place.reader, place.path, caller))
-        counted = await self._at.in_turns(namespace.count_tree(place.reader, place.path))
+        await self._ctx.in_turns(checks.check_summary(place.reader, place.path, caller))
+        counted = await self._ctx.in_turns(namespace.count_tree(place.reader, place.path))
         quota = None if place.snapshot else namespace.quota(place.reader, place.path)
         return replace(counted, names_max=quota.names_max, bytes_max=quota.bytes_max) if quota else counted
 
     async def check_access(self, path: str, user: str, access: Access) -> None:
         """Raises AccessDenied, FileNotFound."""
-        parsed, caller = parse_path(path), self._at.callers.of(user)
-        with self._at.reader.view():
+        parsed, caller = parse_path(path), self._ctx.callers.of(user)
+        with self._ctx.reader.view():
             place = self._locate(parsed, caller)
             if place is None:
-                snapshots.status_of_list(self._at.reader, parsed)
+                snapshots.status_of_list(self._ctx.reader, parsed)
                 return
             checks.check_access(place.reader, place.path, caller, access)
             namespace.status(place.reader, place.path)
 
-    def _locate(self, path: NamespacePath, caller: Caller) -> snapshots.Place | None:
+    def _locate(self, path: NamespacePath, caller: Principal) -> snapshots.SnapshotPlace | None:
         """Where to look a path up; None for the list of a directory's snapshots."""
-        checks.check_way_to_snapshots(self._at.reader, path, caller)
+        checks.check_way_to_snapshots(self._ctx.reader, path, caller)
         if snapshots.is_list_of_snapshots(path):
             return None
-        return snapshots.locate(self._at.reader, path)
+        return snapshots.locate(self._ctx.reader, path)
 
     async def mkdirs(self, path: str, user: str, permission: int, request_id: str = "") -> bool:
-        parsed, caller = changeable_path(path), self._at.callers.of(user)
+        parsed, caller = changeable_path(path), self._ctx.callers.of(user)
 
         def change(tx: Transaction) -> Applied[bool]:
             checks.check_mkdirs(tx, parsed, caller)
-            return Applied(namespace.mkdirs(tx, parsed, user, permission, self._at.now_ms()))
+            return Applied(namespace.mkdirs(tx, parsed, user, permission, self._ctx.now_ms()))
 
-        asked = Asked(request_id, ("mkdirs", str(parsed), user, permission))
-        return (await self._at.once(asked, change)).answer
+        key = RequestKey(request_id, ("mkdirs", str(parsed), user, permission))
+        return (await self._ctx.run_once(key, change)).answer
 
     async def rename(self, source: str, target: str, user: str, mode: RenameMode, request_id: str = "") -> bool:
         source_path, target_path = changeable_path(source), changeable_path(target)
-        caller = self._at.callers.of(user)
+        caller = self._ctx.callers.of(user)
 
         def change(tx: Transaction) -> Applied[bool]:
             checks.check_rename(tx, source_path, target_path, caller, mode)
-            result = namespace.rename(tx, source_path, target_path, mode, self._at.now_ms())
+            result = namespace.rename(tx, source_path, target_path, mode, self._ctx.now_ms())
             return Applied(result.done, result.freed)
 
-        asked = Asked(request_id, ("rename", str(source_path), str(target_path), user, mode.value))
-        renamed = await self._at.once(asked, change)
-        self._at.free(renamed.chunks)
+        key = RequestKey(request_id, ("rename", str(source_path), str(target_path), user, mode.value))
+        renamed = await self._ctx.run_once(key, change)
+        self._ctx.free(renamed.chunks)
         return renamed.answer
 
     async def exchange(self, pairs: Sequence[tuple[str, str]], user: str, request_id: str = "") -> None:
         """All in one commit."""
         parsed = [(changeable_path(one), changeable_path(other)) for one, other in pairs]
-        caller = self._at.callers.of(user)
+        caller = self._ctx.callers.of(user)
 
         def change(tx: Transaction) -> Applied[None]:
             for one, other in parsed:
                 checks.check_rename(tx, one, other, caller, RenameMode.OVERWRITE)
-            exchange(tx, parsed, self._at.now_ms())
+            exchange(tx, parsed, self._ctx.now_ms())
             return Applied(None)
 
-        await self._at.once(Asked(request_id, ("exchange", *map(str, sum(parsed, ())), user)), change)
+        await self._ctx.run_once(RequestKey(request_id, ("exchange", *map(str, sum(parsed, ())), user)), change)
 
     async def delete(self, path: str, recursive: bool, user: str, request_id: str = "") -> bool:
-        parsed, caller = changeable_path(path), self._at.callers.of(user)
-        asked = Asked(request_id, ("delete", str(parsed), recursive, user))
-        rights = RemovalRights(self._at, parsed, caller)
+        parsed, caller = changeable_path(path), self._ctx.callers.of(user)
+        key = RequestKey(request_id, ("delete", str(parsed), recursive, user))
+        rights = RemovalRights(self._ctx, parsed, caller)
 
         def change(tx: Transaction) -> Applied[bool]:
             checks.check_delete(tx, parsed, caller)
             if recursive:
                 rights.check(tx)
-            result = namespace.delete(tx, parsed, recursive, self._at.now_ms())
+            result = namespace.delete(tx, parsed, recursive, self._ctx.now_ms())
             return Applied(result.done, result.freed)
 
-        if recursive and first_answer(self._at.reader, asked) is None:
+        if recursive and cached_reply(self._ctx.reader, key) is None:
             await rights.look()
-        deleted = await rights.commit(lambda tx: once(tx, asked, self._at.now_ms(), change))
-        self._at.free(deleted.chunks)
+        deleted = await rights.commit(lambda tx: run_once(tx, key, self._ctx.now_ms(), change))
+        self._ctx.free(deleted.chunks)
         self.reclaim_soon()
         return deleted.answer
 
     async def set_times(
         self, path: str, user: str, modified_ms: int | None, accessed_ms: int | None, request_id: str = ""
     ) -> None:
-        parsed, caller = changeable_path(path), self._at.callers.of(user)
+        parsed, caller = changeable_path(path), self._ctx.callers.of(user)
 
         def change(tx: Transaction) -> Applied[None]:
             checks.check_access(tx, parsed, caller, Access.WRITE)
             namespace.set_times(tx, parsed, modified_ms, accessed_ms)
             return Applied(None)
 
-        await self._at.once(Asked(request_id, ("times", str(parsed), user, modified_ms, accessed_ms)), change)
+        await self._ctx.run_once(
+            RequestKey(request_id, ("times", str(parsed), user, modified_ms, accessed_ms)), change
+        )
 
     async def set_permission(self, path: str, user: str, permission: int, request_id: str = "") -> None:
-        parsed, caller = changeable_path(path), self._at.callers.of(user)
+        parsed, caller = changeable_path(path), self._ctx.callers.of(user)
 
         def change(tx: Transaction) -> Applied[None]:
             checks.check_owner(tx, parsed, caller)
             namespace.set_permission(tx, parsed, permission)
             return Applied(None)
 
-        await self._at.once(Asked(request_id, ("permission", str(parsed), user, permission)), change)
+        await self._ctx.run_once(RequestKey(request_id, ("permission", str(parsed), user, permission)), change)
 
     async def set_owner(
         self, path: str, user: str, owner: str | None, group: str | None, request_id: str = ""
     ) -> None:
-        parsed, caller = changeable_path(path), self._at.callers.of(user)
+        parsed, caller = changeable_path(path), self._ctx.callers.of(user)
 
         def change(tx: Transaction) -> Applied[None]:
             checks.check_set_owner(tx, parsed, caller, owner, group)
             namespace.set_owner(tx, parsed, owner, group)
             return Applied(None)
 
-        await self._at.once(Asked(request_id, ("owner", str(parsed), user, owner, group)), change)
+        await self._ctx.run_once(RequestKey(request_id, ("owner", str(parsed), user, owner, group)), change)
 
     async def set_replication(self, path: str, user: str, replication: int, request_id: str = "") -> bool:
-        parsed, caller = changeable_path(path), self._at.callers.of(user)
+        parsed, caller = changeable_path(path), self._ctx.callers.of(user)
         wanted = checked_replication(replication)
 
         def change(tx: Transaction) -> Applied[bool]:
@@ -182,8 +184,10 @@ class Names:
             result = namespace.set_replication(tx, parsed, wanted)
             return Applied(result.done, result.changed)
 
-        changed = await self._at.once(Asked(request_id, ("replication", str(parsed), user, wanted)), change)
-        self._at.cluster.load(changed.chunks)
+        changed = await self._ctx.run_once(
+            RequestKey(request_id, ("replication", str(parsed), user, wanted)), change
+        )
+        self._ctx.cluster.load(changed.chunks)
         return changed.answer
 
     def reclaim_soon(self) -> None:
@@ -196,20 +200,20 @@ class Names:
         self.reclaim_soon()
 
     async def reclaim(self) -> None:
-        """Takes deleted trees, and what was given up, apart in small commits, until nothing is left."""
+        """Take deleted trees, and unfinished copies, apart in small commits, until nothing is left."""
         while self._given_up:
-            await self._at.commit(self._given_up[0])
+            await self._ctx.commit(self._given_up[0])
             del self._given_up[0]
         while self._to_reclaim:
             self._to_reclaim = False
             more = True
             try:
-                freed, more = await self._at.commit(lambda tx: reclaim_step(tx, reclaim_entries_per_commit))
+                freed, more = await self._ctx.commit(lambda tx: reclaim_step(tx, reclaim_entries_per_commit))
             finally:
                 self._to_reclaim = self._to_reclaim or more
-            self._at.free(freed)
+            self._ctx.free(freed)
 
     async def forget_answers(self) -> None:
         """Drops the answers that nobody can ask for again."""
-        while await self._at.commit(lambda tx: forget_answers_step(tx, self._at.now_ms())):
+        while await self._ctx.commit(lambda tx: forget_answers_step(tx, self._ctx.now_ms())):
             pass

@@ -1,23 +1,26 @@
-"""Placing chunks: numbers, a pipeline of datanodes, and signed leave to write through it."""
+"""Place chunks: check the quota, draw numbers, choose a pipeline, and sign a token to write through it."""
 
 from __future__ import annotations
 
 from peacefs.coordinator.cluster.membership import Node
+from peacefs.coordinator.metadata.store import Reader
+from peacefs.coordinator.namespace import operations as namespace
+from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.scheduling.write_sets import InFlight
 from peacefs.protocol.errors import NoDatanodes
 from peacefs.protocol.ids import ChunkId, NodeId
 from peacefs.protocol.limits import chunk_begin_s, grant_open_s, write_token_lifetime_s
 from peacefs.protocol.messages import Allocated, GrantedChunk, Hop
-from peacefs.protocol.tokens import ChunkWrite, FirstChunk
+from peacefs.protocol.tokens import ChunkWrite, FileLease, FileWrite, OneTimeChunk
 
-from .context import Workplace
+from .context import OperationContext
 
 
-class Placing:
+class ChunkPlacer:
     """For new files, files that are extended, and copies."""
 
-    def __init__(self, workplace: Workplace) -> None:
-        self._at = workplace
+    def __init__(self, context: OperationContext) -> None:
+        self._ctx = context
 
     def place(
         self,
@@ -30,25 +33,27 @@ class Placing:
     ) -> tuple[Allocated, Node]:
         """A chunk with a number of its own, given to `writer` alone, and its pipeline's head. Raises NoDatanodes.
 
-        With `is_shown` others than the writer may come to have the leave: it is good for the head's gateway only.
+        With `is_shown` others than the writer may come to have the token: it is good for the head's gateway only.
         """
-        chunk, version = self._at.numbering.next(), self._at.numbering.next()
-        nodes = self._at.cluster.place(
-            self._at.monotonic(), chunk, writer_host, replication, exclude, write_token_lifetime_s
+        chunk, version = self._ctx.numbering.next(), self._ctx.numbering.next()
+        nodes = self._ctx.cluster.place(
+            self._ctx.monotonic(), chunk, writer_host, replication, exclude, write_token_lifetime_s
         )
-        self._at.cluster.abandonment.hand(chunk, writer)
+        self._ctx.cluster.assignments.assign(chunk, writer)
         # Who comes later is given another: this one may be garbage before its writer can say that it is kept.
-        begin_by_s = self._at.wall_clock() + chunk_begin_s
+        begin_by_s = self._ctx.wall_clock() + chunk_begin_s
         hops, head = [node.hop for node in nodes], nodes[0]
         if is_shown:
-            token = self._at.signer.sign(FirstChunk(begin_by_s, chunk, version, hops, head.registration.process))
+            token = self._ctx.signer.sign(
+                OneTimeChunk(begin_by_s, chunk, version, hops, head.registration.process)
+            )
         else:
-            token = self._at.signer.sign(ChunkWrite(begin_by_s, chunk, version, hops))
+            token = self._ctx.signer.sign(ChunkWrite(begin_by_s, chunk, version, hops))
         return Allocated(chunk, version, hops, token), head
 
-    def place_ahead(self, replication: int, writer_host: str | None, writer: str) -> Allocated | None:
-        """A chunk for a file that `writer` may come with soon; none where that cannot be now."""
-        if not self._at.cluster.ready(self._at.monotonic()):
+    def preallocate(self, replication: int, writer_host: str | None, writer: str) -> Allocated | None:
+        """Preallocate a chunk for a file that `writer` may come with soon; None where that cannot be now."""
+        if not self._ctx.cluster.ready(self._ctx.monotonic()):
             return None
         try:
             return self.place(replication, writer_host, frozenset(), writer)[0]
@@ -57,22 +62,33 @@ class Placing:
 
     def granted(self, grant: InFlight) -> GrantedChunk | None:
         """The same for a chunk that the scheduling service has placed; None if a node of it is not known."""
-        at = self._at
-        hops = [hop for node in grant.nodes if (hop := at.cluster.hop(node)) is not None]
+        ctx = self._ctx
+        hops = [hop for node in grant.nodes if (hop := ctx.cluster.hop(node)) is not None]
         if len(hops) != len(grant.nodes):
             return None
-        use_by_s = at.wall_clock() + grant.granted_s + grant_open_s - at.monotonic()
+        use_by_s = ctx.wall_clock() + grant.granted_s + grant_open_s - ctx.monotonic()
         token = ChunkWrite(use_by_s, grant.chunk, grant.version, hops, grant.number)
-        allocated = Allocated(grant.chunk, grant.version, hops, at.signer.sign(token))
-        return GrantedChunk(grant.index, at.numbering.epoch, grant.number, allocated)
+        allocated = Allocated(grant.chunk, grant.version, hops, ctx.signer.sign(token))
+        return GrantedChunk(grant.index, ctx.numbering.epoch, grant.number, allocated)
 
     def write_token(self, chunk: ChunkId, version: int, pipeline: list[Hop]) -> str:
-        """Leave to copy a version of a chunk through these nodes as they are now, or to measure them with one."""
-        expires_s = self._at.wall_clock() + write_token_lifetime_s
-        return self._at.signer.sign(ChunkWrite(expires_s, chunk, version, pipeline))
+        """Sign a token to copy a version of a chunk through these nodes as they are now, or to measure them."""
+        expires_s = self._ctx.wall_clock() + write_token_lifetime_s
+        return self._ctx.signer.sign(ChunkWrite(expires_s, chunk, version, pipeline))
 
     def nodes_by_http_name(self, names: frozenset[str]) -> frozenset[NodeId]:
         """The datanodes that a client calls `host:port`."""
         if not names:
             return names
-        return frozenset(node.id for node in self._at.cluster.members.all() if node.http_name in names)
+        return frozenset(node.id for node in self._ctx.cluster.members.all() if node.http_name in names)
+
+
+def check_room(reader: Reader, token: FileWrite | FileLease, written_bytes: int) -> None:
+    """Check that the quota above a file leaves room for another chunk, before one is placed or granted.
+
+    `written_bytes` is what has been written with this token already. Raises QuotaExceeded and its like.
+    """
+    if isinstance(token, FileLease):
+        namespace.check_extension(reader, token.inode, written_bytes)
+    else:
+        namespace.check_allocation(reader, parse_path(token.path), written_bytes, token.replication)

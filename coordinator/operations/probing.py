@@ -12,8 +12,8 @@ from peacefs.protocol.ids import ChunkId, NodeId, Version
 from peacefs.protocol.limits import probe_memory_s, probes_max
 from peacefs.protocol.messages import Allocated, DeleteChunks, Replica
 
-from .context import Workplace
-from .placement import Placing
+from .context import OperationContext
+from .placement import ChunkPlacer
 
 
 class _Probe(NamedTuple):
@@ -22,37 +22,40 @@ class _Probe(NamedTuple):
     forgotten_s: float
 
 
-class Probing:
+class ProbeOperations:
     """Remembers its probes, so that nothing else can be deleted by their name."""
 
-    def __init__(self, workplace: Workplace, placing: Placing) -> None:
-        self._at = workplace
-        self._placing = placing
+    def __init__(self, context: OperationContext, placer: ChunkPlacer) -> None:
+        self._ctx = context
+        self._placer = placer
         self._probes: dict[ChunkId, _Probe] = {}
 
     def allocate(self, pipeline: Sequence[NodeId]) -> Allocated:
-        """Leave to write one chunk through exactly these datanodes. Raises BadRequest, NoDatanodes, Overloaded."""
-        now_s = self._at.monotonic()
+        """Sign a token to write one chunk through exactly these datanodes.
+
+        Raises BadRequest, NoDatanodes, Overloaded.
+        """
+        now_s = self._ctx.monotonic()
         self._probes = {chunk: probe for chunk, probe in self._probes.items() if probe.forgotten_s > now_s}
         if len(self._probes) >= probes_max:
             raise Overloaded(f"{probes_max} chunks that measure the network are under way; try again in a while")
         if len(set(pipeline)) < len(pipeline):
             raise BadRequest("a datanode is in the pipeline twice")
-        hops = [hop for node in pipeline if self._is_alive(node) and (hop := self._at.cluster.hop(node))]
+        hops = [hop for node in pipeline if self._is_alive(node) and (hop := self._ctx.cluster.hop(node))]
         if len(hops) < len(pipeline):
             dead = next(node for node in pipeline if not self._is_alive(node))
             raise NoDatanodes(f"no datanode {dead} is alive")
-        chunk, version = self._at.numbering.next(), self._at.numbering.next()
+        chunk, version = self._ctx.numbering.next(), self._ctx.numbering.next()
         self._probes[chunk] = _Probe(version, tuple(pipeline), now_s + probe_memory_s)
         return Allocated(
             chunk=chunk,
             version=version,
             pipeline=hops,
-            token=self._placing.write_token(chunk, version, hops),
+            token=self._placer.write_token(chunk, version, hops),
         )
 
     def _is_alive(self, node_id: NodeId) -> bool:
-        node = self._at.cluster.members.get(node_id)
+        node = self._ctx.cluster.members.get(node_id)
         return node is not None and node.state is State.ALIVE
 
     def forget(self, chunks: Collection[ChunkId]) -> None:
@@ -61,4 +64,4 @@ class Probing:
             probe = self._probes.pop(chunk, None)
             if probe is not None:
                 replica = Replica(chunk, probe.version, 0)
-                self._at.send([Order(node, DeleteChunks([replica])) for node in probe.nodes])
+                self._ctx.send([Order(node, DeleteChunks([replica])) for node in probe.nodes])

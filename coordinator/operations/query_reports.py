@@ -18,38 +18,38 @@ from peacefs.protocol.errors import AccessDenied
 from peacefs.protocol.limits import reports_remembered_max
 from peacefs.protocol.values.query_reports import QueryReport
 
-from .context import Workplace
+from .context import OperationContext
 
 
-class Reporting:
+class QueryReports:
     """Whoever may write to a checkpoint may report of its query, and whoever may list it is told."""
 
-    def __init__(self, workplace: Workplace) -> None:
-        self._at = workplace
+    def __init__(self, context: OperationContext) -> None:
+        self._ctx = context
         self._last: OrderedDict[NamespacePath, QueryReport] = OrderedDict()
 
     def report(self, said: QueryReport) -> None:
         """Takes the place of what was said before. Raises RunSuperseded, FileNotFound, AccessDenied."""
-        location, caller = changeable_path(said.location), self._at.callers.of(said.user)
-        with self._at.reader.view():
-            checks.check_access(self._at.reader, location, caller, Access.WRITE)
-            check_writer(self._at.reader, location)
-            find_existing(self._at.reader, location)
+        location, caller = changeable_path(said.location), self._ctx.callers.of(said.user)
+        with self._ctx.reader.view():
+            checks.check_access(self._ctx.reader, location, caller, Access.WRITE)
+            check_writer(self._ctx.reader, location)
+            find_existing(self._ctx.reader, location)
         root = NamespacePath(location.components)
-        self._last[root] = msgspec.structs.replace(said, reported_ms=self._at.now_ms())
+        self._last[root] = msgspec.structs.replace(said, reported_ms=self._ctx.now_ms())
         self._last.move_to_end(root)
         if len(self._last) > reports_remembered_max:
             self._last.popitem(last=False)
 
     def below(self, path: str, user: str) -> list[QueryReport]:
         """The last reports of all roots at or below a path that the caller may list, in order of their paths."""
-        top, caller = NamespacePath(parse_path(path).components), self._at.callers.of(user)
+        top, caller = NamespacePath(parse_path(path).components), self._ctx.callers.of(user)
         found = []
-        with self._at.reader.view():
+        with self._ctx.reader.view():
             for root, said in self._last.items():
                 if root == top or root.is_under(top):
                     try:
-                        checks.check_list(self._at.reader, root, caller)
+                        checks.check_list(self._ctx.reader, root, caller)
                     except AccessDenied:
                         continue
                     found.append((root.components, said))

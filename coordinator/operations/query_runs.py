@@ -8,33 +8,33 @@ from __future__ import annotations
 import logging
 from collections.abc import Generator
 
-from peacefs.coordinator.metadata.model import InodeId, Run
+from peacefs.coordinator.metadata.model import InodeId, RecordedRun
 from peacefs.coordinator.metadata.store import Reader, Transaction
 from peacefs.coordinator.namespace import access_checks as checks
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace import query_runs as runs
 from peacefs.coordinator.namespace.paths import NamespacePath, parse_path
-from peacefs.coordinator.namespace.permissions import Access, Caller
+from peacefs.coordinator.namespace.permissions import Access, Principal
 from peacefs.coordinator.namespace.resolution import check_writer, described, find_existing
-from peacefs.coordinator.namespace.retry_cache import Applied, Asked
+from peacefs.coordinator.namespace.retry_cache import Applied, RequestKey
 from peacefs.coordinator.namespace.snapshots import changeable_path
 from peacefs.protocol.errors import AccessDenied, BadRequest
 from peacefs.protocol.ids import show
 from peacefs.protocol.limits import run_host_characters_max, runs_listed_max, runs_per_turn
 from peacefs.protocol.values.query_runs import RunStatus
 
-from .context import Workplace
+from .context import OperationContext
 from .temporary_files import path_of
 
 _DIRECTORY_PERMISSION = 0o755
 log = logging.getLogger("peacefs.coordinator")
 
 
-class Fencing:
+class QueryRuns:
     """Whoever may write to a directory may begin a run there. Paths are texts."""
 
-    def __init__(self, workplace: Workplace) -> None:
-        self._at = workplace
+    def __init__(self, context: OperationContext) -> None:
+        self._ctx = context
 
     async def begin(self, path: str, user: str, host: str, pid: int, request_id: str = "") -> RunStatus:
         """Makes the directory, if it is not there, and the caller its one writer; where to write.
@@ -42,14 +42,14 @@ class Fencing:
         Asked again under its `request_id`, the run that was begun then. Raises AccessDenied, BadRequest,
         FileAlreadyExists for a file, RunSuperseded if another run was begun meanwhile.
         """
-        root, caller = changeable_path(path), self._at.callers.of(user)
+        root, caller = changeable_path(path), self._ctx.callers.of(user)
         if root.is_root or root.writer is not None:
             raise BadRequest(
                 f"{path} cannot be a checkpoint root: a run is begun for the directory itself, below /"
             )
         if not host or len(host) > run_host_characters_max:
             raise BadRequest(f"the host of a run is told in 1 to {run_host_characters_max} characters")
-        run = Run(self._at.numbering.next(), user, host, pid, self._at.now_ms(), None)
+        run = RecordedRun(self._ctx.numbering.next(), user, host, pid, self._ctx.now_ms(), None)
 
         def change(tx: Transaction) -> Applied[int]:
             checks.check_mkdirs(tx, root, caller)
@@ -58,38 +58,38 @@ class Fencing:
             runs.begin(tx, root, run)
             return Applied(run.number)
 
-        asked = Asked(request_id, ("begin run", str(root), user, host, pid))
-        begun = await self._at.once(asked, change)
+        key = RequestKey(request_id, ("begin run", str(root), user, host, pid))
+        begun = await self._ctx.run_once(key, change)
         if not begun.before:
             log.info("run %s of %s: %s", show(run.number), root, described(run))
-        with self._at.reader.view():
-            return _latest(self._at.reader, runs.location(root, begun.answer))
+        with self._ctx.reader.view():
+            return _latest(self._ctx.reader, runs.location(root, begun.answer))
 
     async def end(self, location: str, user: str, request_id: str = "") -> None:
         """What the holder of a location says when it is done. Raises RunSuperseded, AccessDenied, BadRequest."""
-        parsed, caller = changeable_path(location), self._at.callers.of(user)
+        parsed, caller = changeable_path(location), self._ctx.callers.of(user)
 
         def change(tx: Transaction) -> Applied[None]:
             checks.check_access(tx, parsed, caller, Access.WRITE)
-            runs.end(tx, parsed, self._at.now_ms())
+            runs.end(tx, parsed, self._ctx.now_ms())
             return Applied(None)
 
-        await self._at.once(Asked(request_id, ("end run", str(parsed), user)), change)
+        await self._ctx.run_once(RequestKey(request_id, ("end run", str(parsed), user)), change)
 
     async def latest(self, path: str, user: str) -> list[RunStatus]:
         """Of every root at or below a path that the caller may see into, in order of their paths.
 
         Raises FileNotFound, AccessDenied, BadRequest for more than `limits.runs_listed_max`.
         """
-        parsed, caller = parse_path(path), self._at.callers.of(user)
-        with self._at.reader.view():
-            checks.check_list(self._at.reader, parsed, caller)
-            find_existing(self._at.reader, parsed)
-        found = await self._at.in_turns(_below(self._at.reader, NamespacePath(parsed.components), caller))
+        parsed, caller = parse_path(path), self._ctx.callers.of(user)
+        with self._ctx.reader.view():
+            checks.check_list(self._ctx.reader, parsed, caller)
+            find_existing(self._ctx.reader, parsed)
+        found = await self._ctx.in_turns(_below(self._ctx.reader, NamespacePath(parsed.components), caller))
         return sorted(found, key=lambda one: one.path)
 
 
-def _below(reader: Reader, top: NamespacePath, caller: Caller) -> Generator[None, None, list[RunStatus]]:
+def _below(reader: Reader, top: NamespacePath, caller: Principal) -> Generator[None, None, list[RunStatus]]:
     """In turns of some runs, each a view of its own."""
     found: list[RunStatus] = []
     after: InodeId = 0
@@ -108,7 +108,7 @@ def _below(reader: Reader, top: NamespacePath, caller: Caller) -> Generator[None
         yield
 
 
-def _may_see(reader: Reader, path: NamespacePath, caller: Caller) -> bool:
+def _may_see(reader: Reader, path: NamespacePath, caller: Principal) -> bool:
     try:
         checks.check_list(reader, path, caller)
     except AccessDenied:

@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-from peacefs.coordinator.metadata.model import Quota, Usage
+from peacefs.coordinator.metadata.model import NamespaceUsage, Quota
 from peacefs.coordinator.metadata.store import Transaction
 from peacefs.coordinator.namespace import access_checks as checks
 from peacefs.coordinator.namespace import quotas
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.permissions import Access
 from peacefs.coordinator.namespace.resolution import find_existing
-from peacefs.coordinator.namespace.retry_cache import Applied, Asked
+from peacefs.coordinator.namespace.retry_cache import Applied, RequestKey
 from peacefs.coordinator.namespace.snapshots import changeable_path, snapshotted_directory
 from peacefs.protocol.errors import AccessDenied
 
-from .context import Workplace
+from .context import OperationContext
 from .names import Names
 
 
-class Limiting:
+class QuotaOperations:
     """Superusers set quotas; whoever may list a directory sees how much of them is used. Paths are texts."""
 
-    def __init__(self, workplace: Workplace, names: Names) -> None:
-        self._at = workplace
+    def __init__(self, context: OperationContext, names: Names) -> None:
+        self._ctx = context
         self._names = names
 
     async def set_quota(
         self, path: str, user: str, names: int | None, space: int | None, request_id: str = ""
     ) -> None:
         """See `quotas.set_quota`. Done once under a request id."""
-        if not self._at.callers.of(user).is_superuser:
+        if not self._ctx.callers.of(user).is_superuser:
             raise AccessDenied(f"Access denied for user {user}. Superuser privilege is required")
         parsed = changeable_path(path)
 
@@ -36,16 +36,16 @@ class Limiting:
             quotas.set_quota(tx, parsed, names, space)
             return Applied(None)
 
-        await self._at.once(Asked(request_id, ("quota", str(parsed), user, names, space)), change)
+        await self._ctx.run_once(RequestKey(request_id, ("quota", str(parsed), user, names, space)), change)
 
     async def usage(self, path: str, user: str) -> Quota:
         """What a directory with a quota holds, at once; what any other path holds is counted. FileNotFound."""
-        parsed, caller = parse_path(path), self._at.callers.of(user)
+        parsed, caller = parse_path(path), self._ctx.callers.of(user)
         if snapshotted_directory(parsed) is None:
-            with self._at.reader.view():
-                kept = self._at.reader.quota(find_existing(self._at.reader, parsed).inode)
+            with self._ctx.reader.view():
+                kept = self._ctx.reader.quota(find_existing(self._ctx.reader, parsed).inode)
                 if kept is not None:
-                    checks.check_access(self._at.reader, parsed, caller, Access.READ | Access.EXECUTE)
+                    checks.check_access(self._ctx.reader, parsed, caller, Access.READ | Access.EXECUTE)
                     return kept
         counted = await self._names.content_summary(path, user)
-        return Quota(None, None, Usage(counted.directories + counted.files, counted.space_consumed))
+        return Quota(None, None, NamespaceUsage(counted.directories + counted.files, counted.space_consumed))

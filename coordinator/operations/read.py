@@ -1,10 +1,10 @@
-"""Reading files: leave to read, and where the chunks are.
+"""Reading files: tokens to read, and where the chunks are.
 
 An open looks once: the chunks, and so the length, are those of one moment, and the token holds on to them. Nothing
 that is looked up later with the token can be another file, or another version of it.
 
-Leave is short: a datanode takes a token for `read_token_lifetime_s`, then its bearer comes here, and the rights of
-the user to whom it was given are checked again (decision 29).
+Tokens are short-lived: a datanode takes a token for `read_token_lifetime_s`, then its bearer comes here, and the
+rights of the user to whom it was given are checked again (decision 29).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from peacefs.coordinator.cluster.membership import Node, State
-from peacefs.coordinator.metadata.model import FileChunk, FileStatus, InodeId, Kind
+from peacefs.coordinator.metadata.model import FileChunk, InodeId, InodeKind, InodeStatus
 from peacefs.coordinator.metadata.store import ROOT
 from peacefs.coordinator.namespace import access_checks, snapshots
 from peacefs.coordinator.namespace import operations as namespace
@@ -36,7 +36,7 @@ from peacefs.protocol.limits import read_token_chunks_max, read_token_renewable_
 from peacefs.protocol.messages import ChunkLayout, Done, GetLayout, Hop, Layout, Replica, ReportCorrupt, Usage
 from peacefs.protocol.tokens import ChunkRead, FileRead, FileVersion
 
-from .context import Workplace
+from .context import OperationContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +77,16 @@ class _OpenedFile:
     """A file that the caller may read and its chunks, of one moment: now, or when a snapshot was taken."""
 
     path: str
-    status: FileStatus
+    status: InodeStatus
     chunks: list[FileChunk]
     at_tx: int | None
 
 
-class Reading:
+class ReadOperations:
     """A reader gets a token for what it opened: that stays what it reads, whatever is renamed or replaced."""
 
-    def __init__(self, workplace: Workplace) -> None:
-        self._at = workplace
+    def __init__(self, context: OperationContext) -> None:
+        self._ctx = context
 
     async def open(
         self,
@@ -96,7 +96,7 @@ class Reading:
         exclude: frozenset[str] = frozenset(),
         offset: int = 0,
     ) -> OpenTicket:
-        """A datanode near the reader, and leave to read the file as it is now."""
+        """Return a datanode near the reader, with a token to read the file as it is now."""
         file = await self._opened(path, user)
         chunks = file.chunks
         node = self._gateway_for(file.path, chunks, client_host, exclude, offset)
@@ -104,14 +104,14 @@ class Reading:
         places = self._places(chunks, http.data_host, first=node) if len(chunks) == 1 else None
         token = self._read_token(file.path, file.status.inode, user, _version(chunks), at_tx, places)
         length, block_bytes = file.status.length, file.status.block_bytes
-        return OpenTicket(http.http_host, http.http_port, self._at.signer.sign(token), length, block_bytes)
+        return OpenTicket(http.http_host, http.http_port, self._ctx.signer.sign(token), length, block_bytes)
 
-    async def open_direct(self, path: str, user: str, client_host: str | None) -> tuple[str, Layout, FileStatus]:
+    async def open_direct(self, path: str, user: str, client_host: str | None) -> tuple[str, Layout, InodeStatus]:
         """For our own client, which reads from datanodes itself: the token, the layout, the status."""
         file = await self._opened(path, user)
         token = self._read_token(file.path, file.status.inode, user, _version(file.chunks), file.at_tx)
         layout = self._layout(token, self._places(file.chunks, client_host))
-        return self._at.signer.sign(token), layout, file.status
+        return self._ctx.signer.sign(token), layout, file.status
 
     async def layout(self, wanted: GetLayout, reader_host: str | None) -> Layout:
         """Where the chunks of an open file are now, of the version that was opened alone, and its token renewed.
@@ -120,8 +120,8 @@ class Reading:
         TokenExpired, and FileNotFound for a file that was deleted or FileChanged for one that was replaced or
         changed, once nobody has that version any more.
         """
-        token = self._at.signer.verify_reader(wanted.token, self._at.wall_clock())
-        await self._at.until_ready()
+        token = self._ctx.signer.verify_reader(wanted.token, self._ctx.wall_clock())
+        await self._ctx.until_ready()
         renewed = self._renewed(token)
         if wanted.held:
             chunks = [self._held_chunk(token, wanted.held)]
@@ -132,7 +132,7 @@ class Reading:
         places = self._places(chunks, reader_host)
         if not all(place.replicas for place in places):
             self._check_unchanged(token, chunks)
-        return replace(self._layout(renewed, places), token=self._at.signer.sign(renewed))
+        return replace(self._layout(renewed, places), token=self._ctx.signer.sign(renewed))
 
     def _renewed(self, token: FileRead) -> FileRead:
         """The token with a new lifetime, after a look at its user's rights.
@@ -140,7 +140,7 @@ class Reading:
         A file that was deleted or replaced has none any more; whoever has it open may read on for as long as the
         token lives.
         """
-        caller, reader = self._at.callers.of(token.user), self._at.reader
+        caller, reader = self._ctx.callers.of(token.user), self._ctx.reader
         try:
             with reader.view():
                 if token.at_tx is None:
@@ -151,7 +151,7 @@ class Reading:
                     reader = reader.at(token.at_tx, ROOT)
                 namespace.status_of_inode(reader, token.inode)
         except FileNotFound:
-            if token.expires_s < self._at.wall_clock():
+            if token.expires_s < self._ctx.wall_clock():
                 self._check_not_replaced(token)
                 raise
             return token
@@ -159,13 +159,13 @@ class Reading:
 
     def _held_chunk(self, token: FileRead, held: str) -> FileChunk:
         """A chunk that was opened, or belonged to the file when the reader was told of it."""
-        leave = self._at.signer.verify_even_late(held, ChunkRead)
-        if leave.inode != token.inode:
+        chunk_token = self._ctx.signer.verify_even_late(held, ChunkRead)
+        if chunk_token.inode != token.inode:
             raise AccessDenied("the chunk was given to a reader of another file")
         for each in token.opened.chunks:
-            if each[0] == leave.chunk:
+            if each[0] == chunk_token.chunk:
                 return FileChunk(*each)
-        state = self._at.cluster.chunks.get(leave.chunk)
+        state = self._ctx.cluster.chunks.get(chunk_token.chunk)
         if state is None:
             raise self._changed(token)
         return FileChunk(state.chunk, state.version, state.length)
@@ -173,7 +173,7 @@ class Reading:
     async def report_corrupt(self, report: ReportCorrupt) -> Done:
         """A reader met bad bytes; the datanode is asked to check."""
         replica = Replica(report.chunk, report.version, 0)
-        self._at.send(self._at.cluster.suspect_replica(report.node, replica))
+        self._ctx.send(self._ctx.cluster.suspect_replica(report.node, replica))
         return Done()
 
     async def block_locations(self, path: str, user: str, offset: int, length: int) -> FileLocations:
@@ -183,31 +183,31 @@ class Reading:
         at = 0
         for chunk in file.chunks:
             if at < offset + length and at + chunk.length > offset:
-                blocks.append(BlockLocation(chunk, at, self._at.cluster.locations(chunk.chunk)))
+                blocks.append(BlockLocation(chunk, at, self._ctx.cluster.locations(chunk.chunk)))
             at += chunk.length
         return FileLocations(at, blocks)
 
     def space(self) -> Usage:
         """Of the whole cluster, replicas counted one by one."""
-        return self._at.cluster.members.space()
+        return self._ctx.cluster.members.space()
 
     async def _opened(self, path: str, user: str) -> _OpenedFile:
         """The file as it is when this returns; nothing may be awaited before the replicas are looked up."""
-        if not self._at.is_ready:
+        if not self._ctx.is_ready:
             # What cannot be opened is refused at once.
             self._open(path, user)
-            await self._at.until_ready()
+            await self._ctx.until_ready()
         return self._open(path, user)
 
     def _open(self, path: str, user: str) -> _OpenedFile:
-        parsed, caller = parse_path(path), self._at.callers.of(user)
-        with self._at.reader.view():
-            access_checks.check_way_to_snapshots(self._at.reader, parsed, caller)
-            place = snapshots.locate(self._at.reader, parsed)
+        parsed, caller = parse_path(path), self._ctx.callers.of(user)
+        with self._ctx.reader.view():
+            access_checks.check_way_to_snapshots(self._ctx.reader, parsed, caller)
+            place = snapshots.locate(self._ctx.reader, parsed)
             access_checks.check_access(place.reader, place.path, caller, Access.READ)
             status = namespace.status(place.reader, place.path)
             chunks = namespace.layout(place.reader, status.inode)
-        if status.kind is Kind.DIRECTORY:
+        if status.kind is InodeKind.DIRECTORY:
             raise PathIsDirectory(f"Path is not a file: {path}")
         assert sum(chunk.length for chunk in chunks) == status.length, f"{path} is not as long as its chunks"
         return _OpenedFile(path, status, chunks, place.snapshot.at_tx if place.snapshot else None)
@@ -221,9 +221,9 @@ class Reading:
         at_tx: int | None,
         chunks: list[ChunkLayout] | None = None,
     ) -> FileRead:
-        now_s = self._at.wall_clock()
+        now_s = self._ctx.wall_clock()
         return FileRead(
-            expires_s=now_s + self._at.read_token_lifetime_s,
+            expires_s=now_s + self._ctx.read_token_lifetime_s,
             path=path,
             inode=inode,
             user=user,
@@ -235,7 +235,7 @@ class Reading:
 
     def _layout(self, token: FileRead, places: Sequence[ChunkLayout]) -> Layout:
         """The chunks, of one look-up, tell the length too: the file may be extended or cut meanwhile."""
-        sign = self._at.signer.sign
+        sign = self._ctx.signer.sign
         chunks = [
             replace(place, token=sign(ChunkRead(token.expires_s, place.chunk, token.inode))) for place in places
         ]
@@ -243,7 +243,7 @@ class Reading:
 
     def _chunks_opened(self, token: FileRead) -> list[FileChunk]:
         """The chunks of a file that are too many for its token; of a file that was extended since, the first."""
-        with self._at.reader.view():
+        with self._ctx.reader.view():
             chunks = self._references(token)[: token.opened.count]
             if _version(chunks) != token.opened:
                 raise self._changed(token)
@@ -251,14 +251,14 @@ class Reading:
 
     def _check_unchanged(self, token: FileRead, chunks: Sequence[FileChunk]) -> None:
         """Tell a file whose replicas are lost from one that has changed since it was opened, by raising for it."""
-        with self._at.reader.view():
+        with self._ctx.reader.view():
             known = {reference.chunk for reference in self._references(token)}
             if not known.issuperset(chunk.chunk for chunk in chunks):
                 raise self._changed(token)
 
     def _references(self, token: FileRead) -> list[FileChunk]:
         """The chunks that the file of a token has now. Raises FileNotFound, FileChanged. In a view."""
-        reader = self._at.reader if token.at_tx is None else self._at.reader.at(token.at_tx, ROOT)
+        reader = self._ctx.reader if token.at_tx is None else self._ctx.reader.at(token.at_tx, ROOT)
         try:
             namespace.status_of_inode(reader, token.inode)
         except FileNotFound:
@@ -269,7 +269,7 @@ class Reading:
     def _check_not_replaced(self, token: FileRead) -> None:
         """Raise FileChanged if there is another file in the place of one that has gone."""
         try:
-            place = snapshots.locate(self._at.reader, parse_path(token.path))
+            place = snapshots.locate(self._ctx.reader, parse_path(token.path))
             namespace.status(place.reader, place.path)
         except PathError:
             return
@@ -282,14 +282,14 @@ class Reading:
     def _places(
         self, chunks: Sequence[FileChunk], reader_host: str | None, first: Node | None = None
     ) -> list[ChunkLayout]:
-        """Where the chunks are, without leave to read them; the replica on `first` comes first."""
+        """Return where the chunks are, without tokens to read them; the replica on `first` comes first."""
         return [
             ChunkLayout(chunk.chunk, chunk.version, chunk.length, "", self._hops(chunk.chunk, reader_host, first))
             for chunk in chunks
         ]
 
     def _hops(self, chunk: ChunkId, reader_host: str | None, first: Node | None) -> list[Hop]:
-        nodes = self._at.cluster.locations(chunk, reader_host)
+        nodes = self._ctx.cluster.locations(chunk, reader_host)
         return [node.hop for node in sorted(nodes, key=lambda node: node is not first)]
 
     def _gateway_for(
@@ -305,9 +305,9 @@ class Reading:
         for chunk in chunks:
             at += chunk.length
             if offset < at:
-                holders = self._at.cluster.locations(chunk.chunk, client_host)
+                holders = self._ctx.cluster.locations(chunk.chunk, client_host)
                 break
-        for nodes in (holders, self._at.cluster.members.all()):
+        for nodes in (holders, self._ctx.cluster.members.all()):
             for node in nodes:
                 if node.state is State.ALIVE and node.http_name not in exclude:
                     return node

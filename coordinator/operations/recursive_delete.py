@@ -10,11 +10,11 @@ from typing import TypeVar
 from peacefs.coordinator.metadata.store import Transaction
 from peacefs.coordinator.namespace import access_checks
 from peacefs.coordinator.namespace.paths import NamespacePath
-from peacefs.coordinator.namespace.permissions import Caller
+from peacefs.coordinator.namespace.permissions import Principal
 from peacefs.protocol.errors import ServiceUnready
 from peacefs.protocol.limits import rights_walks_max
 
-from .context import Workplace
+from .context import OperationContext
 
 T = TypeVar("T")
 
@@ -26,16 +26,16 @@ class _LookAgain(Exception):
 class RemovalRights:
     """Of one caller, for one path. `look`, then `commit` a change that calls `check`."""
 
-    def __init__(self, workplace: Workplace, path: NamespacePath, caller: Caller) -> None:
-        self._at = workplace
+    def __init__(self, context: OperationContext, path: NamespacePath, caller: Principal) -> None:
+        self._ctx = context
         self._path = path
         self._caller = caller
         self._looked_at_tx: int | None = None
 
     async def look(self) -> None:
         """Raises AccessDenied."""
-        self._looked_at_tx = self._at.reader.last_tx()
-        await self._at.in_turns(access_checks.check_below(self._at.reader, self._path, self._caller))
+        self._looked_at_tx = self._ctx.reader.last_tx()
+        await self._ctx.in_turns(access_checks.check_below(self._ctx.reader, self._path, self._caller))
 
     def check(self, tx: Transaction) -> None:
         """To be called by the change before it removes anything. Raises AccessDenied."""
@@ -52,7 +52,7 @@ class RemovalRights:
             if walk:
                 await self.look()
             try:
-                return await self._at.commit(change)
+                return await self._ctx.commit(change)
             except _LookAgain:
                 continue
         raise ServiceUnready(

@@ -9,111 +9,113 @@ from peacefs.coordinator.metadata.store import Transaction
 from peacefs.coordinator.namespace import access_checks as checks
 from peacefs.coordinator.namespace import snapshot_diff, snapshot_restore, snapshots
 from peacefs.coordinator.namespace.paths import SNAPSHOTS_NAME, NamespacePath
-from peacefs.coordinator.namespace.permissions import Access, Caller
-from peacefs.coordinator.namespace.retry_cache import A, Applied, Asked, first_answer, once
+from peacefs.coordinator.namespace.permissions import Access, Principal
+from peacefs.coordinator.namespace.retry_cache import A, Applied, RequestKey, cached_reply, run_once
 from peacefs.coordinator.namespace.snapshot_diff import Difference
 from peacefs.protocol.limits import reclaim_entries_per_commit
 
-from .context import Workplace
+from .context import OperationContext
 from .names import Names
 from .recursive_delete import RemovalRights
 
 
-class Snapshotting:
+class SnapshotOperations:
     """Superusers allow and disallow; a directory's owner takes, names, drops and restores; readers compare.
 
     Paths are texts. Whoever may not gets AccessDenied. A change that is asked again under its `request_id` gets
     the first answer.
     """
 
-    def __init__(self, workplace: Workplace, names: Names) -> None:
-        self._at = workplace
+    def __init__(self, context: OperationContext, names: Names) -> None:
+        self._ctx = context
         self._names = names
 
     async def allow(self, path: str, user: str, request_id: str = "") -> None:
-        self._at.callers.need_superuser(user)
+        self._ctx.callers.need_superuser(user)
         parsed = snapshots.changeable_path(path)
-        asked = Asked(request_id, ("allow snapshots", str(parsed), user))
+        key = RequestKey(request_id, ("allow snapshots", str(parsed), user))
 
         def change(tx: Transaction) -> Applied[None]:
             snapshots.allow(tx, parsed)
             return Applied(None)
 
-        await self._at.once(asked, change)
+        await self._ctx.run_once(key, change)
 
     async def disallow(self, path: str, user: str, request_id: str = "") -> None:
-        self._at.callers.need_superuser(user)
+        self._ctx.callers.need_superuser(user)
         parsed = snapshots.changeable_path(path)
-        asked = Asked(request_id, ("disallow snapshots", str(parsed), user))
+        key = RequestKey(request_id, ("disallow snapshots", str(parsed), user))
 
         def change(tx: Transaction) -> Applied[None]:
             snapshots.disallow(tx, parsed)
             return Applied(None)
 
-        await self._at.once(asked, change)
+        await self._ctx.run_once(key, change)
 
     async def create(self, path: str, user: str, name: str | None, request_id: str = "") -> str:
         """The path of the snapshot; without a name it gets one from the clock."""
-        now_ms = self._at.now_ms()
+        now_ms = self._ctx.now_ms()
         named = name or snapshots.default_name(now_ms)
 
         def change(tx: Transaction, parsed: NamespacePath) -> str:
             snapshots.create(tx, parsed, named, now_ms)
             return str(parsed.child(SNAPSHOTS_NAME).child(named))
 
-        return await self._as_owner(path, user, change, Asked(request_id, ("create snapshot", path, user, name)))
+        return await self._as_owner(
+            path, user, change, RequestKey(request_id, ("create snapshot", path, user, name))
+        )
 
     async def rename(self, path: str, user: str, name: str, new_name: str, request_id: str = "") -> None:
-        asked = Asked(request_id, ("rename snapshot", path, user, name, new_name))
-        await self._as_owner(path, user, lambda tx, parsed: snapshots.rename(tx, parsed, name, new_name), asked)
+        key = RequestKey(request_id, ("rename snapshot", path, user, name, new_name))
+        await self._as_owner(path, user, lambda tx, parsed: snapshots.rename(tx, parsed, name, new_name), key)
 
     async def delete(self, path: str, user: str, name: str, request_id: str = "") -> None:
-        asked = Asked(request_id, ("delete snapshot", path, user, name))
-        await self._as_owner(path, user, lambda tx, parsed: snapshots.delete(tx, parsed, name), asked)
+        key = RequestKey(request_id, ("delete snapshot", path, user, name))
+        await self._as_owner(path, user, lambda tx, parsed: snapshots.delete(tx, parsed, name), key)
         self._names.reclaim_soon()
 
     async def directories(self, user: str) -> list[snapshots.SnapshottableDirectory]:
         """Those that allow snapshots; of a user who is no superuser, as in HDFS, only his own."""
-        caller = self._at.callers.of(user)
-        with self._at.reader.view():
-            found = snapshots.snapshottable_directories(self._at.reader)
+        caller = self._ctx.callers.of(user)
+        with self._ctx.reader.view():
+            found = snapshots.snapshottable_directories(self._ctx.reader)
         return [one for one in found if caller.is_superuser or one.status.owner == user]
 
     async def listing(self, path: str, user: str) -> list[snapshots.ListedSnapshot]:
         """The snapshots of a directory. Raises SnapshotRefused, FileNotFound."""
         parsed = snapshots.changeable_path(path)
-        with self._at.reader.view():
-            checks.check_access(self._at.reader, parsed, self._at.callers.of(user), Access.READ | Access.EXECUTE)
-            return snapshots.list_snapshots(self._at.reader, parsed)
+        with self._ctx.reader.view():
+            checks.check_access(self._ctx.reader, parsed, self._ctx.callers.of(user), Access.READ | Access.EXECUTE)
+            return snapshots.list_snapshots(self._ctx.reader, parsed)
 
     async def diff(self, path: str, user: str, older: str, newer: str) -> list[Difference]:
         """Between two snapshots; no name stands for the directory as it is now."""
         parsed = snapshots.changeable_path(path)
-        reader = self._at.reader
-        checks.check_access(reader, parsed, self._at.callers.of(user), Access.READ | Access.EXECUTE)
+        reader = self._ctx.reader
+        checks.check_access(reader, parsed, self._ctx.callers.of(user), Access.READ | Access.EXECUTE)
         directory = snapshots.snapshottable(reader, parsed)
         before, after = (
             reader.at(snapshots.existing_snapshot(reader, parsed, name)[1].at_tx, directory) if name else reader
             for name in (older, newer)
         )
-        return await self._at.in_turns(snapshot_diff.compare(before, after, directory))
+        return await self._ctx.in_turns(snapshot_diff.compare(before, after, directory))
 
     async def restore(self, path: str, user: str, name: str, request_id: str = "") -> None:
         """Gives a directory the contents that a snapshot shows, all at once; its own attributes stay.
 
         Needs what deleting the contents would need.
         """
-        parsed, caller = snapshots.changeable_path(path), self._at.callers.of(user)
-        asked = Asked(request_id, ("restore snapshot", path, user, name))
-        if first_answer(self._at.reader, asked) is not None:
+        parsed, caller = snapshots.changeable_path(path), self._ctx.callers.of(user)
+        key = RequestKey(request_id, ("restore snapshot", path, user, name))
+        if cached_reply(self._ctx.reader, key) is not None:
             return
-        rights = RemovalRights(self._at, parsed, caller)
+        rights = RemovalRights(self._ctx, parsed, caller)
         await rights.look()
-        job = await self._at.commit(lambda tx: self._begin(tx, parsed, caller, name))
+        job = await self._ctx.commit(lambda tx: self._begin(tx, parsed, caller, name))
         try:
             while not job.is_whole:
                 job = await self._copy_more(job)
-            self._at.cluster.load(await rights.commit(lambda tx: self._finish(tx, asked, caller, rights, job)))
+            self._ctx.cluster.load(await rights.commit(lambda tx: self._finish(tx, key, caller, rights, job)))
         except BaseException:
             self._names.give_up(lambda tx: snapshot_restore.give_up(tx, job))
             raise
@@ -121,7 +123,7 @@ class Snapshotting:
             self._names.reclaim_soon()
 
     def _begin(
-        self, tx: Transaction, path: NamespacePath, caller: Caller, name: str
+        self, tx: Transaction, path: NamespacePath, caller: Principal, name: str
     ) -> snapshot_restore.Restoration:
         checks.check_owner(tx, path, caller)
         return snapshot_restore.begin(tx, path, name)
@@ -129,35 +131,35 @@ class Snapshotting:
     def _finish(
         self,
         tx: Transaction,
-        asked: Asked,
-        caller: Caller,
+        key: RequestKey,
+        caller: Principal,
         rights: RemovalRights,
         job: snapshot_restore.Restoration,
     ) -> list[ChunkRecord]:
         """The chunks that are to have more replicas than before."""
-        now_ms = self._at.now_ms()
+        now_ms = self._ctx.now_ms()
 
         def change(tx: Transaction) -> Applied[None]:
             checks.check_owner(tx, job.path, caller)
             rights.check(tx)
             return Applied(None, snapshot_restore.finish(tx, job, now_ms))
 
-        done = once(tx, asked, now_ms, change)
+        done = run_once(tx, key, now_ms, change)
         if done.before:
             # It was asked again while the first time was still at work, and that has come to its end meanwhile.
             snapshot_restore.give_up(tx, job)
         return done.chunks
 
     async def _copy_more(self, job: snapshot_restore.Restoration) -> snapshot_restore.Restoration:
-        return await self._at.commit(lambda tx: snapshot_restore.copy_step(tx, job, reclaim_entries_per_commit))
+        return await self._ctx.commit(lambda tx: snapshot_restore.copy_step(tx, job, reclaim_entries_per_commit))
 
     async def _as_owner(
-        self, path: str, user: str, change: Callable[[Transaction, NamespacePath], A], asked: Asked
+        self, path: str, user: str, change: Callable[[Transaction, NamespacePath], A], key: RequestKey
     ) -> A:
-        parsed, caller = snapshots.changeable_path(path), self._at.callers.of(user)
+        parsed, caller = snapshots.changeable_path(path), self._ctx.callers.of(user)
 
         def checked(tx: Transaction) -> Applied[A]:
             checks.check_owner(tx, parsed, caller)
             return Applied(change(tx, parsed))
 
-        return (await self._at.once(asked, checked)).answer
+        return (await self._ctx.run_once(key, checked)).answer

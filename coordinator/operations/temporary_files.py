@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 
-from peacefs.coordinator.metadata.model import Inode, InodeId, Kind, Lease
+from peacefs.coordinator.metadata.model import Inode, InodeId, InodeKind, Lease
 from peacefs.coordinator.metadata.store import ROOT, Reader, Transaction
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import NamespacePath
@@ -20,7 +20,7 @@ from peacefs.protocol.errors import AlreadyBeingCreated, PeacefsError
 from peacefs.protocol.limits import temporary_entries_per_turn, temporary_watched_max, temporary_watched_s
 from peacefs.protocol.values.temporary_names import wanted_name
 
-from .context import Workplace
+from .context import OperationContext
 from .leases import Leases
 
 log = logging.getLogger("peacefs.coordinator")
@@ -50,8 +50,8 @@ class Watch:
 class TemporaryFiles:
     """Looks through all names in short turns; keeps only which temporary files it has seen."""
 
-    def __init__(self, workplace: Workplace, leases: Leases) -> None:
-        self._at = workplace
+    def __init__(self, context: OperationContext, leases: Leases) -> None:
+        self._ctx = context
         self._leases = leases
         self._watch = Watch()
         self.collected = 0
@@ -60,39 +60,39 @@ class TemporaryFiles:
         """Deletes what has been left for `age_s` seconds. How many files."""
         before = self.collected
         after: tuple[InodeId, str] = (0, "")
-        while entries := self._at.reader.entries(*after, temporary_entries_per_turn):
+        while entries := self._ctx.reader.entries(*after, temporary_entries_per_turn):
             for _parent, name, inode in entries:
                 if wanted_name(name) is not None:
                     await self._look_at(inode, age_s)
             after = entries[-1][:2]
-            await self._at.sleep(0)
+            await self._ctx.sleep(0)
         self._watch.end_look()
         return self.collected - before
 
     async def _look_at(self, number: InodeId, age_s: float) -> None:
-        with self._at.reader.view():
-            inode = self._at.reader.inode(number)
-            if inode is None or inode.kind is Kind.DIRECTORY:
+        with self._ctx.reader.view():
+            inode = self._ctx.reader.inode(number)
+            if inode is None or inode.kind is InodeKind.DIRECTORY:
                 return
-            path = path_of(self._at.reader, number)
-            lease = self._at.reader.lease(number)
-        left = self._watch.is_left(self._at.monotonic(), self._at.now_ms(), inode, age_s)
+            path = path_of(self._ctx.reader, number)
+            lease = self._ctx.reader.lease(number)
+        left = self._watch.is_left(self._ctx.monotonic(), self._ctx.now_ms(), inode, age_s)
         if path is None or not left or self._is_extended(number, lease):
             return
-        now_ms = self._at.now_ms()
+        now_ms = self._ctx.now_ms()
         try:
-            deleted = await self._at.commit(lambda tx: _delete(tx, path, inode, lease, now_ms))
+            deleted = await self._ctx.commit(lambda tx: _delete(tx, path, inode, lease, now_ms))
         except PeacefsError as refusal:
             log.warning("the temporary file %s stays: %s", path, refusal.message)
             return
         if deleted is not None:
-            self._at.free(deleted.freed)
+            self._ctx.free(deleted.freed)
             self.collected += 1
             log.info("deleted %s (%d bytes), which a writer left", path, inode.length)
 
     def _is_extended(self, inode: InodeId, lease: Lease | None) -> bool:
         try:
-            self._leases.check_free(self._at.monotonic(), inode, lease, "", "collect")
+            self._leases.check_free(self._ctx.monotonic(), inode, lease, "", "collect")
         except AlreadyBeingCreated:
             return True
         return False

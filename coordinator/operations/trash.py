@@ -14,7 +14,7 @@ from enum import Enum
 from math import inf
 from typing import NamedTuple
 
-from peacefs.coordinator.metadata.model import Kind, RenameMode
+from peacefs.coordinator.metadata.model import InodeKind, RenameMode
 from peacefs.coordinator.metadata.store import ROOT_PERMISSION, Reader, Transaction
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import NamespacePath, parse_path
@@ -29,7 +29,7 @@ from peacefs.protocol.values.trash import (
     has_expired,
 )
 
-from .context import Workplace
+from .context import OperationContext
 from .names import Names
 
 _HOMES = parse_path(HOMES)
@@ -62,7 +62,7 @@ def find_due(
             way = follow(reader, _HOMES)
             users = reader.children(way.last, after, trash_users_per_turn) if way.is_whole else []
         for name, home in users:
-            if home.kind is Kind.DIRECTORY:
+            if home.kind is InodeKind.DIRECTORY:
                 trash = _HOMES.child(name).child(TRASH_NAME)
                 due += _due_of(reader, trash, now_ms, kept_minutes, close_before_ms)
         if len(users) < trash_users_per_turn:
@@ -78,7 +78,7 @@ def _due_of(
         way = follow(reader, trash)
         # One page is years of checkpoints; should there be more, the next time finds them.
         entries = reader.children(way.last, "", list_page_entries) if way.is_whole else []
-        directories = {name: inode for name, inode in entries if inode.kind is Kind.DIRECTORY}
+        directories = {name: inode for name, inode in entries if inode.kind is InodeKind.DIRECTORY}
         current = directories.get(CURRENT_NAME)
         holds = (
             current is not None and current.modified_ms < close_before_ms and reader.has_children(current.inode)
@@ -90,8 +90,8 @@ def _due_of(
 class Trash:
     """Empties the trash of all users. With 0 minutes there is none, and nothing is looked at."""
 
-    def __init__(self, workplace: Workplace, names: Names, kept_minutes: int) -> None:
-        self._at = workplace
+    def __init__(self, context: OperationContext, names: Names, kept_minutes: int) -> None:
+        self._ctx = context
         self._names = names
         self.kept_minutes = kept_minutes
         #: As of the last look; none before the first.
@@ -105,9 +105,9 @@ class Trash:
         def change(tx: Transaction) -> None:
             if not follow(tx, _HOMES).is_whole:
                 owner = existing_inode(tx, tx.root).owner
-                namespace.mkdirs(tx, _HOMES, owner, ROOT_PERMISSION, self._at.now_ms())
+                namespace.mkdirs(tx, _HOMES, owner, ROOT_PERMISSION, self._ctx.now_ms())
 
-        await self._at.commit(change)
+        await self._ctx.commit(change)
 
     async def empty(self) -> None:
         """Deletes what has expired; when a period has ended since the last time, makes checkpoints.
@@ -122,31 +122,31 @@ class Trash:
         else:
             close_before_ms = inf if period != self._period else -inf
         self._period = period
-        turns = find_due(self._at.reader, self._at.now_ms(), self.kept_minutes, close_before_ms=close_before_ms)
-        for due in await self._at.in_turns(turns):
+        turns = find_due(self._ctx.reader, self._ctx.now_ms(), self.kept_minutes, close_before_ms=close_before_ms)
+        for due in await self._ctx.in_turns(turns):
             try:
                 await (self._delete(due.path) if due.step is Step.DELETE else self._close(due.path))
             except PeacefsError as refusal:
                 log.warning("%s of the trash stays for now: %s", due.path, refusal.message)
 
     def _current_period(self) -> int:
-        return self._at.now_ms() // self._period_ms()
+        return self._ctx.now_ms() // self._period_ms()
 
     def _period_ms(self) -> int:
         return max(1, self.kept_minutes) * 60_000
 
     async def _delete(self, path: NamespacePath) -> None:
-        result = await self._at.commit(lambda tx: namespace.delete(tx, path, True, self._at.now_ms()))
-        self._at.free(result.freed)
+        result = await self._ctx.commit(lambda tx: namespace.delete(tx, path, True, self._ctx.now_ms()))
+        self._ctx.free(result.freed)
         self._names.reclaim_soon()
         log.info("deleted %s of the trash", path)
 
     async def _close(self, current: NamespacePath) -> None:
-        now_ms = self._at.now_ms()
+        now_ms = self._ctx.now_ms()
         directory = current.ancestor(len(current.components) - 1)
         name = checkpoint_name(now_ms)
         names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(1)))
         checkpoint = next(
-            path for name in names if not follow(self._at.reader, path := directory.child(name)).is_whole
+            path for name in names if not follow(self._ctx.reader, path := directory.child(name)).is_whole
         )
-        await self._at.commit(lambda tx: namespace.rename(tx, current, checkpoint, RenameMode.STRICT, now_ms))
+        await self._ctx.commit(lambda tx: namespace.rename(tx, current, checkpoint, RenameMode.STRICT, now_ms))

@@ -10,59 +10,59 @@ from peacefs.coordinator.namespace import access_checks
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import NamespacePath
 from peacefs.coordinator.namespace.permissions import Access
-from peacefs.coordinator.namespace.retry_cache import Applied, Asked, first_answer
+from peacefs.coordinator.namespace.retry_cache import Applied, RequestKey, cached_reply
 from peacefs.coordinator.namespace.snapshots import changeable_path
 
-from .context import Workplace
+from .context import OperationContext
 from .leases import Leases
 
 
-class Reshaping:
+class TruncateConcat:
     """Who has lost the lease of a file, and does not know it yet, is fenced off by the same commit."""
 
-    def __init__(self, workplace: Workplace, leases: Leases) -> None:
-        self._at = workplace
+    def __init__(self, context: OperationContext, leases: Leases) -> None:
+        self._ctx = context
         self._leases = leases
 
     async def truncate(self, path: str, length: int, user: str, request_id: str = "") -> bool:
         """Always true: there is nothing to be waited for. Raises IllegalChange, AlreadyBeingCreated, ..."""
-        parsed, caller = changeable_path(path), self._at.callers.of(user)
-        asked = Asked(request_id, ("truncate", str(parsed), length, user))
-        with self._at.reader.view():
-            if first_answer(self._at.reader, asked) is not None:
+        parsed, caller = changeable_path(path), self._ctx.callers.of(user)
+        key = RequestKey(request_id, ("truncate", str(parsed), length, user))
+        with self._ctx.reader.view():
+            if cached_reply(self._ctx.reader, key) is not None:
                 return True
-            access_checks.check_access(self._at.reader, parsed, caller, Access.WRITE)
+            access_checks.check_access(self._ctx.reader, parsed, caller, Access.WRITE)
             self._check_not_extended([parsed], f"TRUNCATE_FILE {parsed} for {user}")
 
         def change(tx: Transaction) -> Applied[bool]:
             access_checks.check_access(tx, parsed, caller, Access.WRITE)
-            return Applied(True, namespace.truncate(tx, parsed, length, self._at.now_ms()))
+            return Applied(True, namespace.truncate(tx, parsed, length, self._ctx.now_ms()))
 
-        truncated = await self._at.once(asked, change)
-        self._at.free(truncated.chunks)
+        truncated = await self._ctx.run_once(key, change)
+        self._ctx.free(truncated.chunks)
         return truncated.answer
 
     async def concat(self, target: str, sources: Sequence[str], user: str, request_id: str = "") -> None:
         """Moves the contents of `sources` to the end of `target`, and raises as `truncate` does."""
         onto, parsed = changeable_path(target), [changeable_path(source) for source in sources]
-        caller = self._at.callers.of(user)
-        asked = Asked(request_id, ("concat", str(onto), [str(path) for path in parsed], user))
-        with self._at.reader.view():
-            if first_answer(self._at.reader, asked) is not None:
+        caller = self._ctx.callers.of(user)
+        key = RequestKey(request_id, ("concat", str(onto), [str(path) for path in parsed], user))
+        with self._ctx.reader.view():
+            if cached_reply(self._ctx.reader, key) is not None:
                 return
-            access_checks.check_concat(self._at.reader, onto, parsed, caller)
-            if namespace.is_repeated_concat(self._at.reader, onto, parsed, self._at.now_ms()):
+            access_checks.check_concat(self._ctx.reader, onto, parsed, caller)
+            if namespace.is_repeated_concat(self._ctx.reader, onto, parsed, self._ctx.now_ms()):
                 return
             self._check_not_extended([onto, *parsed], f"CONCAT {onto} for {user}")
 
         def change(tx: Transaction) -> Applied[None]:
             access_checks.check_concat(tx, onto, parsed, caller)
-            return Applied(None, namespace.concat(tx, onto, parsed, self._at.now_ms()))
+            return Applied(None, namespace.concat(tx, onto, parsed, self._ctx.now_ms()))
 
-        self._at.cluster.load((await self._at.once(asked, change)).chunks)
+        self._ctx.cluster.load((await self._ctx.run_once(key, change)).chunks)
 
     def _check_not_extended(self, paths: Sequence[NamespacePath], what: str) -> None:
         for path in paths:
-            inode: InodeId = namespace.existing_file(self._at.reader, path).inode
-            recorded = self._at.reader.lease(inode)
-            self._leases.check_free(self._at.monotonic(), inode, recorded, "", what)
+            inode: InodeId = namespace.existing_file(self._ctx.reader, path).inode
+            recorded = self._ctx.reader.lease(inode)
+            self._leases.check_free(self._ctx.monotonic(), inode, recorded, "", what)

@@ -24,14 +24,14 @@ from peacefs.protocol.errors import (
     PeacefsError,
     ServiceUnready,
 )
-from peacefs.protocol.ids import ChunkId, NodeId, epoch_of, show
+from peacefs.protocol.ids import ChunkId, NodeId, epoch_of, new_request_id, show
 from peacefs.protocol.limits import (
     checksum_block_bytes,
     chunk_bytes_max,
-    hearsay_believed_s,
     heartbeat_interval_s,
     kept_chunks_per_call,
     receipt_holder_timeout_s,
+    unconfirmed_replica_kept_s,
     unreferenced_chunk_kept_s,
     write_token_lifetime_s,
 )
@@ -48,14 +48,12 @@ from peacefs.protocol.messages import (
     PublishFile,
     WrittenChunk,
 )
-from peacefs.protocol.request_ids import new_request_id
 from peacefs.protocol.tokens import ChunkWrite, FileLease, FileWrite
 
-from .append import Appending, writer_of, writer_with
-from .context import Workplace
-from .placement import Placing
-from .quota_checks import check_room
-from .write_grants import ScheduleDesk
+from .append import AppendOperations, writer_of, writer_with
+from .context import OperationContext
+from .placement import ChunkPlacer, check_room
+from .write_grants import WriteGrantService
 
 log = logging.getLogger("peacefs.coordinator")
 
@@ -75,7 +73,7 @@ class CreateFile:
     #: Datanodes that failed, as clients of WebHDFS call them, and as our own do.
     exclude: frozenset[str] = frozenset()
     failed: frozenset[NodeId] = frozenset()
-    #: A chunk that was placed ahead for the same request and will not be written.
+    #: A chunk that was preallocated for the same request and will not be written.
     abandoned: ChunkId | None = None
     request_id: str = ""
     #: Whether others than the writer may come to have the first chunk, for it goes into a URL.
@@ -92,31 +90,37 @@ class CreateTicket:
     allocated: Allocated
 
 
-class Writing:
+class WriteOperations:
     """Commits nothing before the completion; until then a file is a token in its writer's hands."""
 
     def __init__(
-        self, workplace: Workplace, placing: Placing, appending: Appending, schedule: ScheduleDesk
+        self,
+        context: OperationContext,
+        placer: ChunkPlacer,
+        appending: AppendOperations,
+        schedule: WriteGrantService,
     ) -> None:
-        self._at = workplace
-        self._placing = placing
-        self._appending = appending
+        self._ctx = context
+        self._placer = placer
+        self._append = appending
         self._schedule = schedule
 
     async def create(self, wanted: CreateFile) -> CreateTicket:
         """Places the first chunk and signs all that the completion needs. Commits nothing."""
         if wanted.abandoned is not None:
-            self._at.send(self._at.cluster.given_up([wanted.abandoned], writer_with(wanted.request_id)))
+            self._ctx.send(self._ctx.cluster.abandon([wanted.abandoned], writer_with(wanted.request_id)))
         parsed = changeable_path(wanted.path)
         check_request_id(wanted.request_id)
         replication = checked_replication(wanted.replication)
-        with self._at.reader.view():
-            access_checks.check_create(self._at.reader, parsed, self._at.callers.of(wanted.user), wanted.overwrite)
-            check_writer(self._at.reader, parsed)
-            namespace.check_create(self._at.reader, parsed, wanted.overwrite, wanted.create_parent, replication)
-        await self._at.until_ready()
+        with self._ctx.reader.view():
+            access_checks.check_create(
+                self._ctx.reader, parsed, self._ctx.callers.of(wanted.user), wanted.overwrite
+            )
+            check_writer(self._ctx.reader, parsed)
+            namespace.check_create(self._ctx.reader, parsed, wanted.overwrite, wanted.create_parent, replication)
+        await self._ctx.until_ready()
         token = FileWrite(
-            expires_s=self._at.wall_clock() + write_token_lifetime_s,
+            expires_s=self._ctx.wall_clock() + write_token_lifetime_s,
             path=str(parsed),
             user=wanted.user,
             overwrite=wanted.overwrite,
@@ -128,61 +132,61 @@ class Writing:
             request_id=wanted.request_id or new_request_id(),
             client_host=wanted.client_host or "",
         )
-        exclude = wanted.failed | self._placing.nodes_by_http_name(wanted.exclude)
-        allocated, head = self._placing.place(
+        exclude = wanted.failed | self._placer.nodes_by_http_name(wanted.exclude)
+        allocated, head = self._placer.place(
             token.replication, wanted.client_host, exclude, writer_of(token), is_shown=wanted.is_shown
         )
         return CreateTicket(
-            head.registration.http_host, head.registration.http_port, self._at.signer.sign(token), allocated
+            head.registration.http_host, head.registration.http_port, self._ctx.signer.sign(token), allocated
         )
 
     async def allocate(self, wanted: AllocateChunk, writer_host: str | None) -> Allocated:
         """A further chunk for a file being written, or one in place of a chunk whose pipeline failed."""
-        token = self._at.signer.verify_for_writing(wanted.token, self._at.wall_clock())
+        token = self._ctx.signer.verify_for_writing(wanted.token, self._ctx.wall_clock())
         if isinstance(token, FileLease):
-            self._appending.renew_lease(token)
-        check_room(self._at.reader, token, wanted.written_bytes)
+            self._append.renew_lease(token)
+        check_room(self._ctx.reader, token, wanted.written_bytes)
         writer = writer_of(token)
         if wanted.abandoned is not None:
-            self._at.send(self._at.cluster.given_up([wanted.abandoned], writer))
-        await self._at.until_ready()
-        allocated, _head = self._placing.place(token.replication, writer_host, frozenset(wanted.exclude), writer)
+            self._ctx.send(self._ctx.cluster.abandon([wanted.abandoned], writer))
+        await self._ctx.until_ready()
+        allocated, _head = self._placer.place(token.replication, writer_host, frozenset(wanted.exclude), writer)
         return allocated
 
     async def keep(self, wanted: KeepChunks) -> Done:
         """A writer still holds chunks that are part of no file yet. Raises AccessDenied, BadRequest."""
-        token = self._at.signer.verify_for_writing(wanted.token, self._at.wall_clock())
+        token = self._ctx.signer.verify_for_writing(wanted.token, self._ctx.wall_clock())
         if len(wanted.chunks) > kept_chunks_per_call:
             raise BadRequest(f"one call keeps {kept_chunks_per_call} chunks at most, not {len(wanted.chunks)}")
         for_ms = int(unreferenced_chunk_kept_s * 1000)
-        await self._at.commit(lambda tx: namespace.keep_chunks(tx, token.path, wanted.chunks, for_ms))
+        await self._ctx.commit(lambda tx: namespace.keep_chunks(tx, token.path, wanted.chunks, for_ms))
         return Done()
 
     async def complete(self, wanted: CompleteFile, writer_host: str | None) -> Completed:
         """Creates the name and publishes the file, or extends the one that is there, in one commit."""
-        token = self._at.signer.verify_for_writing(wanted.token, self._at.wall_clock())
+        token = self._ctx.signer.verify_for_writing(wanted.token, self._ctx.wall_clock())
         check_request_id(wanted.ahead)
         await self._verify(wanted.chunks)
         writer = writer_of(token)
         with self._publishing(writer, wanted.chunks):
             if isinstance(token, FileLease):
-                publication = await self._appending.complete(token, wanted.chunks, wanted.replaced)
+                publication = await self._append.complete(token, wanted.chunks, wanted.replaced)
             else:
                 file = _file(token, wanted.chunks)
-                publication = await self._at.commit(lambda tx: self._publish(tx, file))
+                publication = await self._ctx.commit(lambda tx: self._publish(tx, file))
             self._take_in(token.path, token.replication, wanted.chunks, publication)
         if isinstance(token, FileLease):
             return Completed(publication.length)
         return self._completed(publication, wanted.chunks, writer, token.replication, wanted.ahead, writer_host)
 
     async def publish(self, wanted: PublishFile, writer_host: str | None) -> Completed:
-        """`create` and `complete` in one, for a file of one chunk that was placed ahead for this request."""
+        """`create` and `complete` in one, for a file of one chunk that was preallocated for this request."""
         file, chunks = wanted.file, [wanted.chunk]
         if not file.request_id:
             raise BadRequest("a file is published at once under the request id that its chunk was placed for")
         check_request_id(wanted.ahead)
-        leave = self._at.signer.verify(wanted.token, ChunkWrite, self._at.wall_clock())
-        if (leave.chunk, leave.version) != (wanted.chunk.chunk, wanted.chunk.version):
+        chunk_token = self._ctx.signer.verify(wanted.token, ChunkWrite, self._ctx.wall_clock())
+        if (chunk_token.chunk, chunk_token.version) != (wanted.chunk.chunk, wanted.chunk.version):
             raise AccessDenied("the token is for another chunk than the one that is to be published")
         await self._verify(chunks)
         writer = writer_with(file.request_id)
@@ -198,7 +202,7 @@ class Writing:
                 request_id=file.request_id,
                 chunks=chunks,
             )
-            publication = await self._at.commit(lambda tx: self._publish(tx, made))
+            publication = await self._ctx.commit(lambda tx: self._publish(tx, made))
             self._take_in(file.path, made.replication, chunks, publication)
         return self._completed(publication, chunks, writer, made.replication, wanted.ahead, writer_host)
 
@@ -216,41 +220,41 @@ class Writing:
             self._give_up_repetition(writer, chunks)
         if not ahead:
             return Completed(publication.length)
-        placed = self._placing.place_ahead(replication, writer_host, writer_with(ahead))
+        placed = self._placer.preallocate(replication, writer_host, writer_with(ahead))
         return Completed(publication.length, placed)
 
     async def flush(self, wanted: FlushFile, writer_host: str | None) -> Flushed:
         """As `complete`, but the writer goes on, as the holder of the file's lease."""
-        token = self._at.signer.verify_for_writing(wanted.token, self._at.wall_clock())
+        token = self._ctx.signer.verify_for_writing(wanted.token, self._ctx.wall_clock())
         await self._verify(wanted.chunks)
         with self._publishing(writer_of(token), wanted.chunks):
             if isinstance(token, FileLease):
-                renewed, publication = await self._appending.flush(token, wanted)
+                renewed, publication = await self._append.flush(token, wanted)
             else:
                 renewed, publication = await self._publish_open(token, wanted)
             self._take_in(token.path, token.replication, wanted.chunks, publication)
-        lease = self._at.signer.verify(renewed, FileLease, self._at.wall_clock())
+        lease = self._ctx.signer.verify(renewed, FileLease, self._ctx.wall_clock())
         try:
-            allocated, _head = self._placing.place(token.replication, writer_host, frozenset(), writer_of(lease))
+            allocated, _head = self._placer.place(token.replication, writer_host, frozenset(), writer_of(lease))
         except NoDatanodes:
             # What was flushed is safe all the same; the writer asks for a chunk when it has more.
             return Flushed(renewed, publication.length)
         return Flushed(renewed, publication.length, allocated)
 
     async def _publish_open(self, token: FileWrite, wanted: FlushFile) -> tuple[str, namespace.Publication]:
-        file, drawn = _file(token, wanted.chunks), Lease(self._at.numbering.next(), wanted.holder)
+        file, drawn = _file(token, wanted.chunks), Lease(self._ctx.numbering.next(), wanted.holder)
 
         def change(tx: Transaction) -> tuple[namespace.Publication, InodeId, Lease]:
             before = tx.answer(token.request_id) is not None
             publication = self._publish(tx, file)
             return publication, *namespace.lease_published(tx, file.path, drawn, before=before)
 
-        with self._appending.beginning(drawn):
-            publication, inode, lease = await self._at.commit(change)
-            self._appending.hold(inode, lease)
+        with self._append.beginning(drawn):
+            publication, inode, lease = await self._ctx.commit(change)
+            self._append.hold(inode, lease)
         completion = new_request_id()
         return (
-            self._appending.lease_token(token.path, inode, lease, token.replication, completion),
+            self._append.lease_token(token.path, inode, lease, token.replication, completion),
             publication,
         )
 
@@ -258,35 +262,35 @@ class Writing:
     def _publishing(self, writer: str, written: Sequence[WrittenChunk]) -> Iterator[None]:
         """Announce verified chunks to readers, who may see their commit before it is taken in.
 
-        What is refused for good is given up for the writer: nothing else would ever be made of it.
+        What is refused for good is abandoned for the writer: nothing else would ever be made of it.
         """
-        chunks, cluster = [chunk.chunk for chunk in written], self._at.cluster
+        chunks, cluster = [chunk.chunk for chunk in written], self._ctx.cluster
         try:
-            with cluster.abandonment.publishing(chunks), cluster.transient.publishing(written):
+            with cluster.assignments.publishing(chunks), cluster.transient.publishing(written):
                 yield
         except PeacefsError as refusal:
             if not refusal.retriable:
-                self._at.send(self._at.cluster.given_up(chunks, writer))
+                self._ctx.send(self._ctx.cluster.abandon(chunks, writer))
             raise
 
     def _give_up_repetition(self, writer: str, written: Sequence[WrittenChunk]) -> None:
         """The file was published by an earlier body; what a repeated one was written to is nobody's."""
-        with self._at.reader.view():
-            spare = [each.chunk for each in written if self._at.reader.chunk(each.chunk) is None]
+        with self._ctx.reader.view():
+            spare = [each.chunk for each in written if self._ctx.reader.chunk(each.chunk) is None]
         if spare:
-            self._at.send(self._at.cluster.given_up(spare, writer))
+            self._ctx.send(self._ctx.cluster.abandon(spare, writer))
 
     async def _verify(self, chunks: Sequence[WrittenChunk]) -> None:
         for chunk in chunks:
             if not chunk.receipts:
                 raise BadRequest("a chunk without receipts is on no datanode; write it again")
             for receipt in chunk.receipts:
-                self._at.signer.verify_receipt(receipt, chunk.chunk, chunk.version, chunk.length, chunk.checksum)
-            if all(self._at.cluster.members.is_revoked(receipt.node) for receipt in chunk.receipts):
+                self._ctx.signer.verify_receipt(receipt, chunk.chunk, chunk.version, chunk.length, chunk.checksum)
+            if all(self._ctx.cluster.members.is_revoked(receipt.node) for receipt in chunk.receipts):
                 raise AccessDenied("only datanodes that were revoked have a chunk of this file; write it again")
         await self._until_known(chunks)
-        of_earlier_epochs = [each.chunk for each in chunks if epoch_of(each.chunk) != self._at.numbering.epoch]
-        if of_earlier_epochs and self._at.reader.floor_held():
+        of_earlier_epochs = [each.chunk for each in chunks if epoch_of(each.chunk) != self._ctx.numbering.epoch]
+        if of_earlier_epochs and self._ctx.reader.gc_floor_held():
             await self._find_again(of_earlier_epochs)
 
     async def _until_known(self, chunks: Sequence[WrittenChunk]) -> None:
@@ -295,46 +299,46 @@ class Writing:
         After a restart a writer may come before its datanodes do, and no name may be seen before it can be read.
         Raises ServiceUnready.
         """
-        members, deadline_s = self._at.cluster.members, self._at.monotonic() + receipt_holder_timeout_s
+        members, deadline_s = self._ctx.cluster.members, self._ctx.monotonic() + receipt_holder_timeout_s
         for chunk in chunks:
             while all(members.get(receipt.node) is None for receipt in chunk.receipts):
-                if self._at.monotonic() >= deadline_s:
+                if self._ctx.monotonic() >= deadline_s:
                     nodes = ", ".join(receipt.node for receipt in chunk.receipts)
                     raise ServiceUnready(f"no datanode that holds chunk {show(chunk.chunk)} ({nodes}) is here yet")
-                await self._at.sleep(heartbeat_interval_s / 4)
+                await self._ctx.sleep(heartbeat_interval_s / 4)
 
     async def _find_again(self, chunks: Sequence[ChunkId]) -> None:
         """Wait until datanodes show these chunks: what a coordinator before a restore deleted is not on record.
 
         Raises ChunkUnavailable.
         """
-        deadline_s = self._at.monotonic() + hearsay_believed_s
-        while missing := [chunk for chunk in chunks if not self._at.cluster.is_held(chunk)]:
-            if self._at.monotonic() >= deadline_s:
+        deadline_s = self._ctx.monotonic() + unconfirmed_replica_kept_s
+        while missing := [chunk for chunk in chunks if not self._ctx.cluster.is_held(chunk)]:
+            if self._ctx.monotonic() >= deadline_s:
                 raise ChunkUnavailable(f"no datanode has chunk {show(missing[0])}; write its data again")
-            await self._at.sleep(heartbeat_interval_s / 4)
+            await self._ctx.sleep(heartbeat_interval_s / 4)
 
     def _take_in(
         self, path: str, replication: int, chunks: Sequence[WrittenChunk], publication: namespace.Publication
     ) -> None:
-        self._at.cluster.published(publication.added)
+        self._ctx.cluster.published(publication.added)
         self._schedule.published(chunks)
         self._schedule.fast_lane.published(record.length for record in publication.added)
-        self._at.free(publication.freed)
+        self._ctx.free(publication.freed)
         fewest = min((len(chunk.receipts) for chunk in chunks), default=replication)
         if fewest < replication:
             log.warning("%s was written to %d of %d replicas; repair follows", path, fewest, replication)
 
     def write_token(self, chunk: ChunkId, version: int, pipeline: list[Hop]) -> str:
-        """Leave to copy a version of a chunk to these nodes."""
-        return self._placing.write_token(chunk, version, pipeline)
+        """Sign a token to copy a version of a chunk to these nodes."""
+        return self._placer.write_token(chunk, version, pipeline)
 
     def _publish(self, tx: Transaction, file: namespace.FileToComplete) -> namespace.Publication:
         """The caller's rights are looked at again: what the path leads through may be another's by now."""
-        caller = self._at.callers.of(file.user)
+        caller = self._ctx.callers.of(file.user)
         if not caller.is_superuser and tx.answer(file.request_id) is None:
             access_checks.check_create(tx, file.path, caller, file.overwrite)
-        return namespace.complete_file(tx, file, self._at.now_ms())
+        return namespace.complete_file(tx, file, self._ctx.now_ms())
 
 
 def _file(token: FileWrite, chunks: Sequence[WrittenChunk]) -> namespace.FileToComplete:

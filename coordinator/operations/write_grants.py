@@ -1,4 +1,4 @@
-"""Where writers and datanodes meet the scheduling service: messages in, signed grants and questions out.
+"""The service of write grants: messages of writers and datanodes in, signed grants and questions out.
 
 Whoever asks over a datanode's link is told of a later grant over it; who asks by HTTP has the question held for
 a moment, and asks again.
@@ -13,10 +13,10 @@ from zlib import crc32
 
 from peacefs.coordinator.cluster.commands import Order
 from peacefs.coordinator.namespace.checkpoint_root import checkpoint_root
-from peacefs.coordinator.scheduling.checkpoint_estimates import Source
+from peacefs.coordinator.scheduling.checkpoint_estimates import CheckpointSource
 from peacefs.coordinator.scheduling.scheduler import Scheduling
 from peacefs.coordinator.scheduling.statistics import FastLane
-from peacefs.coordinator.scheduling.write_sets import Ask, Effect, Push, Refuse, Wish
+from peacefs.coordinator.scheduling.write_sets import Ask, Effect, Push, Refuse, WriteSetRequest
 from peacefs.protocol.errors import NoDatanodes
 from peacefs.protocol.ids import ChunkId, NodeId, show
 from peacefs.protocol.limits import chunk_bytes_max, grant_hold_s, write_token_lifetime_s
@@ -35,23 +35,22 @@ from peacefs.protocol.messages import (
 )
 from peacefs.protocol.tokens import FileLease, FileWrite
 
-from .append import Appending, writer_of
-from .context import Workplace
-from .placement import Placing
-from .quota_checks import check_room
+from .append import AppendOperations, writer_of
+from .context import OperationContext
+from .placement import ChunkPlacer, check_room
 
 log = logging.getLogger("peacefs.coordinator")
 
 
-class ScheduleDesk:
+class WriteGrantService:
     """Belongs to the event loop. `on_waited` hears how long each grant's set has waited, in seconds."""
 
     def __init__(
-        self, workplace: Workplace, placing: Placing, appending: Appending, scheduling: Scheduling
+        self, context: OperationContext, placer: ChunkPlacer, appending: AppendOperations, scheduling: Scheduling
     ) -> None:
-        self._at = workplace
-        self._placing = placing
-        self._appending = appending
+        self._ctx = context
+        self._placer = placer
+        self._append = appending
         self.scheduling = scheduling
         self.fast_lane = FastLane()
         self.on_waited: Callable[[float], None] = lambda seconds: None
@@ -66,31 +65,31 @@ class ScheduleDesk:
 
         Raises AccessDenied, LeaseExpired, BadRequest, NoDatanodes for what can never be granted, Overloaded.
         """
-        token = self._at.signer.verify_for_writing(wanted.token, self._at.wall_clock())
+        token = self._ctx.signer.verify_for_writing(wanted.token, self._ctx.wall_clock())
         # Heard of whoever may write no more, too: for want of room, or of a lease.
-        self._at.send(self._at.cluster.given_up(wanted.abandoned, writer_of(token)))
+        self._ctx.send(self._ctx.cluster.abandon(wanted.abandoned, writer_of(token)))
         if wanted.chunks:
             if isinstance(token, FileLease):
-                self._appending.renew_lease(token)
-            check_room(self._at.reader, token, wanted.written_bytes)
-        await self._at.until_ready()
+                self._append.renew_lease(token)
+            check_room(self._ctx.reader, token, wanted.written_bytes)
+        await self._ctx.until_ready()
         self.see_datanodes()
-        wish = self._wish(wanted, token, link, writer_host)
-        self._carry_out(self.scheduling.state(self._at.monotonic(), wish), asking=wish.name)
-        answer = self._standing(wish)
-        if answer.waiting and not answer.grants and wanted.patience_s > 0:
-            await self._granted(wish.name, min(wanted.patience_s, grant_hold_s))
-            answer = self._standing(wish)
+        request = self._request(wanted, token, link, writer_host)
+        self._carry_out(self.scheduling.state(self._ctx.monotonic(), request), asking=request.name)
+        answer = self._held_grants(request)
+        if answer.waiting and not answer.grants and wanted.wait_s > 0:
+            await self._granted(request.name, min(wanted.wait_s, grant_hold_s))
+            answer = self._held_grants(request)
         return answer
 
-    def _wish(
+    def _request(
         self, wanted: StateWriteSet, token: FileWrite | FileLease, link: NodeId | None, writer_host: str | None
-    ) -> Wish:
+    ) -> WriteSetRequest:
         source = None
         if wanted.to_come_bytes < 0 and len(wanted.chunks) == 1:
             host = token.client_host if isinstance(token, FileWrite) else ""
-            source = Source(host or writer_host or "", checkpoint_root(token.path))
-        return Wish(
+            source = CheckpointSource(host or writer_host or "", checkpoint_root(token.path))
+        return WriteSetRequest(
             name=_name_here(link, wanted.write_set),
             link=link,
             writer=link or self._datanode_at(writer_host, wanted.write_set),
@@ -107,18 +106,18 @@ class ScheduleDesk:
 
     def _datanode_at(self, host: str | None, write_set: str) -> NodeId | None:
         """The datanode on a writer's host; where there are several, one of them for each set."""
-        there = [node.id for node in self._at.cluster.members.in_service() if node.registration.data_host == host]
+        there = [node.id for node in self._ctx.cluster.members.in_service() if node.registration.data_host == host]
         return there[crc32(write_set.encode()) % len(there)] if there else None
 
-    def _standing(self, wish: Wish) -> Scheduled:
-        standing = self.scheduling.standing(wish.name, wish.chunks.keys())
-        grants = [granted for each in standing if (granted := self._placing.granted(each)) is not None]
-        return Scheduled(grants, len(wish.chunks) - len(grants), self.scheduling.expected_start_s(wish.name))
+    def _held_grants(self, request: WriteSetRequest) -> Scheduled:
+        held_grants = self.scheduling.held_grants(request.name, request.chunks.keys())
+        grants = [granted for each in held_grants if (granted := self._placer.granted(each)) is not None]
+        return Scheduled(grants, len(request.chunks) - len(grants), self.scheduling.expected_start_s(request.name))
 
-    async def _granted(self, name: str, patience_s: float) -> None:
+    async def _granted(self, name: str, wait_s: float) -> None:
         event = self._awaited.setdefault(name, asyncio.Event())
         try:
-            async with asyncio.timeout(patience_s):
+            async with asyncio.timeout(wait_s):
                 await event.wait()
         except TimeoutError:
             pass
@@ -127,14 +126,14 @@ class ScheduleDesk:
 
     def published(self, chunks: Sequence[WrittenChunk]) -> None:
         """A file was completed."""
-        now_s = self._at.monotonic()
+        now_s = self._ctx.monotonic()
         self._carry_out(self.scheduling.published(now_s, [(chunk.chunk, chunk.length) for chunk in chunks]))
 
     # -- datanodes ---------------------------------------------------------------------------------
 
     def see_datanodes(self) -> None:
         """Chunks go to those that are in service and have room for one."""
-        cluster = self._at.cluster
+        cluster = self._ctx.cluster
         roomy = [node for node in cluster.members.in_service() if node.usage.available_bytes >= chunk_bytes_max]
         seen = cluster.network.revision, [(node.id, node.rack) for node in roomy]
         if seen == self._seen:
@@ -144,11 +143,11 @@ class ScheduleDesk:
             topology = cluster.network.topology(roomy)
         else:
             topology = self.scheduling.undescribed.of({node.id: node.rack for node in roomy})
-        self._carry_out(self.scheduling.use(self._at.monotonic(), topology))
+        self._carry_out(self.scheduling.use(self._ctx.monotonic(), topology))
 
     def registered(self, node: NodeId, streams: Sequence[StreamUnderWay]) -> None:
         """A datanode came, or came back."""
-        self.scheduling.registered(self._at.monotonic(), node, streams)
+        self.scheduling.registered(self._ctx.monotonic(), node, streams)
 
     def died(self, node: NodeId) -> None:
         """A datanode counts as dead."""
@@ -157,10 +156,10 @@ class ScheduleDesk:
     def ended(self, node: NodeId, ended: StreamEnded) -> Done:
         """The first node of a pipeline is done with a chunk."""
         if ended.completed:
-            self._at.cluster.written(ended.chunk)
+            self._ctx.cluster.written(ended.chunk)
         else:
-            self._at.cluster.abandoned(ended.chunk)
-        now_s = self._at.monotonic()
+            self._ctx.cluster.write_ended(ended.chunk)
+        now_s = self._ctx.monotonic()
         self._carry_out(
             self.scheduling.ended(now_s, node, ended.chunk, completed=ended.completed, length=ended.length)
         )
@@ -168,7 +167,7 @@ class ScheduleDesk:
 
     def found(self, node: NodeId, answer: StreamsFound) -> Done:
         """A datanode answers a question."""
-        now_s = self._at.monotonic()
+        now_s = self._ctx.monotonic()
         found = {each.chunk: each for each in answer.found}
         self._carry_out(self.scheduling.answered(now_s, node, answer.asked, found))
         return Done()
@@ -178,11 +177,11 @@ class ScheduleDesk:
     def tick(self) -> None:
         """To be called several times a second, and soon again while the policy has more to do."""
         self.see_datanodes()
-        self._carry_out(self.scheduling.tick(self._at.monotonic()))
+        self._carry_out(self.scheduling.tick(self._ctx.monotonic()))
 
     def now_s(self) -> float:
         """The clock by which grants are timed."""
-        return self._at.monotonic()
+        return self._ctx.monotonic()
 
     @property
     def has_more(self) -> bool:
@@ -191,16 +190,16 @@ class ScheduleDesk:
 
     def copy_begins(self, chunk: ChunkId, source: NodeId, target: NodeId) -> None:
         """A copy for repair takes a slot."""
-        self._carry_out(self.scheduling.copy_begins(self._at.monotonic(), chunk, source, target))
+        self._carry_out(self.scheduling.copy_begins(self._ctx.monotonic(), chunk, source, target))
 
     def copy_ended(self, chunk: ChunkId) -> None:
         """It gives the slot back."""
-        self._carry_out(self.scheduling.copy_ended(self._at.monotonic(), chunk))
+        self._carry_out(self.scheduling.copy_ended(self._ctx.monotonic(), chunk))
 
     def change_policy(self, name: str) -> None:
         """Raises BadRequest, Unsupported."""
         before = self.scheduling.policy_name
-        self._carry_out(self.scheduling.change_policy(self._at.monotonic(), name))
+        self._carry_out(self.scheduling.change_policy(self._ctx.monotonic(), name))
         log.info("the scheduling policy is %s now, it was %s", name, before)
 
     # ----------------------------------------------------------------------------------------------
@@ -217,17 +216,17 @@ class ScheduleDesk:
                 case Refuse():
                     self._refuse(effect)
                 case Ask(node, chunks):
-                    self._at.send([Order(node, AskStreams(list(chunks)))])
+                    self._ctx.send([Order(node, AskStreams(list(chunks)))])
         if refused is not None:
             raise NoDatanodes(refused.reason)
 
     def _push(self, push: Push, asking: str) -> None:
         grant = push.grant
-        self._at.cluster.granted(self._at.monotonic(), grant.chunk, grant.nodes, write_token_lifetime_s)
-        self._at.cluster.abandonment.hand(grant.chunk, push.owner)
+        self._ctx.cluster.granted(self._ctx.monotonic(), grant.chunk, grant.nodes, write_token_lifetime_s)
+        self._ctx.cluster.assignments.assign(grant.chunk, push.owner)
         self.on_waited(grant.waited_s)
         log.debug("grant %d: chunk %s through %s", grant.number, show(grant.chunk), ", ".join(grant.nodes))
-        granted = self._placing.granted(grant)
+        granted = self._placer.granted(grant)
         if grant.write_set != asking and granted is not None:
             self._tell(push.link, grant.write_set, Granted(_of_writer(grant.write_set), granted))
 
@@ -237,7 +236,7 @@ class ScheduleDesk:
 
     def _tell(self, link: NodeId | None, write_set: str, message: Message) -> None:
         if link is not None:
-            self._at.send([Order(link, message)])
+            self._ctx.send([Order(link, message)])
         elif write_set in self._awaited:
             self._awaited[write_set].set()
 

@@ -8,7 +8,7 @@ from peacefs.protocol.messages import Failure, Message
 from peacefs.protocol.tokens import Signer
 
 
-class AuditedCalls:
+class AuditedRpc:
     """Used from one event loop only."""
 
     def __init__(self, log: AuditLog, signer: Signer) -> None:

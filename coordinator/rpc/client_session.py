@@ -19,7 +19,7 @@ from typing import Any, cast
 from peacefs.coordinator.operations.files import Files
 from peacefs.protocol.callers.caller import Caller
 from peacefs.protocol.errors import Overloaded, PeacefsError, PeerRefused, PeerTimeout, ProtocolViolation
-from peacefs.protocol.frame_budget import Crowd, FrameBudget
+from peacefs.protocol.frame_budget import ConnectionCounts, FrameBudget
 from peacefs.protocol.frames import FrameReader, encode
 from peacefs.protocol.handshake import Identity, Peer, accepting
 from peacefs.protocol.limits import (
@@ -28,8 +28,8 @@ from peacefs.protocol.limits import (
     client_frame_bytes_max,
     client_links_max,
     client_links_per_address_max,
-    hello_frame_bytes_max,
-    hello_timeout_s,
+    handshake_frame_bytes_max,
+    handshake_timeout_s,
     http_requests_in_flight_max,
     idle_connection_timeout_s,
     link_at_once_bytes,
@@ -39,7 +39,7 @@ from peacefs.protocol.messages import Failure, Hello, Message
 from peacefs.protocol.service.metrics import frames_sent
 from peacefs.protocol.service.tls_listener import channel_of
 
-from .audited_calls import AuditedCalls
+from .audited_calls import AuditedRpc
 from .dispatch import CALLS_OF_CLIENTS, answer
 
 _WRONG_PORT = (
@@ -57,7 +57,7 @@ class ClientLinks:
         files: Files,
         clock: Callable[[], float] = time.monotonic,
         authenticate: Callable[[str], Caller] | None = None,
-        audited: AuditedCalls | None = None,
+        audited: AuditedRpc | None = None,
     ) -> None:
         """Without `authenticate`, which raises Unauthenticated, names are believed."""
         self.me = me
@@ -70,7 +70,7 @@ class ClientLinks:
         self._idle: dict[ClientLink, None] = {}
         #: What they hold of frames that have begun, and how many of them come from one address.
         self.frames: FrameBudget[ClientLink] = FrameBudget(begun_frames_bytes_max)
-        self.crowd: Crowd[str] = Crowd(client_links_per_address_max)
+        self.crowd: ConnectionCounts[str] = ConnectionCounts(client_links_per_address_max)
         #: Those with one, and what answers it.
         self._busy: dict[ClientLink, asyncio.Task[None]] = {}
 
@@ -121,9 +121,9 @@ class ClientLink(asyncio.Protocol):
     def __init__(self, links: ClientLinks, caller: Caller | None = None) -> None:
         self._links = links
         self._caller = caller
-        self._frames = FrameReader(hello_frame_bytes_max)
+        self._frames = FrameReader(handshake_frame_bytes_max)
         self._transport: asyncio.Transport
-        self._hello: Generator[Message, Message, Peer] | None = None
+        self._handshake: Generator[Message, Message, Peer] | None = None
         self._peer: Peer | None = None
         self._host: str | None = None
         self._answering = False
@@ -139,7 +139,7 @@ class ClientLink(asyncio.Protocol):
         address = transport.get_extra_info("peername")
         self._host = address[0] if isinstance(address, tuple) else None
         self._links.opened(self)
-        self._deadline = asyncio.get_running_loop().call_later(hello_timeout_s, self._close_if_silent)
+        self._deadline = asyncio.get_running_loop().call_later(handshake_timeout_s, self._close_if_silent)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._deadline.cancel()
@@ -168,7 +168,7 @@ class ClientLink(asyncio.Protocol):
         if self._peer is None or (idle_s >= idle_connection_timeout_s and not self._answering):
             self._transport.abort()
             return
-        wait_s = max(idle_connection_timeout_s - idle_s, hello_timeout_s)
+        wait_s = max(idle_connection_timeout_s - idle_s, handshake_timeout_s)
         self._deadline = asyncio.get_running_loop().call_later(wait_s, self._close_if_silent)
 
     def _work(self) -> None:
@@ -182,7 +182,7 @@ class ClientLink(asyncio.Protocol):
                 self._heard_s = self._links.clock()
                 self._expect_rest(0)
                 if self._peer is None:
-                    self._continue_hello(frame.message)
+                    self._continue_handshake(frame.message)
                 else:
                     self._begin(frame.message, frame.tag)
         except PeacefsError as error:
@@ -227,15 +227,17 @@ class ClientLink(asyncio.Protocol):
         else:
             self._transport.resume_reading()
 
-    def _continue_hello(self, message: Message) -> None:
-        if self._hello is None:
+    def _continue_handshake(self, message: Message) -> None:
+        if self._handshake is None:
             if isinstance(message, Hello) and message.role != "client":
                 raise PeerRefused(_WRONG_PORT)
-            self._hello = accepting(self._links.me, os.urandom(16), message, channel=channel_of(self._transport))
-            self._write(next(self._hello))
+            self._handshake = accepting(
+                self._links.me, os.urandom(16), message, channel=channel_of(self._transport)
+            )
+            self._write(next(self._handshake))
             return
         try:
-            self._hello.send(message)
+            self._handshake.send(message)
         except StopIteration as stop:
             self._links.crowd.enter(self._peer_address)
             self._peer = cast(Peer, stop.value)

@@ -24,8 +24,8 @@ from peacefs.protocol.frames import Frame, FrameReader, encode, frame_bytes_max
 from peacefs.protocol.handshake import Peer, accepting
 from peacefs.protocol.ids import NodeId
 from peacefs.protocol.limits import (
-    hello_frame_bytes_max,
-    hello_timeout_s,
+    handshake_frame_bytes_max,
+    handshake_timeout_s,
     idle_connection_timeout_s,
     link_at_once_bytes,
     link_backlog_bytes_max,
@@ -67,9 +67,9 @@ class NodeLink(asyncio.Protocol):
 
     def __init__(self, server: NodeServer) -> None:
         self._server = server
-        self._frames = FrameReader(hello_frame_bytes_max)
+        self._frames = FrameReader(handshake_frame_bytes_max)
         self._transport: asyncio.Transport
-        self._hello: Generator[Message, Message, Peer] | None = None
+        self._handshake: Generator[Message, Message, Peer] | None = None
         self._peer: Peer | None = None
         #: Seals what is sent, once the handshake has given keys.
         self._sealer: Sealer | None = None
@@ -92,7 +92,7 @@ class NodeLink(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._server.opened(self)
         loop = asyncio.get_running_loop()
-        self._deadline = loop.call_later(hello_timeout_s, self._close_if_no_hello)
+        self._deadline = loop.call_later(handshake_timeout_s, self._close_if_no_handshake)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._deadline.cancel()
@@ -170,7 +170,7 @@ class NodeLink(asyncio.Protocol):
         address = self._transport.get_extra_info("peername")
         return f"{address[0]}:{address[1]}" if address else "an unknown address"
 
-    def _close_if_no_hello(self) -> None:
+    def _close_if_no_handshake(self) -> None:
         if self._peer is None:
             self._transport.abort()
             return
@@ -179,13 +179,13 @@ class NodeLink(asyncio.Protocol):
             self._transport.abort()
             return
         loop = asyncio.get_running_loop()
-        self._deadline = loop.call_later(idle_connection_timeout_s - idle_s, self._close_if_no_hello)
+        self._deadline = loop.call_later(idle_connection_timeout_s - idle_s, self._close_if_no_handshake)
 
     # -- what comes --------------------------------------------------------------------------------
 
     def _received(self, frame: Frame) -> None:
         if self._peer is None:
-            self._continue_hello(frame.message)
+            self._continue_handshake(frame.message)
             return
         message = frame.message
         if self._peer.role == "agent" or isinstance(message, AgentBeat):
@@ -206,16 +206,16 @@ class NodeLink(asyncio.Protocol):
         else:
             raise ProtocolViolation(f"{type(message).__name__} has no place here")
 
-    def _continue_hello(self, message: Message) -> None:
-        if self._hello is None:
+    def _continue_handshake(self, message: Message) -> None:
+        if self._handshake is None:
             address = self._transport.get_extra_info("sockname")
             reached = f"{address[0]}:{address[1]}"
             channel = channel_of(self._transport)
-            self._hello = accepting(self._server.me, os.urandom(16), message, channel=channel, reached=reached)
-            self.write(next(self._hello))
+            self._handshake = accepting(self._server.me, os.urandom(16), message, channel=channel, reached=reached)
+            self.write(next(self._handshake))
             return
         try:
-            self._hello.send(message)
+            self._handshake.send(message)
         except StopIteration as stop:
             peer = cast(Peer, stop.value)
             if not peer.trusted:

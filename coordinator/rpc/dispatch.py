@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from peacefs.coordinator.authentication.leaves import check_bearer_of
+from peacefs.coordinator.authentication.token_bearer import check_bearer_of
 from peacefs.coordinator.operations import write as writing
 from peacefs.coordinator.operations.files import Files
 from peacefs.protocol.callers.caller import Caller
@@ -38,7 +38,7 @@ from peacefs.protocol.messages import (
     TakeLease,
 )
 
-from .audited_calls import AuditedCalls
+from .audited_calls import AuditedRpc
 
 log = logging.getLogger("peacefs.coordinator")
 N = TypeVar("N", CreateFile, OpenFile)
@@ -65,7 +65,7 @@ async def answer(
     *,
     link: NodeId | None = None,
     caller: Callable[[], Caller | None] = believed,
-    audited: AuditedCalls | None = None,
+    audited: AuditedRpc | None = None,
 ) -> Message:
     """The reply to a call of `who`, on `host`; raises nothing, for a Failure is a reply too.
 

@@ -17,9 +17,9 @@ from typing import Any
 from peacefs.coordinator.cluster.commands import Order
 from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.cluster.possession import Question
-from peacefs.coordinator.cluster.repair import Copy
+from peacefs.coordinator.cluster.repair import ReplicaCopy
 from peacefs.coordinator.operations.files import Files
-from peacefs.coordinator.supervision.service import Supervising
+from peacefs.coordinator.supervision.service import SupervisionService
 from peacefs.protocol.errors import (
     BadRequest,
     NodeIdTaken,
@@ -32,7 +32,7 @@ from peacefs.protocol.ids import NodeId, show
 from peacefs.protocol.limits import (
     control_call_timeout_s,
     control_requests_in_flight_max,
-    hellos_waiting_max,
+    handshakes_waiting_max,
     suspect_after_s,
 )
 from peacefs.protocol.messages import (
@@ -47,7 +47,7 @@ from peacefs.protocol.service.http_server import listen
 from peacefs.protocol.service.tls import TlsIdentity
 from peacefs.protocol.service.tls_listener import TlsListener
 
-from .audited_calls import AuditedCalls
+from .audited_calls import AuditedRpc
 from .datanode_session import NodeLink
 from .fair_turns import Turns
 
@@ -65,7 +65,7 @@ class NodeServer:
         on_epoch_seen: Callable[[NodeId, int, int], None],
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
-        audited: AuditedCalls | None = None,
+        audited: AuditedRpc | None = None,
         commit: Callable[[], int] = lambda: 0,
         trust: Callable[[], Trust] = Trust,
     ) -> None:
@@ -85,7 +85,7 @@ class NodeServer:
         #: Set by the service, which builds Files with this server's `send`.
         self.files: Files
         #: Set by the service, too.
-        self.supervising: Supervising
+        self.supervising: SupervisionService
         self._links: dict[NodeId, NodeLink] = {}
         self._open: set[NodeLink] = set()
         #: Those that have not said all of their hello yet, longest first.
@@ -104,7 +104,7 @@ class NodeServer:
         """
         if tls is None:
             loop = asyncio.get_running_loop()
-            plain = await loop.create_server(lambda: NodeLink(self), host, port, backlog=hellos_waiting_max)
+            plain = await loop.create_server(lambda: NodeLink(self), host, port, backlog=handshakes_waiting_max)
             self._server, bound = plain, int(plain.sockets[0].getsockname()[1])
         else:
             listener = listen(host, port)
@@ -132,7 +132,7 @@ class NodeServer:
             if link is not None:
                 link.write(order.message)
 
-    def start_copy(self, copy: Copy) -> None:
+    def start_copy(self, copy: ReplicaCopy) -> None:
         """Tells a source to copy a chunk; its answer goes back to the core."""
         target = self.cluster.hop(copy.target)
         link = self._links.get(copy.source)
@@ -176,7 +176,7 @@ class NodeServer:
         if link is not None:
             link.close()
 
-    def _copied(self, copy: Copy, reply: Message) -> None:
+    def _copied(self, copy: ReplicaCopy, reply: Message) -> None:
         copied = isinstance(reply, Done)
         if not copied:
             why = reply.message if isinstance(reply, Failure) else type(reply).__name__
@@ -192,7 +192,7 @@ class NodeServer:
         """Who connects and says nothing keeps nobody out: of too many, the longest silent one goes."""
         self._open.add(link)
         self._strangers[link] = None
-        if len(self._strangers) > hellos_waiting_max:
+        if len(self._strangers) > handshakes_waiting_max:
             longest = next(iter(self._strangers))
             del self._strangers[longest]
             longest.abort()
@@ -217,7 +217,7 @@ class NodeServer:
     def keep_waiting(self, link: NodeLink, message: Register, tag: int) -> None:
         """A datanode comes while the chunks are still being loaded, and brings its report when they all are.
 
-        What it holds would be taken for unclaimed until then: at several times the memory, which stays lost.
+        What it holds would be taken for unreferenced until then: at several times the memory, which stays lost.
         """
         self._to_register[link] = message, tag
 

@@ -11,7 +11,7 @@ from peacefs.protocol.limits import checkpoint_pause_s, checkpoint_roots_remembe
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class CheckpointSource:
     """Who writes: the client's host, and the root of the checkpoint that the file belongs to."""
 
     host: str
@@ -19,7 +19,7 @@ class Source:
 
 
 @dataclass(slots=True)
-class Checkpoint:
+class CheckpointEstimate:
     """The one under way: since when, what of it is granted, and how much the one before it was."""
 
     began_s: float
@@ -37,26 +37,26 @@ class CheckpointEstimates:
     """The latest checkpoints of so many sources; the one that was quiet longest is forgotten first."""
 
     def __init__(self) -> None:
-        self._checkpoints: dict[Source, Checkpoint] = {}
+        self._checkpoints: dict[CheckpointSource, CheckpointEstimate] = {}
 
-    def under_way(self, source: Source, now_s: float) -> Checkpoint:
+    def under_way(self, source: CheckpointSource, now_s: float) -> CheckpointEstimate:
         """The checkpoint that a request of this moment belongs to."""
         known = self._checkpoints.pop(source, None)
         if known is None:
-            known = Checkpoint(now_s, now_s)
+            known = CheckpointEstimate(now_s, now_s)
         elif now_s - known.touched_s > checkpoint_pause_s:
-            known = Checkpoint(now_s, now_s, last_bytes=known.granted_bytes)
+            known = CheckpointEstimate(now_s, now_s, last_bytes=known.granted_bytes)
         known.touched_s = now_s
         self._checkpoints[source] = known
         while len(self._checkpoints) > checkpoint_roots_remembered_max:
             del self._checkpoints[next(iter(self._checkpoints))]
         return known
 
-    def granted(self, source: Source, chunk_bytes: int, now_s: float) -> None:
+    def granted(self, source: CheckpointSource, chunk_bytes: int, now_s: float) -> None:
         """A chunk may be written."""
         self.under_way(source, now_s).granted_bytes += chunk_bytes
 
-    def ended(self, source: Source, granted_bytes: int, written_bytes: int, now_s: float) -> None:
+    def ended(self, source: CheckpointSource, granted_bytes: int, written_bytes: int, now_s: float) -> None:
         """A chunk has ended, and turned out to be so long."""
         checkpoint = self.under_way(source, now_s)
         checkpoint.granted_bytes = max(0, checkpoint.granted_bytes - granted_bytes + written_bytes)

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from peacefs.protocol.ids import ChunkId, NodeId
-from peacefs.protocol.limits import grant_ask_interval_s, grant_clock_slack_s, grant_open_s, trickle_look_s
+from peacefs.protocol.limits import grant_ask_interval_s, grant_clock_slack_s, grant_open_s, idle_grant_look_s
 from peacefs.protocol.messages import StreamProgress
 from peacefs.topology.calibration import calibrate
 from peacefs.topology.model import Topology
@@ -26,7 +26,7 @@ from peacefs.topology.model import Topology
 from .write_sets import Ask, InFlight
 
 
-class GrantDoubts:
+class LapsedGrants:
     """Knows which datanodes are dead: they deny everything."""
 
     def __init__(self) -> None:
@@ -73,14 +73,14 @@ def is_lapsed(now_s: float, grant: InFlight) -> bool:
 
 
 #: A stream that gets less than this part of what it is granted for,
-_TRICKLES_BELOW = 0.1
+_IDLE_BELOW = 0.1
 #: while its head waits for its writer for at least this part of the time.
 _WAITS_ABOVE = 0.9
 #: Two looks at it are at least so far apart.
-_APART_S = trickle_look_s / 2
+_APART_S = idle_grant_look_s / 2
 
 
-class Trickles:
+class IdleGrants:
     """Whom to ask, and what the answers tell."""
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class Trickles:
 
     def use(self, topology: Topology) -> None:
         """What a stream is granted for depends on disks and links."""
-        self._bytes_s = _TRICKLES_BELOW * calibrate(topology).stream_bytes_s
+        self._bytes_s = _IDLE_BELOW * calibrate(topology).stream_bytes_s
 
     def questions(self, now_s: float, grants: Iterable[InFlight]) -> list[Ask]:
         """To the heads of pipelines that are not quickly done, now and then; not to those that are asked
@@ -96,7 +96,7 @@ class Trickles:
         due = [
             grant
             for grant in grants
-            if now_s - max(grant.granted_s, grant.looked_s, grant.asked_s) >= trickle_look_s
+            if now_s - max(grant.granted_s, grant.looked_s, grant.asked_s) >= idle_grant_look_s
         ]
         heads: dict[str, list[int]] = {}
         for grant in due:
@@ -104,11 +104,11 @@ class Trickles:
             heads.setdefault(grant.nodes[0], []).append(grant.chunk)
         return [Ask(head, tuple(chunks)) for head, chunks in heads.items()]
 
-    def trickles(self, grant: InFlight, seen: StreamProgress) -> bool:
+    def is_idle(self, grant: InFlight, seen: StreamProgress) -> bool:
         """Whether it does, as the head sees it now. What comes late or twice changes nothing."""
         before = grant.progress
         if before is not None and seen.begun_s == before.begun_s and seen.seen_s < before.seen_s + _APART_S:
-            return grant.trickles
+            return grant.is_idle
         grant.progress = seen
         if before is None or seen.begun_s != before.begun_s:
             # The first word of it, or it was begun anew.

@@ -4,7 +4,7 @@ SGuard, section 6.2: with Table 8's disks the aggregate falls to a third with th
 written come first: where they have taken all slots of a datanode, one reads there. Whoever asked first is served
 first; where it finds no room, others pass, which takes nothing from it.
 
-Leaves are soft: a reader that is not heard of for `limits.read_leave_silence_s` has lost its own, and one that
+Grants are soft: a reader that is not heard of for `limits.read_grant_silence_s` has lost its own, and one that
 says later that it reads on is counted again, whether or not there is room.
 """
 
@@ -18,7 +18,7 @@ from peacefs.protocol.errors import BadRequest, Overloaded
 from peacefs.protocol.ids import NodeId
 from peacefs.protocol.limits import (
     checkpoint_workers_max,
-    read_leave_silence_s,
+    read_grant_silence_s,
     readers_per_datanode_max,
     readers_waiting_max,
     reads_stated_max,
@@ -29,9 +29,9 @@ NOWHERE: NodeId = ""
 
 
 @dataclass(frozen=True, slots=True)
-class ReadWish:
+class ReadRequest:
     """What a reader states: chunks by its own numbers. `wanted` are those that it would read next, with the
-    datanodes that have them, nearest first; `holding` those that it has leave for; `at_once` how many it reads
+    datanodes that have them, nearest first; `holding` those that were granted; `at_once` how many it reads
     together."""
 
     reader: str
@@ -54,18 +54,18 @@ class ReadWish:
 
 
 @dataclass(slots=True, eq=False)
-class Reader:
-    """One that reads or waits. `leaves` are where it may read which of its chunks."""
+class WaitingReader:
+    """One that reads or waits. `grants` are where it may read which of its chunks."""
 
-    wish: ReadWish
+    request: ReadRequest
     asked_s: float
     heard_s: float
-    leaves: dict[int, NodeId] = field(default_factory=dict)
+    grants: dict[int, NodeId] = field(default_factory=dict)
 
     @property
     def waiting(self) -> int:
-        """How many of the chunks that it has named have no leave yet."""
-        return sum(number not in self.leaves for number in self.wish.wanted)
+        """How many of the chunks that it has named are not granted yet."""
+        return sum(number not in self.grants for number in self.request.wanted)
 
 
 class RecoveryReads:
@@ -73,50 +73,50 @@ class RecoveryReads:
 
     def __init__(self, has_room: Callable[[NodeId], bool]) -> None:
         self._has_room = has_room
-        self._readers: dict[str, Reader] = {}
+        self._readers: dict[str, WaitingReader] = {}
         self._at_node: Counter[NodeId] = Counter()
-        self.leaves_total = 0
+        self.grants_total = 0
 
     # -- events ------------------------------------------------------------------------------------
 
-    def state(self, now_s: float, wish: ReadWish) -> list[str]:
+    def state(self, now_s: float, request: ReadRequest) -> list[str]:
         """A reader states, or states again, what it reads and wants to read; one with neither is done.
 
-        Gives the names of the readers that have got new leaves by it. Raises BadRequest, and Overloaded when too
+        Returns the names of the readers that have got new grants by it. Raises BadRequest, and Overloaded when too
         many read already.
         """
-        wish.check()
-        known = self._readers.get(wish.reader)
+        request.check()
+        known = self._readers.get(request.reader)
         if known is None:
-            if not wish.wanted and not wish.holding:
+            if not request.wanted and not request.holding:
                 return []
             if len(self._readers) >= readers_waiting_max:
                 raise Overloaded(f"{len(self._readers)} readers of checkpoints wait already; try again in a while")
-            known = self._readers[wish.reader] = Reader(wish, now_s - wish.waited_s, now_s)
+            known = self._readers[request.reader] = WaitingReader(request, now_s - request.waited_s, now_s)
         known.heard_s = now_s
-        if wish.number < known.wish.number:
+        if request.number < known.request.number:
             # Overtaken by what was said later.
             return []
-        known.wish = wish
+        known.request = request
         # What it was given and has not heard of yet comes again, as long as it wants it.
-        unheard = {number: node for number, node in known.leaves.items() if number in wish.wanted}
-        self._leave(known, {**unheard, **wish.holding})
-        if not wish.wanted and not wish.holding:
-            del self._readers[wish.reader]
+        unheard = {number: node for number, node in known.grants.items() if number in request.wanted}
+        self._set_grants(known, {**unheard, **request.holding})
+        if not request.wanted and not request.holding:
+            del self._readers[request.reader]
         return self._serve()
 
     def tick(self, now_s: float) -> list[str]:
-        """To be called several times a second: who has got new leaves since."""
+        """To be called several times a second. Return who has got new grants since."""
         for name, reader in list(self._readers.items()):
-            if now_s - reader.heard_s > read_leave_silence_s:
-                self._leave(reader, {})
+            if now_s - reader.heard_s > read_grant_silence_s:
+                self._set_grants(reader, {})
                 del self._readers[name]
         return self._serve()
 
-    def _leave(self, reader: Reader, leaves: dict[int, NodeId]) -> None:
-        self._at_node.subtract(reader.leaves.values())
-        reader.leaves = leaves
-        self._at_node.update(leaves.values())
+    def _set_grants(self, reader: WaitingReader, grants: dict[int, NodeId]) -> None:
+        self._at_node.subtract(reader.grants.values())
+        reader.grants = grants
+        self._at_node.update(grants.values())
 
     # -- what is decided ---------------------------------------------------------------------------
 
@@ -124,19 +124,19 @@ class RecoveryReads:
         full: set[NodeId] = set()
         served = []
         for reader in sorted(self._readers.values(), key=lambda each: each.asked_s):
-            before = len(reader.leaves)
-            for number, nodes in reader.wish.wanted.items():
-                if len(reader.leaves) >= reader.wish.at_once:
+            before = len(reader.grants)
+            for number, nodes in reader.request.wanted.items():
+                if len(reader.grants) >= reader.request.at_once:
                     break
-                if number in reader.leaves or (nodes and full.issuperset(nodes)):
+                if number in reader.grants or (nodes and full.issuperset(nodes)):
                     continue
                 node = self._choose(nodes, full)
                 if node is not None:
-                    reader.leaves[number] = node
+                    reader.grants[number] = node
                     self._at_node[node] += 1
-            if len(reader.leaves) > before:
-                self.leaves_total += len(reader.leaves) - before
-                served.append(reader.wish.reader)
+            if len(reader.grants) > before:
+                self.grants_total += len(reader.grants) - before
+                served.append(reader.request.reader)
         return served
 
     def _choose(self, nodes: Sequence[NodeId], full: set[NodeId]) -> NodeId | None:
@@ -152,13 +152,13 @@ class RecoveryReads:
 
     # -- what there is to see ----------------------------------------------------------------------
 
-    def leaves(self, reader: str) -> dict[int, NodeId]:
+    def grants(self, reader: str) -> dict[int, NodeId]:
         """Where a reader may read which of its chunks."""
         known = self._readers.get(reader)
-        return dict(known.leaves) if known else {}
+        return dict(known.grants) if known else {}
 
     @property
-    def readers(self) -> list[Reader]:
+    def readers(self) -> list[WaitingReader]:
         """Who asked first is first."""
         return sorted(self._readers.values(), key=lambda each: each.asked_s)
 

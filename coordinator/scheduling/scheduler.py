@@ -35,9 +35,9 @@ from peacefs.topology.model import Topology
 
 from .checkpoint_estimates import CheckpointEstimates
 from .copy_slots import CopySlots
-from .grant_monitor import GrantDoubts, Trickles, is_lapsed
+from .grant_monitor import IdleGrants, LapsedGrants, is_lapsed
 from .policies import POLICY_DEFAULT, AmpleNetwork, make_policy
-from .statistics import WaitingTimes
+from .statistics import WaitingStatistics
 from .write_sets import (
     TAKEN_OVER,
     CancelledSets,
@@ -46,7 +46,7 @@ from .write_sets import (
     Push,
     Refuse,
     ScheduledSet,
-    Wish,
+    WriteSetRequest,
     taken_over,
 )
 
@@ -78,90 +78,90 @@ class Scheduling:
         self._grants: dict[ChunkId, InFlight] = {}
         self._copies = CopySlots()
         self._chunks_waiting = 0
-        self._doubts = GrantDoubts()
-        self._trickles = Trickles()
+        self._lapsed = LapsedGrants()
+        self._idle = IdleGrants()
         self._estimates = CheckpointEstimates()
         self._cancelled = CancelledSets()
-        self.times = WaitingTimes()
+        self.times = WaitingStatistics()
 
     # -- what writers say --------------------------------------------------------------------------
 
-    def state(self, now_s: float, wish: Wish) -> list[Effect]:
-        """A writer states, or states again, what it has to write; what it has been granted is `standing`.
+    def state(self, now_s: float, request: WriteSetRequest) -> list[Effect]:
+        """A writer states, or states again, what it has to write; what it has been granted is `held_grants`.
 
         Raises BadRequest for what makes no sense, Overloaded when too much waits already.
         """
-        wish.check()
-        self._check_queue(wish)
-        known = self._sets.get(wish.name)
-        events = self._given_up(now_s, wish)
+        request.check()
+        self._check_queue(request)
+        known = self._sets.get(request.name)
+        events = self._abandon(now_s, request)
         held = {self._grants[chunk].index for chunk in known.in_flight} if known else set[int]()
-        waiting = {index: size for index, size in wish.chunks.items() if index not in held}
+        waiting = {index: size for index, size in request.chunks.items() if index not in held}
         if known is None:
-            known = self._sets[wish.name] = ScheduledSet(wish, self._since(now_s, wish), now_s, now_s)
+            known = self._sets[request.name] = ScheduledSet(request, self._since(now_s, request), now_s, now_s)
         known.heard_s = now_s
-        for stream in wish.holding:
+        for stream in request.holding:
             if epoch_of(stream.chunk) < self.epoch and stream.chunk not in self._grants and stream.nodes:
                 self._take_over(now_s, stream)
-        changed = known.waiting != waiting or known.wish.exclude != wish.exclude
-        known.wish = wish
+        changed = known.waiting != waiting or known.request.exclude != request.exclude
+        known.request = request
         if changed or events:
             self._chunks_waiting += len(waiting) - len(known.waiting)
             known.waiting = waiting
             events.append(self._submission(now_s, known))
-        if not wish.chunks:
-            self._cancelled.remember(now_s, wish.name, known.asked_s)
+        if not request.chunks:
+            self._cancelled.remember(now_s, request.name, known.asked_s)
         effects = self._handle(now_s, events)
-        self._forget_if_done(wish.name)
+        self._forget_if_done(request.name)
         return effects
 
-    def _given_up(self, now_s: float, wish: Wish) -> list[Event]:
-        """Grants that the writer gave up; and those that it never received and cannot use any more."""
-        known = self._sets.get(wish.name)
-        held = {stream.chunk for stream in wish.holding}
+    def _abandon(self, now_s: float, request: WriteSetRequest) -> list[Event]:
+        """Take back grants that the writer abandoned, and those that it never received and cannot use any more."""
+        known = self._sets.get(request.name)
+        held = {stream.chunk for stream in request.holding}
         events: list[Event] = []
         of_set = [self._grants[chunk] for chunk in known.in_flight] if known else []
-        named = [grant for chunk in wish.abandoned if (grant := self._grants.get(chunk)) is not None]
+        named = [grant for chunk in request.abandoned if (grant := self._grants.get(chunk)) is not None]
         for grant in [*of_set, *(grant for grant in named if grant.write_set == TAKEN_OVER)]:
-            is_wanted = grant.index in wish.chunks and not is_lapsed(now_s, grant)
-            is_held = grant.chunk in held and grant.chunk not in wish.abandoned
-            if not is_held and (grant.chunk in wish.abandoned or not is_wanted):
+            is_wanted = grant.index in request.chunks and not is_lapsed(now_s, grant)
+            is_held = grant.chunk in held and grant.chunk not in request.abandoned
+            if not is_held and (grant.chunk in request.abandoned or not is_wanted):
                 self._close(now_s, grant, 0)
-                events.append(Aborted(grant.in_policy, wish.exclude))
+                events.append(Aborted(grant.in_policy, request.exclude))
         return events
 
-    def _check_queue(self, wish: Wish) -> None:
-        if not wish.chunks:
+    def _check_queue(self, request: WriteSetRequest) -> None:
+        if not request.chunks:
             return
-        if self._topology.servers.keys() <= wish.exclude:
+        if self._topology.servers.keys() <= request.exclude:
             raise NoDatanodes(
                 f"no datanode can take a chunk: {self.datanodes} in service have room for one, "
-                f"{len(wish.exclude)} excluded"
+                f"{len(request.exclude)} excluded"
             )
-        known = self._sets.get(wish.name)
+        known = self._sets.get(request.name)
         waiting = len(known.waiting) if known else 0
         sets = 0 if waiting else sum(bool(other.waiting) for other in self._sets.values())
-        chunks = self._chunks_waiting - waiting + len(wish.chunks)
+        chunks = self._chunks_waiting - waiting + len(request.chunks)
         if sets >= write_sets_waiting_max or chunks > write_set_chunks_waiting_max:
             raise Overloaded(f"{self._chunks_waiting} chunks wait to be written already; try again in a while")
 
-    def _since(self, now_s: float, wish: Wish) -> float:
-        asked_s = self._cancelled.take(wish.name, now_s)
-        if wish.source is not None:
-            asked_s = min(asked_s, self._estimates.under_way(wish.source, now_s).began_s)
-        return min(asked_s, now_s - wish.waited_s)
+    def _since(self, now_s: float, request: WriteSetRequest) -> float:
+        asked_s = self._cancelled.take(request.name, now_s)
+        if request.source is not None:
+            asked_s = min(asked_s, self._estimates.under_way(request.source, now_s).began_s)
+        return min(asked_s, now_s - request.waited_s)
 
     def _submission(self, now_s: float, known: ScheduledSet) -> Event:
         if not known.waiting:
-            return Withdrawn(known.wish.name)
-        source, more_bytes, begun = known.wish.source, known.wish.to_come_bytes, bool(known.in_flight)
+            return Withdrawn(known.request.name)
+        source, more_bytes, begun = known.request.source, known.request.to_come_bytes, bool(known.in_flight)
         if source is not None:
             checkpoint = self._estimates.under_way(source, now_s)
             more_bytes = max(0, checkpoint.to_come_bytes - sum(known.waiting.values()))
             begun = checkpoint.granted_bytes > 0
         return Submitted(known.for_policy(more_bytes, begun=begun))
 
-    def standing(self, name: str, indexes: Collection[int]) -> list[InFlight]:
+    def held_grants(self, name: str, indexes: Collection[int]) -> list[InFlight]:
         """The grants in flight that a set has for these of its chunks."""
         known = self._sets.get(name)
         grants = (self._grants[chunk] for chunk in known.in_flight) if known else ()
@@ -219,12 +219,12 @@ class Scheduling:
     def use(self, now_s: float, topology: Topology) -> list[Effect]:
         """The datanodes that may receive chunks from now on, and the network between them."""
         self._topology = topology
-        self._trickles.use(topology)
+        self._idle.use(topology)
         return self._handle(now_s, [Changed(topology)])
 
     def registered(self, now_s: float, node: NodeId, streams: Sequence[StreamUnderWay]) -> None:
         """A datanode came back, with what is being written through it as the first of a pipeline."""
-        self._doubts.lives(node)
+        self._lapsed.lives(node)
         for stream in streams:
             if stream.chunk not in self._grants and stream.nodes[:1] == [node]:
                 self._take_over(now_s, stream)
@@ -247,7 +247,7 @@ class Scheduling:
 
     def died(self, node: NodeId) -> None:
         """A datanode is dead: it receives nothing."""
-        self._doubts.died(node)
+        self._lapsed.died(node)
 
     def answered(
         self, now_s: float, node: NodeId, asked: Iterable[ChunkId], found: Mapping[ChunkId, StreamProgress]
@@ -269,10 +269,10 @@ class Scheduling:
 
     def _looked(self, now_s: float, grant: InFlight, seen: StreamProgress) -> list[Effect]:
         """What is made no use of is others' until it is."""
-        before, grant.trickles = grant.trickles, self._trickles.trickles(grant, seen)
-        if grant.trickles == before:
+        before, grant.is_idle = grant.is_idle, self._idle.is_idle(grant, seen)
+        if grant.is_idle == before:
             return []
-        if grant.trickles:
+        if grant.is_idle:
             # From now on the policy does not know it, whichever policy that will be.
             number, grant.in_policy = grant.in_policy, 0
             return self._handle(now_s, [Finished(number)])
@@ -280,7 +280,7 @@ class Scheduling:
         return []
 
     def _end_if_denied(self, now_s: float, grant: InFlight) -> list[Effect]:
-        if not self._doubts.is_denied(grant):
+        if not self._lapsed.is_denied(grant):
             return []
         self.times.lapsed_total += 1
         return self._end(now_s, grant, completed=False, length=0)
@@ -292,7 +292,7 @@ class Scheduling:
         events: list[Event] = [Withdrawn(name) for name in self._fallen_silent(now_s)]
         self._cancelled.forget_old(now_s)
         effects = [*self._handle(now_s, events), *self._questions(now_s)]
-        return [*effects, *self._trickles.questions(now_s, self._grants.values())]
+        return [*effects, *self._idle.questions(now_s, self._grants.values())]
 
     @property
     def has_more(self) -> bool:
@@ -313,9 +313,9 @@ class Scheduling:
 
     def _questions(self, now_s: float) -> list[Effect]:
         """About grants that should have been used by now and may have lapsed."""
-        due = self._doubts.due(now_s, self._grants.values())
+        due = self._lapsed.due(now_s, self._grants.values())
         ended = [effect for grant in due for effect in self._end_if_denied(now_s, grant)]
-        return [*ended, *self._doubts.questions(now_s, (grant for grant in due if grant.chunk in self._grants))]
+        return [*ended, *self._lapsed.questions(now_s, (grant for grant in due if grant.chunk in self._grants))]
 
     # -- the policy --------------------------------------------------------------------------------
 
@@ -327,14 +327,14 @@ class Scheduling:
         self._policy = self._make_policy(name, self._topology, self._rng)
         self.policy_name = name
         for grant in self._grants.values():
-            if not grant.trickles:
+            if not grant.is_idle:
                 self._adopt(grant)
         self._copies.begin_again(self._policy)
         return self._handle(now_s, [self._submission(now_s, known) for known in self.queue])
 
     def _push(self, grant: InFlight) -> Push:
-        wish = self._sets[grant.write_set].wish
-        return Push(grant, wish.link, wish.owner)
+        request = self._sets[grant.write_set].request
+        return Push(grant, request.link, request.owner)
 
     def _handle(self, now_s: float, events: Sequence[Event]) -> list[Effect]:
         effects: list[Effect] = [
@@ -364,7 +364,7 @@ class Scheduling:
             granted_s=now_s,
             asked_s=now_s,
             waited_s=now_s - known.stated_s,
-            source=known.wish.source,
+            source=known.request.source,
         )
         known.in_flight.add(grant.chunk)
         self._grants[grant.chunk] = grant
@@ -383,9 +383,9 @@ class Scheduling:
         )
         refused = [known for known in self._sets.values() if known.waiting]
         for known in refused:
-            self._drop_waiting(known.wish.name)
-        self._policy.handle([Withdrawn(known.wish.name) for known in refused], now_s)
-        return [Refuse(known.wish.name, known.wish.link, reason) for known in refused]
+            self._drop_waiting(known.request.name)
+        self._policy.handle([Withdrawn(known.request.name) for known in refused], now_s)
+        return [Refuse(known.request.name, known.request.link, reason) for known in refused]
 
     # -- what there is to see ----------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ _WEIGHT_OF_LATEST = 0.1
 
 
 @dataclass
-class WaitingTimes:
+class WaitingStatistics:
     """Seconds. `grant_s` is a moving mean of the time from a grant to its end; totals are since the start."""
 
     grant_s: float = _FIRST_GUESS_S

@@ -20,19 +20,19 @@ from peacefs.protocol.limits import (
 )
 from peacefs.protocol.messages import StreamProgress, StreamUnderWay
 
-from .checkpoint_estimates import Source
+from .checkpoint_estimates import CheckpointSource
 
 #: How grants that were taken over are called, whose sets nobody has stated here.
 TAKEN_OVER = "taken over"
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class WriteSetRequest:
     """What a writer states: chunks as bytes by its own numbers.
 
     `link` is the datanode whose gateway asks, None for a client that asks by HTTP; `writer` the datanode that
     the data comes from, if it is one of ours; `source` is given where the rest of the checkpoint is estimated, and
-    `to_come_bytes` is the rest where it is known. `owner` is the one whose word gives up what is granted.
+    `to_come_bytes` is the rest where it is known. `owner` alone may abandon what is granted.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Wish:
     abandoned: tuple[ChunkId, ...] = ()
     holding: tuple[StreamUnderWay, ...] = ()
     waited_s: float = 0.0
-    source: Source | None = None
+    source: CheckpointSource | None = None
     to_come_bytes: int = 0
     owner: str = ""
 
@@ -67,7 +67,7 @@ class ScheduledSet:
     """A write set. `waiting` are its chunks without a grant; `numbered` are the writer's numbers of the chunks
     as the policy counts them. Its age counts from `asked_s`, which may be before it was `stated_s` here."""
 
-    wish: Wish
+    request: WriteSetRequest
     asked_s: float
     stated_s: float
     heard_s: float
@@ -83,13 +83,13 @@ class ScheduledSet:
     def for_policy(self, more_bytes: int, *, begun: bool) -> WriteSet:
         """What waits, as the policy wants it. Renumbers."""
         self.numbered = list(self.waiting)
-        wish = self.wish
+        request = self.request
         return WriteSet(
-            wish.name,
-            wish.writer,
-            wish.replication,
+            request.name,
+            request.writer,
+            request.replication,
             tuple(self.waiting.values()),
-            wish.exclude,
+            request.exclude,
             asked_s=self.asked_s,
             more_bytes=more_bytes,
             begun=begun,
@@ -117,11 +117,11 @@ class InFlight:
     granted_s: float
     asked_s: float
     waited_s: float = 0.0
-    source: Source | None = None
+    source: CheckpointSource | None = None
     denied: set[NodeId] = field(default_factory=set)
     begun: bool = False
     #: Whether its writer makes so little use of it that others have its room; when its head was looked at last.
-    trickles: bool = False
+    is_idle: bool = False
     looked_s: float = 0.0
     progress: StreamProgress | None = None
 

@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 
 from peacefs.coordinator.namespace.paths import parse_path
-from peacefs.coordinator.operations.query_reports import Reporting
-from peacefs.coordinator.operations.query_runs import Fencing
+from peacefs.coordinator.operations.query_reports import QueryReports
+from peacefs.coordinator.operations.query_runs import QueryRuns
 from peacefs.protocol.errors import BadRequest, Unsupported, from_wire
-from peacefs.protocol.limits import checkpoint_look_patience_s, checkpoint_look_timeout_s
+from peacefs.protocol.limits import checkpoint_look_queue_timeout_s, checkpoint_look_timeout_s
 from peacefs.protocol.values.query_runs import without_run
 
 from .runner import SideProcess
@@ -28,17 +28,17 @@ class _Answer(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-class CheckpointLooks:
+class CheckpointInspector:
     """Owned by an event loop. `address` is where the coordinator can be reached from its own machine."""
 
     def __init__(
         self,
         command: Sequence[str],
         address: str,
-        fencing: Fencing,
-        reporting: Reporting,
+        fencing: QueryRuns,
+        reporting: QueryReports,
         timeout_s: float = checkpoint_look_timeout_s,
-        patience_s: float = checkpoint_look_patience_s,
+        queue_timeout_s: float = checkpoint_look_queue_timeout_s,
         token_of: Callable[[str], str] = lambda _user: "",
         ca_file: Path | None = None,
     ) -> None:
@@ -50,10 +50,10 @@ class CheckpointLooks:
         self._token_of = token_of
         self._command = command
         self._address = address
-        self._fencing = fencing
-        self._reporting = reporting
+        self._query_runs = fencing
+        self._query_reports = reporting
         self._timeout_s = timeout_s
-        self._process = SideProcess("look at checkpoints", command, timeout_s, patience_s)
+        self._process = SideProcess("look at checkpoints", command, timeout_s, queue_timeout_s)
 
     async def all_below(self, path: str, user: str) -> list[dict[str, Any]]:
         """A summary of every checkpoint at and below a path, with its latest run and its driver's last report.
@@ -72,8 +72,8 @@ class CheckpointLooks:
 
     async def _with_what_is_known(self, found: list[dict[str, Any]], path: str, user: str) -> list[dict[str, Any]]:
         """Adds the latest run of each, and what its driver has reported last; None where there is none."""
-        runs = {run.path: run for run in await self._fencing.latest(path, user)}
-        reports = {without_run(said.location): said for said in self._reporting.below(path, user)}
+        runs = {run.path: run for run in await self._query_runs.latest(path, user)}
+        reports = {without_run(said.location): said for said in self._query_reports.below(path, user)}
         return [each | {"run": runs.get(each["root"]), "report": reports.get(each["root"])} for each in found]
 
     async def _ask(self, path: str, user: str, *, all_below: bool) -> msgspec.Raw:

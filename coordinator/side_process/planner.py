@@ -2,7 +2,7 @@
 coordinator has heartbeats to hear.
 
 One at a time; one that takes too long is ended. Nothing of the coordinator's state is touched. The process is
-this module: a `Task` as JSON comes in on stdin, a `Plan` or an error goes out on stdout.
+this module: a `Task` as JSON comes in on stdin, a `DryRunPlan` or an error goes out on stdout.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import sys
 
 import msgspec
 
-from peacefs.peace.dry_run import Plan, Task, dry_run
+from peacefs.peace.dry_run import DryRunPlan, Task, dry_run
 from peacefs.protocol.errors import BadRequest, PeacefsError, from_wire
-from peacefs.protocol.limits import plan_patience_s, plan_timeout_s
+from peacefs.protocol.limits import plan_queue_timeout_s, plan_timeout_s
 
 from .runner import SideProcess
 
@@ -26,20 +26,20 @@ class _Refused(msgspec.Struct, frozen=True, tag="refused"):
 
 
 class _Planned(msgspec.Struct, frozen=True, tag="planned"):
-    plan: Plan
+    plan: DryRunPlan
 
 
 results: msgspec.json.Decoder[_Planned | _Refused] = msgspec.json.Decoder(_Planned | _Refused)
 
 
 class Planner:
-    """Owned by an event loop. `timeout_s` bounds one dry run, `patience_s` the wait for the one before it."""
+    """Owned by an event loop. `timeout_s` bounds one dry run, `queue_timeout_s` the wait for the one before it."""
 
-    def __init__(self, timeout_s: float = plan_timeout_s, patience_s: float = plan_patience_s) -> None:
+    def __init__(self, timeout_s: float = plan_timeout_s, queue_timeout_s: float = plan_queue_timeout_s) -> None:
         self._timeout_s = timeout_s
-        self._process = SideProcess("plan", (sys.executable, "-P", "-m", __name__), timeout_s, patience_s)
+        self._process = SideProcess("plan", (sys.executable, "-P", "-m", __name__), timeout_s, queue_timeout_s)
 
-    async def plan(self, task: Task) -> Plan:
+    async def plan(self, task: Task) -> DryRunPlan:
         """Raises what `dry_run` raises, BadRequest for what takes too long, and Overloaded."""
         result = await self._in_a_process(_encoded(task))
         if isinstance(result, _Refused):

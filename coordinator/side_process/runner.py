@@ -17,13 +17,13 @@ log = logging.getLogger("peacefs.coordinator")
 
 
 class SideProcess:
-    """Owned by an event loop. `timeout_s` bounds one task, `patience_s` the wait for the one before it."""
+    """Owned by an event loop. `timeout_s` bounds one task, `queue_timeout_s` the wait for the one before it."""
 
-    def __init__(self, what: str, command: Sequence[str], timeout_s: float, patience_s: float) -> None:
+    def __init__(self, what: str, command: Sequence[str], timeout_s: float, queue_timeout_s: float) -> None:
         self._what = what
         self._command = command
         self._timeout_s = timeout_s
-        self._patience_s = patience_s
+        self._queue_timeout_s = queue_timeout_s
         self._turn = asyncio.Lock()
 
     async def ask(self, task: bytes) -> bytes:
@@ -33,7 +33,7 @@ class SideProcess:
         the process failed.
         """
         try:
-            await asyncio.wait_for(self._turn.acquire(), self._patience_s)
+            await asyncio.wait_for(self._turn.acquire(), self._queue_timeout_s)
         except TimeoutError:
             raise Overloaded(f"another {self._what} is still being made; try again") from None
         try:

@@ -6,18 +6,18 @@ from collections import Counter
 from collections.abc import Generator
 
 from peacefs.coordinator.cluster.core import Cluster
-from peacefs.coordinator.metadata.model import InodeId, Kind
+from peacefs.coordinator.metadata.model import InodeId, InodeKind
 from peacefs.coordinator.metadata.store import Reader
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.resolution import find_existing
 from peacefs.protocol.errors import PathError
-from peacefs.protocol.limits import supervised_survey_entries_max, supervised_survey_entries_per_turn
+from peacefs.protocol.limits import checkpoint_locality_entries_max, checkpoint_locality_entries_per_turn
 
 from .locality import Holdings
 
 
-def survey(reader: Reader, cluster: Cluster, checkpoint: str) -> Generator[None, None, Holdings]:
-    """In turns; of a large tree so many files as `limits.supervised_survey_entries_max` allows.
+def find_locality(reader: Reader, cluster: Cluster, checkpoint: str) -> Generator[None, None, Holdings]:
+    """In turns; of a large tree so many files as `limits.checkpoint_locality_entries_max` allows.
 
     What is not there holds nothing: a query's first run makes it.
     """
@@ -27,13 +27,13 @@ def survey(reader: Reader, cluster: Cluster, checkpoint: str) -> Generator[None,
     rack_of = {node.registration.data_host: node.rack for node in nodes}
     pending = _top(reader, checkpoint)
     seen = 0
-    while pending and seen < supervised_survey_entries_max:
+    while pending and seen < checkpoint_locality_entries_max:
         directory, after = pending.pop()
-        page = reader.children(directory, after, supervised_survey_entries_per_turn)
-        if len(page) == supervised_survey_entries_per_turn:
+        page = reader.children(directory, after, checkpoint_locality_entries_per_turn)
+        if len(page) == checkpoint_locality_entries_per_turn:
             pending.append((directory, page[-1][0]))
         for _name, inode in page:
-            if inode.kind is Kind.DIRECTORY:
+            if inode.kind is InodeKind.DIRECTORY:
                 pending.append((inode.inode, ""))
                 continue
             for reference in reader.references(inode.inode):

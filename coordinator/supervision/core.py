@@ -30,16 +30,16 @@ from peacefs.protocol.limits import (
     suspect_after_s,
 )
 from peacefs.protocol.messages import AgentBeat, RunOrder, RunReport
-from peacefs.protocol.values.supervised_queries import OVER, Phase
+from peacefs.protocol.values.supervised_queries import OVER, QueryPhase
 
-from .locality import Candidate, Holdings, choose
+from .locality import AgentCandidate, Holdings, choose
 
 _NEVER_STARTED = "stopped before it was started"
-_WITH_AN_AGENT = (Phase.RUNNING, Phase.STOPPING)
+_WITH_AN_AGENT = (QueryPhase.RUNNING, QueryPhase.STOPPING)
 
 
 @dataclass(slots=True)
-class Agent:
+class KnownAgent:
     """An agent as it said last."""
 
     beat: AgentBeat
@@ -47,7 +47,7 @@ class Agent:
 
 
 @dataclass(slots=True)
-class Query:
+class SupervisedQuery:
     """A query, and what need not survive a restart of the coordinator."""
 
     record: QueryRecord
@@ -62,8 +62,8 @@ class Supervision:
     """All queries and agents. What methods return is to be committed before anybody is told."""
 
     now_s: float
-    queries: dict[str, Query] = field(default_factory=dict)
-    agents: dict[str, Agent] = field(default_factory=dict)
+    queries: dict[str, SupervisedQuery] = field(default_factory=dict)
+    agents: dict[str, KnownAgent] = field(default_factory=dict)
     #: Since the coordinator's start: runs that were begun, runs that failed, agents that fell silent.
     begun_total: int = 0
     failed_total: int = 0
@@ -72,9 +72,9 @@ class Supervision:
     def recall(self, records: Iterable[QueryRecord]) -> None:
         """After a start. Agents are waited for as if they had just been heard."""
         for record in records:
-            query = self.queries[record.name] = Query(record, self.now_s, self.now_s)
-            if record.phase is Phase.STOPPING and not record.run:
-                self._over(query, Phase.STOPPED, _NEVER_STARTED)
+            query = self.queries[record.name] = SupervisedQuery(record, self.now_s, self.now_s)
+            if record.phase is QueryPhase.STOPPING and not record.run:
+                self._over(query, QueryPhase.STOPPED, _NEVER_STARTED)
 
     # -- what users ask ------------------------------------------------------------------------------
 
@@ -97,20 +97,20 @@ class Supervision:
                 raise BadRequest(f"{record.checkpoint} is the checkpoint of query {other.record.name} already")
         if known is None and len(self.queries) >= supervised_queries_max:
             raise Overloaded(f"{supervised_queries_max} queries are known already; forget some that are over")
-        self.queries[record.name] = Query(record, now_s, now_s)
+        self.queries[record.name] = SupervisedQuery(record, now_s, now_s)
         return [record]
 
     def stop(self, name: str) -> list[QueryRecord]:
         """It is to end, and stay so; that it is over is fine. Raises FileNotFound."""
         query = self.existing(name)
         phase = query.record.phase
-        if phase is Phase.WAITING:
-            return [self._over(query, Phase.STOPPED, _NEVER_STARTED)]
-        if phase is Phase.STARTING:
+        if phase is QueryPhase.WAITING:
+            return [self._over(query, QueryPhase.STOPPED, _NEVER_STARTED)]
+        if phase is QueryPhase.STARTING:
             # No agent was told of a run, nor will be.
-            return [self._change(query, phase=Phase.STOPPING, run="", reason="asked to stop")]
-        if phase is Phase.RUNNING:
-            return [self._change(query, phase=Phase.STOPPING, reason="asked to stop")]
+            return [self._change(query, phase=QueryPhase.STOPPING, run="", reason="asked to stop")]
+        if phase is QueryPhase.RUNNING:
+            return [self._change(query, phase=QueryPhase.STOPPING, reason="asked to stop")]
         return []
 
     def forget(self, name: str) -> None:
@@ -124,7 +124,7 @@ class Supervision:
         self.queries[record.name].record = replace(self.queries[record.name].record, changed_ms=now_ms)
         return replace(record, changed_ms=now_ms)
 
-    def existing(self, name: str) -> Query:
+    def existing(self, name: str) -> SupervisedQuery:
         """Raises FileNotFound."""
         query = self.queries.get(name)
         if query is None:
@@ -145,7 +145,7 @@ class Supervision:
             raise NodeIdTaken(
                 f"an agent named {beat.agent} was heard a moment ago: is it another? Give each its own --name"
             )
-        self.agents[beat.agent] = Agent(beat, now_s)
+        self.agents[beat.agent] = KnownAgent(beat, now_s)
         reports = {(report.query, report.run): report for report in beat.runs}
         return [
             changed
@@ -160,20 +160,22 @@ class Supervision:
                 record.name, record.run, record.user, record.command[0], list(record.command[1:]), record.location
             )
             for query in self._of(agent)
-            if (record := query.record).phase is Phase.RUNNING
+            if (record := query.record).phase is QueryPhase.RUNNING
         ]
 
-    def _judge(self, now_s: float, query: Query, beat: AgentBeat, report: RunReport | None) -> QueryRecord | None:
+    def _judge(
+        self, now_s: float, query: SupervisedQuery, beat: AgentBeat, report: RunReport | None
+    ) -> QueryRecord | None:
         record = query.record
-        if record.phase is Phase.STOPPING:
+        if record.phase is QueryPhase.STOPPING:
             gone = report is None or report.ended or record.process != beat.process
-            return self._over(query, Phase.STOPPED, "stopped") if gone else None
+            return self._over(query, QueryPhase.STOPPED, "stopped") if gone else None
         if record.process != beat.process or beat.leaving:
             return self._fail(now_s, query, f"agent {beat.agent} was stopped, and what it ran with it")
         if report is None or not report.ended:
             return None
         if report.status == 0:
-            return self._over(query, Phase.ENDED, "it ended with exit status 0")
+            return self._over(query, QueryPhase.ENDED, "it ended with exit status 0")
         return self._fail(now_s, query, _why(report))
 
     # -- time ----------------------------------------------------------------------------------------
@@ -185,8 +187,8 @@ class Supervision:
         for query in self.queries.values():
             if query.record.phase in _WITH_AN_AGENT and self._is_dead(now_s, query.record.agent):
                 why = f"nothing was heard of agent {query.record.agent} for {agent_dead_after_s:g} s"
-                if query.record.phase is Phase.STOPPING:
-                    changed.append(self._over(query, Phase.STOPPED, f"stopped: {why}"))
+                if query.record.phase is QueryPhase.STOPPING:
+                    changed.append(self._over(query, QueryPhase.STOPPED, f"stopped: {why}"))
                 else:
                     changed.append(self._fail(now_s, query, why))
         for name in [name for name in self.agents if self._is_dead(now_s, name)]:
@@ -217,30 +219,30 @@ class Supervision:
         return [
             query.record
             for query in self.queries.values()
-            if query.record.phase is Phase.WAITING and query.due_s <= now_s and self._candidates(query.record)
+            if query.record.phase is QueryPhase.WAITING and query.due_s <= now_s and self._candidates(query.record)
         ]
 
     def place(self, now_s: float, name: str, holdings: Holdings) -> QueryRecord | None:
         """Chooses an agent for a query that is due; None if it is so no longer. Nothing is committed yet."""
         query = self.queries.get(name)
-        if query is None or query.record.phase is not Phase.WAITING or query.due_s > now_s:
+        if query is None or query.record.phase is not QueryPhase.WAITING or query.due_s > now_s:
             return None
         agent = choose(self._candidates(query.record), holdings, query.failed_on)
         if agent is None:
             return None
         process = self.agents[agent].beat.process
-        return self._change(query, phase=Phase.STARTING, agent=agent, process=process)
+        return self._change(query, phase=QueryPhase.STARTING, agent=agent, process=process)
 
     def begun(self, now_s: float, name: str, run: str, location: str) -> list[QueryRecord]:
         """A run has been begun; once the record is committed, its agent may be told."""
         query = self.queries.get(name)
         if query is None:
             return []
-        if query.record.phase is not Phase.STARTING:
+        if query.record.phase is not QueryPhase.STARTING:
             return [self._not_to_be_started(query)]
         query.running_since_s = now_s
         self.begun_total += 1
-        record = self._change(query, phase=Phase.RUNNING, run=run, location=location, reason="")
+        record = self._change(query, phase=QueryPhase.RUNNING, run=run, location=location, reason="")
         agent = self.agents.get(record.agent)
         if agent is not None and agent.beat.process != record.process:
             return [self._fail(now_s, query, f"agent {record.agent} was started anew")]
@@ -251,23 +253,23 @@ class Supervision:
         query = self.queries.get(name)
         if query is None:
             return []
-        if query.record.phase is not Phase.STARTING:
+        if query.record.phase is not QueryPhase.STARTING:
             return [self._not_to_be_started(query)]
         if for_good:
-            return [self._over(query, Phase.FAILED, why)]
+            return [self._over(query, QueryPhase.FAILED, why)]
         query.due_s = now_s + supervised_backoff_s
-        return [self._change(query, phase=Phase.WAITING, agent="", process="", reason=why)]
+        return [self._change(query, phase=QueryPhase.WAITING, agent="", process="", reason=why)]
 
-    def _not_to_be_started(self, query: Query) -> QueryRecord:
+    def _not_to_be_started(self, query: SupervisedQuery) -> QueryRecord:
         """Whoever stopped it, or registered another of its name, came first."""
-        if query.record.phase is Phase.STOPPING:
-            return self._over(query, Phase.STOPPED, _NEVER_STARTED)
+        if query.record.phase is QueryPhase.STOPPING:
+            return self._over(query, QueryPhase.STOPPED, _NEVER_STARTED)
         return query.record
 
-    def _candidates(self, record: QueryRecord) -> list[Candidate]:
+    def _candidates(self, record: QueryRecord) -> list[AgentCandidate]:
         """Agents that may start a query, and have room."""
         return [
-            Candidate(name, agent.beat.host, agent.beat.rack, len(running))
+            AgentCandidate(name, agent.beat.host, agent.beat.rack, len(running))
             for name, agent in self.agents.items()
             if not agent.beat.leaving
             and (not record.nodes or name in record.nodes or agent.beat.host in record.nodes)
@@ -275,14 +277,14 @@ class Supervision:
             and len(running := self._occupied(name)) < agent.beat.runs_max
         ]
 
-    def _occupied(self, agent: str) -> Sequence[Query]:
+    def _occupied(self, agent: str) -> Sequence[SupervisedQuery]:
         return [
             query
             for query in self.queries.values()
-            if query.record.agent == agent and query.record.phase in (Phase.STARTING, *_WITH_AN_AGENT)
+            if query.record.agent == agent and query.record.phase in (QueryPhase.STARTING, *_WITH_AN_AGENT)
         ]
 
-    def _of(self, agent: str) -> list[Query]:
+    def _of(self, agent: str) -> list[SupervisedQuery]:
         return [
             query
             for query in self.queries.values()
@@ -291,23 +293,23 @@ class Supervision:
 
     # -- changes -------------------------------------------------------------------------------------
 
-    def _fail(self, now_s: float, query: Query, why: str) -> QueryRecord:
+    def _fail(self, now_s: float, query: SupervisedQuery, why: str) -> QueryRecord:
         """Its run is over: another one after a pause, unless there were too many."""
         record = query.record
         self.failed_total += 1
         lasted_s = now_s - query.running_since_s
         restarts = (0 if record.run and lasted_s >= supervised_settled_s else record.restarts) + 1
         if restarts > record.restarts_max:
-            return self._over(query, Phase.FAILED, f"it failed {restarts} times, in the end because {why}")
+            return self._over(query, QueryPhase.FAILED, f"it failed {restarts} times, in the end because {why}")
         query.failed_on = record.agent or None
         query.due_s = now_s + min(supervised_backoff_s * 2 ** (restarts - 1), supervised_backoff_max_s)
-        return self._change(query, phase=Phase.WAITING, agent="", process="", restarts=restarts, reason=why)
+        return self._change(query, phase=QueryPhase.WAITING, agent="", process="", restarts=restarts, reason=why)
 
-    def _over(self, query: Query, phase: Phase, why: str) -> QueryRecord:
+    def _over(self, query: SupervisedQuery, phase: QueryPhase, why: str) -> QueryRecord:
         return self._change(query, phase=phase, reason=why)
 
     @staticmethod
-    def _change(query: Query, **changes: object) -> QueryRecord:
+    def _change(query: SupervisedQuery, **changes: object) -> QueryRecord:
         query.record = replace(query.record, **changes)  # type: ignore[arg-type]
         return query.record
 
@@ -315,18 +317,18 @@ class Supervision:
 def _is_same(known: QueryRecord, asked: QueryRecord) -> bool:
     """Whether what is asked for is there, perhaps because it was asked for before."""
 
-    def wish(record: QueryRecord) -> tuple[object, ...]:
+    def contents(record: QueryRecord) -> tuple[object, ...]:
         return record.user, record.command, record.checkpoint, record.nodes, record.restarts_max
 
-    return wish(known) == wish(asked)
+    return contents(known) == contents(asked)
 
 
 def _allows(beat: AgentBeat, record: QueryRecord) -> bool:
     """Whether an agent's list has the query's command for its user, with what it wants to add to it."""
     for command in beat.commands:
         if command.name == record.command[0]:
-            has_leave = record.is_superuser or record.user in command.users
-            return has_leave and (command.extra_arguments or len(record.command) == 1)
+            is_allowed = record.is_superuser or record.user in command.users
+            return is_allowed and (command.extra_arguments or len(record.command) == 1)
     return False
 
 

@@ -21,7 +21,7 @@ class Holdings:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class AgentCandidate:
     """An agent that may start the query and has room for it. `rack` is empty if it does not say."""
 
     name: str
@@ -30,14 +30,14 @@ class Candidate:
     runs: int
 
 
-def choose(candidates: Iterable[Candidate], holdings: Holdings, failed_on: str | None) -> str | None:
+def choose(candidates: Iterable[AgentCandidate], holdings: Holdings, failed_on: str | None) -> str | None:
     """The agent's name; None without candidates.
 
     Where the query failed last comes last; then who has most of the checkpoint on its own host, then in its rack,
     then who has least to do.
     """
 
-    def order(candidate: Candidate) -> tuple[bool, int, int, int, str]:
+    def order(candidate: AgentCandidate) -> tuple[bool, int, int, int, str]:
         rack = candidate.rack or holdings.rack_of.get(candidate.host, "")
         return (
             candidate.name == failed_on,

@@ -11,7 +11,7 @@ import msgspec
 
 from peacefs.coordinator.metadata.model import QueryRecord
 from peacefs.coordinator.namespace.paths import parse_path
-from peacefs.coordinator.operations.context import Workplace
+from peacefs.coordinator.operations.context import OperationContext
 from peacefs.protocol.errors import BadRequest, PeacefsError, ServiceUnready
 from peacefs.protocol.ids import show
 from peacefs.protocol.limits import (
@@ -25,7 +25,7 @@ from peacefs.protocol.limits import (
 from peacefs.protocol.messages import AgentBeat, AgentOrders, RunOrder
 from peacefs.protocol.values.supervised_queries import OVER, AgentStatus, QueryStatus, Supervised
 
-from .checkpoint_locality import survey
+from .checkpoint_locality import find_locality
 from .core import Supervision
 from .locality import Holdings
 
@@ -42,18 +42,18 @@ class Begun(Protocol):
 
 
 class Fence(Protocol):
-    """What runs are begun and ended with: `fencing.Fencing`."""
+    """What runs are begun and ended with: `fencing.QueryRuns`."""
 
     def begin(self, path: str, user: str, host: str, pid: int) -> Awaitable[Begun]: ...
     def end(self, location: str, user: str) -> Awaitable[None]: ...
 
 
-class Supervising:
+class SupervisionService:
     """Used from the event loop only. `address` is the coordinator's for HTTP, `token_of` makes a user's token."""
 
     def __init__(
         self,
-        workplace: Workplace,
+        context: OperationContext,
         fence: Fence,
         address: Callable[[], str],
         token_of: Callable[[str, float], str] | None = None,
@@ -62,10 +62,10 @@ class Supervising:
         self._token_of = token_of
         #: Of each run that an agent is told of, and until when it is told this one.
         self._tokens: dict[tuple[str, str], tuple[str, float]] = {}
-        self._at = workplace
+        self._ctx = context
         self._fence = fence
         self._address = address
-        self._core = Supervision(workplace.monotonic())
+        self._core = Supervision(context.monotonic())
         #: The run of each query that a committed record has an agent run.
         self._committed: dict[str, str] = {}
         #: What the core decided last of each query, and what of it could not be committed so far.
@@ -79,7 +79,7 @@ class Supervising:
 
     def recall(self) -> None:
         """At a start."""
-        records = self._at.reader.supervised_queries()
+        records = self._ctx.reader.supervised_queries()
         self._core.recall(records)
         self._committed = {record.name: record.run for record in records}
 
@@ -90,8 +90,8 @@ class Supervising:
         _check(record)
         if record.checkpoint:
             record = replace(record, checkpoint=str(parse_path(record.checkpoint)))
-        record = replace(record, is_superuser=self._at.callers.of(record.user).is_superuser)
-        await self._record(self._core.register(self._at.monotonic(), record))
+        record = replace(record, is_superuser=self._ctx.callers.of(record.user).is_superuser)
+        await self._record(self._core.register(self._ctx.monotonic(), record))
         return self.status(record.name)
 
     async def stop(self, name: str, user: str) -> QueryStatus:
@@ -106,7 +106,7 @@ class Supervising:
         self._core.forget(name)
         self._refused = [record for record in self._refused if record.name != name]
         self._latest.pop(name, None)
-        await self._at.commit(lambda tx: tx.forget_query(name))
+        await self._ctx.commit(lambda tx: tx.forget_query(name))
 
     def status(self, name: str) -> QueryStatus:
         """Raises FileNotFound."""
@@ -114,7 +114,7 @@ class Supervising:
 
     def all(self) -> Supervised:
         """Everything, in order of the names."""
-        now_s = self._at.monotonic()
+        now_s = self._ctx.monotonic()
         return Supervised(
             [_status(self._core.queries[name].record) for name in sorted(self._core.queries)],
             [
@@ -133,7 +133,7 @@ class Supervising:
 
     def _check_owner(self, name: str, user: str) -> None:
         if user != self._core.existing(name).record.user:
-            self._at.callers.need_superuser(user)
+            self._ctx.callers.need_superuser(user)
 
     # -- what agents say -----------------------------------------------------------------------------
 
@@ -141,7 +141,7 @@ class Supervising:
         """Raises NodeIdTaken."""
         if beat.agent not in self._core.agents:
             log.info("agent %s on %s may run %s", beat.agent, beat.host, [each.name for each in beat.commands])
-        await self._record(self._core.heard(self._at.monotonic(), beat))
+        await self._record(self._core.heard(self._ctx.monotonic(), beat))
         orders = [
             order for order in self._core.orders(beat.agent) if self._committed.get(order.query) == order.run
         ]
@@ -150,7 +150,7 @@ class Supervising:
     def _with_token(self, order: RunOrder) -> RunOrder:
         if self._token_of is None:
             return order
-        key, now_s = (order.query, order.run), self._at.monotonic()
+        key, now_s = (order.query, order.run), self._ctx.monotonic()
         token, until_s = self._tokens.get(key, ("", 0.0))
         if now_s >= until_s:
             token = self._token_of(order.user, run_token_s)
@@ -163,44 +163,46 @@ class Supervising:
 
     async def tick(self) -> None:
         """To be called several times a second."""
-        await self._record(self._core.tick(self._at.monotonic()))
-        for record in self._core.due(self._at.monotonic()):
+        await self._record(self._core.tick(self._ctx.monotonic()))
+        for record in self._core.due(self._ctx.monotonic()):
             await self._start(record)
 
     async def _start(self, waiting: QueryRecord) -> None:
         holdings = Holdings()
         if waiting.checkpoint:
-            holdings = await self._at.in_turns(survey(self._at.reader, self._at.cluster, waiting.checkpoint))
-        record = self._core.place(self._at.monotonic(), waiting.name, holdings)
+            holdings = await self._ctx.in_turns(
+                find_locality(self._ctx.reader, self._ctx.cluster, waiting.checkpoint)
+            )
+        record = self._core.place(self._ctx.monotonic(), waiting.name, holdings)
         if record is None:
             return
         try:
             run, location = await self._begin(record)
         except PeacefsError as fault:
             changed = self._core.refused(
-                self._at.monotonic(), record.name, fault.message, for_good=not fault.retriable
+                self._ctx.monotonic(), record.name, fault.message, for_good=not fault.retriable
             )
         else:
-            changed = self._core.begun(self._at.monotonic(), record.name, run, location)
+            changed = self._core.begun(self._ctx.monotonic(), record.name, run, location)
         await self._record(changed)
 
     async def _begin(self, record: QueryRecord) -> tuple[str, str]:
         """From here on writes of earlier runs are refused."""
         if not record.checkpoint:
-            return show(self._at.numbering.next()), ""
+            return show(self._ctx.numbering.next()), ""
         run = await self._fence.begin(record.checkpoint, record.user, record.agent, 0)
         return run.run, run.location
 
     async def _record(self, changed: Sequence[QueryRecord]) -> None:
         """In the order in which the core decided. Raises ServiceUnready: then it is committed the next time."""
-        stamped = [self._core.stamp(record, self._at.now_ms()) for record in changed]
+        stamped = [self._core.stamp(record, self._ctx.now_ms()) for record in changed]
         records, self._refused = [*self._refused, *stamped], []
         if not records:
             return
         self._latest.update((record.name, record) for record in stamped)
         try:
             # What was decided first is handed over first: nothing may come between a decision and this.
-            await self._at.commit(lambda tx: [tx.record_query(record) for record in records])
+            await self._ctx.commit(lambda tx: [tx.record_query(record) for record in records])
         except ServiceUnready:
             # Of what was decided since, and may be committed by now, nothing is to be overwritten.
             self._refused += [record for record in records if self._latest.get(record.name) is record]

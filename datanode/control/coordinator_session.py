@@ -50,8 +50,8 @@ from peacefs.protocol.messages import (
     GrantRefused,
     Heartbeat,
     HeartbeatAck,
+    LatencySample,
     Message,
-    Pace,
     ProveReplicas,
     Register,
     Registered,
@@ -74,13 +74,13 @@ Respond = Callable[[Message], None]
 _ORDERS = ReplicateChunk | DeleteChunks | VerifyChunks | ProveReplicas
 
 
-class Datanode(Protocol):
+class SessionOwner(Protocol):
     """What the link needs to know of the datanode that it speaks for."""
 
     def registration(self) -> Register: ...
     def replicas(self) -> Sequence[Replica]: ...
     def usage(self) -> Usage: ...
-    def paces(self) -> Sequence[Pace]: ...
+    def samples(self) -> Sequence[LatencySample]: ...
     def disks(self) -> Sequence[DiskReport]: ...
     def epoch_seen(self, epoch: int) -> None: ...
     def clock_heard(self, clock_s: float) -> None: ...
@@ -101,7 +101,7 @@ class CoordinatorLink:
         address: Address,
         me: Identity,
         credential: Credential,
-        datanode: Datanode,
+        datanode: SessionOwner,
         changes: Changes,
         tls: TlsIdentity | None = None,
     ) -> None:
@@ -317,9 +317,9 @@ class CoordinatorLink:
             if connection is None:
                 continue
             added, removed, corrupt = self._changes.take()
-            paces, disks = list(self._datanode.paces()), list(self._datanode.disks())
+            samples, disks = list(self._datanode.samples()), list(self._datanode.disks())
             try:
-                self._send(connection, Heartbeat(self._datanode.usage(), added, removed, corrupt, paces, disks))
+                self._send(connection, Heartbeat(self._datanode.usage(), added, removed, corrupt, samples, disks))
             except PeerError as error:
                 log.warning("a heartbeat was lost: %s", error.message)
                 self._forget(connection)

@@ -84,7 +84,7 @@ class _StoredPackets:
         #: Read, and promised to be sent from a moment on.
         self._waiting: tuple[OutgoingPacket, float] | None = None
 
-    def packet(self, index: int, *, patience_s: float) -> fx.Steps[OutgoingPacket | None]:
+    def packet(self, index: int, *, wait_s: float) -> fx.Steps[OutgoingPacket | None]:
         now_s = yield from fx.now()
         if self._waiting is None:
             packet = yield from self._read()
@@ -92,8 +92,8 @@ class _StoredPackets:
             self._waiting = packet, max(budget.reserve(now_s, size) for budget in self._budgets)
         packet, send_at_s = self._waiting
         if send_at_s > now_s:
-            yield from fx.sleep(min(send_at_s - now_s, patience_s))
-            if send_at_s - now_s > patience_s:
+            yield from fx.sleep(min(send_at_s - now_s, wait_s))
+            if send_at_s - now_s > wait_s:
                 return None
         self._waiting = None
         return packet

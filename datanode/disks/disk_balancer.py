@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from peacefs.datanode.rate_limiter import CopyBudget
-from peacefs.peace.balance_plan import BalancePlan, Fill, Phase
+from peacefs.peace.balance_plan import BalancePhase, BalancePlan, Fill
 from peacefs.protocol.errors import ChecksumMismatch, ChunkError, ChunkNotFound, StaleVersion
-from peacefs.protocol.limits import balance_failures_max, balance_patience_s, packet_bytes
+from peacefs.protocol.limits import balance_failures_max, balance_silence_s, packet_bytes
 from peacefs.protocol.messages import BalanceDisks, DiskBalance, Replica
 from peacefs.protocol.runtime import effects as fx
 
@@ -23,12 +23,12 @@ from .disk_set import DiskSet
 
 
 @dataclass
-class _Run:
+class _BalanceRun:
     name: str
     plan: BalancePlan
     bytes_per_second: float
     renewed_s: float
-    phase: Phase = Phase.RUNNING
+    phase: BalancePhase = BalancePhase.RUNNING
     bytes_moved: int = 0
     moved: int = 0
     failed: int = 0
@@ -54,7 +54,7 @@ class DiskBalancer:
         self._on_fault = on_fault
         self._moves = DiskMoves(disks, self._is_wanted)
         self._lock = threading.Lock()
-        self._run: _Run | None = None
+        self._run: _BalanceRun | None = None
         self._stopped = False
         #: Since the start, of all runs.
         self.moved_total = 0
@@ -65,21 +65,23 @@ class DiskBalancer:
         now_s = self._clock()
         with self._lock:
             run = self._run
-            if run is None or (run.phase is not Phase.RUNNING and run.name != wanted.run and not wanted.cancel):
+            if run is None or (
+                run.phase is not BalancePhase.RUNNING and run.name != wanted.run and not wanted.cancel
+            ):
                 run = self._run = None if wanted.cancel else self._begin(wanted, now_s)
             if run is None:
                 return DiskBalance("", "", 0, 0, 0, 0)
-            if run.name == wanted.run and run.phase is Phase.RUNNING:
+            if run.name == wanted.run and run.phase is BalancePhase.RUNNING:
                 run.renewed_s = now_s
                 if wanted.cancel:
-                    run.phase = Phase.CANCELLED
+                    run.phase = BalancePhase.CANCELLED
             left = run.plan.left_bytes()
             return DiskBalance(run.name, run.phase.value, run.bytes_moved, left, run.moved, run.failed)
 
-    def _begin(self, wanted: BalanceDisks, now_s: float) -> _Run:
+    def _begin(self, wanted: BalanceDisks, now_s: float) -> _BalanceRun:
         usages = {disk.directory: disk.usage() for disk in self._disks.writable}
         fills = {name: Fill(usage.live_bytes, usage.capacity_bytes) for name, usage in usages.items()}
-        return _Run(wanted.run, BalancePlan(fills, wanted.threshold), wanted.bytes_per_second, now_s)
+        return _BalanceRun(wanted.run, BalancePlan(fills, wanted.threshold), wanted.bytes_per_second, now_s)
 
     def stop(self) -> None:
         """The datanode stops: what is under way is given up."""
@@ -89,9 +91,9 @@ class DiskBalancer:
         run = self._run
         if run is None or self._stopped:
             return False
-        if run.phase is Phase.RUNNING and self._clock() - run.renewed_s > balance_patience_s:
-            run.phase = Phase.ABANDONED
-        return run.phase is Phase.RUNNING
+        if run.phase is BalancePhase.RUNNING and self._clock() - run.renewed_s > balance_silence_s:
+            run.phase = BalancePhase.ABANDONED
+        return run.phase is BalancePhase.RUNNING
 
     def advance(self) -> fx.Steps[None]:
         """Carries the run through to its end, if there is one; to be called now and then."""
@@ -105,9 +107,11 @@ class DiskBalancer:
                 yield from self._relieve(run, disks[name], disks, budget)
         with self._lock:
             if self._is_wanted():
-                run.phase = Phase.STUCK if run.plan.over() or run.plan.under() else Phase.BALANCED
+                run.phase = BalancePhase.STUCK if run.plan.over() or run.plan.under() else BalancePhase.BALANCED
 
-    def _relieve(self, run: _Run, source: Disk, disks: dict[str, Disk], budget: CopyBudget) -> fx.Steps[None]:
+    def _relieve(
+        self, run: _BalanceRun, source: Disk, disks: dict[str, Disk], budget: CopyBudget
+    ) -> fx.Steps[None]:
         """Moves what may be moved from one disk, the largest first: so that few are."""
         for replica in sorted(source.store.replicas(), key=lambda each: each.length, reverse=True):
             if not self._is_wanted() or run.plan.excess_bytes(source.directory) <= 0:
@@ -119,7 +123,9 @@ class DiskBalancer:
             if target is not None:
                 yield from self._move(run, replica, source, target, budget)
 
-    def _move(self, run: _Run, replica: Replica, source: Disk, target: Disk, budget: CopyBudget) -> fx.Steps[None]:
+    def _move(
+        self, run: _BalanceRun, replica: Replica, source: Disk, target: Disk, budget: CopyBudget
+    ) -> fx.Steps[None]:
         try:
             moved = yield from self._moves.move(replica, source, target, budget)
         except (ChunkNotFound, StaleVersion):
@@ -143,9 +149,9 @@ class DiskBalancer:
             self.moved_total += 1
             self.bytes_moved_total += replica.length
 
-    def _failed(self, run: _Run) -> None:
+    def _failed(self, run: _BalanceRun) -> None:
         with self._lock:
             run.failed += 1
             run.failed_in_a_row += 1
-            if run.failed_in_a_row >= balance_failures_max and run.phase is Phase.RUNNING:
-                run.phase = Phase.FAILING
+            if run.failed_in_a_row >= balance_failures_max and run.phase is BalancePhase.RUNNING:
+                run.phase = BalancePhase.FAILING

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from peacefs.protocol.messages import Pace
+from peacefs.protocol.messages import LatencySample
 from peacefs.protocol.service.metrics import registry
 
 from .disk_balancer import DiskBalancer
@@ -22,13 +22,13 @@ class StoreMetrics(Collector):
     def __init__(
         self,
         disks: DiskSet,
-        paces: Callable[[], list[Pace]],
+        samples: Callable[[], list[LatencySample]],
         scrub_progress: Callable[[], ScrubProgress | None],
         disk_balancer: DiskBalancer,
         idle_connections: Callable[[], int],
     ) -> None:
         self._disks = disks
-        self._paces = paces
+        self._samples = samples
         self._scrub_progress = scrub_progress
         self._disk_balancer = disk_balancer
         self._idle_connections = idle_connections
@@ -67,14 +67,14 @@ class StoreMetrics(Collector):
         )
         yield _counter("peacefs_disk_balance_moved_bytes", "Bytes of these", self._disk_balancer.bytes_moved_total)
         yield _gauge("peacefs_connections_idle", "Connections kept for later", self._idle_connections())
-        paces = GaugeMetricFamily(
+        samples = GaugeMetricFamily(
             "peacefs_hop_seconds_per_mebibyte",
             "What successors, and the own disk, took lately",
             labels=["datanode"],
         )
-        for pace in self._paces():
-            paces.add_metric([pace.node], pace.seconds)
-        yield paces
+        for sample in self._samples():
+            samples.add_metric([sample.node], sample.seconds)
+        yield samples
         progress = self._scrub_progress()
         rounds, corrupt, begins_s = (
             (0, 0, 0.0) if progress is None else (progress.rounds_done, len(progress.corrupt), progress.begins_s)

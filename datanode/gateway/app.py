@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from peacefs.client.transfer.file_appender import append_file
 from peacefs.client.transfer.file_reader import FileReader
 from peacefs.client.transfer.file_writer import WriteStats, write_file
-from peacefs.client.transfer.write_grants import GrantDesk
+from peacefs.client.transfer.write_grants import GrantClient
 from peacefs.protocol import limits
 from peacefs.protocol.asgi import Receive, Scope, Send, client_host, client_watch
 from peacefs.protocol.errors import (
@@ -46,9 +46,9 @@ from .buffer_budget import BufferBudget
 from .client_slots import ClientSlots
 from .download import begin, send_pieces, send_whole
 from .hdfs_checksum import FileChecksum
-from .local_large_reads import OwnChunks
-from .local_small_reads import OwnReads
-from .one_time_chunks import FirstChunks
+from .local_large_reads import LocalLargeReads
+from .local_small_reads import LocalSmallReads
+from .one_time_chunks import OneTimeChunks
 from .upload import Upload, body_pieces
 
 log = logging.getLogger("peacefs.gateway")
@@ -73,7 +73,7 @@ class GatewayLimits:
     transfers_per_client_max: int = limits.gateway_transfers_per_client_max
     buffer_per_client_bytes_max: int = limits.gateway_buffer_per_client_bytes_max
     body_idle_timeout_s: float = limits.http_body_idle_timeout_s
-    patience_s: float = limits.gateway_patience_s
+    queue_timeout_s: float = limits.gateway_queue_timeout_s
 
 
 def believe_bearer(scope: Scope, user: str) -> None:
@@ -87,38 +87,38 @@ class Gateway:
         self,
         signer: Signer,
         driver: ThreadDriver,
-        grants: GrantDesk,
-        own: OwnReads,
-        own_chunks: OwnChunks,
-        first_chunks: FirstChunks,
+        grants: GrantClient,
+        own: LocalSmallReads,
+        local_large_reads: LocalLargeReads,
+        one_time_chunks: OneTimeChunks,
         *,
         wall_clock: Callable[[], float] = time.time,
         bounds: GatewayLimits | None = None,
         check_bearer: CheckBearer = believe_bearer,
     ) -> None:
-        """`check_bearer` raises for a caller to whom the leave in the URL was not given."""
+        """`check_bearer` raises for a caller to whom the token in the URL was not given."""
         self._check_bearer = check_bearer
         self._signer = signer
         self._driver = driver
         self._grants = grants
         self._own = own
-        self._own_chunks = own_chunks
-        self._first_chunks = first_chunks
+        self._local_large_reads = local_large_reads
+        self._one_time_chunks = one_time_chunks
         self._wall_clock = wall_clock
         self._bounds = bounds = bounds or GatewayLimits()
         self._budget = BufferBudget(
-            bounds.buffer_bytes_max, bounds.patience_s, per_client_max=bounds.buffer_per_client_bytes_max
+            bounds.buffer_bytes_max, bounds.queue_timeout_s, per_client_max=bounds.buffer_per_client_bytes_max
         )
         each_max = bounds.transfers_per_client_max
-        self._long_uploads = ClientSlots(bounds.threads, each_max, bounds.patience_s)
-        self._downloads = ClientSlots(bounds.downloads_max, each_max, bounds.patience_s)
+        self._long_uploads = ClientSlots(bounds.threads, each_max, bounds.queue_timeout_s)
+        self._downloads = ClientSlots(bounds.downloads_max, each_max, bounds.queue_timeout_s)
         self._long = ThreadPoolExecutor(bounds.threads, thread_name_prefix="gateway-long")
         self._quick = ThreadPoolExecutor(bounds.quick_threads, thread_name_prefix="gateway-quick")
 
     def close(self) -> None:
         """Takes no more work; what is under way ends by its own deadlines."""
         self._own.close()
-        self._own_chunks.close()
+        self._local_large_reads.close()
         self._long.shutdown(wait=False, cancel_futures=True)
         self._quick.shutdown(wait=False, cancel_futures=True)
 
@@ -178,7 +178,7 @@ class Gateway:
             async with asyncio.timeout(token.expires_s - self._wall_clock()):
                 return await self._carry(upload, token.path, client, writer)
         except TimeoutError:
-            raise AccessDenied(f"the leave to write {token.path} expired before its last byte came") from None
+            raise AccessDenied(f"the token to write {token.path} expired before its last byte came") from None
 
     async def _carry(self, upload: Upload, path: str, client: str, writer: Writer) -> WriteStats:
         """Until the file is published, or is certain not to be. Whatever ends this early ends the writer too."""
@@ -206,12 +206,12 @@ class Gateway:
 
     def _new_file(self, wanted: WriteFile, upload: Upload, block_bytes: int) -> fx.Steps[WriteStats]:
         try:
-            first = self._first_chunks.take(wanted.first)
+            first = self._one_time_chunks.take(wanted.first)
         except AccessDenied as refusal:
             upload.abort(refusal)
             raise
         _completed, stats = yield from write_file(
-            wanted.token, first, upload.stream, block_bytes=block_bytes, desk=self._grants
+            wanted.token, first, upload.stream, chunk_bytes=block_bytes, grant_client=self._grants
         )
         return stats
 
@@ -222,37 +222,39 @@ class Gateway:
             upload.abort(refusal)
             raise
         _completed, stats = yield from append_file(
-            leased, upload.stream, block_bytes=block_bytes, desk=self._grants
+            leased, upload.stream, chunk_bytes=block_bytes, grant_client=self._grants
         )
         return stats
 
     # -- reading -----------------------------------------------------------------------------------
 
     async def _read(self, wanted: ReadFile, scope: Scope, receive: Receive, send: Send) -> None:
-        leave = self._reader(wanted.token, scope)
+        read_token = self._reader(wanted.token, scope)
         # Where a file is that a token has named for too long the coordinator says anew, if it still may be read.
-        chunks = leave.chunks if leave.chunks and leave.expires_s >= self._wall_clock() else []
+        chunks = read_token.chunks if read_token.chunks and read_token.expires_s >= self._wall_clock() else []
         own = await self._own.read(wanted, chunks)
         if own is not None:
             await send_whole(send, own)
             return
         run = partial(self._run, self._quick)
-        known = self._layout(leave, chunks) if chunks else None
-        pieces = await begin(wanted, known, self._own_chunks, run, self._signer, self._wall_clock)
+        known = self._layout(read_token, chunks) if chunks else None
+        pieces = await begin(wanted, known, self._local_large_reads, run, self._signer, self._wall_clock)
         try:
             await send_pieces(wanted, pieces, run, receive, send)
         finally:
             await pieces.close()
 
     def _reader(self, token: str, scope: Scope) -> FileRead:
-        """The leave of a request, which may be old. Raises AccessDenied."""
-        leave = self._signer.verify_even_late(token, FileRead)
-        self._check_bearer(scope, leave.user)
-        return leave
+        """Return the token of a request, which may be old. Raises AccessDenied."""
+        read_token = self._signer.verify_even_late(token, FileRead)
+        self._check_bearer(scope, read_token.user)
+        return read_token
 
-    def _layout(self, leave: FileRead, chunks: Sequence[ChunkLayout]) -> Layout:
-        """The layout that the coordinator has signed, with leave to read each chunk."""
-        tokens = [self._signer.sign(ChunkRead(leave.expires_s, chunk.chunk, leave.inode)) for chunk in chunks]
+    def _layout(self, read_token: FileRead, chunks: Sequence[ChunkLayout]) -> Layout:
+        """Return the layout that the coordinator has signed, with a token to read each chunk."""
+        tokens = [
+            self._signer.sign(ChunkRead(read_token.expires_s, chunk.chunk, read_token.inode)) for chunk in chunks
+        ]
         named = [replace(chunk, token=token) for chunk, token in zip(chunks, tokens, strict=True)]
         return Layout(sum(chunk.length for chunk in chunks), named)
 

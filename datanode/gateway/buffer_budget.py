@@ -19,9 +19,9 @@ from peacefs.protocol.errors import Overloaded
 class BufferBudget:
     """Belongs to one event loop."""
 
-    def __init__(self, bytes_max: int, patience_s: float, *, per_client_max: int | None = None) -> None:
+    def __init__(self, bytes_max: int, queue_timeout_s: float, *, per_client_max: int | None = None) -> None:
         self._free_bytes = bytes_max
-        self._patience_s = patience_s
+        self._queue_timeout_s = queue_timeout_s
         self._overdrawing: BufferShare | None = None
         self._per_client_max = bytes_max if per_client_max is None else per_client_max
         self._of_client: dict[str, int] = {}
@@ -31,7 +31,7 @@ class BufferBudget:
     async def take(self, share: BufferShare, count: int) -> None:
         """Waits until `count` bytes are free. Raises Overloaded when that takes too long."""
         try:
-            async with asyncio.timeout(self._patience_s):
+            async with asyncio.timeout(self._queue_timeout_s):
                 while not self._grant(share, count):
                     turn = asyncio.get_running_loop().create_future()
                     self._waiting.append(turn)

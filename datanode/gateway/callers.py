@@ -1,4 +1,4 @@
-"""Who calls a gateway: the bearer of the token that the coordinator's leave in the URL was given to.
+"""Who calls a gateway: the bearer of a token, which has to be the user whom the signed URL names.
 
 A URL alone is then of no use to whoever has seen it in a log. Credentials are verified with public keys that the
 coordinator has told over its authenticated connection; nothing is asked of anybody.
@@ -23,7 +23,7 @@ class CallerCheck:
         self._wall_clock = wall_clock
 
     def check_bearer(self, scope: Scope, token_user: str) -> None:
-        """Raises Unauthenticated, and AccessDenied for a leave that was given to another than the caller.
+        """Raises Unauthenticated, and AccessDenied for a token that was given to another than the caller.
 
         Raises ServiceUnready while the coordinator has not been heard. Where names are believed it checks nothing.
         """

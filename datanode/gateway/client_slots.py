@@ -12,10 +12,10 @@ from peacefs.protocol.errors import Overloaded
 class ClientSlots:
     """Belongs to one event loop. One client that takes all it gets leaves slots to others."""
 
-    def __init__(self, all_max: int, each_max: int, patience_s: float) -> None:
+    def __init__(self, all_max: int, each_max: int, queue_timeout_s: float) -> None:
         self._all = asyncio.Semaphore(all_max)
         self._each_max = each_max
-        self._patience_s = patience_s
+        self._queue_timeout_s = queue_timeout_s
         #: Each client's own slots, as long as it has a request, and how many requests that is.
         self._of_client: dict[str, tuple[asyncio.Semaphore, int]] = {}
 
@@ -47,7 +47,7 @@ class ClientSlots:
             await slots.acquire()
             return
         try:
-            async with asyncio.timeout(self._patience_s):
+            async with asyncio.timeout(self._queue_timeout_s):
                 await slots.acquire()
         except TimeoutError:
             raise Overloaded(f"{trouble}; try again later") from None

@@ -20,8 +20,8 @@ from peacefs.protocol.tokens import Signer
 from peacefs.protocol.webhdfs.answers import octet_headers
 from peacefs.protocol.webhdfs.redirects import ReadFile
 
-from .local_large_reads import OwnChunk, OwnChunks
-from .read_leave import ReadLeave, Run
+from .local_large_reads import LocalChunk, LocalLargeReads
+from .token_renewal import ReadTokenRenewal, Run
 
 log = logging.getLogger("peacefs.gateway")
 
@@ -40,19 +40,19 @@ class Pieces:
         layout: Layout,
         offset: int,
         length: int,
-        own: OwnChunks,
+        own: LocalLargeReads,
         run: Run,
-        leave: ReadLeave | None,
+        renewal: ReadTokenRenewal | None,
     ) -> None:
-        """`leave` is that of the token, of a file that is not empty."""
+        """`renewal` is that of the token, of a file that is not empty."""
         self._token = token
-        self._leave = leave
+        self._renewal = renewal
         self._layout = layout
         self._at = offset
         self._end = offset + length
         self._own = own
         self._run = run
-        self._own_chunk: OwnChunk | None = None
+        self._local_chunk: LocalChunk | None = None
         self._own_end = offset
         self._reader: FileReader | None = None
         self._fetching: asyncio.Future[bytes | None] | None = None
@@ -66,8 +66,8 @@ class Pieces:
         """Some bytes, verified; None after the last. Raises what keeps them from being read."""
         if not self.unread:
             return None
-        if self._leave is not None:
-            self._leave.check()
+        if self._renewal is not None:
+            self._renewal.check()
         piece: Piece | None = None
         if self._reader is None and (piece := await self._next_own()) is None:
             self._reader = FileReader(self._token, self._layout, self._at, self.unread)
@@ -80,10 +80,10 @@ class Pieces:
 
     async def _next_own(self) -> Piece | None:
         if self._at == self._own_end:
-            self._own_chunk = self._own_chunk_at()
-        return None if self._own_chunk is None else await self._own_chunk.next_piece()
+            self._local_chunk = self._local_chunk_at()
+        return None if self._local_chunk is None else await self._local_chunk.next_piece()
 
-    def _own_chunk_at(self) -> OwnChunk | None:
+    def _local_chunk_at(self) -> LocalChunk | None:
         """What is wanted of the chunk at which the reader is, if it is here."""
         begin = 0
         for chunk in self._layout.chunks:
@@ -94,8 +94,8 @@ class Pieces:
         return None
 
     async def close(self) -> None:
-        if self._own_chunk is not None:
-            self._own_chunk.close()
+        if self._local_chunk is not None:
+            self._local_chunk.close()
         if self._fetching is not None:
             await asyncio.wait([self._fetching])  # it is used by one thread at a time
         if self._reader is not None:
@@ -105,7 +105,7 @@ class Pieces:
 async def begin(
     wanted: ReadFile,
     known: Layout | None,
-    own: OwnChunks,
+    own: LocalLargeReads,
     run: Run,
     signer: Signer,
     wall_clock: Callable[[], float],
@@ -117,8 +117,8 @@ async def begin(
     rest = layout.length - wanted.offset
     length = rest if wanted.length is None else min(rest, wanted.length)
     token = layout.token or wanted.token
-    leave = ReadLeave(signer, wall_clock, run, token, layout.chunks[0].token) if layout.chunks else None
-    return Pieces(token, layout, wanted.offset, length, own, run, leave)
+    renewal = ReadTokenRenewal(signer, wall_clock, run, token, layout.chunks[0].token) if layout.chunks else None
+    return Pieces(token, layout, wanted.offset, length, own, run, renewal)
 
 
 async def send_whole(send: Send, data: Piece) -> None:

@@ -17,39 +17,39 @@ from peacefs.datanode.store.chunk_store import ReadPlan
 from peacefs.protocol.errors import BadRequest, PeacefsError
 from peacefs.protocol.limits import (
     gateway_downloads_max,
-    gateway_own_piece_bytes,
-    gateway_own_pieces_max,
-    gateway_own_read_timeout_s,
+    gateway_local_piece_bytes,
+    gateway_local_pieces_max,
+    gateway_local_read_timeout_s,
 )
 from peacefs.protocol.messages import ChunkLayout, ReadChunk
 from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
 
 
-class OwnChunks:
+class LocalLargeReads:
     """Belongs to the event loop; `close` it after that has ended.
 
     Its threads are few and its own: a disk that hangs takes these, and no other of the gateway's.
     """
 
     def __init__(
-        self, server: ChunkServer, driver: ThreadDriver, *, timeout_s: float = gateway_own_read_timeout_s
+        self, server: ChunkServer, driver: ThreadDriver, *, timeout_s: float = gateway_local_read_timeout_s
     ) -> None:
         self._server = server
         self._driver = driver
         self._timeout_s = timeout_s
-        self._threads = ThreadPoolExecutor(gateway_own_pieces_max, thread_name_prefix="gateway-pieces")
+        self._threads = ThreadPoolExecutor(gateway_local_pieces_max, thread_name_prefix="gateway-pieces")
         self._under_way = 0
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def open(self, chunk: ChunkLayout, offset: int, length: int) -> OwnChunk | None:
+    def open(self, chunk: ChunkLayout, offset: int, length: int) -> LocalChunk | None:
         """A range of a chunk, piece by piece; None where no replica is here, or too many wait for theirs."""
         if not self._server.has(chunk.chunk) or self._under_way >= gateway_downloads_max:
             return None
         request = ReadChunk(chunk.token, chunk.chunk, chunk.version, offset, length)
-        return OwnChunk(self._server, request, self._run, self._timeout_s)
+        return LocalChunk(self._server, request, self._run, self._timeout_s)
 
     def _run(self, steps: fx.Steps[Any]) -> asyncio.Future[Any]:
         self._under_way += 1
@@ -63,7 +63,7 @@ class OwnChunks:
             running.exception()  # Known already, unless nobody waits any more.
 
 
-class OwnChunk:
+class LocalChunk:
     """A range of one chunk, read from this datanode's disk. Belongs to the event loop; one piece at a time.
 
     After a piece that is None it is only good for `close`.
@@ -98,7 +98,7 @@ class OwnChunk:
             raise BadRequest("nobody waits for this piece any more")
         if self._plan is None:
             self._plan = yield from self._server.open(self._request)
-        return (yield from self._server.read_piece(self._plan, self._request, gateway_own_piece_bytes))
+        return (yield from self._server.read_piece(self._plan, self._request, gateway_local_piece_bytes))
 
     def close(self) -> None:
         """What is still being read is let go of when that has ended, as late as it may be."""

@@ -23,8 +23,8 @@ from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.limits import (
     gateway_kept_file_s,
     gateway_kept_files_max,
-    gateway_own_read_timeout_s,
-    gateway_own_reads_max,
+    gateway_local_read_timeout_s,
+    gateway_local_reads_max,
     small_chunk_bytes_max,
 )
 from peacefs.protocol.messages import ChunkLayout, ReadChunk
@@ -34,7 +34,7 @@ from peacefs.protocol.runtime.page_cache_driver import PageCacheDriver, WouldWai
 from peacefs.protocol.runtime.thread_driver import ThreadDriver
 from peacefs.protocol.webhdfs.redirects import ReadFile
 
-_read_by_loop, _read_by_thread = (metrics.own_reads.labels(by) for by in ("loop", "thread"))
+_read_by_loop, _read_by_thread = (metrics.local_small_reads.labels(by) for by in ("loop", "thread"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class _Read:
     file: fx.File | None = None
 
 
-class OwnReads:
+class LocalSmallReads:
     """Belongs to the event loop; `close` it after that has ended.
 
     Its threads are few and its own: a disk that hangs takes these, and no other of the gateway's.
@@ -56,7 +56,7 @@ class OwnReads:
         server: ChunkServer,
         driver: ThreadDriver,
         *,
-        timeout_s: float = gateway_own_read_timeout_s,
+        timeout_s: float = gateway_local_read_timeout_s,
         kept_s: float = gateway_kept_file_s,
     ) -> None:
         self._server = server
@@ -64,7 +64,7 @@ class OwnReads:
         self._timeout_s = timeout_s
         self._kept_s = kept_s
         self._in_memory = PageCacheDriver(driver.wall_clock, files_max=gateway_kept_files_max)
-        self._threads = ThreadPoolExecutor(gateway_own_reads_max, thread_name_prefix="gateway-own")
+        self._threads = ThreadPoolExecutor(gateway_local_reads_max, thread_name_prefix="gateway-own")
         self._under_way = 0
 
     def close(self) -> None:
@@ -87,7 +87,7 @@ class OwnReads:
         return data
 
     async def _read_by_thread(self, request: ReadChunk, path: str | None) -> bytes | None:
-        if self._under_way >= gateway_own_reads_max:
+        if self._under_way >= gateway_local_reads_max:
             return None
         loop = asyncio.get_running_loop()
         reading = loop.run_in_executor(self._threads, self._driver.run, self._read_and_open(request, path))

@@ -2,7 +2,7 @@
 
 Whoever has a URL may send to it again: a client that heard no answer, a proxy, the curious. What is written for a
 body that fails goes at once by its writer's word, so no two bodies may be written to one chunk. The coordinator
-therefore gives such a chunk to one process of the datanode that the URL leads to, which signs the leave to write
+therefore gives such a chunk to one process of the datanode that the URL leads to, which signs the token to write
 it for the first body that comes; any other is written to a chunk that is asked for. Thread-safe.
 """
 
@@ -11,15 +11,17 @@ from __future__ import annotations
 import threading
 
 from peacefs.protocol.ids import ChunkId
-from peacefs.protocol.limits import first_chunks_remembered_max
+from peacefs.protocol.limits import one_time_chunks_remembered_max
 from peacefs.protocol.messages import Allocated
-from peacefs.protocol.tokens import ChunkWrite, FirstChunk, Signer
+from peacefs.protocol.tokens import ChunkWrite, OneTimeChunk, Signer
 
 
-class FirstChunks:
+class OneTimeChunks:
     """Of one process of a datanode, by the name that it registers with."""
 
-    def __init__(self, signer: Signer, process: str, *, remembered_max: int = first_chunks_remembered_max) -> None:
+    def __init__(
+        self, signer: Signer, process: str, *, remembered_max: int = one_time_chunks_remembered_max
+    ) -> None:
         self._signer = signer
         self._process = process
         self._remembered_max = remembered_max
@@ -29,15 +31,15 @@ class FirstChunks:
         self._forgotten: ChunkId = 0
 
     def take(self, first: str) -> Allocated | None:
-        """The chunk with leave to write it; None if it is not this process's to write, or not any more.
+        """Return the chunk with a token to write it; None if this process may not write it, or no longer.
 
         Raises AccessDenied for what the coordinator has not signed.
         """
-        given = self._signer.verify_even_late(first, FirstChunk)
+        given = self._signer.verify_even_late(first, OneTimeChunk)
         if given.process != self._process or not self._is_fresh(given.chunk):
             return None
-        leave = ChunkWrite(given.expires_s, given.chunk, given.version, given.pipeline)
-        return Allocated(given.chunk, given.version, given.pipeline, self._signer.sign(leave))
+        write_token = ChunkWrite(given.expires_s, given.chunk, given.version, given.pipeline)
+        return Allocated(given.chunk, given.version, given.pipeline, self._signer.sign(write_token))
 
     def _is_fresh(self, chunk: ChunkId) -> bool:
         """Once true; then never again."""

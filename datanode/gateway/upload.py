@@ -38,12 +38,12 @@ class Upload:
     """Belongs to the event loop; `stream` is what the writing thread reads from."""
 
     def __init__(
-        self, pieces: AsyncIterator[bytes], budget: BufferBudget, block_bytes: int, client: str = ""
+        self, pieces: AsyncIterator[bytes], budget: BufferBudget, chunk_bytes: int, client: str = ""
     ) -> None:
         self._pieces = pieces
         self._share = BufferShare(budget, client)
         self._loop = asyncio.get_running_loop()
-        self.stream = _MeteredStream(block_bytes, self)
+        self.stream = _MeteredStream(chunk_bytes, self)
 
     async def receive_up_to(self, bytes_max: int) -> bool:
         """Takes in the body's first bytes while nobody writes yet; True if the body ended among them."""
@@ -90,9 +90,9 @@ class Upload:
 class _MeteredStream(ByteStream):
     """Notices when a chunk is done: the writer takes the next one's first byte only then."""
 
-    def __init__(self, block_bytes: int, upload: Upload) -> None:
+    def __init__(self, chunk_bytes: int, upload: Upload) -> None:
         super().__init__()
-        self._block_bytes = block_bytes
+        self._chunk_bytes = chunk_bytes
         self._upload = upload
         self._taken_bytes = 0
         self._settled_bytes = 0
@@ -100,7 +100,7 @@ class _MeteredStream(ByteStream):
     def take(self, bytes_max: int) -> memoryview:
         piece = super().take(bytes_max)
         self._taken_bytes += len(piece)
-        done = max(self._taken_bytes - 1, 0) // self._block_bytes * self._block_bytes
+        done = max(self._taken_bytes - 1, 0) // self._chunk_bytes * self._chunk_bytes
         if done > self._settled_bytes:
             self._upload.settle(done - self._settled_bytes)
             self._settled_bytes = done

@@ -54,7 +54,7 @@ class StreamsUnderWay:
             self._epoch = epoch
 
     def begin(self, token: ChunkWrite, now_s: float) -> Stream:
-        """A chunk may come twice at once, when its writer has lost patience with the first.
+        """A chunk may come twice at once, when its writer has timed out on the first.
 
         Raises GrantLapsed, at the head, for what an earlier coordinator granted: this one has not been told of it,
         and may have given the room away.

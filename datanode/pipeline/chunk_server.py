@@ -13,7 +13,7 @@ from peacefs.datanode.store.replica_changes import Changes
 from peacefs.protocol.errors import AccessDenied, BadRequest, ChecksumMismatch, PeacefsError
 from peacefs.protocol.ids import ChunkId
 from peacefs.protocol.limits import idle_connection_timeout_s, packet_bytes
-from peacefs.protocol.messages import BorrowChunk, ChunkLent, ReadChunk
+from peacefs.protocol.messages import DescriptorShared, ReadChunk, RequestDescriptor
 from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.tokens import ChunkRead, Signer
 
@@ -49,7 +49,7 @@ class ChunkServer:
             self._report(request.chunk)
             raise
 
-    def lend_chunk(self, reader: fx.Connection, request: BorrowChunk) -> fx.Steps[None]:
+    def share_chunk(self, reader: fx.Connection, request: RequestDescriptor) -> fx.Steps[None]:
         """Answers one request with the open file of a large replica. What becomes of it here makes no difference
         to who has it: a file that has its name is never changed.
 
@@ -58,23 +58,25 @@ class ChunkServer:
         yield from self._check(request.token, request.chunk)
         plan = yield from self.open(ReadChunk(request.token, request.chunk, request.version, 0, 1))
         try:
-            yield from self._lend(reader, plan)
+            yield from self._share(reader, plan)
         except PeacefsError:
             yield from self._store.close_read(plan)
             raise
         yield from self._store.close_read(plan)
-        metrics.chunks_lent.inc()
+        metrics.descriptors_shared.inc()
 
-    def _lend(self, reader: fx.Connection, plan: ReadPlan) -> fx.Steps[None]:
+    def _share(self, reader: fx.Connection, plan: ReadPlan) -> fx.Steps[None]:
         if plan.file is None:
-            raise BadRequest(f"a chunk of {plan.length} bytes has no file of its own to lend")
+            raise BadRequest(f"a chunk of {plan.length} bytes has no file of its own to share")
         try:
-            yield from fx.lend_file(reader, ChunkLent(plan.sums), plan.file, timeout_s=self._reader_timeout_s)
+            yield from fx.send_descriptor(
+                reader, DescriptorShared(plan.sums), plan.file, timeout_s=self._reader_timeout_s
+            )
         except OSError as error:
-            raise named_fault(error, f"cannot lend {describe(plan.chunk, plan.version)}") from None
+            raise named_fault(error, f"cannot share {describe(plan.chunk, plan.version)}") from None
 
     def read_small(self, request: ReadChunk) -> fx.Steps[bytes]:
-        """The same for who is in this process and has leave: what is left of the range in one packet at most,
+        """The same for a reader in this process that has a token: what is left of the range in one packet at most,
         verified. Raises what `send_chunk` does.
         """
         plan = yield from self.open(request)
@@ -87,7 +89,7 @@ class ChunkServer:
         return self._store.find(chunk) is not None
 
     def open(self, request: ReadChunk) -> fx.Steps[ReadPlan]:
-        """A replica for who is in this process and has leave, for `read_piece` and `close`.
+        """A replica for a reader in this process that has a token, for `read_piece` and `close`.
 
         Raises what `send_chunk` does.
         """

@@ -11,7 +11,7 @@ import threading
 from peacefs.protocol.checksums import Bytes
 from peacefs.protocol.errors import PeacefsError, PeerError, ProtocolViolation
 from peacefs.protocol.limits import idle_connection_timeout_s, last_word_timeout_s
-from peacefs.protocol.messages import BorrowChunk, Failure, Message, ReadChunk, WriteChunk
+from peacefs.protocol.messages import Failure, Message, ReadChunk, RequestDescriptor, WriteChunk
 from peacefs.protocol.runtime import effects as fx
 
 from .chunk_server import ChunkServer
@@ -68,8 +68,8 @@ class DataRequests:
                 return self._hop.receive_chunk(connection, request, data)
             case ReadChunk():
                 return self._server.send_chunk(connection, request)
-            case BorrowChunk():
-                return self._server.lend_chunk(connection, request)
+            case RequestDescriptor():
+                return self._server.share_chunk(connection, request)
             case _:
                 raise ProtocolViolation(f"{type(request).__name__} is nothing to ask a data server")
 
@@ -89,4 +89,4 @@ class DataRequests:
 
 def _read_in_full(request: Message) -> bool:
     """Whether nothing more of a failed request can be on its way."""
-    return isinstance(request, ReadChunk | BorrowChunk) or (isinstance(request, WriteChunk) and request.last)
+    return isinstance(request, ReadChunk | RequestDescriptor) or (isinstance(request, WriteChunk) and request.last)

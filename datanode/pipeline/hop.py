@@ -41,7 +41,7 @@ from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.tokens import ChunkWrite, Signer
 
 from .active_streams import Stream, StreamsUnderWay
-from .latency_samples import Paces
+from .latency_samples import LatencySamples
 
 
 class _Place(NamedTuple):
@@ -80,7 +80,7 @@ class PipelineHop:
         store: ChunkIntake,
         changes: Changes,
         streams: StreamsUnderWay,
-        paces: Paces | None = None,
+        samples: LatencySamples | None = None,
         *,
         hop_timeout_s: float = default_hop_timeout_s,
     ) -> None:
@@ -89,7 +89,7 @@ class PipelineHop:
         self._signer = signer
         self._store = store
         self._changes = changes
-        self._paces = paces or Paces()
+        self._samples = samples or LatencySamples()
         self._hop_timeout_s = hop_timeout_s
 
     def receive_chunk(self, upstream: fx.Connection, opening: WriteChunk, data: Bytes) -> fx.Steps[None]:
@@ -139,11 +139,11 @@ class PipelineHop:
         return sealed.length
 
     def _token(self, now_s: float, opening: WriteChunk) -> ChunkWrite:
-        """Raises AccessDenied, and GrantLapsed for leave that was good once. A grant that was used in time may
+        """Raises AccessDenied, and GrantLapsed for a token that was good once. A grant that was used in time may
         reach the next hop a little late."""
         token = self._signer.verify_even_late(opening.token, ChunkWrite)
         if token.expires_s < now_s - grant_clock_slack_s:
-            raise GrantLapsed("the chunk was not begun while the leave to write it was good; ask for another")
+            raise GrantLapsed("the chunk was not begun while the token to write it was good; ask for another")
         if (token.chunk, token.version) != (opening.chunk, opening.version):
             raise AccessDenied("the token is for another chunk")
         if self._node not in token.nodes:
@@ -192,7 +192,7 @@ class PipelineHop:
             raise
         metrics.seal_seconds.observe(seal_s)
         watch.disk_s += seal_s
-        self._paces.took(watch.looked_s, self._node, watch.disk_s, sealed.length)
+        self._samples.took(watch.looked_s, self._node, watch.disk_s, sealed.length)
         replica = Replica(opening.chunk, opening.version, sealed.length)
         metrics.chunks_written.inc()
         metrics.bytes_written.inc(sealed.length)
@@ -250,7 +250,7 @@ class PipelineHop:
         metrics.bytes_forwarded.inc(sealed.length)
         # What its disk took lies partly in the time that this hop's own took, and is not seen then.
         its_own_s = max(0.0, watch.onward_s - onward.waited_onward_s)
-        self._paces.took(watch.looked_s, onward.node, its_own_s, sealed.length)
+        self._samples.took(watch.looked_s, onward.node, its_own_s, sealed.length)
         return receipts
 
     def _ascribe(self, fault: PeacefsError, place: _Place) -> None:
@@ -264,7 +264,7 @@ class PipelineHop:
 
 
 def _report_end(opening: WriteChunk, length: int | None) -> fx.Steps[None]:
-    """Tells the coordinator that a grant has ended; `length` is None for one that was given up. One that does not
+    """Tells the coordinator that a grant has ended; `length` is None for one that was abandoned. One that does not
     hear of it finds out by asking."""
     ended = StreamEnded(opening.chunk, opening.version, length is not None, length or 0)
     with contextlib.suppress(PeacefsError):

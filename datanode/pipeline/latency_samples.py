@@ -10,8 +10,8 @@ import threading
 from dataclasses import dataclass, field
 
 from peacefs.protocol.ids import NodeId
-from peacefs.protocol.limits import MIB, pace_peers_max, pace_window_s
-from peacefs.protocol.messages import Pace
+from peacefs.protocol.limits import MIB, latency_peers_max, latency_window_s
+from peacefs.protocol.messages import LatencySample
 
 
 @dataclass(slots=True)
@@ -27,7 +27,7 @@ class _Spent:
 
 
 @dataclass
-class Paces:
+class LatencySamples:
     """What was spent in this window of time and in the one before."""
 
     _now: dict[NodeId, _Spent] = field(default_factory=dict)
@@ -39,25 +39,25 @@ class Paces:
         """A chunk of `size` bytes cost so much time; `node` is the successor, or this datanode for its disk."""
         with self._lock:
             self._turn_over(now_s)
-            if node in self._now or len(self._now) < pace_peers_max:
+            if node in self._now or len(self._now) < latency_peers_max:
                 self._now.setdefault(node, _Spent()).add(_Spent(seconds, max(1.0, size / MIB), 1))
 
-    def lately(self, now_s: float) -> list[Pace]:
+    def lately(self, now_s: float) -> list[LatencySample]:
         """Of this window and the one before."""
         with self._lock:
             self._turn_over(now_s)
-            paces = []
+            samples = []
             for node in sorted(self._now.keys() | self._before.keys()):
                 spent = _Spent()
                 for window in (self._now, self._before):
                     if node in window:
                         spent.add(window[node])
-                paces.append(Pace(node, spent.seconds / spent.mebibytes, spent.chunks))
-            return paces
+                samples.append(LatencySample(node, spent.seconds / spent.mebibytes, spent.chunks))
+            return samples
 
     def _turn_over(self, now_s: float) -> None:
-        windows_on = (now_s - self._began_s) // pace_window_s
+        windows_on = (now_s - self._began_s) // latency_window_s
         if windows_on >= 1:
             self._before = self._now if windows_on == 1 else {}
             self._now = {}
-            self._began_s += windows_on * pace_window_s
+            self._began_s += windows_on * latency_window_s

@@ -1,6 +1,6 @@
 """The datanode's data port: takes connections, hears their hello, and has a reactor run `DataRequests` on each.
 
-Those of its own host it takes by a local socket besides, over which it can lend them files.
+Those of its own host it takes by a local socket besides, over which it can share open files.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import socket
 import threading
 
 from peacefs.protocol.errors import Overloaded, PeacefsError, StartupError
-from peacefs.protocol.frame_budget import Crowd, FrameBudget
+from peacefs.protocol.frame_budget import ConnectionCounts, FrameBudget
 from peacefs.protocol.handshake import Identity, Peer
 from peacefs.protocol.limits import (
     begun_frames_bytes_max,
@@ -53,11 +53,11 @@ class DataServer:
         served_here: ServedHere | None = None,
         connections_max: int = data_connections_max,
         per_address_max: int = data_connections_per_address_max,
-        lends: bool = False,
+        shares_descriptors: bool = False,
         advertised: Address | str = "",
         tls: TlsIdentity | None = None,
     ) -> None:
-        """Port 0 chooses a free one; `lends` is whether there is a local socket, too. Others reach it by
+        """Choose a free port for 0; `shares_descriptors` says whether readers on this host may get open files.
         `advertised`, a host or an address, besides those that it listens on. Raises StartupError.
 
         With `tls` all but the local socket speak TLS.
@@ -71,7 +71,7 @@ class DataServer:
         self._serving: set[SocketConnection] = set()
         #: What clients' frames hold that have begun, and how many clients' connections come from which host.
         self._frames: FrameBudget[SocketConnection] = FrameBudget(begun_frames_bytes_max)
-        self._crowd: Crowd[str] = Crowd(per_address_max)
+        self._crowd: ConnectionCounts[str] = ConnectionCounts(per_address_max)
         self._host_of: dict[SocketConnection, str] = {}
         #: Those that have not said hello yet, longest first.
         self._silent: dict[SocketConnection, None] = {}
@@ -81,7 +81,7 @@ class DataServer:
         self._listeners = [listener]
         others = (advertised, self.address[1]) if isinstance(advertised, str) else advertised
         me = dataclasses.replace(me, addresses=(show_address(others),))
-        self._me = self._listening_locally(me) if lends else me
+        self._me = self._listening_locally(me) if shares_descriptors else me
         self._acceptors = [
             threading.Thread(target=self._accept, args=(listener,), name="data-acceptor", daemon=True)
             for listener in self._listeners

@@ -13,9 +13,9 @@ from peacefs.datanode import metrics
 from peacefs.protocol.limits import segment_batch_records_max
 from peacefs.protocol.runtime import effects as fx
 
-from .chunk_index import ChunkIndex, Place
+from .chunk_index import ChunkIndex, ReplicaPlace
 from .disk_faults import closing
-from .layout import Kind, StorePaths, record_bytes
+from .layout import RecordKind, StorePaths, record_bytes
 from .segment_log import SegmentLog
 from .segment_scan import FoundRecord, SegmentScan
 from .segments import NewRecord, Segment, Segments
@@ -113,12 +113,12 @@ class Compactor:
     def _to_move(self, segment: Segment, found: FoundRecord) -> NewRecord | None:
         """The record that has to be written elsewhere, if it lives and can be read."""
         record = found.record
-        if record.kind is Kind.TOMBSTONE:
+        if record.kind is RecordKind.TOMBSTONE:
             if record.segment != segment.number:
                 self._segments.keep_tombstone(record)
             return None
-        place = Place(record.version, record.length, segment.number, found.offset)
-        if record.kind is Kind.SEAL or self._index.find(record.chunk) != place:
+        place = ReplicaPlace(record.version, record.length, segment.number, found.offset)
+        if record.kind is RecordKind.SEAL or self._index.find(record.chunk) != place:
             return None
         if not found.intact:
             self._segments.lose(record.chunk, place)

@@ -147,7 +147,7 @@ HEADER_BYTES = _RECORD.size + _CRC.size
 HEADER_AND_SUMS_BYTES_MAX = HEADER_BYTES + sums_bytes(small_chunk_bytes_max)
 
 
-class Kind(IntEnum):
+class RecordKind(IntEnum):
     """What a record of a segment says."""
 
     CHUNK = 1
@@ -155,13 +155,13 @@ class Kind(IntEnum):
     SEAL = 3
 
 
-_KINDS = {int(kind): kind for kind in Kind}
+_KINDS = {int(kind): kind for kind in RecordKind}
 
 
 class Record(NamedTuple):
     """A record's header. For a tombstone `segment` and `offset` are the place of the record it kills."""
 
-    kind: Kind
+    kind: RecordKind
     chunk: ChunkId = 0
     version: Version = 0
     length: int = 0

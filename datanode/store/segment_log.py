@@ -25,8 +25,8 @@ from peacefs.protocol.runtime import effects as fx
 from .disk_faults import close_quietly, is_no_room, named_fault
 from .layout import (
     HEADER_BYTES,
-    Kind,
     Record,
+    RecordKind,
     StorePaths,
     pack_record,
     record_bytes,
@@ -227,7 +227,7 @@ class SegmentLog:
 
     def _retire(self, active: _Active) -> fx.Steps[None]:
         """Ends a segment with a seal, so that a start need not verify it."""
-        seal = pack_record(Record(Kind.SEAL), b"", active.segment.salt)
+        seal = pack_record(Record(RecordKind.SEAL), b"", active.segment.salt)
         end = active.segment.end + len(seal)
         try:
             yield from fx.append(active.file, seal)
@@ -257,11 +257,11 @@ class SegmentLog:
 
 def _buffers(tombstones: Sequence[Tombstone], records: Sequence[NewRecord], salt: int) -> list[Bytes]:
     graves = b"".join(
-        pack_record(Record(Kind.TOMBSTONE, chunk, place.version, 0, place.segment, place.offset), b"", salt)
+        pack_record(Record(RecordKind.TOMBSTONE, chunk, place.version, 0, place.segment, place.offset), b"", salt)
         for chunk, place in tombstones
     )
     buffers: list[Bytes] = [graves]
     for each in records:
-        header = Record(Kind.CHUNK, each.chunk, each.version, len(each.data))
+        header = Record(RecordKind.CHUNK, each.chunk, each.version, len(each.data))
         buffers += (pack_record(header, each.sums, salt), each.data)
     return buffers

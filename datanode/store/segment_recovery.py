@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from peacefs.protocol.runtime import effects as fx
 
-from .chunk_index import ChunkIndex, Place
+from .chunk_index import ChunkIndex, ReplicaPlace
 from .disk_faults import close_quietly
 from .layout import (
     HEADER_BYTES,
-    Kind,
+    RecordKind,
     StorePaths,
     parse_segment_file_name,
     record_bytes,
@@ -74,7 +74,7 @@ class SegmentRecovery:
             return False
         tail = yield from fx.read_at(file, segment.end - HEADER_BYTES, HEADER_BYTES)
         record = unpack_record(tail, 0, segment.salt)
-        return record is not None and record.kind is Kind.SEAL
+        return record is not None and record.kind is RecordKind.SEAL
 
     def _settle_on_medium(self, segment: Segment, file: fx.File) -> fx.Steps[None]:
         try:
@@ -100,14 +100,14 @@ class SegmentRecovery:
 
     def _take(self, segment: Segment, found: FoundRecord) -> None:
         record = found.record
-        if record.kind is Kind.CHUNK:
+        if record.kind is RecordKind.CHUNK:
             segment.live_bytes += record_bytes(record.length)
-            place = Place(record.version, record.length, segment.number, found.offset)
+            place = ReplicaPlace(record.version, record.length, segment.number, found.offset)
             loser = self._index.publish(record.chunk, place)
             if loser is not None:
                 self._recovery.stale += loser.version != place.version
                 self._segments.release(loser)
-        elif record.kind is Kind.TOMBSTONE:
+        elif record.kind is RecordKind.TOMBSTONE:
             self._segments.count_tombstone(segment, record.segment)
             present = self._index.find(record.chunk)
             if present is not None and present[2:] == (record.segment, record.offset):

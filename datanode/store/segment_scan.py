@@ -12,8 +12,8 @@ from .layout import (
     HEADER_AND_SUMS_BYTES_MAX,
     HEADER_BYTES,
     RECORD_MAGIC,
-    Kind,
     Record,
+    RecordKind,
     record_bytes,
     sums_bytes,
     unpack_record,
@@ -85,7 +85,7 @@ class SegmentScan:
     def _record_at(self, window: bytes, at: int, base: int, record: Record) -> FoundRecord:
         end = at + record_bytes(record.length)
         sums, data, intact = b"", b"", True
-        if self._with_data and record.kind is Kind.CHUNK:
+        if self._with_data and record.kind is RecordKind.CHUNK:
             data_at = at + HEADER_BYTES + sums_bytes(record.length)
             sums = window[at + HEADER_BYTES : data_at]
             data = window[data_at:end]

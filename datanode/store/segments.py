@@ -18,12 +18,12 @@ from peacefs.protocol.ids import ChunkId, Version
 from peacefs.protocol.messages import Replica
 from peacefs.protocol.runtime import effects as fx
 
-from .chunk_index import ChunkIndex, Place
+from .chunk_index import ChunkIndex, ReplicaPlace
 from .disk_faults import closing
 from .layout import (
     HEADER_BYTES,
-    Kind,
     Record,
+    RecordKind,
     describe,
     record_bytes,
     sums_bytes,
@@ -62,18 +62,18 @@ class NewRecord:
     version: Version
     sums: bytes
     data: Bytes
-    moved_from: Place | None = None
+    moved_from: ReplicaPlace | None = None
     #: Whether the index now points at the record; False if something newer got there first.
     is_published: bool = False
     #: The file of its own that the record replaced, for its writer to remove.
-    superseded_file: Place | None = None
+    superseded_file: ReplicaPlace | None = None
 
 
 class Tombstone(NamedTuple):
     """A dead record that is still to be marked as such."""
 
     chunk: ChunkId
-    place: Place
+    place: ReplicaPlace
 
 
 class Segments:
@@ -127,10 +127,10 @@ class Segments:
 
     def install(self, segment: Segment, offset: int, new: NewRecord) -> None:
         """Points the index at a record that is safe on the disk, and kills the one that it replaces."""
-        place = Place(new.version, len(new.data), segment.number, offset)
+        place = ReplicaPlace(new.version, len(new.data), segment.number, offset)
         with self._lock:
             segment.live_bytes += record_bytes(place.length)
-        loser: Place | None = place
+        loser: ReplicaPlace | None = place
         if new.moved_from is None:
             loser = self._index.publish(new.chunk, place)
         elif self._index.move(new.chunk, new.moved_from, place):
@@ -142,20 +142,20 @@ class Segments:
         elif loser is not None:
             self.kill(new.chunk, loser)
 
-    def release(self, place: Place) -> None:
+    def release(self, place: ReplicaPlace) -> None:
         """A record is dead, and needs no tombstone: its segment is about to go, or a better record outlives it."""
         with self._lock:
             segment = self._segments.get(place.segment)
             if segment is not None:
                 segment.live_bytes -= record_bytes(place.length)
 
-    def kill(self, chunk: ChunkId, place: Place) -> None:
+    def kill(self, chunk: ChunkId, place: ReplicaPlace) -> None:
         """A record is dead, and should be after a restart."""
         self.release(place)
         with self._lock:
             self._waiting.append(Tombstone(chunk, place))
 
-    def lose(self, chunk: ChunkId, place: Place) -> None:
+    def lose(self, chunk: ChunkId, place: ReplicaPlace) -> None:
         """A record that should be alive turns out unreadable: says so, unless it was replaced by now."""
         if self._index.forget(chunk, place):
             self.release(place)
@@ -185,11 +185,11 @@ class Segments:
 
     def keep_tombstone(self, record: Record) -> None:
         """A tombstone whose segment is about to go: waits to be written again if it is still needed."""
-        self.put_back([Tombstone(record.chunk, Place(record.version, 0, record.segment, record.offset))])
+        self.put_back([Tombstone(record.chunk, ReplicaPlace(record.version, 0, record.segment, record.offset))])
 
     # -- reading -----------------------------------------------------------------------------------
 
-    def read(self, chunk: ChunkId, place: Place) -> fx.Steps[tuple[bytes, bytes]]:
+    def read(self, chunk: ChunkId, place: ReplicaPlace) -> fx.Steps[tuple[bytes, bytes]]:
         """Checksums and data of a record, its header verified.
 
         Raises ChecksumMismatch for a damaged header, FileNotFoundError if compaction has moved the record.
@@ -202,7 +202,7 @@ class Segments:
         size = record_bytes(place.length)
         raw = yield from closing(file, fx.read_at(file, place.offset, size))
         record = unpack_record(raw, 0, segment.salt)
-        if record is None or record[:4] != (Kind.CHUNK, chunk, place.version, place.length):
+        if record is None or record[:4] != (RecordKind.CHUNK, chunk, place.version, place.length):
             raise ChecksumMismatch(f"the header of {describe(chunk, place.version)} is damaged")
         data_at = HEADER_BYTES + sums_bytes(place.length)
         return raw[HEADER_BYTES:data_at], raw[data_at:]

@@ -35,7 +35,7 @@ THREE_REPLICAS = (Template.SAME_RACK, Template.OTHER_RACK, Template.SAME_RACK)
 
 
 @dataclass(slots=True)
-class Request:
+class PathRequest:
     """The triple (w, r, k), and nodes that must not be chosen. With `on_writer` the first replica is on w: for
     clusters too small to do without its node, and for writers that are none of ours and enter by it."""
 
@@ -47,21 +47,25 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PathPlan:
     """The paths that were found, as (index of the request, nodes without the writer), and what is residual."""
 
     paths: list[tuple[int, list[str]]]
     residual: list[int]
-    unscheduled: list[Request]
+    unscheduled: list[PathRequest]
 
 
 def schedule_timestep(
-    requests: Iterable[Request], graph: Graph, residual: Sequence[int], templates: Sequence[Template], rng: Random
-) -> Plan:
+    requests: Iterable[PathRequest],
+    graph: Graph,
+    residual: Sequence[int],
+    templates: Sequence[Template],
+    rng: Random,
+) -> PathPlan:
     """Algorithm 1. `residual` are the capacities left in this timestep, in the order of `graph.edges`; it is
     not changed. A request is served until one of its chunks finds no place: its rest waits for the next step."""
     paths: list[tuple[int, list[str]]] = []
-    unscheduled: list[Request] = []
+    unscheduled: list[PathRequest] = []
     available = list(residual)
     for index, request in enumerate(requests):
         k = request.k
@@ -73,11 +77,11 @@ def schedule_timestep(
             nodes, available = found
             paths.append((index, nodes))
             k -= 1
-    return Plan(paths, available, unscheduled)
+    return PathPlan(paths, available, unscheduled)
 
 
 def _place_chunk(
-    request: Request, graph: Graph, available: Sequence[int], templates: Sequence[Template], rng: Random
+    request: PathRequest, graph: Graph, available: Sequence[int], templates: Sequence[Template], rng: Random
 ) -> tuple[list[str], list[int]] | None:
     """Lines 7 to 25: one node after the other, each sending to the next, or nothing at all."""
     residual = list(available)
@@ -98,7 +102,9 @@ def _place_chunk(
     return nodes, residual
 
 
-def template_for(templates: Sequence[Template], graph: Graph, request: Request, nodes: Sequence[str]) -> Template:
+def template_for(
+    templates: Sequence[Template], graph: Graph, request: PathRequest, nodes: Sequence[str]
+) -> Template:
     """The template of the next replica; one that no server of the cluster could meet becomes ANYWHERE."""
     level = len(nodes)
     template = templates[level] if level < len(templates) else Template.ANYWHERE
@@ -122,7 +128,7 @@ def template_for(templates: Sequence[Template], graph: Graph, request: Request, 
     return template
 
 
-def create_constraint(template: Template, graph: Graph, request: Request, nodes: Sequence[str]) -> Constraint:
+def create_constraint(template: Template, graph: Graph, request: PathRequest, nodes: Sequence[str]) -> Constraint:
     """The template for this writer and the replicas placed so far: distinct nodes, and none on the writer."""
     servers = graph.topology.servers
     taken = {request.w, *nodes, *request.exclude}

@@ -25,7 +25,7 @@ from .chain_placement import Chain, ChainPlacement, Loads
 from .interface import Event, Policy, Submitted, Withdrawn
 from .ledger import Grant, Pending
 from .small_lane import SmallLane
-from .waiting_order import Kind, WaitingOrder
+from .waiting_order import WaitingKind, WaitingOrder
 
 #: Ageing: a second of waiting counts as much as so many bytes less to write.
 AGE_BYTES_S = 20 * MB
@@ -173,7 +173,7 @@ class ExpressPolicy(Policy):
                 self._order.remove(name)
                 self._small.discard(name)
                 continue
-            kind = Kind(self._rack_of(pending), pending.write_set.replication, not pending.exclude)
+            kind = WaitingKind(self._rack_of(pending), pending.write_set.replication, not pending.exclude)
             self._order.put(pending, kind, _value(pending))
             if pending.waiting and pending.next_bytes <= small_chunk_bytes_max:
                 self._small.add(name)

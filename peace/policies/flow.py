@@ -18,7 +18,7 @@ from random import Random
 
 from peacefs.topology.graph import Graph, Role, Vertex
 
-from .algorithm1 import Plan, Request, Template, schedule_timestep, template_for
+from .algorithm1 import PathPlan, PathRequest, Template, schedule_timestep, template_for
 from .flow_network import RackFlow, Room
 from .rack_load import NodeLoad, RackLoad
 
@@ -32,7 +32,7 @@ class _Chunk:
     """A chunk on its way through the hops: where it is, and what it holds."""
 
     index: int
-    request: Request
+    request: PathRequest
     at: NodeLoad
     nodes: list[NodeLoad] = field(default_factory=list)
     senders: list[NodeLoad] = field(default_factory=list)
@@ -57,12 +57,12 @@ class FlowScheduler:
 
     def __call__(
         self,
-        requests: Iterable[Request],
+        requests: Iterable[PathRequest],
         graph: Graph,
         residual: Sequence[int],
         templates: Sequence[Template],
         rng: Random,
-    ) -> Plan:
+    ) -> PathPlan:
         """As Algorithm 1. Should the flows pass over the first request, the step is planned anew after its
         first chunk was placed by Algorithm 1: so the oldest request gets a chunk in every step that begins
         with an empty graph."""
@@ -74,7 +74,7 @@ class FlowScheduler:
                 Template.ANYWHERE: RackFlow(graph, may_stay=True),
             }
         waiting = list(requests)
-        plan = self._plan(waiting, graph, Plan([], list(residual), []), templates, rng)
+        plan = self._plan(waiting, graph, PathPlan([], list(residual), []), templates, rng)
         if waiting and all(index for index, _ in plan.paths):
             begun = schedule_timestep([replace(waiting[0], k=1)], graph, residual, templates, rng)
             if begun.paths:
@@ -82,8 +82,8 @@ class FlowScheduler:
         return plan
 
     def _plan(
-        self, waiting: list[Request], graph: Graph, begun: Plan, templates: Sequence[Template], rng: Random
-    ) -> Plan:
+        self, waiting: list[PathRequest], graph: Graph, begun: PathPlan, templates: Sequence[Template], rng: Random
+    ) -> PathPlan:
         return _Step(self._cables, self._flows, waiting, graph, begun, templates, rng).plan()
 
 
@@ -114,9 +114,9 @@ class _Step:
         self,
         cables: dict[str, _Cables],
         flows: dict[Template, RackFlow],
-        requests: list[Request],
+        requests: list[PathRequest],
         graph: Graph,
-        begun: Plan,
+        begun: PathPlan,
         templates: Sequence[Template],
         rng: Random,
     ) -> None:
@@ -145,7 +145,7 @@ class _Step:
             node.rack.add(node)
         return node
 
-    def plan(self) -> Plan:
+    def plan(self) -> PathPlan:
         hopeful = [index for index, left in enumerate(self._left) if left]
         failures = Counter[int]()
         while batch := self._batch(hopeful):
@@ -155,7 +155,7 @@ class _Step:
         unscheduled = [
             replace(request, k=left) for request, left in zip(self._requests, self._left, strict=True) if left
         ]
-        return Plan(self._paths, self._residual, unscheduled)
+        return PathPlan(self._paths, self._residual, unscheduled)
 
     # -- batches ---------------------------------------------------------------------------------
 

@@ -37,7 +37,7 @@ class Room:
 
 
 @dataclass(slots=True)
-class Way:
+class FlowPath:
     """The way of one chunk from a rack to another: the vertices it passes, each with the edge of the graph that
     it takes to get there, or -1."""
 
@@ -100,7 +100,9 @@ class RackFlow:
 
     # -- solving ---------------------------------------------------------------------------------
 
-    def solve(self, racks: Sequence[str], residual: Sequence[int], room: Mapping[str, Room]) -> list[Way | None]:
+    def solve(
+        self, racks: Sequence[str], residual: Sequence[int], room: Mapping[str, Room]
+    ) -> list[FlowPath | None]:
         """One chunk leaves from each of `racks`, of which the first matter most. None for a chunk that cannot
         be sent within the residual capacities and the room."""
         sent, leaving = self._optimum(racks, residual, room)
@@ -144,9 +146,9 @@ class RackFlow:
                 leaving.setdefault(tails[arc], []).append([arc, flow])
         return [flow > 0 for flow in flows[first : first + count]], leaving
 
-    def _walk(self, rack: str, leaving: dict[int, list[list[int]]]) -> Way:
+    def _walk(self, rack: str, leaving: dict[int, list[list[int]]]) -> FlowPath:
         """Takes one chunk out of the flow, away from its own rack if it can be."""
-        at, way = self._enter[rack], Way(rack)
+        at, way = self._enter[rack], FlowPath(rack)
         back = -1 if self._may_stay else self._leave[rack]
         while at not in self._rack_at:
             branches = leaving[at]
@@ -160,7 +162,7 @@ class RackFlow:
         return way
 
 
-def _part_those_that_came_back(ways: Sequence[Way]) -> None:
+def _part_those_that_came_back(ways: Sequence[FlowPath]) -> None:
     """A flow does not know its chunks: where one was led back to its own rack, it exchanges the rest of its
     way with one that it met."""
     for way in ways:
@@ -170,7 +172,7 @@ def _part_those_that_came_back(ways: Sequence[Way]) -> None:
                     break
 
 
-def _exchange_ends(one: Way, other: Way) -> bool:
+def _exchange_ends(one: FlowPath, other: FlowPath) -> bool:
     """Exchange the ends of two ways where both pass the same vertex; return False if there is none."""
     places = {vertex: place for place, (vertex, _) in enumerate(other.steps)}
     for here, (vertex, _) in enumerate(one.steps):

@@ -31,7 +31,7 @@ class WriteSet:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Leave to write chunk number `chunk` of a set now, through `chain`: the nodes in pipeline order."""
+    """The permit to write chunk number `chunk` of a set now, through `chain`: the nodes in pipeline order."""
 
     number: int
     write_set: str

@@ -17,11 +17,11 @@ from peacefs.topology.calibration import calibrate
 from peacefs.topology.graph import Graph, Streams
 from peacefs.topology.model import Topology
 
-from .algorithm1 import THREE_REPLICAS, Plan, Request, Template, schedule_timestep
+from .algorithm1 import THREE_REPLICAS, PathPlan, PathRequest, Template, schedule_timestep
 from .interface import Policy
 from .ledger import Grant, Pending
 
-Schedule = Callable[[Iterable[Request], Graph, Sequence[int], Sequence[Template], Random], Plan]
+Schedule = Callable[[Iterable[PathRequest], Graph, Sequence[int], Sequence[Template], Random], PathPlan]
 
 
 _NO_LIMIT = 1 << 30
@@ -104,7 +104,7 @@ class PaperPolicy(Policy):
         self._told_not_now.update(pending for pending, _ in feasible if pending.waiting)
         return grants
 
-    def _request(self, pending: Pending) -> Request:
+    def _request(self, pending: Pending) -> PathRequest:
         """With as many replicas as there are nodes; r = 0 if there are none."""
         servers = self._graph.topology.servers
         write_set, exclude = pending.write_set, pending.exclude
@@ -113,6 +113,6 @@ class PaperPolicy(Policy):
         writer, chunks = write_set.writer, len(pending.waiting)
         if writer is not None and writer in servers:
             on_writer = writer not in exclude and possible <= write_set.replication
-            return Request(writer, replicas, chunks, exclude, on_writer)
+            return PathRequest(writer, replicas, chunks, exclude, on_writer)
         enters_by = self._rng.choice(sorted(servers.keys() - exclude)) if possible else ""
-        return Request(enters_by, replicas, chunks, exclude, on_writer=True)
+        return PathRequest(enters_by, replicas, chunks, exclude, on_writer=True)

@@ -18,7 +18,7 @@ from .ledger import Pending
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class WaitingKind:
     """Sets whose writers are in one rack (None: none of ours), of so many replicas. `plain`: nothing is
     excluded."""
 
@@ -29,7 +29,7 @@ class Kind:
 
 @dataclass(slots=True)
 class _Entry:
-    kind: Kind
+    kind: WaitingKind
     value: int
     pending: Pending
     unfinished_bytes: int
@@ -47,10 +47,10 @@ class WaitingOrder:
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
-        self._lists: dict[Kind, list[_Listed]] = {}
+        self._lists: dict[WaitingKind, list[_Listed]] = {}
         self._unfinished: dict[str | None, int] = {}
 
-    def put(self, pending: Pending, kind: Kind, value: int) -> None:
+    def put(self, pending: Pending, kind: WaitingKind, value: int) -> None:
         """A set that is new, or of which something has changed. Of equal values the older is first."""
         name = pending.write_set.name
         self.remove(name)
@@ -89,10 +89,10 @@ class WaitingOrder:
 class Walk:
     """Gives each waiting set once, but those of kinds that were dropped."""
 
-    def __init__(self, lists: Mapping[Kind, list[_Listed]], less: Mapping[str | None, int]) -> None:
+    def __init__(self, lists: Mapping[WaitingKind, list[_Listed]], less: Mapping[str | None, int]) -> None:
         self._lists = lists
         self._less = {kind: less.get(kind.rack, 0) for kind in lists}
-        self._dropped: list[Kind] = []
+        self._dropped: list[WaitingKind] = []
         kinds = list(lists)
         #: The cursor of each list: the value of its next entry, its order, the number of its kind, its place.
         self._kinds = kinds
@@ -106,7 +106,7 @@ class Walk:
         value, order, _ = self._lists[kind][at]
         return value - self._less[kind], order, number, at
 
-    def __iter__(self) -> Iterator[tuple[Kind, Pending]]:
+    def __iter__(self) -> Iterator[tuple[WaitingKind, Pending]]:
         while self._heads:
             value, order, number, at = self._heads[0]
             kind = self._kinds[number]

@@ -29,7 +29,7 @@ class Arrival:
 
 
 @dataclass(slots=True)
-class SetTimes:
+class WriteSetTimes:
     """When a set was asked for, first granted and done; all three in virtual seconds."""
 
     asked_s: float
@@ -54,7 +54,7 @@ def simulate(
     *,
     client: RateCurve = PAPER_CLIENT,
     completion_delay_s: float = 0.02,
-) -> dict[str, SetTimes]:
+) -> dict[str, WriteSetTimes]:
     """The times of every set, by its name. All sets are written in full: a policy that stops granting while
     there are chunks waiting and none on their way is a bug, and asserted."""
     return _Simulation(topology, policy, arrivals, client, completion_delay_s).run()
@@ -78,14 +78,14 @@ class _Simulation:
         ]
         heapify(self._news)
         self._unwritten = {arrival.write_set.name: len(arrival.write_set.chunks) for arrival in arrivals}
-        self._times = {arrival.write_set.name: SetTimes(arrival.at_s, -1.0, -1.0) for arrival in arrivals}
+        self._times = {arrival.write_set.name: WriteSetTimes(arrival.at_s, -1.0, -1.0) for arrival in arrivals}
         self._grants: dict[int, Grant] = {}
         self._flows: dict[int, list[int]] = {}
         self._left: dict[int, float] = {}
         self._rates: dict[int, float] = {}
         self._now_s = 0.0
 
-    def run(self) -> dict[str, SetTimes]:
+    def run(self) -> dict[str, WriteSetTimes]:
         while self._news or self._flows:
             if len(self._rates) != len(self._flows):
                 self._rates = max_min_rates(self._flows, self._network.capacity)

@@ -15,8 +15,8 @@ from peacefs.client.command_line.progress import StepProgress, step_progress
 from peacefs.client.control.addresses import parse_address
 from peacefs.client.control.api import CoordinatorApi, current_user
 from peacefs.client.control.http import CoordinatorHttp
-from peacefs.client.control.retry import Patience
-from peacefs.client.control.rpc import ControlCalls
+from peacefs.client.control.retry import RetryPolicy
+from peacefs.client.control.rpc import ControlRpc
 from peacefs.protocol.errors import BadRequest, InvalidTopology
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import calibration_streams
@@ -39,10 +39,10 @@ def calibrate(file: Path, coordinator: str, seconds: float) -> None:
     there, or as a new one. Raises InvalidTopology, BadRequest, and what the coordinator and datanodes answer."""
     if file.suffix != ".toml":
         raise BadRequest(f"{file}: rates can be written to a file whose name ends in .toml alone")
-    address, patience = parse_address(coordinator), Patience()
-    api = CoordinatorApi(CoordinatorHttp(address, patience), current_user())
+    address, retry_policy = parse_address(coordinator), RetryPolicy()
+    api = CoordinatorApi(CoordinatorHttp(address, retry_policy), current_user())
     connections = ConnectionPool(Identity("", "client", f"calibrate {socket.gethostname()}/{os.getpid()}", None))
-    calls = ControlCalls(address, connections, patience)
+    calls = ControlRpc(address, connections, retry_policy)
     try:
         view = api.network()
         described, node_of = _described(file, view)

@@ -36,7 +36,7 @@ def list_(
 
     with Session("checkpoint ls", coordinator) as session:
         list_checkpoints(session, paths or ["/"], as_json=as_json)
-    if session.complaints.any:
+    if session.errors.any:
         raise typer.Exit(1)
 
 
@@ -167,7 +167,7 @@ def runs(
 
     with Session("checkpoint runs", coordinator) as session:
         list_runs(session, paths or ["/"], as_json=as_json)
-    if session.complaints.any:
+    if session.errors.any:
         raise typer.Exit(1)
 
 

@@ -195,7 +195,7 @@ def _accept_at(coordinator: str) -> None:
 
 
 @metadata.command("release-floor")
-def release_floor(
+def release_gc_floor(
     coordinator: Coordinator = DEFAULT_COORDINATOR,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
@@ -213,16 +213,17 @@ def release_floor(
 
     http = CoordinatorHttp(parse_address(coordinator))
     try:
-        unclaimed = msgspec.json.decode(http.ask("GET", "/v1/status"))["unclaimed"]
-        if not unclaimed["floor_held"]:
+        unreferenced = msgspec.json.decode(http.ask("GET", "/v1/status"))["unreferenced"]
+        if not unreferenced["floor_held"]:
             _say(
                 "nothing to release: this coordinator keeps nothing on account of a restored backup (its floor, "
                 "below which chunks without a file are deleted, is not held)"
             )
             return
+        size = human_size(unreferenced["bytes_of_earlier_epochs"])
         doomed = (
-            f"{unclaimed['chunks_of_earlier_epochs']} chunks ({human_size(unclaimed['bytes_of_earlier_epochs'])}B "
-            "with all replicas) that no file refers to, on the datanodes that are here"
+            f"{unreferenced['chunks_of_earlier_epochs']} chunks ({size}B with all replicas) "
+            "that no file refers to, on the datanodes that are here"
         )
         _say(f"this will delete {doomed}. What was written after the backup cannot be recovered then")
         if not yes:
@@ -232,7 +233,7 @@ def release_floor(
         http.close()
     _say(
         f"released: they are deleted once the coordinator has run for {write_token_lifetime_s / 3600:g} hours, "
-        "when nobody has leave to write them any more"
+        "when nobody may write them any more"
     )
 
 

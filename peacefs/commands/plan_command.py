@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from peacefs.peace.dry_run import Assignment, Plan, Request, Task, plan_on
+from peacefs.peace.dry_run import Assignment, DryRunPlan, DryRunRequest, Task, plan_on
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -38,7 +38,7 @@ class PlanOptions:
 def run_plan(options: PlanOptions) -> None:
     """Raises BadRequest and InvalidTopology, and what the coordinator answers."""
     writers: Sequence[str | None] = options.writers or [None]
-    requests = [Request(writer, options.replication, options.chunks) for writer in writers]
+    requests = [DryRunRequest(writer, options.replication, options.chunks) for writer in writers]
     task = Task(options.policy, options.seed, requests)
     plan = _ask(task, options.coordinator) if options.topology is None else _plan_here(task, options.topology)
     if options.json:
@@ -53,13 +53,13 @@ def run_plan(options: PlanOptions) -> None:
         sys.stdout.write(f"chunk {each.chunk} of {writers[each.request] or _OUTSIDE}: {each.reason}\n")
 
 
-def _plan_here(task: Task, file: Path) -> Plan:
+def _plan_here(task: Task, file: Path) -> DryRunPlan:
     from peacefs.topology.loader import load_topology
 
     return plan_on(load_topology(file), task)
 
 
-def _ask(task: Task, coordinator: str) -> Plan:
+def _ask(task: Task, coordinator: str) -> DryRunPlan:
     from peacefs.client.control.addresses import parse_address
     from peacefs.client.control.api import CoordinatorApi, current_user
     from peacefs.client.control.http import CoordinatorHttp
@@ -67,12 +67,12 @@ def _ask(task: Task, coordinator: str) -> Plan:
     api = CoordinatorApi(CoordinatorHttp(parse_address(coordinator)), current_user())
     try:
         requests = msgspec.to_builtins(task.requests)
-        return api.plan({"policy": task.policy, "seed": task.seed, "requests": requests}, Plan)
+        return api.plan({"policy": task.policy, "seed": task.seed, "requests": requests}, DryRunPlan)
     finally:
         api.close()
 
 
-def _table(plan: Plan, writers: Sequence[str | None]) -> Table:
+def _table(plan: DryRunPlan, writers: Sequence[str | None]) -> Table:
     from rich import box
     from rich.table import Table
 
@@ -96,7 +96,7 @@ def _table(plan: Plan, writers: Sequence[str | None]) -> Table:
     return table
 
 
-def _summary(plan: Plan) -> str:
+def _summary(plan: DryRunPlan) -> str:
     steps = 1 + max((each.step for each in plan.assignments), default=-1)
     ends_s = max((each.end_s for each in plan.assignments), default=0.0)
     placed = f"{len(plan.assignments)} chunks in {steps} step{'s' if steps != 1 else ''}, {ends_s:.1f} s"

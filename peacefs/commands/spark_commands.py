@@ -60,7 +60,7 @@ def conf(
     ] = None,
 ) -> None:
     """Print the settings, each with its reason, for a version of Spark."""
-    from peacefs.client.command_line.complaints import complain
+    from peacefs.client.command_line.errors import report_error
     from peacefs.client.command_line.listing import print_line
     from peacefs.protocol.errors import PeacefsError
     from peacefs.spark_connector.session import installed_spark, settings
@@ -71,6 +71,6 @@ def conf(
     try:
         table = settings(coordinator, root, spark_version or installed_spark(), truststore)
     except PeacefsError as mistake:
-        complain("spark conf", mistake.message)
+        report_error("spark conf", mistake.message)
         raise typer.Exit(1) from None
     print_line(FORMATS[format_](table))

@@ -51,7 +51,7 @@ class Identifier:
     @classmethod
     def decode(cls, raw: bytes) -> Identifier:
         """Raises Unauthenticated."""
-        reading = _Reading(raw)
+        reading = _FieldReader(raw)
         if reading.take(1)[0] != _IDENTIFIER_VERSION:
             raise Unauthenticated(_UNREADABLE)
         owner, renewer, _real_user = reading.text(), reading.text(), reading.text()
@@ -92,7 +92,7 @@ class DelegationToken:
             raw = base64.b64decode(stripped + "=" * (-len(stripped) % 4), altchars=b"-_", validate=True)
         except (ValueError, binascii.Error):
             raise Unauthenticated(_UNREADABLE) from None
-        reading = _Reading(raw)
+        reading = _FieldReader(raw)
         found = cls(reading.block(), reading.block(), reading.text(), reading.text())
         reading.end()
         return found
@@ -118,7 +118,7 @@ def _text(value: str) -> bytes:
     return _block(value.encode())
 
 
-class _Reading:
+class _FieldReader:
     """Reads one value after the other. Every method raises Unauthenticated for what is not there."""
 
     def __init__(self, raw: bytes) -> None:

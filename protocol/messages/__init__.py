@@ -4,7 +4,7 @@
     hello        connector -> Hello, acceptor -> Challenge, connector -> Proof, acceptor -> Welcome
     chunks       writer or hop -> WriteChunk, Packet...; hop -> WriteAck
                  reader -> ReadChunk; datanode -> Packet...
-                 reader -> BorrowChunk; datanode -> ChunkLent
+                 reader -> RequestDescriptor; datanode -> DescriptorShared
     datanodes    datanode -> Register, ReportChunks, Heartbeat;
                  coordinator -> the replies, ReplicateChunk, DeleteChunks, VerifyChunks, ReportAgain;
                  coordinator -> ProveReplicas, datanode -> ReplicasProven;
@@ -24,12 +24,12 @@ from __future__ import annotations
 
 from .base import Done, Failure, Message
 from .chunks import (
-    BorrowChunk,
-    ChunkLent,
+    DescriptorShared,
     Hop,
     Packet,
     ReadChunk,
     Receipt,
+    RequestDescriptor,
     WriteAck,
     WriteChunk,
 )
@@ -40,7 +40,7 @@ from .datanodes import (
     DiskReport,
     Heartbeat,
     HeartbeatAck,
-    Pace,
+    LatencySample,
     ProveReplicas,
     Register,
     Registered,
@@ -91,7 +91,7 @@ from .grants import (
     StreamsFound,
     StreamUnderWay,
 )
-from .hello import PROTOCOL_VERSION, Challenge, Hello, Proof, Target, Welcome
+from .handshake import PROTOCOL_VERSION, Challenge, Hello, Proof, Target, Welcome
 from .reads import ReadsScheduled, StateReads
 from .supervision import AgentBeat, AgentCommand, AgentOrders, RunOrder, RunReport
 
@@ -107,15 +107,14 @@ __all__ = [
     "AnyMessage",
     "AskStreams",
     "BalanceDisks",
-    "BorrowChunk",
     "Challenge",
     "ChunkLayout",
-    "ChunkLent",
     "CompleteFile",
     "Completed",
     "CreateFile",
     "Created",
     "DeleteChunks",
+    "DescriptorShared",
     "DiskBalance",
     "DiskReport",
     "Done",
@@ -131,12 +130,12 @@ __all__ = [
     "Hello",
     "Hop",
     "KeepChunks",
+    "LatencySample",
     "Layout",
     "Leased",
     "Message",
     "OpenFile",
     "Opened",
-    "Pace",
     "Packet",
     "Proof",
     "ProveReplicas",
@@ -155,6 +154,7 @@ __all__ = [
     "ReportAgain",
     "ReportChunks",
     "ReportCorrupt",
+    "RequestDescriptor",
     "RunOrder",
     "RunReport",
     "Scheduled",
@@ -187,8 +187,8 @@ AnyMessage = (
     | Packet
     | WriteAck
     | ReadChunk
-    | BorrowChunk
-    | ChunkLent
+    | RequestDescriptor
+    | DescriptorShared
     | Register
     | Registered
     | ReportChunks

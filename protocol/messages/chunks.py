@@ -64,7 +64,7 @@ class WriteAck(Message, frozen=True):
     waited_s: float = 0.0
 
 
-class BorrowChunk(Message, frozen=True):
+class RequestDescriptor(Message, frozen=True, tag="BorrowChunk"):
     """Asks, over a local socket, for the open file of a large replica."""
 
     token: str
@@ -72,7 +72,7 @@ class BorrowChunk(Message, frozen=True):
     version: Version
 
 
-class ChunkLent(Message, frozen=True):
+class DescriptorShared(Message, frozen=True, tag="ChunkLent"):
     """The file comes with this message: the chunk's data from its start on, to be read only.
 
     `sums` are the packed checksums of all its blocks.

@@ -42,7 +42,7 @@ class DiskReport(msgspec.Struct, frozen=True, array_like=True):
     replicas: int
 
 
-class Pace(msgspec.Struct, frozen=True, array_like=True):
+class LatencySample(msgspec.Struct, frozen=True, array_like=True):
     """What a successor, or the sender's own disk, took lately over a MiB; a smaller chunk counts as one."""
 
     node: NodeId
@@ -118,7 +118,7 @@ class Heartbeat(Message, frozen=True):
     added: list[Replica] = []
     removed: list[Replica] = []
     corrupt: list[Replica] = []
-    paces: list[Pace] = []
+    samples: list[LatencySample] = msgspec.field(default=[], name="paces")
     disks: list[DiskReport] = []
 
 

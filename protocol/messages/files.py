@@ -11,10 +11,10 @@ from .chunks import Hop, Receipt
 
 
 class CreateFile(Message, frozen=True, kw_only=True):
-    """A client wants to write a file; asked again under the same `request_id` it is the same wish.
+    """A client wants to write a file; sent again under the same `request_id` it is the same request.
 
     Zero for `replication` or `block_bytes`, which is where the writer cuts chunks, means the cluster's default.
-    `abandoned` was placed ahead for the same wish and will not be part of it; `exclude` are nodes that failed.
+    `abandoned` was preallocated for the same request and will not be part of it; `exclude` are nodes that failed.
     """
 
     path: str
@@ -51,7 +51,7 @@ class Allocated(Message, frozen=True):
 
 
 class Created(Message, frozen=True):
-    """Leave to write a file, and its first chunk."""
+    """A token to write a file, and its first chunk."""
 
     token: str
     allocated: Allocated
@@ -71,7 +71,7 @@ class CompleteFile(Message, frozen=True):
     """Publish the file of `token` with these chunks, in order; with a lease's token, add them to its end.
 
     There they take the place of its last chunks, those in `replaced`, whose bytes they begin with.
-    `ahead` is the id of a wish to come, as in PublishFile.
+    `ahead` is the id of a request to come, as in PublishFile.
     """
 
     token: str
@@ -81,9 +81,9 @@ class CompleteFile(Message, frozen=True):
 
 
 class PublishFile(Message, frozen=True):
-    """CreateFile and CompleteFile in one, for a file of one chunk that was placed ahead for this wish.
+    """CreateFile and CompleteFile in one, for a file of one chunk that was preallocated for this request.
 
-    `token` is the chunk's. `ahead` is the id of a wish to come, for which a chunk is to be placed now.
+    `token` is the chunk's. `ahead` is the id of a request to come, for which a chunk is preallocated now.
     """
 
     file: CreateFile
@@ -93,7 +93,7 @@ class PublishFile(Message, frozen=True):
 
 
 class Completed(Message, frozen=True):
-    """The file is there and will stay. `ahead` is the chunk for the wish to come, if one was placed."""
+    """The file is there and will stay. `ahead` is the chunk for the request to come, if one was placed."""
 
     length: int
     ahead: Allocated | None = None
@@ -121,7 +121,7 @@ class Flushed(Message, frozen=True):
 
 
 class TakeLease(Message, frozen=True):
-    """Begin to extend the file that `token` gives leave for. Asked again by the same `holder` it is renewed."""
+    """Begin to extend the file that `token` permits to. Sent again by the same `holder` it is renewed."""
 
     token: str
     holder: str
@@ -193,7 +193,7 @@ class Layout(Message, frozen=True):
 
 
 class Opened(Message, frozen=True):
-    """Leave to read a file, and where its data is."""
+    """A token to read a file, and where its data is."""
 
     token: str
     layout: Layout

@@ -20,13 +20,13 @@ class StreamUnderWay(msgspec.Struct, frozen=True, array_like=True):
 
 class StateWriteSet(Message, frozen=True):
     """What the writer of `token` still wants to write: chunks by (its own number, bytes). Answered at once by
-    Scheduled, or, with `patience_s`, as soon as there is a grant within that time.
+    Scheduled, or, with `wait_s`, as soon as there is a grant within that time.
 
     Said again now and then while it waits, and after a reconnection: nothing is granted twice, and what was
     granted and not received comes again. A list without some of the chunks takes those back, an empty one all.
     `write_set` is the writer's name for the set, never used for another; `waited_s` how long it has waited.
     `written_bytes` is what the file of `token` has already, for its quota.
-    `holding` are the grants that it has, `abandoned` those that it gave up, `exclude` the nodes that failed.
+    `holding` are the grants that it has, `abandoned` those that it abandoned, `exclude` the nodes that failed.
     `to_come_bytes` is what it will ask for after these chunks; negative when the writer does not know, so that it
     is estimated.
     """
@@ -38,13 +38,13 @@ class StateWriteSet(Message, frozen=True):
     abandoned: list[ChunkId] = []
     holding: list[StreamUnderWay] = []
     waited_s: float = 0.0
-    patience_s: float = 0.0
+    wait_s: float = msgspec.field(default=0.0, name="patience_s")
     written_bytes: int = 0
     to_come_bytes: int = -1
 
 
 class GrantedChunk(msgspec.Struct, frozen=True, array_like=True):
-    """Leave to write the chunk that the writer calls `index` now. Grants are numbered by (epoch, number)."""
+    """The permit to write the chunk that the writer calls `index` now. Grants are numbered by (epoch, number)."""
 
     index: int
     epoch: int
@@ -77,7 +77,7 @@ class GrantRefused(Message, frozen=True):
 
 
 class StreamEnded(Message, frozen=True):
-    """The head of a pipeline says that a granted chunk is on all its nodes, or that it was given up."""
+    """The head of a pipeline says that a granted chunk is on all its nodes, or that it was abandoned."""
 
     chunk: ChunkId
     version: Version

@@ -1,9 +1,11 @@
-"""Reading checkpoints: readers name the chunks that they want, the coordinator gives leave for few at a datanode.
+"""Reading checkpoints: readers name the chunks that they want, the coordinator grants few reads at a datanode.
 
 See decision 14.
 """
 
 from __future__ import annotations
+
+import msgspec
 
 from peacefs.protocol.ids import NodeId
 
@@ -13,9 +15,9 @@ from .base import Message
 class StateReads(Message, frozen=True):
     """What the reader of `token`, a checkpoint's, wants to read next: chunks by (its own number, the datanodes
     that have it, nearest first), `at_once` of them together. Answered at once by ReadsScheduled, or, with
-    `patience_s`, as soon as there is leave for one within that time.
+    `wait_s`, as soon as one is granted within that time.
 
-    Said again when a chunk is done, and now and then while it reads or waits, with what it is `holding`: leaves by
+    Said again when a chunk is done, and now and then while it reads or waits, with what it is `holding`: grants by
     (its number, where). What it neither holds nor wants is given back. `reader` is its name, never used for
     another; `waited_s` how long it has waited.
     """
@@ -27,12 +29,12 @@ class StateReads(Message, frozen=True):
     holding: list[tuple[int, NodeId]] = []
     at_once: int = 1
     waited_s: float = 0.0
-    patience_s: float = 0.0
+    wait_s: float = msgspec.field(default=0.0, name="patience_s")
 
 
 class ReadsScheduled(Message, frozen=True):
-    """The leaves that a reader has beyond those that it holds: by (its number, where); and how many of the chunks
+    """The grants that a reader has beyond those that it holds: by (its number, where); and how many of the chunks
     that it named wait."""
 
-    leaves: list[tuple[int, NodeId]]
+    grants: list[tuple[int, NodeId]] = msgspec.field(name="leaves")
     waiting: int = 0

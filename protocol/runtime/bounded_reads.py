@@ -13,15 +13,15 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 
 from peacefs.protocol.errors import PeerTimeout
-from peacefs.protocol.limits import patient_read_threads
+from peacefs.protocol.limits import bounded_read_threads
 
 from .disk_files import DiskFile, read_from_memory
 
 
-class PatientReads:
+class BoundedReads:
     """Thread-safe; begins a thread when it first needs one. `close` it when no more is read."""
 
-    def __init__(self, threads_max: int = patient_read_threads) -> None:
+    def __init__(self, threads_max: int = bounded_read_threads) -> None:
         self._threads_max = threads_max
         self._lock = threading.Lock()
         self._threads: ThreadPoolExecutor | None = None
@@ -63,7 +63,7 @@ class PatientReads:
     def _pool(self) -> ThreadPoolExecutor:
         with self._lock:
             if self._threads is None:
-                self._threads = ThreadPoolExecutor(self._threads_max, thread_name_prefix="patient-reads")
+                self._threads = ThreadPoolExecutor(self._threads_max, thread_name_prefix="bounded-reads")
             return self._threads
 
     def close(self) -> None:

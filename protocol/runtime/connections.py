@@ -37,8 +37,8 @@ from peacefs.protocol.limits import (
     data_frame_bytes_max,
     frame_ahead_bytes,
     frame_buffer_bytes_min,
-    hello_frame_bytes_max,
-    hello_timeout_s,
+    handshake_frame_bytes_max,
+    handshake_timeout_s,
     packet_bytes,
     sealed_record_bytes_max,
     tls_handshake_timeout_s,
@@ -50,7 +50,7 @@ from peacefs.protocol.service.tls import TlsIdentity
 
 from . import effects as fx
 from .disk_files import DiskFile
-from .in_process_payloads import Ends, Handover
+from .in_process_payloads import Ends, InProcessPayloads
 from .local_sockets import (
     dial,
     file_for_reading,
@@ -99,7 +99,7 @@ class SocketConnection(fx.Connection):
         #: What has come from `_at` to `_end` and is no frame's yet.
         self._ahead = memoryview(bytearray(frame_ahead_bytes))
         self._at = self._end = 0
-        self._frame_bytes_max = hello_frame_bytes_max
+        self._frame_bytes_max = handshake_frame_bytes_max
         self.peer = peer
         self.local_address: fx.Address | None = None
         self.idle_since = 0.0
@@ -110,8 +110,8 @@ class SocketConnection(fx.Connection):
         #: Whether a frame has begun to come that is too large for `receive_now`.
         self.is_large_ahead = False
         #: Where large payloads go, and come from, when the peer is in this process.
-        self._gives: Handover | None = None
-        self._takes: Handover | None = None
+        self._gives: InProcessPayloads | None = None
+        self._takes: InProcessPayloads | None = None
         #: What seals all that is sent, and verifies all that comes, once the handshake has given keys.
         self._sealer: Sealer | None = None
         self._source: SealedSource | None = None
@@ -221,13 +221,13 @@ class SocketConnection(fx.Connection):
             self._send_all(sealer.seal(b"", data), time.monotonic() + timeout_s)
             offset, length = offset + len(data), length - len(data)
 
-    def lend_file(self, message: Message, file: DiskFile, timeout_s: float) -> None:
+    def send_descriptor(self, message: Message, file: DiskFile, timeout_s: float) -> None:
         """A frame over a local socket, with which the file comes.
 
         Raises OSError for a fault of the file, BadRequest where none can come with a frame.
         """
         if not self.is_local:
-            raise BadRequest("files are lent over local sockets alone")
+            raise BadRequest("files are shared over local sockets alone")
         head = memoryview(b"".join(self._sealed(encode(message, 0))))
         with file_for_reading(file.descriptor) as descriptor:
             frames_sent.inc()
@@ -240,7 +240,7 @@ class SocketConnection(fx.Connection):
             except OSError as error:
                 raise PeerUnreachable(f"the connection to {self.peer} broke: {error.strerror or error}") from None
 
-    def borrow(self, timeout_s: float) -> tuple[Message, DiskFile | None]:
+    def receive_descriptor(self, timeout_s: float) -> tuple[Message, DiskFile | None]:
         """The next frame's message over a local socket, and the file that came with it."""
         assert not self.has_bytes_ahead, "what comes with a frame that was taken in already is lost"
         try:
@@ -502,20 +502,20 @@ class SocketConnection(fx.Connection):
         except OSError:
             return None
 
-    def gives_to(self, handover: Handover) -> None:
-        self._gives = handover
+    def gives_to(self, payloads: InProcessPayloads) -> None:
+        self._gives = payloads
 
-    def takes_from(self, handover: Handover) -> None:
-        self._takes = handover
+    def takes_from(self, payloads: InProcessPayloads) -> None:
+        self._takes = payloads
 
-    def _end_handovers(self) -> None:
-        for handover in (self._gives, self._takes):
-            if handover is not None:
-                handover.end()
+    def _end_in_process(self) -> None:
+        for payloads in (self._gives, self._takes):
+            if payloads is not None:
+                payloads.end()
 
     def shut_down(self) -> None:
         """Wakes whoever is blocked on the connection; callable from any thread."""
-        self._end_handovers()
+        self._end_in_process()
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
@@ -525,7 +525,7 @@ class SocketConnection(fx.Connection):
         return self._socket.fileno() < 0
 
     def close(self) -> None:
-        self._end_handovers()
+        self._end_in_process()
         self._socket.close()
         if self._budget is not None:
             self._budget.hold(self, 0)
@@ -553,11 +553,11 @@ def open_connection(
         means = COORDINATOR if role == COORDINATOR else name
         target = Target(role, means, show_address(address), show_end(connection.ends, 1))
         steps = connecting(me, os.urandom(16), target=target, channel=connection.channel)
-        connection.send(next(steps), b"", hello_timeout_s)
-        peer = _peer_after(steps, connection.receive(hello_timeout_s).message)
-        connection.send(peer.last_word, b"", hello_timeout_s)
+        connection.send(next(steps), b"", handshake_timeout_s)
+        peer = _peer_after(steps, connection.receive(handshake_timeout_s).message)
+        connection.send(peer.last_word, b"", handshake_timeout_s)
         connection.seal(peer.frame_keys)
-        welcome = welcomed(connection.receive(hello_timeout_s).message)
+        welcome = welcomed(connection.receive(handshake_timeout_s).message)
         connection.greeted()
         connection.local_address = named(welcome.local_socket)
         return connection, peer
@@ -581,17 +581,17 @@ def accept_connection(
     if tls is not None and not connection.is_local:
         connection.secure(tls.server_context(ssl.CERT_OPTIONAL))
     try:
-        first = connection.receive(hello_timeout_s).message
+        first = connection.receive(handshake_timeout_s).message
         channel = connection.channel
         if channel:
             require_certificate(first, is_shown=connection.has_peer_certificate)
         reached = show_end(connection.ends, 0)
         steps = accepting(me, os.urandom(16), first, channel=channel, reached=reached)
-        connection.send(next(steps), b"", hello_timeout_s)
-        peer = _peer_after(steps, connection.receive(hello_timeout_s).message)
+        connection.send(next(steps), b"", handshake_timeout_s)
+        peer = _peer_after(steps, connection.receive(handshake_timeout_s).message)
         connection.seal(peer.frame_keys)
         admit(peer)
-        connection.send(peer.last_word, b"", hello_timeout_s)
+        connection.send(peer.last_word, b"", handshake_timeout_s)
         if peer.trusted:
             connection.greeted(data_frame_bytes_max)
         else:
@@ -599,7 +599,7 @@ def accept_connection(
         return peer
     except (PeerRefused, ProtocolViolation, Overloaded) as refusal:
         with contextlib.suppress(PeacefsError):
-            connection.send(Failure(refusal.code, refusal.message), b"", hello_timeout_s)
+            connection.send(Failure(refusal.code, refusal.message), b"", handshake_timeout_s)
         raise
 
 

@@ -48,7 +48,8 @@ class Connection:
 
     #: Name of the peer, for messages and blame.
     peer: str
-    #: Where a process of its host reaches it by a local socket, over which files can be lent; None if nowhere.
+    #: Where a process of its host reaches it by a local socket, over which open files can be shared; None if
+    #: nowhere.
     local_address: Address | None = None
 
 
@@ -84,7 +85,7 @@ class SendFile(Effect):
 
 
 @dataclass(slots=True)
-class LendFile(Effect):
+class SendDescriptor(Effect):
     connection: Connection
     message: Message
     file: File
@@ -92,7 +93,7 @@ class LendFile(Effect):
 
 
 @dataclass(slots=True)
-class Borrow(Effect):
+class ReceiveDescriptor(Effect):
     connection: Connection
     timeout_s: float
 
@@ -135,13 +136,13 @@ class Call(Effect):
 
 
 @dataclass(slots=True)
-class OpenFile(Effect):
+class OpenLocalFile(Effect):
     path: str
     create: bool
 
 
 @dataclass(slots=True)
-class Append(Effect):
+class AppendToFile(Effect):
     file: File
     buffers: Sequence[Bytes]
 
@@ -184,7 +185,7 @@ class DropCached(Effect):
 
 
 @dataclass(slots=True)
-class Truncate(Effect):
+class TruncateFile(Effect):
     file: File
     length: int
 
@@ -195,7 +196,7 @@ class CloseFile(Effect):
 
 
 @dataclass(slots=True)
-class Rename(Effect):
+class RenameFile(Effect):
     source: str
     target: str
 
@@ -291,17 +292,17 @@ def send_file(
     yield SendFile(connection, message, file, offset, length, timeout_s)
 
 
-def lend_file(connection: Connection, message: Message, file: File, *, timeout_s: float) -> Steps[None]:
+def send_descriptor(connection: Connection, message: Message, file: File, *, timeout_s: float) -> Steps[None]:
     """Sends a frame over a local socket, and with it the open file, for reading alone; it stays open here.
 
     Raises OSError for a fault of the file, BadRequest over any other connection: nothing has been sent then.
     """
-    yield LendFile(connection, message, file, timeout_s)
+    yield SendDescriptor(connection, message, file, timeout_s)
 
 
-def borrow(connection: Connection, *, timeout_s: float) -> Steps[tuple[Message, File | None]]:
+def receive_descriptor(connection: Connection, *, timeout_s: float) -> Steps[tuple[Message, File | None]]:
     """The next message over a local socket, and the file that came with it, which is then closed as any other."""
-    return (yield Borrow(connection, timeout_s))  # type: ignore[no-any-return]
+    return (yield ReceiveDescriptor(connection, timeout_s))  # type: ignore[no-any-return]
 
 
 def receive(
@@ -350,12 +351,12 @@ def call(message: Message, answer: type[M], *, timeout_s: float = control_call_t
 
 def open_file(path: str, *, create: bool = False) -> Steps[File]:
     """Opens for reading and appending; `create` makes a new empty one, replacing what was there."""
-    return (yield OpenFile(path, create))  # type: ignore[no-any-return]
+    return (yield OpenLocalFile(path, create))  # type: ignore[no-any-return]
 
 
 def append(file: File, *buffers: Bytes) -> Steps[None]:
     """Writes all of it at the end of the file."""
-    yield Append(file, buffers)
+    yield AppendToFile(file, buffers)
 
 
 def read_at(file: File, offset: int, length: int) -> Steps[bytes]:
@@ -393,7 +394,7 @@ def drop_cached(file: File) -> Steps[None]:
 
 def truncate(file: File, length: int) -> Steps[None]:
     """Leaves the first `length` bytes; the next append goes there."""
-    yield Truncate(file, length)
+    yield TruncateFile(file, length)
 
 
 def close_file(file: File) -> Steps[None]:
@@ -403,7 +404,7 @@ def close_file(file: File) -> Steps[None]:
 
 def rename(source: str, target: str) -> Steps[None]:
     """Replaces what was there, atomically; durable after `sync_directory`."""
-    yield Rename(source, target)
+    yield RenameFile(source, target)
 
 
 def sync_directory(path: str) -> Steps[None]:

@@ -2,7 +2,7 @@
 
 What one end holds in memory the other may look at there. The head of a frame goes through the socket, with all
 that this brings: the order, the deadlines, the end of a connection. A payload that is too large to come with it is
-handed over as it lies, no further ahead than a socket would let it.
+passed as it lies, no further ahead than a socket would let it.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import Protocol
 
 from peacefs.protocol.checksums import Bytes
 from peacefs.protocol.errors import ProtocolViolation
-from peacefs.protocol.limits import handover_bytes_max
+from peacefs.protocol.limits import in_process_bytes_max
 
 #: Addresses and ports of a connection: one's own, then the peer's.
 Ends = tuple[tuple[str, int], tuple[str, int]]
 
 
-class Handover:
+class InProcessPayloads:
     """From who connected to who serves. Thread-safe."""
 
-    def __init__(self, bytes_max: int = handover_bytes_max) -> None:
+    def __init__(self, bytes_max: int = in_process_bytes_max) -> None:
         self._bytes_max = bytes_max
         self._changed = threading.Condition()
         self._payloads: deque[Bytes] = deque()
@@ -46,7 +46,7 @@ class Handover:
         """The payload of a frame whose head has come."""
         with self._changed:
             if not self._payloads:
-                raise ProtocolViolation("a frame came without the payload that was to be handed over")
+                raise ProtocolViolation("a frame came without the payload that was to come in memory")
             payload = self._payloads.popleft()
             self._waiting_bytes -= len(payload)
             self._changed.notify()
@@ -63,7 +63,7 @@ class Handover:
         return self._is_over or not self._payloads or self._waiting_bytes + count <= self._bytes_max
 
 
-class HandingConnection(Protocol):
+class InProcessConnection(Protocol):
     """What a connection is to this module."""
 
     @property
@@ -71,9 +71,9 @@ class HandingConnection(Protocol):
         """None once it is closed."""
         ...
 
-    def takes_from(self, handover: Handover) -> None: ...
+    def takes_from(self, payloads: InProcessPayloads) -> None: ...
 
-    def gives_to(self, handover: Handover) -> None: ...
+    def gives_to(self, payloads: InProcessPayloads) -> None: ...
 
 
 class ServedHere:
@@ -81,10 +81,10 @@ class ServedHere:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._served: dict[Ends, HandingConnection] = {}
-        self._ends_of: dict[HandingConnection, Ends] = {}
+        self._served: dict[Ends, InProcessConnection] = {}
+        self._ends_of: dict[InProcessConnection, Ends] = {}
 
-    def add(self, connection: HandingConnection) -> None:
+    def add(self, connection: InProcessConnection) -> None:
         """To be called before the hello, so that who connected finds it after."""
         ends = connection.ends
         if ends is not None:
@@ -92,21 +92,24 @@ class ServedHere:
                 self._served[ends] = connection
                 self._ends_of[connection] = ends
 
-    def remove(self, connection: HandingConnection) -> None:
+    def remove(self, connection: InProcessConnection) -> None:
         """Before it is closed: its ends may then be another's."""
         with self._lock:
             ends = self._ends_of.pop(connection, None)
             if ends is not None:
                 del self._served[ends]
 
-    def join(self, connecting: HandingConnection) -> None:
-        """Both ends hand over from now on, if the other one is here. Nothing may be under way."""
+    def join(self, connecting: InProcessConnection) -> None:
+        """Let both ends pass payloads in memory from now on, if the other one is here.
+
+        Nothing may be under way.
+        """
         ends = connecting.ends
         if ends is None:
             return
         with self._lock:
             serving = self._served.get((ends[1], ends[0]))
         if serving is not None:
-            handover = Handover()
-            serving.takes_from(handover)
-            connecting.gives_to(handover)
+            payloads = InProcessPayloads()
+            serving.takes_from(payloads)
+            connecting.gives_to(payloads)

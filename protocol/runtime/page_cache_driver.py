@@ -32,7 +32,7 @@ class PageCacheDriver:
         self._files_max = files_max
         self._files: dict[str, DiskFile] = {}
         self._perform: dict[type[fx.Effect], Callable[[Any], Any]] = {
-            fx.OpenFile: self._open_file,
+            fx.OpenLocalFile: self._open_file,
             fx.ReadAt: _read_at,
             fx.CloseFile: lambda e: None,
             fx.WallClock: lambda e: wall_clock(),
@@ -71,7 +71,7 @@ class PageCacheDriver:
         for path in list(self._files):
             self.forget(path)
 
-    def _open_file(self, effect: fx.OpenFile) -> DiskFile:
+    def _open_file(self, effect: fx.OpenLocalFile) -> DiskFile:
         file = self._files.get(effect.path)
         if file is None or effect.create:
             raise WouldWait(effect.path)

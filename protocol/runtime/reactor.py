@@ -48,7 +48,7 @@ _EVENTS = {fx.Receive: select.EPOLLIN, fx.Send: select.EPOLLOUT}
 
 
 @dataclass(slots=True, eq=False)
-class _Run:
+class _RunningParticipant:
     """A participant on its way. `effect` is what it waits for, or waited for last: each is another object."""
 
     steps: fx.Steps[None]
@@ -73,7 +73,7 @@ def _nobody_hears(_fault: Exception | None) -> None:
     """The end of a run that has ended already."""
 
 
-_Performer = Callable[[_Run, Any], Any]
+_Performer = Callable[[_RunningParticipant, Any], Any]
 
 
 def _at_once(perform: Callable[[Any], Any]) -> _Performer:
@@ -93,12 +93,12 @@ class Reactor:
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._epoll.register(self._bell, select.EPOLLIN)
         self._lock = threading.Lock()
-        self._armed: dict[int, _Run] = {}
+        self._armed: dict[int, _RunningParticipant] = {}
         self._ready: deque[int] = deque()
-        self._fired: deque[tuple[_Run, fx.Effect]] = deque()
+        self._fired: deque[tuple[_RunningParticipant, fx.Effect]] = deque()
         #: Those who wait for nobody but for the others' turns.
-        self._yielded: deque[tuple[_Run, fx.Effect]] = deque()
-        self._timers: list[tuple[float, int, _Run]] = []
+        self._yielded: deque[tuple[_RunningParticipant, fx.Effect]] = deque()
+        self._timers: list[tuple[float, int, _RunningParticipant]] = []
         self._numbers = itertools.count()
         self._is_asleep = False
         self._sleeps_until_s = inf
@@ -113,7 +113,7 @@ class Reactor:
             fx.Wait: self._wait,
             fx.Sleep: self._sleep,
             _Synced: self._synced,
-            **dict.fromkeys((fx.Append, fx.Sync), self._on_disk),
+            **dict.fromkeys((fx.AppendToFile, fx.Sync), self._on_disk),
             **{kind: _at_once(driver.performer(kind)) for kind in (fx.Now, fx.WallClock, fx.Release, fx.Close)},
         }
 
@@ -126,7 +126,7 @@ class Reactor:
 
         What the participant raises is handed to `ended`.
         """
-        run = _Run(steps, ended)
+        run = _RunningParticipant(steps, ended)
         self._resume(run, lambda: next(steps))
 
     def stop(self) -> None:
@@ -144,11 +144,11 @@ class Reactor:
 
     # -- going on ----------------------------------------------------------------------------------
 
-    def _go_on(self, run: _Run, effect: fx.Effect) -> None:
+    def _go_on(self, run: _RunningParticipant, effect: fx.Effect) -> None:
         """Performs `effect`, and all that follow until the run has to wait."""
         self._resume(run, lambda: effect)
 
-    def _resume(self, run: _Run, step: Callable[[], fx.Effect]) -> None:
+    def _resume(self, run: _RunningParticipant, step: Callable[[], fx.Effect]) -> None:
         steps, performers = run.steps, self._performers
         try:
             effect = step()
@@ -168,12 +168,12 @@ class Reactor:
             self._end(run, error)
 
     @staticmethod
-    def _end(run: _Run, fault: Exception | None) -> None:
+    def _end(run: _RunningParticipant, fault: Exception | None) -> None:
         # Its timer may be due in minutes: until then it keeps the run, which keeps nothing from here on.
         ended, run.ended, run.effect, run.unsent = run.ended, _nobody_hears, None, None
         ended(fault)
 
-    def _time_out(self, run: _Run, effect: fx.Effect) -> None:
+    def _time_out(self, run: _RunningParticipant, effect: fx.Effect) -> None:
         if not isinstance(effect, fx.Receive | fx.Send):
             result = effect.ticket.fired if isinstance(effect, fx.Wait) else None
             self._resume(run, lambda: run.steps.send(result))
@@ -185,7 +185,7 @@ class Reactor:
 
     # -- effects -----------------------------------------------------------------------------------
 
-    def _by_worker(self, run: _Run, effect: fx.Effect) -> Any:
+    def _by_worker(self, run: _RunningParticipant, effect: fx.Effect) -> Any:
         if isinstance(effect, _BULK):
             run.keeps_worker = True
         if not self._is_here():
@@ -193,7 +193,7 @@ class Reactor:
         self._workers.submit(self._go_on, run, effect)
         return _LATER
 
-    def _on_disk(self, run: _Run, effect: fx.Effect) -> Any:
+    def _on_disk(self, run: _RunningParticipant, effect: fx.Effect) -> Any:
         if self._is_here() and (run.keeps_worker or self._disk_s > quick_disk_s):
             return self._by_worker(run, effect)
         fault = None
@@ -210,12 +210,12 @@ class Reactor:
             raise fault
         return None
 
-    def _hand_back(self, run: _Run, effect: _Synced) -> Any:
+    def _hand_back(self, run: _RunningParticipant, effect: _Synced) -> Any:
         self._park(run, effect, inf)
         self._fire(run, effect)
         return _LATER
 
-    def _synced(self, _run: _Run, effect: _Synced) -> None:
+    def _synced(self, _run: _RunningParticipant, effect: _Synced) -> None:
         if effect.fault is not None:
             raise effect.fault
 
@@ -223,11 +223,11 @@ class Reactor:
         """Whether this is the reactor's thread, which must not block."""
         return threading.get_ident() == self._thread.ident
 
-    def _connect(self, run: _Run, effect: fx.Connect) -> Any:
+    def _connect(self, run: _RunningParticipant, effect: fx.Connect) -> Any:
         kept = self._driver.pool.kept(effect.address, effect.name)
         return kept if kept is not None else self._by_worker(run, effect)
 
-    def _receive(self, run: _Run, effect: fx.Receive) -> Any:
+    def _receive(self, run: _RunningParticipant, effect: fx.Receive) -> Any:
         connection = effect.connection
         assert isinstance(connection, SocketConnection)
         if effect.begins_request:
@@ -252,7 +252,7 @@ class Reactor:
             return self._by_worker(run, effect)
         return self._park(run, effect, effect.timeout_s, connection)
 
-    def _send(self, run: _Run, effect: fx.Send) -> Any:
+    def _send(self, run: _RunningParticipant, effect: fx.Send) -> Any:
         connection = effect.connection
         assert isinstance(connection, SocketConnection)
         if run.keeps_worker:
@@ -267,14 +267,14 @@ class Reactor:
         run.unsent = unsent
         return self._park(run, effect, effect.timeout_s, connection)
 
-    def _wait(self, run: _Run, effect: fx.Wait) -> Any:
+    def _wait(self, run: _RunningParticipant, effect: fx.Wait) -> Any:
         if effect.ticket.fired:
             return True
         self._park(run, effect, effect.timeout_s)
         effect.ticket.when_fired(lambda: self._fire(run, effect))
         return _LATER
 
-    def _sleep(self, run: _Run, effect: fx.Sleep) -> Any:
+    def _sleep(self, run: _RunningParticipant, effect: fx.Sleep) -> Any:
         if effect.seconds == 0 and not (self._ready or self._fired):
             return None
         return self._park(run, effect, effect.seconds)
@@ -282,7 +282,11 @@ class Reactor:
     # -- waiting -----------------------------------------------------------------------------------
 
     def _park(
-        self, run: _Run, effect: fx.Effect, timeout_s: float, connection: SocketConnection | None = None
+        self,
+        run: _RunningParticipant,
+        effect: fx.Effect,
+        timeout_s: float,
+        connection: SocketConnection | None = None,
     ) -> Any:
         """The run waits from here on. One that is woken and finds too little keeps its deadline."""
         with self._lock:
@@ -295,20 +299,20 @@ class Reactor:
                 self._arm(run, connection, _EVENTS[type(effect)])
         return _LATER
 
-    def _yield(self, run: _Run, effect: fx.Receive) -> Any:
+    def _yield(self, run: _RunningParticipant, effect: fx.Receive) -> Any:
         """The run goes on when whoever can by now has gone on."""
         self._park(run, effect, effect.timeout_s)
         self._yielded.append((run, effect))
         self._ring()
         return _LATER
 
-    def _look_at(self, run: _Run) -> None:
+    def _look_at(self, run: _RunningParticipant) -> None:
         run.looked_at_s = run.deadline_s
         heapq.heappush(self._timers, (run.deadline_s, next(self._numbers), run))
         if run.deadline_s < self._sleeps_until_s:
             self._ring()
 
-    def _arm(self, run: _Run, connection: SocketConnection, events: int) -> None:
+    def _arm(self, run: _RunningParticipant, connection: SocketConnection, events: int) -> None:
         descriptor = connection.fileno()
         self._armed[descriptor] = run
         # For one event: a connection that nobody waits for may be another driver's.
@@ -319,7 +323,7 @@ class Reactor:
             self._epoll.register(descriptor, events)
             connection.is_polled = True
 
-    def _fire(self, run: _Run, effect: fx.Effect) -> None:
+    def _fire(self, run: _RunningParticipant, effect: fx.Effect) -> None:
         self._fired.append((run, effect))
         self._ring()
 
@@ -360,7 +364,7 @@ class Reactor:
             return overdue
         return self._poll
 
-    def _woken(self, run: _Run, effect: fx.Effect) -> Callable[[], None]:
+    def _woken(self, run: _RunningParticipant, effect: fx.Effect) -> Callable[[], None]:
         run.waits = False
         return lambda: self._go_on(run, effect)
 
@@ -379,7 +383,7 @@ class Reactor:
             return self._overdue(run)
         return None
 
-    def _overdue(self, run: _Run) -> Callable[[], None]:
+    def _overdue(self, run: _RunningParticipant) -> Callable[[], None]:
         effect = run.effect
         assert effect is not None
         run.waits = False

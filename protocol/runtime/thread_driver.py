@@ -20,7 +20,7 @@ from peacefs.protocol.private_files import FILE_MODE, make_directories
 from peacefs.protocol.service.metrics import fsyncs_of_directories, fsyncs_of_files
 
 from . import effects as fx
-from .bounded_reads import PatientReads
+from .bounded_reads import BoundedReads
 from .connection_pool import ConnectionPool
 from .disk_files import (
     DiskFile,
@@ -62,29 +62,29 @@ class ThreadDriver:
         self._sync_to_disk = sync_to_disk
         self.pool = pool
         self.wall_clock = wall_clock
-        self._patient_reads = PatientReads()
+        self._bounded_reads = BoundedReads()
         self._perform: dict[type[fx.Effect], Callable[[Any], Any]] = {
             fx.Connect: lambda e: pool.connect(e.address, e.name),
             fx.Send: lambda e: e.connection.send(e.message, e.payload, e.timeout_s),
             fx.SendFile: lambda e: e.connection.send_file(e.message, e.file, e.offset, e.length, e.timeout_s),
-            fx.LendFile: lambda e: e.connection.lend_file(e.message, e.file, e.timeout_s),
-            fx.Borrow: lambda e: e.connection.borrow(e.timeout_s),
+            fx.SendDescriptor: lambda e: e.connection.send_descriptor(e.message, e.file, e.timeout_s),
+            fx.ReceiveDescriptor: lambda e: e.connection.receive_descriptor(e.timeout_s),
             fx.Receive: lambda e: e.connection.receive(e.timeout_s, e.into, e.payload_max),
             fx.ReceiveMore: lambda e: e.connection.receive_more(e.count, e.timeout_s, e.into),
             fx.Release: lambda e: pool.release(e.connection),
             fx.Close: lambda e: pool.close(e.connection),
             fx.Call: lambda e: call_coordinator(e.message, e.timeout_s),
-            fx.OpenFile: self._open_file,
-            fx.Append: lambda e: write_all(e.file, e.buffers),
+            fx.OpenLocalFile: self._open_file,
+            fx.AppendToFile: lambda e: write_all(e.file, e.buffers),
             fx.ReadAt: lambda e: os.pread(e.file.descriptor, e.length, e.offset),
-            fx.ReadInto: lambda e: self._patient_reads.read_into(e.file, e.target, e.offset, e.timeout_s),
-            fx.ReadAhead: lambda e: self._patient_reads.read_ahead(e.file, e.offset, e.length),
+            fx.ReadInto: lambda e: self._bounded_reads.read_into(e.file, e.target, e.offset, e.timeout_s),
+            fx.ReadAhead: lambda e: self._bounded_reads.read_ahead(e.file, e.offset, e.length),
             fx.StartWriteback: self._start_writeback,
             fx.Sync: self._sync,
             fx.DropCached: self._drop_cached,
-            fx.Truncate: self._truncate,
+            fx.TruncateFile: self._truncate,
             fx.CloseFile: lambda e: os.close(e.file.descriptor),
-            fx.Rename: lambda e: os.replace(e.source, e.target),  # noqa: PTH105
+            fx.RenameFile: lambda e: os.replace(e.source, e.target),  # noqa: PTH105
             fx.SyncDirectory: lambda e: self.sync_directory(e.path),
             fx.Remove: lambda e: Path(e.path).unlink(missing_ok=True),
             fx.MakeDirectory: lambda e: make_directories(e.path),
@@ -97,7 +97,7 @@ class ThreadDriver:
 
     def close(self) -> None:
         """No participant runs any more."""
-        self._patient_reads.close()
+        self._bounded_reads.close()
 
     def run(self, steps: fx.Steps[T]) -> T:
         """Runs a participant to its end; what it raises comes out here."""
@@ -124,7 +124,7 @@ class ThreadDriver:
         """What performs all effects of a kind."""
         return self._perform[kind]
 
-    def _open_file(self, effect: fx.OpenFile) -> DiskFile:
+    def _open_file(self, effect: fx.OpenLocalFile) -> DiskFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_TRUNC if effect.create else 0)
         try:
             return DiskFile(os.open(effect.path, flags, FILE_MODE))
@@ -154,7 +154,7 @@ class ThreadDriver:
         assert isinstance(effect.file, DiskFile)
         os.posix_fadvise(effect.file.descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
-    def _truncate(self, effect: fx.Truncate) -> None:
+    def _truncate(self, effect: fx.TruncateFile) -> None:
         file = effect.file
         assert isinstance(file, DiskFile)
         os.ftruncate(file.descriptor, effect.length)

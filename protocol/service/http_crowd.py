@@ -22,7 +22,7 @@ from peacefs.protocol.limits import (
 log = logging.getLogger("peacefs.http")
 
 
-class Member(Hashable, Protocol):
+class CrowdMember(Hashable, Protocol):
     """A connection."""
 
     client_address: str
@@ -31,23 +31,23 @@ class Member(Hashable, Protocol):
         """Close it at once."""
 
 
-class Crowd:
+class HttpCrowd:
     """Belongs to one event loop; does no I/O but what it asks of members."""
 
     def __init__(self) -> None:
         #: Connections without a whole request, longest first, with what they hold of a head.
-        self._waiting: dict[Member, int] = {}
+        self._waiting: dict[CrowdMember, int] = {}
         self._heads_bytes = 0
         #: Those that do not take what they were sent, longest first, with how much that is.
-        self._unsent: dict[Member, int] = {}
+        self._unsent: dict[CrowdMember, int] = {}
         self._unsent_bytes = 0
-        self._of_client: dict[str, dict[Member, None]] = {}
+        self._of_client: dict[str, dict[CrowdMember, None]] = {}
         self._connections = 0
         self._logged_s = -inf
 
     # -- connections ---------------------------------------------------------------------------------
 
-    def join(self, member: Member, now_s: float) -> bool:
+    def join(self, member: CrowdMember, now_s: float) -> bool:
         """Let a new connection in, closing another where there are too many; False where it must go itself."""
         of_client = self._of_client.setdefault(member.client_address, {})
         if len(of_client) >= http_connections_per_client_max:
@@ -62,7 +62,7 @@ class Crowd:
         self._connections += 1
         return True
 
-    def leave(self, member: Member) -> None:
+    def leave(self, member: CrowdMember) -> None:
         """A connection is closed, or serves something else from now on."""
         self.answering(member)
         self.taken(member)
@@ -73,7 +73,7 @@ class Crowd:
             if not of_client:
                 del self._of_client[member.client_address]
 
-    def _close_one_of(self, members: dict[Member, None] | dict[Member, int]) -> bool:
+    def _close_one_of(self, members: dict[CrowdMember, None] | dict[CrowdMember, int]) -> bool:
         """Of those that ask nothing."""
         longest = next((member for member in members if member in self._waiting), None)
         if longest is None:
@@ -89,7 +89,7 @@ class Crowd:
 
     # -- what they hold ------------------------------------------------------------------------------
 
-    def waiting(self, member: Member, head_bytes: int = 0) -> None:
+    def waiting(self, member: CrowdMember, head_bytes: int = 0) -> None:
         """A connection has no whole request, and has sent so much of a head."""
         self._heads_bytes += head_bytes - self._waiting.get(member, 0)
         self._waiting[member] = head_bytes
@@ -98,11 +98,11 @@ class Crowd:
             self.leave(longest)
             longest.abort()
 
-    def answering(self, member: Member) -> None:
+    def answering(self, member: CrowdMember) -> None:
         """A connection is being answered, as far as the crowd is concerned."""
         self._heads_bytes -= self._waiting.pop(member, 0)
 
-    def not_taking(self, member: Member, unsent_bytes: int) -> None:
+    def not_taking(self, member: CrowdMember, unsent_bytes: int) -> None:
         """A connection does not take what it was sent. Over the bound, the one goes that has not for longest."""
         self.taken(member)
         self._unsent[member] = unsent_bytes
@@ -112,6 +112,6 @@ class Crowd:
             self.leave(longest)
             longest.abort()
 
-    def taken(self, member: Member) -> None:
+    def taken(self, member: CrowdMember) -> None:
         """A connection has taken what it was sent."""
         self._unsent_bytes -= self._unsent.pop(member, 0)

@@ -42,7 +42,7 @@ from peacefs.protocol.limits import (
 from peacefs.protocol.webhdfs.answers import error_answer
 
 from .client_shares import client_of
-from .http_crowd import Crowd
+from .http_crowd import HttpCrowd
 from .metrics import http_requests
 from .tls import TlsIdentity
 from .tls_faults import TLS_FIRST_BYTE
@@ -100,7 +100,7 @@ class BoundedConfig(uvicorn.Config):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self.crowd = Crowd()
+        self.crowd = HttpCrowd()
         #: Makes what serves a connection on which frames come in place of HTTP, where they are served.
         self.framed: Callable[[], asyncio.Protocol] | None = None
         #: Whether who has connected is let in.
@@ -289,7 +289,7 @@ def _with_ascii_line(data: bytes, line_bytes: int) -> bytes:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket for `Server.serve(sockets=[...])`; port 0 takes a free one. Raises StartupError."""
+    """A listening socket for `HttpServer.serve(sockets=[...])`; port 0 takes a free one. Raises StartupError."""
     try:
         family, _kind, _protocol, _name, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -305,7 +305,7 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-class Server(uvicorn.Server):
+class HttpServer(uvicorn.Server):
     """Leaves signals to the service that it is a part of; that sets `should_exit`. Speaks TLS if it has `tls`."""
 
     tls: TlsIdentity | None = None
@@ -334,7 +334,7 @@ def build_server(
     admits: Callable[[asyncio.BaseTransport], bool] | None = None,
     *,
     tls: TlsIdentity | None = None,
-) -> Server:
+) -> HttpServer:
     """A server for `await server.serve(sockets=[listen(...)])`, on a uvloop loop; ends by `should_exit = True`.
 
     With `framed` a connection whose first byte is that of a frame gets the protocol that this makes; with `admits`
@@ -358,6 +358,6 @@ def build_server(
     )
     config.framed = framed
     config.admits = admits
-    server = Server(config)
+    server = HttpServer(config)
     server.tls = tls
     return server

@@ -61,6 +61,27 @@ class CountElsewhere(Collector):
         yield CounterMetricFamily(self._name, self._meaning, value=self._value())
 
 
+class DeprecatedName(Collector):
+    """Show a counter under its old name, too, for one release. Once a process for each name."""
+
+    def __init__(self, name: str, counter: Counter) -> None:
+        self._name = name
+        self._counter = counter
+
+    def publish(self) -> None:
+        registry.register(self)
+
+    def describe(self) -> list[Metric]:
+        return list(self.collect())
+
+    def collect(self) -> Iterator[Metric]:
+        for family in self._counter.collect():
+            shown = CounterMetricFamily(self._name, f"Deprecated: {family.name}_total")
+            for sample in family.samples:
+                shown.add_sample(f"{self._name}_total", sample.labels, sample.value)
+            yield shown
+
+
 def exposition() -> bytes:
     """The current values, to be served under `/metrics`."""
     return generate_latest(registry)

@@ -29,7 +29,7 @@ class QueuedSet:
 @dataclass(frozen=True)
 class ShownGrant:
     """A chunk that may be written now, by (epoch, number); one of number 0 was granted before this coordinator
-    started. One that `trickles` is written so slowly by its writer that others have its room."""
+    started. One that `trickles` is idle: its writer stalls, and others have its room."""
 
     epoch: int
     number: int
@@ -57,7 +57,7 @@ class WaitingTimes:
 @dataclass(frozen=True)
 class CheckpointReads:
     """Readers of checkpoints: how many there are, how many chunks they read, how many more they have named that
-    wait, who reads where, and the leaves given since the start."""
+    wait, who reads where, and the grants since the start."""
 
     readers: int
     chunks_read: int

@@ -7,7 +7,7 @@ from enum import Enum
 import msgspec
 
 
-class Phase(Enum):
+class QueryPhase(Enum):
     """Where a supervised query is in its life."""
 
     #: For an agent that may start it, or for the end of a pause between two starts.
@@ -24,7 +24,7 @@ class Phase(Enum):
 
 
 #: Those that a query does not leave by itself.
-OVER = (Phase.ENDED, Phase.STOPPED, Phase.FAILED)
+OVER = (QueryPhase.ENDED, QueryPhase.STOPPED, QueryPhase.FAILED)
 
 
 class QueryStatus(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ from .formats.operators import Operator
 from .inspection import Inspection
 from .layout import (
     DEFAULT_STORE,
-    Layout,
+    CheckpointLayout,
     StateVersion,
     StoreFiles,
     StoreKey,
@@ -84,7 +84,7 @@ class CheckpointSummary(msgspec.Struct, frozen=True):
 _DURATIONS = 10
 
 
-def read_layout(tree: FileTree, root: str) -> Layout:
+def read_layout(tree: FileTree, root: str) -> CheckpointLayout:
     """Raises FileNotFound, and BadRequest for what is no checkpoint."""
     layout = arrange(root, files_below(tree, root))
     if not layout.is_checkpoint:
@@ -159,7 +159,7 @@ def describe(tree: FileTree, root: str) -> dict[str, Any]:
     return summary | {"state": msgspec.to_builtins(summarise_stores(layout))}
 
 
-def summarise_stores(layout: Layout) -> list[StoreSummary]:
+def summarise_stores(layout: CheckpointLayout) -> list[StoreSummary]:
     """Every store of every partition."""
     return [_store(key, layout.stores[key]) for key in sorted(layout.stores)]
 
@@ -181,7 +181,7 @@ def _shown(versions: Iterable[StateVersion]) -> list[str]:
     return [version.shown for version in sorted(versions, key=lambda each: (each.number, each.uid or ""))]
 
 
-def state_format(layout: Layout) -> int | None:
+def state_format(layout: CheckpointLayout) -> int | None:
     """2 where state versions have unique ids, None without state."""
     versions = [version for files in layout.stores.values() for version in (*files.changes, *files.snapshots)]
     if not versions:
@@ -189,7 +189,7 @@ def state_format(layout: Layout) -> int | None:
     return 2 if any(version.uid is not None for version in versions) else 1
 
 
-def _durations(layout: Layout) -> list[int]:
+def _durations(layout: CheckpointLayout) -> list[int]:
     both = sorted(layout.offsets.keys() & layout.commits.keys())[-_DURATIONS:]
     return [max(0, layout.commits[batch].modified_ms - layout.offsets[batch].modified_ms) for batch in both]
 

@@ -20,7 +20,7 @@ class Fault(StrEnum):
     TOO_NEW = "too new"
 
 
-class Finding(msgspec.Struct, frozen=True):
+class CheckpointFinding(msgspec.Struct, frozen=True):
     """Something wrong with a file, by its path relative to the root.
 
     `stops`: a start fails on it, or, where it is not `noticed`, reads something else than what was written.
@@ -72,12 +72,12 @@ class Verdict(msgspec.Struct, frozen=True):
     goes_on_with: int | None
     files_read: int
     bytes_read: int
-    findings: list[Finding]
+    findings: list[CheckpointFinding]
     notes: list[Note] = []
     repair: Repair | None = None
 
 
-def damage(path: str, error: CheckpointDamaged, *, stops: bool = True) -> Finding:
+def damage(path: str, error: CheckpointDamaged, *, stops: bool = True) -> CheckpointFinding:
     """Make a finding of a parser's complaint about a file."""
     kind = Fault.TOO_NEW if isinstance(error, CheckpointTooNew) else Fault.DAMAGED
-    return Finding(path, kind, error.message, stops, noticed=not isinstance(error, CheckpointAltered))
+    return CheckpointFinding(path, kind, error.message, stops, noticed=not isinstance(error, CheckpointAltered))

@@ -12,10 +12,10 @@ from peacefs.protocol.errors import CheckpointAltered, CheckpointDamaged, FileNo
 from peacefs.protocol.limits import checkpoint_changelog_bytes_max, checkpoint_text_bytes_max, packet_bytes
 
 from .findings import Note
-from .formats.changelog import Changelog, Sealed, parse_changelog
+from .formats.changelog import Changelog, UnreadableChangelog, parse_changelog
 from .formats.checksum_files import Checker, parse_checksum
 from .formats.logs import (
-    Commit,
+    BatchCommit,
     FileLogEntry,
     Offsets,
     QueryMetadata,
@@ -26,9 +26,9 @@ from .formats.logs import (
     parse_version,
 )
 from .formats.operators import Operator, check_schema, parse_operator
-from .formats.snapshot import Snapshot, parse_snapshot
+from .formats.snapshot import StateSnapshot, parse_snapshot
 from .formats.sst import TableCheck, check_table
-from .layout import Layout
+from .layout import CheckpointLayout
 from .tree import Entry, FileTree
 
 _Value = TypeVar("_Value")
@@ -38,7 +38,7 @@ _GONE = "it is gone: was it deleted just now?"
 class Inspection:
     """The files of one checkpoint. Every method raises CheckpointDamaged for a file that is not whole."""
 
-    def __init__(self, tree: FileTree, layout: Layout) -> None:
+    def __init__(self, tree: FileTree, layout: CheckpointLayout) -> None:
         self.layout = layout
         self._tree = tree
         self._known: dict[str, tuple[Any, CheckpointDamaged | None]] = {}
@@ -47,7 +47,7 @@ class Inspection:
         self.files_read = 0
         self.bytes_read = 0
 
-    def of(self, layout: Layout) -> Inspection:
+    def of(self, layout: CheckpointLayout) -> Inspection:
         """An inspection of the same tree with another layout; what was read is not read again."""
         other = Inspection(self._tree, layout)
         other._known = dict(self._known)
@@ -59,7 +59,7 @@ class Inspection:
     def offsets(self, entry: Entry) -> Offsets:
         return self._once(entry, parse_offsets)
 
-    def commit(self, entry: Entry) -> Commit:
+    def commit(self, entry: Entry) -> BatchCommit:
         return self._once(entry, parse_commit)
 
     def file_log(self, entry: Entry) -> list[FileLogEntry]:
@@ -75,14 +75,16 @@ class Inspection:
     def schema(self, entry: Entry) -> int:
         return self._once(entry, check_schema)
 
-    def changes(self, entry: Entry) -> Changelog | Sealed:
+    def changes(self, entry: Entry) -> Changelog | UnreadableChangelog:
         """Whether it is sealed: then only checksums were verified."""
         if entry.length > checkpoint_changelog_bytes_max:
             self._remembered(entry, lambda: _compare(self._checkers(entry), self._pieces(entry)))
-            return Sealed(f"larger than {checkpoint_changelog_bytes_max >> 20} MiB: too large to be looked into")
+            return UnreadableChangelog(
+                f"larger than {checkpoint_changelog_bytes_max >> 20} MiB: too large to be looked into"
+            )
         return self._once(entry, parse_changelog)
 
-    def snapshot(self, entry: Entry) -> Snapshot:
+    def snapshot(self, entry: Entry) -> StateSnapshot:
         return self._once(entry, parse_snapshot)
 
     def sst(self, entry: Entry) -> TableCheck:

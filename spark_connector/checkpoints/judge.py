@@ -16,8 +16,8 @@ from itertools import pairwise
 
 from peacefs.protocol.errors import CheckpointDamaged
 
-from .findings import Fault, Finding, Note, damage
-from .formats.logs import Commit, Offsets
+from .findings import CheckpointFinding, Fault, Note, damage
+from .formats.logs import BatchCommit, Offsets
 from .inspection import Inspection
 from .layout import COMMITS, METADATA, OFFSETS
 from .needs import Needs
@@ -30,7 +30,7 @@ _GAPS_MAX = 100
 _UNREAD = "no batch has read this entry of the source's log: the next one does, together with what is new"
 
 
-class Judge:
+class BatchVerifier:
     """Judges the starts that one checkpoint allows. Files are read once, however many batches are judged."""
 
     def __init__(self, inspection: Inspection) -> None:
@@ -65,13 +65,13 @@ class Judge:
             self._batches[batch] = self._judge(batch)
         return self._batches[batch]
 
-    def gaps(self) -> list[Finding]:
+    def gaps(self) -> list[CheckpointFinding]:
         """Every batch that is missing between others: no start looks at it, only a rollback to it would."""
         found = []
         for log, entries in ((OFFSETS, self.layout.offsets), (COMMITS, self.layout.commits)):
             for batch in _missing(entries):
                 reason = "there are earlier and later ones; a rollback to it is not possible"
-                found.append(Finding(f"{log}/{batch}", Fault.MISSING, reason, stops=False))
+                found.append(CheckpointFinding(f"{log}/{batch}", Fault.MISSING, reason, stops=False))
         return found
 
     def _judge_restart(self) -> Needs:
@@ -88,32 +88,32 @@ class Judge:
             needs.add(self._sources.entries(planned, offsets, before))
             unread = [self.layout.relative(entry) for entry in self._sources.beyond(offsets)]
             needs.notes += [Note(path, _UNREAD) for path in unread]
-        commit = self._commit(committed, needs) if committed is not None else Commit()
+        commit = self._commit(committed, needs) if committed is not None else BatchCommit()
         if commit is None:
             return needs
         left_by = planned if committed is not None and committed >= planned else planned - 1
         if committed is not None and committed < left_by and commit.state_unique_ids:
             for batch in range(committed + 1, min(left_by, committed + _GAPS_MAX) + 1):
                 reason = f"it names the unique ids of the state that batch {batch + 1} goes on from"
-                needs.findings.append(Finding(f"{COMMITS}/{batch}", Fault.MISSING, reason))
+                needs.findings.append(CheckpointFinding(f"{COMMITS}/{batch}", Fault.MISSING, reason))
             return needs
         if left_by >= 0:
             needs.add(self._state.after(left_by, commit))
         return needs
 
-    def _commits_ahead(self, planned: int | None, committed: int | None) -> list[Finding]:
+    def _commits_ahead(self, planned: int | None, committed: int | None) -> list[CheckpointFinding]:
         """Commits without offsets stop a start, batches without commits before the planned one do not."""
         found = []
         first = -1 if planned is None else planned
         for batch in range(first + 1, min(committed or -1, first + _GAPS_MAX) + 1):
             reason = f"{COMMITS} says that batch {committed} was done: Spark would repeat one and find it done"
-            found.append(Finding(f"{OFFSETS}/{batch}", Fault.MISSING, reason))
+            found.append(CheckpointFinding(f"{OFFSETS}/{batch}", Fault.MISSING, reason))
         done = -1 if committed is None else committed
         for batch in range(done + 1, min(first, done + 1 + _GAPS_MAX)):
             reason = (
                 f"batch {first} is planned, so that this one was done; Spark goes on with {first} all the same"
             )
-            found.append(Finding(f"{COMMITS}/{batch}", Fault.MISSING, reason, stops=False))
+            found.append(CheckpointFinding(f"{COMMITS}/{batch}", Fault.MISSING, reason, stops=False))
         return found
 
     def _judge(self, batch: int) -> Needs:
@@ -133,7 +133,7 @@ class Judge:
         if self.layout.metadata is None:
             before_4 = self._of_spark_3()
             reason = "it holds the query's id" + (": Spark 3.5 takes another one" if before_4 else "")
-            return Needs(findings=[Finding(METADATA, Fault.MISSING, reason, stops=not before_4)])
+            return Needs(findings=[CheckpointFinding(METADATA, Fault.MISSING, reason, stops=not before_4)])
         needs = Needs([self.layout.metadata])
         try:
             self._inspection.query_metadata(self.layout.metadata)
@@ -150,7 +150,7 @@ class Judge:
         path = f"{OFFSETS}/{batch}"
         entry = self.layout.offsets.get(batch)
         if entry is None:
-            needs.findings.append(Finding(path, Fault.MISSING, f"it says where batch {batch} ends"))
+            needs.findings.append(CheckpointFinding(path, Fault.MISSING, f"it says where batch {batch} ends"))
             return None
         needs.files.append(entry)
         try:
@@ -159,11 +159,11 @@ class Judge:
             needs.findings.append(damage(path, error))
             return None
 
-    def _commit(self, batch: int, needs: Needs) -> Commit | None:
+    def _commit(self, batch: int, needs: Needs) -> BatchCommit | None:
         path = f"{COMMITS}/{batch}"
         entry = self.layout.commits.get(batch)
         if entry is None:
-            needs.findings.append(Finding(path, Fault.MISSING, f"it says that batch {batch} was done"))
+            needs.findings.append(CheckpointFinding(path, Fault.MISSING, f"it says that batch {batch} was done"))
             return None
         needs.files.append(entry)
         try:

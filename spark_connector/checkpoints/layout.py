@@ -150,7 +150,7 @@ class LogFiles:
 
 
 @dataclass(slots=True)
-class Layout:
+class CheckpointLayout:
     """All files below a checkpoint root. `by_path` are all, by their path relative to the root."""
 
     root: str
@@ -195,9 +195,9 @@ def is_root(names: Iterable[str]) -> bool:
     return OFFSETS in held and (METADATA in held or COMMITS in held)
 
 
-def arrange(root: str, entries: Iterable[Entry]) -> Layout:
+def arrange(root: str, entries: Iterable[Entry]) -> CheckpointLayout:
     """Sorts the files below `root` by what they are."""
-    layout = Layout(root.rstrip("/"), named=root.rstrip("/"))
+    layout = CheckpointLayout(root.rstrip("/"), named=root.rstrip("/"))
     for entry in entries:
         path = layout.relative(entry)
         layout.by_path[path] = entry
@@ -206,7 +206,7 @@ def arrange(root: str, entries: Iterable[Entry]) -> Layout:
     return layout
 
 
-def _place(layout: Layout, parts: list[str], path: str, entry: Entry) -> bool:
+def _place(layout: CheckpointLayout, parts: list[str], path: str, entry: Entry) -> bool:
     """False for a file that has no place in a checkpoint."""
     name = parts[-1]
     if name.startswith(".") and name.endswith(".tmp"):
@@ -253,7 +253,7 @@ def _place_operator(operator: OperatorFiles, parts: list[str], entry: Entry) -> 
     return True
 
 
-def _place_state(layout: Layout, operator: int, partition: int, parts: list[str], entry: Entry) -> bool:
+def _place_state(layout: CheckpointLayout, operator: int, partition: int, parts: list[str], entry: Entry) -> bool:
     if parts[0] in ("_metadata", "SSTs", "logs") or len(parts) == 1:
         store = DEFAULT_STORE
     else:

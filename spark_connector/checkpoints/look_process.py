@@ -22,7 +22,7 @@ from .inspection import Inspection
 from .tree import PeaceTree
 
 
-class Question(msgspec.Struct, frozen=True):
+class InspectionRequest(msgspec.Struct, frozen=True):
     """`all_below` asks for a summary of every checkpoint at and below `path`, else for all of that one."""
 
     coordinator: str
@@ -37,7 +37,7 @@ class Question(msgspec.Struct, frozen=True):
 
 def carry_out(question: bytes) -> bytes:
     """Answer the questions on standard input to standard output."""
-    asked = msgspec.json.decode(question, type=Question)
+    asked = msgspec.json.decode(question, type=InspectionRequest)
     try:
         with PeaceFileSystem(
             asked.coordinator, asked.user, token=asked.token, ca_file=asked.ca_file or None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .findings import Finding, Note
+from .findings import CheckpointFinding, Note
 from .tree import Entry
 
 
@@ -16,7 +16,7 @@ class Needs:
     """
 
     files: list[Entry] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[CheckpointFinding] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     partial: bool = False
 

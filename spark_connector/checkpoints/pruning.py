@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 from peacefs.protocol.errors import BadRequest, CheckpointDamaged
 
-from .formats.changelog import Sealed
+from .formats.changelog import UnreadableChangelog
 from .inspection import Inspection
-from .judge import Judge
-from .layout import Layout, StoreFiles
+from .judge import BatchVerifier
+from .layout import CheckpointLayout, StoreFiles
 from .tree import Entry
 
 
@@ -50,7 +50,7 @@ class Pruning:
 def plan_pruning(inspection: Inspection, retention: Retention) -> Pruning:
     """Raises BadRequest where a retained batch is not good: what it needs cannot be known."""
     layout = inspection.layout
-    judge = Judge(inspection)
+    judge = BatchVerifier(inspection)
     needed, oldest = _retained(judge, retention)
     latest = max(layout.commits)
     pruning = Pruning(oldest)
@@ -76,7 +76,7 @@ def plan_pruning(inspection: Inspection, retention: Retention) -> Pruning:
     return pruning
 
 
-def _retained(judge: Judge, retention: Retention) -> tuple[set[str], int]:
+def _retained(judge: BatchVerifier, retention: Retention) -> tuple[set[str], int]:
     """The files that the retained batches need, and the oldest of the batches."""
     layout = judge.layout
     if not layout.commits:
@@ -134,7 +134,7 @@ def _named(inspection: Inspection) -> _Named:
                 continue
             with contextlib.suppress(CheckpointDamaged):
                 changelog = inspection.changes(entry)
-                if isinstance(changelog, Sealed):
+                if isinstance(changelog, UnreadableChangelog):
                     named.everything = True
                 else:
                     named.uids |= {step.checkpoint_unique_id for step in changelog.lineage}
@@ -162,7 +162,7 @@ def _unreferenced(inspection: Inspection, files: StoreFiles, gone: set[str]) -> 
     return [entry for name, entry in files.ssts.items() if name not in named]
 
 
-def _lone_checksums(layout: Layout, old: int) -> list[Entry]:
+def _lone_checksums(layout: CheckpointLayout, old: int) -> list[Entry]:
     """Checksums of files that are no more."""
     lone = []
     for path, entry in layout.checksums.items():

@@ -16,7 +16,7 @@ from peacefs.protocol.errors import BadRequest
 from .catalogue import read_layout
 from .findings import Repair
 from .inspection import Inspection
-from .layout import Layout
+from .layout import CheckpointLayout
 from .repairs import find_repair
 from .tree import Workspace
 
@@ -59,7 +59,7 @@ def _new_name(tree: Workspace, name: str) -> str:
     return next(candidate for candidate in candidates if not tree.exists(candidate))
 
 
-def _with_checksums(layout: Layout, paths: list[str]) -> list[str]:
+def _with_checksums(layout: CheckpointLayout, paths: list[str]) -> list[str]:
     """Checksums go first: a file without one is what it was, one that is not there is missed."""
     checksums = [layout.relative(entry) for path in paths for entry in layout.checksum_files(path)]
     return [*checksums, *paths]

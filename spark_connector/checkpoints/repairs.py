@@ -15,10 +15,10 @@ from collections.abc import Iterator
 
 from peacefs.protocol.errors import CheckpointDamaged
 
-from .findings import Fault, Finding, Repair
+from .findings import CheckpointFinding, Fault, Repair
 from .inspection import Inspection
-from .judge import Judge
-from .layout import COMMITS, OFFSETS, Layout, arrange
+from .judge import BatchVerifier
+from .layout import COMMITS, OFFSETS, CheckpointLayout, arrange
 from .source_logs import SourceLogs
 from .tree import Entry
 
@@ -28,7 +28,7 @@ _SNAPSHOTS = (".zip", ".snapshot")
 
 def find_repair(inspection: Inspection) -> Repair | None:
     """None where a query would start, nothing that is known here helps, or a newer Spark may know better."""
-    judge = Judge(inspection)
+    judge = BatchVerifier(inspection)
     stops = [finding for finding in judge.restart().findings if finding.stops]
     if not stops or any(finding.fault is Fault.TOO_NEW for finding in stops):
         return None
@@ -36,7 +36,7 @@ def find_repair(inspection: Inspection) -> Repair | None:
         if not candidate.remove:
             continue
         reduced = without(inspection.layout, candidate.remove)
-        trial = Judge(inspection.of(reduced))
+        trial = BatchVerifier(inspection.of(reduced))
         if reduced.is_checkpoint and not trial.restart().stops:
             return Repair(
                 candidate.remove,
@@ -48,7 +48,7 @@ def find_repair(inspection: Inspection) -> Repair | None:
     return None
 
 
-def without(layout: Layout, paths: list[str]) -> Layout:
+def without(layout: CheckpointLayout, paths: list[str]) -> CheckpointLayout:
     """The layout as it is when files have gone, with the checksum files beside them."""
     gone = {*paths, *(layout.relative(entry) for path in paths for entry in layout.checksum_files(path))}
     reduced = arrange(layout.root, [entry for path, entry in layout.by_path.items() if path not in gone])
@@ -56,7 +56,7 @@ def without(layout: Layout, paths: list[str]) -> Layout:
     return reduced
 
 
-def _candidates(inspection: Inspection, findings: list[Finding]) -> Iterator[Repair]:
+def _candidates(inspection: Inspection, findings: list[CheckpointFinding]) -> Iterator[Repair]:
     layout = inspection.layout
     planned, committed = max(layout.offsets, default=-1), max(layout.commits, default=-1)
     free, reasons = _free(inspection, [finding for finding in findings if finding.fault is Fault.DAMAGED])
@@ -82,7 +82,7 @@ def _candidates(inspection: Inspection, findings: list[Finding]) -> Iterator[Rep
         yield Repair(_joined(free, plan, commit), both, 0, repeats=committed, plans_anew=planned)
 
 
-def _free(inspection: Inspection, damaged: list[Finding]) -> tuple[list[str], list[str]]:
+def _free(inspection: Inspection, damaged: list[CheckpointFinding]) -> tuple[list[str], list[str]]:
     """The damaged files whose absence costs nothing, and why."""
     unread = {inspection.layout.relative(entry) for entry in _unread(inspection)}
     found: dict[str, str] = {}

@@ -26,8 +26,8 @@ from peacefs.protocol.values.query_reports import QueryState
 from .catalogue import read_layout
 from .cut import Cut, plan_cut
 from .inspection import Inspection
-from .judge import Judge
-from .layout import SINK_LOG, Layout, LogFiles, place_in_log
+from .judge import BatchVerifier
+from .layout import SINK_LOG, CheckpointLayout, LogFiles, place_in_log
 from .left_over import staging_name
 from .needs import Needs
 from .reports import report_of, seconds_since
@@ -51,7 +51,7 @@ class Rollback:
 
 
 @dataclass(frozen=True, slots=True)
-class RollbackWish:
+class RollbackRequest:
     """`sink`: the directory of a file sink, None where there is none.
 
     A checkpoint whose run is not over and that was written to in the last `idle_s` seconds is in use. Without
@@ -75,18 +75,18 @@ def beyond_in_sink(log: LogFiles, batch: int) -> list[Entry]:
     return [entry for files in (log.deltas, log.compacts) for number, entry in files.items() if number > batch]
 
 
-def roll_back(files: PeaceFileSystem, wish: RollbackWish) -> Rollback:
+def roll_back(files: PeaceFileSystem, request: RollbackRequest) -> Rollback:
     """Raises BadRequest for a batch that is gone or not good, and for a checkpoint whose query is alive."""
     tree = PeaceTree(files)
-    layout = read_layout(tree, wish.root)
+    layout = read_layout(tree, request.root)
     latest = max(layout.commits, default=-1)
     with CheckpointRuns(parse_address(files.address), files.user) as runs:
-        refuse_live_run(runs, layout, wish.idle_s)
-        cut = _check_batch(tree, layout, wish, latest)
-        location = runs.begin(wish.root, host=socket.gethostname(), pid=os.getpid()).location
+        refuse_live_run(runs, layout, request.idle_s)
+        cut = _check_batch(tree, layout, request, latest)
+        location = runs.begin(request.root, host=socket.gethostname(), pid=os.getpid()).location
         try:
-            kept, removed = _cut_back(files, layout, wish, cut, location)
-            return Rollback(wish.root, latest, wish.batch, kept, removed, cut.plan, cut.anew)
+            kept, removed = _cut_back(files, layout, request, cut, location)
+            return Rollback(request.root, latest, request.batch, kept, removed, cut.plan, cut.anew)
         except BaseException:
             try:
                 runs.end(location)
@@ -98,12 +98,12 @@ def roll_back(files: PeaceFileSystem, wish: RollbackWish) -> Rollback:
 
 
 def _cut_back(
-    files: PeaceFileSystem, layout: Layout, wish: RollbackWish, cut: Cut, location: str
+    files: PeaceFileSystem, layout: CheckpointLayout, request: RollbackRequest, cut: Cut, location: str
 ) -> tuple[list[str], int]:
     """Return where what was there before is, and how many files went. `location` is the root for this run."""
     staged: list[tuple[str, str]] = []
     try:
-        removed = _prepare(files, PeaceTree(files), layout, wish, cut, staged)
+        removed = _prepare(files, PeaceTree(files), layout, request, cut, staged)
         (_, staging), *sinks = staged
         _exchange(files, [(location, staging), *sinks])
     except _Unknown as unknown:
@@ -116,7 +116,7 @@ def _cut_back(
             except PeacefsError as fault:
                 _log.warning("%s is left over and can be deleted: %s", staging, fault.message)
         raise
-    return [_keep(files, pair, wish.batch) for pair in staged], removed
+    return [_keep(files, pair, request.batch) for pair in staged], removed
 
 
 class _Unknown(Exception):
@@ -139,31 +139,31 @@ def _exchange(files: PeaceFileSystem, staged: list[tuple[str, str]]) -> None:
 def _prepare(
     files: PeaceFileSystem,
     tree: PeaceTree,
-    layout: Layout,
-    wish: RollbackWish,
+    layout: CheckpointLayout,
+    request: RollbackRequest,
     cut: Cut,
     staged: list[tuple[str, str]],
 ) -> int:
     """Copies what is to change, and cuts the copies back; how many files that took away."""
-    staging = _stage(files, wish.root, wish.batch, staged)
+    staging = _stage(files, request.root, request.batch, staged)
     if _lengths(read_layout(tree, staging)) != _lengths(layout):
-        raise BadRequest(_alive(wish.root))
+        raise BadRequest(_alive(request.root))
     for path in cut.remove:
         files.delete(f"{staging}/{path}")
-    _check_cut(tree, staging, wish)
+    _check_cut(tree, staging, request)
     removed = len(cut.remove)
-    if wish.sink is not None:
-        removed += _cut_sink(files, tree, posixpath.join(wish.sink, SINK_LOG), wish.batch, staged)
-    if read_layout(tree, wish.root).by_path != layout.by_path:
-        raise BadRequest(_alive(wish.root))
+    if request.sink is not None:
+        removed += _cut_sink(files, tree, posixpath.join(request.sink, SINK_LOG), request.batch, staged)
+    if read_layout(tree, request.root).by_path != layout.by_path:
+        raise BadRequest(_alive(request.root))
     return removed
 
 
-def _lengths(layout: Layout) -> dict[str, int]:
+def _lengths(layout: CheckpointLayout) -> dict[str, int]:
     return {path: entry.length for path, entry in layout.by_path.items()}
 
 
-def refuse_live_run(runs: CheckpointRuns, layout: Layout, idle_s: float) -> None:
+def refuse_live_run(runs: CheckpointRuns, layout: CheckpointLayout, idle_s: float) -> None:
     """Raises BadRequest if a checkpoint was written to in the last `idle_s` seconds, unless by a run that is over.
 
     A run that has just begun is alive, too.
@@ -187,7 +187,7 @@ def refuse_live_run(runs: CheckpointRuns, layout: Layout, idle_s: float) -> None
     refuse_live(layout, idle_s)
 
 
-def refuse_live(layout: Layout, idle_s: float) -> None:
+def refuse_live(layout: CheckpointLayout, idle_s: float) -> None:
     """Raises BadRequest if a checkpoint was written to in the last `idle_s` seconds."""
     if time.time() - layout.modified_ms / 1000 < idle_s:
         raise BadRequest(f"{_alive(layout.root)} in the last {idle_s:g} s (--idle)")
@@ -197,17 +197,17 @@ def _alive(root: str) -> str:
     return f"a run of the query seems to be alive: {root} was written to"
 
 
-def _check_batch(tree: PeaceTree, layout: Layout, wish: RollbackWish, latest: int) -> Cut:
-    if wish.batch not in layout.commits:
+def _check_batch(tree: PeaceTree, layout: CheckpointLayout, request: RollbackRequest, latest: int) -> Cut:
+    if request.batch not in layout.commits:
         kept = f"batches {min(layout.commits)} to {latest} are" if layout.commits else "no batch is"
-        raise BadRequest(f"batch {wish.batch} is not there to go back to: {kept}")
+        raise BadRequest(f"batch {request.batch} is not there to go back to: {kept}")
     inspection = Inspection(tree, layout)
-    _refuse_bad(Judge(inspection).batch(wish.batch), wish)
-    cut = plan_cut(inspection, wish.batch)
+    _refuse_bad(BatchVerifier(inspection).batch(request.batch), request)
+    cut = plan_cut(inspection, request.batch)
     if not cut.remove:
-        raise BadRequest(f"batch {wish.batch} is the latest already")
-    if wish.sink is None and cut.reasons and not wish.may_differ:
-        raise BadRequest(_may_differ(wish.batch, cut, max(layout.offsets)))
+        raise BadRequest(f"batch {request.batch} is the latest already")
+    if request.sink is None and cut.reasons and not request.may_differ:
+        raise BadRequest(_may_differ(request.batch, cut, max(layout.offsets)))
     return cut
 
 
@@ -221,18 +221,18 @@ def _may_differ(batch: int, cut: Cut, planned: int) -> str:
     )
 
 
-def _check_cut(tree: PeaceTree, staging: str, wish: RollbackWish) -> None:
+def _check_cut(tree: PeaceTree, staging: str, request: RollbackRequest) -> None:
     """Check that a query starts from the result."""
     cut = read_layout(tree, staging)
-    cut.named = wish.root
-    _refuse_bad(Judge(Inspection(tree, cut)).restart(), wish)
+    cut.named = request.root
+    _refuse_bad(BatchVerifier(Inspection(tree, cut)).restart(), request)
 
 
-def _refuse_bad(needs: Needs, wish: RollbackWish) -> None:
+def _refuse_bad(needs: Needs, request: RollbackRequest) -> None:
     found = next((finding for finding in needs.findings if finding.stops), None)
     if found is not None:
         raise BadRequest(
-            f"a query could not go on from batch {wish.batch}: {found.path}: {found.fault}: {found.reason}"
+            f"a query could not go on from batch {request.batch}: {found.path}: {found.fault}: {found.reason}"
         )
 
 

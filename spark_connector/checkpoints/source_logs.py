@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from peacefs.protocol.errors import CheckpointDamaged
 
-from .findings import Fault, Finding, damage
+from .findings import CheckpointFinding, Fault, damage
 from .formats.logs import Offsets
 from .inspection import Inspection
 from .layout import LOG_GAP_MAX, OFFSETS, SOURCES, LogFiles
@@ -46,7 +46,7 @@ class SourceLogs:
             if end > latest:
                 there = f"ends with {latest}" if latest >= 0 else "is empty"
                 reason = f"it names entry {end} of {SOURCES}/{source}, which {there}"
-                needs.findings.append(Finding(f"{OFFSETS}/{batch}", Fault.INCONSISTENT, reason))
+                needs.findings.append(CheckpointFinding(f"{OFFSETS}/{batch}", Fault.INCONSISTENT, reason))
                 end = latest
             missing = 0
             for number in range((_NO_END if start is None else start) + 1, end + 1):
@@ -95,7 +95,9 @@ class SourceLogs:
         for number, entry in log.needed():
             if entry is None:
                 reason = "Spark reads the source's log from its last compaction on"
-                needs.findings.append(Finding(f"{SOURCES}/{source}/{log.name(number)}", Fault.MISSING, reason))
+                needs.findings.append(
+                    CheckpointFinding(f"{SOURCES}/{source}/{log.name(number)}", Fault.MISSING, reason)
+                )
             else:
                 self._read(needs, entry)
         return needs
@@ -120,7 +122,7 @@ class SourceLogs:
             compacted = log.find(log.compacted) if log.compacted is not None else None
             if compacted is None or not self._holds(compacted, number):
                 reason = f"batch {batch} reads it, and no compaction since holds it"
-                needs.findings.append(Finding(path, Fault.MISSING, reason))
+                needs.findings.append(CheckpointFinding(path, Fault.MISSING, reason))
             return needs
         self._read(needs, entry)
         return needs

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from peacefs.protocol.errors import CheckpointDamaged
 
-from .findings import Fault, Finding, Note, damage
-from .formats.changelog import Sealed
+from .findings import CheckpointFinding, Fault, Note, damage
+from .formats.changelog import UnreadableChangelog
 from .inspection import Inspection
 from .layout import LOG_GAP_MAX, StateVersion, StoreFiles, StoreKey
 from .tree import Entry
@@ -31,7 +31,7 @@ class StateChain:
 
     snapshot: StateVersion | None
     files: list[Entry] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[CheckpointFinding] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     partial: bool = False
     #: Spark loads it, and meets the damage when it reads: it does not fall back on another snapshot.
@@ -99,7 +99,7 @@ class ChainFinder:
             changelog = self._inspection.changes(entry)
         except CheckpointDamaged:
             return None
-        if isinstance(changelog, Sealed):
+        if isinstance(changelog, UnreadableChangelog):
             return None
         return {step.version: step.checkpoint_unique_id for step in changelog.lineage}
 
@@ -111,7 +111,7 @@ class ChainFinder:
             wanted += ": there is no snapshot either"
         for version in sorted(missing):
             name = f"{self._key.directory}/{version.shown}.changelog"
-            chain.findings.append(Finding(name, Fault.MISSING, wanted))
+            chain.findings.append(CheckpointFinding(name, Fault.MISSING, wanted))
         for version in changes:
             if (entry := self._files.changes.get(version)) is not None:
                 self._read(chain, entry)
@@ -127,7 +127,7 @@ class ChainFinder:
         except CheckpointDamaged as error:
             chain.findings.append(damage(path, error))
             return
-        if isinstance(contents, Sealed):
+        if isinstance(contents, UnreadableChangelog):
             chain.notes.append(Note(path, contents.reason))
 
     def _examine_snapshot(self, chain: StateChain, entry: Entry) -> None:
@@ -141,17 +141,19 @@ class ChainFinder:
         except CheckpointDamaged as error:
             chain.findings.append(damage(path, error))
             return
-        faults: list[Finding] = []
+        faults: list[CheckpointFinding] = []
         for member in snapshot.sst_files:
             sst = self._files.ssts.get(member.dfs_sst_file_name)
             name = f"{self._key.directory}/SSTs/{member.dfs_sst_file_name}"
             if sst is None:
-                chain.findings.append(Finding(name, Fault.MISSING, f"the snapshot {entry.name} needs it"))
+                chain.findings.append(
+                    CheckpointFinding(name, Fault.MISSING, f"the snapshot {entry.name} needs it")
+                )
                 continue
             chain.files.append(sst)
             if sst.length != member.size_bytes:
                 reason = f"{sst.length} bytes long; the snapshot {entry.name} says {member.size_bytes}"
-                chain.findings.append(Finding(name, Fault.DAMAGED, reason))
+                chain.findings.append(CheckpointFinding(name, Fault.DAMAGED, reason))
                 continue
             try:
                 checked = self._inspection.sst(sst)
@@ -159,7 +161,7 @@ class ChainFinder:
                 chain.findings.append(damage(name, error))
                 continue
             if checked.fault:
-                faults.append(Finding(name, Fault.DAMAGED, checked.fault))
+                faults.append(CheckpointFinding(name, Fault.DAMAGED, checked.fault))
             if checked.unverified:
                 chain.notes.append(Note(name, checked.unverified))
         chain.loads = bool(faults) and not chain.findings

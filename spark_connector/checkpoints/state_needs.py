@@ -5,8 +5,8 @@ from __future__ import annotations
 from peacefs.protocol.errors import CheckpointDamaged
 from peacefs.protocol.limits import checkpoint_partitions_max
 
-from .findings import Fault, Finding, Note, damage
-from .formats.logs import Commit, Offsets
+from .findings import CheckpointFinding, Fault, Note, damage
+from .formats.logs import BatchCommit, Offsets
 from .formats.operators import Operator, StoreInfo, path_of
 from .inspection import Inspection
 from .layout import COMMITS, FIRST_FORM, STATE, StateVersion, StoreFiles, StoreKey
@@ -28,7 +28,7 @@ class StateNeeds:
         self._inspection = inspection
         self.layout = inspection.layout
 
-    def after(self, batch: int, commit: Commit) -> Needs:
+    def after(self, batch: int, commit: BatchCommit) -> Needs:
         """Check the state that a batch left. `commit` is the one that names its unique ids, if it has any."""
         needs = Needs()
         if not self.layout.operators and not self.layout.stores and commit.state_unique_ids is None:
@@ -37,13 +37,13 @@ class StateNeeds:
             needs.add(self._operator(operator, batch, commit))
         return needs
 
-    def _operators(self, commit: Commit) -> list[int]:
+    def _operators(self, commit: BatchCommit) -> list[int]:
         """Those that there are, those that the commit names, and the first that is skipped."""
         known = {*self.layout.operators, *(commit.state_unique_ids or ())}
         skipped = next((number for number in range(len(known)) if number not in known), None)
         return sorted(known if skipped is None else {*known, skipped})
 
-    def _operator(self, number: int, batch: int, commit: Commit) -> Needs:
+    def _operator(self, number: int, batch: int, commit: BatchCommit) -> Needs:
         needs = Needs()
         operator = self._described(number, batch, needs)
         if operator is not None:
@@ -62,7 +62,7 @@ class StateNeeds:
             return None
         if files is None or of_batch is None:
             reason = "it says which stores and partitions the operator has"
-            needs.findings.append(Finding(f"{directory}/metadata", Fault.MISSING, reason, files is None))
+            needs.findings.append(CheckpointFinding(f"{directory}/metadata", Fault.MISSING, reason, files is None))
             return None
         entry = files.metadata[of_batch]
         needs.files.append(entry)
@@ -90,12 +90,12 @@ class StateNeeds:
             for path, entry, elsewhere in self._schema_files(number, store):
                 if elsewhere:
                     reason = f"the operator's metadata names {elsewhere}, which is not below this root"
-                    needs.findings.append(Finding(path, Fault.INCONSISTENT, reason))
+                    needs.findings.append(CheckpointFinding(path, Fault.INCONSISTENT, reason))
                 elif entry is None:
                     # Spark rewrites the older versions, and then no longer notices a query that does not fit.
                     reason = "it holds the schema of the state"
                     stops = bool(store.state_schema_file_paths)
-                    needs.findings.append(Finding(path, Fault.MISSING, reason, stops))
+                    needs.findings.append(CheckpointFinding(path, Fault.MISSING, reason, stops))
                 if entry is not None:
                     needs.files.append(entry)
                     try:
@@ -139,7 +139,7 @@ class StateNeeds:
         ]
 
     @staticmethod
-    def _unique_ids(commit: Commit, key: StoreKey) -> list[str] | None:
+    def _unique_ids(commit: BatchCommit, key: StoreKey) -> list[str] | None:
         """The ids of the operator's stores in this partition; None in format 1."""
         of_operator = (commit.state_unique_ids or {}).get(key.operator)
         if not of_operator:
@@ -150,14 +150,14 @@ class StateNeeds:
         files = self.layout.stores.get(key)
         if files is None:
             reason = f"there is no state of partition {key.partition}"
-            return Needs(findings=[Finding(key.directory, Fault.MISSING, reason)])
+            return Needs(findings=[CheckpointFinding(key.directory, Fault.MISSING, reason)])
         version = StateVersion(number, None)
         if ids is not None:
             candidates = [StateVersion(number, uid) for uid in ids]
             present = [found for found in candidates if found in files.changes or found in files.snapshots]
             if not present:
                 reason = f"{COMMITS}/{number - 1} names unique ids of which none is that of a file here"
-                return Needs(findings=[Finding(f"{key.directory}/{number}_*", Fault.MISSING, reason)])
+                return Needs(findings=[CheckpointFinding(f"{key.directory}/{number}_*", Fault.MISSING, reason)])
             version = present[0]
         offsets = self._readable_offsets(number - 1)
         falls_back = offsets is None or offsets.falls_back

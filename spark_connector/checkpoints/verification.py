@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from peacefs.protocol.errors import BadRequest
 
-from .findings import Fault, Finding, Verdict
+from .findings import CheckpointFinding, Fault, Verdict
 from .inspection import Inspection
-from .judge import Judge
+from .judge import BatchVerifier
 from .layout import METADATA, OFFSETS
 from .repairs import find_repair
 
@@ -16,7 +16,7 @@ def verify(inspection: Inspection, batch: int | None = None) -> Verdict:
     layout = inspection.layout
     if not layout.is_checkpoint:
         raise BadRequest(f"{layout.root} is no checkpoint of Spark's: it lacks {OFFSETS} and {METADATA}")
-    judge = Judge(inspection)
+    judge = BatchVerifier(inspection)
     committed = max(layout.commits, default=None)
     judged = committed if batch is None else batch
     needs = judge.restart() if judged is None or judged == committed else judge.batch(judged)
@@ -39,15 +39,15 @@ def verify(inspection: Inspection, batch: int | None = None) -> Verdict:
     )
 
 
-def _distinct(findings: list[Finding]) -> list[Finding]:
+def _distinct(findings: list[CheckpointFinding]) -> list[CheckpointFinding]:
     """Without what is said of a file twice, in one place more gravely than in the other."""
-    by_file: dict[tuple[str, Fault], Finding] = {}
+    by_file: dict[tuple[str, Fault], CheckpointFinding] = {}
     for finding in sorted(findings, key=lambda each: not each.stops):
         by_file.setdefault((finding.path, finding.fault), finding)
     return list(by_file.values())
 
 
-def _last_good(judge: Judge, judged: int | None) -> int | None:
+def _last_good(judge: BatchVerifier, judged: int | None) -> int | None:
     if judged is None:
         return None
     for batch in sorted((done for done in judge.layout.commits if done <= judged), reverse=True):

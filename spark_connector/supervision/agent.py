@@ -156,7 +156,7 @@ class Agent:
                 self._pause(reregister_backoff_s)
         finally:
             self._end_all()
-            self._take_leave()
+            self._sign_off()
             log.info("stopped")
 
     # -- with the coordinator --------------------------------------------------------------------------
@@ -209,7 +209,7 @@ class Agent:
             leaving,
         )
 
-    def _take_leave(self) -> None:
+    def _sign_off(self) -> None:
         """So that what ran here is started elsewhere at once; who does not hear it finds out by the silence."""
         if not self._was_answered:
             return

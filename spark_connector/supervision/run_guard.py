@@ -5,7 +5,7 @@ command and whatever it starts belong to. What is to be started comes as JSON on
 the agent's uid; the command has that of its account, none of their descriptors, and its own variables alone.
 
 The agent writes a byte to the pipe LIFELINE whenever the coordinator has answered it. When the pipe ends, because
-the agent has, or brings nothing for `limits.run_guard_patience_s`, all of the group is killed, the guard included:
+the agent has, or brings nothing for `limits.run_guard_timeout_s`, all of the group is killed, the guard included:
 by then the coordinator has not yet taken the agent for dead. What the command says goes to LOG, of which at most
 twice `limits.run_log_bytes_max` is kept.
 
@@ -25,7 +25,7 @@ from pathlib import Path
 
 import msgspec
 
-from peacefs.protocol.limits import packet_bytes, run_guard_patience_s, run_log_bytes_max
+from peacefs.protocol.limits import packet_bytes, run_guard_timeout_s, run_log_bytes_max
 from peacefs.protocol.private_files import opener
 
 from .command_list import Start
@@ -78,7 +78,7 @@ def _started(start: Start) -> subprocess.Popen[bytes]:
 def _watch(lifeline: int) -> None:
     with selectors.DefaultSelector() as selector:
         selector.register(lifeline, selectors.EVENT_READ)
-        while selector.select(run_guard_patience_s) and os.read(lifeline, packet_bytes):
+        while selector.select(run_guard_timeout_s) and os.read(lifeline, packet_bytes):
             pass
     os.killpg(0, signal.SIGKILL)
 

@@ -199,14 +199,14 @@ def test_frames_are_from_whom_the_hello_shows(cluster, alice, bob):
         files.read("/user/alice/framed")
 
 
-def test_leave_of_one_user_is_of_no_use_to_another(http, alice, bob):
+def test_token_of_one_user_is_of_no_use_to_another(http, alice, bob):
     opened = http.post(
         "/v1/files/create", json={"path": "/user/alice/leave", "user": "alice"}, headers=shown(alice)
     ).json()
     wanted = {"token": opened["token"]}
     refused = http.post("/v1/files/allocate", json=wanted, headers=shown(bob))
     assert refused.status_code == 403
-    assert "this leave was given to alice" in refused.json()["RemoteException"]["message"]
+    assert "this token was given to alice" in refused.json()["RemoteException"]["message"]
     assert http.post("/v1/files/allocate", json=wanted, headers=shown(alice)).status_code == 200
 
 

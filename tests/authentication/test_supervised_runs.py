@@ -14,7 +14,7 @@ from support.waiting import wait_until
 from peacefs.client.control.supervised_queries import SupervisedQueries
 from peacefs.client.control.token_administration import TokenAdministration
 from peacefs.client.filesystem import PeaceFileSystem
-from peacefs.protocol.values.supervised_queries import Phase
+from peacefs.protocol.values.supervised_queries import QueryPhase
 
 pytestmark = pytest.mark.cluster
 
@@ -59,10 +59,11 @@ def test_run_has_a_token_of_its_querys_user(tmp_path: Path, monkeypatch: pytest.
         with SupervisedQueries(world.cluster.http_address) as queries:
             queries.register("q", ["write"], checkpoint="/user/alice/q")
             wait_until(
-                lambda: queries.status("q").phase in (Phase.ENDED.value, Phase.FAILED.value), "the query is over"
+                lambda: queries.status("q").phase in (QueryPhase.ENDED.value, QueryPhase.FAILED.value),
+                "the query is over",
             )
             status = queries.status("q")
-            assert status.phase == Phase.ENDED.value, status.reason
+            assert status.phase == QueryPhase.ENDED.value, status.reason
         with PeaceFileSystem(world.cluster.http_address, token=alice) as files:
             kept, uid = files.read("/user/alice/q/done").decode().split()
             assert int(uid) == ACCOUNT.pw_uid

@@ -49,7 +49,7 @@ def test_a_chunk_of_pages_gives_its_packets_again_until_it_is_given_up() -> None
 
     def packet(index: int) -> tuple[int, bytes, bool]:
         with pytest.raises(StopIteration) as end:
-            next(chunk.packet(index, patience_s=1))
+            next(chunk.packet(index, wait_s=1))
         found = end.value.value
         verify_blocks(found.data, found.sums, "the packet")
         return found.offset, bytes(found.data), found.last
@@ -65,7 +65,7 @@ def test_a_chunk_of_pages_gives_its_packets_again_until_it_is_given_up() -> None
     stop.set(CheckpointCancelled("no more"))
     assert chunk.failed_at_source()
     with pytest.raises(CheckpointCancelled):
-        next(chunk.packet(0, patience_s=1))
+        next(chunk.packet(0, wait_s=1))
 
 
 @given(st.integers(0, 10_000), st.integers(1, 20), st.integers(1, 500))

@@ -9,8 +9,8 @@ from typing import cast
 import pytest
 
 from peacefs.client.control.addresses import CoordinatorAddress
-from peacefs.client.control.retry import Patience
-from peacefs.client.control.rpc import ControlCalls
+from peacefs.client.control.retry import RetryPolicy
+from peacefs.client.control.rpc import ControlRpc
 from peacefs.protocol.errors import (
     FileNotFound,
     NoDatanodes,
@@ -19,7 +19,7 @@ from peacefs.protocol.errors import (
     ProtocolViolation,
 )
 from peacefs.protocol.frames import Frame
-from peacefs.protocol.limits import client_patience_s
+from peacefs.protocol.limits import client_retry_s
 from peacefs.protocol.messages import (
     Allocated,
     Completed,
@@ -50,9 +50,9 @@ class Script:
         self.asked: list[Message] = []
         self.kept = self.closed = 0
         self.now_s = 0.0
-        self.patience = Patience(clock=lambda: self.now_s, sleep=self._sleep, rng=random.Random(1))
+        self.retry_policy = RetryPolicy(clock=lambda: self.now_s, sleep=self._sleep, rng=random.Random(1))
         pool = cast(ConnectionPool, self)
-        self.calls = ControlCalls(CoordinatorAddress("c.example", 9870), pool, self.patience)
+        self.calls = ControlRpc(CoordinatorAddress("c.example", 9870), pool, self.retry_policy)
 
     def _sleep(self, seconds: float) -> None:
         self.now_s += seconds
@@ -83,11 +83,11 @@ class Script:
         self.closed += 1
 
 
-def test_a_create_whose_answer_is_lost_is_asked_again_as_the_same_wish_over_another_connection() -> None:
+def test_create_whose_answer_is_lost_is_sent_again_as_the_same_request_over_another_connection() -> None:
     script = Script(LOST, PeerTimeout("it said nothing"), CREATED)
-    wish = CreateFile(path="/a", user="alice", request_id="r")
-    assert script.calls.create(wish) == CREATED
-    assert script.asked == [wish] * 3
+    request = CreateFile(path="/a", user="alice", request_id="r")
+    assert script.calls.create(request) == CREATED
+    assert script.asked == [request] * 3
     assert (script.closed, script.kept) == (2, 1)
 
 
@@ -105,13 +105,13 @@ def test_one_that_has_answered_is_given_time_to_come_back() -> None:
     assert script.now_s > 0.0
 
 
-def test_a_refusal_that_may_pass_is_met_with_patience_and_then_told() -> None:
+def test_refusal_that_may_pass_is_retried_and_then_reported() -> None:
     script = Script(Failure("NoDatanodes", "none is alive"), CREATED)
     assert script.calls.create(CreateFile(path="/a", user="alice")) == CREATED
     for_ever = Script(Failure("NoDatanodes", "none is alive"))
     with pytest.raises(NoDatanodes, match="none is alive"):
         for_ever.calls.create(CreateFile(path="/a", user="alice"))
-    assert client_patience_s / 2 < for_ever.now_s <= client_patience_s
+    assert client_retry_s / 2 < for_ever.now_s <= client_retry_s
     assert for_ever.closed == 0, "a refusal is an answer, and the connection is good"
 
 
@@ -122,7 +122,7 @@ def test_a_refusal_that_will_not_pass_is_told_at_once() -> None:
     assert script.now_s == 0.0
 
 
-CALLS: list[tuple[Callable[[ControlCalls], object], Message]] = [
+CALLS: list[tuple[Callable[[ControlRpc], object], Message]] = [
     (lambda calls: calls.open("/a", "alice"), Completed(5)),
     (lambda calls: calls.create(CreateFile(path="/a", user="alice")), Layout(0, [])),
 ]
@@ -130,7 +130,7 @@ CALLS: list[tuple[Callable[[ControlCalls], object], Message]] = [
 
 @pytest.mark.parametrize(("call", "reply"), CALLS)
 def test_an_answer_to_something_else_is_a_fault_and_not_a_value(
-    call: Callable[[ControlCalls], object], reply: Message
+    call: Callable[[ControlRpc], object], reply: Message
 ) -> None:
     with pytest.raises(ProtocolViolation):
         call(Script(reply).calls)

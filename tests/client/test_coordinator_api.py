@@ -13,7 +13,7 @@ import pytest
 from peacefs.client.control.addresses import CoordinatorAddress
 from peacefs.client.control.api import CoordinatorApi, current_user
 from peacefs.client.control.http import CoordinatorHttp
-from peacefs.client.control.retry import Patience
+from peacefs.client.control.retry import RetryPolicy
 from peacefs.protocol.errors import PeerRefused
 
 Reply = dict[str, Any] | list[Any] | httpx.TransportError
@@ -27,7 +27,7 @@ class Recorder:
         self.requests: list[httpx.Request] = []
         http = CoordinatorHttp(
             CoordinatorAddress("c.example", 9870),
-            Patience(sleep=lambda _s: None),
+            RetryPolicy(sleep=lambda _s: None),
             transport=httpx.MockTransport(self._react),
         )
         self.api = CoordinatorApi(http, "alice")

@@ -14,7 +14,7 @@ import pytest
 
 from peacefs.client.control.addresses import CoordinatorAddress
 from peacefs.client.control.http import CoordinatorHttp
-from peacefs.client.control.retry import Patience
+from peacefs.client.control.retry import RetryPolicy
 from peacefs.protocol.errors import (
     FileNotFound,
     NoDatanodes,
@@ -50,7 +50,7 @@ class Script:
     def connected(self) -> CoordinatorHttp:
         return CoordinatorHttp(
             CoordinatorAddress("coordinator.example", 9870),
-            Patience(clock=lambda: self.now, sleep=self.sleep, rng=random.Random(1)),
+            RetryPolicy(clock=lambda: self.now, sleep=self.sleep, rng=random.Random(1)),
             transport=httpx.MockTransport(self.react),
         )
 
@@ -92,19 +92,19 @@ def test_a_coordinator_that_restarts_is_waited_for() -> None:
     assert answer == b"back"
 
 
-def test_a_coordinator_that_stays_away_is_not_waited_for_longer_than_the_patience() -> None:
+def test_coordinator_that_stays_away_is_not_waited_for_longer_than_the_timeout() -> None:
     script = Script(answers(), fails(httpx.ConnectError))
     http = script.connected()
     http.ask("GET", "/v1/status")
     with pytest.raises(PeerUnreachable):
-        http.ask("GET", "/v1/status", patience_s=10)
+        http.ask("GET", "/v1/status", retry_s=10)
     assert 5 < script.now <= 10
 
 
 def test_the_pauses_grow_but_not_beyond_their_limit() -> None:
     script = Script(refuses(SafeMode("starting")))
     with pytest.raises(SafeMode):
-        script.connected().ask("POST", "/v1/files/create", patience_s=30)
+        script.connected().ask("POST", "/v1/files/create", retry_s=30)
     assert script.pauses[0] < 0.3
     assert max(script.pauses) <= 2.0
     assert len(script.pauses) < 60
@@ -134,16 +134,16 @@ def test_a_request_whose_answer_was_lost_is_asked_again(fault: type[httpx.Transp
 def test_a_coordinator_that_says_nothing_is_given_up_in_the_end() -> None:
     script = Script(fails(httpx.ReadTimeout))
     with pytest.raises(PeerTimeout, match="said nothing for 3 s"):
-        script.connected().ask("GET", "/v1/status", patience_s=1, answer_timeout_s=3)
+        script.connected().ask("GET", "/v1/status", retry_s=1, answer_timeout_s=3)
 
 
 def test_who_hangs_up_and_has_never_answered_may_be_another_port() -> None:
     with pytest.raises(PeerUnreachable, match="port for clients"):
-        Script(fails(httpx.RemoteProtocolError)).connected().ask("GET", "/v1/status", patience_s=1)
+        Script(fails(httpx.RemoteProtocolError)).connected().ask("GET", "/v1/status", retry_s=1)
     known = Script(answers(), fails(httpx.RemoteProtocolError)).connected()
     known.ask("GET", "/v1/status")
     with pytest.raises(PeerUnreachable, match=r"broke: it broke$"):
-        known.ask("GET", "/v1/status", patience_s=1)
+        known.ask("GET", "/v1/status", retry_s=1)
 
 
 @pytest.mark.parametrize("body", [b"<html>Not Found</html>", b"[]", b'{"detail": "Not Found"}', b"\xff"])

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from peacefs.client.file_objects import FileSink
-from peacefs.client.transfer.write_grants import GrantDesk
+from peacefs.client.transfer.write_grants import GrantClient
 from peacefs.protocol.errors import NoDatanodes
 from peacefs.protocol.handshake import Identity
 from peacefs.protocol.limits import chunk_bytes_max, packet_bytes, stream_buffer_bytes
@@ -26,7 +26,9 @@ def sink_on(fault: BaseException) -> FileSink:
         raise fault
 
     pool = ConnectionPool(Identity(cluster="", role="client", name="test", signer=None))
-    return FileSink(ThreadDriver(pool, call), CREATED, chunk_bytes_max, "holder", GrantDesk("test", pushed=False))
+    return FileSink(
+        ThreadDriver(pool, call), CREATED, chunk_bytes_max, "holder", GrantClient("test", pushed=False)
+    )
 
 
 def write_until_told(sink: FileSink) -> None:

@@ -8,7 +8,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peacefs.client.transfer.flushed_tail import FlushedTail
+from peacefs.client.transfer.file_flusher import FlushedTail
 from peacefs.protocol.messages import WrittenChunk
 
 MERGE_BYTES = 4096

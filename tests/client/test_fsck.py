@@ -174,7 +174,7 @@ def test_creates_that_are_refused_repeated_or_never_carried_out_leave_nothing(
     def left() -> tuple[int, int, int]:
         of = Fsck(cluster, "/begun", "--json").records[-1]
         status = httpx.get(f"{cluster.http_address}/v1/status").json()
-        return of["cluster"]["chunks_being_written"], of["files"], status["unclaimed"]["chunks"]
+        return of["cluster"]["chunks_being_written"], of["files"], status["unreferenced"]["chunks"]
 
     # Long before what nobody says that he holds is garbage.
     wait_until(

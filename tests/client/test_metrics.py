@@ -38,7 +38,8 @@ def test_writes_and_reads_are_counted_where_they_happen(
             for now, then in zip(map(scraped, addresses), before, strict=True)
         )
 
-    wait_until(lambda: grown("peacefs_chunks_lent_total") == 1, "the loan is counted")
+    wait_until(lambda: grown("peacefs_descriptors_shared_total") == 1, "the shared descriptor is counted")
+    assert grown("peacefs_chunks_lent_total") == 1, "and under its old name for one release"
     # What has been sent is counted after the reader may have it.
     wait_until(lambda: grown("peacefs_read_bytes_total") >= len(data), "the read is counted")
     after = [scraped(address) for address in addresses]

@@ -1,4 +1,4 @@
-"""Small files through chunks that were placed ahead, on a real cluster: one call each, and nothing else is new."""
+"""Small files through preallocated chunks, on a real cluster: one call each, and nothing else is new."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from support.prometheus import scraped
 from support.waiting import wait_until
 
-from peacefs.client.control.rpc import ControlCalls
+from peacefs.client.control.rpc import ControlRpc
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.protocol.errors import (
@@ -45,13 +45,13 @@ SOON_S = unreferenced_chunk_kept_s / 2
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What clients of this process ask of the coordinator."""
     names: list[str] = []
-    attempt = ControlCalls._attempt
+    attempt = ControlRpc._attempt
 
-    def heard(self: ControlCalls, message: Message, timeout_s: float) -> Message:
+    def heard(self: ControlRpc, message: Message, timeout_s: float) -> Message:
         names.append(type(message).__name__)
         return attempt(self, message, timeout_s)
 
-    monkeypatch.setattr(ControlCalls, "_attempt", heard)
+    monkeypatch.setattr(ControlRpc, "_attempt", heard)
     return names
 
 
@@ -196,15 +196,15 @@ def test_what_is_written_and_not_published_for_ctrl_c_or_want_of_an_answer_is_go
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended_by: BaseException
 ) -> None:
     ends: set[str] = set()
-    call = ControlCalls.call
+    call = ControlRpc.call
 
-    def broken_off(self: ControlCalls, message: Message, timeout_s: float) -> Message:
+    def broken_off(self: ControlRpc, message: Message, timeout_s: float) -> Message:
         if type(message).__name__ in ends:
             ends.clear()
             raise ended_by
         return call(self, message, timeout_s)
 
-    monkeypatch.setattr(ControlCalls, "call", broken_off)
+    monkeypatch.setattr(ControlRpc, "call", broken_off)
     with (
         LocalCluster(tmp_path, datanodes=1, port=0) as cluster,
         PeaceFileSystem(cluster.http_address, user="alice") as files,

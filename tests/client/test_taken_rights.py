@@ -42,7 +42,7 @@ def alice(address: str) -> Iterator[PeaceFileSystem]:
 
 @pytest.fixture
 def bob(address: str) -> Iterator[PeaceFileSystem]:
-    """Who reads what others let him read; with sockets alone, for a file that he was lent he keeps."""
+    """Who reads what others let him read; with sockets alone, for a shared descriptor he keeps."""
     with PeaceFileSystem(address, user="bob", local_sockets=False) as files:
         yield files
 

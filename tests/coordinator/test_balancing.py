@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from support.play import Play, registration
 
 from peacefs.coordinator.cluster.garbage import Garbage
-from peacefs.coordinator.cluster.repair import Copy
+from peacefs.coordinator.cluster.repair import ReplicaCopy
 from peacefs.coordinator.metadata.model import ChunkRecord, Mode
-from peacefs.peace.balance_plan import BalancePlan, Fill, Phase
+from peacefs.peace.balance_plan import BalancePhase, BalancePlan, Fill
 from peacefs.protocol.limits import (
     MIB,
     balance_bytes_per_second_default,
     balance_failures_max,
-    balance_patience_s,
+    balance_silence_s,
     chunk_bytes_max,
 )
 from peacefs.protocol.messages import DeleteChunks, Heartbeat, Replica, ReportChunks, Usage
@@ -63,12 +63,12 @@ class BalancedPlay(Play):
         self.cluster.balancer.start(self.now_s, name, self.cluster.members, threshold, rate)
 
     @property
-    def phase(self) -> Phase:
+    def phase(self) -> BalancePhase:
         run = self.cluster.balancer.run
         assert run is not None
         return run.phase
 
-    def tick(self) -> list[Copy]:
+    def tick(self) -> list[ReplicaCopy]:
         """A quarter of a second in which nothing is obeyed; what is ordered to be copied."""
         self.now_s += 0.25
         self.cluster.balancer.renew(self.now_s, "run")
@@ -93,14 +93,14 @@ class BalancedPlay(Play):
                     self.held[order.node].pop(replica.chunk, None)
                     self.beat(order.node, removed=(replica,))
 
-    def copy(self, copy: Copy, *, answer: bool = True) -> None:
+    def copy(self, copy: ReplicaCopy, *, answer: bool = True) -> None:
         length = self.layout.chunks[copy.chunk][0]
         self.held[copy.target][copy.chunk] = length
         if answer:
             self.cluster.answered(copy, copied=True)
         self.beat(copy.target, Replica(copy.chunk, copy.version, length))
 
-    def run_to_the_end(self) -> list[Copy]:
+    def run_to_the_end(self) -> list[ReplicaCopy]:
         made = []
         for _ in range(4000):
             copies = self.tick()
@@ -110,7 +110,7 @@ class BalancedPlay(Play):
                 self.copy(copy)
                 self.check()
             made += copies
-            if self.phase is not Phase.RUNNING:
+            if self.phase is not BalancePhase.RUNNING:
                 return made
         raise AssertionError("it does not end")
 
@@ -165,8 +165,8 @@ class TestARun:
         for node in used:
             assert min(used[node], mean) - 1 <= after[node] <= max(used[node], mean) + 1
         outside = [node for node in after if abs(after[node] - mean) > threshold * CAPACITY + 1]
-        assert (play.phase is Phase.BALANCED) == (not outside)
-        if play.phase is Phase.BALANCED:
+        assert (play.phase is BalancePhase.BALANCED) == (not outside)
+        if play.phase is BalancePhase.BALANCED:
             assert play.cluster.balancer.run is not None and play.cluster.balancer.run.plan.left_bytes() == 0
         assert not play.cluster.chunks.under and not play.cluster.chunks.over and not play.cluster.chunks.missing
 
@@ -174,13 +174,13 @@ class TestARun:
         play = BalancedPlay(Layout({"dn-1": "/a", "dn-2": "/a"}, {1: (50 * MIB, ("dn-1",))}))
         play.start(0.1)
         assert play.run_to_the_end() == []
-        assert play.phase is Phase.BALANCED
+        assert play.phase is BalancePhase.BALANCED
 
     def test_the_full_give_to_the_empty_until_all_are_near_the_mean(self) -> None:
         play = uneven()
         play.start(0.05)
         made = play.run_to_the_end()
-        assert play.phase is Phase.BALANCED
+        assert play.phase is BalancePhase.BALANCED
         assert {copy.source for copy in made} == {"dn-1", "dn-2"}
         assert {copy.target for copy in made} == {"dn-3", "dn-4"}
         for node in play.held:
@@ -193,7 +193,7 @@ class TestARun:
         play.start(0.01)
         made = play.run_to_the_end()
         assert {copy.source for copy in made} <= {"dn-1"}
-        assert play.phase is Phase.STUCK
+        assert play.phase is BalancePhase.STUCK
 
     def test_one_run_at_a_time(self) -> None:
         play = uneven()
@@ -201,10 +201,10 @@ class TestARun:
         play.start(name="other")
         assert play.cluster.balancer.run is not None and play.cluster.balancer.run.name == "run"
         play.cluster.balancer.cancel("other")
-        assert play.phase is Phase.RUNNING
+        assert play.phase is BalancePhase.RUNNING
         play.cluster.balancer.cancel("run")
         play.start(name="other")
-        assert play.cluster.balancer.run.name == "other" and play.phase is Phase.RUNNING
+        assert play.cluster.balancer.run.name == "other" and play.phase is BalancePhase.RUNNING
         play.start(name="run")
         assert play.cluster.balancer.run.name == "other"
 
@@ -213,14 +213,16 @@ class TestARun:
         play.start()
         copies = play.tick()
         assert copies
-        for _ in range(round(balance_patience_s) + 2):
+        for _ in range(round(balance_silence_s) + 2):
             play.now_s += 1.0
             for node in play.held:
                 play.beat(node)
             assert not [
-                copy for copy in play.cluster.tick(play.now_s, Garbage()).copies if play.phase is not Phase.RUNNING
+                copy
+                for copy in play.cluster.tick(play.now_s, Garbage()).copies
+                if play.phase is not BalancePhase.RUNNING
             ]
-        assert play.phase is Phase.ABANDONED
+        assert play.phase is BalancePhase.ABANDONED
         for copy in copies:
             play.copy(copy)
         play.ask_and_hear()
@@ -236,7 +238,7 @@ class TestARun:
         for copy in copies:
             play.copy(copy)
         assert [play.tick() for _ in range(10)] == [[]] * 10
-        assert play.phase is Phase.CANCELLED
+        assert play.phase is BalancePhase.CANCELLED
         play.check()
 
     def test_one_begins_with_what_an_earlier_one_left_under_way(self) -> None:
@@ -336,14 +338,14 @@ class TestAMove:
         play = uneven(chunks=90)
         play.start(0.001)
         failed = 0
-        while play.phase is Phase.RUNNING:
+        while play.phase is BalancePhase.RUNNING:
             for node in play.held:
                 play.beat(node)
             for copy in play.tick():
                 play.cluster.answered(copy, copied=False)
                 failed += 1
             assert failed < 3 * balance_failures_max
-        assert play.phase is Phase.FAILING
+        assert play.phase is BalancePhase.FAILING
         play.check()
 
     def test_an_overdue_one_is_given_up(self) -> None:
@@ -371,7 +373,7 @@ class TestTheRate:
         play.start(0.001, rate=20.0 * MIB)
         started_s = play.now_s
         moved: dict[str, int] = {}
-        while play.phase is Phase.RUNNING:
+        while play.phase is BalancePhase.RUNNING:
             for node in play.held:
                 play.beat(node)
             for copy in play.tick():

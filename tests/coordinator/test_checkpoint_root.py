@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from peacefs.coordinator.namespace.checkpoint_root import checkpoint_root
-from peacefs.coordinator.scheduling.checkpoint_estimates import CheckpointEstimates, Source
+from peacefs.coordinator.scheduling.checkpoint_estimates import CheckpointEstimates, CheckpointSource
 from peacefs.protocol.limits import checkpoint_pause_s, checkpoint_roots_remembered_max
 
 
@@ -32,7 +32,7 @@ def test_the_root_is_told_by_the_path_alone(path: str, root: str) -> None:
 
 
 def test_what_is_to_come_is_what_the_last_checkpoint_had_and_this_one_has_not_yet() -> None:
-    estimates, source = CheckpointEstimates(), Source("host", "/q")
+    estimates, source = CheckpointEstimates(), CheckpointSource("host", "/q")
     estimates.granted(source, 64, 0.0)
     estimates.ended(source, 64, 40, 1.0)
     assert estimates.under_way(source, 1.0 + checkpoint_pause_s).to_come_bytes == 0, "the first, still"
@@ -46,7 +46,7 @@ def test_what_is_to_come_is_what_the_last_checkpoint_had_and_this_one_has_not_ye
 def test_sources_that_were_quiet_longest_are_forgotten_first() -> None:
     estimates = CheckpointEstimates()
     for number in range(checkpoint_roots_remembered_max + 1):
-        estimates.granted(Source("host", f"/{number}"), 5, 0.0)
+        estimates.granted(CheckpointSource("host", f"/{number}"), 5, 0.0)
     late = 2 * checkpoint_pause_s
-    assert estimates.under_way(Source("host", "/1"), late).last_bytes == 5
-    assert estimates.under_way(Source("host", "/0"), late).last_bytes == 0
+    assert estimates.under_way(CheckpointSource("host", "/1"), late).last_bytes == 5
+    assert estimates.under_way(CheckpointSource("host", "/0"), late).last_bytes == 0

@@ -43,7 +43,7 @@ def chosen(play: Play, replication: int = 3) -> set[str]:
     """A chunk is placed, and written at once."""
     chunk = next(_chunks)
     nodes = play.cluster.place(play.now_s, chunk, None, replication, frozenset(), 60.0)
-    play.cluster.abandoned(chunk)
+    play.cluster.write_ended(chunk)
     return {node.id for node in nodes}
 
 
@@ -108,7 +108,7 @@ def test_one_that_is_busy_is_passed_over_as_long_as_it_is(busy: Play) -> None:
         busy.cluster.granted(busy.now_s, chunk, ["dn-1"], 60.0)
     assert "dn-1" not in set().union(*(chosen(busy) for _ in range(50)))
     for chunk in under_way:
-        busy.cluster.abandoned(chunk)
+        busy.cluster.write_ended(chunk)
     assert "dn-1" in set().union(*(chosen(busy) for _ in range(50)))
 
 

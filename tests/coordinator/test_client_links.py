@@ -40,7 +40,7 @@ STRANGE: list[Message] = [
 ]
 
 
-class Reading:
+class ReadOperations:
     """Answers when it is told to; what paths were asked for, and from where."""
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class Client:
 
 class Coordinator:
     def __init__(self) -> None:
-        self.reading = Reading()
+        self.reading = ReadOperations()
         files = cast(Files, type("Files", (), {"reading": self.reading})())
         self.links = ClientLinks(Identity("c", "coordinator", "coordinator", SIGNER), files)
         self.port = 0

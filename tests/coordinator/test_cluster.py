@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.play import USAGE, Play, record, registration
 
-from peacefs.coordinator.cluster.repair import Copy
+from peacefs.coordinator.cluster.repair import ReplicaCopy
 from peacefs.protocol.errors import NoDatanodes
 from peacefs.protocol.ids import first_of_epoch
 from peacefs.protocol.limits import freed_chunks_kept_s
@@ -22,7 +22,7 @@ from peacefs.protocol.messages import (
 )
 
 
-def copies(play: Play, seconds: float) -> list[Copy]:
+def copies(play: Play, seconds: float) -> list[ReplicaCopy]:
     return [copy for ticked in play.ticks(seconds) for copy in ticked.copies]
 
 

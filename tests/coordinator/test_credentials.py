@@ -90,7 +90,7 @@ def test_a_key_that_is_only_shown_and_not_proven_enrols_nobody(told) -> None:
         known = Credential.make()
         for proof in (b"", b"x" * 64, known.sign_registration("dn-1", b"another connection")):
             stranger = await port.datanode()
-            await stranger.say_hello()
+            await stranger.shake_hands()
             shown = registration("dn-1")
             stranger.say(msgspec.structs.replace(shown, public_key=known.public_key, proof=proof))
             refusal = (await stranger.receive()).message
@@ -137,7 +137,7 @@ def test_who_has_not_registered_asks_for_nothing(told) -> None:
     async def story(port: NodePort, _cluster: Cluster) -> None:
         for message in (AllocateChunk("token", [], None), ReportChunks([], last=True)):
             stranger = await port.datanode()
-            await stranger.say_hello()
+            await stranger.shake_hands()
             stranger.say(message, 7)
             answer = (await stranger.receive()).message
             assert isinstance(answer, Failure) or type(answer).__name__ == "ReportAgain"

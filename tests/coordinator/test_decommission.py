@@ -5,24 +5,24 @@ from __future__ import annotations
 import pytest
 from support.play import Play, record, registration
 
-from peacefs.coordinator.cluster.repair import Copy
-from peacefs.coordinator.cluster.standing import Service
+from peacefs.coordinator.cluster.membership import AdminState
+from peacefs.coordinator.cluster.repair import ReplicaCopy
 from peacefs.coordinator.metadata.model import Mode
 from peacefs.protocol.errors import NoDatanodes
 from peacefs.protocol.messages import DeleteChunks, Replica, ReportChunks
 
 
-def copies(play: Play, seconds: float) -> list[Copy]:
+def copies(play: Play, seconds: float) -> list[ReplicaCopy]:
     return [copy for ticked in play.ticks(seconds) for copy in ticked.copies]
 
 
-def service(play: Play, node_id: str) -> Service:
+def admin_state(play: Play, node_id: str) -> AdminState:
     node = play.cluster.members.get(node_id)
     assert node is not None
-    return play.cluster.service_of(node)
+    return play.cluster.admin_state_of(node)
 
 
-def drain(play: Play) -> list[Copy]:
+def drain(play: Play) -> list[ReplicaCopy]:
     """Every copy succeeds; gives them all once none is left to be made."""
     made = []
     while new := copies(play, 1.0):
@@ -42,15 +42,15 @@ def play(play: Play) -> Play:
     return play
 
 
-def test_what_a_leaving_datanode_holds_is_copied_and_then_it_may_go(play: Play) -> None:
+def test_decommissioning_copies_what_a_datanode_holds_and_then_it_may_go(play: Play) -> None:
     play.cluster.set_mode("dn-1", Mode.DECOMMISSION)
-    assert service(play, "dn-1") is Service.DECOMMISSIONING
+    assert admin_state(play, "dn-1") is AdminState.DECOMMISSIONING
     assert play.cluster.chunks.to_drain("dn-1") == 5
     made = drain(play)
     assert {copy.chunk for copy in made} == set(range(1, 6))
     assert {copy.target for copy in made} == {"dn-4"}
     assert play.cluster.chunks.to_drain("dn-1") == 0
-    assert service(play, "dn-1") is Service.DECOMMISSIONED
+    assert admin_state(play, "dn-1") is AdminState.DECOMMISSIONED
     assert play.cluster.replicas_lost_total == 0
 
 
@@ -59,7 +59,7 @@ def test_progress_is_seen_while_it_drains(play: Play) -> None:
     first, *_others = copies(play, 0.5)
     play.copied(first)
     assert play.cluster.chunks.to_drain("dn-1") == 4
-    assert service(play, "dn-1") is Service.DECOMMISSIONING
+    assert admin_state(play, "dn-1") is AdminState.DECOMMISSIONING
 
 
 def test_the_last_good_replica_is_read_and_copied_from_the_datanode_that_leaves(play: Play) -> None:
@@ -95,18 +95,18 @@ def test_a_write_that_was_under_way_to_it_is_drained_too(play: Play) -> None:
     play.cluster.set_mode("dn-1", Mode.DECOMMISSION)
     drain(play)
     play.publish([record(50, hint=("dn-1", "dn-2", "dn-3"))])
-    assert service(play, "dn-1") is Service.DECOMMISSIONING
+    assert admin_state(play, "dn-1") is AdminState.DECOMMISSIONING
     (copy,) = drain(play)
     assert (copy.chunk, copy.target) == (50, "dn-4")
-    assert service(play, "dn-1") is Service.DECOMMISSIONED
+    assert admin_state(play, "dn-1") is AdminState.DECOMMISSIONED
 
 
 def test_what_cannot_be_drained_keeps_it(play: Play) -> None:
     for node in ("dn-1", "dn-4"):
         play.cluster.set_mode(node, Mode.DECOMMISSION)
     assert drain(play) == []
-    assert service(play, "dn-1") is Service.DECOMMISSIONING
-    assert service(play, "dn-4") is Service.DECOMMISSIONED, "it holds nothing"
+    assert admin_state(play, "dn-1") is AdminState.DECOMMISSIONING
+    assert admin_state(play, "dn-4") is AdminState.DECOMMISSIONED, "it holds nothing"
 
 
 def test_that_it_can_never_be_drained_is_known_at_once_and_no_more_when_it_can(play: Play) -> None:
@@ -120,14 +120,14 @@ def test_that_it_can_never_be_drained_is_known_at_once_and_no_more_when_it_can(p
     play.join("dn-5", rack="/2")
     assert play.cluster.without_a_place(node) == 0
     drain(play)
-    assert service(play, "dn-1") is Service.DECOMMISSIONED
+    assert admin_state(play, "dn-1") is AdminState.DECOMMISSIONED
 
 
 def test_back_in_service_its_replicas_count_again_and_those_in_excess_go(play: Play) -> None:
     play.cluster.set_mode("dn-1", Mode.DECOMMISSION)
     drain(play)
     play.cluster.set_mode("dn-1", Mode.IN_SERVICE)
-    assert service(play, "dn-1") is Service.IN_SERVICE
+    assert admin_state(play, "dn-1") is AdminState.IN_SERVICE
     dropped = [
         replica.chunk
         for ticked in play.let_pass(2.0)
@@ -144,10 +144,10 @@ def test_a_decision_outlives_a_restart_of_the_datanode(play: Play) -> None:
     play.cluster.set_mode("dn-1", Mode.DECOMMISSION)
     drain(play)
     play.cluster.register(play.now_s, registration("dn-1", "/1"))
-    assert service(play, "dn-1") is Service.DECOMMISSIONING, "what it holds is not known before its report"
+    assert admin_state(play, "dn-1") is AdminState.DECOMMISSIONING, "what it holds is not known before its report"
     holding = [Replica(chunk, 1, 1000) for chunk in range(1, 6)]
     play.cluster.report(play.now_s, "dn-1", ReportChunks(holding, last=True))
-    assert service(play, "dn-1") is Service.DECOMMISSIONED
+    assert admin_state(play, "dn-1") is AdminState.DECOMMISSIONED
 
 
 def test_one_that_dies_while_it_drains_is_made_up_for_like_any(play: Play) -> None:
@@ -156,7 +156,7 @@ def test_one_that_dies_while_it_drains_is_made_up_for_like_any(play: Play) -> No
     made = drain(play)
     play.let_pass(12.0)
     assert {copy.target for copy in made + drain(play)} == {"dn-4"}
-    assert service(play, "dn-1") is Service.DECOMMISSIONED
+    assert admin_state(play, "dn-1") is AdminState.DECOMMISSIONED
 
 
 def test_nobody_is_said_to_be_drained_by_a_coordinator_that_has_just_started() -> None:
@@ -164,4 +164,4 @@ def test_nobody_is_said_to_be_drained_by_a_coordinator_that_has_just_started() -
     play.cluster.set_mode("dn-1", Mode.DECOMMISSION)
     play.cluster.load([record(1, hint=("dn-1", "dn-2"))])
     play.join("dn-1", rack="/1")
-    assert service(play, "dn-1") is Service.DECOMMISSIONING
+    assert admin_state(play, "dn-1") is AdminState.DECOMMISSIONING

@@ -26,7 +26,7 @@ def advance(metadata: SqliteMetadata, epochs: Epochs, now_s: float) -> int:
 
 
 def held(metadata: SqliteMetadata) -> bool:
-    return metadata.reader().floor_held()
+    return metadata.reader().gc_floor_held()
 
 
 def test_datanodes_of_earlier_epochs_and_new_ones_are_as_they_should_be() -> None:
@@ -69,7 +69,7 @@ def test_a_datanode_that_comes_again_after_a_full_disk_still_shows_that_the_meta
     metadata = SqliteMetadata.in_memory()
     epochs = Epochs(metadata, 0.0)
     with monkeypatch.context() as full:
-        full.setattr(metadata, "hold_floor", refuse)
+        full.setattr(metadata, "hold_gc_floor", refuse)
         with pytest.raises(MetadataFull):
             epochs.accept("dn-1", 1)
     assert epochs.accept("dn-1", 1)
@@ -88,7 +88,7 @@ def test_commit_that_a_datanode_has_heard_of_and_we_lack_is_missed_until_that_is
     assert epochs.numbering.epoch == 2, "no number of ours was drawn by anybody else"
     # It holds over restarts, and the floor with it, whoever comes first then.
     again = Epochs(metadata, 0.0)
-    metadata.hold_floor()
+    metadata.hold_gc_floor()
     assert reader.lacks_commits() and not again.accept("hears-what-is-there", 2, found)
     assert run_now(metadata, lambda tx: tx.accept_lost_commits())
     assert held(metadata) and not reader.lacks_commits()
@@ -100,7 +100,7 @@ def test_commit_of_our_own_that_a_datanode_brings_back_is_not_missed() -> None:
     metadata = SqliteMetadata.in_memory()
     epochs = Epochs(metadata, 0.0)
     assert not epochs.accept("dn-1", 0)
-    run_now(metadata, lambda tx: tx.raise_floor(5))
+    run_now(metadata, lambda tx: tx.raise_gc_floor(5))
     assert not epochs.accept("dn-1", 1, metadata.tx_durable)
     assert not metadata.reader().lacks_commits()
 
@@ -172,10 +172,10 @@ def test_held_floor_stays_and_when_it_is_released_the_time_begins_anew() -> None
     epochs = Epochs(metadata, 0.0, settled_after_s=SETTLED_S)
     drawn = epochs.numbering.next()
     advance(metadata, epochs, 10.0)
-    metadata.hold_floor()
+    metadata.hold_gc_floor()
     for turn in range(2, 40):
         assert advance(metadata, epochs, 10.0 * turn) == 0
-    assert run_now(metadata, lambda tx: tx.release_floor())
+    assert run_now(metadata, lambda tx: tx.release_gc_floor())
     floors = [advance(metadata, epochs, 10.0 * turn) for turn in range(40, 52)]
     assert floors[:10] == [0] * 10 and floors[-1] == drawn
 

@@ -6,7 +6,7 @@ import pytest
 from support.play import USAGE, Play, record
 
 from peacefs.coordinator.cluster.chunk_map import ChunkState
-from peacefs.coordinator.cluster.health import Judge, judge_chunk, judge_cluster
+from peacefs.coordinator.cluster.health import HealthCheck, judge_chunk, judge_cluster
 from peacefs.protocol.limits import fsck_chunks_shown_max
 from peacefs.protocol.messages import Heartbeat, Replica
 from peacefs.protocol.values.fsck_findings import ClusterFindings, Finding, Tally
@@ -88,7 +88,7 @@ def test_a_file_is_as_bad_as_its_worst_chunk(play: Play) -> None:
         ]
     )
     play.cluster.heartbeat(play.now_s, "dn-2", Heartbeat(USAGE, corrupt=[Replica(3, 1, 1000)]))
-    judge = Judge(play.cluster)
+    judge = HealthCheck(play.cluster)
     judgement = judge.file("/f", 4000, 3)
     judge.add(judgement, [1, 2])
     judge.add(judgement, [3, 4])
@@ -114,7 +114,7 @@ def test_a_file_is_as_bad_as_its_worst_chunk(play: Play) -> None:
 
 def test_a_file_that_was_completed_this_moment_is_open_not_missing(play: Play) -> None:
     play.join("dn-1")
-    judge = Judge(play.cluster)
+    judge = HealthCheck(play.cluster)
     judgement = judge.file("/f", 1000, 3)
     judge.add(judgement, [99])
     assert judgement.findings.is_open
@@ -126,14 +126,14 @@ def test_a_huge_broken_file_lists_some_of_its_chunks_and_counts_all(play: Play) 
     play.join("dn-1")
     count = fsck_chunks_shown_max + 50
     play.cluster.load([record(number) for number in range(1, count + 1)])
-    judge = Judge(play.cluster)
+    judge = HealthCheck(play.cluster)
     judgement = judge.file("/f", count * 1000, 3)
     judge.add(judgement, range(1, count + 1))
     assert len(judgement.findings.unhealthy) == fsck_chunks_shown_max
     assert judgement.tally.chunks_with == {MISSING: count}
 
 
-def test_replicas_that_no_file_claims_are_orphans_unless_they_are_being_written_and_a_mere_leave_is_nothing(
+def test_orphans_are_replicas_of_no_file_that_nobody_writes_and_a_mere_token_is_nothing(
     play: Play,
 ) -> None:
     play.join("dn-1", "dn-2", rack="/1", holding=(Replica(7, 1, 500),))

@@ -18,8 +18,8 @@ from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.permissions import Callers
 from peacefs.coordinator.namespace.reclaim import reclaim_step
 from peacefs.coordinator.operations import fsck as walk
-from peacefs.coordinator.operations.context import Workplace
-from peacefs.coordinator.operations.fsck import Inspection
+from peacefs.coordinator.operations.context import OperationContext
+from peacefs.coordinator.operations.fsck import Fsck
 from peacefs.protocol.errors import AccessDenied, BadRequest, FileNotFound
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.messages import Receipt, WrittenChunk
@@ -48,8 +48,8 @@ class Tree:
         async def commit(change: Callable[[Transaction], Any]) -> Any:
             return commits.submit(change).result()
 
-        self.inspection = Inspection(
-            Workplace(
+        self.inspection = Fsck(
+            OperationContext(
                 self.metadata.reader(),
                 commit,
                 play.cluster,
@@ -199,7 +199,7 @@ def test_a_file_that_is_deleted_while_it_is_looked_at_is_not_called_missing(
         while tree.commit(lambda tx: reclaim_step(tx, 100)[1]):
             pass
 
-    object.__setattr__(tree.inspection._at, "sleep", delete_all)
+    object.__setattr__(tree.inspection._ctx, "sleep", delete_all)
     total = total_of(tree.pages())
     assert total.worst is None
     assert total.files == len([path for path in PATHS if path.startswith("/a/")])

@@ -26,20 +26,20 @@ def _apply(chunks: ChunkMap, what: str | Mode, node: str, chunk: int) -> int | N
     """What is said of how many replicas were lost or are awaited no more."""
     match what:
         case "know":
-            chunks.know(record(chunk, replication=2))
+            chunks.add_chunk(record(chunk, replication=2))
         case "forget":
             chunks.forget(chunk)
         case "hold":
-            chunks.hold(node, Replica(chunk, 1, 1000))
+            chunks.add_replica(node, Replica(chunk, 1, 1000))
         case "drop":
-            chunks.drop(node, chunk)
+            chunks.remove_replica(node, chunk)
         case "spoil":
-            chunks.spoil(node, chunk)
+            chunks.mark_corrupt(node, chunk)
         case "expect" if chunks.get(chunk) is not None:
             chunks.set_mode(node, Mode.MAINTENANCE)
             chunks.expect(node, chunk)
         case "lose":
-            return chunks.lose(node)
+            return chunks.remove_node(node)
         case "reported":
             return chunks.await_no_more(node)
         case Mode():
@@ -54,7 +54,7 @@ def _summary(chunks: ChunkMap) -> object:
         if (state := chunks.get(chunk)) is not None
     }
     held = [(chunks.held_by(node), chunks.to_drain(node)) for node in NODES]
-    return states, held, set(chunks.under), chunks.over, chunks.missing, chunks.unclaimed.counts(0)
+    return states, held, set(chunks.under), chunks.over, chunks.missing, chunks.unreferenced.counts(0)
 
 
 @given(_steps)
@@ -65,10 +65,10 @@ def test_whatever_happens_meanwhile_the_end_is_that_of_losing_them_at_once(
     for what, node, chunk in [("know", "a", chunk) for chunk in CHUNKS] + steps:
         counts = [_apply(chunks, what, node, chunk) for chunks in (at_once, bit_by_bit)]
         assert counts[0] == counts[1]
-        at_once.take_out_lost(1000)
+        at_once.remove_lost(1000)
         if what == "take out":
-            bit_by_bit.take_out_lost(1)
-    assert not bit_by_bit.take_out_lost(1000)
+            bit_by_bit.remove_lost(1)
+    assert not bit_by_bit.remove_lost(1000)
     assert _summary(bit_by_bit) == _summary(at_once)
     awaited = [at_once.await_no_more(node) for node in NODES]
     assert [bit_by_bit.await_no_more(node) for node in NODES] == awaited
@@ -120,7 +120,7 @@ def _awaiting(play: Play) -> int:
 
 
 @pytest.fixture
-def resting(play: Play) -> Play:
+def in_maintenance(play: Play) -> Play:
     """Three turns' chunks on dn-1 and dn-2; dn-1 is in maintenance for an hour and has been switched off."""
     play.join("dn-1", "dn-2", "dn-3")
     play.open_for_business()
@@ -135,60 +135,60 @@ def resting(play: Play) -> Play:
     return play
 
 
-def test_what_a_resting_datanode_held_comes_to_be_awaited_in_turns_and_is_not_lost(resting: Play) -> None:
-    assert resting.cluster.replicas_lost_total == 0
-    assert not resting.cluster.chunks.under
+def test_maintenance_has_replicas_awaited_in_turns_and_none_is_lost(in_maintenance: Play) -> None:
+    assert in_maintenance.cluster.replicas_lost_total == 0
+    assert not in_maintenance.cluster.chunks.under
 
 
-def test_when_its_time_is_over_they_are_lost_after_all_and_repair_sees_them_in_turns(resting: Play) -> None:
-    while not resting.cluster.replicas_lost_total:
-        resting.let_pass(0.5)
-    assert resting.cluster.replicas_lost_total == MANY
-    under = [len(resting.cluster.chunks.under) // lost_replicas_per_turn]
+def test_when_its_time_is_over_they_are_lost_after_all_and_repair_sees_them_in_turns(in_maintenance: Play) -> None:
+    while not in_maintenance.cluster.replicas_lost_total:
+        in_maintenance.let_pass(0.5)
+    assert in_maintenance.cluster.replicas_lost_total == MANY
+    under = [len(in_maintenance.cluster.chunks.under) // lost_replicas_per_turn]
     while under[-1] < 3:
-        resting.let_pass(0.5)
-        under.append(len(resting.cluster.chunks.under) // lost_replicas_per_turn)
+        in_maintenance.let_pass(0.5)
+        under.append(len(in_maintenance.cluster.chunks.under) // lost_replicas_per_turn)
     assert under == [1, 2, 3]
-    assert _awaiting(resting) == 0
+    assert _awaiting(in_maintenance) == 0
 
 
 def test_what_it_does_not_bring_back_is_under_replicated_in_turns_what_it_brings_is_not(
-    resting: Play,
+    in_maintenance: Play,
 ) -> None:
     back = [Replica(number, 1, 1000) for number in range(lost_replicas_per_turn)]
-    resting.cluster.register(resting.now_s, registration("dn-1"))
-    resting.cluster.report(resting.now_s, "dn-1", ReportChunks(back, last=True))
-    resting.beating.add("dn-1")
-    assert resting.cluster.chunks.held_by("dn-1") == len(back)
+    in_maintenance.cluster.register(in_maintenance.now_s, registration("dn-1"))
+    in_maintenance.cluster.report(in_maintenance.now_s, "dn-1", ReportChunks(back, last=True))
+    in_maintenance.beating.add("dn-1")
+    assert in_maintenance.cluster.chunks.held_by("dn-1") == len(back)
     under = []
     for _ in range(3):
-        resting.let_pass(0.5)
-        under.append(len(resting.cluster.chunks.under) // lost_replicas_per_turn)
+        in_maintenance.let_pass(0.5)
+        under.append(len(in_maintenance.cluster.chunks.under) // lost_replicas_per_turn)
     assert under == [1, 2, 2]
-    assert set(resting.cluster.chunks.under) == set(range(lost_replicas_per_turn, MANY))
-    assert resting.cluster.replicas_lost_total == 0
+    assert set(in_maintenance.cluster.chunks.under) == set(range(lost_replicas_per_turn, MANY))
+    assert in_maintenance.cluster.replicas_lost_total == 0
 
 
-def test_a_resting_datanode_that_comes_back_before_its_replicas_were_taken_out_keeps_what_it_confirms() -> None:
+def test_maintenance_that_ends_before_replicas_were_removed_keeps_what_the_datanode_confirms() -> None:
     chunks = ChunkMap()
     for chunk in CHUNKS:
-        chunks.know(record(chunk, replication=2), ["a", "b"])
+        chunks.add_chunk(record(chunk, replication=2), ["a", "b"])
     chunks.set_mode("a", Mode.MAINTENANCE)
-    assert chunks.lose("a") == 0
+    assert chunks.remove_node("a") == 0
     assert all(chunks.is_lost(chunk, "a") for chunk in CHUNKS)
-    chunks.hold("a", Replica(1, 1, 1000))
+    chunks.add_replica("a", Replica(1, 1, 1000))
     assert chunks.await_no_more("a") == len(CHUNKS) - 1
-    assert not chunks.take_out_lost(1000)
+    assert not chunks.remove_lost(1000)
     assert set(chunks.under) == set(CHUNKS) - {1}
     assert chunks.held_by("a") == 1
 
 
 def test_a_datanode_that_is_lost_twice_before_its_turn_loses_each_replica_once() -> None:
     chunks = ChunkMap()
-    chunks.know(record(1, replication=2), ["a", "b"])
-    assert chunks.lose("a") == 1
-    chunks.know(record(2, replication=2), ["a", "b"])
-    assert chunks.lose("a") == 1
-    assert chunks.lose("a") == 0
-    assert not chunks.take_out_lost(1000)
+    chunks.add_chunk(record(1, replication=2), ["a", "b"])
+    assert chunks.remove_node("a") == 1
+    chunks.add_chunk(record(2, replication=2), ["a", "b"])
+    assert chunks.remove_node("a") == 1
+    assert chunks.remove_node("a") == 0
+    assert not chunks.remove_lost(1000)
     assert set(chunks.under) == {1, 2}

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 from support.play import USAGE, Play, record, registration
 
-from peacefs.coordinator.cluster.repair import Copy
-from peacefs.coordinator.cluster.standing import Service
+from peacefs.coordinator.cluster.membership import AdminState
+from peacefs.coordinator.cluster.repair import ReplicaCopy
 from peacefs.coordinator.metadata.model import Mode
 from peacefs.protocol.messages import DeleteChunks, Heartbeat, Replica, ReportChunks
 
 HOLDING = [Replica(chunk, 1, 1000) for chunk in range(1, 6)]
 
 
-def copies(play: Play, seconds: float) -> list[Copy]:
+def copies(play: Play, seconds: float) -> list[ReplicaCopy]:
     """Those that are ordered; every one succeeds."""
     made = []
     for ticked in play.ticks(seconds):
@@ -23,10 +23,10 @@ def copies(play: Play, seconds: float) -> list[Copy]:
     return made
 
 
-def service(play: Play, node_id: str) -> Service:
+def admin_state(play: Play, node_id: str) -> AdminState:
     node = play.cluster.members.get(node_id)
     assert node is not None
-    return play.cluster.service_of(node)
+    return play.cluster.admin_state_of(node)
 
 
 def come_back(play: Play, node_id: str, holding: list[Replica]) -> None:
@@ -47,7 +47,7 @@ def play(play: Play) -> Play:
 
 
 def test_it_may_be_switched_off_and_nothing_is_copied(play: Play) -> None:
-    assert service(play, "dn-1") is Service.IN_MAINTENANCE
+    assert admin_state(play, "dn-1") is AdminState.IN_MAINTENANCE
     play.beating.discard("dn-1")
     assert copies(play, 60.0) == []
     assert play.cluster.replicas_lost_total == 0
@@ -66,11 +66,11 @@ def test_nothing_new_is_placed_there(play: Play) -> None:
 
 def test_what_only_it_holds_is_copied_before_it_may_go(play: Play) -> None:
     play.publish([record(9, replication=1, hint=("dn-1",))])
-    assert service(play, "dn-1") is Service.ENTERING_MAINTENANCE
+    assert admin_state(play, "dn-1") is AdminState.ENTERING_MAINTENANCE
     assert play.cluster.chunks.to_drain("dn-1") == 1
     (copy,) = copies(play, 5.0)
     assert (copy.chunk, copy.source) == (9, "dn-1")
-    assert service(play, "dn-1") is Service.IN_MAINTENANCE
+    assert admin_state(play, "dn-1") is AdminState.IN_MAINTENANCE
     assert play.let_pass(5.0)[-1].orders == [], "the two replicas of it are not one too many yet"
     play.cluster.set_mode("dn-1", Mode.IN_SERVICE)
     drops = [order.message for ticked in play.let_pass(2.0) for order in ticked.orders]

@@ -77,7 +77,7 @@ def test_what_the_cluster_places_is_a_pipeline_until_it_is_given_up(play: Play) 
     play.open_for_business()
     nodes = play.cluster.place(play.now_s, 1, None, 3, frozenset(), 60.0)
     assert play.cluster.pipelines() == [[node.id for node in nodes]]
-    play.cluster.abandoned(1)
+    play.cluster.write_ended(1)
     assert play.cluster.pipelines() == []
 
 

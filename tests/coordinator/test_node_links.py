@@ -16,7 +16,7 @@ from support.spoken_link import Datanode
 
 from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.rpc import server as node_server
-from peacefs.protocol.limits import hello_frame_bytes_max, suspect_after_s
+from peacefs.protocol.limits import handshake_frame_bytes_max, suspect_after_s
 from peacefs.protocol.messages import (
     Done,
     Failure,
@@ -69,7 +69,7 @@ def tell(story: Callable[[Coordinator], Coroutine[Any, Any, None]], *, loaded: b
 
 
 def test_who_connects_and_says_nothing_keeps_no_datanode_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_server, "hellos_waiting_max", 3)
+    monkeypatch.setattr(node_server, "handshakes_waiting_max", 3)
 
     async def story(coordinator: Coordinator) -> None:
         first = await coordinator.datanode()
@@ -85,7 +85,7 @@ def test_who_connects_and_says_nothing_keeps_no_datanode_out(monkeypatch: pytest
 def test_a_stranger_costs_no_more_memory_than_a_hello() -> None:
     async def story(coordinator: Coordinator) -> None:
         stranger = await coordinator.datanode()
-        stranger.say(Hello(1, "c", "datanode", "x" * hello_frame_bytes_max, b"n" * 16))
+        stranger.say(Hello(1, "c", "datanode", "x" * handshake_frame_bytes_max, b"n" * 16))
         answer = (await stranger.receive()).message
         assert isinstance(answer, Failure) and "over the limit" in answer.message
         assert await stranger.has_ended()
@@ -124,7 +124,7 @@ def test_what_is_said_before_registering_is_not_taken_in() -> None:
         await here.register("p")
         await elsewhere.register("q")
         silent = await coordinator.datanode()
-        await silent.say_hello()
+        await silent.shake_hands()
         silent.say(ReportChunks([Replica(_CHUNK, 1, 1000)], last=True))
         assert isinstance((await silent.receive()).message, ReportAgain)
         assert coordinator.replicas == 0
@@ -195,7 +195,7 @@ def test_what_is_no_frame_ends_the_link_and_no_other() -> None:
 
 
 def test_who_comes_while_chunks_are_being_loaded_brings_his_report_when_all_are_known() -> None:
-    """Until then it would all be unclaimed, at many times the memory of what is known."""
+    """Until then it would all be unreferenced, at many times the memory of what is known."""
 
     async def story(coordinator: Coordinator) -> None:
         datanode, impostor = await coordinator.datanode(), await coordinator.datanode()
@@ -214,7 +214,7 @@ def test_who_comes_while_chunks_are_being_loaded_brings_his_report_when_all_are_
         assert isinstance(refused, Failure) and refused.code == "NodeIdTaken"
         datanode.say(ReportChunks([Replica(_CHUNK, 1, 1000)], last=True))
         assert isinstance((await datanode.receive()).message, Done)
-        assert coordinator.replicas == 1 and not len(coordinator.cluster.chunks.unclaimed)
+        assert coordinator.replicas == 1 and not len(coordinator.cluster.chunks.unreferenced)
         assert coordinator.port.waiting == 0
 
     tell(story, loaded=False)

@@ -21,7 +21,7 @@ from peacefs.coordinator.api.rest.app import build_rest
 from peacefs.coordinator.metadata.model import Mode
 from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.side_process.planner import Planner, carry_out, results
-from peacefs.peace.dry_run import Request, Task
+from peacefs.peace.dry_run import DryRunRequest, Task
 from peacefs.protocol.errors import BadRequest, Overloaded, PeacefsError
 from peacefs.protocol.limits import plan_body_bytes_max
 
@@ -198,7 +198,7 @@ def test_both_routes_are_in_the_api_description(rest: Rest) -> None:
     assert "/v1/topology" in described["paths"]
     plan = described["paths"]["/v1/plan"]["post"]
     assert plan["requestBody"]["content"]["application/json"]["schema"]["$ref"].endswith("/PlanBody")
-    assert plan["responses"]["200"]["content"]["application/json"]["schema"]["$ref"].endswith("/Plan")
+    assert plan["responses"]["200"]["content"]["application/json"]["schema"]["$ref"].endswith("/DryRunPlan")
     assert {"requests", "policy", "seed", "topology"} == set(
         described["components"]["schemas"]["PlanBody"]["properties"]
     )
@@ -266,7 +266,7 @@ def test_whatever_is_sent_the_answer_is_a_plan_or_a_refusal(
 
 
 NETWORK = {"switch": [{"name": "/r"}], "servers": [{"rack": "/r", "names": ["a"]}]}
-TASK = Task("express", 0, [Request(None, 1, 4)], NETWORK)
+TASK = Task("express", 0, [DryRunRequest(None, 1, 4)], NETWORK)
 
 
 def test_a_dry_run_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,7 +290,7 @@ def _remember_processes(monkeypatch: pytest.MonkeyPatch) -> list[asyncio.subproc
 
 def test_dry_runs_wait_for_each_other_but_not_for_ever() -> None:
     async def both() -> list[object]:
-        patient, planner = Planner(), Planner(patience_s=0.0)
+        patient, planner = Planner(), Planner(queue_timeout_s=0.0)
         first, second = await asyncio.gather(patient.plan(TASK), patient.plan(TASK))
         assert first == second
         return await asyncio.gather(planner.plan(TASK), planner.plan(TASK), return_exceptions=True)

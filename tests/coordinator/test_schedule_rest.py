@@ -15,7 +15,7 @@ from support.play import Play
 from peacefs.coordinator.api.rest.app import build_rest
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.namespace.permissions import Callers
-from peacefs.coordinator.operations.context import Workplace
+from peacefs.coordinator.operations.context import OperationContext
 from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.scheduling.scheduler import Scheduling
 from peacefs.protocol.ids import Numbering
@@ -34,7 +34,7 @@ class Asked:
 
     def __init__(self, play: Play) -> None:
         self.scheduling = Scheduling(Numbering(1), Random(1), streams_per_node=1)
-        workplace = Workplace(
+        context = OperationContext(
             SqliteMetadata.in_memory().reader(),
             cast(Callable[..., Any], None),
             play.cluster,
@@ -44,7 +44,7 @@ class Asked:
             Callers(),
             monotonic=lambda: play.now_s,
         )
-        files = Files(workplace, self.scheduling)
+        files = Files(context, self.scheduling)
         app = build_rest(
             files, play.cluster, "c", lambda: 1, lambda: "here:1", bool, bool, int, lambda: play.now_s
         )

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.scheduled import Scheduled
 
 from peacefs.coordinator.scheduling.scheduler import Scheduling
-from peacefs.coordinator.scheduling.write_sets import Push, Refuse, Wish
+from peacefs.coordinator.scheduling.write_sets import Push, Refuse, WriteSetRequest
 from peacefs.peace.policies.ledger import Grant
 from peacefs.peace.policies.random import RandomPolicy
 from peacefs.protocol.errors import BadRequest, NoDatanodes, Overloaded
@@ -113,7 +113,7 @@ def test_a_writer_that_is_not_heard_of_loses_its_place_and_nobody_waits_for_it()
     play.now_s += write_set_silence_s + 1
     play.state("heard", 1)
     play.tick()
-    assert [queued.wish.name for queued in play.scheduling.queue] == ["http heard"]
+    assert [queued.request.name for queued in play.scheduling.queue] == ["http heard"]
     play.ends(grant)
     assert play.granted("heard")
 
@@ -201,7 +201,9 @@ def test_requests_that_are_impossible_or_out_of_bounds_are_refused_and_not_queue
 def test_where_capacities_are_ample_a_writer_beside_a_datanode_waits_for_nothing_either() -> None:
     play = Scheduled(nodes=4, streams_per_node=64)
     for number in range(20):
-        play.scheduling.state(play.now_s, Wish(f"link {number}", "n1", "n1", 3, dict.fromkeys(range(3), MIB)))
+        play.scheduling.state(
+            play.now_s, WriteSetRequest(f"link {number}", "n1", "n1", 3, dict.fromkeys(range(3), MIB))
+        )
     assert (len(play.scheduling.grants), play.scheduling.chunks_waiting) == (60, 0)
 
 
@@ -210,7 +212,9 @@ def test_a_policy_in_steps_looks_at_fewer_requests_a_turn_in_a_larger_network(no
     play = Scheduled(nodes=nodes, policy="paper")
     play.state("first", 1)
     for number in range(6):
-        play.scheduling.state(play.now_s, Wish(f"link {number}", "n0", "n0", 3, dict.fromkeys(range(9), MIB)))
+        play.scheduling.state(
+            play.now_s, WriteSetRequest(f"link {number}", "n0", "n0", 3, dict.fromkeys(range(9), MIB))
+        )
     for grant in list(play.scheduling.grants):
         play.scheduling.ended(play.now_s, grant.nodes[0], grant.chunk, completed=True, length=MIB)
     seen = 1
@@ -232,7 +236,7 @@ def test_what_finds_no_place_even_in_an_idle_cluster_is_refused_with_the_reason_
         Numbering(1), Random(1), policy_maker=lambda _name, topology, rng: NoRoom(topology, rng)
     )
     scheduling.use(0.0, scheduling.undescribed.of({"n0": "/rack"}))
-    (refusal,) = scheduling.state(1.0, Wish("http a", None, None, 1, {0: MIB}))
+    (refusal,) = scheduling.state(1.0, WriteSetRequest("http a", None, None, 1, {0: MIB}))
     assert isinstance(refusal, Refuse)
     assert "the policy express finds no place for it even in an idle cluster of 1 datanodes" in refusal.reason
     assert (scheduling.queue, scheduling.chunks_waiting) == ([], 0)
@@ -241,8 +245,8 @@ def test_what_finds_no_place_even_in_an_idle_cluster_is_refused_with_the_reason_
 @pytest.mark.parametrize("policy", POLICIES)
 def test_writers_that_nobody_knows_and_more_replicas_than_nodes_are_served_as_well_as_it_goes(policy: str) -> None:
     play = Scheduled(nodes=2, policy=policy)
-    wish = Wish("link n9", "n9", "n9", 3, {0: MIB})
-    (push,) = play.scheduling.state(play.now_s, wish)
+    request = WriteSetRequest("link n9", "n9", "n9", 3, {0: MIB})
+    (push,) = play.scheduling.state(play.now_s, request)
     assert isinstance(push, Push)
     assert sorted(push.grant.nodes) == ["n0", "n1"]
     assert play.state("nothing", 0) == []

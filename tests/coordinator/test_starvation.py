@@ -54,7 +54,7 @@ class Crowd:
             if play.now_s - grant.granted_s >= CHUNK_S:
                 play.ends(grant)
         play.tick()
-        waiting = {queued.wish.name.removeprefix("http ") for queued in play.scheduling.queue}
+        waiting = {queued.request.name.removeprefix("http ") for queued in play.scheduling.queue}
         for name in waiting:
             if play.now_s - self._stated_s[name] >= write_set_restate_s:
                 self._state(name)
@@ -63,7 +63,7 @@ class Crowd:
 
     def large_waits(self) -> int:
         return next(
-            (len(each.waiting) for each in self.play.scheduling.queue if each.wish.name == "http large"), 0
+            (len(each.waiting) for each in self.play.scheduling.queue if each.request.name == "http large"), 0
         )
 
 

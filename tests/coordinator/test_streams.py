@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from support.play import USAGE, Play, record
 
-from peacefs.coordinator.cluster.placed_lately import PlacedLately
-from peacefs.coordinator.cluster.streams import Streams
+from peacefs.coordinator.cluster.chunk_writes import WriteStreams
+from peacefs.coordinator.cluster.pending_load import PendingLoad
 from peacefs.peace.policies.hdfs_placement import LOAD_FACTOR
-from peacefs.protocol.limits import heartbeat_interval_s, placed_unheard_s
+from peacefs.protocol.limits import heartbeat_interval_s, pending_load_s
 from peacefs.protocol.messages import Heartbeat
 
 NODES = ("dn-1", "dn-2", "dn-3", "dn-4", "dn-5", "dn-6")
@@ -30,11 +30,11 @@ def place(play: Play, chunk: int, replication: int = 1) -> list[str]:
 def test_creates_that_nobody_carries_out_are_load_for_a_moment_only(play: Play) -> None:
     pipelines = [place(play, chunk, replication=3) for chunk in range(20)]
     assert play.cluster.pipelines() == pipelines
-    play.let_pass(placed_unheard_s)
+    play.let_pass(pending_load_s)
     assert play.cluster.pipelines() == []
-    assert len(play.cluster.chunks_with_leave) == 20, "they may still be written"
-    play.let_pass(21_600.0 - placed_unheard_s)
-    assert not play.cluster.chunks_with_leave
+    assert len(play.cluster.chunks_being_written) == 20, "they may still be written"
+    play.let_pass(21_600.0 - pending_load_s)
+    assert not play.cluster.chunks_being_written
 
 
 def test_a_burst_spreads_before_any_datanode_can_have_told_of_it(play: Play) -> None:
@@ -44,7 +44,7 @@ def test_a_burst_spreads_before_any_datanode_can_have_told_of_it(play: Play) -> 
             (head,) = place(play, 100 * burst + number)
             assert heads.count(head) <= LOAD_FACTOR * len(heads) / len(NODES)
             heads.append(head)
-        play.let_pass(placed_unheard_s)
+        play.let_pass(pending_load_s)
 
 
 @pytest.mark.parametrize("ends", ["written", "abandoned", "given_up", "published"])
@@ -54,13 +54,13 @@ def test_what_has_ended_is_no_load(play: Play, ends: str) -> None:
         case "written":
             play.cluster.written(7)
         case "abandoned":
-            play.cluster.abandoned(7)
+            play.cluster.write_ended(7)
         case "given_up":
-            play.cluster.given_up([7], "writer")
+            play.cluster.abandon([7], "writer")
         case "published":
             play.publish([record(7, hint=("dn-1",))])
     assert play.cluster.pipelines() == []
-    assert (7 in play.cluster.chunks_with_leave) == (ends == "written")
+    assert (7 in play.cluster.chunks_being_written) == (ends == "written")
 
 
 def test_who_says_that_it_is_busy_gets_no_chunks_while_others_are_not(play: Play) -> None:
@@ -68,7 +68,7 @@ def test_who_says_that_it_is_busy_gets_no_chunks_while_others_are_not(play: Play
     play.cluster.heartbeat(play.now_s, "dn-2", Heartbeat(busy))
     chosen = {node for chunk in range(10) for node in place(play, chunk, replication=3)}
     assert chosen == set(NODES) - {"dn-2"}
-    play.let_pass(placed_unheard_s)
+    play.let_pass(pending_load_s)
     chosen = {node for chunk in range(100, 130) for node in place(play, chunk, replication=3)}
     assert chosen == set(NODES), "its heartbeats say that it is no more"
 
@@ -85,12 +85,12 @@ def test_a_grant_is_load_until_its_end_and_not_counted_twice(play: Play) -> None
 
 
 def test_what_was_placed_counts_for_each_of_its_nodes_until_they_have_spoken() -> None:
-    assert placed_unheard_s > heartbeat_interval_s
-    placed = PlacedLately()
+    assert pending_load_s > heartbeat_interval_s
+    placed = PendingLoad()
     placed.add(100.0, 1, ["a", "b"])
     placed.add(101.0, 2, ["b"])
     assert (placed.through("a"), placed.through("b"), placed.through("c")) == (1, 2, 0)
-    placed.forget_old(100.0 + placed_unheard_s)
+    placed.forget_old(100.0 + pending_load_s)
     assert (placed.through("a"), placed.through("b")) == (0, 1)
     placed.end(1)
     placed.end(2)
@@ -99,7 +99,7 @@ def test_what_was_placed_counts_for_each_of_its_nodes_until_they_have_spoken() -
 
 
 def test_one_whose_token_has_expired_is_over() -> None:
-    streams = Streams()
+    streams = WriteStreams()
     streams.open(1, 100.0)
     streams.open(2, 110.0)
     streams.close_overdue(99.9)
@@ -111,7 +111,7 @@ def test_one_whose_token_has_expired_is_over() -> None:
 
 
 def test_what_has_ended_takes_no_room() -> None:
-    streams = Streams()
+    streams = WriteStreams()
     for chunk in range(10_000):
         streams.open(chunk, 100.0)
         streams.close(chunk)

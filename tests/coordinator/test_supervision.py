@@ -9,7 +9,7 @@ from support.supervised import beat, query
 
 from peacefs.coordinator.metadata.model import QueryRecord
 from peacefs.coordinator.supervision.core import Supervision
-from peacefs.coordinator.supervision.locality import Candidate, Holdings, choose
+from peacefs.coordinator.supervision.locality import AgentCandidate, Holdings, choose
 from peacefs.protocol.errors import BadRequest, FileAlreadyExists, FileNotFound, NodeIdTaken
 from peacefs.protocol.limits import (
     agent_dead_after_s,
@@ -17,7 +17,7 @@ from peacefs.protocol.limits import (
     supervised_settled_s,
 )
 from peacefs.protocol.messages import RunOrder, RunReport
-from peacefs.protocol.values.supervised_queries import Phase
+from peacefs.protocol.values.supervised_queries import QueryPhase
 
 
 @dataclass
@@ -55,7 +55,7 @@ class Play:
         self.core.heard(self.now_s, beat(agent))
         self.core.register(self.now_s, query(name))
         self.tick()
-        assert self.of(name).phase is Phase.RUNNING
+        assert self.of(name).phase is QueryPhase.RUNNING
         return RunReport(name, self.of(name).run)
 
     def of(self, name: str = "logins") -> QueryRecord:
@@ -71,10 +71,10 @@ class TestItsLife:
         play = Play()
         play.core.register(play.now_s, query())
         play.tick()
-        assert play.of().phase is Phase.WAITING
+        assert play.of().phase is QueryPhase.WAITING
         play.core.heard(play.now_s, beat())
         play.tick()
-        assert play.of().phase is Phase.RUNNING
+        assert play.of().phase is QueryPhase.RUNNING
         assert play.core.orders("a") == [RunOrder("logins", "1-1", "alice", "count", [], "/there/1")]
 
     def test_what_ends_well_is_not_started_again(self) -> None:
@@ -82,7 +82,7 @@ class TestItsLife:
         run = play.run()
         play.core.heard(play.now_s, beat("a", ended(run, 0)))
         play.later(120, "a")
-        assert (play.of().phase, play.begun) == (Phase.ENDED, 1)
+        assert (play.of().phase, play.begun) == (QueryPhase.ENDED, 1)
         assert play.core.orders("a") == []
 
     def test_a_driver_that_dies_is_started_again_elsewhere_after_a_pause(self) -> None:
@@ -90,26 +90,26 @@ class TestItsLife:
         run = play.run()
         play.core.heard(play.now_s, beat("b"))
         play.core.heard(play.now_s, beat("a", ended(run, 137, "out of memory")))
-        assert play.of().phase is Phase.WAITING
+        assert play.of().phase is QueryPhase.WAITING
         assert play.of().reason == "exit status 137: out of memory"
         play.tick()
-        assert play.of().phase is Phase.WAITING, "there is a pause"
+        assert play.of().phase is QueryPhase.WAITING, "there is a pause"
         play.later(2, "a", "b")
-        assert (play.of().phase, play.of().agent, play.of().restarts) == (Phase.RUNNING, "b", 1)
+        assert (play.of().phase, play.of().agent, play.of().restarts) == (QueryPhase.RUNNING, "b", 1)
 
     def test_on_the_only_agent_it_is_started_again_there(self) -> None:
         play = Play()
         play.core.heard(play.now_s, beat("a", ended(play.run(), 1)))
         play.later(2, "a")
-        assert (play.of().phase, play.of().agent) == (Phase.RUNNING, "a")
+        assert (play.of().phase, play.of().agent) == (QueryPhase.RUNNING, "a")
 
     def test_a_node_that_falls_silent_is_waited_for_until_nothing_of_it_runs(self) -> None:
         play = Play()
         play.run()
         play.later(agent_dead_after_s - 1, "b")
-        assert (play.of().phase, play.of().agent) == (Phase.RUNNING, "a")
+        assert (play.of().phase, play.of().agent) == (QueryPhase.RUNNING, "a")
         play.later(4, "b")
-        assert (play.of().phase, play.of().agent) == (Phase.RUNNING, "b")
+        assert (play.of().phase, play.of().agent) == (QueryPhase.RUNNING, "b")
         assert [order.run for order in play.core.orders("b")] == ["1-2"]
 
     def test_an_agent_that_comes_back_is_not_told_to_go_on(self) -> None:
@@ -125,7 +125,7 @@ class TestItsLife:
         play.run()
         play.later(5, "b")
         play.core.heard(play.now_s, beat("a", process="p2"))
-        assert play.of().phase is Phase.WAITING
+        assert play.of().phase is QueryPhase.WAITING
         assert "agent a was stopped" in play.of().reason
 
     def test_an_agent_that_takes_its_leave_is_not_waited_for(self) -> None:
@@ -133,7 +133,7 @@ class TestItsLife:
         play.run()
         play.core.heard(play.now_s, beat("b"))
         play.core.heard(play.now_s, beat("a", leaving=True))
-        assert play.of().phase is Phase.WAITING
+        assert play.of().phase is QueryPhase.WAITING
         play.later(2, "b")
         assert play.of().agent == "b"
 
@@ -142,15 +142,15 @@ class TestItsLife:
         play.run()
         with pytest.raises(NodeIdTaken):
             play.core.heard(play.now_s + 1, beat("a", process="another"))
-        assert play.of().phase is Phase.RUNNING
+        assert play.of().phase is QueryPhase.RUNNING
 
     def test_too_many_failures_are_the_end_and_the_pauses_grow(self) -> None:
         play = Play()
         run, waited = play.run(), []
-        while play.of().phase is not Phase.FAILED:
+        while play.of().phase is not QueryPhase.FAILED:
             play.core.heard(play.now_s, beat("a", ended(run, 1)))
             at_s = play.now_s
-            while play.of().phase is Phase.WAITING:
+            while play.of().phase is QueryPhase.WAITING:
                 play.later(0.5, "a")
             waited.append(play.now_s - at_s)
             run = RunReport("logins", play.of().run)
@@ -167,7 +167,7 @@ class TestItsLife:
             play.core.heard(play.now_s, beat("a", ended(run, 1)))
             play.later(2, "a")
             run = RunReport("logins", play.of().run)
-        assert (play.of().phase, play.of().restarts) == (Phase.RUNNING, 1)
+        assert (play.of().phase, play.of().restarts) == (QueryPhase.RUNNING, 1)
 
     def test_what_an_agent_cannot_start_is_tried_elsewhere(self) -> None:
         play = Play()
@@ -185,9 +185,9 @@ class TestItsLife:
         play.core.register(play.now_s, query())
         assert play.core.place(play.now_s, "logins", Holdings()) is not None
         play.core.refused(play.now_s, "logins", "not now", for_good=for_good)
-        assert play.of().phase is (Phase.FAILED if for_good else Phase.WAITING)
+        assert play.of().phase is (QueryPhase.FAILED if for_good else QueryPhase.WAITING)
         play.later(2, "a")
-        assert play.of().phase is (Phase.FAILED if for_good else Phase.RUNNING)
+        assert play.of().phase is (QueryPhase.FAILED if for_good else QueryPhase.RUNNING)
         assert play.of().restarts == 0, "nothing was started"
 
 
@@ -196,7 +196,7 @@ class TestStopping:
         play = Play()
         play.core.register(play.now_s, query())
         play.core.stop("logins")
-        assert play.of().phase is Phase.STOPPED
+        assert play.of().phase is QueryPhase.STOPPED
 
     def test_one_that_is_being_started_is_never_told_to_an_agent(self) -> None:
         play = Play()
@@ -205,9 +205,9 @@ class TestStopping:
         play.core.place(play.now_s, "logins", Holdings())
         play.core.stop("logins")
         play.core.heard(play.now_s, beat())
-        assert play.of().phase is Phase.STOPPING
+        assert play.of().phase is QueryPhase.STOPPING
         play.core.begun(play.now_s, "logins", "1-1", "/there")
-        assert play.of().phase is Phase.STOPPED
+        assert play.of().phase is QueryPhase.STOPPED
         assert play.core.orders("a") == []
 
     def test_one_that_runs_is_over_when_its_agent_is_rid_of_it(self) -> None:
@@ -216,16 +216,16 @@ class TestStopping:
         play.core.stop("logins")
         assert play.core.orders("a") == []
         play.core.heard(play.now_s, beat("a", run))
-        assert play.of().phase is Phase.STOPPING
+        assert play.of().phase is QueryPhase.STOPPING
         play.core.heard(play.now_s, beat("a", ended(run, 143)))
-        assert play.of().phase is Phase.STOPPED
+        assert play.of().phase is QueryPhase.STOPPED
 
     def test_one_whose_agent_is_gone_is_over_when_that_is_dead(self) -> None:
         play = Play()
         play.run()
         play.core.stop("logins")
         play.later(agent_dead_after_s + 1, "b")
-        assert play.of().phase is Phase.STOPPED
+        assert play.of().phase is QueryPhase.STOPPED
 
     def test_one_that_was_stopped_can_be_registered_again_and_forgotten(self) -> None:
         play = Play()
@@ -234,7 +234,7 @@ class TestStopping:
             play.core.forget("logins")
         play.core.stop("logins")
         play.core.register(play.now_s, query())
-        assert play.of().phase is Phase.WAITING
+        assert play.of().phase is QueryPhase.WAITING
         play.core.stop("logins")
         play.core.forget("logins")
         with pytest.raises(FileNotFound):
@@ -274,7 +274,7 @@ class TestRegistering:
         play.core.heard(play.now_s, beat("a"))
         play.core.register(play.now_s, query(**changes))
         play.tick()
-        assert (play.of().phase is Phase.RUNNING) == may
+        assert (play.of().phase is QueryPhase.RUNNING) == may
 
     def test_an_agent_gets_no_more_than_it_takes(self) -> None:
         play = Play()
@@ -282,7 +282,9 @@ class TestRegistering:
         for number in range(3):
             play.core.register(play.now_s, query(f"q{number}"))
         play.tick()
-        assert [play.of(f"q{number}").phase for number in range(3)] == [Phase.RUNNING] * 2 + [Phase.WAITING]
+        assert [play.of(f"q{number}").phase for number in range(3)] == [QueryPhase.RUNNING] * 2 + [
+            QueryPhase.WAITING
+        ]
 
 
 class TestAnotherCoordinator:
@@ -293,7 +295,7 @@ class TestAnotherCoordinator:
         after.core.recall([play.of()])
         after.core.heard(after.now_s, beat("a", run))
         after.later(agent_dead_after_s + 2, "a")
-        assert (after.of().phase, after.of().run, after.begun) == (Phase.RUNNING, run.run, 0)
+        assert (after.of().phase, after.of().run, after.begun) == (QueryPhase.RUNNING, run.run, 0)
 
     def test_whose_agent_does_not_come_back_is_started_elsewhere_and_not_too_soon(self) -> None:
         play = Play()
@@ -303,19 +305,19 @@ class TestAnotherCoordinator:
         after.later(agent_dead_after_s - 1, "b")
         assert after.of().agent == "a"
         after.later(4, "b")
-        assert (after.of().phase, after.of().agent) == (Phase.RUNNING, "b")
+        assert (after.of().phase, after.of().agent) == (QueryPhase.RUNNING, "b")
 
     def test_one_that_was_to_stop_before_it_was_begun_is_over(self) -> None:
         after = Play()
-        after.core.recall([query(phase=Phase.STOPPING, agent="a", process="p1")])
-        assert after.of().phase is Phase.STOPPED
+        after.core.recall([query(phase=QueryPhase.STOPPING, agent="a", process="p1")])
+        assert after.of().phase is QueryPhase.STOPPED
 
     def test_its_own_pause_is_nobodys_silence(self) -> None:
         play = Play()
         run = play.run()
         play.now_s += 60
         play.tick()
-        assert (play.of().phase, play.of().run) == (Phase.RUNNING, run.run)
+        assert (play.of().phase, play.of().run) == (QueryPhase.RUNNING, run.run)
 
 
 # Written by hand: who has what, on which host and rack, and who is chosen.
@@ -335,4 +337,4 @@ def test_it_goes_on_where_its_checkpoint_is(
     candidates: list[tuple[str, str, str, int]], failed_on: str | None, chosen: str | None
 ) -> None:
     holdings = Holdings({"h1": 10, "h2": 30}, {"/r1": 20, "/r2": 30}, {"h1": "/r1", "h2": "/r2"})
-    assert choose([Candidate(*each) for each in candidates], holdings, failed_on) == chosen
+    assert choose([AgentCandidate(*each) for each in candidates], holdings, failed_on) == chosen

@@ -16,7 +16,7 @@ from peacefs.protocol.limits import (
     agent_answer_timeout_s,
     agent_beat_interval_s,
     agent_dead_after_s,
-    run_guard_patience_s,
+    run_guard_timeout_s,
 )
 from peacefs.protocol.messages import AgentBeat, RunOrder, RunReport
 from peacefs.spark_connector.supervision.reconciliation import Key, key_of, reconcile
@@ -37,7 +37,7 @@ class Node:
     next_beat_s: float = 0.0
 
     def guards(self, now_s: float) -> None:
-        for key in [key for key, told_s in self.running.items() if now_s - told_s >= run_guard_patience_s]:
+        for key in [key for key, told_s in self.running.items() if now_s - told_s >= run_guard_timeout_s]:
             del self.running[key]
             self.ended[key] = 137
 
@@ -159,4 +159,4 @@ def test_never_more_than_one_run_of_a_query_whatever_is_lost_and_killed(seed: in
 
 
 def test_what_an_agent_runs_is_gone_before_it_is_taken_for_dead() -> None:
-    assert run_guard_patience_s + agent_answer_timeout_s < agent_dead_after_s
+    assert run_guard_timeout_s + agent_answer_timeout_s < agent_dead_after_s

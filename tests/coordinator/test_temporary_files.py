@@ -19,7 +19,7 @@ from peacefs.coordinator.metadata.store import Transaction
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace import snapshots
 from peacefs.coordinator.namespace.paths import parse_path
-from peacefs.coordinator.operations.context import Workplace
+from peacefs.coordinator.operations.context import OperationContext
 from peacefs.coordinator.operations.leases import Leases
 from peacefs.coordinator.operations.temporary_files import TemporaryFiles
 from peacefs.protocol.ids import Numbering
@@ -117,7 +117,7 @@ class Tree:
         async def pause(_s: float) -> None:
             self.pauses += 1
 
-        workplace = Workplace(
+        context = OperationContext(
             self.metadata.reader(),
             commit,
             play.cluster,
@@ -128,7 +128,7 @@ class Tree:
             wall_clock=lambda: self.wall_s,
             sleep=pause,
         )
-        self.collector = TemporaryFiles(workplace, self.leases)
+        self.collector = TemporaryFiles(context, self.leases)
 
     def now_ms(self) -> int:
         return int(self.wall_s * 1000)

@@ -14,7 +14,7 @@ from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.metadata.store import Transaction
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
-from peacefs.coordinator.operations.context import Workplace
+from peacefs.coordinator.operations.context import OperationContext
 from peacefs.coordinator.operations.names import Names
 from peacefs.coordinator.operations.trash import Trash
 from peacefs.protocol.ids import Numbering
@@ -42,7 +42,7 @@ class Emptied:
         async def pause(_s: float) -> None:
             self.turns += 1
 
-        workplace = Workplace(
+        context = OperationContext(
             self.metadata.reader(),
             commit,
             play.cluster,
@@ -52,7 +52,7 @@ class Emptied:
             wall_clock=lambda: self.wall_s,
             sleep=pause,
         )
-        self._workplace, self._kept_minutes = workplace, kept_minutes
+        self._workplace, self._kept_minutes = context, kept_minutes
         self.start()
 
     def start(self) -> None:

@@ -17,7 +17,7 @@ from support.spoken_link import Datanode
 from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.metadata.model import ChunkRecord
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
-from peacefs.coordinator.operations.context import Workplace
+from peacefs.coordinator.operations.context import OperationContext
 from peacefs.protocol.errors import SafeMode
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.limits import link_turn_s, report_chunks_per_frame
@@ -101,7 +101,7 @@ def test_more_than_may_wait_for_readiness_are_told_to_come_again_at_once() -> No
             raise AssertionError("nothing is committed here")
 
         now_s = 0.0
-        at = Workplace(
+        at = OperationContext(
             metadata.reader(),
             commit,  # type: ignore[arg-type]
             cluster,

@@ -90,7 +90,7 @@ def _pieces(data: bytes, rng: random.Random) -> list[bytes]:
     return [data[:cut], data[cut:]]
 
 
-def say_hello(
+def shake_hands(
     connection: socket.socket, door: Door, role: str, signer: Signer | None
 ) -> Callable[[bytes], bytes] | None:
     """The handshake of a client, or of a service that knows the secret; None where it is not let in.

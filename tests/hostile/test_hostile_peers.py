@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
-from hostile.doors import Door, connect, doors_of, say_hello, throw
+from hostile.doors import Door, connect, doors_of, shake_hands, throw
 from hostile.hostile_frames import after_the_handshake, before_the_handshake
 from hostile.hostile_requests import request
 from hostile.watch import Watch
@@ -56,7 +56,7 @@ def test_hostile_client_after_its_handshake_harms_no_service(cluster: LocalClust
 
     def each(rng: random.Random) -> None:
         connection = connect(door)
-        as_agreed = say_hello(connection, door, "client", None)
+        as_agreed = shake_hands(connection, door, "client", None)
         admitted.append(as_agreed is not None)
         throw(connection, after_the_handshake(rng), rng)
 
@@ -77,7 +77,7 @@ def test_hostile_service_that_knows_the_secret_crashes_no_service(
 
     def each(rng: random.Random) -> None:
         connection = connect(door)
-        as_agreed = say_hello(connection, door, rng.choice(("datanode", "agent")), signer)
+        as_agreed = shake_hands(connection, door, rng.choice(("datanode", "agent")), signer)
         admitted.append(as_agreed is not None)
         data = after_the_handshake(rng)
         # Now and then what nobody who knows the secret has sealed.

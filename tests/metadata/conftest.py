@@ -12,13 +12,13 @@ import pytest
 from peacefs.coordinator.metadata.group_commit import run_now
 from peacefs.coordinator.metadata.model import (
     ChunkRecord,
-    ContentSummary,
-    FileStatus,
     Inode,
+    InodeStatus,
     Lease,
     ListPage,
     Quota,
     RenameMode,
+    TreeSummary,
 )
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.metadata.store import Reader, Transaction
@@ -34,7 +34,7 @@ from peacefs.coordinator.namespace import (
     snapshots,
 )
 from peacefs.coordinator.namespace.paths import parse_path
-from peacefs.coordinator.namespace.permissions import Caller
+from peacefs.coordinator.namespace.permissions import Principal
 from peacefs.coordinator.namespace.reclaim import reclaim_step
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.messages import Receipt, WrittenChunk
@@ -146,16 +146,16 @@ class Space:
     def copy(self, source: str, target: str, limit: int = 1000, **changes: Any) -> None:
         """In steps of `limit`."""
         made = self.begin_copy(source, target, limit, **changes)
-        while isinstance(made, namespace_copy.Copy):
+        while isinstance(made, namespace_copy.TreeCopy):
             made = self.go_on_copying(made, limit)
 
     def begin_copy(
         self, source: str, target: str, limit: int = 1000, **changes: Any
-    ) -> namespace_copy.Copy | namespace_copy.CopyResult:
+    ) -> namespace_copy.TreeCopy | namespace_copy.CopyResult:
         given: dict[str, Any] = {
             "source": parse_path(source),
             "target": parse_path(target),
-            "caller": Caller("ann", frozenset({"ann"}), is_superuser=True),
+            "caller": Principal("ann", frozenset({"ann"}), is_superuser=True),
             "preserve": False,
             "request_id": "",
             "now_ms": self.now_ms,
@@ -164,8 +164,8 @@ class Space:
         return self.commit(lambda tx: namespace_copy.begin_copy(tx, wanted, limit))
 
     def go_on_copying(
-        self, copy: namespace_copy.Copy, limit: int = 1000
-    ) -> namespace_copy.Copy | namespace_copy.CopyResult:
+        self, copy: namespace_copy.TreeCopy, limit: int = 1000
+    ) -> namespace_copy.TreeCopy | namespace_copy.CopyResult:
         """One commit more; a copy that is refused is given up."""
         try:
             if copy.growth.is_whole:
@@ -209,10 +209,10 @@ class Space:
             self.commit(lambda tx: snapshot_restore.give_up(tx, job))
             raise
 
-    def locate(self, path: str) -> snapshots.Place:
+    def locate(self, path: str) -> snapshots.SnapshotPlace:
         return snapshots.locate(self.reader, parse_path(path))
 
-    def status(self, path: str) -> FileStatus:
+    def status(self, path: str) -> InodeStatus:
         place = self.locate(path)
         return namespace.status(place.reader, place.path)
 
@@ -223,7 +223,7 @@ class Space:
     def names(self, path: str) -> list[str]:
         return [entry.name for entry in self.list_page(path).entries]
 
-    def summary(self, path: str) -> ContentSummary:
+    def summary(self, path: str) -> TreeSummary:
         place = self.locate(path)
         return namespace.content_summary(place.reader, place.path)
 

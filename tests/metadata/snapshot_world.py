@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peacefs.coordinator.metadata.model import Kind
+from peacefs.coordinator.metadata.model import InodeKind
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
 
@@ -16,9 +16,9 @@ def tree(space: Space, top: str) -> Shown:
     found: Shown = {}
     for entry in space.list_page(top).entries:
         path = f"{top}/{entry.name}"
-        chunks = tuple(chunk for chunk, _ in space.pieces(path)) if entry.kind is Kind.FILE else ()
+        chunks = tuple(chunk for chunk, _ in space.pieces(path)) if entry.kind is InodeKind.FILE else ()
         found[entry.name] = (entry.permission, entry.modified_ms, entry.length, chunks)
-        if entry.kind is Kind.DIRECTORY:
+        if entry.kind is InodeKind.DIRECTORY:
             found |= {f"{entry.name}/{name}": shown for name, shown in tree(space, path).items()}
     return found
 

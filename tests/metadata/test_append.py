@@ -198,7 +198,7 @@ def test_what_counts_as_garbage_by_now_is_not_added(space: Space) -> None:
     space.create("/f", 1)
     lease, file = space.take_lease("/f")
     late = space.extension(lease, file.inode, 7)
-    space.commit(lambda tx: tx.raise_floor(late.chunks[0].chunk + 1))
+    space.commit(lambda tx: tx.raise_gc_floor(late.chunks[0].chunk + 1))
     with pytest.raises(AccessDenied, match="write it again"):
         space.extend(late)
     assert space.status("/f").length == 1

@@ -143,12 +143,12 @@ def test_a_restored_store_holds_the_floor(store: Path, tmp_path: Path) -> None:
     metadata = SqliteMetadata.open(restored(tmp_path / "backup", tmp_path / "new"), owner="root")
     metadata.begin_epoch()
     space = Space(metadata)
-    space.commit(lambda tx: tx.raise_floor(10**15))
-    assert space.reader.floor_held() and space.reader.floor() == 0
-    assert space.commit(lambda tx: tx.release_floor()) is True
-    space.commit(lambda tx: tx.raise_floor(10**15))
+    space.commit(lambda tx: tx.raise_gc_floor(10**15))
+    assert space.reader.gc_floor_held() and space.reader.floor() == 0
+    assert space.commit(lambda tx: tx.release_gc_floor()) is True
+    space.commit(lambda tx: tx.raise_gc_floor(10**15))
     assert space.reader.floor() == 10**15
-    assert space.commit(lambda tx: tx.release_floor()) is False
+    assert space.commit(lambda tx: tx.release_gc_floor()) is False
     metadata.close()
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from peacefs.coordinator.metadata.model import ContentSummary, Kind
+from peacefs.coordinator.metadata.model import InodeKind, TreeSummary
 from peacefs.coordinator.namespace import operations as namespace
-from peacefs.coordinator.namespace.copy import Copy, CopyResult
+from peacefs.coordinator.namespace.copy import CopyResult, TreeCopy
 from peacefs.coordinator.namespace.paths import parse_path
-from peacefs.coordinator.namespace.permissions import Caller
+from peacefs.coordinator.namespace.permissions import Principal
 from peacefs.protocol.errors import (
     AccessDenied,
     BadRequest,
@@ -26,7 +26,7 @@ from peacefs.protocol.errors import (
 
 from .conftest import Space, space_in_memory
 
-BOB = Caller("bob", frozenset({"bob"}), is_superuser=False)
+BOB = Principal("bob", frozenset({"bob"}), is_superuser=False)
 
 
 def shape(space: Space, top: str) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def shape(space: Space, top: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for entry in space.list_page(top or "/").entries:
         path = f"{top}/{entry.name}"
-        if entry.kind is Kind.FILE:
+        if entry.kind is InodeKind.FILE:
             found[entry.name] = space.pieces(path)
         else:
             found[entry.name] = None
@@ -79,9 +79,9 @@ def test_what_fits_into_one_commit_takes_one(filled: Space) -> None:
     before = shape(filled, "/d")
     done = filled.begin_copy("/d", "/copy")
     assert isinstance(done, CopyResult)
-    assert done.copied == ContentSummary(5, 23, 237, 474)
+    assert done.copied == TreeSummary(5, 23, 237, 474)
     assert shape(filled, "/copy") == before == shape(filled, "/d")
-    assert filled.begin_copy("/d/f", "/file") == CopyResult(ContentSummary(0, 1, 30, 60), [])
+    assert filled.begin_copy("/d/f", "/file") == CopyResult(TreeSummary(0, 1, 30, 60), [])
     assert filled.pieces("/file") == before["f"]
     filled.check_references()
 
@@ -142,7 +142,7 @@ def test_a_snapshot_that_goes_meanwhile_ends_the_copy(filled: Space) -> None:
     filled.allow_snapshots("/d")
     filled.take_snapshot("/d", "s")
     made = filled.begin_copy("/d/.snapshot/s", "/copy", limit=1)
-    assert isinstance(made, Copy)
+    assert isinstance(made, TreeCopy)
     filled.drop_snapshot("/d", "s")
     filled.take_snapshot("/d", "s")
     with pytest.raises(SnapshotRefused, match="while it was being copied"):
@@ -193,9 +193,9 @@ def test_what_cannot_be_copied(filled: Space, source: str, target: str, error: t
 def test_a_target_that_is_taken_meanwhile_is_left_alone(filled: Space) -> None:
     made = filled.begin_copy("/d", "/copy", limit=5)
     filled.create("/copy", 1)
-    while isinstance(made, Copy) and not made.growth.is_whole:
+    while isinstance(made, TreeCopy) and not made.growth.is_whole:
         made = filled.go_on_copying(made, 5)
-    assert isinstance(made, Copy)
+    assert isinstance(made, TreeCopy)
     with pytest.raises(FileAlreadyExists):
         filled.go_on_copying(made)
     assert filled.status("/copy").length == 1
@@ -224,7 +224,7 @@ def test_all_that_is_copied_must_be_readable(filled: Space) -> None:
 
 def test_attributes_are_kept_only_when_asked_for(filled: Space) -> None:
     filled.commit(lambda tx: namespace.set_times(tx, parse_path("/d/f"), 111, 222))
-    root = Caller("root", frozenset({"root"}), is_superuser=True)
+    root = Principal("root", frozenset({"root"}), is_superuser=True)
     filled.mkdirs("/bobs", user="bob")
     filled.copy("/d", "/bobs/plain", caller=BOB, now_ms=999)
     filled.copy("/d", "/bobs/times", caller=BOB, preserve=True)
@@ -241,9 +241,9 @@ def test_a_repeated_request_copies_once(filled: Space) -> None:
     first = filled.begin_copy("/d", "/copy", request_id="r")
     assert filled.begin_copy("/d", "/copy", request_id="r") == first
     slow, fast = (filled.begin_copy("/d", "/other", 5, request_id="s") for _ in range(2))
-    while isinstance(fast, Copy):
+    while isinstance(fast, TreeCopy):
         fast = filled.go_on_copying(fast, 5)
-    while isinstance(slow, Copy):
+    while isinstance(slow, TreeCopy):
         slow = filled.go_on_copying(slow, 5)
     assert slow == fast
     assert shape(filled, "/other") == shape(filled, "/d")
@@ -255,7 +255,7 @@ def test_a_repeated_request_copies_once(filled: Space) -> None:
 def test_a_start_gives_up_what_was_being_copied() -> None:
     space = space_in_memory()
     space.create_many([f"/d/{number}" for number in range(20)])
-    assert isinstance(space.begin_copy("/d", "/copy", limit=5), Copy)
+    assert isinstance(space.begin_copy("/d", "/copy", limit=5), TreeCopy)
     space.delete("/d")
     space.metadata._transaction.numbering = None
     space.metadata.begin_epoch()
@@ -268,7 +268,7 @@ def test_a_start_gives_up_what_was_being_copied() -> None:
 def test_a_pin_stands_in_nobodys_way(filled: Space) -> None:
     """Unlike a snapshot it keeps nobody from moving or deleting the directory, and is not to be seen."""
     filled.allow_snapshots("/d")
-    assert isinstance(filled.begin_copy("/d", "/copy", limit=1), Copy)
+    assert isinstance(filled.begin_copy("/d", "/copy", limit=1), TreeCopy)
     assert filled.reader.snapshots(filled.status("/d").inode) == []
     filled.rename("/d", "/e")
     assert filled.delete("/e").done

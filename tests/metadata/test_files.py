@@ -174,7 +174,7 @@ def test_what_counts_as_garbage_by_now_becomes_no_file(space: Space):
     known = space.completion("/known", 10)
     space.complete(known)
     late, later = space.completion("/late", 10), space.completion("/later", 10)
-    space.commit(lambda tx: tx.raise_floor(later.chunks[0].chunk))
+    space.commit(lambda tx: tx.raise_gc_floor(later.chunks[0].chunk))
     with pytest.raises(AccessDenied, match="write it again"):
         space.complete(late)
     assert space.complete(known).length == 10, "a repetition changes nothing and gets its answer"

@@ -86,14 +86,14 @@ def test_the_floor_that_a_change_raised_and_took_back_is_not_believed(tree: Spac
     before = tree.reader.floor()
 
     def refused(tx: Transaction) -> None:
-        tx.raise_floor(10**15)
+        tx.raise_gc_floor(10**15)
         assert tx.floor() == 10**15
         raise FileAlreadyExists("after all")
 
     with pytest.raises(FileAlreadyExists):
         tree.commit(refused)
     assert tree.commit(lambda tx: tx.floor()) == before
-    tree.commit(lambda tx: tx.raise_floor(before + 1))
+    tree.commit(lambda tx: tx.raise_gc_floor(before + 1))
     assert tree.commit(lambda tx: tx.floor()) == tree.reader.floor() == before + 1
 
 

@@ -239,7 +239,7 @@ def test_record_without_its_store_shows_that_the_metadata_was_lost(killed: Kille
 def test_record_names_changes_of_the_epoch_and_the_floor_too(tmp_path: Path) -> None:
     store = tmp_path / "metadata.sqlite"
     metadata = SqliteMetadata.open(store, owner="root")
-    for change in (metadata.begin_epoch, metadata.hold_floor, metadata.begin_epoch):
+    for change in (metadata.begin_epoch, metadata.hold_gc_floor, metadata.begin_epoch):
         before = image_of(store)
         change()
         assert_refused(put({**before, ".commits": image_of(store)[".commits"]}, tmp_path / "older"))
@@ -255,8 +255,8 @@ def test_loss_that_is_accepted_keeps_the_floor_and_repeats_no_number(killed: Kil
     metadata = SqliteMetadata.open(store, owner="root")
     space = Space(metadata)
     assert 0 < len(space.names("/")) < _NAMES
-    assert space.reader.floor_held() and not space.reader.lacks_commits()
-    space.commit(lambda tx: tx.raise_floor(10**18))
+    assert space.reader.gc_floor_held() and not space.reader.lacks_commits()
+    space.commit(lambda tx: tx.raise_gc_floor(10**18))
     assert space.reader.floor() == 0
     assert metadata.begin_epoch() > accepted.epoch > killed.epoch
     assert metadata.tx_durable > first_of_epoch(killed.epoch + 1)

@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from peacefs.coordinator.metadata.model import ChunkRecord, ContentSummary, Inode, Kind, Lease, RenameMode
+from peacefs.coordinator.metadata.model import ChunkRecord, Inode, InodeKind, Lease, RenameMode, TreeSummary
 from peacefs.coordinator.metadata.sqlite.check import check_tables
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.reclaim import reclaim_step
@@ -200,7 +200,7 @@ class NamespaceMachine(RuleBasedStateMachine):
     def chunks(self) -> set[int]:
         return {record.chunk for record in namespace.chunk_page(self.space.reader, 0, 10_000)}
 
-    def compare(self, tree: Tree, names: Names) -> ContentSummary:
+    def compare(self, tree: Tree, names: Names) -> TreeSummary:
         """Holds a directory and all below it against the model's. What its summary should be, and is."""
         entries = self.space.list_page(text(names)).entries
         assert [entry.name for entry in entries] == sorted(tree)
@@ -208,7 +208,7 @@ class NamespaceMachine(RuleBasedStateMachine):
         for entry in entries:
             node, path = tree[entry.name], (*names, entry.name)
             assert self.space.status(text(path)).inode == entry.inode
-            assert entry.kind is (Kind.DIRECTORY if isinstance(node, dict) else Kind.FILE)
+            assert entry.kind is (InodeKind.DIRECTORY if isinstance(node, dict) else InodeKind.FILE)
             if isinstance(node, dict):
                 below = self.compare(node, path)
                 directories += below.directories
@@ -219,7 +219,7 @@ class NamespaceMachine(RuleBasedStateMachine):
                 assert entry.length == node.length
                 files += 1
                 length += entry.length
-        summary = ContentSummary(directories, files, length, 2 * length)
+        summary = TreeSummary(directories, files, length, 2 * length)
         assert self.space.summary(text(names)) == summary
         return summary
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from peacefs.coordinator.metadata.model import ContentSummary, Kind
+from peacefs.coordinator.metadata.model import InodeKind, TreeSummary
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.protocol.errors import (
@@ -23,17 +23,22 @@ from .conftest import Space
 def test_a_new_namespace_is_an_empty_root(space: Space) -> None:
     root = space.status("/")
     assert (root.kind, root.name, root.owner, root.group, root.permission) == (
-        Kind.DIRECTORY, "", "root", "supergroup", 0o1777,
+        InodeKind.DIRECTORY, "", "root", "supergroup", 0o1777,
     )  # fmt: skip
     assert space.names("/") == []
-    assert space.summary("/") == ContentSummary(directories=1, files=0, length=0, space_consumed=0)
+    assert space.summary("/") == TreeSummary(directories=1, files=0, length=0, space_consumed=0)
 
 
 def test_mkdirs_makes_the_parents_too_and_is_idempotent(space: Space) -> None:
     assert space.mkdirs("/a/b/c", user="ann", permission=0o500)
     assert space.mkdirs("/a/b/c", user="bob")
     made = space.status("/a/b/c")
-    assert (made.kind, made.owner, made.group, made.permission) == (Kind.DIRECTORY, "ann", "supergroup", 0o500)
+    assert (made.kind, made.owner, made.group, made.permission) == (
+        InodeKind.DIRECTORY,
+        "ann",
+        "supergroup",
+        0o500,
+    )
     assert made.length == made.block_bytes == made.replication == made.accessed_ms == 0
     # Or ann could not make anything in the parents: HDFS adds u+wx to those alone.
     assert space.status("/a/b").permission == 0o700
@@ -162,8 +167,8 @@ def test_a_summary_counts_the_whole_tree(space: Space, monkeypatch: pytest.Monke
     for number in range(5):
         space.create(f"/t/{number % 2}/{number}", 10, 1, replication=3)
         space.mkdirs(f"/t/empty-{number}")
-    assert space.summary("/t") == ContentSummary(directories=8, files=5, length=55, space_consumed=165)
-    assert space.summary("/t/0/4") == ContentSummary(directories=0, files=1, length=11, space_consumed=33)
+    assert space.summary("/t") == TreeSummary(directories=8, files=5, length=55, space_consumed=165)
+    assert space.summary("/t/0/4") == TreeSummary(directories=0, files=1, length=11, space_consumed=33)
 
 
 def test_times_owner_and_permission_are_set_one_by_one(space: Space) -> None:

@@ -239,13 +239,13 @@ def test_the_floor_rises_is_kept_and_can_be_held_for_good(path: Path) -> None:
     space = Space(metadata)
     assert space.reader.floor() == 0
     for floor in (50, 40):
-        space.commit(lambda tx, floor=floor: tx.raise_floor(floor))
+        space.commit(lambda tx, floor=floor: tx.raise_gc_floor(floor))
         assert space.reader.floor() == 50
-    metadata.hold_floor()
+    metadata.hold_gc_floor()
     metadata.close()
     metadata = SqliteMetadata.open(path, owner="root")
     space = Space(metadata)
-    space.commit(lambda tx: tx.raise_floor(60))
+    space.commit(lambda tx: tx.raise_gc_floor(60))
     assert space.reader.floor() == 50
     metadata.close()
 

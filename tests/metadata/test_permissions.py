@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from peacefs.coordinator.metadata.model import Inode, Kind
+from peacefs.coordinator.metadata.model import Inode, InodeKind
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.permissions import Access, Callers, refusal, symbolic
 from peacefs.protocol.errors import BadRequest
@@ -13,7 +13,7 @@ CALLERS = Callers("hdfs", {"analysts": ["ann", "bob"], "supergroup": ["root"]})
 
 
 def directory(permission: int, owner: str = "ann", group: str = "analysts") -> Inode:
-    return Inode(7, Kind.DIRECTORY, permission, owner, group, 0, 0, 0, 0, 0)
+    return Inode(7, InodeKind.DIRECTORY, permission, owner, group, 0, 0, 0, 0, 0)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from peacefs.coordinator.metadata.model import Quota, RenameMode, Usage
+from peacefs.coordinator.metadata.model import NamespaceUsage, Quota, RenameMode
 from peacefs.coordinator.metadata.sqlite.check import check_tables
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.namespace import operations as namespace
@@ -47,14 +47,14 @@ def _filled(space: Space) -> Space:
 
 def test_a_directory_that_gets_a_quota_is_counted(filled: Space) -> None:
     filled.set_quota("/q", names=10, space=1000)
-    assert filled.quota("/q") == Quota(10, 1000, Usage(4, 300))
+    assert filled.quota("/q") == Quota(10, 1000, NamespaceUsage(4, 300))
     filled.set_quota("/q", space=-1)
-    assert filled.quota("/q") == Quota(10, None, Usage(4, 300))
+    assert filled.quota("/q") == Quota(10, None, NamespaceUsage(4, 300))
     filled.set_quota("/q", names=-1)
     assert filled.quota("/q") is None
     assert filled.sql("SELECT * FROM quota") == []
     filled.set_quota("/", space=5)
-    assert filled.quota("/") == Quota(None, 5, Usage(9, 374)), "it may hold more already"
+    assert filled.quota("/") == Quota(None, 5, NamespaceUsage(9, 374)), "it may hold more already"
 
 
 #: What is done, and what /q then holds.
@@ -236,7 +236,7 @@ def test_no_write_counts_a_tree(filled: Space, monkeypatch: pytest.MonkeyPatch) 
     """Only what moves whole trees across a boundary looks at them."""
     filled.set_quota("/q", names=1000, space=1_000_000)
 
-    def no_count(*_: object) -> Usage:
+    def no_count(*_: object) -> NamespaceUsage:
         raise AssertionError("a tree was counted")
 
     monkeypatch.setattr("peacefs.coordinator.metadata.sqlite.reader.SqliteReader.tree_usage", no_count)
@@ -261,7 +261,7 @@ def test_quotas_survive_a_restart(tmp_path: Path) -> None:
     space.create("/q/f", 5)
     space.metadata.close()
     space = opened()
-    assert space.quota("/q") == Quota(2, None, Usage(2, 10))
+    assert space.quota("/q") == Quota(2, None, NamespaceUsage(2, 10))
     with pytest.raises(NamesQuotaExceeded):
         space.create("/q/g")
     space.metadata.close()

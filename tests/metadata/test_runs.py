@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peacefs.coordinator.metadata.model import Run
+from peacefs.coordinator.metadata.model import RecordedRun
 from peacefs.coordinator.metadata.sqlite.check import check_tables
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.namespace import query_runs as runs
@@ -28,7 +28,7 @@ ROOT = "/ck/orders"
 def begin(space: Space, root: str = ROOT) -> str:
     """A run; its location."""
     path, number = parse_path(root), first_of_epoch(3) + next(space._numbers)
-    space.commit(lambda tx: runs.begin(tx, path, Run(number, "ann", "host-a", 77, space.now_ms, None)))
+    space.commit(lambda tx: runs.begin(tx, path, RecordedRun(number, "ann", "host-a", 77, space.now_ms, None)))
     return str(runs.location(path, number))
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peacefs.peace.dry_run import Request, Task, Unplaced, dry_run
+from peacefs.peace.dry_run import DryRunRequest, Task, Unplaced, dry_run
 from peacefs.peace.policies.ledger import Grant
 from peacefs.peace.policies.random import RandomPolicy
 from peacefs.peace.simulator.comparison import POLICIES
@@ -24,7 +24,7 @@ def _tasks(draw: st.DrawFn) -> Task:
     racks = {f"n{n}": f"/r{draw(st.integers(1, 3))}" for n in range(draw(st.integers(1, 7)))}
     leaving = draw(st.frozensets(st.sampled_from(sorted(racks)), max_size=len(racks) - 1))
     requests = st.builds(
-        Request,
+        DryRunRequest,
         writer=st.sampled_from([None, *racks]),
         replication=st.integers(1, len(racks) - len(leaving)),
         chunks=st.integers(1, 5),
@@ -53,7 +53,7 @@ def test_every_chunk_is_told_of_once_and_on_as_many_servers_as_asked_for(task: T
 
 
 def test_a_chunk_alone_takes_as_long_as_its_slowest_part() -> None:
-    (alone,) = dry_run(Task("express", 0, [Request("a", 2, 1)], topology=_NETWORK)).assignments
+    (alone,) = dry_run(Task("express", 0, [DryRunRequest("a", 2, 1)], topology=_NETWORK)).assignments
     assert alone.end_s == pytest.approx(chunk_bytes_max / 30e6)
 
 
@@ -63,7 +63,7 @@ def test_what_the_policy_has_no_room_for_is_unplaced(monkeypatch: pytest.MonkeyP
             return [] if now_s else super()._admit(now_s)
 
     monkeypatch.setitem(POLICIES, "random", lambda topology, rng: OnceOnly(topology, rng, chunks_per_writer=1))
-    plan = dry_run(Task("random", 0, [Request("a", 2, 3)], topology=_NETWORK))
+    plan = dry_run(Task("random", 0, [DryRunRequest("a", 2, 3)], topology=_NETWORK))
     assert [each.chunk for each in plan.assignments] == [0]
     assert plan.unplaced == [
         Unplaced(0, chunk, "the policy finds no room for it, even in an idle cluster") for chunk in (1, 2)
@@ -73,32 +73,32 @@ def test_what_the_policy_has_no_room_for_is_unplaced(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("request_", "said"),
     [
-        (Request("a", 1, 0), "0 chunks are nothing to plan"),
-        (Request("a", 1, -5), "-5 chunks are nothing to plan"),
-        (Request("a", 0, 1), "replication 0 is not from 1 to 16"),
-        (Request("a", 17, 1), "replication 17 is not from 1 to 16"),
-        (Request("a", 4, 1), "4 replicas need as many servers; there are 3"),
-        (Request("z", 1, 1), "there is no server 'z'"),
+        (DryRunRequest("a", 1, 0), "0 chunks are nothing to plan"),
+        (DryRunRequest("a", 1, -5), "-5 chunks are nothing to plan"),
+        (DryRunRequest("a", 0, 1), "replication 0 is not from 1 to 16"),
+        (DryRunRequest("a", 17, 1), "replication 17 is not from 1 to 16"),
+        (DryRunRequest("a", 4, 1), "4 replicas need as many servers; there are 3"),
+        (DryRunRequest("z", 1, 1), "there is no server 'z'"),
     ],
 )
-def test_a_request_that_makes_no_sense_is_named(request_: Request, said: str) -> None:
+def test_a_request_that_makes_no_sense_is_named(request_: DryRunRequest, said: str) -> None:
     with pytest.raises(BadRequest, match=f"^request 1: {said}"):
-        dry_run(Task("express", 0, [Request("a", 1, 1), request_], topology=_NETWORK))
+        dry_run(Task("express", 0, [DryRunRequest("a", 1, 1), request_], topology=_NETWORK))
 
 
 @pytest.mark.parametrize(
     ("requests", "said"),
     [
         ([], "there are no requests to plan"),
-        ([Request(None, 1, 1)] * 2001, "2001 requests are over the limit of 2000"),
-        ([Request(None, 1, 1_000_000)], "1000000 chunks are over the limit of 20000"),
+        ([DryRunRequest(None, 1, 1)] * 2001, "2001 requests are over the limit of 2000"),
+        ([DryRunRequest(None, 1, 1_000_000)], "1000000 chunks are over the limit of 20000"),
     ],
 )
-def test_how_much_is_planned_at_once_is_bounded(requests: list[Request], said: str) -> None:
+def test_how_much_is_planned_at_once_is_bounded(requests: list[DryRunRequest], said: str) -> None:
     with pytest.raises(BadRequest, match=said):
         dry_run(Task("express", 0, requests, topology=_NETWORK))
 
 
 def test_the_same_task_gives_the_same_plan() -> None:
-    task = Task("flow", 5, [Request(writer, 2, 4) for writer in ("a", "b", None)], topology=_NETWORK)
+    task = Task("flow", 5, [DryRunRequest(writer, 2, 4) for writer in ("a", "b", None)], topology=_NETWORK)
     assert dry_run(task) == dry_run(task)

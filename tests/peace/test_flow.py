@@ -9,7 +9,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peacefs.peace.policies.algorithm1 import THREE_REPLICAS, Request, Template, schedule_timestep
+from peacefs.peace.policies.algorithm1 import THREE_REPLICAS, PathRequest, Template, schedule_timestep
 from peacefs.peace.policies.flow import FlowScheduler
 from peacefs.peace.simulator.scenarios import paper_cluster, star
 from peacefs.topology.graph import Graph, Role, Streams
@@ -19,14 +19,14 @@ STREAMS = Streams(22.5e6)
 
 
 @st.composite
-def situations(draw: st.DrawFn) -> tuple[Graph, list[Request], int]:
+def situations(draw: st.DrawFn) -> tuple[Graph, list[PathRequest], int]:
     topology = Topology()
     for rack in draw(st.lists(st.sampled_from(["/a", "/b", "/c", "/far/d"]), min_size=1, unique=True)):
         for number in range(draw(st.integers(1, 6))):
             topology = topology.with_server(f"{rack[-1]}{number}", rack)
     servers = sorted(topology.servers)
     requests = [
-        Request(writer, draw(st.integers(1, min(4, len(servers)))), draw(st.integers(1, 6)))
+        PathRequest(writer, draw(st.integers(1, min(4, len(servers)))), draw(st.integers(1, 6)))
         for writer in draw(st.lists(st.sampled_from(servers), max_size=5))
     ]
     feasible = [request for request in requests if request.r < len(servers)]
@@ -37,7 +37,7 @@ def situations(draw: st.DrawFn) -> tuple[Graph, list[Request], int]:
 @given(situations())
 @settings(max_examples=60, deadline=None)
 def test_a_plan_never_exceeds_a_capacity_and_obeys_the_templates(
-    situation: tuple[Graph, list[Request], int],
+    situation: tuple[Graph, list[PathRequest], int],
 ) -> None:
     graph, requests, seed = situation
     plan = FlowScheduler()(requests, graph, graph.capacities(), THREE_REPLICAS, Random(seed))
@@ -72,7 +72,7 @@ def test_a_plan_never_exceeds_a_capacity_and_obeys_the_templates(
 
 @given(situations())
 @settings(max_examples=30, deadline=None)
-def test_the_same_seed_gives_the_same_plan(situation: tuple[Graph, list[Request], int]) -> None:
+def test_the_same_seed_gives_the_same_plan(situation: tuple[Graph, list[PathRequest], int]) -> None:
     graph, requests, seed = situation
     plans = [FlowScheduler()(requests, graph, graph.capacities(), THREE_REPLICAS, Random(seed)) for _ in range(2)]
     assert plans[0] == plans[1]
@@ -80,7 +80,7 @@ def test_the_same_seed_gives_the_same_plan(situation: tuple[Graph, list[Request]
 
 @given(situations())
 @settings(max_examples=30, deadline=None)
-def test_the_first_request_gets_a_chunk_in_every_step(situation: tuple[Graph, list[Request], int]) -> None:
+def test_the_first_request_gets_a_chunk_in_every_step(situation: tuple[Graph, list[PathRequest], int]) -> None:
     graph, requests, seed = situation
     plan = FlowScheduler()(requests, graph, graph.capacities(), THREE_REPLICAS, Random(seed))
     if requests:
@@ -106,7 +106,7 @@ def two_ways() -> Graph:
 
 def test_flow_sees_what_one_shortest_path_at_a_time_is_blind_to() -> None:
     graph = two_ways()
-    requests, other_rack = [Request("a0", 1, 1), Request("b0", 1, 1)], (Template.OTHER_RACK,)
+    requests, other_rack = [PathRequest("a0", 1, 1), PathRequest("b0", 1, 1)], (Template.OTHER_RACK,)
     one_by_one = schedule_timestep(requests, graph, graph.capacities(), other_rack, Random(0))
     assert [index for index, _ in one_by_one.paths] == [0], "a0 took the cheap way, the only one that b0 has"
     together = FlowScheduler()(requests, graph, graph.capacities(), other_rack, Random(0))
@@ -116,14 +116,14 @@ def test_flow_sees_what_one_shortest_path_at_a_time_is_blind_to() -> None:
 def test_a_full_network_is_a_result_and_not_an_error() -> None:
     graph = Graph(paper_cluster(), STREAMS)
     nothing = [0] * len(graph.edges)
-    request = Request("n00", 3, 4)
+    request = PathRequest("n00", 3, 4)
     plan = FlowScheduler()([request], graph, nothing, THREE_REPLICAS, Random(0))
     assert plan.paths == [] and plan.unscheduled == [request] and plan.residual == nothing
 
 
 def test_streams_spread_over_idle_servers_first() -> None:
     graph = Graph(star(4, 10, 1.0), STREAMS)
-    requests = [Request(f"n{rack:02}-00", 3, 2) for rack in range(4)]
+    requests = [PathRequest(f"n{rack:02}-00", 3, 2) for rack in range(4)]
     plan = FlowScheduler()(requests, graph, graph.capacities(), THREE_REPLICAS, Random(0))
     received = Counter(node for _, nodes in plan.paths for node in nodes)
     assert len(plan.paths) == 8 and max(received.values()) == 1
@@ -131,7 +131,7 @@ def test_streams_spread_over_idle_servers_first() -> None:
 
 def test_a_pipeline_is_chained_and_crosses_once() -> None:
     graph = Graph(star(3, 6, 1.0), STREAMS)
-    plan = FlowScheduler()([Request("n01-02", 3, 2)], graph, graph.capacities(), THREE_REPLICAS, Random(0))
+    plan = FlowScheduler()([PathRequest("n01-02", 3, 2)], graph, graph.capacities(), THREE_REPLICAS, Random(0))
     for _, nodes in plan.paths:
         racks = [graph.topology.servers[node].rack for node in ("n01-02", *nodes)]
         assert sum(a != b for a, b in pairwise(racks)) == 1

@@ -10,7 +10,7 @@ from support.paper_networks import FIGURE_5
 
 from peacefs.peace.policies.algorithm1 import (
     THREE_REPLICAS,
-    Request,
+    PathRequest,
     Template,
     randomized_shortest_path,
     schedule_timestep,
@@ -49,10 +49,10 @@ class Draw(Random):
 def test_the_worked_example_of_the_paper(figure_5: Graph) -> None:
     """SVR1.1 gets SVR1.2 and, drawn from the other rack, SVR2.2. Then SVR2.1 finds no path in its rack, whose
     only other server is full, and waits for t + 1."""
-    both = [Request("SVR1.1", 2, 1), Request("SVR2.1", 2, 1)]
+    both = [PathRequest("SVR1.1", 2, 1), PathRequest("SVR2.1", 2, 1)]
     plan = schedule_timestep(both, figure_5, figure_5.capacities(), TWO_REPLICAS, Draw(backwards=True))
     assert plan.paths == [(0, ["SVR1.2", "SVR2.2"])]
-    assert plan.unscheduled == [Request("SVR2.1", 2, 1)]
+    assert plan.unscheduled == [PathRequest("SVR2.1", 2, 1)]
     at_t_plus_1 = schedule_timestep(
         plan.unscheduled, figure_5, figure_5.capacities(), TWO_REPLICAS, Draw(backwards=True)
     )
@@ -62,14 +62,14 @@ def test_the_worked_example_of_the_paper(figure_5: Graph) -> None:
 
 def test_the_other_draw_leaves_room_for_both(figure_5: Graph) -> None:
     """Had the second replica gone to SVR2.1, the writer of the second request, both would be scheduled."""
-    both = [Request("SVR1.1", 2, 1), Request("SVR2.1", 2, 1)]
+    both = [PathRequest("SVR1.1", 2, 1), PathRequest("SVR2.1", 2, 1)]
     plan = schedule_timestep(both, figure_5, figure_5.capacities(), TWO_REPLICAS, Draw(backwards=False))
     assert plan.paths == [(0, ["SVR1.2", "SVR2.1"]), (1, ["SVR2.2", "SVR1.1"])]
     assert plan.unscheduled == []
 
 
 def test_chance_finds_both_draws_and_no_other(figure_5: Graph) -> None:
-    both = [Request("SVR1.1", 2, 1), Request("SVR2.1", 2, 1)]
+    both = [PathRequest("SVR1.1", 2, 1), PathRequest("SVR2.1", 2, 1)]
     plans = Counter(
         str(schedule_timestep(both, figure_5, figure_5.capacities(), TWO_REPLICAS, Random(seed)).paths)
         for seed in range(60)
@@ -83,7 +83,7 @@ def test_chance_finds_both_draws_and_no_other(figure_5: Graph) -> None:
 
 def test_the_residual_is_capacity_minus_one_along_each_path_and_has_no_way_back(figure_5: Graph) -> None:
     before = figure_5.capacities()
-    plan = schedule_timestep([Request("SVR1.1", 2, 1)], figure_5, before, TWO_REPLICAS, Draw(backwards=True))
+    plan = schedule_timestep([PathRequest("SVR1.1", 2, 1)], figure_5, before, TWO_REPLICAS, Draw(backwards=True))
     used = {
         f"{figure_5.vertices[edge.tail]} {figure_5.vertices[edge.head]}"
         for edge, left in zip(figure_5.edges, plan.residual, strict=True)
@@ -102,7 +102,7 @@ def test_a_chunk_that_is_not_placed_whole_takes_nothing(figure_5: Graph) -> None
     for at, edge in enumerate(figure_5.edges):
         if str(figure_5.vertices[edge.tail]) == "SW1:sw" and str(figure_5.vertices[edge.head]) == "SW2:sw":
             capacities[at] = 0
-    plan = schedule_timestep([Request("SVR1.1", 2, 1)], figure_5, capacities, TWO_REPLICAS, Random(0))
+    plan = schedule_timestep([PathRequest("SVR1.1", 2, 1)], figure_5, capacities, TWO_REPLICAS, Random(0))
     assert plan.paths == [] and plan.residual == capacities
 
 
@@ -110,7 +110,9 @@ def test_three_replicas_are_one_near_and_two_on_the_other_rack() -> None:
     topology = paper_cluster()
     graph = Graph(topology, Streams(22.5e6))
     for seed in range(30):
-        plan = schedule_timestep([Request("n03", 3, 1)], graph, graph.capacities(), THREE_REPLICAS, Random(seed))
+        plan = schedule_timestep(
+            [PathRequest("n03", 3, 1)], graph, graph.capacities(), THREE_REPLICAS, Random(seed)
+        )
         ((_, nodes),) = plan.paths
         assert [topology.servers[node].rack for node in nodes] == ["/rack-1", "/rack-2", "/rack-2"]
         assert len({"n03", *nodes}) == 4

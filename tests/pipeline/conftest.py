@@ -16,14 +16,14 @@ from support.waiting import wait_until
 from peacefs.client.transfer.byte_stream import ByteStream
 from peacefs.client.transfer.file_reader import FileReader
 from peacefs.client.transfer.file_writer import WriteStats, write_file
-from peacefs.client.transfer.write_grants import GrantDesk
+from peacefs.client.transfer.write_grants import GrantClient
 from peacefs.datanode.control.prover import Prover
 from peacefs.datanode.control.replicator import Replicator
 from peacefs.datanode.pipeline.active_streams import StreamsUnderWay
 from peacefs.datanode.pipeline.chunk_server import ChunkServer
 from peacefs.datanode.pipeline.dispatch import DataRequests
 from peacefs.datanode.pipeline.hop import PipelineHop
-from peacefs.datanode.pipeline.latency_samples import Paces
+from peacefs.datanode.pipeline.latency_samples import LatencySamples
 from peacefs.datanode.pipeline.server import DataServer
 from peacefs.datanode.store.chunk_store import ChunkStore
 from peacefs.datanode.store.replica_changes import Changes
@@ -78,9 +78,15 @@ class Node:
             str(directory), 0, available_bytes=lambda: self.available_bytes, rng=random.Random(name)
         )
         self.driver.run(self.store.recover())
-        self.paces = Paces()
+        self.samples = LatencySamples()
         self.pipeline = PipelineHop(
-            name, signer, self.store, self.changes, StreamsUnderWay(name), self.paces, hop_timeout_s=hop_timeout_s
+            name,
+            signer,
+            self.store,
+            self.changes,
+            StreamsUnderWay(name),
+            self.samples,
+            hop_timeout_s=hop_timeout_s,
         )
         server = ChunkServer(signer, self.store, self.changes, reader_timeout_s=hop_timeout_s)
         self.replicator = Replicator(self.store, self.changes, hop_timeout_s=hop_timeout_s)
@@ -95,7 +101,7 @@ class Node:
             me,
             self.driver,
             self.requests,
-            lends=cluster.lends,
+            shares_descriptors=cluster.shares_descriptors,
             advertised=self.address,
             tls=cluster.tls,
         )
@@ -241,16 +247,16 @@ class Cluster:
         *,
         nodes: int = 3,
         hop_timeout_s: float = 10.0,
-        lends: bool = False,
+        shares_descriptors: bool = False,
         authority: TrialAuthority | None = None,
     ) -> None:
-        """With `lends` who reads large chunks here is on the datanodes' host, and gets their files.
+        """With `shares_descriptors` who reads large chunks here is on the datanodes' host, and gets their files.
 
         With an `authority` all connections are over TLS.
         """
         self.tls = None if authority is None else TlsIdentity(authority.issue(["127.0.0.1"]), "127.0.0.1")
         trusting = None if authority is None else TlsIdentity(TlsFiles(ca=authority.ca))
-        self.lends = lends
+        self.shares_descriptors = shares_descriptors
         signer = Signer(b"a secret of the tests")
         self.signer = signer
         self.hop_timeout_s = hop_timeout_s
@@ -260,7 +266,7 @@ class Cluster:
             self.coordinator.nodes[name] = Node(name, directory / name, self)
         self.pool = ConnectionPool(Identity(CLUSTER, "client", "test", None), tls=trusting)
         self.driver = ThreadDriver(self.pool, self.coordinator.call)
-        self.desk = GrantDesk("test", pushed=True)
+        self.grant_client = GrantClient("test", pushed=True)
         self.by_hand: list[Connection] = []
 
     @property
@@ -275,8 +281,8 @@ class Cluster:
                 "file-token",
                 None,
                 source,
-                block_bytes=block_bytes,
-                desk=self.desk,
+                chunk_bytes=block_bytes,
+                grant_client=self.grant_client,
                 hop_timeout_s=self.hop_timeout_s,
             )
         )
@@ -386,6 +392,6 @@ def messages_sent(monkeypatch: pytest.MonkeyPatch) -> list[Message]:
 
         monkeypatch.setattr(SocketConnection, name, recorded)
 
-    for name in ("send", "send_now", "send_file", "lend_file"):
+    for name in ("send", "send_now", "send_file", "send_descriptor"):
         record(name)
     return sent

@@ -97,5 +97,5 @@ def test_a_waiting_writer_is_woken_by_bytes_the_end_and_an_error(cluster):
         timer.join()
 
 
-def test_a_waiting_writer_is_told_when_its_patience_is_over(cluster):
+def test_writer_that_waits_hears_of_its_timeout(cluster):
     assert not cluster.driver.run(ByteStream().readable(timeout_s=0.01))

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from peacefs.protocol.errors import Overloaded
-from peacefs.protocol.frame_budget import Crowd, FrameBudget
+from peacefs.protocol.frame_budget import ConnectionCounts, FrameBudget
 from peacefs.protocol.limits import client_frame_bytes_max, file_chunks_max, replication_max
 from peacefs.protocol.messages import CompleteFile, Receipt, WrittenChunk
 
@@ -32,7 +32,7 @@ def test_who_holds_nothing_gives_nothing_back_twice() -> None:
 
 
 def test_a_crowd_is_counted_by_kind() -> None:
-    crowd: Crowd[str] = Crowd(2)
+    crowd: ConnectionCounts[str] = ConnectionCounts(2)
     for kind in ("here", "here", "there"):
         crowd.enter(kind)
     with pytest.raises(Overloaded, match="here has 2 connections"):

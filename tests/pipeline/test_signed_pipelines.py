@@ -22,16 +22,16 @@ def stranger():
         yield somebody
 
 
-def leave_through(cluster, *hops):
+def permit_through(cluster, *hops):
     """A token of the coordinator for a pipeline of these, and its chunk."""
     allocated = cluster.coordinator.allocated(["n0"])
-    leave = ChunkWrite(1e12, allocated.chunk, allocated.version, list(hops))
-    return cluster.signer.sign(leave), leave
+    permit = ChunkWrite(1e12, allocated.chunk, allocated.version, list(hops))
+    return cluster.signer.sign(permit), permit
 
 
-def answer_to(cluster, token, leave):
+def answer_to(cluster, token, permit):
     connection = cluster.connect("n0")
-    opening = WriteChunk(token, leave.chunk, leave.version, block_checksums(b"x"), last=True)
+    opening = WriteChunk(token, permit.chunk, permit.version, block_checksums(b"x"), last=True)
     cluster.driver.run(fx.send(connection, opening, b"x", timeout_s=5.0))
     answer = cluster.answer(connection)
     cluster.driver.run(fx.close(connection))
@@ -41,13 +41,13 @@ def answer_to(cluster, token, leave):
 
 def test_a_hop_connects_to_the_address_in_its_token(cluster, stranger):
     """So that the tests beside this one could fail."""
-    answer = answer_to(cluster, *leave_through(cluster, cluster.nodes[0].hop, stranger.hop("n1")))
+    answer = answer_to(cluster, *permit_through(cluster, cluster.nodes[0].hop, stranger.hop("n1")))
     assert isinstance(answer, Failure) and answer.culprit == "n1"
     assert stranger.connections > 0
 
 
 def test_no_bit_of_a_pipeline_may_be_another(cluster, stranger):
-    token, leave = leave_through(cluster, cluster.nodes[0].hop, stranger.hop("n1"))
+    token, permit = permit_through(cluster, cluster.nodes[0].hop, stranger.hop("n1"))
     raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
 
     @settings(max_examples=150, deadline=None)
@@ -55,7 +55,7 @@ def test_no_bit_of_a_pipeline_may_be_another(cluster, stranger):
     def refused(bit):
         changed = bytearray(raw)
         changed[bit // 8] ^= 1 << bit % 8
-        answer = answer_to(cluster, base64.urlsafe_b64encode(bytes(changed)).rstrip(b"=").decode(), leave)
+        answer = answer_to(cluster, base64.urlsafe_b64encode(bytes(changed)).rstrip(b"=").decode(), permit)
         assert isinstance(answer, Failure) and answer.code == "AccessDenied" and "\n" not in answer.message
 
     refused()
@@ -66,18 +66,18 @@ def test_no_bit_of_a_pipeline_may_be_another(cluster, stranger):
 @pytest.mark.parametrize("change", ["node", "order", "address", "chunk", "version"])
 def test_what_a_token_says_of_a_pipeline_cannot_be_changed(cluster, stranger, change):
     first, second = cluster.nodes[0].hop, cluster.nodes[1].hop
-    token, leave = leave_through(cluster, first, second)
+    token, permit = permit_through(cluster, first, second)
     changed = {
         "node": {"pipeline": [first, msgspec.structs.replace(second, node="n2")]},
         "order": {"pipeline": [first, stranger.hop("n9"), second]},
         "address": {"pipeline": [first, stranger.hop("n1")]},
-        "chunk": {"chunk": leave.chunk + 1},
-        "version": {"version": leave.version + 1},
+        "chunk": {"chunk": permit.chunk + 1},
+        "version": {"version": permit.version + 1},
     }[change]
-    forged = msgspec.structs.replace(leave, **changed)
+    forged = msgspec.structs.replace(permit, **changed)
     mac = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))[-16:]
     text = base64.urlsafe_b64encode(msgspec.msgpack.encode(forged) + mac).rstrip(b"=").decode()
     answer = answer_to(cluster, text, forged)
     assert isinstance(answer, Failure) and answer.code == "AccessDenied"
     assert stranger.connections == 0
-    assert isinstance(answer_to(cluster, token, leave), WriteAck), "as it was signed it is good"
+    assert isinstance(answer_to(cluster, token, permit), WriteAck), "as it was signed it is good"

@@ -148,11 +148,11 @@ def test_a_full_disk_is_left_out_and_says_so(make_cluster, monkeypatch):
 
 
 STEPS = [
-    pytest.param(DATA, fx.OpenFile, id="large, when its file is made"),
-    pytest.param(DATA, fx.Append, id="large, when it is written"),
+    pytest.param(DATA, fx.OpenLocalFile, id="large, when its file is made"),
+    pytest.param(DATA, fx.AppendToFile, id="large, when it is written"),
     pytest.param(DATA, fx.Sync, id="large, when it is synced"),
-    pytest.param(DATA, fx.Rename, id="large, when it is published"),
-    pytest.param(b"small", fx.Append, id="small, when it is written"),
+    pytest.param(DATA, fx.RenameFile, id="large, when it is published"),
+    pytest.param(b"small", fx.AppendToFile, id="small, when it is written"),
     pytest.param(b"small", fx.Sync, id="small, when it is synced"),
 ]
 
@@ -375,7 +375,7 @@ def test_a_replica_that_was_acknowledged_survives_a_repetition_that_fails(make_c
 
 def test_the_reason_reaches_the_writer_in_plain_words(make_cluster):
     cluster = make_cluster(nodes=1)
-    cluster.nodes[0].break_disk(fx.Append)
+    cluster.nodes[0].break_disk(fx.AppendToFile)
     with pytest.raises(NoDatanodes, match=r"no datanode is left \(another .* because cannot store .*Input/output"):
         cluster.write(DATA)
 

@@ -80,7 +80,7 @@ def _until_nothing_is_held(address: str) -> None:
     deadline_s = time.monotonic() + _TIMEOUT_S
     while (
         any(node["replicas"] for node in httpx.get(f"{address}/v1/status").json()["datanodes"])
-        or (httpx.get(f"{address}/v1/status").json()["unclaimed"]["chunks"])
+        or (httpx.get(f"{address}/v1/status").json()["unreferenced"]["chunks"])
     ):
         assert time.monotonic() < deadline_s, "what was written to measure is still there"
         time.sleep(0.05)

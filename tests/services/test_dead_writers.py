@@ -42,7 +42,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 
 def unreferenced_chunks(files: PeaceFileSystem) -> int:
-    count: int = files.cluster_status()["unclaimed"]["chunks"]
+    count: int = files.cluster_status()["unreferenced"]["chunks"]
     return count
 
 

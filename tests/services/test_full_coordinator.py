@@ -61,7 +61,7 @@ def test_a_coordinator_without_room_refuses_changes_reads_on_and_loses_nothing(d
         assert {entry.name for entry in files.list("/made")} == acknowledged
         waits = threading.Thread(target=files.write, args=("/made/patient", b"written when there was room"))
         waits.start()
-        # Its own work is refused as well, which is no reason to stop.
+        # Its background tasks are refused as well, which is no reason to stop.
         status = files.cluster_status()
         assert status["datanodes"][0]["state"] == "alive"
         assert status["metadata_room_bytes"] == 0

@@ -92,10 +92,10 @@ def test_commits_lost_from_the_log_keep_the_coordinator_from_starting_until_that
         cluster.restart(cluster.coordinator)
         wait_until(lambda: bool(status(cluster)["ready"]), "the coordinator is ready")
         now = status(cluster)
-        assert now["unclaimed"]["floor_held"] and not now["commits_missing"]
+        assert now["unreferenced"]["floor_held"] and not now["commits_missing"]
         assert len(files.list("/")) < len(written)
         # The data of what was lost is where it was.
-        wait_until(lambda: status(cluster)["unclaimed"]["chunks_of_earlier_epochs"] > 0, "they are reported")
+        wait_until(lambda: status(cluster)["unreferenced"]["chunks_of_earlier_epochs"] > 0, "they are reported")
         files.write("/new", _DATA, replication=1)
         assert files.read("/new") == _DATA
 
@@ -132,7 +132,7 @@ def test_commits_that_only_datanodes_remember_stop_all_changes_until_that_is_acc
 
         cluster.restart(cluster.coordinator)
         wait_until(lambda: bool(status(cluster)["commits_missing"]), "the datanode has told of it")
-        assert status(cluster)["unclaimed"]["floor_held"]
+        assert status(cluster)["unreferenced"]["floor_held"]
         wait_until(lambda: bool(status(cluster)["ready"]), "the coordinator is ready")
         assert files.read("/before") == _DATA
         assert "accept-loss" in refusal(cluster, "/new")
@@ -144,7 +144,7 @@ def test_commits_that_only_datanodes_remember_stop_all_changes_until_that_is_acc
         done = metadata("accept-loss", "-c", cluster.http_address, "--yes")
         assert done.returncode == 0 and "accepted" in done.stderr, done.stderr
         now = status(cluster)
-        assert now["unclaimed"]["floor_held"] and not now["commits_missing"]
+        assert now["unreferenced"]["floor_held"] and not now["commits_missing"]
         wait_until(lambda: bool(status(cluster)["ready"]), "the coordinator is ready")
         files.write("/new", _DATA, replication=1)
         cluster.coordinator.kill()

@@ -45,7 +45,7 @@ def test_a_cluster_goes_on_from_a_backup_and_loses_nothing_that_datanodes_hold(t
         files.write("/after", data, replication=2)
         files.write("/after-that", b"small", replication=2)
         held = status(cluster)
-        assert not held["unclaimed"]["floor_held"]
+        assert not held["unreferenced"]["floor_held"] and held["unclaimed"] == held["unreferenced"]
 
         refused = metadata("restore", tmp_path / "backup", "--dir", store, "--force")
         assert refused.returncode == 1 and "in use by another coordinator" in refused.stderr
@@ -59,10 +59,10 @@ def test_a_cluster_goes_on_from_a_backup_and_loses_nothing_that_datanodes_hold(t
 
         now = status(cluster)
         assert now["epoch"] > held["epoch"]
-        assert now["unclaimed"]["floor_held"]
+        assert now["unreferenced"]["floor_held"]
         # Those of /after and /after-that, each on both datanodes.
-        wait_until(lambda: status(cluster)["unclaimed"]["chunks_of_earlier_epochs"] == 2, "both are seen")
-        assert status(cluster)["unclaimed"]["bytes_of_earlier_epochs"] == 2 * (len(data) + len(b"small"))
+        wait_until(lambda: status(cluster)["unreferenced"]["chunks_of_earlier_epochs"] == 2, "both are seen")
+        assert status(cluster)["unreferenced"]["bytes_of_earlier_epochs"] == 2 * (len(data) + len(b"small"))
         with pytest.raises(FileNotFound):
             files.read("/after")
         assert files.read("/before") == data
@@ -73,7 +73,7 @@ def test_a_cluster_goes_on_from_a_backup_and_loses_nothing_that_datanodes_hold(t
         assert released.returncode == 0 and "this will delete 2 chunks (" in released.stderr
         assert "B with all replicas)" in released.stderr
         assert "released: they are deleted once the coordinator has run for 6 hours" in released.stderr
-        assert not status(cluster)["unclaimed"]["floor_held"]
+        assert not status(cluster)["unreferenced"]["floor_held"]
         again = metadata("release-floor", "-c", cluster.http_address)
         assert again.returncode == 0 and "nothing to release" in again.stderr
 
@@ -125,7 +125,7 @@ def test_release_asks_first_and_takes_no_for_an_answer(tmp_path: Path) -> None:
         command = [sys.executable, "-m", "peacefs", "metadata", "release-floor", "-c", cluster.http_address]
         done = subprocess.run(command, input="n\n", capture_output=True, text=True, timeout=180, check=False)
         assert done.returncode == 1, done.stderr
-        assert status(cluster)["unclaimed"]["floor_held"]
+        assert status(cluster)["unreferenced"]["floor_held"]
 
 
 def test_a_damaged_store_gives_exit_status_1_and_says_what_is_wrong(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from support.waiting import wait_until
 from peacefs.client.control.supervised_queries import SupervisedQueries
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.protocol.errors import AccessDenied, BadRequest, PeacefsError, RunSuperseded, StartupError
-from peacefs.protocol.values.supervised_queries import Phase, QueryStatus
+from peacefs.protocol.values.supervised_queries import QueryPhase, QueryStatus
 from peacefs.spark_connector.supervision.command_list import read_command_list
 from peacefs.spark_connector.supervision.registration import supervise
 
@@ -122,8 +122,8 @@ def test_drivers_that_die_and_stop_and_what_is_refused(world: World) -> None:
         wait_until(lambda: _told(coordinator)["peacefs_agent_runs", "north"] == 1, "the agent has said so")
         told = _told(coordinator)
         assert (told["peacefs_agents", ""], told["peacefs_agent_runs_max", "north"]) == (1, 2)
-        phases = {phase.value: told["peacefs_supervised_queries", phase.value] for phase in Phase}
-        assert phases == {phase.value: float(phase is Phase.RUNNING) for phase in Phase}
+        phases = {phase.value: told["peacefs_supervised_queries", phase.value] for phase in QueryPhase}
+        assert phases == {phase.value: float(phase is QueryPhase.RUNNING) for phase in QueryPhase}
         assert told["peacefs_supervised_runs_begun_total", ""] == 2
         assert (told["peacefs_supervised_runs_failed_total", ""], told["peacefs_agents_lost_total", ""]) == (1, 0)
 

@@ -19,7 +19,7 @@ from simulation.client_requests import (
     Truncate,
 )
 from simulation.name_changes import Change
-from simulation.terms import CALL_TIMEOUT_S, CHUNK_BYTES, DESK, HOP_TIMEOUT_S
+from simulation.terms import CALL_TIMEOUT_S, CHUNK_BYTES, GRANT_CLIENT, HOP_TIMEOUT_S
 
 from peacefs.client.transfer.byte_stream import ByteStream
 from peacefs.client.transfer.chunk_buffer import ChunkBuffer
@@ -59,13 +59,13 @@ def write_from(path: str, source: ByteStream, request_id: str = "", user: str = 
 def small_writes(name: str) -> SmallWrites:
     """Of a client whose request ids begin with its name: the same in every run of a seed."""
     numbers = itertools.count(1)
-    return SmallWrites(DESK, hop_timeout_s=HOP_TIMEOUT_S, new_id=lambda: f"{name}-small-{next(numbers)}")
+    return SmallWrites(GRANT_CLIENT, hop_timeout_s=HOP_TIMEOUT_S, new_id=lambda: f"{name}-small-{next(numbers)}")
 
 
 def write_small(small: SmallWrites, path: str, data: bytes, user: str = "simulated") -> fx.Steps[None]:
-    """A client writes a file whose bytes it knows, through a chunk that was placed ahead if it has one."""
-    wish = CreateFile(path=path, user=user, overwrite=True, block_bytes=CHUNK_BYTES)
-    asked = yield from small.publish_at_once(wish, data)
+    """A client writes a file whose bytes it knows, through a preallocated chunk if it has one."""
+    request = CreateFile(path=path, user=user, overwrite=True, block_bytes=CHUNK_BYTES)
+    asked = yield from small.publish_at_once(request, data)
     if asked is not None:
         created = yield from fx.call(asked, messages.Created, timeout_s=CALL_TIMEOUT_S)
         yield from small.publish_created(asked, created, data)
@@ -77,8 +77,8 @@ def write_created(created: Created, source: ByteStream) -> fx.Steps[None]:
         created.token,
         created.allocated,
         source,
-        block_bytes=CHUNK_BYTES,
-        desk=DESK,
+        chunk_bytes=CHUNK_BYTES,
+        grant_client=GRANT_CLIENT,
         hop_timeout_s=HOP_TIMEOUT_S,
     )
 
@@ -87,7 +87,7 @@ def stated(path: str, data: bytes, request_id: str, user: str = "simulated") -> 
     """A client states all chunks of a file up front, and writes each when it is granted."""
     created = yield from fx.call(Create(path, request_id, user), Created, timeout_s=CALL_TIMEOUT_S)
     parts = [data[at : at + CHUNK_BYTES] for at in range(0, len(data), CHUNK_BYTES)]
-    grants = GrantedSet(DESK, created.token, {index: len(part) for index, part in enumerate(parts)})
+    grants = GrantedSet(GRANT_CLIENT, created.token, {index: len(part) for index, part in enumerate(parts)})
     written: dict[int, WrittenChunk] = {}
     failed: list[str] = []
     try:
@@ -120,12 +120,16 @@ def append(path: str, data: bytes, holder: str, user: str = "simulated") -> fx.S
 def flusher(path: str, request_id: str, holder: str, user: str = "simulated") -> fx.Steps[FileFlusher]:
     """A new file that its writer is to flush."""
     created = yield from fx.call(Create(path, request_id, user), Created, timeout_s=CALL_TIMEOUT_S)
-    return FileFlusher(created.token, created.allocated, CHUNK_BYTES, holder, DESK, hop_timeout_s=HOP_TIMEOUT_S)
+    return FileFlusher(
+        created.token, created.allocated, CHUNK_BYTES, holder, GRANT_CLIENT, hop_timeout_s=HOP_TIMEOUT_S
+    )
 
 
 def append_from(path: str, source: ByteStream, holder: str, user: str = "simulated") -> fx.Steps[None]:
     leased = yield from fx.call(Extend(path, holder, user), Leased, timeout_s=CALL_TIMEOUT_S)
-    yield from append_file(leased, source, block_bytes=leased.block_bytes, desk=DESK, hop_timeout_s=HOP_TIMEOUT_S)
+    yield from append_file(
+        leased, source, chunk_bytes=leased.block_bytes, grant_client=GRANT_CLIENT, hop_timeout_s=HOP_TIMEOUT_S
+    )
 
 
 def truncate(path: str, length: int) -> fx.Steps[None]:

@@ -65,8 +65,8 @@ class Latecomers:
 
     def _write(self, chunk: ChunkId, version: Version, hops: list[Hop], source: ByteStream) -> fx.Steps[None]:
         now_s = self._cluster.world.wall_clock_s(self._cluster.coordinator.node)
-        leave = ChunkWrite(now_s + write_token_lifetime_s, chunk, version, hops)
-        allocated = Allocated(chunk, version, hops, SIGNER.sign(leave))
+        permit = ChunkWrite(now_s + write_token_lifetime_s, chunk, version, hops)
+        allocated = Allocated(chunk, version, hops, SIGNER.sign(permit))
 
         with contextlib.suppress(PeacefsError):
             yield from write_chunk(

@@ -10,7 +10,7 @@ from random import Random
 from simulation.simulated_cluster import SimulatedCluster
 from simulation.simulated_datanode import SimulatedDatanode
 
-from peacefs.coordinator.cluster.standing import Service
+from peacefs.coordinator.cluster.membership import AdminState
 from peacefs.coordinator.metadata.model import Mode
 from peacefs.protocol.limits import MIB
 from peacefs.protocol.messages import BalanceDisks
@@ -52,10 +52,10 @@ class Operator:
         match self._random.choice(("decommission", "maintain", "balance", "balance disks")):
             case "decommission":
                 self._set(datanode, Mode.DECOMMISSION)
-                self._when_it_is(datanode, Service.DECOMMISSIONED, lambda: self._replace(datanode))
+                self._when_it_is(datanode, AdminState.DECOMMISSIONED, lambda: self._replace(datanode))
             case "maintain":
                 self._set(datanode, Mode.MAINTENANCE)
-                self._when_it_is(datanode, Service.IN_MAINTENANCE, lambda: self._switch_off(datanode))
+                self._when_it_is(datanode, AdminState.IN_MAINTENANCE, lambda: self._switch_off(datanode))
             case "balance":
                 self._keep_balancing(f"run-{self._cluster.world.now_s}", self._cluster.world.now_s + _RUN_S)
             case "balance disks":
@@ -83,20 +83,20 @@ class Operator:
             self._cluster.world.later(_LOOK_S, lambda: self._put_back(datanode))
 
     def _when_it_is(
-        self, datanode: SimulatedDatanode, service: Service, act: Callable[[], None], until_s: float = inf
+        self, datanode: SimulatedDatanode, admin_state: AdminState, act: Callable[[], None], until_s: float = inf
     ) -> None:
         world, coordinator = self._cluster.world, self._cluster.coordinator
         until_s = min(until_s, world.now_s + _PATIENCE_S)
         node = coordinator.cluster.members.get(datanode.node.name) if coordinator.node.up else None
         if self._is_over or world.now_s >= until_s:
             self._return(datanode)
-        elif node is not None and datanode.node.up and coordinator.cluster.service_of(node) is service:
-            self.done[service.value] += 1
-            if service is Service.DECOMMISSIONED:
+        elif node is not None and datanode.node.up and coordinator.cluster.admin_state_of(node) is admin_state:
+            self.done[admin_state.value] += 1
+            if admin_state is AdminState.DECOMMISSIONED:
                 self._check_drained(datanode)
             act()
         else:
-            world.later(_LOOK_S, lambda: self._when_it_is(datanode, service, act, until_s))
+            world.later(_LOOK_S, lambda: self._when_it_is(datanode, admin_state, act, until_s))
 
     def _check_drained(self, datanode: SimulatedDatanode) -> None:
         """Of every chunk that it holds as many others that stay hold it as should."""

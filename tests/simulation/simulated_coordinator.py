@@ -31,7 +31,7 @@ from simulation.lying_datanode import LyingDatanode
 from simulation.metadata_watch import QuotaWatch, check_sound
 from simulation.name_changes import Change, make_change
 from simulation.simulated_datanode import SimulatedDatanode
-from simulation.terms import CHUNK_BYTES, DESK, SIGNER
+from simulation.terms import CHUNK_BYTES, GRANT_CLIENT, SIGNER
 from simulation.world import World
 from simulation.writer_thread import WriterThread
 
@@ -39,13 +39,13 @@ from peacefs.coordinator.cluster.commands import Order
 from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.cluster.membership import State
 from peacefs.coordinator.cluster.possession import Question
-from peacefs.coordinator.cluster.repair import Copy
+from peacefs.coordinator.cluster.repair import ReplicaCopy
 from peacefs.coordinator.metadata.epochs import Epochs
-from peacefs.coordinator.metadata.model import Kind, RenameMode
+from peacefs.coordinator.metadata.model import InodeKind, RenameMode
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.namespace.permissions import Callers
-from peacefs.coordinator.operations.context import Workplace
-from peacefs.coordinator.operations.copy import TreeCopying
+from peacefs.coordinator.operations.context import OperationContext
+from peacefs.coordinator.operations.copy import CopyOperations
 from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.operations.write import CreateFile
 from peacefs.coordinator.rpc import dispatch as calls
@@ -147,7 +147,7 @@ class SimulatedCoordinator:
         self._tidy_at_s = 0.0
 
         self._commit = writer.commit
-        workplace = Workplace(
+        context = OperationContext(
             reader,
             writer.commit,
             self.cluster,
@@ -160,7 +160,7 @@ class SimulatedCoordinator:
             sleep=_sleep,
         )
         self.files = Files(
-            workplace,
+            context,
             Scheduling(
                 self.epochs.numbering,
                 Random(world.random.random()),
@@ -169,7 +169,7 @@ class SimulatedCoordinator:
             ),
             self._trash_minutes,
         )
-        self.files.copying = TreeCopying(workplace, self.files.names, _COPIED_PER_COMMIT)
+        self.files.copying = CopyOperations(context, self.files.names, _COPIED_PER_COMMIT)
         self.cluster.has_room = self.files.schedule.scheduling.has_room
         self.cluster.granted_pipelines = self.files.schedule.scheduling.pipelines
         self.files.administration.recall()
@@ -190,7 +190,7 @@ class SimulatedCoordinator:
     def restore(self, backup: SqliteMetadata) -> None:
         """What `peacefs metadata restore` does, after the metadata was lost; `start` follows."""
         self.metadata = _copy(backup)
-        self.metadata.hold_floor()
+        self.metadata.hold_gc_floor()
         drawn = self.metadata.begin_epoch()
         self.metadata.begin_epoch(drawn + self.world.random.randint(1, restore_epoch_jump_max))
 
@@ -207,15 +207,15 @@ class SimulatedCoordinator:
                 self._start_copy(copy)
             for question in ticked.questions:
                 self._ask_for_proof(question)
-            yield from self._raise_floor().__await__()
+            yield from self._raise_gc_floor().__await__()
             yield from self.files.names.reclaim().__await__()
-            self.files.appending.drop_superseded()
+            self.files.appending.delete_deferred()
             if self.world.now_s >= self._tidy_at_s:
                 self._tidy_at_s = self.world.now_s + tidy_interval_s
                 yield from self.files.names.forget_answers().__await__()
             yield from fx.sleep(tick_interval_s)
 
-    async def _raise_floor(self) -> None:
+    async def _raise_gc_floor(self) -> None:
         change = self.epochs.advance(self.world.now_s)
         if change is not None:
             self.epochs.advanced(await self._commit(change))
@@ -226,7 +226,7 @@ class SimulatedCoordinator:
             yield from fx.sleep(_TRASH_LOOK_S)
             yield from self.files.trash.empty().__await__()
 
-    def _start_copy(self, copy: Copy) -> None:
+    def _start_copy(self, copy: ReplicaCopy) -> None:
         target = self.cluster.hop(copy.target)
         assert target is not None
         token = self.files.writing.write_token(copy.chunk, copy.version, [target])
@@ -259,7 +259,7 @@ class SimulatedCoordinator:
         """To a client; it may be lost, or come twice."""
         for _ in range(self.world.random.choice((1, 1, 1, 2))):
             if not self.world.loses():
-                self.world.later(self.world.transit_s(), lambda: DESK.deliver(message))
+                self.world.later(self.world.transit_s(), lambda: GRANT_CLIENT.deliver(message))
 
     async def answer(self, caller: str, message: Message) -> Message:
         """What `node_link` and the fronts do with a message."""
@@ -350,8 +350,8 @@ class SimulatedCoordinator:
             case ListNames():
                 page = await self.files.names.list_page(message.path, message.user, None, list_page_entries)
                 assert page.remaining == 0
-                files = [entry.name for entry in page.entries if entry.kind is Kind.FILE]
-                return Names(files, [entry.name for entry in page.entries if entry.kind is Kind.DIRECTORY])
+                files = [entry.name for entry in page.entries if entry.kind is InodeKind.FILE]
+                return Names(files, [entry.name for entry in page.entries if entry.kind is InodeKind.DIRECTORY])
             case BeginRun():
                 begun = await self.files.fencing.begin(message.path, message.user, caller, 1, message.request_id)
                 return RunBegun(begun.location)

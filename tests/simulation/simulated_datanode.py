@@ -24,7 +24,7 @@ from peacefs.datanode.pipeline.active_streams import StreamsUnderWay
 from peacefs.datanode.pipeline.chunk_server import ChunkServer
 from peacefs.datanode.pipeline.dispatch import DataRequests
 from peacefs.datanode.pipeline.hop import PipelineHop
-from peacefs.datanode.pipeline.latency_samples import Paces
+from peacefs.datanode.pipeline.latency_samples import LatencySamples
 from peacefs.datanode.rate_limiter import CopyBudget
 from peacefs.datanode.store.chunk_store import ChunkStore
 from peacefs.datanode.store.replica_changes import Changes
@@ -77,7 +77,7 @@ class SimulatedDatanode:
         changes = Changes()
         clock = ClusterClock(lambda: world.now_s, lambda: world.wall_clock_s(node))
         node.clock = clock.now_s
-        paces = self._paces = Paces()
+        samples = self._samples = LatencySamples()
         disks = [
             Disk(
                 directory,
@@ -93,7 +93,9 @@ class SimulatedDatanode:
         ]
         self.store = WatchedDisks(disks, node.disk, Random(world.random.random()), changes)
         self.streams = StreamsUnderWay(node.name)
-        hop = PipelineHop(node.name, SIGNER, self.store, changes, self.streams, paces, hop_timeout_s=HOP_TIMEOUT_S)
+        hop = PipelineHop(
+            node.name, SIGNER, self.store, changes, self.streams, samples, hop_timeout_s=HOP_TIMEOUT_S
+        )
         server = ChunkServer(SIGNER, self.store, changes, reader_timeout_s=HOP_TIMEOUT_S)
         requests = self._requests = DataRequests(hop, server)
         budget = CopyBudget(self._copy_rate)
@@ -218,7 +220,7 @@ class SimulatedDatanode:
         yield from fx.call(OnLink(link, report), Done, timeout_s=CALL_TIMEOUT_S)
         while True:
             beat = Heartbeat(
-                self.usage(), *changes.take(), self._paces.lately(self.world.now_s), self.store.reports()
+                self.usage(), *changes.take(), self._samples.lately(self.world.now_s), self.store.reports()
             )
             ack = yield from fx.call(OnLink(link, beat), HeartbeatAck, timeout_s=CALL_TIMEOUT_S)
             clock.heard(ack.clock_s)

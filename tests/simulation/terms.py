@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peacefs.client.transfer.write_grants import GrantDesk
+from peacefs.client.transfer.write_grants import GrantClient
 from peacefs.protocol.tokens import Signer
 
 SIGNER = Signer(b"the secret of the simulated cluster")
@@ -10,4 +10,4 @@ CHUNK_BYTES = 1 << 20
 HOP_TIMEOUT_S = 4.0
 CALL_TIMEOUT_S = 5.0
 #: Where grants for all clients arrive.
-DESK = GrantDesk("simulated", pushed=True)
+GRANT_CLIENT = GrantClient("simulated", pushed=True)

@@ -14,7 +14,7 @@ from simulation.client_requests import Extend
 from simulation.client_steps import append, write
 from simulation.seeds import seeds
 from simulation.simulated_cluster import SimulatedCluster
-from simulation.terms import CALL_TIMEOUT_S, CHUNK_BYTES, DESK, HOP_TIMEOUT_S
+from simulation.terms import CALL_TIMEOUT_S, CHUNK_BYTES, GRANT_CLIENT, HOP_TIMEOUT_S
 from simulation.test_abandoned_chunks import HeadBreaker, run, unknown_replicas
 from simulation.test_restored_metadata import (
     cluster_with_short_lived_tokens,
@@ -41,12 +41,16 @@ def lease(path: str, holder: str) -> fx.Steps[Leased]:
 
 def finish(leased: Leased, data: bytes) -> fx.Steps[None]:
     yield from append_file(
-        leased, ByteStream.of(data), block_bytes=leased.block_bytes, desk=DESK, hop_timeout_s=HOP_TIMEOUT_S
+        leased,
+        ByteStream.of(data),
+        chunk_bytes=leased.block_bytes,
+        grant_client=GRANT_CLIENT,
+        hop_timeout_s=HOP_TIMEOUT_S,
     )
 
 
-def release_floor(cluster: SimulatedCluster) -> None:
-    assert run_now(cluster.coordinator.metadata, lambda tx: tx.release_floor())
+def release_gc_floor(cluster: SimulatedCluster) -> None:
+    assert run_now(cluster.coordinator.metadata, lambda tx: tx.release_gc_floor())
     let_pass(cluster, 3 * _TOKENS_LIVE_S)
     assert cluster.world.run(lambda: not unknown_replicas(cluster), limit_s=3 * _TOKENS_LIVE_S)
 
@@ -80,7 +84,7 @@ def test_a_file_that_was_completed_without_what_its_writer_gave_up(seed: int, si
     assert before <= held(cluster), "what was published and is forgotten stays"
     assert unknown_replicas(cluster)
     assert content(cluster, "/log") == b"first" + more
-    release_floor(cluster)
+    release_gc_floor(cluster)
     assert content(cluster, "/log") == b"first" + more
     assert_nothing_is_missing(cluster)
 
@@ -120,14 +124,14 @@ def test_a_writer_that_a_newer_lease_had_fenced_off(seed: int, size: int, taken_
     assert before <= held(cluster), "the word of a writer of the time before is not taken"
     assert content(cluster, "/log") == b"first" + completed
     run(cluster, client, append("/log", b"last", "somebody else"))
-    release_floor(cluster)
+    release_gc_floor(cluster)
     assert content(cluster, "/log") == b"first" + completed + b"last"
     assert_nothing_is_missing(cluster)
 
 
 @pytest.mark.parametrize("seed", seeds(3))
 @SIZES
-def test_a_writer_who_gives_up_what_the_coordinator_before_had_published(seed: int, size: int) -> None:
+def test_abandoned_chunk_that_the_coordinator_before_had_published(seed: int, size: int) -> None:
     """His lease is in the backup, what he completed with it is not; and now he wants another chunk."""
     print(f"seed {seed}")
     cluster, random = cluster_with_short_lived_tokens(seed), Random(seed)

@@ -11,7 +11,7 @@ from simulation.client_steps import append, append_from, delete, read, write, wr
 from simulation.name_changes import Change
 from simulation.seeds import seeds
 from simulation.simulated_cluster import SimulatedCluster
-from simulation.terms import CALL_TIMEOUT_S, CHUNK_BYTES, DESK, HOP_TIMEOUT_S
+from simulation.terms import CALL_TIMEOUT_S, CHUNK_BYTES, GRANT_CLIENT, HOP_TIMEOUT_S
 from simulation.world import Network, Node
 
 from peacefs.client.checkpoint.pages import Pages, Stop
@@ -104,7 +104,7 @@ def test_in_a_network_that_loses_and_doubles_nothing_that_was_published_goes_wit
     cluster.world.run_task(run_for, limit_s=20_000.0)
     cluster.world.network = Network()
     cluster.world.run(lambda: False, limit_s=30.0)
-    assert len(kept) > 5 and len(cluster.coordinator.cluster.abandonment) > 0
+    assert len(kept) > 5 and len(cluster.coordinator.cluster.assignments) > 0
     for path, data in kept.items():
         assert run(cluster, client, read(path)) == data
 
@@ -129,7 +129,7 @@ def test_what_was_written_for_a_file_that_is_refused_at_its_completion_is_gone_s
 
     with pytest.raises(FileAlreadyExists, match="as a directory"):
         run(cluster, client, work())
-    assert len(cluster.coordinator.cluster.abandonment) > 0
+    assert len(cluster.coordinator.cluster.assignments) > 0
     assert nothing_is_left(cluster), unknown_replicas(cluster)
 
 
@@ -145,7 +145,7 @@ def test_what_was_written_for_the_end_of_a_file_that_is_deleted_meanwhile_is_gon
         yield from delete("/log")
         source = ByteStream.of(bytes(size))
         yield from append_file(
-            leased, source, block_bytes=leased.block_bytes, desk=DESK, hop_timeout_s=HOP_TIMEOUT_S
+            leased, source, chunk_bytes=leased.block_bytes, grant_client=GRANT_CLIENT, hop_timeout_s=HOP_TIMEOUT_S
         )
 
     with pytest.raises((FileNotFound, LeaseExpired)):
@@ -183,10 +183,12 @@ def test_what_was_written_of_a_checkpoint_that_is_given_up_is_gone_soon() -> Non
             created = yield from fx.call(Create(f"/part-{part}", f"p{part}"), Created, timeout_s=CALL_TIMEOUT_S)
             tokens.append(created.token)
         planned = split(pages.length, 2, CHUNK_BYTES)
-        parts = GrantedParts(DESK, pages, planned, tokens, workers=2, stop=Stop(), hop_timeout_s=HOP_TIMEOUT_S)
+        parts = GrantedParts(
+            GRANT_CLIENT, pages, planned, tokens, workers=2, stop=Stop(), hop_timeout_s=HOP_TIMEOUT_S
+        )
         yield from parts.work()
         yield from parts.abandon()
 
     run(cluster, client, work())
-    assert len(cluster.coordinator.cluster.abandonment) == 4
+    assert len(cluster.coordinator.cluster.assignments) == 4
     assert nothing_is_left(cluster), unknown_replicas(cluster)

@@ -14,7 +14,7 @@ from simulation.terms import CHUNK_BYTES
 from simulation.test_cluster_under_a_seed import Model, check
 from simulation.world import Task
 
-from peacefs.peace.balance_plan import Phase
+from peacefs.peace.balance_plan import BalancePhase
 from peacefs.protocol.errors import PeacefsError
 from peacefs.protocol.limits import MIB
 from peacefs.protocol.runtime import effects as fx
@@ -47,18 +47,18 @@ def grown_cluster(seed: int, lose: float = 0.0) -> tuple[SimulatedCluster, Model
     return cluster, model
 
 
-def balance(cluster: SimulatedCluster, bytes_per_second: float = 100.0 * MIB) -> fx.Steps[Phase]:
+def balance(cluster: SimulatedCluster, bytes_per_second: float = 100.0 * MIB) -> fx.Steps[BalancePhase]:
     """What `peacefs balance` does; begins anew when the coordinator has forgotten it."""
     runs = 0
     while True:
         core, now_s = cluster.coordinator.cluster, cluster.world.now_s
         run = core.balancer.run
-        if (run is None or run.phase is Phase.FAILING) and core.ready(now_s):
+        if (run is None or run.phase is BalancePhase.FAILING) and core.ready(now_s):
             runs += 1
             core.balancer.start(now_s, f"run-{runs}", core.members, _THRESHOLD, bytes_per_second)
         elif run is not None:
             core.balancer.renew(now_s, run.name)
-            if run.phase not in (Phase.RUNNING, Phase.FAILING):
+            if run.phase not in (BalancePhase.RUNNING, BalancePhase.FAILING):
                 return run.phase
         yield from fx.sleep(0.5)
 
@@ -83,7 +83,7 @@ def test_new_datanodes_get_their_share_and_every_file_is_as_it_was() -> None:
     operator = cluster.client("client-operator")
     assert (
         cluster.world.run_task(cluster.start(operator, "balance", balance(cluster)), limit_s=600.0)
-        is Phase.BALANCED
+        is BalancePhase.BALANCED
     )
     assert cluster.world.run(is_settled(cluster), limit_s=30.0)
     cluster.world.run(lambda: False, limit_s=3.0)

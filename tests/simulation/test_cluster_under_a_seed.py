@@ -31,7 +31,7 @@ from simulation.terms import CHUNK_BYTES
 from simulation.world import Network
 
 from peacefs.client.transfer.byte_stream import ByteStream
-from peacefs.coordinator.cluster.standing import Service
+from peacefs.coordinator.cluster.membership import AdminState
 from peacefs.coordinator.metadata.model import Mode
 from peacefs.protocol.errors import AlreadyBeingCreated, FileNotFound, IllegalChange, PeacefsError
 from peacefs.protocol.limits import copy_burst_bytes, lease_s
@@ -356,7 +356,7 @@ def test_a_disk_that_breaks_down_is_made_up_for_while_its_datanode_goes_on() -> 
     read_all()
 
 
-@pytest.mark.parametrize("one_host", [0.0, 1.0], ids=["from afar", "from lent files"])
+@pytest.mark.parametrize("one_host", [0.0, 1.0], ids=["from afar", "short-circuit"])
 def test_a_reader_never_gets_bytes_that_rotted_and_the_replica_is_replaced(one_host: float) -> None:
     cluster = SimulatedCluster(seed=2, network=Network(one_host=one_host))
     cluster.until_ready()
@@ -375,7 +375,7 @@ def test_a_reader_never_gets_bytes_that_rotted_and_the_replica_is_replaced(one_h
             break
     assert cluster.world.run(cluster.fully_replicated, limit_s=100.0)
     assert cluster.coordinator.cluster.repair.repaired_total == len(victims)
-    assert (cluster.world.files_lent > 0) == bool(one_host)
+    assert (cluster.world.files_shared > 0) == bool(one_host)
     good = [
         node
         for node in holders_on_disk(cluster, record.chunk)
@@ -421,7 +421,7 @@ def test_a_datanode_is_drained_while_clients_write_and_can_leave_for_good() -> N
 
     def drained() -> bool:
         node = coordinator.cluster.members.get(victim.node.name)
-        return node is not None and coordinator.cluster.service_of(node) is Service.DECOMMISSIONED
+        return node is not None and coordinator.cluster.admin_state_of(node) is AdminState.DECOMMISSIONED
 
     cluster.world.run_task(work, limit_s=4000.0)
     cluster.world.network.lose = 0.0

@@ -12,19 +12,19 @@ from simulation.client_requests import Create, Created
 from simulation.client_steps import flusher, read, write, write_from
 from simulation.seeds import seeds
 from simulation.simulated_cluster import SimulatedCluster
-from simulation.terms import CALL_TIMEOUT_S, CHUNK_BYTES, DESK, HOP_TIMEOUT_S
+from simulation.terms import CALL_TIMEOUT_S, CHUNK_BYTES, GRANT_CLIENT, HOP_TIMEOUT_S
 from simulation.test_abandoned_chunks import run, unknown_replicas
 from simulation.test_restored_metadata import content, crash_and_start, let_pass
 
 from peacefs.client.transfer.byte_stream import ByteStream
 from peacefs.client.transfer.file_writer import Written, write_chunks
 from peacefs.protocol.errors import AccessDenied, ChunkUnavailable, FileNotFound
-from peacefs.protocol.limits import chunk_begin_s, floor_mark_interval_s, unreferenced_chunk_kept_s
+from peacefs.protocol.limits import chunk_begin_s, gc_floor_mark_interval_s, unreferenced_chunk_kept_s
 from peacefs.protocol.messages import Completed, CompleteFile
 from peacefs.protocol.runtime import effects as fx
 
 #: In quiet: a mark, the time without a word, another mark, and some ticks.
-GONE_S = unreferenced_chunk_kept_s + 2 * floor_mark_interval_s + 20.0
+GONE_S = unreferenced_chunk_kept_s + 2 * gc_floor_mark_interval_s + 20.0
 SIZES = pytest.mark.parametrize("size", [5000, 300 * 1024, 2 * CHUNK_BYTES + 5], ids=["small", "large", "granted"])
 
 
@@ -35,8 +35,8 @@ def write_and_pause(path: str, data: bytes) -> fx.Steps[tuple[str, Written]]:
         created.token,
         created.allocated,
         ByteStream.of(data),
-        block_bytes=CHUNK_BYTES,
-        desk=DESK,
+        chunk_bytes=CHUNK_BYTES,
+        grant_client=GRANT_CLIENT,
         hop_timeout_s=HOP_TIMEOUT_S,
     )
     return created.token, written
@@ -192,8 +192,8 @@ def test_chunk_that_was_placed_long_ago_is_not_begun_but_another_is_asked_for() 
             created.token,
             created.allocated,
             ByteStream.of(b"late"),
-            block_bytes=CHUNK_BYTES,
-            desk=DESK,
+            chunk_bytes=CHUNK_BYTES,
+            grant_client=GRANT_CLIENT,
             hop_timeout_s=HOP_TIMEOUT_S,
         )
         assert [each.chunk for each in written.chunks] != [created.allocated.chunk]

@@ -87,7 +87,7 @@ def test_what_was_acknowledged_survives_everything_at_once(seed: int) -> None:
         f"{saboteur.crashes} crashes, {breaker.broken} disks, {clocks.jumps} jumps, {separator.cuts} cuts, "
         f"{dict(mishaps.happened)}, {dict(operator.done)}, "
         f"{latecomers.acknowledged} versions written, {latecomers.refused} refused, "
-        f"{world.files_lent} files lent, {world.now_s:.0f} s"
+        f"{world.files_shared} files lent, {world.now_s:.0f} s"
     )
 
 
@@ -127,4 +127,4 @@ def test_a_backup_put_back_shows_what_was_there_and_what_follows_is_as_safe(seed
     saboteur.rest()
     let_calm_down(cluster)
     check_everything(cluster, clients)
-    assert cluster.coordinator.metadata.reader().floor_held()
+    assert cluster.coordinator.metadata.reader().gc_floor_held()

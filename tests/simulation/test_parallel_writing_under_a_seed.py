@@ -10,7 +10,7 @@ from simulation.client_steps import read
 from simulation.saboteur import Saboteur
 from simulation.seeds import seeds
 from simulation.simulated_cluster import SimulatedCluster
-from simulation.terms import CALL_TIMEOUT_S, CHUNK_BYTES, DESK, HOP_TIMEOUT_S
+from simulation.terms import CALL_TIMEOUT_S, CHUNK_BYTES, GRANT_CLIENT, HOP_TIMEOUT_S
 from simulation.test_flushing_under_a_seed import patiently
 
 from peacefs.client.checkpoint.pages import Pages, Stop
@@ -28,7 +28,7 @@ def begin(pages: Pages, workers: int) -> fx.Steps[GrantedParts]:
         wanted = Create(f"/part-{part}", f"part-{part}")
         created.append((yield from fx.call(wanted, Created, timeout_s=CALL_TIMEOUT_S)))
     return GrantedParts(
-        DESK,
+        GRANT_CLIENT,
         pages,
         split(pages.length, _PARTS, CHUNK_BYTES),
         [each.token for each in created],

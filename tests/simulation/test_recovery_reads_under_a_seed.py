@@ -25,7 +25,7 @@ from simulation.world import Network, Node, Task
 
 from peacefs.client.checkpoint.reader import ParallelReading
 from peacefs.protocol.errors import PeacefsError
-from peacefs.protocol.limits import read_leave_silence_s, readers_per_datanode_max
+from peacefs.protocol.limits import read_grant_silence_s, readers_per_datanode_max
 from peacefs.protocol.messages import Opened
 from peacefs.protocol.runtime import effects as fx
 
@@ -79,7 +79,7 @@ class Recoveries:
         for unit in alive:
             for worker in self.workers[unit.name]:
                 self.world.run_task(worker, limit_s=1000.0)
-            last = self.readings[unit.name].leaves.give_back()
+            last = self.readings[unit.name].grants.give_back()
             self.world.run_task(self.cluster.start(unit, "last word", last), limit_s=60.0)
             assert bytes(self.targets[unit.name]) == b"".join(self.parts)
         return alive
@@ -88,7 +88,7 @@ class Recoveries:
         at: Counter[str] = Counter()
         for unit in self.units:
             if unit.up:
-                at.update(self.readings[unit.name].leaves.reads.values())
+                at.update(self.readings[unit.name].grants.reads.values())
         self.most = max([self.most, *at.values()])
 
 
@@ -126,12 +126,12 @@ def test_many_units_that_recover_at_once_read_two_at_a_datanode(seed: int) -> No
     # One of them dies with leaves in its hands: the others are served when it has been silent for a while.
     reads = story.cluster.coordinator.files.recovery.reads
     assert story.world.run(lambda: story.most == readers_per_datanode_max, limit_s=60.0)
-    assert reads.leaves("client-0")
+    assert reads.grants("client-0")
     story.world.crash(story.units[0])
     assert len(story.finish()) == 4
     assert story.most == readers_per_datanode_max
     # Not until nobody is left: the world would stop in the middle of a tick.
-    story.world.run(lambda: False, limit_s=read_leave_silence_s + 2.0)
+    story.world.run(lambda: False, limit_s=read_grant_silence_s + 2.0)
     assert (reads.readers, reads.at_node) == ([], {})
 
 
@@ -146,6 +146,6 @@ def test_readers_come_to_their_end_whatever_crashes(seed: int) -> None:
     story.world.network.lose = 0.0
     nodes = [story.cluster.coordinator.node, *(datanode.node for datanode in story.cluster.datanodes)]
     assert story.world.run(lambda: all(node.up for node in nodes), limit_s=60.0)
-    story.world.run(lambda: False, limit_s=read_leave_silence_s + 2.0)
+    story.world.run(lambda: False, limit_s=read_grant_silence_s + 2.0)
     assert story.cluster.coordinator.files.recovery.reads.readers == []
     print(f"{saboteur.crashes} crashes, most {story.most}")

@@ -91,7 +91,7 @@ def test_nothing_that_datanodes_hold_is_lost_and_no_number_comes_twice(seed: int
     for path in unknown:
         with pytest.raises(FileNotFound):
             content(cluster, path)
-    counts = cluster.coordinator.cluster.chunks.unclaimed.counts(cluster.coordinator.epochs.numbering.epoch)
+    counts = cluster.coordinator.cluster.chunks.unreferenced.counts(cluster.coordinator.epochs.numbering.epoch)
     assert counts.chunks == counts.chunks_of_earlier_epochs == len(unknown)
 
 
@@ -108,14 +108,14 @@ def test_what_was_kept_goes_after_the_floor_is_released_and_nothing_else(seed: i
     let_pass(cluster, 2 * _TOKENS_LIVE_S)
     everything = held(cluster)
 
-    assert run_now(cluster.coordinator.metadata, lambda tx: tx.release_floor())
+    assert run_now(cluster.coordinator.metadata, lambda tx: tx.release_gc_floor())
     assert cluster.world.run(lambda: held(cluster) < everything, limit_s=3 * _TOKENS_LIVE_S)
     let_pass(cluster, 60.0)
     assert before <= held(cluster)
     for path, data in {**known, **later}.items():
         assert content(cluster, path) == data
-    unclaimed = cluster.coordinator.cluster.chunks.unclaimed
-    assert unclaimed.counts(0).replicas == 0
+    unreferenced = cluster.coordinator.cluster.chunks.unreferenced
+    assert unreferenced.counts(0).replicas == 0
 
 
 @pytest.mark.parametrize("seed", range(1, 4))
@@ -161,7 +161,7 @@ def test_a_copy_put_back_by_hand_is_found_out_by_the_epochs_that_datanodes_remem
     let_pass(cluster, 5 * _TOKENS_LIVE_S)
     assert before <= held(cluster)
     assert not numbers(before) & numbers(held(cluster) - before)
-    assert cluster.coordinator.metadata.reader().floor_held()
+    assert cluster.coordinator.metadata.reader().gc_floor_held()
 
 
 def test_garbage_of_failed_writes_goes_where_nothing_was_restored() -> None:

@@ -143,11 +143,11 @@ class Story:
         if not self.is_bounded or not isinstance(effect, fx.Send | fx.Connect):
             return
         through: dict[str, int] = {}
-        trickling = {grant.chunk for grant in self._grants() if grant.trickles}
+        idle = {grant.chunk for grant in self._grants() if grant.is_idle}
         for datanode in self.cluster.datanodes:
             if datanode.node.up:
                 for stream in datanode.streams.headed_here():
-                    if stream.chunk in self.given_up or stream.chunk in trickling:
+                    if stream.chunk in self.given_up or stream.chunk in idle:
                         continue
                     for name in stream.nodes:
                         through[name] = through.get(name, 0) + 1

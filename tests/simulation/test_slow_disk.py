@@ -7,7 +7,7 @@ from random import Random
 from simulation.client_steps import write
 from simulation.simulated_cluster import SimulatedCluster
 
-from peacefs.coordinator.cluster.slow_peers import Part
+from peacefs.coordinator.cluster.slow_peers import SlowPart
 
 
 def test_a_slow_disk_is_found_out_and_new_chunks_avoid_it() -> None:
@@ -26,14 +26,14 @@ def test_a_slow_disk_is_found_out_and_new_chunks_avoid_it() -> None:
 
     write_files(0, 60)
     cluster.world.run(lambda: False, limit_s=12.0)
-    slow_hops = cluster.coordinator.cluster.slow_hops
-    assert slow_hops.slow() == [victim.node.name]
-    assert Part.DISK in slow_hops.slow_parts(victim.node.name)
+    slow_peers = cluster.coordinator.cluster.slow_peers
+    assert slow_peers.slow() == [victim.node.name]
+    assert SlowPart.DISK in slow_peers.slow_parts(victim.node.name)
     held = len(victim.store.replicas())
     write_files(100, 20)
     assert len(victim.store.replicas()) == held
     victim.node.disk_lag_s = 0.0
     cluster.world.run(lambda: False, limit_s=200.0)
-    assert slow_hops.slow() == []
+    assert slow_peers.slow() == []
     write_files(200, 20)
     assert len(victim.store.replicas()) > held

@@ -17,13 +17,13 @@ from random import Random
 from typing import Any
 
 from simulation.greeting import greet
-from simulation.lending import Loan, local_address, port_beside
+from simulation.shared_descriptors import SharedDescriptor, local_address, port_beside
 from store.simulated_disk import DISK_EFFECTS, SimulatedDisk
 
 from peacefs.protocol.errors import BadRequest, PeacefsError, PeerRefused, PeerTimeout, PeerUnreachable
 from peacefs.protocol.frames import Frame, FrameReader, encode
 from peacefs.protocol.limits import connect_timeout_s
-from peacefs.protocol.messages import ChunkLent, Message
+from peacefs.protocol.messages import DescriptorShared, Message
 from peacefs.protocol.runtime import effects as fx
 from peacefs.protocol.seals import FrameKeys, Opener, Sealer
 
@@ -58,7 +58,7 @@ class SimulatedConnection(fx.Connection):
         self.sealer: Sealer | None = None
         #: Who waits for a message, in which of their turns: they may have given up since.
         self.receiver: tuple[Task, int] | None = None
-        self.borrows = False
+        self.reads_descriptor = False
         #: So much of a payload the receiver takes with its head, and what it has not taken of it yet.
         self.payload_max: int | None = None
         self.rest = b""
@@ -68,7 +68,7 @@ class SimulatedConnection(fx.Connection):
         self.arrives_at_s = 0.0
         #: Between processes of one host: files come along, each with the message that says so.
         self.is_local = False
-        self.lent: deque[Loan] = deque()
+        self.descriptors: deque[SharedDescriptor] = deque()
 
     def seal(self, keys: FrameKeys | None) -> None:
         if keys is not None:
@@ -162,7 +162,7 @@ class World:
         self.messages_duplicated = 0
         self.messages_delayed = 0
         self.messages_cut = 0
-        self.files_lent = 0
+        self.files_shared = 0
         self.effects_performed = 0
         #: Called before every effect of a node; a crash may be decided here.
         self.before_effect: Callable[[Node, fx.Effect], None] = lambda node, effect: None
@@ -263,7 +263,7 @@ class World:
     # -- effects -----------------------------------------------------------------------------------
 
     def _perform(self, task: Task, effect: fx.Effect) -> None:
-        if isinstance(file := getattr(effect, "file", None), Loan):
+        if isinstance(file := getattr(effect, "file", None), SharedDescriptor):
             self._perform_on_disk(task, effect, file)
             return
         if isinstance(effect, DISK_EFFECTS):
@@ -276,9 +276,9 @@ class World:
                 self._send(task, effect)
             case fx.SendFile():
                 self._send_file(task, effect)
-            case fx.LendFile():
-                self._lend_file(task, effect)
-            case fx.Receive() | fx.Borrow():
+            case fx.SendDescriptor():
+                self._send_descriptor(task, effect)
+            case fx.Receive() | fx.ReceiveDescriptor():
                 self._receive(task, effect)
             case fx.ReceiveMore():
                 self._later(task, 0.0, _end_of(effect.connection).take(effect.count))
@@ -308,7 +308,7 @@ class World:
             case _:
                 raise AssertionError(f"the world knows no {type(effect).__name__}")
 
-    def _perform_on_disk(self, task: Task, effect: fx.Effect, disk: SimulatedDisk | Loan) -> None:
+    def _perform_on_disk(self, task: Task, effect: fx.Effect, disk: SimulatedDisk | SharedDescriptor) -> None:
         delay_s = task.node.disk_lag_s + self.random.uniform(0.0001, 0.002)
         try:
             result = disk.perform(effect)
@@ -441,12 +441,12 @@ class World:
             return
         self._send(task, fx.Send(effect.connection, effect.message, data, effect.timeout_s))
 
-    def _lend_file(self, task: Task, effect: fx.LendFile) -> None:
+    def _send_descriptor(self, task: Task, effect: fx.SendDescriptor) -> None:
         connection = _end_of(effect.connection)
         if not connection.is_local:
-            self._later(task, 0.0, error=BadRequest("files are lent over local sockets alone"))
+            self._later(task, 0.0, error=BadRequest("files are shared over local sockets alone"))
             return
-        connection.other.lent.append(Loan(task.node.disk, effect.file))
+        connection.other.descriptors.append(SharedDescriptor(task.node.disk, effect.file))
         self._send(task, fx.Send(connection, effect.message, b"", effect.timeout_s))
 
     def _arrive(self, connection: SimulatedConnection, wire: bytes) -> None:
@@ -455,10 +455,10 @@ class World:
         connection.inbox.extend(connection.reader.feed(wire))
         self._wake_receiver(connection)
 
-    def _receive(self, task: Task, effect: fx.Receive | fx.Borrow) -> None:
+    def _receive(self, task: Task, effect: fx.Receive | fx.ReceiveDescriptor) -> None:
         connection = _end_of(effect.connection)
         connection.receiver = task, task.turn
-        connection.borrows = isinstance(effect, fx.Borrow)
+        connection.reads_descriptor = isinstance(effect, fx.ReceiveDescriptor)
         connection.payload_max = effect.payload_max if isinstance(effect, fx.Receive) else None
         self._later(task, effect.timeout_s, error=PeerTimeout(f"{connection.peer} said nothing in time"))
         if connection.inbox or connection.broken:
@@ -471,14 +471,22 @@ class World:
         task = receiver[0]
         if connection.inbox:
             frame = connection.inbox.popleft()
-            come = self._with_loan(connection, frame) if connection.borrows else connection.begin(frame)
+            come = (
+                self._with_descriptor(connection, frame)
+                if connection.reads_descriptor
+                else connection.begin(frame)
+            )
             self._later(task, 0.0, come)
         else:
             self._later(task, 0.0, error=PeerUnreachable(f"{connection.peer} closed the connection"))
 
-    def _with_loan(self, connection: SimulatedConnection, frame: Frame) -> tuple[Message, Loan | None]:
-        self.files_lent += isinstance(frame.message, ChunkLent)
-        return frame.message, connection.lent.popleft() if isinstance(frame.message, ChunkLent) else None
+    def _with_descriptor(
+        self, connection: SimulatedConnection, frame: Frame
+    ) -> tuple[Message, SharedDescriptor | None]:
+        self.files_shared += isinstance(frame.message, DescriptorShared)
+        return frame.message, connection.descriptors.popleft() if isinstance(
+            frame.message, DescriptorShared
+        ) else None
 
     def _break(self, connection: SimulatedConnection) -> None:
         """Hangs up: the other side notices after what is under way, unless it is never told."""

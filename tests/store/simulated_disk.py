@@ -28,16 +28,16 @@ from peacefs.protocol.runtime import effects as fx
 _SECTOR_BYTES = 512
 
 DISK_EFFECTS = (
-    fx.OpenFile,
-    fx.Append,
+    fx.OpenLocalFile,
+    fx.AppendToFile,
     fx.ReadAt,
     fx.ReadAhead,
     fx.StartWriteback,
     fx.Sync,
     fx.DropCached,
-    fx.Truncate,
+    fx.TruncateFile,
     fx.CloseFile,
-    fx.Rename,
+    fx.RenameFile,
     fx.SyncDirectory,
     fx.Remove,
     fx.MakeDirectory,
@@ -166,17 +166,17 @@ class SimulatedDisk:
         self._read_only: list[str] = []
         self._open_files: set[SimulatedFile] = set()
         self._performers: dict[type[fx.Effect], Callable[[Any], Any]] = {
-            fx.OpenFile: self._open_file,
-            fx.Append: self._append,
+            fx.OpenLocalFile: self._open_file,
+            fx.AppendToFile: self._append,
             fx.ReadAt: lambda e: bytes(self._inode(e.file).cached[e.offset : e.offset + e.length]),
             fx.ReadAhead: lambda e: None,
             # What it begins may or may not be done at the next crash, which is true of all that is pending.
             fx.StartWriteback: lambda e: None,
             fx.Sync: lambda e: self._inode(e.file).sync(),
             fx.DropCached: lambda e: self._inode(e.file).drop_cached(),
-            fx.Truncate: lambda e: self._inode(e.file).change(_Truncate(e.length)),
+            fx.TruncateFile: lambda e: self._inode(e.file).change(_Truncate(e.length)),
             fx.CloseFile: self._close_file,
-            fx.Rename: self._rename,
+            fx.RenameFile: self._rename,
             fx.SyncDirectory: lambda e: self._directory(e.path).sync(),
             fx.Remove: self._remove,
             fx.MakeDirectory: self._make_directory,
@@ -275,13 +275,13 @@ class SimulatedDisk:
                 return kept.durable.get(name) is file and sees == keeps and len(sees) == length
         return False
 
-    def lend(self, file: fx.File) -> SimulatedFile:
+    def share(self, file: fx.File) -> SimulatedFile:
         """The same file, opened for another process, which this disk does not count among its own."""
         inode = self._inode(file)
         assert isinstance(file, SimulatedFile)
         return SimulatedFile(file.path, inode, self._boot)
 
-    def read_lent(self, file: SimulatedFile, offset: int, length: int) -> bytes:
+    def read_shared(self, file: SimulatedFile, offset: int, length: int) -> bytes:
         """Raises OSError, of the disk or because its machine went down since."""
         if file.boot != self._boot:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -290,7 +290,7 @@ class SimulatedDisk:
 
     # -- effects -----------------------------------------------------------------------------------
 
-    def _open_file(self, effect: fx.OpenFile) -> SimulatedFile:
+    def _open_file(self, effect: fx.OpenLocalFile) -> SimulatedFile:
         if effect.create:
             directory, name = self._parent(effect.path)
             directory.names[name] = _Inode()
@@ -298,7 +298,7 @@ class SimulatedDisk:
         self._open_files.add(file)
         return file
 
-    def _append(self, effect: fx.Append) -> None:
+    def _append(self, effect: fx.AppendToFile) -> None:
         inode = self._inode(effect.file)
         data = b"".join(effect.buffers)
         room = len(data) if self.capacity_bytes == sys.maxsize else max(0, self.available_bytes())
@@ -313,7 +313,7 @@ class SimulatedDisk:
         file.is_open = False
         self._open_files.discard(file)
 
-    def _rename(self, effect: fx.Rename) -> None:
+    def _rename(self, effect: fx.RenameFile) -> None:
         source, name = self._parent(effect.source)
         if name not in source.names:
             raise _not_found(effect.source)
@@ -350,7 +350,7 @@ class SimulatedDisk:
 
     def _leave_traces(self, effect: fx.Effect) -> None:
         """What an effect does although it fails."""
-        if isinstance(effect, fx.Append):
+        if isinstance(effect, fx.AppendToFile):
             inode = self._inode(effect.file)
             data = b"".join(effect.buffers)
             inode.change(_Write(len(inode.cached), data[: self._random.randint(0, len(data))]))
@@ -396,13 +396,15 @@ def _walk(path: str, directory: _Directory) -> Iterator[tuple[str, _Inode]]:
 
 
 def _changes_something(effect: fx.Effect) -> bool:
-    if isinstance(effect, fx.OpenFile):
+    if isinstance(effect, fx.OpenLocalFile):
         return effect.create
-    return isinstance(effect, fx.Append | fx.Sync | fx.Truncate | fx.Rename | fx.Remove | fx.MakeDirectory)
+    return isinstance(
+        effect, fx.AppendToFile | fx.Sync | fx.TruncateFile | fx.RenameFile | fx.Remove | fx.MakeDirectory
+    )
 
 
 def _path_of(effect: Any) -> str:
-    if isinstance(effect, fx.Rename):
+    if isinstance(effect, fx.RenameFile):
         return effect.target
     file = getattr(effect, "file", None)
     return file.path if isinstance(file, SimulatedFile) else str(getattr(effect, "path", ""))

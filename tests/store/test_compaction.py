@@ -160,7 +160,7 @@ def test_a_reader_finds_a_chunk_that_compaction_moves_while_it_looks(machine: Ma
             machine.run(machine.store.delete(other, 5))
     machine.run(machine.store.compact())
     # ... which is no longer there.
-    assert isinstance(opening, fx.OpenFile)
+    assert isinstance(opening, fx.OpenLocalFile)
     assert not opening.path.endswith(tuple(machine.segment_files()))
     assert machine.run(resumed(reading, opening)) == (5, contents[chunk])
 

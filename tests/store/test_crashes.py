@@ -299,7 +299,15 @@ def test_a_life_on_a_failing_disk(seed: int) -> None:
     disk, random = life.machine.disk, life.random
     for _round in range(15):
         if random.random() < 0.5:
-            kinds = [fx.Append, fx.Sync, fx.Truncate, fx.SyncDirectory, fx.OpenFile, fx.Rename, fx.Remove]
+            kinds = [
+                fx.AppendToFile,
+                fx.Sync,
+                fx.TruncateFile,
+                fx.SyncDirectory,
+                fx.OpenLocalFile,
+                fx.RenameFile,
+                fx.Remove,
+            ]
             disk.fail(random.choice(kinds), errno.EIO, skip=random.randrange(5))
         if random.random() < 0.2:
             disk.capacity_bytes = sum(life.machine.files().values()) + random.randrange(20_000)

@@ -15,11 +15,11 @@ from store.machine import read_chunk, write_chunk
 from store.rack import CHUNK, LARGE, SMALL, Rack
 from store.seeded_driver import PowerLoss, SeededDriver
 
-from peacefs.datanode.disks.disk_balancer import DiskBalancer, Phase
+from peacefs.datanode.disks.disk_balancer import BalancePhase, DiskBalancer
 from peacefs.datanode.disks.disk_moves import DiskMoves
 from peacefs.datanode.rate_limiter import CopyBudget
 from peacefs.protocol.errors import ChunkError, ChunkNotFound, DiskFault, StaleVersion
-from peacefs.protocol.limits import MIB, balance_failures_max, balance_patience_s
+from peacefs.protocol.limits import MIB, balance_failures_max, balance_silence_s
 from peacefs.protocol.messages import BalanceDisks, DiskBalance, Replica
 from peacefs.protocol.runtime import effects as fx
 
@@ -229,8 +229,8 @@ def test_a_full_report_names_every_replica_once_whenever_it_is_made(rack: Lopsid
 @CONTENTS
 def test_a_disk_that_has_no_room_after_all_costs_nothing(rack: LopsidedRack, content: bytes) -> None:
     rack.pile_up(4, content)
-    rack.medium.fail(fx.Append, errno.ENOSPC, path="/disk-1")
-    rack.medium.fail(fx.Append, errno.ENOSPC, path="/disk-2")
+    rack.medium.fail(fx.AppendToFile, errno.ENOSPC, path="/disk-1")
+    rack.medium.fail(fx.AppendToFile, errno.ENOSPC, path="/disk-2")
     status = rack.balance(threshold=1e-6)
     assert status.failed and all("No space" in fault.message for fault in rack.faults)
     assert all(rack.get(CHUNK + number) == content for number in range(4))
@@ -240,8 +240,8 @@ def test_a_disk_that_has_no_room_after_all_costs_nothing(rack: LopsidedRack, con
 def test_one_failure_after_the_other_ends_a_run(rack: LopsidedRack) -> None:
     rack.pile_up(2 * balance_failures_max, SMALL)
     for _ in range(balance_failures_max):
-        rack.medium.fail(fx.Append, errno.ENOSPC, path="/disk-1")
-        rack.medium.fail(fx.Append, errno.ENOSPC, path="/disk-2")
+        rack.medium.fail(fx.AppendToFile, errno.ENOSPC, path="/disk-1")
+        rack.medium.fail(fx.AppendToFile, errno.ENOSPC, path="/disk-2")
     status = rack.balance()
     assert (status.phase, status.failed, status.moved) == ("failing", balance_failures_max, 0)
 
@@ -289,9 +289,9 @@ def test_a_run_keeps_to_its_rate(rack: LopsidedRack) -> None:
 def test_a_run_that_nobody_asks_for_any_more_ends_and_leaves_no_half(rack: LopsidedRack) -> None:
     rack.pile_up(9, LARGE)
     rack.ask()
-    rack.driver.now_s += balance_patience_s + 1
+    rack.driver.now_s += balance_silence_s + 1
     rack.driver.run(rack.balancer.advance())
-    assert rack.ask().phase == Phase.ABANDONED.value and rack.counts() == [9, 0, 0]
+    assert rack.ask().phase == BalancePhase.ABANDONED.value and rack.counts() == [9, 0, 0]
     assert rack.balance("another").phase == "balanced"
 
 

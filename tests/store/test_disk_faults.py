@@ -150,7 +150,7 @@ def test_everyone_in_a_group_whose_fsync_failed_gets_the_error(simulated: Simula
 
 
 @pytest.mark.parametrize("content", [SMALL, LARGE], ids=["small", "large"])
-@pytest.mark.parametrize("kind", [fx.OpenFile, fx.ReadAt, fx.CloseFile])
+@pytest.mark.parametrize("kind", [fx.OpenLocalFile, fx.ReadAt, fx.CloseFile])
 def test_a_read_that_fails_is_a_disk_fault_and_the_next_may_succeed(
     simulated: SimulatedMachine, content: bytes, kind: type[fx.Effect]
 ) -> None:
@@ -249,7 +249,7 @@ def test_an_older_version_is_refused_when_one_that_was_given_up_comes_while_it_i
     def until_resumed(steps: fx.Steps[object]) -> fx.Steps[object]:
         """Goes on when the disk answers: as late as can be."""
         effect = next(steps)
-        while not isinstance(effect, fx.Wait | fx.Rename):
+        while not isinstance(effect, fx.Wait | fx.RenameFile):
             effect = steps.send((yield effect))
         given_up.resume()
         effect = steps.send(True if isinstance(effect, fx.Wait) else (yield effect))

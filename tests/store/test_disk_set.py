@@ -281,7 +281,7 @@ def test_a_writer_in_the_middle_when_its_disk_breaks_down_is_told(rack: Rack) ->
     assert rack.get(CHUNK) == LARGE
 
 
-@pytest.mark.parametrize("effect", [fx.Sync, fx.Append], ids=lambda effect: effect.__name__)
+@pytest.mark.parametrize("effect", [fx.Sync, fx.AppendToFile], ids=lambda effect: effect.__name__)
 def test_a_fault_that_passes_costs_one_chunk_and_no_disk(rack: Rack, effect: type[fx.Effect]) -> None:
     rack.fill(20, LARGE)
     before = rack.set.replicas()
@@ -302,7 +302,7 @@ def test_a_file_that_vanished_has_its_disk_looked_at(rack: Rack) -> None:
     with pytest.raises(ChunkNotFound):
         rack.get(other)
     assert rack.failed == [], "the disk works: one file was gone"
-    rack.medium.fail(fx.OpenFile, errno.ENOENT, path="/disk-1/probe")
+    rack.medium.fail(fx.OpenLocalFile, errno.ENOENT, path="/disk-1/probe")
     with pytest.raises(ChunkNotFound):
         rack.get(victim)
     assert [name for name, _count in rack.failed] == ["/disk-1"]
@@ -311,7 +311,7 @@ def test_a_file_that_vanished_has_its_disk_looked_at(rack: Rack) -> None:
 def test_a_disk_with_no_room_for_the_probe_has_not_failed(rack: Rack) -> None:
     rack.put(CHUNK)
     rack.medium.fail(fx.ReadAt, errno.EIO, path="segments")
-    rack.medium.fail(fx.Append, errno.ENOSPC, path="probe")
+    rack.medium.fail(fx.AppendToFile, errno.ENOSPC, path="probe")
     with pytest.raises(DiskFault):
         rack.get(CHUNK)
     assert rack.failed == []

@@ -61,7 +61,7 @@ class Scrubbing:
                 if isinstance(effect, fx.WallClock):
                     result = self.now_s
                     continue
-                if isinstance(effect, fx.OpenFile) and not effect.create:
+                if isinstance(effect, fx.OpenLocalFile) and not effect.create:
                     self.opened.append(effect.path.removeprefix(f"{self.machine.directory}/"))
                 try:
                     result = yield effect
@@ -285,7 +285,7 @@ def test_what_is_only_right_in_memory_is_found_on_the_medium(simulated: Simulate
 def test_a_full_disk_does_not_end_scrubbing(simulated: SimulatedMachine) -> None:
     scrubbing = Scrubbing(simulated)
     simulated.put(CHUNK, 1, data_of(SMALL))
-    simulated.disk.fail(fx.Append, errno.ENOSPC, path="scrubbing")
+    simulated.disk.fail(fx.AppendToFile, errno.ENOSPC, path="scrubbing")
     with pytest.raises(OSError, match="No space"):
         scrubbing.advance()
     scrubbing.finish_round()

@@ -18,7 +18,7 @@ def made(seed: int) -> tuple[SimulatedDisk, SimulatedFile]:
     """A disk with an empty durable file /d/f."""
     disk = SimulatedDisk(Random(seed))
     disk.perform(fx.MakeDirectory("/d"))
-    file = disk.perform(fx.OpenFile("/d/f", create=True))
+    file = disk.perform(fx.OpenLocalFile("/d/f", create=True))
     disk.perform(fx.SyncDirectory("/d"))
     disk.perform(fx.SyncDirectory("/"))
     return disk, file
@@ -31,7 +31,7 @@ def read(disk: SimulatedDisk, path: str = "/d/f") -> bytes:
 def test_what_was_synced_survives_every_crash() -> None:
     for seed in range(SEEDS):
         disk, file = made(seed)
-        disk.perform(fx.Append(file, [DATA[:100], DATA[100:]]))
+        disk.perform(fx.AppendToFile(file, [DATA[:100], DATA[100:]]))
         disk.perform(fx.Sync(file))
         disk.crash()
         assert read(disk) == DATA
@@ -41,9 +41,9 @@ def test_what_was_not_synced_survives_wholly_in_part_or_not_at_all() -> None:
     kinds = set()
     for seed in range(SEEDS):
         disk, file = made(seed)
-        disk.perform(fx.Append(file, [b"synced"]))
+        disk.perform(fx.AppendToFile(file, [b"synced"]))
         disk.perform(fx.Sync(file))
-        disk.perform(fx.Append(file, [DATA]))
+        disk.perform(fx.AppendToFile(file, [DATA]))
         disk.crash()
         content = read(disk)
         assert content.startswith(b"synced")
@@ -58,7 +58,7 @@ def test_what_was_not_synced_survives_wholly_in_part_or_not_at_all() -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [fx.OpenFile("/d/new", True), fx.Rename("/d/f", "/d/new"), fx.Remove("/d/f")], ids=repr
+    "change", [fx.OpenLocalFile("/d/new", True), fx.RenameFile("/d/f", "/d/new"), fx.Remove("/d/f")], ids=repr
 )
 def test_a_name_is_certain_only_after_its_directory_was_synced(change: fx.Effect) -> None:
     outcomes = set()
@@ -80,7 +80,7 @@ def test_after_a_failed_sync_memory_still_shows_what_no_later_sync_writes() -> N
     lost = 0
     for seed in range(SEEDS):
         disk, file = made(seed)
-        disk.perform(fx.Append(file, [DATA]))
+        disk.perform(fx.AppendToFile(file, [DATA]))
         disk.fail(fx.Sync, errno.EIO)
         with pytest.raises(OSError, match="Input/output error"):
             disk.perform(fx.Sync(file))
@@ -93,7 +93,7 @@ def test_after_a_failed_sync_memory_still_shows_what_no_later_sync_writes() -> N
 
 def test_an_open_file_outlives_its_name_but_not_a_crash() -> None:
     disk, file = made(0)
-    disk.perform(fx.Append(file, [b"still here"]))
+    disk.perform(fx.AppendToFile(file, [b"still here"]))
     disk.perform(fx.Remove("/d/f"))
     assert disk.perform(fx.ReadAt(file, 0, 100)) == b"still here"
     disk.crash()
@@ -105,29 +105,29 @@ def test_a_full_disk_takes_what_fits() -> None:
     disk, file = made(0)
     disk.capacity_bytes = 10
     with pytest.raises(OSError, match="No space left") as raised:
-        disk.perform(fx.Append(file, [DATA]))
+        disk.perform(fx.AppendToFile(file, [DATA]))
     assert raised.value.errno == errno.ENOSPC and read(disk) == DATA[:10]
     assert disk.available_bytes() == 0
 
 
 def test_a_fault_hits_the_effect_it_was_meant_for() -> None:
     disk, file = made(0)
-    disk.fail(fx.Append, errno.EIO, path="/d/f", skip=1)
-    other = disk.perform(fx.OpenFile("/d/g", create=True))
-    disk.perform(fx.Append(other, [b"a"]))
-    disk.perform(fx.Append(file, [b"a"]))
+    disk.fail(fx.AppendToFile, errno.EIO, path="/d/f", skip=1)
+    other = disk.perform(fx.OpenLocalFile("/d/g", create=True))
+    disk.perform(fx.AppendToFile(other, [b"a"]))
+    disk.perform(fx.AppendToFile(file, [b"a"]))
     with pytest.raises(OSError, match="Input/output error"):
-        disk.perform(fx.Append(file, [b"b"]))
-    disk.perform(fx.Append(file, [b"c"]))
+        disk.perform(fx.AppendToFile(file, [b"b"]))
+    disk.perform(fx.AppendToFile(file, [b"c"]))
 
 
 def test_a_seed_replays_exactly() -> None:
     def history(seed: int) -> list[tuple[str, bytes]]:
         disk, file = made(seed)
         for _crash in range(5):
-            disk.perform(fx.Append(file, [DATA]))
+            disk.perform(fx.AppendToFile(file, [DATA]))
             disk.crash()
-            file = disk.perform(fx.OpenFile("/d/f", create=False))
+            file = disk.perform(fx.OpenLocalFile("/d/f", create=False))
         return list(disk.files())
 
     assert history(7) == history(7) != history(8)

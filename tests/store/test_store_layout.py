@@ -13,8 +13,8 @@ from store.simulated_disk import SimulatedDisk
 from peacefs.datanode.store.layout import (
     FOOTER_BYTES,
     HEADER_BYTES,
-    Kind,
     Record,
+    RecordKind,
     StorePaths,
     chunk_file_bytes,
     pack_footer,
@@ -103,7 +103,7 @@ def test_a_footer_stands_for_one_replica_and_survives_no_damage(
 
 # -- records -----------------------------------------------------------------------------------------
 
-RECORDS = st.builds(Record, st.sampled_from(Kind), U63, U63, st.integers(0, small_chunk_bytes_max), U32, U32)
+RECORDS = st.builds(Record, st.sampled_from(RecordKind), U63, U63, st.integers(0, small_chunk_bytes_max), U32, U32)
 
 
 @given(RECORDS, U32, st.integers(0, 20), st.data())
@@ -150,7 +150,7 @@ def scan(content: bytes, *, with_data: bool) -> tuple[SegmentScan, list[FoundRec
 
 def packed_chunk(number: int, data: bytes) -> bytes:
     sums = block_checksums(data)
-    return pack_record(Record(Kind.CHUNK, number, 1, len(data)), sums, SALT) + data
+    return pack_record(Record(RecordKind.CHUNK, number, 1, len(data)), sums, SALT) + data
 
 
 LENGTHS = st.lists(

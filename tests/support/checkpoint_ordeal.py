@@ -208,7 +208,8 @@ def kinds(root: Path, query: str) -> dict[str, Path]:
         members = Inspection(LocalTree(), layout).snapshot(layout.by_path[str(latest.relative_to(root))]).sst_files
         if members:
             found["SST file of the latest snapshot"] = store / "SSTs" / members[-1].dfs_sst_file_name
-    return found
+    # Spark before 4.0 keeps no metadata of operators.
+    return {kind: path for kind, path in found.items() if path.exists()}
 
 
 def _latest(directory: Path) -> int:

@@ -12,7 +12,7 @@ from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.metadata.group_commit import ImmediateCommit
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.metadata.store import Transaction
-from peacefs.coordinator.operations.context import Workplace
+from peacefs.coordinator.operations.context import OperationContext
 from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.scheduling.scheduler import Scheduling
 from peacefs.protocol.ids import Numbering
@@ -29,8 +29,8 @@ def files_in_memory(cluster: Cluster) -> Files:
     async def commit(change: Callable[[Transaction], T]) -> T:
         return commits.submit(change).result()
 
-    workplace = Workplace(metadata.reader(), commit, cluster, SIGNER, numbering, lambda _orders: None)
-    return Files(workplace, Scheduling(numbering, Random(1)))
+    context = OperationContext(metadata.reader(), commit, cluster, SIGNER, numbering, lambda _orders: None)
+    return Files(context, Scheduling(numbering, Random(1)))
 
 
 def _fatal(fault: Exception) -> None:

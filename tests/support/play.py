@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from peacefs.coordinator.cluster.core import Cluster, Ticked
 from peacefs.coordinator.cluster.garbage import Garbage
-from peacefs.coordinator.cluster.repair import Copy
+from peacefs.coordinator.cluster.repair import ReplicaCopy
 from peacefs.coordinator.metadata.model import ChunkRecord
 from peacefs.protocol.messages import (
     Heartbeat,
@@ -79,7 +79,7 @@ class Play:
             added = [Replica(each.chunk, each.version, each.length) for each in records if node in each.hint]
             self.cluster.heartbeat(self.now_s, node, Heartbeat(USAGE, added=added))
 
-    def copied(self, copy: Copy) -> None:
+    def copied(self, copy: ReplicaCopy) -> None:
         """The source says that a copy is done, and its target that it holds it."""
         self.cluster.copy_finished(copy.chunk, copied=True)
         state = self.cluster.chunks.get(copy.chunk)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from random import Random
 
 from peacefs.coordinator.scheduling.scheduler import Scheduling
-from peacefs.coordinator.scheduling.write_sets import Ask, Effect, InFlight, Push, Wish
+from peacefs.coordinator.scheduling.write_sets import Ask, Effect, InFlight, Push, WriteSetRequest
 from peacefs.peace.policies.express import ExpressPolicy
 from peacefs.protocol.errors import NoDatanodes
 from peacefs.protocol.ids import Numbering
@@ -39,7 +39,7 @@ class Scheduled:
         to_come_bytes: int = 0,
     ) -> list[InFlight]:
         """The grants that the set has now."""
-        wish = Wish(
+        request = WriteSetRequest(
             f"http {name}",
             None,
             None,
@@ -49,7 +49,7 @@ class Scheduled:
             tuple(abandoned),
             to_come_bytes=to_come_bytes,
         )
-        self.carry_out(self.scheduling.state(self.now_s, wish))
+        self.carry_out(self.scheduling.state(self.now_s, request))
         return self.granted(name)
 
     def granted(self, name: str) -> list[InFlight]:

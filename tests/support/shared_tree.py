@@ -15,9 +15,9 @@ from peacefs.coordinator.metadata.store import Transaction
 from peacefs.coordinator.namespace import operations as namespace
 from peacefs.coordinator.namespace.paths import parse_path
 from peacefs.coordinator.namespace.permissions import Callers
-from peacefs.coordinator.operations.context import Workplace
+from peacefs.coordinator.operations.context import OperationContext
 from peacefs.coordinator.operations.names import Names
-from peacefs.coordinator.operations.snapshots import Snapshotting
+from peacefs.coordinator.operations.snapshots import SnapshotOperations
 from peacefs.protocol.errors import FileNotFound
 from peacefs.protocol.ids import Numbering
 from peacefs.protocol.tokens import Signer
@@ -40,7 +40,7 @@ class SharedTree:
         async def pause(_s: float) -> None:
             return
 
-        workplace = Workplace(
+        context = OperationContext(
             self.metadata.reader(),
             commit,
             play.cluster,
@@ -50,8 +50,8 @@ class SharedTree:
             Callers("root"),
             sleep=pause,
         )
-        self.names = Names(workplace)
-        self.snapshots = Snapshotting(workplace, self.names)
+        self.names = Names(context)
+        self.snapshots = SnapshotOperations(context, self.names)
         self.mkdirs("/a/d/sub")
         self.mkdirs("/a/d/open", mode=0o777)
         self.mkdirs("/a/d/open/x")

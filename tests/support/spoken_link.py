@@ -60,7 +60,7 @@ class Datanode:
         frame = encode(message, tag=tag)
         return frame if self._sealer is None else b"".join(self._sealer.seal(frame))
 
-    async def say_hello(self) -> None:
+    async def shake_hands(self) -> None:
         host, port = self.writer.get_extra_info("peername")
         target = Target("coordinator", "coordinator", "coordinator:1", f"{host}:{port}")
         talk = connecting(Identity("c", "datanode", self._name, SIGNER), b"n" * 16, target=target)
@@ -74,7 +74,7 @@ class Datanode:
 
     async def register(self, process: str = "") -> Message:
         """Says hello and registers; gives the answer to that."""
-        await self.say_hello()
+        await self.shake_hands()
         proof = self.credential.sign_registration(self._name, self._transcript)
         known = {"process": process, "public_key": self.credential.public_key, "proof": proof}
         self.say(msgspec.structs.replace(registration(self._name), **known))

@@ -6,7 +6,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from .restarted_query import LAYOUTS
+
 PAGE = Path(__file__).parent.parent.parent / "docs" / "checkpoint-verdicts.md"
+QUERIES = [*LAYOUTS, "copy", "join"]
 _HEAD = """# What a harmed checkpoint comes to
 
 Each cell is what `peacefs checkpoint verify` says of a real checkpoint with one file harmed, and what
@@ -49,7 +52,7 @@ def render(versions: str, harms: list[str], cells: dict[Case, str]) -> str:
         kinds = dict.fromkeys(case.kind for case in cells if case.state == state)
         for kind in kinds:
             alike: dict[tuple[str, ...], list[str]] = {}
-            for query in dict.fromkeys(case.query for case in cells):
+            for query in QUERIES:
                 row = tuple(cells.get(Case(state, query, kind, harm), "") for harm in harms)
                 if any(row):
                     alike.setdefault(row, []).append(query)

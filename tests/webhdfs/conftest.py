@@ -20,19 +20,19 @@ from urllib.parse import quote
 import pytest
 import uvloop
 
-from peacefs.client.transfer.write_grants import GrantDesk
+from peacefs.client.transfer.write_grants import GrantClient
 from peacefs.coordinator.api.webhdfs import WebHdfs
 from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.metadata.group_commit import GroupCommit
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.namespace.permissions import Callers
-from peacefs.coordinator.operations.context import Workplace
+from peacefs.coordinator.operations.context import OperationContext
 from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.scheduling.scheduler import Scheduling
 from peacefs.datanode.gateway.app import Gateway, GatewayLimits
-from peacefs.datanode.gateway.local_large_reads import OwnChunks
-from peacefs.datanode.gateway.local_small_reads import OwnReads
-from peacefs.datanode.gateway.one_time_chunks import FirstChunks
+from peacefs.datanode.gateway.local_large_reads import LocalLargeReads
+from peacefs.datanode.gateway.local_small_reads import LocalSmallReads
+from peacefs.datanode.gateway.one_time_chunks import OneTimeChunks
 from peacefs.datanode.pipeline.active_streams import StreamsUnderWay
 from peacefs.datanode.pipeline.chunk_server import ChunkServer
 from peacefs.datanode.pipeline.dispatch import DataRequests
@@ -173,7 +173,7 @@ class NameSide:
 
     def _build(self) -> App:
         self.files = Files(
-            Workplace(
+            OperationContext(
                 self._reader,
                 self._commit,
                 self.cluster,
@@ -245,7 +245,7 @@ class NameSide:
 
     def gives_up(self, chunk: int) -> bool:
         """Whether whoever holds a replica of it is told to delete that."""
-        return chunk in self.cluster.abandonment
+        return chunk in self.cluster.assignments
 
     def close(self) -> None:
         self._commits.close()
@@ -278,12 +278,20 @@ class DataSide:
         requests = DataRequests(hop, chunks)
         self.server = DataServer("127.0.0.1", 0, me, self.driver, requests)
         self.server.start()
-        desk = GrantDesk(self.node, pushed=False)
-        own = OwnReads(chunks, self.driver)
-        self.own_chunks = OwnChunks(chunks, self.driver)
-        first_chunks = FirstChunks(self.signer, self.process)
+        grant_client = GrantClient(self.node, pushed=False)
+        own = LocalSmallReads(chunks, self.driver)
+        self.local_large_reads = LocalLargeReads(chunks, self.driver)
+        one_time_chunks = OneTimeChunks(self.signer, self.process)
         self.served = Served(
-            lambda: Gateway(self.signer, self.driver, desk, own, self.own_chunks, first_chunks, bounds=self.limits)
+            lambda: Gateway(
+                self.signer,
+                self.driver,
+                grant_client,
+                own,
+                self.local_large_reads,
+                one_time_chunks,
+                bounds=self.limits,
+            )
         )
 
     @property
@@ -348,7 +356,7 @@ def data(tmp_path_factory: pytest.TempPathFactory, signer: Signer) -> Iterator[D
     names = NameSide(tmp_path_factory.mktemp("names"), signer)
     with contextlib.closing(names), names.served:
         limits = GatewayLimits(
-            body_idle_timeout_s=1.0, patience_s=1.0, threads=1, downloads_max=2, buffer_bytes_max=16 << 20
+            body_idle_timeout_s=1.0, queue_timeout_s=1.0, threads=1, downloads_max=2, buffer_bytes_max=16 << 20
         )
         side = DataSide("dn-1", tmp_path_factory.mktemp("data"), names, signer, limits)
         with side.served:

@@ -13,7 +13,7 @@ from peacefs.protocol.errors import Overloaded
 
 def test_slots_of_one_client_run_out_before_those_of_all() -> None:
     async def story() -> None:
-        slots = ClientSlots(all_max=3, each_max=2, patience_s=0.05)
+        slots = ClientSlots(all_max=3, each_max=2, queue_timeout_s=0.05)
         async with contextlib.AsyncExitStack() as held:
             for _ in range(2):
                 await held.enter_async_context(slots.slot("hog", "too many"))
@@ -30,7 +30,7 @@ def test_slots_of_one_client_run_out_before_those_of_all() -> None:
 
 def test_slot_that_is_given_back_goes_to_who_waits() -> None:
     async def story() -> None:
-        slots = ClientSlots(all_max=2, each_max=1, patience_s=20)
+        slots = ClientSlots(all_max=2, each_max=1, queue_timeout_s=20)
         served: list[int] = []
 
         async def use(number: int) -> None:

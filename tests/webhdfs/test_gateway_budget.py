@@ -14,7 +14,7 @@ from peacefs.protocol.errors import Overloaded, PeerTimeout, PeerUnreachable
 
 def test_an_upload_waits_for_what_another_gives_back():
     async def story():
-        budget = BufferBudget(100, patience_s=5)
+        budget = BufferBudget(100, queue_timeout_s=5)
         first, second, third = BufferShare(budget), BufferShare(budget), BufferShare(budget)
         await first.take(90)
         await second.take(20)  # overdraws
@@ -32,7 +32,7 @@ def test_an_upload_waits_for_what_another_gives_back():
 
 def test_who_waits_too_long_is_told_to_come_again():
     async def story():
-        budget = BufferBudget(10, patience_s=0.05)
+        budget = BufferBudget(10, queue_timeout_s=0.05)
         one, two = BufferShare(budget), BufferShare(budget)
         await one.take(10)
         await one.take(10)  # overdraws, and may go on doing so
@@ -46,7 +46,7 @@ def test_who_waits_too_long_is_told_to_come_again():
 
 def test_client_whose_uploads_hold_its_share_leaves_room_to_others():
     async def story():
-        budget = BufferBudget(100, patience_s=0.05, per_client_max=60)
+        budget = BufferBudget(100, queue_timeout_s=0.05, per_client_max=60)
         hogs = [BufferShare(budget, "hog") for _ in range(3)]
         other = BufferShare(budget, "other")
         await hogs[0].take(60)
@@ -87,7 +87,7 @@ def test_uploads_that_grow_side_by_side_all_finish_within_a_chunk_of_the_budget(
         share.close()
 
     async def story():
-        budget = BufferBudget(limit, patience_s=5, per_client_max=limit * 3 // 4)
+        budget = BufferBudget(limit, queue_timeout_s=5, per_client_max=limit * 3 // 4)
         async with asyncio.timeout(5):
             await asyncio.gather(*(upload(budget, random.Random(seed * 10 + n)) for n in range(8)))
 
@@ -116,7 +116,7 @@ class Ledger(BufferBudget):
     """A budget that writes down what it is given back."""
 
     def __init__(self):
-        super().__init__(1000, patience_s=5)
+        super().__init__(1000, queue_timeout_s=5)
         self.returned = []
 
     def give_back(self, share, count):
@@ -128,7 +128,7 @@ def test_a_writer_gives_a_chunk_back_when_it_takes_the_first_byte_of_the_next():
     async def story():
         ledger = Ledger()
         pieces = body_pieces(receiver(body(b"a" * 10), body(b"b" * 10), body(b"c" * 5, more=False)), 5)
-        upload = Upload(pieces, ledger, block_bytes=10)
+        upload = Upload(pieces, ledger, chunk_bytes=10)
         assert await upload.receive_up_to(1000)
         for taken, returned in ((10, []), (1, [10]), (9, [10]), (5, [10, 10])):
             assert len(upload.stream.take(taken)) == taken

@@ -6,7 +6,7 @@ import pytest
 
 from peacefs.protocol.service import http_crowd
 from peacefs.protocol.service.client_shares import Shares, client_of
-from peacefs.protocol.service.http_crowd import Crowd
+from peacefs.protocol.service.http_crowd import HttpCrowd
 
 
 class Connection:
@@ -28,7 +28,7 @@ def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_crowd, "http_unsent_bytes_max", 100)
 
 
-def joined(crowd: Crowd, *clients: str) -> list[Connection]:
+def joined(crowd: HttpCrowd, *clients: str) -> list[Connection]:
     connections = [Connection(client) for client in clients]
     for each in connections:
         assert crowd.join(each, 0.0)
@@ -36,7 +36,7 @@ def joined(crowd: Crowd, *clients: str) -> list[Connection]:
 
 
 def test_client_with_its_share_of_connections_loses_its_own_and_no_other() -> None:
-    crowd = Crowd()
+    crowd = HttpCrowd()
     (other,) = joined(crowd, "10.0.0.2")
     crowd.waiting(other)
     hogs = joined(crowd, *["10.0.0.1"] * 4)
@@ -50,7 +50,7 @@ def test_client_with_its_share_of_connections_loses_its_own_and_no_other() -> No
 
 
 def test_crowd_that_is_full_closes_who_has_asked_nothing_for_longest() -> None:
-    crowd = Crowd()
+    crowd = HttpCrowd()
     members = joined(crowd, "a", "a", "a", "b", "b", "b")
     for each in (members[4], members[1]):
         crowd.waiting(each)
@@ -63,7 +63,7 @@ def test_crowd_that_is_full_closes_who_has_asked_nothing_for_longest() -> None:
 
 
 def test_unfinished_heads_have_a_bound_together() -> None:
-    crowd = Crowd()
+    crowd = HttpCrowd()
     silent, first, second = joined(crowd, "a", "b", "c")
     crowd.waiting(silent)
     crowd.waiting(first, 40)
@@ -78,7 +78,7 @@ def test_unfinished_heads_have_a_bound_together() -> None:
 
 
 def test_answers_that_nobody_takes_have_a_bound_together() -> None:
-    crowd = Crowd()
+    crowd = HttpCrowd()
     first, second, third = joined(crowd, "a", "b", "c")
     crowd.not_taking(first, 500)
     assert not first.is_closed, "alone"

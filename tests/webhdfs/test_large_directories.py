@@ -20,10 +20,10 @@ import pytest
 from peacefs.coordinator.api.webhdfs import WebHdfs
 from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.metadata.group_commit import run_now
-from peacefs.coordinator.metadata.model import Inode, Kind
+from peacefs.coordinator.metadata.model import Inode, InodeKind
 from peacefs.coordinator.metadata.sqlite.store import SqliteMetadata
 from peacefs.coordinator.metadata.store import ROOT, Transaction
-from peacefs.coordinator.operations.context import Workplace
+from peacefs.coordinator.operations.context import OperationContext
 from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.scheduling.scheduler import Scheduling
 from peacefs.protocol.ids import Numbering
@@ -33,7 +33,7 @@ from peacefs.protocol.tokens import Signer
 _INSTRUCTIONS_A_CALL = 50
 #: Beyond what is counted as remaining, so that the larger is no more work for that reason either.
 SMALL, LARGE = list_remaining_max + 3 * list_page_entries, 4 * list_remaining_max
-_FILE = Inode(0, Kind.FILE, 0o644, "hdfs", "hdfs", 1, 1, 100, 1 << 26, 3)
+_FILE = Inode(0, InodeKind.FILE, 0o644, "hdfs", "hdfs", 1, 1, 100, 1 << 26, 3)
 
 
 class Turn(NamedTuple):
@@ -57,7 +57,7 @@ class Names:
         async def commit(change: Callable[[Transaction], Any]) -> Any:
             return run_now(self.metadata, change)
 
-        workplace = Workplace(
+        context = OperationContext(
             self.metadata.reader(),
             commit,
             Cluster(0.0, random.Random(1)),
@@ -69,12 +69,12 @@ class Names:
         async def elsewhere(scope: Any, receive: Any, send: Any) -> None:
             raise AssertionError("it is no WebHDFS")
 
-        self.app = WebHdfs(Files(workplace, Scheduling(numbering, random.Random(1))), elsewhere)
+        self.app = WebHdfs(Files(context, Scheduling(numbering, random.Random(1))), elsewhere)
         self.metadata._writer.set_progress_handler(self._count, _INSTRUCTIONS_A_CALL)
 
     @staticmethod
     def _fill(tx: Transaction, size: int) -> None:
-        directory = tx.add_inode(_FILE._replace(kind=Kind.DIRECTORY, permission=0o755, length=0))
+        directory = tx.add_inode(_FILE._replace(kind=InodeKind.DIRECTORY, permission=0o755, length=0))
         tx.add_entry(ROOT, f"d{size}", directory)
         for number in range(size):
             tx.add_entry(directory, f"name-{number:07}", tx.add_inode(_FILE))

@@ -9,13 +9,13 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from support.waiting import wait_until
 
-from peacefs.datanode.gateway.one_time_chunks import FirstChunks
+from peacefs.datanode.gateway.one_time_chunks import OneTimeChunks
 from peacefs.protocol.checksums import block_checksums
 from peacefs.protocol.errors import AccessDenied
 from peacefs.protocol.limits import MIB
 from peacefs.protocol.messages import Failure, Hop, WriteChunk
 from peacefs.protocol.runtime import effects as fx
-from peacefs.protocol.tokens import ChunkWrite, FirstChunk, Signer
+from peacefs.protocol.tokens import ChunkWrite, OneTimeChunk, Signer
 
 SIGNER = Signer(b"a secret of the tests")
 
@@ -32,14 +32,14 @@ def create(data, path, **query):
     return redirect
 
 
-def leave_of(redirect) -> str:
-    """The leave to write the first chunk, in the URL."""
+def permit_of(redirect) -> str:
+    """The token to write the first chunk, in the URL."""
     (token,) = parse_qs(urlsplit(redirect.headers["location"]).query)["first"]
     return token
 
 
-def first_of(redirect) -> FirstChunk:
-    return SIGNER.verify(leave_of(redirect), FirstChunk, 0.0)
+def first_of(redirect) -> OneTimeChunk:
+    return SIGNER.verify(permit_of(redirect), OneTimeChunk, 0.0)
 
 
 def stored(data):
@@ -93,11 +93,11 @@ def test_a_url_that_was_made_for_an_earlier_process_of_the_datanode_is_as_good(d
     assert data.read(path).body == b"body"
 
 
-def test_no_data_server_takes_the_leave_in_the_url(data, path):
+def test_token_in_the_url_is_taken_by_no_data_server(data, path):
     redirect = create(data, path)
     first = first_of(redirect)
     connection = data.driver.run(fx.connect(data.server.address, "dn-1"))
-    opening = WriteChunk(leave_of(redirect), first.chunk, first.version, block_checksums(b"x"), last=True)
+    opening = WriteChunk(permit_of(redirect), first.chunk, first.version, block_checksums(b"x"), last=True)
     data.driver.run(fx.send(connection, opening, b"x", timeout_s=60.0))
     answer = data.driver.run(fx.receive(connection, timeout_s=60.0)).message
     data.driver.run(fx.close(connection))
@@ -106,10 +106,10 @@ def test_no_data_server_takes_the_leave_in_the_url(data, path):
 
 
 def test_a_gateway_remembers_so_many_and_takes_none_that_it_may_have_forgotten(signer):
-    chunks = FirstChunks(signer, "p", remembered_max=3)
+    chunks = OneTimeChunks(signer, "p", remembered_max=3)
 
     def taken(number):
-        return chunks.take(signer.sign(FirstChunk(1e12, number, 7, [Hop("n", "h", 1)], "p")))
+        return chunks.take(signer.sign(OneTimeChunk(1e12, number, 7, [Hop("n", "h", 1)], "p")))
 
     for number in (10, 13, 11, 14, 12):
         got = taken(number)

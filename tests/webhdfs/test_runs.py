@@ -104,8 +104,8 @@ def test_a_file_that_was_being_written_when_a_run_took_over_does_not_appear(data
 
 
 def test_a_run_whose_beginning_is_asked_again_is_begun_once(data: DataSide) -> None:
-    first = begin(data, "wish")
-    assert begin(data, "wish") == first
+    first = begin(data, "request")
+    assert begin(data, "request") == first
     begin(data)
     with pytest.raises(RunSuperseded):
-        begin(data, "wish")
+        begin(data, "request")

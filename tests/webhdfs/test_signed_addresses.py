@@ -16,7 +16,7 @@ from support.stranger import listening
 
 from peacefs.protocol.limits import MIB, small_chunk_bytes_max
 from peacefs.protocol.messages import Allocated, ChunkLayout, Hop, Layout
-from peacefs.protocol.tokens import ChunkRead, ChunkWrite, FileRead, FirstChunk
+from peacefs.protocol.tokens import ChunkRead, ChunkWrite, FileRead, OneTimeChunk
 
 ACCESS = "org.apache.hadoop.security.AccessControlException"
 #: No datanode has it.
@@ -61,8 +61,8 @@ def read_of(data, path):
 def test_a_layout_that_a_client_writes_into_the_url_is_passed_over(data, path, stranger):
     """The attack: who may read one file had the gateway prove the secret to whom he liked."""
     target, _token = read_of(data, path)
-    leave = data.signer.sign(ChunkRead(time.time() + 60, ELSEWHERE))
-    layout = packed(Layout(19, [ChunkLayout(ELSEWHERE, 1, 19, leave, [stranger.hop("dn-9")])]))
+    permit = data.signer.sign(ChunkRead(time.time() + 60, ELSEWHERE))
+    layout = packed(Layout(19, [ChunkLayout(ELSEWHERE, 1, 19, permit, [stranger.hop("dn-9")])]))
     for url in (f"{target}&layout={layout}", target.replace("&", f"&layout={layout}&", 1)):
         assert data.served.request("GET", url).body == b"what is in the file"
     assert stranger.connections == 0
@@ -72,8 +72,8 @@ def test_an_address_in_a_signed_token_is_connected_to(data, path, stranger):
     """So that the tests beside this one could fail."""
     chunk = ChunkLayout(ELSEWHERE, 1, small_chunk_bytes_max + 1, "", [stranger.hop("dn-9")])
     target, token = read_of(data, path)
-    leave = data.signer.verify(token, FileRead, 0.0)
-    signed = data.signer.sign(msgspec.structs.replace(leave, chunks=[chunk]))
+    permit = data.signer.verify(token, FileRead, 0.0)
+    signed = data.signer.sign(msgspec.structs.replace(permit, chunks=[chunk]))
     assert data.served.request("GET", target.replace(token, signed)).status != 200
     assert stranger.connections > 0
 
@@ -90,13 +90,13 @@ def test_an_address_in_a_signed_token_is_connected_to(data, path, stranger):
 )
 def test_what_a_token_says_of_a_chunk_cannot_be_changed(data, path, stranger, change):
     target, token = read_of(data, path)
-    leave = data.signer.verify(token, FileRead, 0.0)
-    (chunk,) = leave.chunks
+    permit = data.signer.verify(token, FileRead, 0.0)
+    (chunk,) = permit.chunks
     forged = msgspec.structs.replace(chunk, **{"replicas": [stranger.hop("dn-9")], **change})
     if "replicas" in change:
         forged = msgspec.structs.replace(forged, replicas=[stranger.hop("dn-1"), *chunk.replicas])
     raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
-    body = msgspec.msgpack.encode(msgspec.structs.replace(leave, chunks=[forged]))
+    body = msgspec.msgpack.encode(msgspec.structs.replace(permit, chunks=[forged]))
     changed = base64.urlsafe_b64encode(body + raw[-16:]).rstrip(b"=").decode()
     answer = data.served.request("GET", target.replace(token, changed))
     assert answer.error[:2] == (403, ACCESS) and "\n" not in answer.error[2]
@@ -105,13 +105,13 @@ def test_what_a_token_says_of_a_chunk_cannot_be_changed(data, path, stranger, ch
 
 def test_no_bit_of_a_read_token_or_a_first_chunk_may_be_another(data, path, stranger):
     target, token = read_of(data, path)
-    leave = data.signer.verify(token, FileRead, 0.0)
+    permit = data.signer.verify(token, FileRead, 0.0)
     chunk = ChunkLayout(ELSEWHERE, 1, small_chunk_bytes_max + 1, "", [stranger.hop("dn-9")])
-    reading = data.signer.sign(msgspec.structs.replace(leave, chunks=[chunk]))
+    reading = data.signer.sign(msgspec.structs.replace(permit, chunks=[chunk]))
     create = data.names.ask("PUT", path + "-new", "CREATE")
     first = parameter(create, "first")
-    given_first = data.signer.verify_even_late(first, FirstChunk)
-    route = [data.signer.verify_even_late(first, FirstChunk).pipeline[0], stranger.hop("dn-9")]
+    given_first = data.signer.verify_even_late(first, OneTimeChunk)
+    route = [data.signer.verify_even_late(first, OneTimeChunk).pipeline[0], stranger.hop("dn-9")]
     writing = data.signer.sign(msgspec.structs.replace(given_first, pipeline=route))
 
     @settings(max_examples=150, deadline=None)
@@ -130,7 +130,7 @@ def test_no_bit_of_a_read_token_or_a_first_chunk_may_be_another(data, path, stra
 def test_a_pipeline_that_a_client_writes_into_the_url_of_a_create_is_refused(data, path, stranger):
     create = data.names.ask("PUT", path, "CREATE")
     first = parameter(create, "first")
-    given_first = data.signer.verify_even_late(first, FirstChunk)
+    given_first = data.signer.verify_even_late(first, OneTimeChunk)
     hops = [given_first.pipeline[0], stranger.hop("dn-9")]
     for forged in (
         packed(Allocated(given_first.chunk, given_first.version, hops, first)),
@@ -156,8 +156,8 @@ def test_the_coordinator_s_name_in_a_url_is_no_address_to_connect_to(data, path,
 def test_a_url_is_no_longer_for_its_signed_layout(data, path):
     """With three replicas; what Hadoop's client carries in each seek."""
     target, token = read_of(data, path)
-    leave = data.signer.verify(token, FileRead, 0.0)
+    permit = data.signer.verify(token, FileRead, 0.0)
     hops = [Hop(f"dn-{number:012x}", f"10.20.30.{number}", 9866) for number in (11, 12, 13)]
-    chunks = [msgspec.structs.replace(chunk, replicas=hops) for chunk in leave.chunks]
-    url = target.replace(token, data.signer.sign(msgspec.structs.replace(leave, chunks=chunks)))
+    chunks = [msgspec.structs.replace(chunk, replicas=hops) for chunk in permit.chunks]
+    url = target.replace(token, data.signer.sign(msgspec.structs.replace(permit, chunks=chunks)))
     assert len(url) - 2 * len(path) < 400

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from peacefs.client.command_line.application import application
 from peacefs.client.filesystem import PeaceFileSystem
-from peacefs.client.trash import Trash
+from peacefs.client.trash import ClientTrash
 from peacefs.coordinator.namespace.permissions import Callers
 from peacefs.protocol.errors import AccessDenied, FileNotFound, RenameRefused
 from peacefs.protocol.values.trash import checkpoint_name
@@ -80,7 +80,7 @@ def test_delete_over_webhdfs_deletes_at_once(side, ann):
 
 def test_what_has_the_same_path_gets_the_time_behind_its_name(ann):
     clock = iter([1000.0, 1000.001, 1000.002])
-    trash = Trash(ann, clock=lambda: next(clock))
+    trash = ClientTrash(ann, clock=lambda: next(clock))
     places = []
     for _ in range(3):
         ann.mkdirs("/data/x")
@@ -92,7 +92,7 @@ def test_a_file_in_the_way_of_a_directory_is_gone_around(side, ann):
     """/data/x was deleted as a file, then made anew as a directory of which something is deleted."""
     root = NameSideFiles(side)
     root.make_file("/data/x")
-    trash = Trash(ann, clock=lambda: 1000.0)
+    trash = ClientTrash(ann, clock=lambda: 1000.0)
     assert trash.move("/data/x") == f"{CURRENT}/data/x"
     ann.mkdirs("/data/x/below")
     assert trash.move("/data/x/below") == f"{CURRENT}/data/x1000000/below"
@@ -114,7 +114,7 @@ def test_a_checkpoint_that_is_made_meanwhile_costs_one_more_attempt(ann):
                 self.interruptions -= 1
                 ann.rename(CURRENT, "/user/ann/.Trash/200101000000")
 
-    assert Trash(Interrupted()).move("/data/d") == f"{CURRENT}/data/d"
+    assert ClientTrash(Interrupted()).move("/data/d") == f"{CURRENT}/data/d"
     assert names(ann, "/user/ann/.Trash") == ["200101000000", "Current"]
 
 

@@ -1,7 +1,7 @@
 """REST under `/v1`: what people and tools ask, and the control calls of our own client.
 
 The routes are in the modules `rest_*`, by what they are about; here they are put together. A change that is
-asked again under its `request_id` is done once and gets the first answer (`replays`). Errors are the
+asked again under its `request_id` is done once and gets the cached reply (`retry_cache`). Errors are the
 RemoteException bodies of WebHDFS with their status.
 """
 
@@ -32,11 +32,11 @@ from peacefs.protocol.limits import (
 from peacefs.protocol.service.metrics import CONTENT_TYPE, exposition
 
 from .body_limit import BodyLimit
+from .common import User, superusers_only
 from .docs_page import add_docs_page
 from .files import file_routes
 from .network import network_routes, probing_routes
 from .openapi import complete_description
-from .rest_access import User, superusers_only
 from .schedule import schedule_routes
 from .status import datanode_routes, status_routes
 from .trees import tree_routes
@@ -59,7 +59,7 @@ def build_rest(
     cluster_id: str,
     epoch: Callable[[], int],
     address: Callable[[], str],
-    floor_held: Callable[[], bool],
+    gc_floor_held: Callable[[], bool],
     lacks_commits: Callable[[], bool],
     metadata_room: Callable[[], int],
     clock: Callable[[], float] = time.monotonic,
@@ -88,7 +88,7 @@ def build_rest(
         return Response(exposition(), media_type=CONTENT_TYPE)
 
     app.include_router(
-        status_routes(cluster, cluster_id, epoch, address, floor_held, lacks_commits, metadata_room, clock)
+        status_routes(cluster, cluster_id, epoch, address, gc_floor_held, lacks_commits, metadata_room, clock)
     )
     app.include_router(datanode_routes(cluster, files.administration, for_superusers))
     app.include_router(file_routes(files))

@@ -1,21 +1,27 @@
-"""REST for `peacefs balance`: a run of the balancer is started, renewed, looked at and cancelled."""
+"""REST for `peacefs balance`: start, renew, show and cancel runs of the balancer, between datanodes and `--disks`.
+
+The coordinator keeps nothing of a run between the disks of one datanode: it passes the request on, and the run is
+the datanode's, for as long as whoever started it asks again.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
 from fastapi import FastAPI
 from pydantic import BaseModel, Field
 
 from peacefs.coordinator.cluster.core import Cluster
-from peacefs.protocol.errors import SafeMode
+from peacefs.protocol.errors import ProtocolViolation, SafeMode
+from peacefs.protocol.ids import NodeId
 from peacefs.protocol.limits import (
     balance_bytes_per_second_default,
     balance_bytes_per_second_min,
     balance_threshold_percent_default,
 )
+from peacefs.protocol.messages import BalanceDisks, DiskBalance, Message
 
 from .common import Body
 
@@ -31,14 +37,14 @@ class BalanceBody(Body):
     )
 
 
-class BalanceStatus(BaseModel):
+class BalanceAnswer(BaseModel):
     """The run that is under way, or the last one; an empty name and phase when there was none.
 
     `bytes_left` have to be moved at least until no datanode is further from the mean than the threshold.
     """
 
     run: str
-    #: A value of balance_run.Phase.
+    #: A value of balance_plan.Phase.
     phase: str
     threshold_percent: float
     bytes_per_second: float
@@ -56,11 +62,11 @@ def add_balancer_routes(
     balancer = cluster.balancer
 
     @app.get("/v1/balancer")
-    async def status() -> BalanceStatus:
+    async def status() -> BalanceAnswer:
         return _status(cluster)
 
     @app.post("/v1/balancer", dependencies=[for_superusers])
-    async def start(body: BalanceBody) -> BalanceStatus:
+    async def start(body: BalanceBody) -> BalanceAnswer:
         """Starts a run, unless one is under way: then that is what the answer is about, by another name."""
         if not cluster.ready(clock()):
             raise SafeMode("the coordinator has just started and still waits for its datanodes; try again")
@@ -68,21 +74,21 @@ def add_balancer_routes(
         return _status(cluster)
 
     @app.post("/v1/balancer/{run}/renew", dependencies=[for_superusers])
-    async def renew(run: str) -> BalanceStatus:
+    async def renew(run: str) -> BalanceAnswer:
         """Says that the run is still wanted. The answer is about another run, or none, if it is forgotten."""
         balancer.renew(clock(), run)
         return _status(cluster)
 
     @app.post("/v1/balancer/{run}/cancel", dependencies=[for_superusers])
-    async def cancel(run: str) -> BalanceStatus:
+    async def cancel(run: str) -> BalanceAnswer:
         """No more is begun; what is under way is carried through."""
         balancer.cancel(run)
         return _status(cluster)
 
 
-def _status(cluster: Cluster) -> BalanceStatus:
+def _status(cluster: Cluster) -> BalanceAnswer:
     run = cluster.balancer.run
-    return BalanceStatus(
+    return BalanceAnswer(
         run=run.name if run else "",
         phase=run.phase.value if run else "",
         threshold_percent=run.threshold * 100 if run else 0.0,
@@ -93,3 +99,55 @@ def _status(cluster: Cluster) -> BalanceStatus:
         moves_failed=run.failed if run else 0,
         moves_under_way=cluster.balancer.under_way,
     )
+
+
+class DiskBalanceBody(Body):
+    """A run to be started on a datanode, or to go on. Who starts it names it, and asks until it has ended."""
+
+    run: Annotated[str, Field(min_length=1, max_length=64)]
+    threshold_percent: Annotated[float, Field(gt=0, le=100)] = balance_threshold_percent_default
+    #: Read from one disk and written to another.
+    bytes_per_second: Annotated[float, Field(ge=balance_bytes_per_second_min, allow_inf_nan=False)] = (
+        balance_bytes_per_second_default
+    )
+    cancel: bool = False
+
+
+class DiskBalanceAnswer(BaseModel):
+    """The run that is under way on a datanode, or the last one; an empty name and phase when there was none.
+
+    `bytes_left` have to be moved at least until no disk is further from the mean than the threshold.
+    """
+
+    node: str
+    run: str
+    #: A value of datanode.disk_balancer.Phase.
+    phase: str
+    bytes_moved: int
+    bytes_left: int
+    replicas_moved: int
+    moves_failed: int
+
+
+def add_disk_balance_route(
+    app: FastAPI, ask: Callable[[NodeId, Message], Awaitable[Message]], for_superusers: Any
+) -> None:
+    """Adds `/v1/datanodes/<node>/disks/balance` to the application."""
+
+    @app.post("/v1/datanodes/{node}/disks/balance", dependencies=[for_superusers])
+    async def balance(node: str, body: DiskBalanceBody) -> DiskBalanceAnswer:
+        """Starts a run, or says that it is still wanted. The answer is about another one if that is under way."""
+        reply = await ask(
+            node, BalanceDisks(body.run, body.threshold_percent / 100, body.bytes_per_second, body.cancel)
+        )
+        if not isinstance(reply, DiskBalance):
+            raise ProtocolViolation(f"datanode {node} answered with {type(reply).__name__}")
+        return DiskBalanceAnswer(
+            node=node,
+            run=reply.run,
+            phase=reply.phase,
+            bytes_moved=reply.bytes_moved,
+            bytes_left=reply.bytes_left,
+            replicas_moved=reply.moved,
+            moves_failed=reply.failed,
+        )

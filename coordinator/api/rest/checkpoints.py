@@ -1,21 +1,22 @@
-"""REST for the runs of queries, begun, ended and looked at, and for what drivers report of them."""
+"""REST for checkpoints: list and inspect them, begin, end and list runs of queries, take reports of drivers."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated
 
 import msgspec
 from fastapi import FastAPI, Request, Response
 from pydantic import Field
 
-from peacefs.coordinator.operations.query_reports import Reporting
-from peacefs.coordinator.operations.query_runs import Fencing
+from peacefs.coordinator.operations.query_reports import QueryReports
+from peacefs.coordinator.operations.query_runs import QueryRuns
+from peacefs.coordinator.side_process.checkpoint_inspector import CheckpointInspector
 from peacefs.protocol.decoding import UNREADABLE
 from peacefs.protocol.errors import BadRequest
 from peacefs.protocol.values.query_reports import QueryReport
 
-from .common import Body
-from .rest_access import User, named_user
+from .common import Body, User, named_user
 
 
 class BeginRunBody(Body):
@@ -39,7 +40,7 @@ class EndRunBody(Body):
     request_id: str = ""
 
 
-def add_checkpoint_routes(app: FastAPI, fencing: Fencing, reporting: Reporting) -> None:
+def add_checkpoint_routes(app: FastAPI, fencing: QueryRuns, reporting: QueryReports) -> None:
     """Adds `/v1/checkpoints/...` to the application."""
 
     @app.post("/v1/checkpoints/runs", responses={200: {"description": "The RunStatus of the new run."}})
@@ -80,3 +81,22 @@ def add_checkpoint_routes(app: FastAPI, fencing: Fencing, reporting: Reporting) 
 
 def _json(content: object) -> Response:
     return Response(msgspec.json.encode(content), media_type="application/json")
+
+
+def add_checkpoint_look_routes(app: FastAPI, inspector: CheckpointInspector) -> None:
+    """Add `GET /v1/checkpoints` and `GET /v1/checkpoints/show`, which inspect checkpoints."""
+
+    @app.get("/v1/checkpoints", responses={200: {"description": "A summary of each, with its latest run."}})
+    async def all_below(user: User, path: str = "/") -> Response:
+        """Every checkpoint at and below a path, as `peacefs checkpoint ls --json` has it, for who may list it."""
+        return await _json_in_thread({"checkpoints": await inspector.all_below(path, user)})
+
+    @app.get("/v1/checkpoints/show", responses={200: {"description": "A checkpoint, with its latest run."}})
+    async def show(path: str, user: User) -> Response:
+        """One checkpoint with all stores of all partitions, as `peacefs checkpoint show --json` has it."""
+        return await _json_in_thread(await inspector.one(path, user))
+
+
+async def _json_in_thread(content: object) -> Response:
+    """Encode off the event loop: the answer may be large."""
+    return Response(await asyncio.to_thread(msgspec.json.encode, content), media_type="application/json")

@@ -11,7 +11,7 @@ import msgspec
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
-from peacefs.coordinator.authentication.leaves import check_bearer_of
+from peacefs.coordinator.authentication.token_bearer import check_bearer_of
 from peacefs.coordinator.operations.files import Files
 from peacefs.coordinator.operations.write import CreateFile
 from peacefs.protocol.callers.caller import caller_of
@@ -31,8 +31,7 @@ from peacefs.protocol.messages import (
     StateWriteSet,
 )
 
-from .common import Body
-from .rest_access import named_user
+from .common import Body, named_user
 
 M = TypeVar("M", bound=Message)
 

@@ -8,11 +8,11 @@ from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
-from peacefs.coordinator.background.epoch_floor import EpochDesk
+from peacefs.coordinator.background.epoch_floor import EpochService
 from peacefs.coordinator.metadata.backup import BackupMaker
 
 
-class ReleasedFloor(BaseModel):
+class ReleasedGcFloor(BaseModel):
     """Whether the floor was held, and how much may be deleted now that it is not."""
 
     released: bool
@@ -26,7 +26,7 @@ class AcceptedLoss(BaseModel):
     accepted: bool
 
 
-def add_metadata_routes(app: FastAPI, backup: BackupMaker, epochs: EpochDesk, for_superusers: Any) -> None:
+def add_metadata_routes(app: FastAPI, backup: BackupMaker, epochs: EpochService, for_superusers: Any) -> None:
     """Adds `/v1/metadata/...` to the application."""
 
     @app.post("/v1/metadata/backup", response_class=StreamingResponse, dependencies=[for_superusers])
@@ -38,12 +38,12 @@ def add_metadata_routes(app: FastAPI, backup: BackupMaker, epochs: EpochDesk, fo
         )
 
     @app.post("/v1/metadata/release-floor", dependencies=[for_superusers])
-    async def release() -> ReleasedFloor:
+    async def release() -> ReleasedGcFloor:
         """Gives up what datanodes hold from the time after the backup that this metadata was restored from."""
-        counts = await epochs.release_floor()
+        counts = await epochs.release_gc_floor()
         if counts is None:
-            return ReleasedFloor(released=False, chunks=0, bytes=0)
-        return ReleasedFloor(
+            return ReleasedGcFloor(released=False, chunks=0, bytes=0)
+        return ReleasedGcFloor(
             released=True, chunks=counts.chunks_of_earlier_epochs, bytes=counts.bytes_of_earlier_epochs
         )
 

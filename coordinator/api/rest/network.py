@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from peacefs.coordinator.cluster.core import Cluster
 from peacefs.coordinator.cluster.network import NetworkLoad, load_of
-from peacefs.coordinator.operations.probing import Probing
+from peacefs.coordinator.operations.probing import ProbeOperations
 from peacefs.coordinator.side_process.planner import Planner
 from peacefs.peace import dry_run
 from peacefs.protocol.errors import NoDatanodes
@@ -75,9 +75,9 @@ def network_routes(cluster: Cluster, planner: Planner) -> APIRouter:
     async def topology() -> NetworkView:
         return _described(cluster)
 
-    @router.post("/plan", response_model=dry_run.Plan)
+    @router.post("/plan", response_model=dry_run.DryRunPlan)
     async def plan(body: PlanBody) -> Response:
-        requests = [dry_run.Request(each.writer, each.replication, each.chunks) for each in body.requests]
+        requests = [dry_run.DryRunRequest(each.writer, each.replication, each.chunks) for each in body.requests]
         if body.topology is None:
             task = _for_cluster(body, requests, cluster)
         else:
@@ -100,13 +100,13 @@ def add_reload_route(
         return _described(cluster)
 
 
-def probing_routes(probing: Probing, for_superusers: Any) -> APIRouter:
+def probing_routes(probing: ProbeOperations, for_superusers: Any) -> APIRouter:
     """What `peacefs topology calibrate` measures with."""
     router = APIRouter(prefix="/v1/topology/probes", dependencies=[for_superusers])
 
     @router.post("")
     async def allocate(body: ProbeBody) -> Response:
-        """Leave to write a chunk through exactly these datanodes, which no file will ever refer to."""
+        """Sign a token to write a chunk through exactly these datanodes, which no file will ever refer to."""
         return Response(msgspec.json.encode(probing.allocate(body.pipeline)), media_type="application/json")
 
     @router.post("/forget", status_code=204)
@@ -117,8 +117,8 @@ def probing_routes(probing: Probing, for_superusers: Any) -> APIRouter:
     return router
 
 
-def _for_cluster(body: PlanBody, requests: list[dry_run.Request], cluster: Cluster) -> dry_run.Task:
-    """Of datanodes that are to leave, writers may be on them, but no replicas go there."""
+def _for_cluster(body: PlanBody, requests: list[dry_run.DryRunRequest], cluster: Cluster) -> dry_run.Task:
+    """Datanodes that are decommissioning: writers may be on them, but no replicas go there."""
     staying = cluster.members.in_service()
     if not staying:
         raise NoDatanodes("no datanode that could take a replica is alive: there is nothing to plan for")

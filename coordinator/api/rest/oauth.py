@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, unquote_plus
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 
-from peacefs.coordinator.authentication.oauth import Granted, OAuthClients, OAuthFault
+from peacefs.coordinator.authentication.oauth import GrantedToken, OAuthClients, OAuthFault
 
 TOKEN_PATH = "/v1/oauth2/token"
 _FIELDS_MAX = 16
@@ -38,7 +38,7 @@ def add_token_endpoint(app: FastAPI, clients: OAuthClients) -> None:
         return JSONResponse(answer, headers=_HEADERS)
 
 
-async def _grant(clients: OAuthClients, request: Request) -> Granted:
+async def _grant(clients: OAuthClients, request: Request) -> GrantedToken:
     form = _form(await request.body(), request.headers.get("content-type", ""))
     address = request.client.host if request.client else "the local socket"
     grant = form.get("grant_type")

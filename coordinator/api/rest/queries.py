@@ -9,11 +9,10 @@ from fastapi import FastAPI, Request, Response
 from pydantic import Field
 
 from peacefs.coordinator.metadata.model import QueryRecord
-from peacefs.coordinator.supervision.service import Supervising
+from peacefs.coordinator.supervision.service import SupervisionService
 from peacefs.protocol.limits import supervised_restarts_default
 
-from .common import Body
-from .rest_access import User, named_user
+from .common import Body, User, named_user
 
 
 class QueryBody(Body):
@@ -30,7 +29,7 @@ class QueryBody(Body):
     restarts_max: int = supervised_restarts_default
 
 
-def add_query_routes(app: FastAPI, supervising: Supervising) -> None:
+def add_query_routes(app: FastAPI, supervising: SupervisionService) -> None:
     """Adds `/v1/queries` to the application."""
 
     @app.get(

@@ -8,8 +8,8 @@ from typing import Any
 from fastapi import APIRouter
 from pydantic import ConfigDict
 
-from peacefs.coordinator.operations.read_grants import ReadDesk
-from peacefs.coordinator.operations.write_grants import ScheduleDesk
+from peacefs.coordinator.operations.read_grants import ReadGrantService
+from peacefs.coordinator.operations.write_grants import WriteGrantService
 from peacefs.coordinator.scheduling.read_scheduler import RecoveryReads
 from peacefs.coordinator.scheduling.scheduler import Scheduling
 from peacefs.coordinator.scheduling.write_sets import InFlight, ScheduledSet
@@ -35,25 +35,25 @@ class PolicyBody(Body):
 
 
 def schedule_routes(
-    desk: Callable[[], ScheduleDesk], recovery: Callable[[], ReadDesk], for_superusers: Any
+    write_grants: Callable[[], WriteGrantService], read_grants: Callable[[], ReadGrantService], for_superusers: Any
 ) -> APIRouter:
     """Both routes; `for_superusers` is what the second depends on."""
     router = APIRouter(prefix="/v1/schedule")
 
     @router.get("")
     async def schedule() -> Schedule:
-        return _described(desk(), recovery())
+        return _described(write_grants(), read_grants())
 
     @router.put("/policy", dependencies=[for_superusers])
     async def policy(body: PolicyBody) -> Schedule:
-        desk().change_policy(body.policy)
-        return _described(desk(), recovery())
+        write_grants().change_policy(body.policy)
+        return _described(write_grants(), read_grants())
 
     return router
 
 
-def _described(desk: ScheduleDesk, recovery: ReadDesk) -> Schedule:
-    scheduling, now_s = desk.scheduling, desk.now_s()
+def _described(write_grants: WriteGrantService, read_grants: ReadGrantService) -> Schedule:
+    scheduling, now_s = write_grants.scheduling, write_grants.now_s()
     queue, times = scheduling.queue, scheduling.times
     return Schedule(
         policy=scheduling.policy_name,
@@ -64,15 +64,15 @@ def _described(desk: ScheduleDesk, recovery: ReadDesk) -> Schedule:
         grants_in_flight=len(scheduling.grants),
         granted_total=times.granted_total,
         lapsed_total=times.lapsed_total,
-        fast_lane_chunks_total=desk.fast_lane.chunks_total,
-        fast_lane_bytes_total=desk.fast_lane.bytes_total,
+        fast_lane_chunks_total=write_grants.fast_lane.chunks_total,
+        fast_lane_bytes_total=write_grants.fast_lane.bytes_total,
         waiting_times=WaitingTimes(
             median_s=times.quantile(0.5),
             p95_s=times.quantile(0.95),
             longest_s=times.quantile(1.0),
             chunk_s=times.grant_s,
         ),
-        recovery=_recovery(recovery.reads, recovery.now_s()),
+        recovery=_recovery(read_grants.reads, read_grants.now_s()),
         queue=[_queued(scheduling, each, now_s) for each in queue[:schedule_entries_shown_max]],
         grants=[
             _granted(scheduling, each, now_s) for each in list(scheduling.grants)[:schedule_entries_shown_max]
@@ -85,28 +85,28 @@ def _recovery(reads: RecoveryReads, now_s: float) -> CheckpointReads:
     waiting = [reader for reader in readers if reader.waiting]
     return CheckpointReads(
         readers=len(readers),
-        chunks_read=sum(len(reader.leaves) for reader in readers),
+        chunks_read=sum(len(reader.grants) for reader in readers),
         chunks_waiting=sum(reader.waiting for reader in waiting),
-        longest_wait_s=max((now_s - reader.asked_s for reader in waiting if not reader.leaves), default=0.0),
+        longest_wait_s=max((now_s - reader.asked_s for reader in waiting if not reader.grants), default=0.0),
         at_datanode=reads.at_node,
-        leaves_total=reads.leaves_total,
+        leaves_total=reads.grants_total,
     )
 
 
 def _queued(scheduling: Scheduling, queued: ScheduledSet, now_s: float) -> QueuedSet:
-    wish = queued.wish
+    request = queued.request
     return QueuedSet(
-        write_set=wish.name,
-        link=wish.link,
-        writer=wish.writer,
-        host=wish.source.host if wish.source else None,
-        root=wish.source.root if wish.source else None,
-        replication=wish.replication,
+        write_set=request.name,
+        link=request.link,
+        writer=request.writer,
+        host=request.source.host if request.source else None,
+        root=request.source.root if request.source else None,
+        replication=request.replication,
         chunks_waiting=len(queued.waiting),
         bytes_waiting=sum(queued.waiting.values()),
         chunks_in_flight=len(queued.in_flight),
         age_s=now_s - queued.asked_s,
-        expected_start_s=scheduling.expected_start_s(wish.name),
+        expected_start_s=scheduling.expected_start_s(request.name),
     )
 
 
@@ -121,6 +121,6 @@ def _granted(scheduling: Scheduling, grant: InFlight, now_s: float) -> ShownGran
         pipeline=list(grant.nodes),
         waited_s=grant.waited_s,
         granted_s_ago=now_s - grant.granted_s,
-        trickles=grant.trickles,
+        trickles=grant.is_idle,
         root=grant.source.root if grant.source else None,
     )

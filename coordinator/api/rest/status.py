@@ -10,11 +10,10 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
 from peacefs.coordinator.cluster.core import Cluster
-from peacefs.coordinator.cluster.membership import Node
-from peacefs.coordinator.cluster.slow_peers import Part
-from peacefs.coordinator.cluster.standing import Service
+from peacefs.coordinator.cluster.membership import AdminState, Node
+from peacefs.coordinator.cluster.slow_peers import SlowPart
 from peacefs.coordinator.metadata.model import Mode
-from peacefs.coordinator.operations.datanode_admin import Administration
+from peacefs.coordinator.operations.datanode_admin import DatanodeAdmin
 from peacefs.protocol.limits import maintenance_hours_max
 
 
@@ -45,7 +44,7 @@ class DatanodeStatus(BaseModel):
     available_bytes: int
     replicas: int
     #: A value of cluster.Service.
-    service: str
+    admin_state: str
     #: How many chunks still lack a replica elsewhere before it can leave.
     to_drain: int
     #: How many of these want more replicas than there are datanodes that stay: until then it cannot leave.
@@ -67,7 +66,7 @@ class ChunkCounts(BaseModel):
     being_repaired: int
 
 
-class UnclaimedStatus(BaseModel):
+class UnreferencedStatus(BaseModel):
     """What datanodes hold and no file refers to: writes under way, and what failed ones left.
 
     While the floor is held, because the metadata was restored from a backup, nothing of it is deleted.
@@ -90,7 +89,9 @@ class ClusterStatus(BaseModel):
     address: str
     datanodes: list[DatanodeStatus]
     chunks: ChunkCounts
-    unclaimed: UnclaimedStatus
+    unreferenced: UnreferencedStatus
+    #: Deprecated: the same under its old name, for one release.
+    unclaimed: UnreferencedStatus
     repaired_total: int
     replicas_lost_total: int
     #: What the disk of the metadata has left; without any nothing can be changed.
@@ -109,11 +110,13 @@ def status_routes(
     metadata_room: Callable[[], int],
     clock: Callable[[], float],
 ) -> APIRouter:
-    """`GET /v1/status`. `floor_held`: whether garbage is kept since a restore."""
+    """`GET /v1/status`. `gc_floor_held`: whether garbage is kept since a restore."""
     router = APIRouter(prefix="/v1")
 
     @router.get("/status")
     async def status() -> ClusterStatus:
+        counts = cluster.chunks.unreferenced.counts(epoch())
+        unreferenced = UnreferencedStatus(**counts._asdict(), floor_held=floor_held())
         return ClusterStatus(
             cluster=cluster_id,
             epoch=epoch(),
@@ -126,9 +129,8 @@ def status_routes(
                 missing=len(cluster.chunks.missing),
                 being_repaired=cluster.repair.under_way,
             ),
-            unclaimed=UnclaimedStatus(
-                **cluster.chunks.unclaimed.counts(epoch())._asdict(), floor_held=floor_held()
-            ),
+            unreferenced=unreferenced,
+            unclaimed=unreferenced,
             repaired_total=cluster.repair.repaired_total,
             replicas_lost_total=cluster.replicas_lost_total,
             metadata_room_bytes=metadata_room(),
@@ -138,7 +140,7 @@ def status_routes(
     return router
 
 
-def datanode_routes(cluster: Cluster, administration: Administration, for_superusers: Any) -> APIRouter:
+def datanode_routes(cluster: Cluster, administration: DatanodeAdmin, for_superusers: Any) -> APIRouter:
     """What an operator decides about a datanode, by its id."""
     router = APIRouter(prefix="/v1/datanodes/{node}", dependencies=[for_superusers])
 
@@ -165,7 +167,7 @@ def datanode_routes(cluster: Cluster, administration: Administration, for_superu
 
 
 def _datanode(cluster: Cluster, node: Node) -> DatanodeStatus:
-    service = cluster.service_of(node)
+    admin_state = cluster.admin_state_of(node)
     return DatanodeStatus(
         node=node.id,
         host=node.registration.data_host,
@@ -177,11 +179,11 @@ def _datanode(cluster: Cluster, node: Node) -> DatanodeStatus:
         used_bytes=node.usage.used_bytes,
         available_bytes=node.usage.available_bytes,
         replicas=cluster.chunks.held_by(node.id),
-        service=service.value,
-        to_drain=0 if service is Service.IN_SERVICE else cluster.chunks.to_drain(node.id),
+        admin_state=admin_state.value,
+        to_drain=0 if admin_state is AdminState.IN_SERVICE else cluster.chunks.to_drain(node.id),
         without_a_place=cluster.without_a_place(node),
-        slow=[part.value for part in cluster.slow_hops.slow_parts(node.id)],
-        hop_seconds=cluster.slow_hops.measured[Part.HOP].get(node.id),
-        disk_seconds=cluster.slow_hops.measured[Part.DISK].get(node.id),
+        slow=[part.value for part in cluster.slow_peers.slow_parts(node.id)],
+        hop_seconds=cluster.slow_peers.measured[SlowPart.HOP].get(node.id),
+        disk_seconds=cluster.slow_peers.measured[SlowPart.DISK].get(node.id),
         disks=[DiskStatus(**msgspec.structs.asdict(disk)) for disk in node.disks],
     )

@@ -39,7 +39,7 @@ class RotateBody(Body):
     end_all: bool = False
 
 
-class MadeToken(BaseModel):
+class MadeTokenAnswer(BaseModel):
     """A token, shown this one time."""
 
     token: str
@@ -49,7 +49,7 @@ class MadeToken(BaseModel):
     ends_ms: int
 
 
-class TokenStatus(BaseModel):
+class TokenAnswer(BaseModel):
     """A token that counts; `kind` is bearer or delegation."""
 
     id: str
@@ -59,7 +59,7 @@ class TokenStatus(BaseModel):
     ends_ms: int
 
 
-class ClientStatus(BaseModel):
+class ClientAnswer(BaseModel):
     """An OAuth2 client, without its secret."""
 
     id: str
@@ -68,13 +68,13 @@ class ClientStatus(BaseModel):
     made_ms: int
 
 
-class MadeClient(ClientStatus):
+class MadeClientAnswer(ClientAnswer):
     """A client and its secret, shown this one time."""
 
     secret: str
 
 
-class KeyStatus(BaseModel):
+class KeyAnswer(BaseModel):
     """A key; `ends_ms` is None for the one that signs."""
 
     id: str
@@ -82,12 +82,12 @@ class KeyStatus(BaseModel):
     ends_ms: int | None
 
 
-class TokenList(BaseModel):
+class TokensAnswer(BaseModel):
     """All tokens that were made by hand and all delegation tokens, what is revoked, and the keys."""
 
-    tokens: list[TokenStatus]
+    tokens: list[TokenAnswer]
     revoked: list[str]
-    keys: list[KeyStatus]
+    keys: list[KeyAnswer]
 
 
 def token_routes(tokens: Tokens, clients: OAuthClients, for_administrators: Any) -> APIRouter:
@@ -95,9 +95,9 @@ def token_routes(tokens: Tokens, clients: OAuthClients, for_administrators: Any)
     router = APIRouter(prefix="/v1/tokens", dependencies=[for_administrators])
 
     @router.post("")
-    async def create(body: TokenBody) -> MadeToken:
+    async def create(body: TokenBody) -> MadeTokenAnswer:
         made = await tokens.create(body.user, body.seconds, is_administrator=body.administrator)
-        return MadeToken(
+        return MadeTokenAnswer(
             token=made.token,
             id=made.id,
             user=made.user,
@@ -106,11 +106,11 @@ def token_routes(tokens: Tokens, clients: OAuthClients, for_administrators: Any)
         )
 
     @router.get("")
-    async def listed() -> TokenList:
+    async def listed() -> TokensAnswer:
         return _listed(tokens)
 
     @router.post("/rotate-keys")
-    async def rotate(body: RotateBody) -> TokenList:
+    async def rotate(body: RotateBody) -> TokensAnswer:
         """Signs with a new key from now on; tokens from before stay good, unless all are to end."""
         await tokens.rotate(end_all=body.end_all)
         return _listed(tokens)
@@ -121,12 +121,12 @@ def token_routes(tokens: Tokens, clients: OAuthClients, for_administrators: Any)
         await tokens.revoke(token_id)
 
     @router.post("/clients")
-    async def create_client(body: ClientBody) -> MadeClient:
+    async def create_client(body: ClientBody) -> MadeClientAnswer:
         made = await clients.create(body.user, body.token_seconds)
-        return MadeClient(secret=made.secret, **_client(made.client).model_dump())
+        return MadeClientAnswer(secret=made.secret, **_client(made.client).model_dump())
 
     @router.get("/clients")
-    async def list_clients() -> list[ClientStatus]:
+    async def list_clients() -> list[ClientAnswer]:
         return [_client(each) for _, each in sorted(tokens.book.clients.items())]
 
     @router.delete("/clients/{client_id}", status_code=204)
@@ -150,16 +150,16 @@ def no_token_routes() -> APIRouter:
     return router
 
 
-def _listed(tokens: Tokens) -> TokenList:
+def _listed(tokens: Tokens) -> TokensAnswer:
     book = tokens.book
     bearers = [
-        TokenStatus(
+        TokenAnswer(
             id=each.id, kind="bearer", user=each.user, administrator=each.is_administrator, ends_ms=each.ends_ms
         )
         for each in book.issued.values()
     ]
     delegations = [
-        TokenStatus(
+        TokenAnswer(
             id=delegation_id(each.sequence),
             kind="delegation",
             user=each.owner,
@@ -169,15 +169,15 @@ def _listed(tokens: Tokens) -> TokenList:
         for each in book.delegations.values()
     ]
     keys = [
-        KeyStatus(id=key_id(each.number), made_ms=each.made_ms, ends_ms=each.ends_ms)
+        KeyAnswer(id=key_id(each.number), made_ms=each.made_ms, ends_ms=each.ends_ms)
         for each in book.keys.values()
     ]
-    return TokenList(
+    return TokensAnswer(
         tokens=sorted([*bearers, *delegations], key=lambda each: (each.user, each.ends_ms, each.id)),
         revoked=sorted(book.revoked),
         keys=sorted(keys, key=lambda each: each.made_ms),
     )
 
 
-def _client(client: OAuthClient) -> ClientStatus:
-    return ClientStatus(id=client.id, user=client.user, token_seconds=client.token_s, made_ms=client.made_ms)
+def _client(client: OAuthClient) -> ClientAnswer:
+    return ClientAnswer(id=client.id, user=client.user, token_seconds=client.token_s, made_ms=client.made_ms)

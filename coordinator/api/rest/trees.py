@@ -14,8 +14,7 @@ from pydantic import BaseModel, Field, Strict
 from peacefs.coordinator.operations.files import Files
 from peacefs.protocol.limits import exchange_pairs_max
 
-from .common import Body
-from .rest_access import named_user
+from .common import Body, named_user
 
 
 class RestoreBody(Body):
@@ -41,7 +40,7 @@ class CopyBody(Body):
     request_id: str = ""
 
 
-class CopiedTree(BaseModel):
+class CopiedTreeAnswer(BaseModel):
     """What a copy holds; `space_consumed` counts every replica, which it shares. Bytes."""
 
     directories: int
@@ -67,7 +66,7 @@ def tree_routes(files: Files) -> APIRouter:
     router = APIRouter(prefix="/v1")
 
     @router.post("/copies")
-    async def copy(body: CopyBody, request: Request) -> CopiedTree:
+    async def copy(body: CopyBody, request: Request) -> CopiedTreeAnswer:
         """Atomic, and of one moment, however long it takes: about a second for 10,000 files."""
         copied = await files.copying.copy(
             body.source,
@@ -76,7 +75,7 @@ def tree_routes(files: Files) -> APIRouter:
             preserve=body.preserve,
             request_id=body.request_id,
         )
-        return CopiedTree(**dataclasses.asdict(copied))
+        return CopiedTreeAnswer(**dataclasses.asdict(copied))
 
     @router.post("/snapshots/restore")
     async def restore(body: RestoreBody, request: Request) -> dict[str, str]:

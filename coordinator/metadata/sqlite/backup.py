@@ -25,7 +25,7 @@ from . import commit_record, lost_commits
 from . import file as metadata_file
 from .check import damage
 from .commit_record import RecordDamaged
-from .schema import FLOOR_HELD
+from .schema import GC_FLOOR_HELD
 from .store_place import StorePlace
 
 #: Told of bytes copied and bytes in all, after each step; what it raises ends the copying.
@@ -33,7 +33,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
-class Restored:
+class RestoredMetadata:
     """What a restore made: the epoch that the store has now, and where the one before it lies, if any."""
 
     epoch: int
@@ -89,7 +89,7 @@ def copy(store: Path, target: Path, progress: Progress) -> None:
             source.execute("SELECT 1 FROM meta").fetchone()
             source.backup(sink, pages=backup_pages_per_step, progress=_paced(progress, page_bytes))
             source.execute("COMMIT")
-        _hold_floor(target)
+        _hold_gc_floor(target)
     except sqlite3.Error as error:
         raise PeacefsError(f"cannot copy the metadata to {target}: {error}") from None
 
@@ -103,8 +103,8 @@ def _paced(progress: Progress, page_bytes: int) -> Callable[[int, int, int], Non
     return after_step
 
 
-def _hold_floor(copied: Path) -> None:
-    _alter(copied, [("UPDATE meta SET value = ? WHERE key = 'floor_held'", (FLOOR_HELD,))])
+def _hold_gc_floor(copied: Path) -> None:
+    _alter(copied, [("UPDATE meta SET value = ? WHERE key = 'floor_held'", (GC_FLOOR_HELD,))])
 
 
 def _alter(copied: Path, statements: list[tuple[str, tuple[int, ...]]]) -> None:
@@ -120,7 +120,7 @@ def _alter(copied: Path, statements: list[tuple[str, tuple[int, ...]]]) -> None:
 # -- bringing back -----------------------------------------------------------------------------------
 
 
-def restore(backup: Path, store: Path, progress: Progress, rng: Random, *, replace: bool) -> Restored:
+def restore(backup: Path, store: Path, progress: Progress, rng: Random, *, replace: bool) -> RestoredMetadata:
     """Makes the store what `backup` was. The store that was there is set aside as `<name>.replaced`.
 
     Its epoch is above those of both, by a number drawn at random: a backup that is restored a second time then
@@ -158,7 +158,7 @@ def restore(backup: Path, store: Path, progress: Progress, rng: Random, *, repla
         raise StartupError(f"cannot restore {store}: {error.strerror or error}") from None
     finally:
         place.close()
-    return Restored(epoch, replaced)
+    return RestoredMetadata(epoch, replaced)
 
 
 def _raise_epoch(copied: Path, epoch_there: int, rng: Random) -> int:

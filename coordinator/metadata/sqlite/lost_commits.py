@@ -23,7 +23,7 @@ from . import commit_record
 from . import file as metadata_file
 from .commit_record import RecordDamaged
 from .log_scan import find_lost_tail
-from .schema import FLOOR_HELD
+from .schema import GC_FLOOR_HELD
 from .store_place import StorePlace
 
 
@@ -120,7 +120,7 @@ def _go_on_without(store: Path, rng: Random) -> int:
         recorded = None
     drawn = max(numbers.epoch, recorded.epoch if recorded else 0)
     epoch = min(drawn + rng.randint(1, restore_epoch_jump_max), EPOCH_MAX - 1)
-    values = {"floor_held": FLOOR_HELD, "epoch": epoch, "last_tx": max(numbers.tx, first_of_epoch(epoch))}
+    values = {"floor_held": GC_FLOOR_HELD, "epoch": epoch, "last_tx": max(numbers.tx, first_of_epoch(epoch))}
     with contextlib.closing(sqlite3.connect(store, isolation_level=None)) as connection:
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("BEGIN IMMEDIATE")

@@ -12,32 +12,32 @@ from typing import Any, NamedTuple
 import msgspec
 
 from peacefs.coordinator.metadata.model import (
+    AdminDecision,
     ChunkRecord,
-    Decision,
     Discarded,
     Enrolment,
     FileChunk,
     Inode,
     InodeId,
-    Kind,
+    InodeKind,
     Lease,
     Mode,
+    NamespaceUsage,
     Origin,
     QueryRecord,
     Quota,
-    Run,
+    RecordedRun,
     Snapshot,
-    Usage,
 )
 from peacefs.coordinator.metadata.store import ROOT, Reader
 from peacefs.coordinator.metadata.token_records import TokenRecords
 from peacefs.protocol.ids import ChunkId, NodeId
-from peacefs.protocol.values.supervised_queries import Phase
+from peacefs.protocol.values.supervised_queries import QueryPhase
 
-from .schema import DIRECTORY_KIND, FILE_KIND, FLOOR_HELD_FOR_LOST_COMMITS, LIVE
+from .schema import DIRECTORY_KIND, FILE_KIND, GC_FLOOR_HELD_FOR_LOST_COMMITS, LIVE
 from .token_records import read_token_records
 
-_KINDS = {FILE_KIND: Kind.FILE, DIRECTORY_KIND: Kind.DIRECTORY}
+_KINDS = {FILE_KIND: InodeKind.FILE, DIRECTORY_KIND: InodeKind.DIRECTORY}
 
 _INODE_COLUMNS = (
     "i.inode, i.kind, i.permission, i.owner, i.group_name, i.modified_ms, i.accessed_ms, "
@@ -163,7 +163,7 @@ def _hint(text: str) -> tuple[NodeId, ...]:
 
 
 def _query(row: Sequence[Any]) -> QueryRecord:
-    name, user, is_superuser, command, checkpoint, nodes, restarts_max, phase, *standing = row
+    name, user, is_superuser, command, checkpoint, nodes, restarts_max, phase, *progress = row
     return QueryRecord(
         name,
         user,
@@ -172,8 +172,8 @@ def _query(row: Sequence[Any]) -> QueryRecord:
         checkpoint,
         msgspec.json.decode(nodes, type=tuple[str, ...]),
         restarts_max,
-        Phase(phase),
-        *standing,
+        QueryPhase(phase),
+        *progress,
     )
 
 
@@ -289,9 +289,9 @@ class SqliteReader(Reader):
         row = self._execute("SELECT inode, at_tx FROM discarded ORDER BY inode LIMIT 1").fetchone()
         return Discarded(*row) if row else None
 
-    def decisions(self) -> dict[NodeId, Decision]:
+    def decisions(self) -> dict[NodeId, AdminDecision]:
         rows = self._execute("SELECT node, mode, until_ms FROM datanode").fetchall()
-        return {node: Decision(Mode(mode), until_ms) for node, mode, until_ms in rows}
+        return {node: AdminDecision(Mode(mode), until_ms) for node, mode, until_ms in rows}
 
     def enrolments(self) -> dict[NodeId, Enrolment]:
         rows = self._execute("SELECT node, public_key, enrolled_ms, revoked_ms FROM credential").fetchall()
@@ -338,20 +338,20 @@ class SqliteReader(Reader):
 
     def quota(self, directory: InodeId) -> Quota | None:
         row = self._execute(_QUOTA, (directory,)).fetchone()
-        return Quota(row[0], row[1], Usage(*row[2:])) if row else None
+        return Quota(row[0], row[1], NamespaceUsage(*row[2:])) if row else None
 
     def quota_directories(self) -> frozenset[InodeId]:
         return frozenset(row[0] for row in self._execute("SELECT directory FROM quota").fetchall())
 
-    def run(self, directory: InodeId) -> Run | None:
+    def run(self, directory: InodeId) -> RecordedRun | None:
         row = self._execute(_RUN, (directory,)).fetchone()
-        return Run(*row) if row else None
+        return RecordedRun(*row) if row else None
 
-    def runs(self, after: InodeId, limit: int) -> list[tuple[InodeId, Run]]:
-        return [(row[0], Run(*row[1:])) for row in self._execute(_RUNS, (after, limit)).fetchall()]
+    def runs(self, after: InodeId, limit: int) -> list[tuple[InodeId, RecordedRun]]:
+        return [(row[0], RecordedRun(*row[1:])) for row in self._execute(_RUNS, (after, limit)).fetchall()]
 
-    def tree_usage(self, top: InodeId) -> Usage:
-        return Usage(*self._execute(_TREE_USAGE, (top,)).fetchone())
+    def tree_usage(self, top: InodeId) -> NamespaceUsage:
+        return NamespaceUsage(*self._execute(_TREE_USAGE, (top,)).fetchone())
 
     def last_tx(self) -> int:
         return int(self.meta("last_tx"))
@@ -359,14 +359,14 @@ class SqliteReader(Reader):
     def floor(self) -> ChunkId:
         return int(self.meta("floor"))
 
-    def floor_held(self) -> bool:
+    def gc_floor_held(self) -> bool:
         return bool(self.meta("floor_held"))
 
     def is_kept(self, chunk: ChunkId) -> bool:
         return self._execute("SELECT 1 FROM kept_chunk WHERE chunk = ?", (chunk,)).fetchone() is not None
 
     def lacks_commits(self) -> bool:
-        return bool(self.meta("floor_held") == FLOOR_HELD_FOR_LOST_COMMITS)
+        return bool(self.meta("floor_held") == GC_FLOOR_HELD_FOR_LOST_COMMITS)
 
     def meta(self, key: str) -> Any:
         """A value of the table of single values."""

@@ -64,10 +64,10 @@ _LEASES = (
 
 META_KEYS: Final = ("cluster_id", "epoch", "floor", "floor_held", "last_tx")
 
-#: Values of `floor_held`; 0 is for not held. The second also says that commits are missing, and that nobody has
+#: Values of `gc_floor_held`; 0 is for not held. The second also says that commits are missing, and that nobody has
 #: accepted that yet: an earlier version takes it for the first.
-FLOOR_HELD: Final = 1
-FLOOR_HELD_FOR_LOST_COMMITS: Final = 2
+GC_FLOOR_HELD: Final = 1
+GC_FLOOR_HELD_FOR_LOST_COMMITS: Final = 2
 
 # Datanodes that are not simply in service; `mode` is a value of records.Mode, `until_ms` may be NULL.
 _DATANODES = ("CREATE TABLE datanode (node TEXT PRIMARY KEY, mode TEXT NOT NULL, until_ms INTEGER) WITHOUT ROWID",)

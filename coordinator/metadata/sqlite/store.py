@@ -23,7 +23,7 @@ from . import file as metadata_file
 from . import lost_commits
 from .commit_record import Acknowledged, CommitRecord
 from .reader import SqliteReader
-from .schema import FLOOR_HELD, FLOOR_HELD_FOR_LOST_COMMITS, fill, migrate
+from .schema import GC_FLOOR_HELD, GC_FLOOR_HELD_FOR_LOST_COMMITS, fill, migrate
 from .store_place import Moved, StorePlace
 from .transaction import SqliteTransaction
 
@@ -121,11 +121,11 @@ class SqliteMetadata(Metadata):
             self._transaction.numbering = Numbering(epoch)
         return epoch
 
-    def hold_floor(self, *, commits_are_missing: bool = False) -> None:
+    def hold_gc_floor(self, *, commits_are_missing: bool = False) -> None:
         with self._guard, self._commit():
-            if commits_are_missing or not self._transaction.floor_held():
+            if commits_are_missing or not self._transaction.gc_floor_held():
                 self._transaction.begin()
-                value = FLOOR_HELD_FOR_LOST_COMMITS if commits_are_missing else FLOOR_HELD
+                value = GC_FLOOR_HELD_FOR_LOST_COMMITS if commits_are_missing else GC_FLOOR_HELD
                 self._transaction.set_meta("floor_held", value)
 
     def commit(self, requests: Sequence[Callable[[Transaction], Any]]) -> list[Outcome]:

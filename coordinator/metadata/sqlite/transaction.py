@@ -12,20 +12,20 @@ from typing import Any
 import msgspec
 
 from peacefs.coordinator.metadata.model import (
+    AdminDecision,
     ChunkRecord,
-    Decision,
     Enrolment,
     Inode,
     InodeId,
-    Kind,
+    InodeKind,
     Lease,
     Mode,
+    NamespaceUsage,
     Origin,
     QueryRecord,
     Quota,
+    RecordedRun,
     RightsChange,
-    Run,
-    Usage,
 )
 from peacefs.coordinator.metadata.store import Transaction
 from peacefs.coordinator.metadata.token_records import TokenRecord
@@ -37,11 +37,11 @@ from peacefs.protocol.limits import (
     rights_changes_remembered_max,
 )
 
-from .schema import DIRECTORY_KIND, FILE_KIND, FLOOR_HELD, LIVE
+from .schema import DIRECTORY_KIND, FILE_KIND, GC_FLOOR_HELD, LIVE
 from .snapshot_rows import SnapshotRows
 from .token_records import forgotten, recorded
 
-_KIND_NUMBERS = {Kind.FILE: FILE_KIND, Kind.DIRECTORY: DIRECTORY_KIND}
+_KIND_NUMBERS = {InodeKind.FILE: FILE_KIND, InodeKind.DIRECTORY: DIRECTORY_KIND}
 
 _ADD_INODE = f"INSERT INTO inode VALUES (?, {LIVE}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)"
 _CHANGE_INODE = f"""
@@ -268,7 +268,7 @@ class SqliteTransaction(SnapshotRows, Transaction):
         """After there are others, or a change of them was rolled back."""
         self._quota_directories = None
 
-    def set_run(self, directory: InodeId, run: Run) -> None:
+    def set_run(self, directory: InodeId, run: RecordedRun) -> None:
         self._execute("INSERT OR REPLACE INTO run VALUES (?, ?, ?, ?, ?, ?, ?)", (directory, *run))
 
     def set_quota(self, directory: InodeId, quota: Quota) -> None:
@@ -280,7 +280,7 @@ class SqliteTransaction(SnapshotRows, Transaction):
         self._execute("DELETE FROM quota WHERE directory = ?", (directory,))
         self.forget_quotas()
 
-    def charge_quota(self, directory: InodeId, change: Usage) -> None:
+    def charge_quota(self, directory: InodeId, change: NamespaceUsage) -> None:
         self._execute(_CHARGE_QUOTA, (*change, directory))
 
     def set_lease(self, inode: InodeId, lease: Lease) -> None:
@@ -305,7 +305,7 @@ class SqliteTransaction(SnapshotRows, Transaction):
             self._execute("DELETE FROM request WHERE number <= ?", (old[-1][0],))
         return len(old)
 
-    def decide(self, node: NodeId, decision: Decision) -> None:
+    def decide(self, node: NodeId, decision: AdminDecision) -> None:
         if decision.mode is Mode.IN_SERVICE:
             self._execute("DELETE FROM datanode WHERE node = ?", (node,))
         else:
@@ -348,17 +348,17 @@ class SqliteTransaction(SnapshotRows, Transaction):
             self._floor = super().floor()
         return self._floor
 
-    def raise_floor(self, floor: ChunkId) -> None:
-        if not self.floor_held():
+    def raise_gc_floor(self, floor: ChunkId) -> None:
+        if not self.gc_floor_held():
             self.set_meta("floor", max(floor, self.floor()))
 
     def keep_chunk(self, chunk: ChunkId, for_ms: int) -> None:
         until_ms = self.meta("served_ms") + for_ms
         self._execute("INSERT OR REPLACE INTO kept_chunk (chunk, until_ms) VALUES (?, ?)", (chunk, until_ms))
 
-    def advance_floor(self, drawn: ChunkId, elapsed_ms: int, settled_after_ms: int) -> None:
+    def advance_gc_floor(self, drawn: ChunkId, elapsed_ms: int, settled_after_ms: int) -> None:
         marked, kept = self._execute(_LAST_MARK_AND_KEPT).fetchone()
-        is_new = drawn > max(marked, self.floor()) and not self.floor_held()
+        is_new = drawn > max(marked, self.floor()) and not self.gc_floor_held()
         if not (is_new or marked or kept):
             # Nothing waits for time to pass: an idle cluster commits nothing.
             return
@@ -368,12 +368,12 @@ class SqliteTransaction(SnapshotRows, Transaction):
             self._execute("INSERT INTO floor_mark (number, served_ms) VALUES (?, ?)", (drawn, served_ms))
         settled = self._execute(_SETTLED_MARK, (served_ms - settled_after_ms,)).fetchone()[0]
         if settled is not None:
-            self.raise_floor(settled)
+            self.raise_gc_floor(settled)
             self._execute("DELETE FROM floor_mark WHERE number <= ?", (settled,))
         self._execute("DELETE FROM kept_chunk WHERE until_ms <= ?", (served_ms,))
 
-    def release_floor(self) -> bool:
-        held = self.floor_held()
+    def release_gc_floor(self) -> bool:
+        held = self.gc_floor_held()
         self.set_meta("floor_held", 0)
         if held:
             self._execute("DELETE FROM floor_mark")
@@ -382,7 +382,7 @@ class SqliteTransaction(SnapshotRows, Transaction):
     def accept_lost_commits(self) -> bool:
         lacked = self.lacks_commits()
         if lacked:
-            self.set_meta("floor_held", FLOOR_HELD)
+            self.set_meta("floor_held", GC_FLOOR_HELD)
             # No datanode shows those again that are given up.
             self.move_above(first_of_epoch(self.meta("epoch")))
         return lacked

@@ -20,7 +20,7 @@ from peacefs.spark_connector.checkpoints.places import checkpoint_place
 from peacefs.spark_connector.checkpoints.pruning import Retention, plan_pruning
 from peacefs.spark_connector.checkpoints.repairing import repair
 from peacefs.spark_connector.checkpoints.rollback import (
-    RollbackWish,
+    RollbackRequest,
     refuse_live,
     refuse_live_run,
     roll_back,
@@ -53,7 +53,7 @@ def roll_back_checkpoint(
         if sink_place.files is not place.files:
             raise BadRequest(f"{sink} is in another file system than the checkpoint: both cannot change at once")
         sink_path = sink_place.path
-    done = roll_back(place.files, RollbackWish(without_run(place.path), batch, sink_path, idle_s, may_differ))
+    done = roll_back(place.files, RollbackRequest(without_run(place.path), batch, sink_path, idle_s, may_differ))
     if as_json:
         print_line(msgspec.json.encode(done).decode())
         return

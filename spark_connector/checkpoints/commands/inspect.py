@@ -39,7 +39,7 @@ def list_checkpoints(session: Session, texts: Sequence[str], *, as_json: bool) -
     """Prints each checkpoint at or below each path."""
     summaries = []
     for text in texts:
-        with session.complaints.about(text):
+        with session.errors.about(text):
             place = checkpoint_place(session, text)
             summaries += [_summary(place, root) for root in find_roots(place.tree, place.root)]
     if as_json:

@@ -36,7 +36,7 @@ def list_runs(session: Session, texts: Sequence[str], *, as_json: bool) -> None:
     """Prints the latest run of each checkpoint root at or below each path."""
     found: list[RunStatus] = []
     for text in texts:
-        with session.complaints.about(text):
+        with session.errors.about(text):
             place = session.place(_in_cluster(text))
             with CheckpointRuns(parse_address(place.files.address), place.files.user) as runs:
                 found += runs.latest(place.path)

@@ -40,7 +40,7 @@ class Changelog:
 
 
 @dataclass(frozen=True, slots=True)
-class Sealed:
+class UnreadableChangelog:
     """One that could not be looked into, and why: nothing is known of its records or its lineage."""
 
     reason: str
@@ -49,12 +49,12 @@ class Sealed:
 _lineage = msgspec.json.Decoder(tuple[LineageStep, ...])
 
 
-def parse_changelog(data: bytes) -> Changelog | Sealed:
+def parse_changelog(data: bytes) -> Changelog | UnreadableChangelog:
     """Raises CheckpointDamaged, CheckpointTooNew."""
     try:
         contents = unpack(data)
     except CannotUnpack as trouble:
-        return Sealed(str(trouble))
+        return UnreadableChangelog(str(trouble))
     source = DataInput(contents)
     form = 1
     if contents.startswith(_VERSION_MARK):

@@ -74,7 +74,7 @@ class _FileOffset(msgspec.Struct, frozen=True, rename="camel"):
     log_offset: int
 
 
-class Commit(msgspec.Struct, frozen=True, rename="camel"):
+class BatchCommit(msgspec.Struct, frozen=True, rename="camel"):
     """`commits/N`. The unique ids of the state it made: operator, partition, store. Only of format 2."""
 
     next_batch_watermark_ms: int = 0
@@ -119,12 +119,12 @@ def parse_offsets(data: bytes) -> Offsets:
     return Offsets(metadata.batch_watermark_ms, metadata.batch_timestamp_ms, metadata.conf, sources)
 
 
-def parse_commit(data: bytes) -> Commit:
+def parse_commit(data: bytes) -> BatchCommit:
     """A file of `commits`: the batch is done. Raises CheckpointDamaged, CheckpointTooNew."""
     version, lines = _lines(data, _NEWEST_COMMIT)
     if len(lines) != 1:
         raise CheckpointDamaged(f"{len(lines)} lines after the version, not one")
-    commit = _decode(lines[0], Commit)
+    commit = _decode(lines[0], BatchCommit)
     if version >= 2 and commit.state_unique_ids is None:
         raise CheckpointDamaged("version 2 without the unique ids of its state")
     return commit

@@ -34,14 +34,14 @@ class SnapshotFile(msgspec.Struct, frozen=True, rename="camel"):
     size_bytes: int
 
 
-class Snapshot(msgspec.Struct, frozen=True, rename="camel"):
+class StateSnapshot(msgspec.Struct, frozen=True, rename="camel"):
     """RocksDB's state at a version: the files that hold it, and how many keys they hold."""
 
     sst_files: list[SnapshotFile] = []
     num_keys: int = 0
 
 
-def parse_snapshot(data: bytes) -> Snapshot:
+def parse_snapshot(data: bytes) -> StateSnapshot:
     """Verifies every member's CRC. Raises CheckpointDamaged."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -52,6 +52,6 @@ def parse_snapshot(data: bytes) -> Snapshot:
         raise CheckpointDamaged(f"the archive lacks {_CONTENTS}")
     _, _, text = members[_CONTENTS].partition(b"\n")
     try:
-        return msgspec.json.decode(text, type=Snapshot)
+        return msgspec.json.decode(text, type=StateSnapshot)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CheckpointDamaged(f"its {_CONTENTS} cannot be read: {error}") from None

@@ -17,7 +17,12 @@ from support import checkpoints as made
 
 from peacefs.protocol.errors import CheckpointDamaged, CheckpointTooNew
 from peacefs.spark_connector.checkpoints.formats import lz4_stream
-from peacefs.spark_connector.checkpoints.formats.changelog import Changelog, LineageStep, Sealed, parse_changelog
+from peacefs.spark_connector.checkpoints.formats.changelog import (
+    Changelog,
+    LineageStep,
+    UnreadableChangelog,
+    parse_changelog,
+)
 from peacefs.spark_connector.checkpoints.formats.checksum_files import parse_checksum
 from peacefs.spark_connector.checkpoints.formats.codecs import codec_of, unpack, unpack_lzf
 from peacefs.spark_connector.checkpoints.formats.logs import (
@@ -185,7 +190,7 @@ def test_a_codec_whose_library_is_not_installed_is_named(monkeypatch: pytest.Mon
     stream = _STREAMS[codec](_CONTENTS)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     sealed = parse_changelog(stream)
-    assert isinstance(sealed, Sealed) and codec in sealed.reason
+    assert isinstance(sealed, UnreadableChangelog) and codec in sealed.reason
 
 
 def test_what_no_codec_of_sparks_wrote_is_damaged() -> None:

@@ -16,9 +16,9 @@ from support import checkpoints as made
 from peacefs.client.control.query_runs import CheckpointRuns
 from peacefs.client.filesystem import PeaceFileSystem
 from peacefs.client.local_cluster.cluster import LocalCluster
-from peacefs.coordinator.operations.query_reports import Reporting
-from peacefs.coordinator.operations.query_runs import Fencing
-from peacefs.coordinator.side_process.checkpoint_inspector import CheckpointLooks
+from peacefs.coordinator.operations.query_reports import QueryReports
+from peacefs.coordinator.operations.query_runs import QueryRuns
+from peacefs.coordinator.side_process.checkpoint_inspector import CheckpointInspector
 from peacefs.protocol.errors import BadRequest, Overloaded, PeacefsError, Unsupported
 
 Peacefs = Callable[..., Result]
@@ -65,9 +65,9 @@ def test_what_the_commands_tell_is_told_with_the_latest_run(cluster: LocalCluste
             assert status == expected, answer
 
 
-def reports(program: str, **limits: float) -> CheckpointLooks:
+def reports(program: str, **limits: float) -> CheckpointInspector:
     command = (sys.executable, "-c", program) if program else ()
-    return CheckpointLooks(command, "http://none", cast(Fencing, None), cast(Reporting, None), **limits)
+    return CheckpointInspector(command, "http://none", cast(QueryRuns, None), cast(QueryReports, None), **limits)
 
 
 def test_what_takes_too_long_is_ended_and_said() -> None:
@@ -77,7 +77,7 @@ def test_what_takes_too_long_is_ended_and_said() -> None:
 
 def test_one_at_a_time_and_the_others_are_to_come_again() -> None:
     async def both() -> list[object]:
-        busy = reports("import time; time.sleep(60)", timeout_s=0.5, patience_s=0.1)
+        busy = reports("import time; time.sleep(60)", timeout_s=0.5, queue_timeout_s=0.1)
         return await asyncio.gather(busy.one("/a", "ann"), busy.one("/a", "ann"), return_exceptions=True)
 
     first, second = asyncio.run(both())

@@ -19,14 +19,12 @@ from pathlib import Path
 import pytest
 from support import verdict_page
 from support.checkpoint_ordeal import HARMS, Ordeal, SparkProcess, applies, kinds, matters
-from support.restarted_query import LAYOUTS
-from support.verdict_page import Case
+from support.verdict_page import QUERIES, Case
 
 pytestmark = pytest.mark.spark
 
 OTHER = "PEACEFS_OTHER_SPARK_PYTHON"
 WHOLE = os.environ.get("PEACEFS_VERDICTS", "")
-QUERIES = [*LAYOUTS, "copy", "join"]
 #: What is always run, of `rocksdb` with a batch planned: each kind of file with a harm or two.
 SHARE = {
     "metadata": ["cut short"],

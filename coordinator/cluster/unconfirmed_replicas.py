@@ -1,0 +1,42 @@
+"""Replicas reported by someone other than the datanode that should hold them, until that datanode confirms. Pure.
+
+A completion brings receipts, and whoever has made a copy reports it; both may be long under way. Meanwhile the
+datanode may have lost the replica and reported the loss while the coordinator did not know the chunk yet. So such
+a replica counts only until the datanode itself must have reported it.
+"""
+
+from __future__ import annotations
+
+from peacefs.protocol.ids import ChunkId, NodeId
+from peacefs.protocol.limits import unconfirmed_replica_kept_s
+
+UnconfirmedReplica = tuple[NodeId, ChunkId]
+
+
+class UnconfirmedReplicas:
+    """Replicas that wait for confirmation, the oldest report first."""
+
+    def __init__(self) -> None:
+        self._reported_s: dict[UnconfirmedReplica, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._reported_s)
+
+    def add(self, now_s: float, node: NodeId, chunk: ChunkId) -> None:
+        self._reported_s.pop((node, chunk), None)
+        self._reported_s[node, chunk] = now_s
+
+    def confirm(self, node: NodeId, chunk: ChunkId) -> None:
+        """Forget a replica that its datanode has reported itself."""
+        self._reported_s.pop((node, chunk), None)
+
+    def take_overdue(self, now_s: float) -> list[UnconfirmedReplica]:
+        """Remove and return the replicas that their datanodes should have confirmed by now."""
+        overdue = []
+        for replica, reported_s in self._reported_s.items():
+            if now_s - reported_s < unconfirmed_replica_kept_s:
+                break
+            overdue.append(replica)
+        for replica in overdue:
+            del self._reported_s[replica]
+        return overdue

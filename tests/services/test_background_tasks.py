@@ -1,0 +1,105 @@
+"""What the coordinator does by itself is done however many requests wait; if it cannot be, all of it stops."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.cluster
+
+#: A coordinator to which one request is one too many.
+_CROWDED = """
+import functools, pathlib, sys
+from peacefs.coordinator import service
+from peacefs.coordinator.metadata.group_commit import GroupCommit
+
+service.GroupCommit = functools.partial(GroupCommit, queue_max=0)
+directory, ready_fd = pathlib.Path(sys.argv[1]), int(sys.argv[2])
+service.run(
+    service.CoordinatorOptions(directory, port=0, node_port=0, ready_fd=ready_fd, trash_minutes=1)
+)
+"""
+
+#: A coordinator that cannot read which chunks there are.
+_FORGETFUL = """
+import pathlib, sys
+from peacefs.coordinator.namespace import operations as namespace
+from peacefs.coordinator import service
+
+def chunk_page(reader, after, limit):
+    raise OSError("the page is gone")
+
+namespace.chunk_page = chunk_page
+service.run(service.CoordinatorOptions(pathlib.Path(sys.argv[1]), port=0, node_port=0))
+"""
+
+
+@pytest.fixture
+def crowded(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """Its process and where it serves HTTP."""
+    ready, theirs = os.pipe()
+    log = tmp_path / "log"
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-c", _CROWDED, str(tmp_path / "data"), str(theirs)],
+            stderr=output,
+            pass_fds=[theirs],
+        )
+    os.close(theirs)
+    try:
+        with os.fdopen(ready) as pipe:
+            said: dict[str, Any] = json.loads(pipe.readline() or "{}")
+        assert said, log.read_text()
+        yield process, f"http://127.0.0.1:{said['http_port']}"
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0, log.read_text()
+
+
+def value(address: str, name: str) -> float:
+    with urllib.request.urlopen(f"{address}/metrics", timeout=180) as answer:
+        lines = answer.read().decode().splitlines()
+    return next(float(line.split()[1]) for line in lines if line.startswith(f"{name} "))
+
+
+def test_background_tasks_go_on_while_the_coordinators_queue_is_full(
+    crowded: tuple[subprocess.Popen[bytes], str],
+) -> None:
+    process, address = crowded
+    deadline = time.monotonic() + 180
+    # The homes below which trash is kept; and at every tick what is to be taken apart.
+    while value(address, "peacefs_changes_made_total") < 3:
+        assert process.poll() is None, "it has stopped"
+        assert time.monotonic() < deadline, "nothing is committed"
+        request = urllib.request.Request(f"{address}/webhdfs/v1/a?op=MKDIRS&user.name=x", method="PUT")
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(request, timeout=180)
+        said = json.loads(refused.value.read())["RemoteException"]
+        assert (refused.value.code, said["exception"]) == (403, "RetriableException"), said
+        time.sleep(0.05)
+
+
+def test_background_task_that_fails_stops_the_coordinator_and_the_log_names_it(tmp_path: Path) -> None:
+    """It would wait for ever with what is unknown, and answer as if it was there still."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", _FORGETFUL, str(tmp_path / "data")],
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert done.returncode == 70, done.stderr
+    assert "a background task failed: stopping" in done.stderr
+    assert "the page is gone" in done.stderr

@@ -1,0 +1,40 @@
+"""Files that datanodes of the simulated world lend to readers on their hosts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from store.simulated_disk import SimulatedDisk, SimulatedFile
+
+from peacefs.protocol.runtime import effects as fx
+
+
+class SharedDescriptor(fx.File):
+    """An open file of another node's disk: it outlives its name and its datanode, but not their machine."""
+
+    def __init__(self, disk: SimulatedDisk, file: fx.File) -> None:
+        self._disk = disk
+        self._file: SimulatedFile = disk.share(file)
+
+    def perform(self, effect: fx.Effect) -> Any:
+        """What a reader may do with it. Raises OSError."""
+        match effect:
+            case fx.ReadInto():
+                data = self._disk.read_shared(self._file, effect.offset, len(effect.target))
+                effect.target[: len(data)] = data
+                return len(data)
+            case fx.CloseFile():
+                return None
+        raise AssertionError(f"{type(effect).__name__} is nothing to do with a shared file")
+
+
+def local_address(address: fx.Address) -> fx.Address:
+    """Of the local socket beside this port."""
+    host, port = address
+    return host, -port
+
+
+def port_beside(address: fx.Address) -> tuple[fx.Address, bool]:
+    """The port's address, and whether it was the local socket's that was asked for."""
+    host, port = address
+    return (host, abs(port)), port < 0
