@@ -50,6 +50,7 @@
     │   ├── DiskFull
     │   └── DiskFault
     ├── CheckpointDamaged            (never on the wire: what a file of a Spark checkpoint should not be)
+    │   ├── CheckpointAltered
     │   └── CheckpointTooNew
     ├── LogDamaged                   (the same of a stream log)
     ├── CheckpointCancelled          (never on the wire: who submitted a checkpoint gave it up)
@@ -364,6 +365,10 @@ class DiskFault(ChunkError):
 
 class CheckpointDamaged(PeacefsError):
     """A file of a Spark checkpoint that is not what it should be; the message says how, without its name."""
+
+
+class CheckpointAltered(CheckpointDamaged):
+    """A file that can be read, and is not what its checksum file says: Spark does not compare the two."""
 
 
 class CheckpointTooNew(CheckpointDamaged):

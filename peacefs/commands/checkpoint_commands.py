@@ -71,8 +71,8 @@ def verify(
     """Verify that a query could resume from a checkpoint.
 
     Names the last good batch. Reads every file that a restart from the batch needs, and verifies checksums,
-    contents, and that they fit together. Exit status: 0 whole; 3 something is wrong that a restart survives; 4 an
-    earlier batch is good; 5 none is.
+    contents, and that they fit together. Exit status: 0 whole; 3 something is wrong that a restart survives; 4 a
+    restart fails, but not after a repair or a rollback; 5 neither helps.
     """
     from peacefs.client.command_line.session import Session
     from peacefs.spark_connector.checkpoints.commands.inspect import verify_checkpoint
@@ -184,6 +184,10 @@ def rollback(
     no_file_sink: Annotated[
         bool, typer.Option("--no-file-sink", help="The query writes to no file sink.")
     ] = False,
+    batches_may_differ: Annotated[
+        bool,
+        typer.Option("--batches-may-differ", help="The sink does not go by batch numbers, or was undone, too."),
+    ] = False,
     idle: Annotated[
         float,
         typer.Option(
@@ -195,8 +199,8 @@ def rollback(
 ) -> None:
     """Make an earlier batch the latest.
 
-    In one commit; what was there before is kept beside it. Stop the query first. Sinks other than a file sink are
-    not undone.
+    In one commit; what was there before is kept beside it. Stop the query first. The next batch is repeated as it
+    was planned; later ones may come out otherwise. Sinks other than a file sink are not undone.
     """
     from peacefs.client.command_line.session import Session
     from peacefs.spark_connector.checkpoints.commands.change import roll_back_checkpoint
@@ -208,9 +212,40 @@ def rollback(
             to_batch,
             sink=with_sink,
             no_file_sink=no_file_sink,
+            may_differ=batches_may_differ,
             idle_s=idle,
             as_json=as_json,
         )
+
+
+@checkpoint.command()
+def repair(
+    path: Root,
+    batches_may_differ: Annotated[
+        bool,
+        typer.Option(
+            "--batches-may-differ", help="The sink does not go by batch numbers: a batch may be planned anew."
+        ),
+    ] = False,
+    idle: Annotated[
+        float,
+        typer.Option(
+            "--idle", metavar="SECONDS", min=0, help="Refuse if anything was written in the last so many seconds."
+        ),
+    ] = checkpoint_idle_s,
+    as_json: Json = False,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """Remove the files that keep a query from starting.
+
+    Makes the repair that `verify` names, and no other; what is removed is kept in a directory beside the
+    checkpoint. Stop the query first.
+    """
+    from peacefs.client.command_line.session import Session
+    from peacefs.spark_connector.checkpoints.commands.change import repair_checkpoint
+
+    with Session("checkpoint repair", coordinator) as session:
+        repair_checkpoint(session, path, may_differ=batches_may_differ, idle_s=idle, as_json=as_json)
 
 
 @checkpoint.command()

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 import msgspec
 
-from peacefs.protocol.errors import CheckpointDamaged, CheckpointTooNew
+from peacefs.protocol.errors import CheckpointAltered, CheckpointDamaged, CheckpointTooNew
 
 
 class Fault(StrEnum):
@@ -21,12 +21,16 @@ class Fault(StrEnum):
 
 
 class CheckpointFinding(msgspec.Struct, frozen=True):
-    """Something wrong with a file, by its path relative to the root. `stops`: a restart fails on it."""
+    """Something wrong with a file, by its path relative to the root.
+
+    `stops`: a start fails on it, or, where it is not `noticed`, reads something else than what was written.
+    """
 
     path: str
     fault: Fault
     reason: str
     stops: bool = True
+    noticed: bool = True
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -36,12 +40,26 @@ class Note(msgspec.Struct, frozen=True):
     reason: str
 
 
+class Repair(msgspec.Struct, frozen=True):
+    """The files whose removal makes a query start, by their paths relative to the root, and what then happens.
+
+    `repeats`: the batch that is given to the sink again, as it was. `plans_anew`: the batch whose plan goes.
+    """
+
+    remove: list[str]
+    reason: str
+    goes_on_with: int
+    repeats: int | None = None
+    plans_anew: int | None = None
+
+
 class Verdict(msgspec.Struct, frozen=True):
     """The result of a verification.
 
     `batch` is the one judged: None where none was ever done. `last_good` is the latest batch, up to that one,
-    that a query could go on from. `restarts`: it would, from the checkpoint as it is, as far as `notes` let one
-    know.
+    that a query could go on from after a rollback. `restarts`: it would start from the checkpoint as it is, as far
+    as `notes` let one know, and its first batch is `goes_on_with`. `repair` is what makes it start, where a file
+    or two are in the way.
     """
 
     root: str
@@ -51,13 +69,15 @@ class Verdict(msgspec.Struct, frozen=True):
     batch: int | None
     last_good: int | None
     restarts: bool
+    goes_on_with: int | None
     files_read: int
     bytes_read: int
     findings: list[CheckpointFinding]
     notes: list[Note] = []
+    repair: Repair | None = None
 
 
 def damage(path: str, error: CheckpointDamaged, *, stops: bool = True) -> CheckpointFinding:
     """Make a finding of a parser's complaint about a file."""
     kind = Fault.TOO_NEW if isinstance(error, CheckpointTooNew) else Fault.DAMAGED
-    return CheckpointFinding(path, kind, error.message, stops)
+    return CheckpointFinding(path, kind, error.message, stops, noticed=not isinstance(error, CheckpointAltered))

@@ -5,12 +5,13 @@ A fault of a file is an answer here, not an error: Spark would meet it too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
-from peacefs.protocol.errors import CheckpointDamaged, FileNotFound, PeacefsError
+from peacefs.protocol.errors import CheckpointAltered, CheckpointDamaged, FileNotFound, PeacefsError
 from peacefs.protocol.limits import checkpoint_changelog_bytes_max, checkpoint_text_bytes_max, packet_bytes
 
+from .findings import Note
 from .formats.changelog import Changelog, UnreadableChangelog, parse_changelog
 from .formats.checksum_files import Checker, parse_checksum
 from .formats.logs import (
@@ -25,11 +26,13 @@ from .formats.logs import (
     parse_version,
 )
 from .formats.operators import Operator, check_schema, parse_operator
-from .formats.snapshot import SST_END, StateSnapshot, parse_snapshot
+from .formats.snapshot import StateSnapshot, parse_snapshot
+from .formats.sst import TableCheck, check_table
 from .layout import CheckpointLayout
 from .tree import Entry, FileTree
 
 _Value = TypeVar("_Value")
+_GONE = "it is gone: was it deleted just now?"
 
 
 class Inspection:
@@ -39,8 +42,16 @@ class Inspection:
         self.layout = layout
         self._tree = tree
         self._known: dict[str, tuple[Any, CheckpointDamaged | None]] = {}
+        #: What could not be verified of the files themselves.
+        self.notes: set[Note] = set()
         self.files_read = 0
         self.bytes_read = 0
+
+    def of(self, layout: CheckpointLayout) -> Inspection:
+        """An inspection of the same tree with another layout; what was read is not read again."""
+        other = Inspection(self._tree, layout)
+        other._known = dict(self._known)
+        return other
 
     def query_metadata(self, entry: Entry) -> QueryMetadata:
         return self._once(entry, parse_query_metadata)
@@ -67,7 +78,7 @@ class Inspection:
     def changes(self, entry: Entry) -> Changelog | UnreadableChangelog:
         """Whether it is sealed: then only checksums were verified."""
         if entry.length > checkpoint_changelog_bytes_max:
-            self._stream_once(entry, b"")
+            self._remembered(entry, lambda: _compare(self._checkers(entry), self._pieces(entry)))
             return UnreadableChangelog(
                 f"larger than {checkpoint_changelog_bytes_max >> 20} MiB: too large to be looked into"
             )
@@ -76,35 +87,43 @@ class Inspection:
     def snapshot(self, entry: Entry) -> StateSnapshot:
         return self._once(entry, parse_snapshot)
 
-    def sst(self, entry: Entry) -> None:
-        self._stream_once(entry, SST_END)
+    def sst(self, entry: Entry) -> TableCheck:
+        """Raises CheckpointDamaged where RocksDB would not open it, or Hadoop not copy it from where it is."""
+
+        def read() -> TableCheck:
+            if checkers := self._checkers(entry):
+                try:
+                    _compare(checkers, self._pieces(entry))
+                except CheckpointAltered as altered:
+                    raise CheckpointDamaged(altered.message) from None
+            try:
+                with self._tree.open(entry.path) as source:
+                    self.files_read += 1
+                    self.bytes_read += entry.length
+                    return check_table(source, entry.length)
+            except FileNotFound:
+                raise CheckpointDamaged(_GONE) from None
+            except CheckpointDamaged:
+                raise
+            except (PeacefsError, OSError) as fault:
+                raise CheckpointDamaged(f"it cannot be read: {fault}") from None
+
+        checked: TableCheck = self._remembered(entry, read)
+        return checked
 
     def _once(self, entry: Entry, parse: Callable[[bytes], _Value]) -> _Value:
+        """Parse a file, then compare it with its checksums: that it cannot be read says more."""
+
         def read() -> _Value:
             if entry.length > checkpoint_text_bytes_max:
                 raise CheckpointDamaged(f"{entry.length} bytes are more than such a file can be")
-            pieces: list[bytes] = []
-            self._read(entry, pieces.append)
-            return parse(b"".join(pieces))
+            data = b"".join(self._pieces(entry))
+            value = parse(data)
+            _compare(self._checkers(entry), [data])
+            return value
 
         value: _Value = self._remembered(entry, read)
         return value
-
-    def _stream_once(self, entry: Entry, end: bytes) -> None:
-        """Verifies a file of any size, and how it ends."""
-
-        def read() -> None:
-            tail = b""
-
-            def keep(piece: bytes) -> None:
-                nonlocal tail
-                tail = (tail + piece)[-len(end) :] if end else b""
-
-            self._read(entry, keep)
-            if tail != end:
-                raise CheckpointDamaged("it does not end as such a file does: cut short or damaged")
-
-        self._remembered(entry, read)
 
     def _remembered(self, entry: Entry, read: Callable[[], Any]) -> Any:
         if entry.path not in self._known:
@@ -117,15 +136,6 @@ class Inspection:
             raise damage
         return value
 
-    def _read(self, entry: Entry, use: Callable[[bytes], object]) -> None:
-        checkers = self._checkers(entry)
-        for piece in self._pieces(entry):
-            use(piece)
-            for checker in checkers:
-                checker.update(piece)
-        for checker in checkers:
-            checker.finish()
-
     def _pieces(self, entry: Entry) -> Iterator[bytes]:
         try:
             with self._tree.open(entry.path) as source:
@@ -134,11 +144,31 @@ class Inspection:
                     self.bytes_read += len(piece)
                     yield piece
         except FileNotFound:
-            raise CheckpointDamaged("it is gone: was it deleted just now?") from None
+            raise CheckpointDamaged(_GONE) from None
         except (PeacefsError, OSError) as fault:
             raise CheckpointDamaged(f"it cannot be read: {fault}") from None
 
     def _checkers(self, entry: Entry) -> list[Checker]:
-        path = self.layout.relative(entry)
-        checksums = self.layout.checksum_files(path)
-        return [parse_checksum(b"".join(self._pieces(checksum))) for checksum in checksums]
+        """The checksums beside a file. One of Hadoop's that is damaged itself is passed over, as Spark does."""
+        checkers = []
+        for checksum in self.layout.checksum_files(self.layout.relative(entry)):
+            data = b"".join(self._pieces(checksum))
+            try:
+                checkers.append(parse_checksum(data))
+            except CheckpointDamaged as damaged:
+                if not checksum.name.startswith("."):
+                    raise
+                path = self.layout.relative(checksum)
+                self.notes.add(Note(path, f"{damaged.message}: the file beside it was not compared with it"))
+        return checkers
+
+
+def _compare(checkers: list[Checker], pieces: Iterable[bytes]) -> None:
+    """Raises CheckpointDamaged where a file is not what a checksum beside it says."""
+    if not checkers:
+        return
+    for piece in pieces:
+        for checker in checkers:
+            checker.update(piece)
+    for checker in checkers:
+        checker.finish()

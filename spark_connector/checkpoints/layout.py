@@ -28,6 +28,10 @@ from .tree import Entry
 DEFAULT_STORE = "default"
 METADATA, OFFSETS, COMMITS, SOURCES, STATE = "metadata", "offsets", "commits", "sources", "state"
 SINK_LOG = "_spark_metadata"
+#: Spark's default for the logs of file sources and sinks.
+COMPACT_INTERVAL = 10
+#: So many missing entries are named one by one.
+LOG_GAP_MAX = 100
 #: In place of a batch: operator metadata of version 1, of which there is one file.
 FIRST_FORM = -1
 
@@ -94,17 +98,54 @@ class LogFiles:
     def latest(self) -> int | None:
         return max((*self.deltas, *self.compacts), default=None)
 
+    @property
+    def interval(self) -> int:
+        """Every how many entries Spark compacts the log, derived from the names as Spark does."""
+        newest = sorted(self.compacts)[-2:]
+        if not newest:
+            return COMPACT_INTERVAL
+        if len(newest) == 2:
+            return newest[1] - newest[0]
+        count = newest[0] + 1
+        divisors = (number for number in range(COMPACT_INTERVAL, count // 2 + 1) if count % number == 0)
+        return count if count <= COMPACT_INTERVAL else next(divisors, count)
+
+    def find(self, number: int) -> Entry | None:
+        """The file in which Spark looks for an entry: the compacted one where it would have compacted."""
+        return (self.compacts if (number + 1) % self.interval == 0 else self.deltas).get(number)
+
+    def name(self, number: int) -> str:
+        """The name under which Spark looks for an entry."""
+        return f"{number}.compact" if (number + 1) % self.interval == 0 else str(number)
+
+    @property
+    def compacted(self) -> int | None:
+        """The entry from which on Spark reads the log when it starts, if there is any."""
+        latest = self.latest
+        return None if latest is None else max(0, (latest + 1) // self.interval * self.interval - 1)
+
+    def up_to(self, number: int) -> LogFiles:
+        """The log without later entries."""
+        return LogFiles(
+            {entry: file for entry, file in self.deltas.items() if entry <= number},
+            {entry: file for entry, file in self.compacts.items() if entry <= number},
+        )
+
     def needed(self) -> list[tuple[int, Entry | None]]:
-        """The entries that Spark reads at a restart: from the last compaction on. None where a gap begins."""
-        first = expected = max(self.compacts, default=0)
+        """The entries that Spark reads when it starts; None in place of one that is missing.
+
+        Of a gap that no query makes, only the beginning.
+        """
+        if self.compacted is None or self.latest is None:
+            return []
         found: list[tuple[int, Entry | None]] = []
-        for number in sorted({*self.deltas, *self.compacts}):
-            if number < first:
-                continue
-            if number > expected:
-                found.append((expected, None))
-            found.append((number, self.compacts.get(number) or self.deltas[number]))
-            expected = number + 1
+        missing = 0
+        for number in range(self.compacted, self.latest + 1):
+            entry = self.find(number)
+            missing += entry is None
+            if missing > LOG_GAP_MAX:
+                break
+            found.append((number, entry))
         return found
 
 

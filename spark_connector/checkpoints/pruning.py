@@ -14,9 +14,9 @@ from peacefs.protocol.errors import BadRequest, CheckpointDamaged
 
 from .formats.changelog import UnreadableChangelog
 from .inspection import Inspection
+from .judge import BatchVerifier
 from .layout import CheckpointLayout, StoreFiles
 from .tree import Entry
-from .verification import BatchVerifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def _retained(judge: BatchVerifier, retention: Retention) -> tuple[set[str], int
     layout = judge.layout
     if not layout.commits:
         raise BadRequest(f"{layout.root}: no batch was done yet")
-    always = judge.always()
+    always = judge.restart()
     if always.stops:
         raise BadRequest(f"{layout.root} is damaged: verify says how; nothing is pruned")
     sizes: dict[str, int] = {}

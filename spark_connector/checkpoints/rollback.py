@@ -1,8 +1,8 @@
 """Makes an earlier batch the latest: a copy of the checkpoint is cut back out of sight and takes its place.
 
-What goes is what a later batch wrote: offsets, commits, versions of state, operator metadata. Logs of file sources
-stay: Spark takes what they list beyond the batch's offset as the next batch. The log of a file sink lies outside
-the root and makes Spark skip batches that it has, so it is cut back in the same commit.
+`cut` says what goes. The log of a file sink lies outside the root and makes Spark skip batches that it has, so it
+is cut back in the same commit. What other sinks know of batches stays with them: one that skips the numbers that
+it has seen loses rows where a batch comes again with others, so that this has to be allowed.
 
 It is a run of its own: an older one that was thought dead can neither write to what is copied nor, afterwards, to
 what has taken its place.
@@ -24,12 +24,14 @@ from peacefs.protocol.errors import AccessDenied, BadRequest, FileNotFound, Path
 from peacefs.protocol.values.query_reports import QueryState
 
 from .catalogue import read_layout
+from .cut import Cut, plan_cut
 from .inspection import Inspection
+from .judge import BatchVerifier
 from .layout import SINK_LOG, CheckpointLayout, LogFiles, place_in_log
 from .left_over import staging_name
+from .needs import Needs
 from .reports import report_of, seconds_since
 from .tree import Entry, PeaceTree, files_below
-from .verification import verify
 
 _log = logging.getLogger("peacefs.checkpoints")
 
@@ -43,41 +45,29 @@ class Rollback:
     batch: int
     kept: list[str]
     removed: int
+    #: The batch that is repeated with what it had; those that may come out with other rows.
+    repeats: int | None
+    may_differ: list[int]
 
 
 @dataclass(frozen=True, slots=True)
 class RollbackRequest:
     """`sink`: the directory of a file sink, None where there is none.
 
-    A checkpoint whose run is not over and that was written to in the last `idle_s` seconds is in use.
+    A checkpoint whose run is not over and that was written to in the last `idle_s` seconds is in use. Without
+    `may_differ` it is refused where batches may come again with other rows, unless into a file sink.
     """
 
     root: str
     batch: int
     sink: str | None
     idle_s: float
-
-
-def beyond(layout: CheckpointLayout, batch: int) -> list[str]:
-    """The files that later batches wrote, with their checksum files: paths relative to the root."""
-    entries = [
-        entry for log in (layout.offsets, layout.commits) for number, entry in log.items() if number > batch
-    ]
-    for files in layout.stores.values():
-        for versions in (files.changes, files.snapshots):
-            entries += [entry for version, entry in versions.items() if version.number > batch + 1]
-    for operator in layout.operators.values():
-        entries += [entry for made, entry in operator.metadata.items() if made > batch]
-    paths = [layout.relative(entry) for entry in entries]
-    return paths + [layout.relative(checksum) for path in paths for checksum in layout.checksum_files(path)]
+    may_differ: bool = False
 
 
 def beyond_in_sink(log: LogFiles, batch: int) -> list[Entry]:
     """The entries of a sink's log that later batches wrote. Raises BadRequest if the rest cannot stand alone."""
-    kept = LogFiles(
-        {number: entry for number, entry in log.deltas.items() if number <= batch},
-        {number: entry for number, entry in log.compacts.items() if number <= batch},
-    )
+    kept = log.up_to(batch)
     if any(entry is None for _, entry in kept.needed()) or not kept.needed():
         raise BadRequest(
             f"the sink's log does not reach back to batch {batch}: it was compacted since, and its parts deleted"
@@ -92,10 +82,11 @@ def roll_back(files: PeaceFileSystem, request: RollbackRequest) -> Rollback:
     latest = max(layout.commits, default=-1)
     with CheckpointRuns(parse_address(files.address), files.user) as runs:
         refuse_live_run(runs, layout, request.idle_s)
-        _check_batch(tree, layout, request, latest)
+        cut = _check_batch(tree, layout, request, latest)
         location = runs.begin(request.root, host=socket.gethostname(), pid=os.getpid()).location
         try:
-            return _cut_back(files, layout, request, latest, location)
+            kept, removed = _cut_back(files, layout, request, cut, location)
+            return Rollback(request.root, latest, request.batch, kept, removed, cut.plan, cut.anew)
         except BaseException:
             try:
                 runs.end(location)
@@ -107,12 +98,12 @@ def roll_back(files: PeaceFileSystem, request: RollbackRequest) -> Rollback:
 
 
 def _cut_back(
-    files: PeaceFileSystem, layout: CheckpointLayout, request: RollbackRequest, latest: int, location: str
-) -> Rollback:
-    """`location` is the root for the run that this is."""
+    files: PeaceFileSystem, layout: CheckpointLayout, request: RollbackRequest, cut: Cut, location: str
+) -> tuple[list[str], int]:
+    """Return where what was there before is, and how many files went. `location` is the root for this run."""
     staged: list[tuple[str, str]] = []
     try:
-        removed = _prepare(files, PeaceTree(files), layout, request, staged)
+        removed = _prepare(files, PeaceTree(files), layout, request, cut, staged)
         (_, staging), *sinks = staged
         _exchange(files, [(location, staging), *sinks])
     except _Unknown as unknown:
@@ -125,9 +116,7 @@ def _cut_back(
             except PeacefsError as fault:
                 _log.warning("%s is left over and can be deleted: %s", staging, fault.message)
         raise
-    return Rollback(
-        request.root, latest, request.batch, [_keep(files, pair, request.batch) for pair in staged], removed
-    )
+    return [_keep(files, pair, request.batch) for pair in staged], removed
 
 
 class _Unknown(Exception):
@@ -152,17 +141,17 @@ def _prepare(
     tree: PeaceTree,
     layout: CheckpointLayout,
     request: RollbackRequest,
+    cut: Cut,
     staged: list[tuple[str, str]],
 ) -> int:
     """Copies what is to change, and cuts the copies back; how many files that took away."""
-    doomed = beyond(layout, request.batch)
     staging = _stage(files, request.root, request.batch, staged)
     if _lengths(read_layout(tree, staging)) != _lengths(layout):
         raise BadRequest(_alive(request.root))
-    for path in doomed:
+    for path in cut.remove:
         files.delete(f"{staging}/{path}")
     _check_cut(tree, staging, request)
-    removed = len(doomed)
+    removed = len(cut.remove)
     if request.sink is not None:
         removed += _cut_sink(files, tree, posixpath.join(request.sink, SINK_LOG), request.batch, staged)
     if read_layout(tree, request.root).by_path != layout.by_path:
@@ -208,28 +197,43 @@ def _alive(root: str) -> str:
     return f"a run of the query seems to be alive: {root} was written to"
 
 
-def _check_batch(tree: PeaceTree, layout: CheckpointLayout, request: RollbackRequest, latest: int) -> None:
+def _check_batch(tree: PeaceTree, layout: CheckpointLayout, request: RollbackRequest, latest: int) -> Cut:
     if request.batch not in layout.commits:
         kept = f"batches {min(layout.commits)} to {latest} are" if layout.commits else "no batch is"
         raise BadRequest(f"batch {request.batch} is not there to go back to: {kept}")
-    if request.batch == latest == max(layout.offsets, default=latest):
+    inspection = Inspection(tree, layout)
+    _refuse_bad(BatchVerifier(inspection).batch(request.batch), request)
+    cut = plan_cut(inspection, request.batch)
+    if not cut.remove:
         raise BadRequest(f"batch {request.batch} is the latest already")
-    _refuse_bad(tree, layout, request)
+    if request.sink is None and cut.reasons and not request.may_differ:
+        raise BadRequest(_may_differ(request.batch, cut, max(layout.offsets)))
+    return cut
+
+
+def _may_differ(batch: int, cut: Cut, planned: int) -> str:
+    first = min(cut.anew, default=batch + 1)
+    named = f"batches {first} to {planned}" if planned > first else f"batch {first}"
+    return (
+        f"{named} may come again with other rows than before: {'; '.join(cut.reasons)}; a sink that goes by batch "
+        "numbers (foreachBatch code that skips those it has seen, Delta Lake's txnVersion) would lose rows: undo "
+        "there what they gave it, then say --batches-may-differ"
+    )
 
 
 def _check_cut(tree: PeaceTree, staging: str, request: RollbackRequest) -> None:
-    """Check that the result is what a restart goes on from."""
+    """Check that a query starts from the result."""
     cut = read_layout(tree, staging)
     cut.named = request.root
-    _refuse_bad(tree, cut, request)
+    _refuse_bad(BatchVerifier(Inspection(tree, cut)).restart(), request)
 
 
-def _refuse_bad(tree: PeaceTree, layout: CheckpointLayout, request: RollbackRequest) -> None:
-    verdict = verify(Inspection(tree, layout), request.batch)
-    if verdict.last_good != request.batch:
-        found = next((finding for finding in verdict.findings if finding.stops), None)
-        why = f": {found.path}: {found.fault}: {found.reason}" if found else ""
-        raise BadRequest(f"a query could not go on from batch {request.batch}{why}")
+def _refuse_bad(needs: Needs, request: RollbackRequest) -> None:
+    found = next((finding for finding in needs.findings if finding.stops), None)
+    if found is not None:
+        raise BadRequest(
+            f"a query could not go on from batch {request.batch}: {found.path}: {found.fault}: {found.reason}"
+        )
 
 
 def _stage(files: PeaceFileSystem, path: str, batch: int, staged: list[tuple[str, str]]) -> str:

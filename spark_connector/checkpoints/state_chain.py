@@ -16,7 +16,7 @@ from peacefs.protocol.errors import CheckpointDamaged
 from .findings import CheckpointFinding, Fault, Note, damage
 from .formats.changelog import UnreadableChangelog
 from .inspection import Inspection
-from .layout import StateVersion, StoreFiles, StoreKey
+from .layout import LOG_GAP_MAX, StateVersion, StoreFiles, StoreKey
 from .tree import Entry
 
 _RECORDS_SUFFIX = ".snapshot"
@@ -34,15 +34,20 @@ class StateChain:
     findings: list[CheckpointFinding] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     partial: bool = False
+    #: Spark loads it, and meets the damage when it reads: it does not fall back on another snapshot.
+    loads: bool = False
 
 
 class ChainFinder:
     """The chains of one store."""
 
-    def __init__(self, inspection: Inspection, key: StoreKey, files: StoreFiles) -> None:
+    def __init__(
+        self, inspection: Inspection, key: StoreKey, files: StoreFiles, *, falls_back: bool = True
+    ) -> None:
         self._inspection = inspection
         self._key = key
         self._files = files
+        self._falls_back = falls_back
 
     def find(self, version: StateVersion) -> StateChain:
         """The chain that Spark would load, with what is wrong with it and with those that it would try before."""
@@ -50,8 +55,8 @@ class ChainFinder:
         for snapshot, ancestry in self._candidates(version):
             chain = self._examine(snapshot, ancestry)
             chain.partial = snapshot is None and version.uid is not None and bool(chain.notes)
-            if not chain.findings:
-                chain.findings = [replace(finding, stops=False) for old in failed for finding in old.findings]
+            if not chain.findings or chain.loads or not self._falls_back:
+                chain.findings += [replace(finding, stops=False) for old in failed for finding in old.findings]
                 return chain
             failed.append(chain)
         first = failed[0]
@@ -70,16 +75,17 @@ class ChainFinder:
         found = False
         changes: list[StateVersion] = []
         uids: dict[int, str] = {}
-        step = version
+        step, missing = version, 0
         while step.number > 0:
             if step in self._files.snapshots:
                 found = True
                 yield step, list(changes)
             changes.append(step)
+            missing += step not in self._files.changes
             lineage = self._lineage(step)
-            if lineage is None:
+            if missing > LOG_GAP_MAX or (lineage is None and step.uid is not None):
                 break
-            uids |= lineage
+            uids |= lineage or {}
             step = StateVersion(step.number - 1, uids.get(step.number - 1))
         if not found or step.number == 0:
             yield None, changes
@@ -100,12 +106,11 @@ class ChainFinder:
     def _examine(self, snapshot: StateVersion | None, changes: list[StateVersion]) -> StateChain:
         chain = StateChain(snapshot)
         missing = [version for version in changes if version not in self._files.changes]
-        if missing:
-            first = min(missing)
-            name = f"{self._key.directory}/{first.shown}.changelog"
-            wanted = f"state version {changes[0].number} cannot be reached without it"
-            if snapshot is None and not self._files.snapshots:
-                wanted += ": there is no snapshot either"
+        wanted = f"state version {changes[0].number} cannot be reached without it" if changes else ""
+        if snapshot is None and not self._files.snapshots:
+            wanted += ": there is no snapshot either"
+        for version in sorted(missing):
+            name = f"{self._key.directory}/{version.shown}.changelog"
             chain.findings.append(CheckpointFinding(name, Fault.MISSING, wanted))
         for version in changes:
             if (entry := self._files.changes.get(version)) is not None:
@@ -136,6 +141,7 @@ class ChainFinder:
         except CheckpointDamaged as error:
             chain.findings.append(damage(path, error))
             return
+        faults: list[CheckpointFinding] = []
         for member in snapshot.sst_files:
             sst = self._files.ssts.get(member.dfs_sst_file_name)
             name = f"{self._key.directory}/SSTs/{member.dfs_sst_file_name}"
@@ -150,6 +156,13 @@ class ChainFinder:
                 chain.findings.append(CheckpointFinding(name, Fault.DAMAGED, reason))
                 continue
             try:
-                self._inspection.sst(sst)
+                checked = self._inspection.sst(sst)
             except CheckpointDamaged as error:
                 chain.findings.append(damage(name, error))
+                continue
+            if checked.fault:
+                faults.append(CheckpointFinding(name, Fault.DAMAGED, checked.fault))
+            if checked.unverified:
+                chain.notes.append(Note(name, checked.unverified))
+        chain.loads = bool(faults) and not chain.findings
+        chain.findings += faults

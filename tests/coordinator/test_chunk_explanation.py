@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from support.no_links import NoLinks
 from support.play import USAGE, Play, record, registration
 
 from peacefs.coordinator.cluster.explain import Explainer
@@ -140,7 +141,7 @@ def test_chunk_that_is_being_written_or_was_given_up_says_so(started: Play) -> N
     explained = explain(started, is_of_file=False)
     assert explained.standing is ChunkStanding.BEING_WRITTEN and states(explained) == {"dn-1": "unreferenced"}
     assert pending(explained) == [PendingKind.WRITER]
-    started.cluster.assignments.hand(CHUNK, "me")
+    started.cluster.assignments.assign(CHUNK, "me")
     started.cluster.abandon([CHUNK], "me")
     explained = explain(started, is_of_file=False)
     assert explained.standing is ChunkStanding.ABANDONED
@@ -175,16 +176,15 @@ class Names:
             OperationContext(
                 self.metadata.reader(),
                 self.commit,
-                play.cluster,
+                play.core,
                 Signer(b"secret"),
-                self.numbering,
-                lambda orders: None,
+                NoLinks(),
                 monotonic=lambda: play.now_s,
                 sleep=self._pause,
             )
         )
 
-    async def commit(self, change: Callable[[Transaction], Any]) -> Any:
+    async def commit(self, change: Callable[[Transaction], Any], /, *, in_any_case: bool = False) -> Any:
         return run_now(self.metadata, change)
 
     async def _pause(self, _seconds: float) -> None:

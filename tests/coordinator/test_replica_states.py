@@ -102,7 +102,7 @@ def test_replica_that_changes_without_an_event_is_noticed_by_the_watch_of_the_si
     play.join("dn-1", holding=(held,))
     play.cluster.load([record(7, replication=1, hint=("dn-1",))])
     play.replicas.compare()
-    play.cluster.chunks.drop("dn-1", 7)
+    play.cluster.chunks.remove_replica("dn-1", 7)
     with pytest.raises(AssertionError, match="a replica that was LIVE is ABSENT without an event"):
         play.replicas.compare()
 

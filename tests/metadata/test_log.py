@@ -94,8 +94,7 @@ def test_nobody_but_who_commits_copies_the_log_into_the_store(metadata: SqliteMe
 def test_it_is_told_how_long_each_commit_took(metadata: SqliteMetadata) -> None:
     told: list[float] = []
     ticks = iter(range(100))
-    commits = GroupCommit(metadata, pytest.fail, clock=lambda: float(next(ticks)))
-    commits.on_taken = told.append
+    commits = GroupCommit(metadata, pytest.fail, clock=lambda: float(next(ticks)), on_taken=told.append)
     try:
         for name in ("/a", "/b"):
             commits.submit(mkdirs(name)).result(_PATIENCE_S)

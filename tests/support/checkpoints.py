@@ -11,10 +11,11 @@ from collections.abc import Iterable
 from typing import BinaryIO
 
 import crc32c
+import xxhash
 
 from peacefs.protocol.errors import FileNotFound
-from peacefs.spark_connector.checkpoints.formats.lz4_stream import MAGIC, xxhash32
-from peacefs.spark_connector.checkpoints.formats.snapshot import SST_END
+from peacefs.spark_connector.checkpoints.formats.lz4_stream import MAGIC, checksum_of
+from peacefs.spark_connector.checkpoints.formats.sst import MAGIC as TABLE_MAGIC
 from peacefs.spark_connector.checkpoints.tree import Entry
 
 ROOT = "/checkpoints/orders"
@@ -50,7 +51,7 @@ def lz4_stream(contents: bytes, block_bytes: int = 1 << 16) -> bytes:
     frames = []
     for start in range(0, len(contents), block_bytes):
         block = contents[start : start + block_bytes]
-        checksum = xxhash32(block) & 0x0FFFFFFF
+        checksum = checksum_of(block)
         frames.append(struct.pack("<8sBiiI", MAGIC, 0x15, len(block), len(block), checksum) + block)
     return b"".join(frames) + struct.pack("<8sBiiI", MAGIC, 0x15, 0, 0, 0)
 
@@ -88,6 +89,33 @@ def snapshot(ssts: dict[str, int]) -> bytes:
         archive.writestr("CURRENT", "MANIFEST-000005\n")
         archive.writestr("metadata", "v1\n" + json.dumps({"sstFiles": members, "numKeys": 3}))
     return target.getvalue()
+
+
+def table() -> bytes:
+    """An SST file of format 5 as RocksDB writes it: a block of data, the meta blocks, the index, the footer."""
+    out = bytearray()
+
+    def block(entries: Iterable[tuple[bytes, bytes]]) -> bytes:
+        contents = b"".join(bytes([0, len(key), len(value)]) + key + value for key, value in entries)
+        offset, data = len(out), contents + struct.pack("<II", 0, 1)
+        checksum = xxhash.xxh3_64_intdigest(data) & 0xFFFFFFFF
+        out.extend(data + b"\x00" + struct.pack("<I", checksum))
+        return _varint(offset) + _varint(len(data))
+
+    data = block((b"key %d" % number, b"value" * 9) for number in range(20))
+    properties = block([(b"rocksdb.block.based.table.index.type", bytes(4))])
+    metaindex = block([(b"rocksdb.properties", properties)])
+    index = block([(b"key 9", data)])
+    handles = (metaindex + index).ljust(40, b"\x00")
+    return bytes(out) + b"\x04" + handles + struct.pack("<I", 5) + TABLE_MAGIC
+
+
+def _varint(number: int) -> bytes:
+    pieces = bytearray()
+    while number >= 0x80:
+        pieces.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*pieces, number])
 
 
 def schema() -> bytes:
@@ -136,6 +164,7 @@ def _logs(batch: int, partitions: int, state_format: int, spark: str) -> dict[st
     conf = {"spark.sql.shuffle.partitions": str(partitions)}
     if spark != "3.5":
         conf["spark.sql.streaming.stateStore.encodingFormat"] = "unsaferow"
+        conf["spark.sql.streaming.stateStore.rowChecksum.enabled"] = "false"
     planned = json.dumps({"batchWatermarkMs": 1000, "batchTimestampMs": 2000, "conf": conf})
     done: dict[str, object] = {"nextBatchWatermarkMs": 3000}
     if state_format == 2:
@@ -164,7 +193,7 @@ def _state(partition: int, batches: int, state_format: int, snapshot_every: int)
         files[f"{directory}/{name}.changelog"] = changelog([*records, (b"gone", None)], lineage)
         if version % snapshot_every == 0:
             sst = f"{version + 5:06}-{uid(partition, 1000 + version)}.sst"
-            files[f"{directory}/SSTs/{sst}"] = b"data of keys" * 40 + SST_END
+            files[f"{directory}/SSTs/{sst}"] = table()
             ssts[sst] = len(files[f"{directory}/SSTs/{sst}"])
             files[f"{directory}/{name}.zip"] = snapshot(ssts)
     if state_format == 2:

@@ -1,23 +1,42 @@
-"""`peacefs checkpoint rollback` and `prune`."""
+"""`peacefs checkpoint rollback`, `repair` and `prune`."""
 
 from __future__ import annotations
+
+import os
+import socket
 
 import msgspec
 
 from peacefs.client.command_line.listing import print_line
 from peacefs.client.command_line.presentation import human_size
 from peacefs.client.command_line.session import Session
+from peacefs.client.control.addresses import parse_address
+from peacefs.client.control.query_runs import CheckpointRuns
 from peacefs.protocol.errors import BadRequest
 from peacefs.protocol.values.query_runs import without_run
 from peacefs.spark_connector.checkpoints.catalogue import read_layout
 from peacefs.spark_connector.checkpoints.inspection import Inspection
 from peacefs.spark_connector.checkpoints.places import checkpoint_place
 from peacefs.spark_connector.checkpoints.pruning import Retention, plan_pruning
-from peacefs.spark_connector.checkpoints.rollback import RollbackRequest, refuse_live, roll_back
+from peacefs.spark_connector.checkpoints.repairing import repair
+from peacefs.spark_connector.checkpoints.rollback import (
+    RollbackRequest,
+    refuse_live,
+    refuse_live_run,
+    roll_back,
+)
 
 
 def roll_back_checkpoint(
-    session: Session, text: str, batch: int, *, sink: str | None, no_file_sink: bool, idle_s: float, as_json: bool
+    session: Session,
+    text: str,
+    batch: int,
+    *,
+    sink: str | None,
+    no_file_sink: bool,
+    may_differ: bool,
+    idle_s: float,
+    as_json: bool,
 ) -> None:
     """Raises PeacefsError."""
     if (sink is None) is not no_file_sink:
@@ -34,7 +53,7 @@ def roll_back_checkpoint(
         if sink_place.files is not place.files:
             raise BadRequest(f"{sink} is in another file system than the checkpoint: both cannot change at once")
         sink_path = sink_place.path
-    done = roll_back(place.files, RollbackRequest(without_run(place.path), batch, sink_path, idle_s))
+    done = roll_back(place.files, RollbackRequest(without_run(place.path), batch, sink_path, idle_s, may_differ))
     if as_json:
         print_line(msgspec.json.encode(done).decode())
         return
@@ -47,7 +66,37 @@ def roll_back_checkpoint(
         print_line(
             f"{sink_path}: what later batches wrote is no longer listed; the files themselves are still there"
         )
+    if done.repeats is not None:
+        print_line(f"batch {done.repeats} is repeated as it was planned")
+    if done.may_differ:
+        print_line(
+            f"from batch {done.may_differ[0]} on batches are planned anew and may hold other rows than before"
+        )
     print_line("no other sink is undone: what later batches gave it stays there, and is given again")
+
+
+def repair_checkpoint(session: Session, text: str, *, may_differ: bool, idle_s: float, as_json: bool) -> None:
+    """Makes the repair that verify names. Raises PeacefsError."""
+    place = checkpoint_place(session, text)
+    layout = read_layout(place.tree, place.root)
+    if place.owner:
+        with CheckpointRuns(parse_address(place.owner), session.place(text).files.user) as runs:
+            refuse_live_run(runs, layout, idle_s)
+            location = runs.begin(place.root, host=socket.gethostname(), pid=os.getpid()).location
+            try:
+                done = repair(place.tree, place.root, may_differ=may_differ, write_root=location)
+            finally:
+                runs.end(location)
+    else:
+        refuse_live(layout, idle_s)
+        done = repair(place.tree, place.root, may_differ=may_differ)
+    if as_json:
+        print_line(msgspec.json.encode(done).decode())
+        return
+    for path in done.repair.remove:
+        print_line(f"removed: {path}")
+    print_line(f"{done.root}: {done.repair.reason}; a query goes on with batch {done.repair.goes_on_with}")
+    print_line(f"what was removed is in {done.kept}")
 
 
 def prune_checkpoint(session: Session, text: str, retention: Retention, *, delete: bool, idle_s: float) -> None:

@@ -1,7 +1,7 @@
 """`peacefs checkpoint ls`, `show` and `verify`.
 
 The exit status of `verify` is that of what it found: 0 whole; 3 something wrong that a restart survives; 4 a
-restart fails, but an earlier batch is good; 5 no batch is good. (1 is a fault, 2 wrong usage.)
+restart fails, but would not after a repair or a rollback; 5 neither helps. (1 is a fault, 2 wrong usage.)
 """
 
 from __future__ import annotations
@@ -68,7 +68,9 @@ def verify_checkpoint(session: Session, text: str, batch: int | None, *, as_json
     """Prints what is wrong with a checkpoint; the exit status. Raises PeacefsError."""
     place = checkpoint_place(session, text)
     verdict = verify(Inspection(place.tree, read_layout(place.tree, place.root)), batch)
-    for line in [msgspec.json.encode(verdict).decode()] if as_json else _verdict_lines(verdict):
+    for line in (
+        [msgspec.json.encode(verdict).decode()] if as_json else _verdict_lines(verdict, local=not place.owner)
+    ):
         print_line(line)
     return exit_status(verdict)
 
@@ -77,7 +79,7 @@ def exit_status(verdict: Verdict) -> int:
     """See the module."""
     if not any(finding.stops for finding in verdict.findings):
         return 3 if verdict.findings else 0
-    return 5 if verdict.last_good is None else 4
+    return 5 if verdict.last_good is None and verdict.repair is None else 4
 
 
 def _summary(place: CheckpointPlace, root: str) -> CheckpointSummary:
@@ -165,26 +167,53 @@ def _age(modified_ms: int) -> str:
     return f"{seconds} s"
 
 
-def _verdict_lines(verdict: Verdict) -> Iterator[str]:
+def _verdict_lines(verdict: Verdict, *, local: bool) -> Iterator[str]:
     for finding in verdict.findings:
-        survived = "" if finding.stops else " (a restart survives it)"
-        yield f"{finding.fault}: {finding.path}: {finding.reason}{survived}"
+        effect = "" if finding.noticed else " (Spark does not notice, and reads it as it is)"
+        effect = effect if finding.stops else " (a restart survives it)"
+        yield f"{finding.fault}: {finding.path}: {finding.reason}{effect}"
     by_reason: dict[str, list[str]] = {}
     for note in verdict.notes:
         by_reason.setdefault(note.reason, []).append(note.path)
     for reason, (path, *others) in by_reason.items():
         yield f"note: {path}{f' and {len(others)} more' if others else ''}: {reason}"
     read = f"{verdict.files_read} files read, {human_size(verdict.bytes_read)}"
-    if verdict.batch is None:
-        stuck = ", and a query cannot go on" if any(finding.stops for finding in verdict.findings) else ""
-        yield f"{verdict.root}: no batch is said to be done{stuck}; {read}"
-        return
+    yield f"{verdict.root}: {_conclusion(verdict, local=local)}; {read}"
+
+
+def _conclusion(verdict: Verdict, *, local: bool) -> str:
     stops = {finding.fault for finding in verdict.findings if finding.stops}
-    judged = f"a query cannot go on from batch {verdict.batch}" if stops else f"batch {verdict.batch} is good"
+    if verdict.batch is None:
+        if stops:
+            return f"no batch is said to be done, and a query cannot start{_way_out(verdict, local=local)}"
+        start = f"; batch {verdict.goes_on_with} is repeated" if verdict.goes_on_with == verdict.planned else ""
+        return f"no batch is said to be done{start}"
+    if not stops:
+        again = f", and batch {verdict.goes_on_with} is repeated" if _repeats(verdict) else ""
+        return f"batch {verdict.batch} is good{again}"
     if stops == {Fault.TOO_NEW}:
-        judged = f"batch {verdict.batch} cannot be judged: a newer Spark wrote it than this program knows"
-    if stops:
-        judged += (
-            "; no batch is good" if verdict.last_good is None else f"; the last good one is {verdict.last_good}"
-        )
-    yield f"{verdict.root}: {judged}; {read}"
+        last = "" if verdict.last_good is None else f"; the last good one is {verdict.last_good}"
+        return f"batch {verdict.batch} cannot be judged: a newer Spark wrote it than this program knows{last}"
+    if verdict.batch != verdict.committed:
+        last = "no earlier one is good" if verdict.last_good is None else f"{verdict.last_good} is good before it"
+        return f"a rollback to batch {verdict.batch} is not possible; {last}"
+    unnoticed = not any(finding.stops and finding.noticed for finding in verdict.findings)
+    start = "a query would start, and not from what was written" if unnoticed else "a query cannot start from it"
+    return f"{start}{_way_out(verdict, local=local)}"
+
+
+def _repeats(verdict: Verdict) -> bool:
+    """Return whether a start begins with a batch that was planned before it."""
+    return verdict.batch == verdict.committed and verdict.goes_on_with == verdict.planned
+
+
+def _way_out(verdict: Verdict, *, local: bool) -> str:
+    """Name what helps. A `local` checkpoint cannot be rolled back where it is."""
+    ways = []
+    if verdict.repair is not None:
+        named = ", ".join(verdict.repair.remove)
+        ways.append(f"`peacefs checkpoint repair` removes {named}: {verdict.repair.reason}")
+    if verdict.last_good is not None:
+        where = ", in a cluster: `export` and `import` bring it there," if local else ""
+        ways.append(f"`peacefs checkpoint rollback --to-batch {verdict.last_good}`{where} helps")
+    return "; " + "; or ".join(ways) if ways else "; no batch is good"

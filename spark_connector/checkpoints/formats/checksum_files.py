@@ -13,7 +13,7 @@ from typing import Protocol
 import crc32c
 import msgspec
 
-from peacefs.protocol.errors import CheckpointDamaged
+from peacefs.protocol.errors import CheckpointAltered, CheckpointDamaged
 
 _HADOOP_MAGIC = b"crc\x00"
 _MASK = 0xFFFFFFFF
@@ -70,7 +70,10 @@ class SparkChecker:
 
 
 class HadoopChecker:
-    """Raises CheckpointDamaged for a file that is none."""
+    """Raises CheckpointDamaged for a file that is none, CheckpointAltered for what does not match it.
+
+    Spark does not compare the two for the files of a checkpoint.
+    """
 
     def __init__(self, data: bytes) -> None:
         if len(data) < 8 or (len(data) - 8) % 4 or (block_bytes := int.from_bytes(data[4:8], "big")) < 1:
@@ -91,9 +94,9 @@ class HadoopChecker:
         if self._rest:
             self._check(self._rest)
         if self._block != len(self._wanted):
-            raise CheckpointDamaged(f"cut short: {len(self._wanted)} checksums lie beside {self._block} blocks")
+            raise CheckpointAltered(f"{len(self._wanted)} checksums lie beside {self._block} blocks of it")
 
     def _check(self, block: bytes) -> None:
         if self._block >= len(self._wanted) or zlib.crc32(block) != self._wanted[self._block]:
-            raise CheckpointDamaged("it does not match the checksum beside it")
+            raise CheckpointAltered("it does not match the checksum beside it")
         self._block += 1

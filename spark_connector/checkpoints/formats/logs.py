@@ -6,6 +6,7 @@ that this program does not know.
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -20,6 +21,8 @@ _NO_OFFSET = "-"
 _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 #: Recorded from 4.0 on, which also was the first to write metadata of operators.
 _SINCE_4_0 = "spark.sql.streaming.stateStore.encodingFormat"
+#: Recorded from 4.1 on, which also was the first to fall back on an earlier snapshot of state.
+_SINCE_4_1 = "spark.sql.streaming.stateStore.rowChecksum.enabled"
 
 
 class QueryMetadata(msgspec.Struct, frozen=True):
@@ -52,6 +55,11 @@ class Offsets:
     def before_operator_metadata(self) -> bool:
         """Whether a Spark older than 4.0 wrote it, judged by the settings that it recorded."""
         return _SHUFFLE_PARTITIONS in self.conf and _SINCE_4_0 not in self.conf
+
+    @property
+    def falls_back(self) -> bool:
+        """Whether the Spark that wrote it takes an earlier snapshot of state where one cannot be loaded."""
+        return _SHUFFLE_PARTITIONS not in self.conf or _SINCE_4_1 in self.conf
 
     def file_log_end(self, source: int) -> int | None:
         """The last entry of the source's own log that the batch read, if it is a file source."""
@@ -87,8 +95,10 @@ _Value = TypeVar("_Value")
 def parse_query_metadata(data: bytes) -> QueryMetadata:
     """The file `metadata` of a checkpoint. Raises CheckpointDamaged."""
     metadata = _decode(_text(data), QueryMetadata)
-    if not metadata.id:
-        raise CheckpointDamaged("the id is empty")
+    try:
+        uuid.UUID(metadata.id)
+    except ValueError:
+        raise CheckpointDamaged("the id is no UUID" if metadata.id else "the id is empty") from None
     return metadata
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
+import xxhash
+
 from peacefs.protocol.errors import CheckpointDamaged
 
 MAGIC = b"LZ4Block"
@@ -18,9 +20,6 @@ _RAW, _LZ4 = 0x10, 0x20
 _SEED = 0x9747B28C
 _CHECKSUM_MASK = 0x0FFFFFFF
 _BLOCK_BYTES_MAX = 1 << 25
-
-_PRIMES = (2654435761, 2246822519, 3266489917, 668265263, 374761393)
-_MASK = 0xFFFFFFFF
 
 
 def decompress(data: bytes) -> bytes:
@@ -49,10 +48,15 @@ def _blocks(data: bytes) -> Iterator[bytes]:
         block = data[position : position + packed]
         if method == _LZ4:
             block = decompress_block(block, length)
-        if len(block) != length or xxhash32(block) & _CHECKSUM_MASK != checksum:
+        if len(block) != length or checksum_of(block) != checksum:
             raise CheckpointDamaged(f"the frame at byte {position - _HEADER.size} does not match its checksum")
         yield block
         position += packed
+
+
+def checksum_of(contents: bytes) -> int:
+    """The checksum in a frame's header, of its contents before they were packed."""
+    return xxhash.xxh32_intdigest(contents, _SEED) & _CHECKSUM_MASK
 
 
 def decompress_block(block: bytes, length: int) -> bytes:
@@ -98,39 +102,3 @@ def _extended(number: int, block: bytes, position: int) -> tuple[int, int]:
             if byte != 255:
                 break
     return number, position
-
-
-def xxhash32(data: bytes, seed: int = _SEED) -> int:
-    """xxHash32 (Collet)."""
-    one, two, three, four, five = _PRIMES
-    length, position = len(data), 0
-    if length >= 16:
-        lanes = [(seed + one + two) & _MASK, (seed + two) & _MASK, seed, (seed - one) & _MASK]
-        position = length - length % 16
-        a, b, c, d = lanes
-        for w, x, y, z in struct.iter_unpack("<4I", data[:position]):
-            a = (a + w * two) & _MASK
-            a = ((a << 13 | a >> 19) * one) & _MASK
-            b = (b + x * two) & _MASK
-            b = ((b << 13 | b >> 19) * one) & _MASK
-            c = (c + y * two) & _MASK
-            c = ((c << 13 | c >> 19) * one) & _MASK
-            d = (d + z * two) & _MASK
-            d = ((d << 13 | d >> 19) * one) & _MASK
-        value = _rotated(a, 1) + _rotated(b, 7) + _rotated(c, 12) + _rotated(d, 18)
-    else:
-        value = seed + five
-    value = (value + length) & _MASK
-    while position + 4 <= length:
-        value = (value + int.from_bytes(data[position : position + 4], "little") * three) & _MASK
-        value = (_rotated(value, 17) * four) & _MASK
-        position += 4
-    for byte in data[position:]:
-        value = (_rotated((value + byte * five) & _MASK, 11) * one) & _MASK
-    value = ((value ^ value >> 15) * two) & _MASK
-    value = ((value ^ value >> 13) * three) & _MASK
-    return value ^ value >> 16
-
-
-def _rotated(value: int, bits: int) -> int:
-    return (value << bits | value >> (32 - bits)) & _MASK

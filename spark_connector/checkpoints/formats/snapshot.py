@@ -24,8 +24,6 @@ _FAULTS = (
     ValueError,
     KeyError,
 )
-#: The magic number at the end of every SST file of block-based tables.
-SST_END = bytes.fromhex("f7cff485b741e288")
 
 
 class SnapshotFile(msgspec.Struct, frozen=True, rename="camel"):

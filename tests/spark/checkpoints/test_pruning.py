@@ -78,7 +78,7 @@ def test_a_bound_on_bytes_keeps_the_latest_batch_whatever_it_takes() -> None:
 def test_nothing_is_pruned_by_a_batch_that_is_not_good() -> None:
     tree = made.checkpoint()
     tree.files[f"{ROOT}/state/0/1/8.changelog"] = b""
-    with pytest.raises(BadRequest, match="batch 7 is not good"):
+    with pytest.raises(BadRequest, match="is damaged: verify says how"):
         plan(tree, batches=2)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections import Counter
@@ -20,13 +21,15 @@ from peacefs.client.local_cluster.cluster import LocalCluster
 from peacefs.protocol.errors import BadRequest, RunSuperseded
 from peacefs.spark_connector.checkpoints import left_over, rollback
 from peacefs.spark_connector.checkpoints.catalogue import read_layout
+from peacefs.spark_connector.checkpoints.cut import Cut, plan_cut
+from peacefs.spark_connector.checkpoints.inspection import Inspection
 from peacefs.spark_connector.checkpoints.layout import LogFiles
-from peacefs.spark_connector.checkpoints.rollback import beyond, beyond_in_sink
+from peacefs.spark_connector.checkpoints.rollback import beyond_in_sink
 from peacefs.spark_connector.checkpoints.tree import Entry, PeaceTree
 from peacefs.spark_connector.runs import begin_run
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 Peacefs = Callable[..., Result]
 
@@ -39,16 +42,50 @@ def log(*names: str) -> LogFiles:
     return entries
 
 
+def planned(tree: MemoryTree, batch: int) -> Cut:
+    return plan_cut(Inspection(tree, read_layout(tree, made.ROOT)), batch)
+
+
 @pytest.mark.parametrize("state_format", [1, 2])
-def test_what_later_batches_wrote_goes_and_nothing_else(state_format: int) -> None:
+def test_rollback_takes_away_what_later_batches_wrote_but_for_the_plan_of_the_next(state_format: int) -> None:
     tree: MemoryTree = made.checkpoint(state_format=state_format)
-    gone = beyond(read_layout(tree, made.ROOT), 5)
-    kinds = Counter(path.rpartition(".")[2] if "state" in path else path.partition("/")[0] for path in gone)
-    assert kinds["offsets"] == kinds["commits"] == 2
-    assert kinds["changelog"] == 4, "versions 7 and 8 of two partitions"
-    assert kinds["crc"] == (4 if state_format == 2 else 0)
-    assert kinds.total() == len(gone) == (12 if state_format == 2 else 8)
-    assert beyond(read_layout(tree, made.ROOT), 7) == []
+    cut = planned(tree, 5)
+    assert {path for path in cut.remove if "state" not in path} == {
+        "commits/6",
+        "commits/7",
+        "offsets/7",
+        "sources/0/7",
+    }
+    state = Counter(path.rpartition(".")[2] for path in cut.remove if "state" in path)
+    assert state == {"changelog": 4} | ({"crc": 4} if state_format == 2 else {}), (
+        "versions 7 and 8 of two partitions"
+    )
+    assert (cut.plan, cut.anew) == (6, [7]) and cut.reasons
+    assert planned(tree, 7).remove == []
+
+
+def test_rollback_by_one_batch_repeats_it_as_it_was_and_needs_no_leave() -> None:
+    cut = planned(made.checkpoint(), 6)
+    assert (cut.plan, cut.anew, cut.reasons) == (7, [], [])
+    assert "offsets/7" not in cut.remove and "sources/0/7" not in cut.remove
+
+
+def test_rollback_drops_a_plan_that_cannot_be_read_and_says_that_the_batch_may_differ() -> None:
+    tree = made.checkpoint()
+    tree.files[f"{made.ROOT}/sources/0/6"] = b""
+    cut = planned(tree, 5)
+    assert (cut.plan, cut.anew) == (None, [6, 7])
+    assert {"offsets/6", "offsets/7", "sources/0/6", "sources/0/7"} <= set(cut.remove)
+    assert any("offsets/6" in reason for reason in cut.reasons)
+
+
+def test_rollback_leaves_a_sources_log_whole_that_cannot_be_cut_back_and_says_so() -> None:
+    tree = made.checkpoint()
+    for name in ("0", "1", "2.compact"):
+        del tree.files[f"{made.ROOT}/sources/0/{name}"]
+    cut = planned(tree, 3)
+    assert not [path for path in cut.remove if path.startswith("sources")]
+    assert any("next batch holds all files" in reason for reason in cut.reasons)
 
 
 def test_a_sinks_log_is_cut_back_as_long_as_what_remains_can_stand_alone() -> None:
@@ -98,10 +135,13 @@ def test_a_rollback_keeps_what_was_there_and_refuses_what_it_cannot_do(
         )
         files.delete(late)
         before = files.content_summary(root).files
-        done = peacefs("rollback", root, "--to-batch=5", "--json", address, *idle)
+        differ = refused("--to-batch=5", *idle)
+        assert "batch 7 may come again with other rows" in differ and "Delta Lake's txnVersion" in differ
+        done = peacefs("rollback", root, "--to-batch=5", "--batches-may-differ", "--json", address, *idle)
         assert done.exit_code == 0, done.stderr
         record = json.loads(done.stdout)
         assert (record["before"], record["batch"], record["removed"]) == (7, 5, 8)
+        assert (record["repeats"], record["may_differ"]) == (6, [7])
         assert files.content_summary(root).files == before - 8
         assert files.content_summary(record["kept"][0]).files == before
         verified = json.loads(peacefs("verify", root, "--json", address).stdout)
@@ -130,7 +170,9 @@ def test_what_was_there_before_survives_a_rollback_that_is_killed_after_its_comm
         before = files.content_summary(root)
         with monkeypatch.context() as patched:
             patched.setattr(rollback, "_keep", killed)
-            peacefs("rollback", root, "--to-batch=5", "--no-file-sink", "--idle=0", address)
+            peacefs(
+                "rollback", root, "--to-batch=5", "--no-file-sink", "--batches-may-differ", "--idle=0", address
+            )
         assert files.content_summary(root).files < before.files
         monkeypatch.setattr(left_over, "checkpoint_left_over_age_s", -60.0)
         assert peacefs("fork", root, "/killed/fork", address).exit_code == 0
@@ -165,3 +207,48 @@ def test_a_query_with_a_file_sink_that_was_rolled_back_gives_the_same_result(
     assert sorted(int(row.value) for row in spark.read.text(out).collect()) == everything[:15]
     assert run() == everything, "each once: the state knows what was seen until then, and no more"
     assert peacefs("verify", root).exit_code == 0
+
+
+@pytest.mark.spark
+@pytest.mark.cluster
+@pytest.mark.timeout(400)
+def test_rollback_loses_no_row_of_a_sink_that_skips_the_batch_numbers_that_it_has_seen(
+    spark: SparkSession, cluster: LocalCluster, peacefs: Peacefs, tmp_path: Path
+) -> None:
+    """The idiom of Spark's guide, and of Delta Lake's `txnVersion`: a batch is known by its number."""
+    source = tmp_path / "in"
+    source.mkdir()
+    for part in range(9):
+        (source / f"{part}.txt").write_text("".join(f"{part} {row}\n" for row in range(300)))
+        os.utime(source / f"{part}.txt", (part + 1, part + 1))
+    root = f"{cluster.webhdfs_uri}/numbered/checkpoint"
+    table: dict[int, list[str]] = {}
+    given: list[tuple[int, int]] = []
+
+    def run(stops_at: int | None = None) -> None:
+        from pyspark.errors import PySparkException
+
+        def put_out(rows: DataFrame, batch: int) -> None:
+            if batch == stops_at:
+                raise RuntimeError("the sink is told to stop")
+            new = [row.value for row in rows.collect()]
+            given.append((batch, len(new)))
+            table.setdefault(batch, new)
+
+        lines = spark.readStream.option("maxFilesPerTrigger", 1).text(f"file://{source}")
+        writer = lines.writeStream.foreachBatch(put_out).option("checkpointLocation", root)
+        query = writer.trigger(availableNow=True).start()
+        with contextlib.suppress(PySparkException):
+            query.awaitTermination()
+
+    run(stops_at=6)
+    refused = peacefs("rollback", root, "--to-batch=2", "--no-file-sink", "--idle=0")
+    assert refused.exit_code == 1 and "batches 4 to 6 may come again with other rows" in refused.stderr
+    done = peacefs("rollback", root, "--to-batch=2", "--no-file-sink", "--batches-may-differ", "--idle=0")
+    assert done.exit_code == 0, done.stderr
+    assert "batch 3 is repeated as it was planned" in done.stdout
+    given.clear()
+    run()
+    assert given == [(batch, 300) for batch in range(3, 9)], "the contents that they had, under the same numbers"
+    assert sum(len(rows) for rows in table.values()) == 2700
+    assert len({row for rows in table.values() for row in rows}) == 2700

@@ -1,0 +1,83 @@
+"""Plan a rollback: what goes, so that an earlier batch is the latest, and whether later ones come again the same.
+
+What goes is what later batches wrote: commits, versions of state, operator metadata, the entries of file sources'
+logs, and offsets but for those of the next batch. These stay as its plan, so that Spark repeats it with what it
+had, whatever its source is. The batches after that one are planned anew. A file source lists its files again, and
+gives each batch as many as its options say; what those are a checkpoint does not tell, nor what another source has
+now.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from peacefs.protocol.errors import CheckpointDamaged
+
+from .formats.logs import Offsets
+from .inspection import Inspection
+from .layout import OFFSETS
+from .source_logs import SourceLogs
+from .tree import Entry
+
+
+@dataclass(slots=True)
+class Cut:
+    """The files to remove, with their checksum files, by their paths relative to the root.
+
+    `plan`: the batch that is repeated as it was planned. `anew`: those that were planned, or done, and are planned
+    anew; `reasons` says why each of them may come out with other rows.
+    """
+
+    remove: list[str]
+    plan: int | None
+    anew: list[int] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+
+
+def plan_cut(inspection: Inspection, batch: int) -> Cut:
+    """Raises CheckpointDamaged where the batch's own offsets cannot be read."""
+    layout, sources = inspection.layout, SourceLogs(inspection)
+    offsets = inspection.offsets(layout.offsets[batch])
+    plan = _plan(inspection, sources, batch, offsets)
+    kept = batch if plan is None else batch + 1
+    entries = [entry for made, entry in layout.offsets.items() if made > kept]
+    entries += [entry for made, entry in layout.commits.items() if made > batch]
+    for files in layout.stores.values():
+        for versions in (files.changes, files.snapshots):
+            entries += [entry for version, entry in versions.items() if version.number > batch + 1]
+    for operator in layout.operators.values():
+        entries += [entry for made, entry in operator.metadata.items() if made > batch]
+    end = offsets if plan is None else plan
+    cut = Cut([], None if plan is None else kept)
+    cut.anew = sorted(made for made in layout.offsets if made > kept)
+    if not sources.up_to(end).stops:
+        entries += sources.beyond(end)
+    else:
+        cut.reasons.append(
+            "the log of a file source has lost what it was then, so that the next batch holds all files"
+        )
+    if batch + 1 in layout.offsets and plan is None:
+        cut.reasons.append(f"{OFFSETS}/{batch + 1}, or what it names, cannot be read")
+    if cut.anew:
+        cut.reasons.append("Spark asks the source again how much each of them takes")
+    cut.remove = _with_checksums(inspection, entries)
+    return cut
+
+
+def _plan(inspection: Inspection, sources: SourceLogs, batch: int, before: Offsets) -> Offsets | None:
+    """The offsets of the next batch, if they and what they name can be read."""
+    entry = inspection.layout.offsets.get(batch + 1)
+    if entry is None:
+        return None
+    try:
+        offsets = inspection.offsets(entry)
+    except CheckpointDamaged:
+        return None
+    whole = not sources.entries(batch + 1, offsets, before).stops and not sources.up_to(offsets).stops
+    return offsets if whole else None
+
+
+def _with_checksums(inspection: Inspection, entries: list[Entry]) -> list[str]:
+    layout = inspection.layout
+    paths = [layout.relative(entry) for entry in entries]
+    return paths + [layout.relative(checksum) for path in paths for checksum in layout.checksum_files(path)]

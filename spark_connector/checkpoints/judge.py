@@ -1,0 +1,182 @@
+"""Judge a checkpoint: whether a query would start from it as it is, and from which batches after a rollback.
+
+A start looks at the latest batch that was planned, P, and the latest that was done, C. It reads `metadata`,
+`offsets/P` and `offsets/P-1`, `commits/C`, the logs of its sources (`source_logs`), what the stateful operators
+say of themselves, and one state version of every store: P+1 if P is C, else P, for then batch P is repeated.
+Commits before C it does not read; only unique ids, of format 2, make it need `commits/P-1`.
+
+A rollback to batch N takes away what later batches wrote: it needs the same of a checkpoint that ends with N.
+
+What names cannot tell: whether a query of format 1 had state whose directory is gone altogether.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from peacefs.protocol.errors import CheckpointDamaged
+
+from .findings import CheckpointFinding, Fault, Note, damage
+from .formats.logs import BatchCommit, Offsets
+from .inspection import Inspection
+from .layout import COMMITS, METADATA, OFFSETS
+from .needs import Needs
+from .source_logs import SourceLogs
+from .state_needs import StateNeeds
+from .tree import Entry
+
+#: So many missing batches are named one by one.
+_GAPS_MAX = 100
+_UNREAD = "no batch has read this entry of the source's log: the next one does, together with what is new"
+
+
+class BatchVerifier:
+    """Judges the starts that one checkpoint allows. Files are read once, however many batches are judged."""
+
+    def __init__(self, inspection: Inspection) -> None:
+        self._inspection = inspection
+        self._sources = SourceLogs(inspection)
+        self._state = StateNeeds(inspection)
+        self.layout = inspection.layout
+        self._batches: dict[int, Needs] = {}
+        self._restart: Needs | None = None
+
+    def query(self) -> str | None:
+        """The query's id, if it can be read."""
+        try:
+            return self._inspection.query_metadata(self.layout.metadata).id if self.layout.metadata else None
+        except CheckpointDamaged:
+            return None
+
+    def goes_on_with(self) -> int:
+        """The first batch that a start runs: the one that is planned and not done, or the next."""
+        planned, committed = max(self.layout.offsets, default=-1), max(self.layout.commits, default=-1)
+        return planned if planned > committed else planned + 1
+
+    def restart(self) -> Needs:
+        """Check what a start needs from the checkpoint as it is."""
+        if self._restart is None:
+            self._restart = self._judge_restart()
+        return self._restart
+
+    def batch(self, batch: int) -> Needs:
+        """Check what a start needs after a rollback to a completed batch."""
+        if batch not in self._batches:
+            self._batches[batch] = self._judge(batch)
+        return self._batches[batch]
+
+    def gaps(self) -> list[CheckpointFinding]:
+        """Every batch that is missing between others: no start looks at it, only a rollback to it would."""
+        found = []
+        for log, entries in ((OFFSETS, self.layout.offsets), (COMMITS, self.layout.commits)):
+            for batch in _missing(entries):
+                reason = "there are earlier and later ones; a rollback to it is not possible"
+                found.append(CheckpointFinding(f"{log}/{batch}", Fault.MISSING, reason, stops=False))
+        return found
+
+    def _judge_restart(self) -> Needs:
+        needs = self._identity()
+        needs.add(self._sources.whole())
+        planned, committed = max(self.layout.offsets, default=None), max(self.layout.commits, default=None)
+        needs.findings += self._commits_ahead(planned, committed)
+        if planned is None:
+            return needs
+        offsets, before = self._offsets(planned, needs), None
+        if planned > 0:
+            before = self._offsets(planned - 1, needs)
+        if offsets is not None:
+            needs.add(self._sources.entries(planned, offsets, before))
+            unread = [self.layout.relative(entry) for entry in self._sources.beyond(offsets)]
+            needs.notes += [Note(path, _UNREAD) for path in unread]
+        commit = self._commit(committed, needs) if committed is not None else BatchCommit()
+        if commit is None:
+            return needs
+        left_by = planned if committed is not None and committed >= planned else planned - 1
+        if committed is not None and committed < left_by and commit.state_unique_ids:
+            for batch in range(committed + 1, min(left_by, committed + _GAPS_MAX) + 1):
+                reason = f"it names the unique ids of the state that batch {batch + 1} goes on from"
+                needs.findings.append(CheckpointFinding(f"{COMMITS}/{batch}", Fault.MISSING, reason))
+            return needs
+        if left_by >= 0:
+            needs.add(self._state.after(left_by, commit))
+        return needs
+
+    def _commits_ahead(self, planned: int | None, committed: int | None) -> list[CheckpointFinding]:
+        """Commits without offsets stop a start, batches without commits before the planned one do not."""
+        found = []
+        first = -1 if planned is None else planned
+        for batch in range(first + 1, min(committed or -1, first + _GAPS_MAX) + 1):
+            reason = f"{COMMITS} says that batch {committed} was done: Spark would repeat one and find it done"
+            found.append(CheckpointFinding(f"{OFFSETS}/{batch}", Fault.MISSING, reason))
+        done = -1 if committed is None else committed
+        for batch in range(done + 1, min(first, done + 1 + _GAPS_MAX)):
+            reason = (
+                f"batch {first} is planned, so that this one was done; Spark goes on with {first} all the same"
+            )
+            found.append(CheckpointFinding(f"{COMMITS}/{batch}", Fault.MISSING, reason, stops=False))
+        return found
+
+    def _judge(self, batch: int) -> Needs:
+        needs = self._identity()
+        offsets, before = self._offsets(batch, needs), None
+        if batch > 0:
+            before = self._offsets(batch - 1, needs)
+        if offsets is not None:
+            needs.add(self._sources.up_to(offsets))
+            needs.add(self._sources.entries(batch, offsets, before))
+        commit = self._commit(batch, needs)
+        if commit is not None:
+            needs.add(self._state.after(batch, commit))
+        return needs
+
+    def _identity(self) -> Needs:
+        if self.layout.metadata is None:
+            before_4 = self._of_spark_3()
+            reason = "it holds the query's id" + (": Spark 3.5 takes another one" if before_4 else "")
+            return Needs(findings=[CheckpointFinding(METADATA, Fault.MISSING, reason, stops=not before_4)])
+        needs = Needs([self.layout.metadata])
+        try:
+            self._inspection.query_metadata(self.layout.metadata)
+        except CheckpointDamaged as error:
+            needs.findings.append(damage(METADATA, error))
+        return needs
+
+    def _of_spark_3(self) -> bool:
+        """Return whether a Spark before 4.0 planned the last batch."""
+        offsets = self._offsets(max(self.layout.offsets, default=-1), Needs())
+        return offsets is not None and offsets.before_operator_metadata
+
+    def _offsets(self, batch: int, needs: Needs) -> Offsets | None:
+        path = f"{OFFSETS}/{batch}"
+        entry = self.layout.offsets.get(batch)
+        if entry is None:
+            needs.findings.append(CheckpointFinding(path, Fault.MISSING, f"it says where batch {batch} ends"))
+            return None
+        needs.files.append(entry)
+        try:
+            return self._inspection.offsets(entry)
+        except CheckpointDamaged as error:
+            needs.findings.append(damage(path, error))
+            return None
+
+    def _commit(self, batch: int, needs: Needs) -> BatchCommit | None:
+        path = f"{COMMITS}/{batch}"
+        entry = self.layout.commits.get(batch)
+        if entry is None:
+            needs.findings.append(CheckpointFinding(path, Fault.MISSING, f"it says that batch {batch} was done"))
+            return None
+        needs.files.append(entry)
+        try:
+            return self._inspection.commit(entry)
+        except CheckpointDamaged as error:
+            needs.findings.append(damage(path, error))
+            return None
+
+
+def _missing(entries: dict[int, Entry]) -> list[int]:
+    """The numbers between the first and the last that are not there, as many as are worth naming."""
+    missing: list[int] = []
+    numbers = sorted(entries)
+    for before, after in pairwise(numbers):
+        missing += range(before + 1, min(after, before + 1 + _GAPS_MAX))
+    return missing[:_GAPS_MAX]

@@ -1,0 +1,152 @@
+"""Find the repair of a checkpoint that a query would not start from: files whose removal makes it start.
+
+Each candidate is judged as the checkpoint would be without the files, so that no repair is named that does not
+help. The first that does is taken; the order is from what costs nothing to what undoes most.
+
+    files that Spark writes anew, or does without: schemas, entries that no batch has read, snapshots
+    the commit of the last batch, which is then given to the sink again, as it was
+    the plan of a batch that was not done
+    both
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from peacefs.protocol.errors import CheckpointDamaged
+
+from .findings import CheckpointFinding, Fault, Repair
+from .inspection import Inspection
+from .judge import BatchVerifier
+from .layout import COMMITS, OFFSETS, CheckpointLayout, arrange
+from .source_logs import SourceLogs
+from .tree import Entry
+
+_SCHEMA = "/_metadata/schema"
+_SNAPSHOTS = (".zip", ".snapshot")
+
+
+def find_repair(inspection: Inspection) -> Repair | None:
+    """None where a query would start, nothing that is known here helps, or a newer Spark may know better."""
+    judge = BatchVerifier(inspection)
+    stops = [finding for finding in judge.restart().findings if finding.stops]
+    if not stops or any(finding.fault is Fault.TOO_NEW for finding in stops):
+        return None
+    for candidate in _candidates(inspection, judge.restart().findings):
+        if not candidate.remove:
+            continue
+        reduced = without(inspection.layout, candidate.remove)
+        trial = BatchVerifier(inspection.of(reduced))
+        if reduced.is_checkpoint and not trial.restart().stops:
+            return Repair(
+                candidate.remove,
+                candidate.reason,
+                trial.goes_on_with(),
+                repeats=candidate.repeats,
+                plans_anew=candidate.plans_anew,
+            )
+    return None
+
+
+def without(layout: CheckpointLayout, paths: list[str]) -> CheckpointLayout:
+    """The layout as it is when files have gone, with the checksum files beside them."""
+    gone = {*paths, *(layout.relative(entry) for path in paths for entry in layout.checksum_files(path))}
+    reduced = arrange(layout.root, [entry for path, entry in layout.by_path.items() if path not in gone])
+    reduced.named = layout.named
+    return reduced
+
+
+def _candidates(inspection: Inspection, findings: list[CheckpointFinding]) -> Iterator[Repair]:
+    layout = inspection.layout
+    planned, committed = max(layout.offsets, default=-1), max(layout.commits, default=-1)
+    free, reasons = _free(inspection, [finding for finding in findings if finding.fault is Fault.DAMAGED])
+    yield Repair(free, "; ".join(reasons), 0)
+    if committed < 0:
+        plan = [f"{OFFSETS}/{planned}", *_entries_beyond(inspection, None)] if planned == 0 else []
+        yield Repair(_joined(free, plan), "no batch was done: the query begins anew", 0, plans_anew=planned)
+        return
+    commit = [f"{COMMITS}/{committed}"]
+    repeated = f"batch {committed} is repeated with the rows that it had"
+    if planned == committed:
+        yield Repair(_joined(free, commit), repeated, 0, repeats=committed)
+        return
+    if not _readable(inspection, committed):
+        return
+    plan = [f"{OFFSETS}/{planned}", *_entries_beyond(inspection, committed)] if planned == committed + 1 else []
+    anew = f"batch {planned}, which was not done, is planned anew"
+    if plan:
+        yield Repair(_joined(free, plan), anew, 0, plans_anew=planned)
+    yield Repair(_joined(free, commit), "Spark does without it", 0)
+    if plan:
+        both = f"{repeated}, and {anew}"
+        yield Repair(_joined(free, plan, commit), both, 0, repeats=committed, plans_anew=planned)
+
+
+def _free(inspection: Inspection, damaged: list[CheckpointFinding]) -> tuple[list[str], list[str]]:
+    """The damaged files whose absence costs nothing, and why."""
+    unread = {inspection.layout.relative(entry) for entry in _unread(inspection)}
+    found: dict[str, str] = {}
+    for finding in damaged:
+        if finding.path.endswith(_SCHEMA):
+            found[finding.path] = "Spark writes the schema anew, without comparing it with the query's"
+        elif finding.path in unread:
+            found[finding.path] = "no batch has read this entry of the source's log: Spark lists its files again"
+        elif finding.path.endswith(_SNAPSHOTS):
+            found[finding.path] = "Spark takes the snapshot before it, and the changes since"
+        elif finding.path.endswith(".sst"):
+            for snapshot in _snapshots_with(inspection, finding.path):
+                found[snapshot] = "Spark takes the snapshot before it, and the changes since"
+    return sorted(found), list(dict.fromkeys(found.values()))
+
+
+def _unread(inspection: Inspection) -> list[Entry]:
+    """The entries of sources' logs that no batch which was planned has read."""
+    planned = max(inspection.layout.offsets, default=None)
+    return _beyond(inspection, planned) if planned is not None else []
+
+
+def _entries_beyond(inspection: Inspection, batch: int | None) -> list[str]:
+    """What the sources' logs have beyond a batch, all of it with None."""
+    if batch is None:
+        logs = inspection.layout.sources.values()
+        entries = [entry for log in logs for files in (log.deltas, log.compacts) for entry in files.values()]
+    else:
+        entries = _beyond(inspection, batch)
+    return [inspection.layout.relative(entry) for entry in entries]
+
+
+def _beyond(inspection: Inspection, batch: int) -> list[Entry]:
+    entry = inspection.layout.offsets.get(batch)
+    try:
+        return SourceLogs(inspection).beyond(inspection.offsets(entry)) if entry is not None else []
+    except CheckpointDamaged:
+        return []
+
+
+def _readable(inspection: Inspection, batch: int) -> bool:
+    """Return whether the offsets of a batch are what it is repeated with."""
+    entry = inspection.layout.offsets.get(batch)
+    try:
+        return entry is not None and inspection.offsets(entry) is not None
+    except CheckpointDamaged:
+        return False
+
+
+def _snapshots_with(inspection: Inspection, path: str) -> Iterator[str]:
+    """The snapshots that name an SST file."""
+    layout = inspection.layout
+    name = path.rpartition("/")[2]
+    for files in layout.stores.values():
+        if name not in files.ssts:
+            continue
+        for entry in files.snapshots.values():
+            try:
+                members = inspection.snapshot(entry).sst_files if entry.name.endswith(".zip") else []
+            except CheckpointDamaged:
+                continue
+            if any(member.dfs_sst_file_name == name for member in members):
+                yield layout.relative(entry)
+
+
+def _joined(*parts: list[str]) -> list[str]:
+    return list(dict.fromkeys(path for part in parts for path in part))

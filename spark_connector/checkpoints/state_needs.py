@@ -1,0 +1,165 @@
+"""Judge the state that a start needs: operators, their schemas, a version of every store of every partition."""
+
+from __future__ import annotations
+
+from peacefs.protocol.errors import CheckpointDamaged
+from peacefs.protocol.limits import checkpoint_partitions_max
+
+from .findings import CheckpointFinding, Fault, Note, damage
+from .formats.logs import BatchCommit, Offsets
+from .formats.operators import Operator, StoreInfo, path_of
+from .inspection import Inspection
+from .layout import COMMITS, FIRST_FORM, STATE, StateVersion, StoreFiles, StoreKey
+from .needs import Needs
+from .state_chain import ChainFinder
+from .tree import Entry
+
+_NO_STATE = "there is none: good for a query without state; of one with state it cannot be told that all is lost"
+_NOT_DESCRIBED = (
+    "a Spark before 4.0 wrote it, which keeps no metadata of operators: its stores and partitions were taken from "
+    "what there is and from the offsets"
+)
+
+
+class StateNeeds:
+    """The state of one checkpoint's operators."""
+
+    def __init__(self, inspection: Inspection) -> None:
+        self._inspection = inspection
+        self.layout = inspection.layout
+
+    def after(self, batch: int, commit: BatchCommit) -> Needs:
+        """Check the state that a batch left. `commit` is the one that names its unique ids, if it has any."""
+        needs = Needs()
+        if not self.layout.operators and not self.layout.stores and commit.state_unique_ids is None:
+            needs.notes.append(Note(STATE, _NO_STATE))
+        for operator in self._operators(commit):
+            needs.add(self._operator(operator, batch, commit))
+        return needs
+
+    def _operators(self, commit: BatchCommit) -> list[int]:
+        """Those that there are, those that the commit names, and the first that is skipped."""
+        known = {*self.layout.operators, *(commit.state_unique_ids or ())}
+        skipped = next((number for number in range(len(known)) if number not in known), None)
+        return sorted(known if skipped is None else {*known, skipped})
+
+    def _operator(self, number: int, batch: int, commit: BatchCommit) -> Needs:
+        needs = Needs()
+        operator = self._described(number, batch, needs)
+        if operator is not None:
+            self._schemas(number, operator, needs)
+        for key in self._stores(number, operator, batch):
+            ids = self._unique_ids(commit, key)
+            needs.add(self._state(key, batch + 1, ids))
+        return needs
+
+    def _described(self, number: int, batch: int, needs: Needs) -> Operator | None:
+        files = self.layout.operators.get(number)
+        of_batch = max((made for made in files.metadata if made <= batch), default=None) if files else None
+        directory = f"{STATE}/{number}/_metadata"
+        if of_batch is None and files is not None and self._describes_none(batch):
+            needs.notes.append(Note(f"{STATE}/{number}", _NOT_DESCRIBED))
+            return None
+        if files is None or of_batch is None:
+            reason = "it says which stores and partitions the operator has"
+            needs.findings.append(CheckpointFinding(f"{directory}/metadata", Fault.MISSING, reason, files is None))
+            return None
+        entry = files.metadata[of_batch]
+        needs.files.append(entry)
+        try:
+            return self._inspection.operator(entry)
+        except CheckpointDamaged as error:
+            # In version 1 only readers of state need it, not a restart.
+            needs.findings.append(damage(self.layout.relative(entry), error, stops=of_batch != FIRST_FORM))
+            return None
+
+    def _describes_none(self, batch: int) -> bool:
+        """Return whether the batch was planned by a Spark that knows no metadata of operators."""
+        offsets = self._readable_offsets(batch)
+        return offsets is not None and offsets.before_operator_metadata
+
+    def _readable_offsets(self, batch: int) -> Offsets | None:
+        entry = self.layout.offsets.get(batch)
+        try:
+            return self._inspection.offsets(entry) if entry is not None else None
+        except CheckpointDamaged:
+            return None
+
+    def _schemas(self, number: int, operator: Operator, needs: Needs) -> None:
+        for store in operator.state_store_info:
+            for path, entry, elsewhere in self._schema_files(number, store):
+                if elsewhere:
+                    reason = f"the operator's metadata names {elsewhere}, which is not below this root"
+                    needs.findings.append(CheckpointFinding(path, Fault.INCONSISTENT, reason))
+                elif entry is None:
+                    # Spark rewrites the older versions, and then no longer notices a query that does not fit.
+                    reason = "it holds the schema of the state"
+                    stops = bool(store.state_schema_file_paths)
+                    needs.findings.append(CheckpointFinding(path, Fault.MISSING, reason, stops))
+                if entry is not None:
+                    needs.files.append(entry)
+                    try:
+                        self._inspection.schema(entry)
+                    except CheckpointDamaged as error:
+                        needs.findings.append(damage(path, error))
+
+    def _schema_files(self, number: int, store: StoreInfo) -> list[tuple[str, Entry | None, str | None]]:
+        """Path, file, and the URI by which it is named if that leads elsewhere."""
+        if not store.state_schema_file_paths:
+            key = StoreKey(number, 0, store.store_name)
+            files = self.layout.stores.get(key, StoreFiles())
+            return [(f"{key.directory}/_metadata/schema", files.schema, None)]
+        found = []
+        directory = f"{STATE}/{number}/_stateSchema/{store.store_name}"
+        for uri in store.state_schema_file_paths:
+            named = path_of(uri)
+            path = f"{directory}/{named.rpartition('/')[2]}"
+            elsewhere = None if named == f"{self.layout.named}/{path}" else uri
+            found.append((path, self.layout.by_path.get(path), elsewhere))
+        return found
+
+    def _stores(self, number: int, operator: Operator | None, batch: int) -> list[StoreKey]:
+        """The operator's stores in every partition.
+
+        Where no metadata of the operator can be read, the stores that there are, in as many partitions as the
+        batch was shuffled into; an operator that has state in partition 0 alone may have no other.
+        """
+        there = [key for key in self.layout.stores if key.operator == number]
+        if operator is None:
+            offsets = self._readable_offsets(batch)
+            shuffled = (offsets.shuffle_partitions if offsets is not None else None) or 0
+            if not 0 < shuffled <= checkpoint_partitions_max or {key.partition for key in there} <= {0}:
+                return there
+            expected = {StoreKey(number, part, key.store) for key in there for part in range(shuffled)}
+            return sorted({*there, *expected})
+        return [
+            StoreKey(number, partition, store.store_name)
+            for store in operator.state_store_info
+            for partition in range(store.num_partitions)
+        ]
+
+    @staticmethod
+    def _unique_ids(commit: BatchCommit, key: StoreKey) -> list[str] | None:
+        """The ids of the operator's stores in this partition; None in format 1."""
+        of_operator = (commit.state_unique_ids or {}).get(key.operator)
+        if not of_operator:
+            return None
+        return of_operator[key.partition] if key.partition < len(of_operator) else []
+
+    def _state(self, key: StoreKey, number: int, ids: list[str] | None) -> Needs:
+        files = self.layout.stores.get(key)
+        if files is None:
+            reason = f"there is no state of partition {key.partition}"
+            return Needs(findings=[CheckpointFinding(key.directory, Fault.MISSING, reason)])
+        version = StateVersion(number, None)
+        if ids is not None:
+            candidates = [StateVersion(number, uid) for uid in ids]
+            present = [found for found in candidates if found in files.changes or found in files.snapshots]
+            if not present:
+                reason = f"{COMMITS}/{number - 1} names unique ids of which none is that of a file here"
+                return Needs(findings=[CheckpointFinding(f"{key.directory}/{number}_*", Fault.MISSING, reason)])
+            version = present[0]
+        offsets = self._readable_offsets(number - 1)
+        falls_back = offsets is None or offsets.falls_back
+        chain = ChainFinder(self._inspection, key, files, falls_back=falls_back).find(version)
+        return Needs(chain.files, chain.findings, chain.notes, chain.partial)

@@ -1,0 +1,141 @@
+"""`verify` fights for truth: real checkpoints are harmed, and what it says is held against what Spark does.
+
+A share is always run. The whole, for every way to keep state, takes half an hour:
+
+    PEACEFS_VERDICTS=all python -m pytest tests/spark/checkpoints/test_verdicts.py
+    PEACEFS_VERDICTS=write ...                          and writes docs/checkpoint-verdicts.md
+    PEACEFS_OTHER_SPARK_PYTHON=spark35/bin/python ...   with another Spark besides
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support import verdict_page
+from support.checkpoint_ordeal import HARMS, Ordeal, SparkProcess, applies, kinds, matters
+from support.verdict_page import QUERIES, Case
+
+pytestmark = pytest.mark.spark
+
+OTHER = "PEACEFS_OTHER_SPARK_PYTHON"
+WHOLE = os.environ.get("PEACEFS_VERDICTS", "")
+#: What is always run, of `rocksdb` with a batch planned: each kind of file with a harm or two.
+SHARE = {
+    "metadata": ["cut short"],
+    "offsets of the last batch": ["deleted", "cut short"],
+    "offsets of the batch before": ["emptied"],
+    "older offsets": ["cut short"],
+    "commit of the last batch done": ["deleted", "cut short", "a bit flipped"],
+    "older commit": ["emptied"],
+    "last entry of a source's log": ["cut short"],
+    "entry before that": ["emptied"],
+    "operator's metadata": ["a bit flipped"],
+    "schema of state": ["deleted", "cut short"],
+    "latest snapshot": ["cut short"],
+    "changes since the snapshot": ["deleted"],
+    "changes before the snapshot": ["emptied"],
+    "SST file of the latest snapshot": ["deleted", "a bit flipped", "the same, no checksum file"],
+}
+
+
+def hold(ordeal: Ordeal, case: Case) -> str:
+    """What is said of a case. Fails where Spark does something else."""
+    root: Path = getattr(ordeal, case.state)
+    path = kinds(root, case.query)[case.kind]
+    trial = ordeal.trial(root, path, HARMS[case.harm])
+    assert not trial.against, (case, trial.against, trial.verdict)
+    return trial.said
+
+
+@pytest.fixture(scope="module")
+def ordeal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ordeal]:
+    """In a session of its own: how often snapshots of state are made is settled with a session's first query."""
+    directory = tmp_path_factory.mktemp("verdicts")
+    spark = SparkProcess(sys.executable, directory)
+    yield Ordeal(spark, "rocksdb", directory / "rocksdb")
+    spark.close()
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("kind", "harm"), [(kind, harm) for kind, harms in SHARE.items() for harm in harms])
+def test_verdict_is_what_spark_does_and_what_the_page_says(ordeal: Ordeal, kind: str, harm: str) -> None:
+    case = Case("planned", "rocksdb", kind, harm)
+    assert hold(ordeal, case) == verdict_page.read(verdict_page.PAGE.read_text())[case]
+
+
+@pytest.mark.timeout(300)
+def test_verdict_on_an_entry_that_no_batch_has_read_names_its_removal_and_spark_then_goes_on(
+    ordeal: Ordeal,
+) -> None:
+    """A driver that dies between the source's log and the offsets leaves an entry behind, here half of one."""
+    root = ordeal.planned.with_name("listed")
+    shutil.copytree(ordeal.planned, root)
+    for name in ("offsets/8", "offsets/.8.crc"):
+        (root / name).unlink()
+    trial = ordeal.trial(root, root / "sources/0/8.compact", HARMS["cut short"])
+    assert not trial.against, trial.against
+    assert trial.verdict.repair is not None
+    assert trial.verdict.repair.remove == ["sources/0/8.compact"]
+    assert (trial.verdict.repair.repeats, trial.verdict.repair.plans_anew) == (None, None)
+    assert trial.verdict.last_good == 7
+
+
+@pytest.mark.timeout(300)
+def test_verdict_without_any_commit_is_that_the_planned_batch_is_repeated(ordeal: Ordeal) -> None:
+    root = ordeal.planned.with_name("uncommitted")
+    shutil.copytree(ordeal.planned, root)
+    for path in (root / "commits").iterdir():
+        path.unlink()
+    trial = ordeal.trial(root, root / "offsets/1", HARMS["deleted"])
+    assert not trial.against, trial.against
+    assert (trial.verdict.batch, trial.verdict.restarts, trial.verdict.goes_on_with) == (None, True, 8)
+
+
+def test_page_names_every_kind_and_harm_that_is_always_run() -> None:
+    cells = verdict_page.read(verdict_page.PAGE.read_text())
+    assert {query for _, query, _, _ in cells} == set(QUERIES)
+    harms = list(dict.fromkeys(case.harm for case in cells))
+    (version,) = re.findall(r"Spark (\S+) then did", verdict_page.PAGE.read_text())
+    assert verdict_page.render(version, harms, cells) == verdict_page.PAGE.read_text()
+
+
+@pytest.fixture(params=["installed", "other"])
+def spark_process(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SparkProcess]:
+    if request.param == "other" and OTHER not in os.environ:
+        pytest.skip(f"{OTHER} names no Python with another Spark")
+    spark = SparkProcess(sys.executable if request.param == "installed" else os.environ[OTHER], tmp_path)
+    yield spark
+    spark.close()
+
+
+@pytest.mark.skipif(not WHOLE, reason="PEACEFS_VERDICTS is not set: it takes half an hour")
+@pytest.mark.timeout(4 * 3600)
+def test_every_verdict_is_what_spark_does(
+    spark_process: SparkProcess, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    version = spark_process.version
+    cells: dict[Case, str] = {}
+    wrong: list[str] = []
+    for query in QUERIES:
+        if version.startswith("3.5") and query == "rocksdb format 2":
+            continue
+        ordeal = Ordeal(spark_process, query, tmp_path / query.replace(" ", "-"))
+        for state in ("done", "planned"):
+            for kind, path in kinds(getattr(ordeal, state), query).items():
+                for harm in HARMS:
+                    if not applies(harm, path) or not matters(query, kind):
+                        continue
+                    case = Case(state, query, kind, harm)
+                    try:
+                        cells[case] = hold(ordeal, case)
+                    except AssertionError as failed:
+                        wrong.append(str(failed)[:600])
+    assert not wrong, "\n".join(wrong)
+    if WHOLE == "write" and "installed" in request.node.name:
+        verdict_page.PAGE.write_text(verdict_page.render(version, list(HARMS), cells))
